@@ -1,0 +1,273 @@
+"""The Schema: the public description of a table.
+
+Columns, kinds, bounds, categories, the label set, and what a person can act on. Everything that
+encodes, measures or snaps a row takes its rules from here and nothing from private rows, so a
+schema must come from public knowledge: a form, a code book, the law; not from the data.
+
+>>> schema = Schema(
+...     features=(
+...         Numeric(name="age", lower=18, upper=100, integer=True, direction="increase"),
+...         Categorical(name="housing", categories=("rent", "own"), missing=True),
+...     ),
+...     label=Label(name="loan", classes=("refused", "granted")),
+... )
+>>> Schema.from_json(schema.to_json()) == schema
+True
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, ValidationError
+from pydantic import model_validator as validator
+
+from counterveil.errors import SchemaError
+from counterveil.files import read_bytes, write_whole
+
+FORMAT = 1
+Category = StrictBool | StrictInt | StrictStr
+Direction = Literal["any", "increase", "decrease"]
+Family = Literal["mixed", "image", "binary"]
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise SchemaError(_one_line(error, values.get("name"))) from None
+
+
+class _Feature(_Frozen):
+    name: str = Field(min_length=1)
+    immutable: bool = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the table that this feature describes."""
+        return (self.name,)
+
+    @property
+    def width(self) -> int:
+        """How many numbers encode it."""
+        return 1
+
+
+class Numeric(_Feature):
+    """A number between public bounds; `missing=True` admits empty cells as a state of their own."""
+
+    kind: Literal["numeric"] = "numeric"
+    lower: float
+    upper: float
+    integer: bool = False
+    missing: bool = False
+    direction: Direction = "any"
+    allowed: tuple[float, float] | None = None
+
+    @property
+    def width(self) -> int:
+        return 2 if self.missing else 1
+
+    @validator(mode="after")
+    def _check(self) -> Self:
+        _check_range(self.name, self.lower, self.upper)
+        if self.integer and not (self.lower.is_integer() and self.upper.is_integer()):
+            raise ValueError(f"feature {self.name!r}: integer bounds must be whole numbers")
+        if self.allowed is not None:
+            low, high = self.allowed
+            if not self.lower <= low <= high <= self.upper:
+                raise ValueError(f"feature {self.name!r}: 'allowed' must lie within the bounds")
+            if self.integer and math.ceil(low) > math.floor(high):
+                raise ValueError(f"feature {self.name!r}: 'allowed' holds no whole number")
+        return self
+
+
+class Categorical(_Feature):
+    """One of a public list of categories; with `ordered=True` the list runs from low to high."""
+
+    kind: Literal["categorical"] = "categorical"
+    categories: tuple[Category, ...]
+    ordered: bool = False
+    missing: bool = False
+    direction: Direction = "any"
+    allowed: tuple[Category, ...] | None = None
+
+    @property
+    def width(self) -> int:
+        return len(self.categories) + self.missing
+
+    @validator(mode="after")
+    def _check(self) -> Self:
+        _check_distinct(self.name, self.categories, at_least=2 - self.missing)
+        if self.direction != "any" and not self.ordered:
+            raise ValueError(f"feature {self.name!r}: a direction needs 'ordered': true")
+        if self.allowed is not None and not set(self.allowed) <= set(self.categories):
+            raise ValueError(f"feature {self.name!r}: 'allowed' names an unknown category")
+        if self.allowed == ():
+            raise ValueError(f"feature {self.name!r}: 'allowed' is empty; use 'immutable': true")
+        return self
+
+
+class Binary(_Feature):
+    """Yes or no. `values` says how the table writes (no, yes)."""
+
+    kind: Literal["binary"] = "binary"
+    values: tuple[Category, Category] = (0, 1)
+    direction: Direction = "any"
+
+    @validator(mode="after")
+    def _check(self) -> Self:
+        _check_distinct(self.name, self.values, at_least=2)
+        return self
+
+
+class Pixels(_Feature):
+    """An image: height x width x channels whole numbers from 0 to `levels`, a column each.
+
+    The columns are called name0, name1, ... row by row, channels last.
+    """
+
+    kind: Literal["pixels"] = "pixels"
+    height: int = Field(gt=0)
+    breadth: int = Field(gt=0)
+    channels: int = Field(default=1, gt=0)
+    levels: int = Field(default=255, gt=0)
+
+    @property
+    def width(self) -> int:
+        return self.height * self.breadth * self.channels
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(f"{self.name}{i}" for i in range(self.width))
+
+
+Feature = Annotated[Numeric | Categorical | Binary | Pixels, Field(discriminator="kind")]
+
+
+class Label(_Frozen):
+    """The column that the target model predicts, and its public set of classes."""
+
+    name: str = Field(min_length=1)
+    classes: tuple[Category, ...]
+
+    @validator(mode="after")
+    def _check(self) -> Self:
+        _check_distinct(self.name, self.classes, at_least=2)
+        return self
+
+
+class Schema(_Frozen):
+    """A whole table. `drafted` is true while nobody has replaced what a draft read off the data."""
+
+    version: Literal[1] = 1
+    name: str = "table"
+    note: str = ""
+    drafted: bool = False
+    label: Label
+    features: tuple[Feature, ...] = Field(min_length=1)
+
+    @validator(mode="after")
+    def _check(self) -> Self:
+        seen: set[str] = {self.label.name}
+        for column in self.columns:
+            if column in seen:
+                raise ValueError(f"column {column!r} is named twice; every column once")
+            seen.add(column)
+        return self
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The feature columns of the table, in order; the label is not among them."""
+        return tuple(column for feature in self.features for column in feature.columns)
+
+    @property
+    def width(self) -> int:
+        """How many numbers encode a row."""
+        return sum(feature.width for feature in self.features)
+
+    @property
+    def family(self) -> Family:
+        """Which of the paper's three kinds of data this is; it fixes the architecture."""
+        kinds = {feature.kind for feature in self.features}
+        if kinds == {"pixels"}:
+            return "image"
+        return "binary" if kinds == {"binary"} else "mixed"
+
+    def feature(self, name: str) -> Numeric | Categorical | Binary | Pixels:
+        """The feature called `name`."""
+        for feature in self.features:
+            if feature.name == name:
+                return feature
+        known = ", ".join(feature.name for feature in self.features[:12])
+        raise SchemaError(f"no feature {name!r} in the schema; it has: {known}")
+
+    def to_json(self) -> str:
+        """The JSON text; fields that only repeat a default are left out."""
+        content = self.model_dump(mode="json", exclude_defaults=True)
+        content["features"] = [
+            {"kind": feature.kind, **feature.model_dump(mode="json", exclude_defaults=True)}
+            for feature in self.features
+        ]
+        features = ",\n".join(
+            "    " + json.dumps(feature, ensure_ascii=False) for feature in content.pop("features")
+        )
+        head = json.dumps({"version": FORMAT, **content}, ensure_ascii=False, indent=2)
+        return f'{head[:-2]},\n  "features": [\n{features}\n  ]\n}}\n'
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Schema:
+        """Read the JSON text; whatever is wrong with it is said in one line."""
+        try:
+            content = json.loads(text)
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise SchemaError(f"the schema is not JSON: {error}") from None
+        if not isinstance(content, dict):
+            raise SchemaError("the schema must be a JSON object with 'label' and 'features'")
+        if content.get("version", FORMAT) != FORMAT:
+            raise SchemaError(f"schema version must be {FORMAT}; this file has another one")
+        return cls(**{str(key): value for key, value in content.items()})
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the JSON file."""
+        write_whole(path, self.to_json().encode())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Schema:
+        """Read a JSON file."""
+        return cls.from_json(read_bytes(path, "schema", SchemaError))
+
+
+def _check_range(name: str, lower: float, upper: float) -> None:
+    if lower == upper:
+        raise ValueError(f"feature {name!r}: lower equals upper; leave a constant column out")
+    if lower > upper:
+        raise ValueError(f"feature {name!r}: lower must be below upper")
+
+
+def _check_distinct(name: str, values: tuple[Category, ...], at_least: int) -> None:
+    if len(values) < at_least:
+        raise ValueError(f"{name!r}: needs at least {at_least} different values")
+    if len(set(values)) < len(values):
+        raise ValueError(f"{name!r}: a value is listed twice")
+
+
+def _one_line(error: ValidationError, name: object) -> str:
+    """The first of pydantic's findings as one line, with the way to it in the file."""
+    first = error.errors(include_url=False)[0]
+    words = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "extra_forbidden":
+        words = "unknown field; check its spelling"
+    if first["type"] == "union_tag_invalid":
+        words = "'kind' must be numeric, categorical, binary or pixels"
+    if first["loc"]:
+        where = ".".join(str(part) for part in first["loc"])
+        words = f"{name!r}: {where}: {words}" if name is not None else f"{where}: {words}"
+    more = error.error_count() - 1
+    return f"schema: {words}" + (f" (and {more} more)" if more else "")

@@ -1,0 +1,59 @@
+import pandas as pd
+import pytest
+
+from counterveil.errors import DataError
+from counterveil.schema import Categorical, Label, Schema
+from counterveil.tables import as_frame, read_table
+
+CODES = Schema(
+    features=(Categorical(name="code", categories=("007", "7")),),
+    label=Label(name="y", classes=(0, 1)),
+)
+
+
+def test_csv_and_parquet_read_the_same(rows, tmp_path):
+    rows.to_csv(tmp_path / "t.csv", index=False)
+    rows.to_parquet(tmp_path / "t.parquet")
+    assert list(read_table(tmp_path / "t.csv").columns) == list(rows.columns)
+    assert len(read_table(tmp_path / "t.parquet")) == len(rows)
+
+
+def test_text_codes_stay_text(tmp_path):
+    (tmp_path / "t.csv").write_text("code,y\n007,1\n7,0\n")
+    assert read_table(tmp_path / "t.csv", CODES).code.tolist() == ["007", "7"]
+
+
+def test_the_word_none_is_a_category_and_an_empty_cell_is_missing(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b\nNone,1\n,2\n")
+    column = read_table(tmp_path / "t.csv").a
+    assert column[0] == "None"
+    assert column.isna().tolist() == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("a.csv", b"x,x\n1,2\n", "'x' appears twice"),
+        ("a.csv", b"", "empty"),
+        ("a.csv", b"\xff\xfe\x00", "not UTF-8"),
+        ("a.csv", b'x\n"1\n', "damaged"),
+        ("a.parquet", b"PAR1 no", "damaged"),
+        ("a.xlsx", b"", "give a .csv or .parquet"),
+    ],
+)
+def test_bad_files(tmp_path, name, content, words):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=words):
+        read_table(tmp_path / name)
+
+
+def test_absent_file(tmp_path):
+    with pytest.raises(DataError, match="no table at"):
+        read_table(tmp_path / "none.csv")
+
+
+def test_records_become_a_frame():
+    assert as_frame({"a": 1}).a.tolist() == [1]
+    assert as_frame([{"a": 1}, {"a": 2}]).a.tolist() == [1, 2]
+    frame = pd.DataFrame({"a": [1]})
+    assert as_frame(frame) is frame

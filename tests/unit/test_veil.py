@@ -1,0 +1,169 @@
+import hashlib
+import io
+import json
+import pickle
+import zipfile
+
+import pytest
+import torch
+from safetensors.torch import save
+
+from counterveil.errors import VeilError
+from counterveil.veil import MEMBER_LIMITS, Veil
+
+
+@pytest.fixture
+def members(veil, tmp_path):
+    veil.save(tmp_path / "good.veil")
+    with zipfile.ZipFile(tmp_path / "good.veil") as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+@pytest.fixture
+def load(tmp_path):
+    """Pack members into a file and load it."""
+
+    def pack_and_load(members, **options):
+        with zipfile.ZipFile(tmp_path / "x.veil", "w", **options) as archive:
+            for name, content in members:
+                archive.writestr(name, content)
+        return Veil.load(tmp_path / "x.veil")
+
+    return pack_and_load
+
+
+def test_round_trip(veil, tmp_path):
+    veil.save(tmp_path / "a.veil")
+    again = Veil.load(tmp_path / "a.veil")
+    assert again.schema == veil.schema
+    assert again.statement == veil.statement
+    assert again.digest == veil.digest
+    assert torch.equal(again.prototypes, veil.prototypes)
+    points = torch.rand(5, veil.schema.width)
+    assert torch.equal(again.autoencoder(points), veil.autoencoder(points))
+    again.save(tmp_path / "b.veil")
+    assert (tmp_path / "a.veil").read_bytes() == (tmp_path / "b.veil").read_bytes()
+
+
+def test_good_members_load(members, load):
+    assert load(members.items()).schema.name == "loans"
+
+
+def test_any_damaged_byte_is_noticed(veil, tmp_path):
+    veil.save(tmp_path / "a.veil")
+    content = bytearray((tmp_path / "a.veil").read_bytes())
+    fine = 0
+    for place in range(0, len(content), 37):
+        broken = bytearray(content)
+        broken[place] ^= 0xFF
+        (tmp_path / "b.veil").write_bytes(broken)
+        try:
+            loaded = Veil.load(tmp_path / "b.veil")
+        except VeilError:
+            continue
+        else:  # a byte of the zip's own book-keeping, such as a date
+            assert loaded.digest == veil.digest
+            fine += 1
+    assert fine < len(content) / 37 / 4
+
+
+@pytest.mark.parametrize("share", [0, 0.01, 0.5, 0.99])
+def test_truncated(veil, tmp_path, share):
+    veil.save(tmp_path / "a.veil")
+    content = (tmp_path / "a.veil").read_bytes()
+    (tmp_path / "b.veil").write_bytes(content[: int(share * len(content))])
+    with pytest.raises(VeilError, match=r"b\.veil"):
+        Veil.load(tmp_path / "b.veil")
+
+
+def test_foreign_files(tmp_path, load):
+    (tmp_path / "p.veil").write_bytes(pickle.dumps({"a": 1}))
+    with pytest.raises(VeilError, match="not a veil file"):
+        Veil.load(tmp_path / "p.veil")
+    with pytest.raises(VeilError, match="exactly the members"):
+        load([("hello.txt", b"hi")])
+    with pytest.raises(VeilError, match="no veil at"):
+        Veil.load(tmp_path / "none.veil")
+    with pytest.raises(VeilError, match="cannot read the veil"):
+        Veil.load(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["../evil.py", "/etc/passwd", "model.pkl", "manifest.json"])
+def test_members_that_do_not_belong(members, load, name):
+    extra = [*members.items(), (name, b"{}")]
+    if name in members:
+        with (
+            pytest.warns(UserWarning, match="Duplicate"),
+            pytest.raises(VeilError, match="exactly"),
+        ):
+            load(extra)
+    else:
+        with pytest.raises(VeilError, match="exactly the members"):
+            load(extra)
+
+
+def test_oversized_member_is_refused_before_it_is_unpacked(members, load):
+    bomb = {**members, "manifest.json": b" " * (MEMBER_LIMITS["manifest.json"] + 1)}
+    with pytest.raises(VeilError, match="larger than it may be"):
+        load(bomb.items(), compression=zipfile.ZIP_DEFLATED)
+
+
+def test_a_lie_about_the_size_is_noticed(members, tmp_path):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content if name != "statement.json" else b" " * (1 << 21))
+    content = buffer.getvalue().replace((1 << 21).to_bytes(4, "little"), (9).to_bytes(4, "little"))
+    (tmp_path / "lie.veil").write_bytes(content)
+    with pytest.raises(VeilError):
+        Veil.load(tmp_path / "lie.veil")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"version": 2}, "reads veils of version 1"),
+        ({"format": "other"}, "foreign"),
+        ({"hidden": [10**9]}, "layer sizes"),
+        ({"hidden": []}, "layer sizes"),
+        ({"hidden": [True]}, "layer sizes"),
+        ({"hidden": [32, 17]}, "do not fit"),
+        ({"sha256": {}}, "SHA-256"),
+        ({"sha256": 3}, "SHA-256"),
+    ],
+)
+def test_manifest(members, load, change, words):
+    manifest = {**json.loads(members["manifest.json"]), **change}
+    with pytest.raises(VeilError, match=words):
+        load({**members, "manifest.json": json.dumps(manifest).encode()}.items())
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b"\xff", b"[" * 60_000])
+def test_manifest_that_is_none(members, load, text):
+    with pytest.raises(VeilError):
+        load({**members, "manifest.json": text}.items())
+
+
+def _with_digest(members, name, content):
+    manifest = json.loads(members["manifest.json"])
+    manifest["sha256"][name] = hashlib.sha256(content).hexdigest()
+    return {**members, name: content, "manifest.json": json.dumps(manifest).encode()}
+
+
+def test_right_digest_wrong_content(members, load, veil):
+    for name in ("schema.json", "statement.json", "weights.safetensors"):
+        with pytest.raises(VeilError, match="not that of a veil"):
+            load(_with_digest(members, name, b"{}").items())
+    tensors = {**veil.autoencoder.state_dict(), "prototypes": veil.prototypes * float("nan")}
+    with pytest.raises(VeilError, match="not finite"):
+        load(_with_digest(members, "weights.safetensors", save(tensors)).items())
+
+
+def test_saving_never_leaves_half_a_file(veil, tmp_path, monkeypatch):
+    target = tmp_path / "a.veil"
+    target.write_bytes(b"old")
+    monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
+    with pytest.raises(OSError, match="full"):
+        veil.save(target)
+    assert target.read_bytes() == b"old"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.veil"]
