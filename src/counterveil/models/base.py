@@ -1,0 +1,97 @@
+"""What the search asks of a target model, and the reading of its raw answers."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from counterveil.encoding import Encoding
+from counterveil.errors import ModelError
+from counterveil.schema import Schema
+
+Outputs = Literal["auto", "logits", "probabilities"]
+Inputs = Literal["auto", "rows", "encoding"]
+TINY = 1e-7
+
+
+class TargetModel:
+    """f over one schema: log-probabilities of the classes, in the order of the label set.
+
+    `differentiable` says whether a gradient flows from the answer to the encoded points.
+    """
+
+    differentiable = False
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self.encoding = Encoding(schema)
+        self.classes = len(schema.label.classes)
+
+    def log_proba(self, points: Tensor) -> Tensor:
+        """log f(x) for encoded points, shape (points, classes)."""
+        raise NotImplementedError
+
+    def log_proba_rows(self, rows: pd.DataFrame) -> Tensor:
+        """log f(x) for rows in original units: the last word on every answer."""
+        points = torch.as_tensor(self.encoding.encode(rows), dtype=torch.float32)
+        with torch.no_grad():
+            return self.log_proba(points.to(self.device)).cpu()
+
+    @property
+    def device(self) -> torch.device:
+        """Where `log_proba` wants its points."""
+        return torch.device("cpu")
+
+    def to(self, device: torch.device) -> TargetModel:
+        """Move what can be moved."""
+        return self
+
+
+def as_log_proba(raw: Tensor, outputs: Outputs, classes: int, asked: int) -> Tensor:
+    """Raw answers (logits or probabilities, one or `classes` columns) as log-probabilities."""
+    if raw.ndim == 1:
+        raw = raw[:, None]
+    if raw.ndim != 2 or len(raw) != asked:
+        raise ModelError(
+            f"the model must answer one row of {classes} numbers for each input row, "
+            f"it gave an answer of shape {tuple(raw.shape)} for {asked} rows"
+        )
+    if raw.shape[1] == 1 and classes == 2:
+        if outputs == "logits":
+            return torch.nn.functional.logsigmoid(torch.cat([-raw, raw], dim=1))
+        raw = torch.cat([1 - raw, raw], dim=1)
+    if raw.shape[1] != classes:
+        raise ModelError(
+            f"the model answers {raw.shape[1]} classes, the schema's label has {classes}; "
+            "use the model of this schema, or correct 'classes' in the schema"
+        )
+    if outputs == "logits":
+        return torch.log_softmax(raw, dim=1)
+    return raw.clamp(min=TINY).log()
+
+
+def guess_outputs(raw: Tensor) -> Outputs:
+    """Probabilities if every answer lies in [0, 1] and, with several columns, they sum to 1."""
+    if raw.ndim == 1 or raw.shape[-1] == 1:
+        return "probabilities" if bool(((raw >= 0) & (raw <= 1)).all()) else "logits"
+    sums = raw.sum(dim=-1)
+    looks = bool((raw >= 0).all()) and torch.allclose(sums, torch.ones_like(sums), atol=1e-3)
+    return "probabilities" if looks else "logits"
+
+
+def probabilities_of(answer: Any, classes: int, asked: int) -> Tensor:
+    """The answer of a model without gradients, checked, as log-probabilities."""
+    if isinstance(answer, pd.DataFrame):
+        answer = answer.to_numpy()
+    try:
+        raw = torch.as_tensor(np.asarray(answer, dtype=np.float32))
+    except (TypeError, ValueError):
+        raise ModelError("the model must answer with numbers: class probabilities") from None
+    log_proba = as_log_proba(raw, "probabilities", classes, asked)
+    if not bool(raw.isfinite().all()) or bool(((raw < -1e-6) | (raw > 1 + 1e-6)).any()):
+        raise ModelError("the model's answers must be probabilities between 0 and 1")
+    return log_proba

@@ -1,0 +1,6 @@
+"""The public side: Veil + model + queries -> Explanations. Pure post-processing."""
+
+from counterveil.search.explainer import Explainer
+from counterveil.search.result import Explanations
+
+__all__ = ["Explainer", "Explanations"]

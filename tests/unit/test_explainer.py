@@ -1,0 +1,166 @@
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from conftest import random_rows
+
+from counterveil import Explainer
+from counterveil.encoding import Encoding
+from counterveil.errors import DataError, RequestError
+from counterveil.models import CallableModel
+from counterveil.report import explanation_table, explanations_page
+from counterveil.schema import Label, Numeric, Schema
+
+
+@pytest.fixture(scope="module")
+def queries(schema):
+    return random_rows(schema, 60, seed=9)
+
+
+@pytest.fixture(scope="module")
+def result(veil, model, queries):
+    return Explainer(veil, model).explain(queries, progress=False)
+
+
+def test_found_means_that_the_model_says_so_on_the_row_given_out(result, model, schema):
+    assert result.flip_ratio > 0.8
+    rows = result.frame()
+    points = torch.tensor(Encoding(schema).encode(rows)).float()
+    assert (model(points).argmax(dim=1).numpy() == result.target[result.valid]).all()
+    assert (result.target != result.predicted).all()
+    proba = model(points).softmax(dim=1).numpy()
+    chosen = proba[np.arange(len(rows)), result.target[result.valid]]
+    np.testing.assert_allclose(result.probability[result.valid], chosen, atol=1e-5)
+
+
+def test_rules_hold_in_original_units(result, queries):
+    rows = result.rows
+    assert (rows.region == queries.region).all()
+    assert (rows.age >= queries.age).all()
+
+
+def test_unchanged_cells_are_the_queries_own(result, queries):
+    for number in np.flatnonzero(result.valid)[:20]:
+        changed = {column for column, _, _ in result.changes_of(int(number))}
+        for column in set(result.schema.columns) - changed:
+            before, after = queries.iloc[number][column], result.rows.iloc[number][column]
+            assert (pd.isna(before) and pd.isna(after)) or before == after
+
+
+def test_distance_and_changes_are_those_of_the_rows(result, queries, schema):
+    encoding = Encoding(schema)
+    moved = encoding.encode(result.rows) - encoding.encode(queries)
+    np.testing.assert_allclose(result.distance, np.linalg.norm(moved, axis=1))
+    counted = result.changes().groupby("query").size()
+    assert (counted == result.changed[counted.index]).all()
+    assert (result.distance[~result.valid] == 0).all()
+
+
+def test_not_found_keeps_the_query_and_has_no_nan(veil, schema, queries):
+    stubborn = CallableModel(lambda frame: np.tile([0.9, 0.1], (len(frame), 1)), schema)
+    result = Explainer(veil, stubborn).explain(queries.head(5), iterations=3, progress=False)
+    assert set(result.status) == {"not_found"}
+    assert result.flip_ratio == 0
+    assert len(result.frame()) == 0
+    assert result.changes().empty
+    assert np.isfinite(result.probability).all()
+    assert "No way to granted" in result.text(0)
+    assert json.loads(json.dumps(result.to_dict()))["mean_distance"] is None
+
+
+def test_specified_target_and_already(veil, model, queries):
+    result = Explainer(veil, model).explain(queries, "granted", progress=False)
+    already = result.status == "already"
+    assert (already == (result.predicted == 1)).all()
+    assert already.any()
+    assert (result.target == 1).all()
+    assert (result.distance[already] == 0).all()
+    assert "already says granted" in result.text(int(np.flatnonzero(already)[0]))
+
+
+def test_unspecified_target_is_the_runner_up():
+    label = Label(name="y", classes=("a", "b", "c"))
+    schema = Schema(features=(Numeric(name="x", lower=0, upper=1),), label=label)
+    from counterveil.curator import Curator
+
+    table = pd.DataFrame({"x": np.linspace(0, 1, 30), "y": list("abc") * 10})
+    veil = Curator(schema).release(table, 10, epochs=1, progress=False)
+    explainer = Explainer(veil, lambda frame: np.tile([0.2, 0.5, 0.3], (len(frame), 1)))
+    result = explainer.explain(table.head(3), iterations=1, progress=False)
+    assert result.predicted.tolist() == [1, 1, 1]
+    assert result.target.tolist() == [2, 2, 2]
+
+
+def test_immutable_by_request(veil, model, queries):
+    result = Explainer(veil, model).explain(queries, immutable=["income"], progress=False)
+    assert (result.rows.income == queries.income).all()
+
+
+def test_same_seed_same_answer_whatever_the_chunks(veil, model, queries):
+    whole = Explainer(veil, model).explain(queries, iterations=40, progress=False)
+    parts = Explainer(veil, model, chunk=7).explain(queries, iterations=40, progress=False)
+    assert (whole.status == parts.status).all()
+    np.testing.assert_allclose(whole.distance, parts.distance, atol=1e-4)
+    again = Explainer(veil, model).explain(queries, iterations=40, progress=False)
+    pd.testing.assert_frame_equal(whole.rows, again.rows)
+
+
+def test_a_model_without_gradient_is_explained_by_its_student(veil, schema, queries):
+    def score(frame):
+        granted = 1 / (1 + np.exp(-(frame.income + 2 * (frame.housing == "own") - 6)))
+        return np.stack([1 - granted, granted], axis=1)
+
+    result = Explainer(veil, score).explain(queries, progress=False)
+    assert result.flip_ratio > 0.7
+    after = score(result.frame()).argmax(axis=1)
+    assert (after == result.target[result.valid]).all()
+
+
+def test_one_query_as_a_record(veil, model, queries):
+    record = queries.iloc[0].to_dict()
+    assert len(Explainer(veil, model).explain(record, iterations=2, progress=False)) == 1
+
+
+def test_requests_that_cannot_be_met(veil, model, queries):
+    explainer = Explainer(veil, model)
+    with pytest.raises(RequestError, match="no class 'approved'"):
+        explainer.explain(queries, "approved", progress=False)
+    with pytest.raises(RequestError, match="no feature 'sex'"):
+        explainer.explain(queries, immutable=["sex"], progress=False)
+    with pytest.raises(RequestError, match="list of feature names"):
+        explainer.explain(queries, immutable="age", progress=False)
+    with pytest.raises(RequestError, match="iterations"):
+        explainer.explain(queries, iterations=-1, progress=False)
+    with pytest.raises(RequestError, match="chunk"):
+        Explainer(veil, model, chunk=0)
+    with pytest.raises(DataError, match="'age' is missing"):
+        explainer.explain(queries.drop(columns="age"), progress=False)
+    with pytest.raises(DataError, match="empty"):
+        explainer.explain(queries.head(0), progress=False)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "json"])
+def test_results_are_saved(result, tmp_path, kind):
+    result.save(tmp_path / f"r.{kind}")
+    readers = {"csv": pd.read_csv, "parquet": pd.read_parquet, "json": pd.read_json}
+    table = readers[kind](tmp_path / f"r.{kind}")
+    assert len(table) == len(result)
+    assert table.status.tolist() == result.status.tolist()
+    with pytest.raises(RequestError, match="name the file"):
+        result.save(tmp_path / "r.doc")
+
+
+def test_words_and_pages(result):
+    number = int(np.flatnonzero(result.valid)[0])
+    text = result.text(number)
+    assert text.startswith("The model says")
+    assert "would say" in text
+    assert explanation_table(result, number)
+    page = explanations_page(result)
+    assert page.startswith("<!doctype html>")
+    assert "guarantee none" in page
+    assert "http" not in page.replace("http://www.w3.org", "")
+    with pytest.raises(RequestError, match="no query 60"):
+        result.text(60)

@@ -1,0 +1,124 @@
+"""What leaves the search is a legal row inside the query's rules, whatever goes in."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from conftest import random_rows
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from counterveil.encoding import Encoding
+from counterveil.errors import RequestError
+from counterveil.schema import Binary, Categorical, Label, Numeric, Pixels, Schema
+from counterveil.search.constraints import Box, box_around
+from counterveil.search.snap import Snap
+
+
+def snapped_rows(schema, queries, seed, immutable=()):
+    encoding = Encoding(schema)
+    points = encoding.encode(queries)
+    box = box_around(encoding, points, immutable)
+    snap = Snap(encoding)
+    wild = torch.randn(points.shape, generator=torch.Generator().manual_seed(seed)) * 3
+    snapped = snap(wild, box)
+    assert not snap.broken(snapped, box).any()
+    return encoding.decode(snapped.double().numpy())
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10**6), fixed=st.sets(st.sampled_from(["income", "housing", "member"])))
+def test_rules_hold_for_any_point(schema, seed, fixed):
+    queries = random_rows(schema, 40, seed=seed).drop(columns="loan")
+    rows = snapped_rows(schema, queries, seed, tuple(fixed))
+    Encoding(schema).encode(rows)  # legal: the encoding accepts every value
+    assert (rows.age >= queries.age).all()
+    assert (rows.region == queries.region).all()
+    rank = {"none": 0, "school": 1, "college": 2}
+    assert (rows.degree.map(rank) >= queries.degree.map(rank)).all()
+    for column in ("debt", "children", "housing"):  # nobody is told to become unknown
+        assert (rows[column].isna() <= queries[column].isna()).all()
+    known = rows.debt.dropna()
+    assert known.between(-2.5, 2.5).all()
+    for column in fixed:
+        same = (rows[column] == queries[column]) | (rows[column].isna() & queries[column].isna())
+        if column == "income":
+            same = np.isclose(rows[column], queries[column])
+        assert same.all()
+
+
+def test_legal_rows_are_fixed_points(schema):
+    free = Schema(
+        features=tuple(
+            feature.model_copy(update={"immutable": False}) for feature in schema.features
+        ),
+        label=schema.label,
+    )
+    encoding = Encoding(free)
+    queries = random_rows(free, 50, seed=3)
+    queries["debt"] = queries.debt.clip(-2.5, 2.5)
+    points = encoding.encode(queries)
+    snapped = Snap(encoding)(torch.tensor(points).float(), box_around(encoding, points))
+    np.testing.assert_allclose(snapped, points, atol=1e-6)
+
+
+def test_nearest_by_brute_force():
+    schema = Schema(
+        features=(
+            Numeric(name="n", lower=0, upper=4, integer=True),
+            Categorical(name="c", categories=("a", "b", "c")),
+            Binary(name="b"),
+        ),
+        label=Label(name="y", classes=(0, 1)),
+    )
+    encoding = Encoding(schema)
+    grid = pd.DataFrame(
+        [(n, c, b) for n in range(5) for c in "abc" for b in (0, 1)], columns=["n", "c", "b"]
+    )
+    legal = torch.tensor(encoding.encode(grid)).float()
+    points = torch.rand(200, encoding.width, generator=torch.Generator().manual_seed(0))
+    box = Box(torch.zeros_like(points), torch.ones_like(points))
+    nearest = legal[torch.cdist(points, legal).argmin(dim=1)]
+    torch.testing.assert_close(Snap(encoding)(points, box), nearest)
+
+
+def test_broken_notices_every_kind_of_violation(schema):
+    encoding = Encoding(schema)
+    points = encoding.encode(random_rows(schema, 1))
+    box, snap = box_around(encoding, points), Snap(encoding)
+    good = torch.tensor(points).float()
+    good[:, 2:4] = torch.tensor([0.5, 1.0]) if good[0, 3] else good[:, 2:4]
+    wrongs = []
+    for column, value in ((0, 0.0), (0, good[0, 0] + 0.5 / 82), (1, 1.5), (1, torch.nan)):
+        wrongs.append(good.clone())
+        wrongs[-1][0, column] = value
+    wrongs.append(good.clone())
+    wrongs[-1][0, -1] = 0.5  # half a member
+    wrongs.append(good.clone())
+    wrongs[-1][0, 6:10] = 0.25  # a bit of every housing
+    for wrong in wrongs:
+        assert snap.broken(wrong, box).all()
+
+
+def test_a_query_outside_the_allowed_range_may_come_in_but_not_move_elsewhere():
+    schema = Schema(
+        features=(
+            Numeric(name="n", lower=0, upper=10, allowed=(2, 3)),
+            Numeric(name="up", lower=0, upper=10, allowed=(2, 3), direction="increase"),
+            Categorical(name="c", categories=("a", "b", "c"), allowed=("b",)),
+            Pixels(name="p", height=1, breadth=2),
+        ),
+        label=Label(name="y", classes=(0, 1)),
+    )
+    queries = pd.DataFrame({"n": [9.0], "up": [9.0], "c": ["a"], "p0": [3], "p1": [200]})
+    for seed in range(20):
+        row = snapped_rows(schema, queries, seed).iloc[0]
+        assert 2 - 1e-6 <= row.n <= 3 + 1e-6
+        assert row.up == pytest.approx(9)  # 2 to 3 would be a decrease
+        assert row.c in {"a", "b"}
+
+
+def test_unknown_immutable(schema):
+    encoding = Encoding(schema)
+    with pytest.raises(RequestError, match="no feature 'sex'"):
+        box_around(encoding, encoding.encode(random_rows(schema, 2)), ["sex"])
