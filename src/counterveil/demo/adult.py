@@ -1,0 +1,77 @@
+"""The embedded Adult census table, its public schema, and a target model to explain.
+
+Adult: Becker & Kohavi 1996, UCI Machine Learning Repository, doi 10.24432/C5XW20, CC BY 4.0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.resources import files
+from io import BytesIO
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import nn
+
+from counterveil.encoding import Encoding
+from counterveil.schema import Schema
+from counterveil.training import fit, seeded
+
+TEST_SHARE = 0.25
+
+
+@dataclass(frozen=True)
+class Split:
+    """Rows for training and rows held out."""
+
+    train: pd.DataFrame
+    test: pd.DataFrame
+
+
+def adult_schema() -> Schema:
+    """11 features, 46 encoded numbers, two classes of income."""
+    return Schema.from_json(files("counterveil.demo").joinpath("adult.schema.json").read_bytes())
+
+
+def adult_split(seed: int = 0) -> Split:
+    """The 48,842 rows, three quarters for training, split at random by `seed`."""
+    content = files("counterveil.demo").joinpath("adult.parquet").read_bytes()
+    frame = pd.read_parquet(BytesIO(content))
+    order = np.random.default_rng(seed).permutation(len(frame))
+    held_out = round(TEST_SHARE * len(frame))
+    return Split(
+        train=frame.iloc[order[held_out:]].reset_index(drop=True),
+        test=frame.iloc[order[:held_out]].reset_index(drop=True),
+    )
+
+
+def train_target(
+    frame: pd.DataFrame, schema: Schema, *, seed: int = 0, epochs: int = 10
+) -> nn.Module:
+    """The model to be explained: a tanh network over the encoding, classes weighted evenly."""
+    encoding = Encoding(schema)
+    points = torch.as_tensor(encoding.encode(frame), dtype=torch.float32)
+    classes = torch.as_tensor(encoding.labels(frame))
+    count = len(schema.label.classes)
+    evenly = len(classes) / (count * torch.bincount(classes, minlength=count).clamp(min=1).float())
+    model = seeded(
+        lambda: nn.Sequential(
+            nn.Linear(encoding.width, 32),
+            nn.Tanh(),
+            nn.Linear(32, 16),
+            nn.Tanh(),
+            nn.Linear(16, count),
+        ),
+        seed,
+    )
+    fit(
+        model,
+        lambda rows: nn.functional.cross_entropy(model(points[rows]), classes[rows], evenly),
+        len(points),
+        epochs=epochs,
+        batch=128,
+        rate=1e-3,
+        seed=seed,
+    )
+    return model

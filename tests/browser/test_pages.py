@@ -1,0 +1,61 @@
+"""The pages in a real browser: they render, nothing overflows, nothing is fetched."""
+
+import shutil
+
+import pytest
+
+from counterveil import Explainer
+from counterveil.report import Curve, Measurement, demo_page, explanations_page
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="needs the playwright package")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="needs a browser: install the Debian package chromium"
+)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM,
+            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking",
+                  "--disable-component-update", "--disable-sync", "--no-first-run"],
+        )  # fmt: skip
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def pages(veil, model, rows, tmp_path_factory):
+    result = Explainer(veil, model).explain(rows.head(12), progress=False)
+    lines = [Measurement(f"ε = {e}", e, 0.01, 0.9, 1.5, 1.0, 0.001) for e in (0.75, 0.025)]
+    curve = Curve((1.0, 0.1, 5e-4), (0.01, 0.02, 0.4), 0.009)
+    content = {
+        "explain": explanations_page(result),
+        "demo": demo_page(lines, curve, result.only([0, 1, 2]), {"rows": "1"}, ("age",)),
+    }
+    folder = tmp_path_factory.mktemp("pages")
+    for name, text in content.items():
+        (folder / f"{name}.html").write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["demo", "explain"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_page(browser, pages, name, width):
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    asked, faults = [], []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.goto((pages / f"{name}.html").as_uri())
+    assert page.locator("h1").is_visible()
+    assert page.locator(".promise").is_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    if name == "demo":
+        assert page.locator("svg.chart circle").count() == 3
+        assert page.locator("article.card").count() == 3
+    assert faults == []
+    assert len(asked) == 1
+    page.close()

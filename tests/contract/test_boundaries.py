@@ -1,0 +1,74 @@
+"""The public side never loads the private one, and the public surface is what it says."""
+
+import subprocess
+import sys
+
+import pytest
+
+import counterveil
+
+PUBLIC = (
+    "counterveil",
+    "counterveil.models",
+    "counterveil.search",
+    "counterveil.report",
+    "counterveil.veil",
+    "counterveil.privacy",
+    "counterveil.schema",
+    "counterveil.encoding",
+    "counterveil.tables",
+    "counterveil.cli",
+)
+
+
+def modules_after(code: str) -> set[str]:
+    probe = f"{code}\nimport sys\nprint('\\n'.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_public_modules_do_not_load_the_curator():
+    imports = "\n".join(f"import {name}" for name in PUBLIC)
+    use = "from counterveil import Explainer, Explanations, Schema, Veil"
+    loaded = modules_after(f"{imports}\n{use}")
+    assert not [name for name in loaded if name.startswith("counterveil.curator")]
+    assert not [name for name in loaded if name.startswith("counterveil_lab")]
+    assert not [name for name in loaded if name.startswith("opendp")]
+
+
+def test_inspect_and_explain_do_not_load_the_curator(veil, model, rows, schema, tmp_path):
+    from counterveil.models import save_exported
+
+    veil.save(tmp_path / "v.veil")
+    save_exported(model, schema, tmp_path / "m.pt2")
+    rows.head(3).to_csv(tmp_path / "q.csv", index=False)
+    explain = ["explain", "--veil", str(tmp_path / "v.veil"), "--model", str(tmp_path / "m.pt2"),
+               "--queries", str(tmp_path / "q.csv"), "--iterations", "2"]  # fmt: skip
+    for command in (["inspect", str(tmp_path / "v.veil")], explain):
+        loaded = modules_after(
+            f"from counterveil.cli import main\ntry:\n    main({command!r})\n"
+            "except SystemExit as done:\n    assert not done.code, done.code"
+        )
+        assert "counterveil.veil" in loaded
+        assert not [name for name in loaded if name.startswith("counterveil.curator")]
+
+
+def test_help_answers_without_loading_torch():
+    loaded = modules_after(
+        "from counterveil.cli import main\ntry:\n    main(['--help'])\nexcept SystemExit:\n    pass"
+    )
+    assert "torch" not in loaded
+
+
+def test_public_surface():
+    assert counterveil.__all__ == [
+        "CounterveilError",
+        "Explainer",
+        "Explanations",
+        "Schema",
+        "Veil",
+    ]
+    for name in counterveil.__all__:
+        assert getattr(counterveil, name).__name__ == name
+    with pytest.raises(AttributeError):
+        counterveil.Curator  # noqa: B018
