@@ -1,0 +1,1 @@
+"""The lab: experiments that measure counterveil. Never imported by the product."""

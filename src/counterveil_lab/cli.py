@@ -1,0 +1,60 @@
+"""The `counterveil-lab` command: run experiments, store results."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Measure counterveil: every experiment by name, results stored with command and commit.",
+)
+notes = Console(stderr=True)
+
+
+@app.command("list")
+def list_experiments() -> None:
+    """The experiments there are."""
+    from counterveil_lab.experiments import EXPERIMENTS
+
+    for name, run in EXPERIMENTS.items():
+        words = (sys.modules[run.__module__].__doc__ or "").splitlines()[0]
+        sys.stdout.write(f"{name:16} {words}\n")
+
+
+@app.command()
+def run(
+    name: Annotated[str, typer.Argument(help="An experiment; see `counterveil-lab list`.")],
+    seeds: Annotated[int, typer.Option(min=1, help="How many repetitions.")] = 3,
+    quick: Annotated[bool, typer.Option("--quick", help="Toy size, to see it work.")] = False,
+    workers: Annotated[int, typer.Option(min=1, help="Processes at a time.")] = 2,
+    folder: Annotated[Path, typer.Option("--out", help="Where results go.")] = Path("results"),
+) -> None:
+    """Run an experiment; a run that was cut short goes on where it stopped."""
+    from counterveil_lab.experiments import EXPERIMENTS
+
+    if name not in EXPERIMENTS:
+        notes.print(
+            f"[red]error:[/red] no experiment {name!r}; there are: {', '.join(EXPERIMENTS)}"
+        )
+        raise typer.Exit(2)
+    size = " --quick" if quick else ""
+    command = f"counterveil-lab run {shlex.quote(name)} --seeds {seeds}{size}"
+    EXPERIMENTS[name](folder, command, seeds=seeds, quick=quick, workers=workers, say=_say)
+    notes.print(f"stored in {folder}/{name}.json and .csv")
+
+
+def _say(words: str) -> None:
+    notes.print(f"[dim]·[/dim] {words}", highlight=False)
+
+
+def main() -> None:
+    """Run the command."""
+    app()

@@ -1,0 +1,9 @@
+"""Experiments by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from counterveil_lab.experiments import paper_adult
+
+EXPERIMENTS: dict[str, Callable[..., None]] = {"paper-adult": paper_adult.run}
