@@ -10,20 +10,22 @@ from counterveil.errors import BudgetError
 
 @dataclass(frozen=True)
 class Budget:
-    """ε, checked. `math.inf` means that no noise is added at all: a reference, never private.
+    """ε and δ, checked. `math.inf` means that no noise is added at all: never private.
 
     >>> Budget(0.75)
-    Budget(epsilon=0.75)
+    Budget(epsilon=0.75, delta=0.0)
     """
 
     epsilon: float
+    delta: float = 0.0
 
     def __post_init__(self) -> None:
-        if isinstance(self.epsilon, bool) or not isinstance(self.epsilon, (int, float)):
+        if not _is_number(self.epsilon) or math.isnan(self.epsilon) or self.epsilon <= 0:
             raise BudgetError("epsilon must be a number above 0, for example 0.75")
-        if math.isnan(self.epsilon) or self.epsilon <= 0:
-            raise BudgetError("epsilon must be a number above 0, for example 0.75")
+        if not _is_number(self.delta) or not 0 <= self.delta < 1:
+            raise BudgetError("delta must be at least 0 and below 1, for example 1e-6")
         object.__setattr__(self, "epsilon", float(self.epsilon))
+        object.__setattr__(self, "delta", float(self.delta))
 
     @property
     def adds_noise(self) -> bool:
@@ -31,4 +33,10 @@ class Budget:
         return math.isfinite(self.epsilon)
 
     def __str__(self) -> str:
-        return f"ε = {self.epsilon:g}" if self.adds_noise else "no noise"
+        if not self.adds_noise:
+            return "no noise"
+        return f"ε = {self.epsilon:g}" + (f", δ = {self.delta:g}" if self.delta else "")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -9,21 +9,41 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
+
+from counterveil.errors import RequestError
+from counterveil.privacy.budget import Budget
 
 
 class Level(StrEnum):
-    """How much of an answer the ε of a Veil covers."""
+    """How much of an answer the ε covers."""
 
     NONE = "none"
+    EXPLAINER = "explainer"
+    END_TO_END = "end-to-end"
+    COMPOSED = "composed"
 
     @property
     def meaning(self) -> str:
-        return {Level.NONE: "no guarantee: the ε is nominal"}[self]
+        return {
+            Level.NONE: "nothing is guaranteed: the ε is nominal",
+            Level.EXPLAINER: (
+                "the veil is private; answers also consult the target model, so they add this to "
+                "whatever the model itself reveals"
+            ),
+            Level.END_TO_END: (
+                "answers are private in the training rows, however many are asked for: the target "
+                "model is consulted for nothing"
+            ),
+            Level.COMPOSED: (
+                "answers are private in the training rows: the veil's privacy and the declared "
+                "privacy of the target model, added up"
+            ),
+        }[self]
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Access(_Frozen):
@@ -33,6 +53,8 @@ class Access(_Frozen):
     mechanism: str
     sensitivity: str
     scale: float | None = None
+    epsilon: float | None = None
+    delta: float = 0.0
 
 
 class Statement(_Frozen):
@@ -40,13 +62,24 @@ class Statement(_Frozen):
 
     level: Level
     mechanism: str
-    epsilon: float | None
-    unit: Literal["record"] = "record"
+    epsilon: float | None = Field(gt=0)
+    delta: float = Field(default=0.0, ge=0, lt=1)
+    unit: Literal["record", "person"] = "record"
+    max_records: int = Field(default=1, ge=1)
     relation: Literal["replace-one"] = "replace-one"
     accesses: tuple[Access, ...] = ()
+    plan: tuple[str, ...] = ()
+    public_inputs: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
     exclusions: tuple[str, ...] = ()
     versions: dict[str, str] = {}
+
+    @property
+    def amount(self) -> str:
+        """ε and δ as text."""
+        if self.epsilon is None:
+            return "no noise"
+        return f"ε = {self.epsilon:g}" + (f", δ = {self.delta:g}" if self.delta else "")
 
     @property
     def headline(self) -> str:
@@ -56,19 +89,74 @@ class Statement(_Frozen):
         if self.level is Level.NONE:
             return (
                 f"mechanism {self.mechanism}: guarantee none; "
-                f"ε = {self.epsilon:g} is nominal, not a proved bound"
+                f"{self.amount} is nominal, not a proved bound"
             )
-        return f"mechanism {self.mechanism}: {self.level.meaning}, ε = {self.epsilon:g}"
+        return f"mechanism {self.mechanism}: guarantee {self.level.value}, {self.amount}"
+
+    def guided_by_surrogate(self) -> Statement:
+        """The statement of answers that consulted f~ alone."""
+        if self.level is Level.NONE:
+            return self
+        kept = tuple(what for what in self.exclusions if "target model" not in what)
+        return self.model_copy(update={"level": Level.END_TO_END, "exclusions": kept})
+
+    def composed_with(self, model: Budget) -> Statement:
+        """The statement of answers that also consulted a model trained under `model`."""
+        if self.level is Level.NONE or self.epsilon is None:
+            return self
+        if not model.adds_noise:
+            raise RequestError("the model's budget must be finite; leave it out if it has none")
+        access = Access(
+            what="training of the target model",
+            mechanism="declared by whoever trained it; not checked here",
+            sensitivity="declared",
+            epsilon=model.epsilon,
+            delta=model.delta,
+        )
+        kept = tuple(what for what in self.exclusions if "target model" not in what)
+        return self.model_copy(
+            update={
+                "level": Level.COMPOSED,
+                "epsilon": self.epsilon + model.epsilon,
+                "delta": self.delta + model.delta,
+                "accesses": (*self.accesses, access),
+                "exclusions": (*kept, "whether the target model's declared budget is true"),
+            }
+        )
 
     def text(self) -> str:
         """The statement in words."""
-        lines = [self.headline, ""]
+        lines = [self.headline, self.level.meaning + ".", ""]
+        if self.level is not Level.NONE:
+            who = "one record" if self.unit == "record" else (
+                f"one person with all of their records (at most {self.max_records} are used)"
+            )  # fmt: skip
+            lines += [
+                f"Protected unit: {who}. Relation: {self.relation}, the number of units is public.",
+                "Whatever anybody learns from the veil, the odds between any two versions of one",
+                f"unit move by a factor of at most exp({self.epsilon:g})"
+                + (f", except with probability {self.delta:g}." if self.delta else "."),
+                "",
+            ]
         if self.reasons:
             lines += ["Why:", *(f"  {i}. {why}" for i, why in enumerate(self.reasons, 1)), ""]
         lines.append("Readings of the private rows:")
-        for access in self.accesses:
-            noise = f", noise scale {access.scale:g}" if access.scale is not None else ", no noise"
-            lines.append(f"  - {access.what}: {access.mechanism} ({access.sensitivity}){noise}")
-        if self.exclusions:
-            lines += ["", "Not covered:", *(f"  - {what}" for what in self.exclusions)]
+        lines += [f"  - {_access_line(access)}" for access in self.accesses]
+        for title, items in (
+            ("Plan, from public numbers alone", self.plan),
+            ("Public inputs", self.public_inputs),
+            ("Not covered", self.exclusions),
+        ):
+            if items:
+                lines += ["", f"{title}:", *(f"  - {item}" for item in items)]
+        if self.versions:
+            names = ", ".join(f"{name} {version}" for name, version in self.versions.items())
+            lines += ["", f"Made with {names}."]
         return "\n".join(lines)
+
+
+def _access_line(access: Access) -> str:
+    noise = f"scale {access.scale:g}" if access.scale is not None else "no noise"
+    spent = "" if access.epsilon is None else f", ε {access.epsilon:g}"
+    spent += f", δ {access.delta:g}" if access.delta else ""
+    return f"{access.what}: {access.mechanism}, {noise}; sensitivity {access.sensitivity}{spent}"
