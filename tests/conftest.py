@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pandas as pd
 import pytest
 import torch
+from rows import random_rows
 from torch import nn
 
 from counterveil.curator import Curator
@@ -34,27 +34,6 @@ def schema() -> Schema:
             Binary(name="member", values=("no", "yes")),
         ),
     )  # fmt: skip
-
-
-def random_rows(schema: Schema, count: int, seed: int = 0) -> pd.DataFrame:
-    """Legal rows with labels that depend on income and housing."""
-    rng = np.random.default_rng(seed)
-    frame = pd.DataFrame(
-        {
-            "age": rng.integers(18, 101, count),
-            "income": rng.uniform(0, 10, count),
-            "debt": np.where(rng.random(count) < 0.2, np.nan, rng.uniform(-5, 5, count)),
-            "children": pd.array(rng.integers(0, 10, count), dtype="Int64"),
-            "housing": rng.choice(["rent", "own", "free", None], count),
-            "degree": rng.choice(["none", "school", "college"], count),
-            "region": rng.integers(1, 4, count),
-            "member": rng.choice(["no", "yes"], count),
-        }
-    )
-    frame.loc[rng.random(count) < 0.2, "children"] = pd.NA
-    score = frame.income + 2 * (frame.housing == "own") + rng.normal(0, 0.5, count)
-    frame["loan"] = np.where(score > 5.5, "granted", "refused")
-    return frame
 
 
 @pytest.fixture(scope="session")

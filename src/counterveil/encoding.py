@@ -14,7 +14,8 @@ never the value: it may be private.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,42 +54,57 @@ class Encoding:
         self.blocks = tuple(_lay_out(schema))
         self.width = schema.width
 
-    def encode(self, table: Any) -> Array:
-        """Rows of `table` as float64 of shape (rows, width)."""
+    def encode(self, table: Any, numbers: Array | None = None) -> Array:
+        """Rows of `table` as float64 of shape (rows, width).
+
+        `numbers` gives the rows' places (from 0) in a larger table, for messages.
+        """
         frame = self.pick(table)
         points = np.empty((len(frame), self.width))
-        for block in self.blocks:
-            points[:, block.at] = _encode_feature(block.feature, frame)
+        with _numbered(numbers):
+            for block in self.blocks:
+                points[:, block.at] = _encode_feature(block.feature, frame)
         return points
 
     def pick(self, table: Any) -> pd.DataFrame:
         """The feature columns in the schema's order; further columns are left aside."""
         frame = as_frame(table, self.schema)
-        absent = [column for column in self.schema.columns if column not in frame.columns]
+        self.check_columns(frame.columns)
+        if len(frame) == 0:
+            raise DataError("the table is empty; it needs at least one row")
+        return frame[list(self.schema.columns)].reset_index(drop=True)
+
+    def labels(self, table: Any, numbers: Array | None = None) -> Array:
+        """Class numbers (positions in the label set) of the rows of `table`."""
+        frame = as_frame(table)
+        label = self.schema.label
+        self._check_label(frame.columns)
+        column = frame[label.name].reset_index(drop=True)
+        with _numbered(numbers):
+            _refuse(column.isna(), label.name, "the label is missing; drop the row or fill it in")
+            codes = _codes(column, label.classes)
+            _refuse(codes < 0, label.name, "not one of the label classes in the schema")
+        return codes
+
+    def check_columns(self, names: Collection[str], *, label: bool = False) -> None:
+        """That a table with columns `names` has those of the schema."""
+        present = set(names)
+        absent = [column for column in self.schema.columns if column not in present]
         if absent:
             more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
             raise DataError(
                 f"column {absent[0]!r}{more} is missing from the table; "
                 "add it, or take it out of the schema"
             )
-        if len(frame) == 0:
-            raise DataError("the table is empty; it needs at least one row")
-        return frame[list(self.schema.columns)].reset_index(drop=True)
+        if label:
+            self._check_label(names)
 
-    def labels(self, table: Any) -> Array:
-        """Class numbers (positions in the label set) of the rows of `table`."""
-        frame = as_frame(table)
-        label = self.schema.label
-        if label.name not in frame.columns:
+    def _check_label(self, names: Collection[str]) -> None:
+        if self.schema.label.name not in names:
             raise DataError(
-                f"label column {label.name!r} is missing from the table; "
+                f"label column {self.schema.label.name!r} is missing from the table; "
                 "add it, or correct 'label' in the schema"
             )
-        column = frame[label.name].reset_index(drop=True)
-        _refuse(column.isna(), label.name, "the label is missing; drop the row or fill it in")
-        codes = _codes(column, label.classes)
-        _refuse(codes < 0, label.name, "not one of the label classes in the schema")
-        return codes
 
     def decode(self, points: Array) -> pd.DataFrame:
         """Legal points back to rows in original units."""
@@ -160,10 +176,8 @@ def _encode_pixels(feature: Pixels, frame: pd.DataFrame) -> Array:
         bad = ~((values >= 0) & (values <= feature.levels) & (values == np.round(values)))
     if bad.any():
         row, column = (int(i[0]) for i in np.nonzero(bad))
-        raise DataError(
-            f"row {row + 1}, column {feature.columns[column]!r}: "
-            f"pixels are whole numbers from 0 to {feature.levels}"
-        )
+        why = f"pixels are whole numbers from 0 to {feature.levels}"
+        raise _BadCellError(row, feature.columns[column], why)
     return values / feature.levels
 
 
@@ -209,4 +223,20 @@ def _refuse(bad: Any, column: str, why: str) -> None:
     rows = np.flatnonzero(np.asarray(bad))
     if len(rows):
         more = f" ({len(rows) - 1} more rows like it)" if len(rows) > 1 else ""
-        raise DataError(f"row {rows[0] + 1}, column {column!r}: {why}{more}")
+        raise _BadCellError(int(rows[0]), column, why + more)
+
+
+class _BadCellError(Exception):
+    def __init__(self, row: int, column: str, why: str) -> None:
+        super().__init__(row, column, why)
+        self.row, self.column, self.why = row, column, why
+
+
+@contextmanager
+def _numbered(numbers: Array | None) -> Iterator[None]:
+    """A bad cell as an error with the row's number in the whole table, the first being 1."""
+    try:
+        yield
+    except _BadCellError as bad:
+        row = bad.row if numbers is None else int(numbers[bad.row])
+        raise DataError(f"row {row + 1}, column {bad.column!r}: {bad.why}") from None

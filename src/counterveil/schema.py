@@ -29,6 +29,8 @@ from counterveil.errors import SchemaError
 from counterveil.files import read_bytes, write_whole
 
 FORMAT = 1
+MOST_NUMBERS = 1 << 20  # that encode a row
+LARGEST = 1e15  # up to which floats tell whole numbers apart
 Category = StrictBool | StrictInt | StrictStr
 Direction = Literal["any", "increase", "decrease"]
 Family = Literal["mixed", "image", "binary"]
@@ -47,6 +49,18 @@ class _Frozen(BaseModel):
 class _Feature(_Frozen):
     name: str = Field(min_length=1)
     immutable: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """As in the JSON file: what is not a default."""
+        content = self.model_dump(mode="json", exclude={"kind"})
+        # By text, not by value: (False, True) equals (0, 1) and is something else.
+        usual = {
+            name: json.dumps(field.default)
+            for name, field in type(self).model_fields.items()
+            if not field.is_required()
+        }
+        kept = {k: v for k, v in content.items() if json.dumps(v) != usual.get(k)}
+        return {"kind": getattr(self, "kind", ""), **kept}
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -79,6 +93,8 @@ class Numeric(_Feature):
         _check_range(self.name, self.lower, self.upper)
         if self.integer and not (self.lower.is_integer() and self.upper.is_integer()):
             raise ValueError(f"feature {self.name!r}: integer bounds must be whole numbers")
+        if not math.isfinite(self.upper - self.lower) or max(-self.lower, self.upper) > LARGEST:
+            raise ValueError(f"feature {self.name!r}: bounds beyond 1e15; use another unit")
         if self.allowed is not None:
             low, high = self.allowed
             if not self.lower <= low <= high <= self.upper:
@@ -139,6 +155,12 @@ class Pixels(_Feature):
     channels: int = Field(default=1, gt=0)
     levels: int = Field(default=255, gt=0)
 
+    @validator(mode="after")
+    def _check(self) -> Self:
+        if self.width > MOST_NUMBERS:
+            raise ValueError(f"feature {self.name!r}: more than {MOST_NUMBERS} pixels")
+        return self
+
     @property
     def width(self) -> int:
         return self.height * self.breadth * self.channels
@@ -175,6 +197,8 @@ class Schema(_Frozen):
 
     @validator(mode="after")
     def _check(self) -> Self:
+        if self.width > MOST_NUMBERS:
+            raise ValueError(f"more than {MOST_NUMBERS} encoded numbers a row")
         seen: set[str] = {self.label.name}
         for column in self.columns:
             if column in seen:
@@ -210,13 +234,9 @@ class Schema(_Frozen):
 
     def to_json(self) -> str:
         """The JSON text; fields that only repeat a default are left out."""
-        content = self.model_dump(mode="json", exclude_defaults=True)
-        content["features"] = [
-            {"kind": feature.kind, **feature.model_dump(mode="json", exclude_defaults=True)}
-            for feature in self.features
-        ]
+        content = self.model_dump(mode="json", exclude_defaults=True, exclude={"features"})
         features = ",\n".join(
-            "    " + json.dumps(feature, ensure_ascii=False) for feature in content.pop("features")
+            "    " + json.dumps(feature.to_dict(), ensure_ascii=False) for feature in self.features
         )
         head = json.dumps({"version": FORMAT, **content}, ensure_ascii=False, indent=2)
         return f'{head[:-2]},\n  "features": [\n{features}\n  ]\n}}\n'
@@ -226,7 +246,9 @@ class Schema(_Frozen):
         """Read the JSON text; whatever is wrong with it is said in one line."""
         try:
             content = json.loads(text)
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        except RecursionError:
+            raise SchemaError("the schema is nested too deeply to be one") from None
+        except ValueError as error:
             raise SchemaError(f"the schema is not JSON: {error}") from None
         if not isinstance(content, dict):
             raise SchemaError("the schema must be a JSON object with 'label' and 'features'")

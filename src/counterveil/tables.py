@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
+import warnings
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,36 +22,97 @@ from counterveil.schema import Binary, Categorical, Schema
 def read_table(path: str | os.PathLike[str], schema: Schema | None = None) -> pd.DataFrame:
     """Read a CSV or Parquet file. With a schema, text categories stay text ("007" is not 7)."""
     source = Path(path)
-    if not source.exists():
-        raise DataError(f"no table at {source}; check the path")
-    try:
-        if source.suffix.lower() in {".parquet", ".pq"}:
+    if source.suffix.lower() in {".parquet", ".pq"}:
+        if not source.exists():
+            raise DataError(f"no table at {source}; check the path")
+        try:
             return pd.read_parquet(source)
-        if source.suffix.lower() in {".csv", ".tsv", ".txt"}:
-            return _read_csv(source, schema)
-    except UnicodeDecodeError:
-        raise DataError(f"{source} is not UTF-8 text; save it as UTF-8 CSV or Parquet") from None
-    except pd.errors.EmptyDataError:
-        raise DataError(f"{source} is empty; it needs a header line and rows") from None
-    except (pd.errors.ParserError, OSError, ValueError):
-        raise DataError(f"{source} is damaged or not of the kind its name says") from None
-    raise DataError(f"{source}: give a .csv or .parquet file")
+        except (OSError, ValueError):
+            raise DataError(f"{source} is damaged or not of the kind its name says") from None
+    columns = csv_columns(source)
+    batches = list(csv_batches(source, schema, 1_000_000, columns))
+    return pd.concat(batches, ignore_index=True)
 
 
-def _read_csv(source: Path, schema: Schema | None) -> pd.DataFrame:
-    separator = "\t" if source.suffix.lower() == ".tsv" else ","
+def csv_columns(path: Path) -> tuple[str, ...]:
+    """The header of a CSV file, checked."""
+    if not path.exists():
+        raise DataError(f"no table at {path}; check the path")
+    if path.suffix.lower() not in {".csv", ".tsv", ".txt"}:
+        raise DataError(f"{path}: give a .csv or .parquet file")
     # pandas renames repeated columns silently (a, a.1): read the header as a plain row first.
-    header = pd.read_csv(source, sep=separator, header=None, nrows=1, dtype=str).iloc[0].tolist()
-    _refuse_repeats([str(name) for name in header])
-    as_text = _text_columns(schema) if schema is not None else set()
-    return pd.read_csv(
-        source,
-        sep=separator,
-        dtype={str(name): str for name in header if name in as_text},
-        keep_default_na=False,
-        na_values=["", "NA", "N/A", "NaN", "nan", "null", "NULL"],
-        low_memory=False,
-    )
+    with _one_line_errors(path):
+        header = pd.read_csv(path, sep=_separator(path), header=None, nrows=1, dtype=str,
+                             keep_default_na=False)  # fmt: skip
+        names = tuple(str(name) for name in header.iloc[0])
+    _refuse_repeats(names)
+    return names
+
+
+def csv_batches(
+    path: Path,
+    schema: Schema | None,
+    size: int,
+    columns: tuple[str, ...],
+    text: Collection[str] = (),
+) -> Iterator[pd.DataFrame]:
+    """The rows of a CSV file, `size` at a time; an empty table is one empty batch.
+
+    Columns of texts by the schema, and those in `text`, are read as text in every batch.
+    """
+    as_text = {*text, *(_text_columns(schema) if schema is not None else ())}
+    header = csv_columns(path)
+    with _one_line_errors(path):
+        reader = pd.read_csv(
+            path,
+            sep=_separator(path),
+            header=0,
+            names=list(header),
+            index_col=False,
+            # Asked for some columns, pandas does not look at the length of the lines.
+            usecols=None if columns == header else list(columns),
+            dtype={name: str for name in columns if name in as_text},
+            keep_default_na=False,
+            na_values=["", "NA", "N/A", "NaN", "nan", "null", "NULL"],
+            low_memory=False,
+            chunksize=size,
+        )
+    with reader:
+        while True:
+            with _one_line_errors(path):
+                batch = next(reader, None)
+            if batch is None:
+                return
+            yield batch
+
+
+@contextmanager
+def _one_line_errors(path: Path) -> Iterator[None]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            yield
+    except UnicodeDecodeError:
+        raise DataError(f"{path} is not UTF-8 text; save it as UTF-8 CSV or Parquet") from None
+    except pd.errors.EmptyDataError:
+        raise DataError(f"{path} is empty; it needs a header line and rows") from None
+    except pd.errors.ParserWarning:
+        raise DataError(f"{path}: {_RAGGED}") from None
+    except (pd.errors.ParserError, OSError, ValueError) as error:
+        line = re.search(r"Expected \d+ fields in line (\d+), saw \d+", str(error))
+        if line:
+            raise DataError(f"{path}, line {line[1]}: {_RAGGED}") from None
+        raise DataError(f"{path} is damaged or not of the kind its name says") from None
+
+
+_RAGGED = (
+    "a row has more fields than the header; put cells with a separator in them into quotes, "
+    "or name every column"
+)
+
+
+def _separator(path: Path) -> str:
+    return "\t" if path.suffix.lower() == ".tsv" else ","
 
 
 def _text_columns(schema: Schema) -> set[str]:
@@ -93,11 +159,7 @@ def _from_array(array: np.ndarray[Any, Any], schema: Schema) -> pd.DataFrame:
     return pd.DataFrame(flat, columns=list(schema.columns))
 
 
-def _refuse_repeats(names: list[str]) -> None:
-    repeated = (
-        sorted({name for name in names if names.count(name) > 1})
-        if (len(set(names)) < len(names))
-        else []
-    )
+def _refuse_repeats(names: Sequence[str]) -> None:
+    repeated = [name for name, times in Counter(names).items() if times > 1]
     if repeated:
         raise DataError(f"column {repeated[0]!r} appears twice in the table; rename or drop one")

@@ -5,7 +5,7 @@ A veil file is a zip of exactly four members and nothing that can run:
     manifest.json        format, version, layer sizes, SHA-256 of the other members
     schema.json          the public description of the table
     statement.json       what is promised about the rows
-    weights.safetensors  the autoencoder and the class prototypes
+    weights.safetensors  the autoencoder, the class prototypes and, if there, the surrogate
 
 Loading trusts nothing: other members, odd paths, repeated or oversized or encrypted members, wrong
 digests, wrong shapes and numbers that are not finite are all refused with a `VeilError`.
@@ -17,6 +17,7 @@ import hashlib
 import io
 import json
 import os
+import unicodedata
 import zipfile
 import zlib
 from dataclasses import dataclass
@@ -27,13 +28,14 @@ from pydantic import ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
-from torch import Tensor
+from torch import Tensor, nn
 
 from counterveil.autoencoder import Autoencoder
 from counterveil.errors import SchemaError, VeilError
 from counterveil.files import read_bytes, write_whole
 from counterveil.privacy import Statement
 from counterveil.schema import Schema
+from counterveil.surrogate import new_surrogate
 
 FORMAT = "counterveil-veil"
 VERSION = 1
@@ -56,6 +58,7 @@ class Veil:
     autoencoder: Autoencoder
     prototypes: Tensor
     statement: Statement
+    surrogate: nn.Sequential | None = None
 
     def __repr__(self) -> str:
         return f"Veil({self.schema.name!r}, {self.statement.headline})"
@@ -76,9 +79,10 @@ class Veil:
         write_whole(path, buffer.getvalue())
 
     def _members(self) -> dict[str, bytes]:
-        tensors = {
-            name: tensor.contiguous() for name, tensor in self.autoencoder.state_dict().items()
-        }
+        tensors = dict(self.autoencoder.state_dict())
+        if self.surrogate is not None:
+            tensors |= {f"surrogate.{k}": v for k, v in self.surrogate.state_dict().items()}
+        tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}
         return {
             "schema.json": self.schema.to_json().encode(),
             "statement.json": self.statement.model_dump_json(indent=2).encode(),
@@ -92,6 +96,7 @@ class Veil:
             "format": FORMAT,
             "version": VERSION,
             "hidden": list(self.autoencoder.hidden),
+            "surrogate": _hidden_of(self.surrogate),
             "sha256": {name: _sha256(content) for name, content in members.items()},
         }
         return json.dumps(content, indent=2).encode()
@@ -102,19 +107,23 @@ class Veil:
         content = read_bytes(path, "veil", VeilError)
         try:
             members = _unpack(content)
-            hidden = _check_manifest(members)
+            hidden, surrogate_hidden = _check_manifest(members)
             schema = Schema.from_json(members["schema.json"])
             statement = Statement.model_validate_json(members["statement.json"])
-            autoencoder, prototypes = _rebuild(members["weights.safetensors"], hidden, schema)
+            _refuse_control_characters(json.loads(members["schema.json"]))
+            _refuse_control_characters(json.loads(members["statement.json"]))
+            autoencoder, prototypes, surrogate = _rebuild(
+                members["weights.safetensors"], hidden, surrogate_hidden, schema
+            )
         except VeilError as error:
             raise VeilError(f"{path}: {error}") from None
-        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError):
+        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError):
             raise VeilError(f"{path}: damaged, cut short, or not a veil file") from None
-        except (SchemaError, ValidationError, SafetensorError):
+        except (SchemaError, ValidationError, SafetensorError, RecursionError, ValueError):
             raise VeilError(
                 f"{path}: its content is not that of a veil; ask for it again"
             ) from None
-        return cls(schema, autoencoder, prototypes, statement)
+        return cls(schema, autoencoder, prototypes, statement, surrogate)
 
 
 def _sha256(content: bytes) -> str:
@@ -136,6 +145,8 @@ def _read_member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
     limit = MEMBER_LIMITS[entry.filename]
     if entry.flag_bits & 0x1:
         raise VeilError("holds an encrypted member; refused")
+    if entry.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
+        raise VeilError("holds a member packed in a way that veils are not; refused")
     if entry.file_size > limit:
         raise VeilError(f"member {entry.filename} is larger than it may be; refused")
     with archive.open(entry) as stream:
@@ -145,8 +156,20 @@ def _read_member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
     return content
 
 
-def _check_manifest(members: dict[str, bytes]) -> tuple[int, ...]:
-    """Format, version and digests; returns the layer sizes."""
+def _refuse_control_characters(content: Any) -> None:
+    """Names and texts of a veil are printed: they must not steer the terminal."""
+    if isinstance(content, str):
+        if any(unicodedata.category(sign) == "Cc" and sign not in "\n\t" for sign in content):
+            raise VeilError("its texts hold control characters; refused")
+    elif isinstance(content, (list, dict)):
+        for part in [*content, *(content.values() if isinstance(content, dict) else ())]:
+            _refuse_control_characters(part)
+
+
+def _check_manifest(
+    members: dict[str, bytes],
+) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+    """Format, version and digests; returns the layer sizes of autoencoder and surrogate."""
     try:
         manifest: Any = json.loads(members[MANIFEST])
     except (ValueError, RecursionError):
@@ -162,7 +185,11 @@ def _check_manifest(members: dict[str, bytes]) -> tuple[int, ...]:
         digests = manifest.get("sha256")
         if not isinstance(digests, dict) or digests.get(name) != _sha256(members[name]):
             raise VeilError(f"member {name} was changed or damaged: its SHA-256 does not match")
-    hidden = manifest.get("hidden")
+    surrogate = manifest.get("surrogate")
+    return _sizes(manifest.get("hidden")), None if surrogate is None else _sizes(surrogate)
+
+
+def _sizes(hidden: Any) -> tuple[int, ...]:
     if not isinstance(hidden, list) or not 1 <= len(hidden) <= 16:
         raise VeilError("its manifest gives no usable layer sizes")
     if not all(type(size) is int and 1 <= size <= 1 << 16 for size in hidden):
@@ -170,17 +197,38 @@ def _check_manifest(members: dict[str, bytes]) -> tuple[int, ...]:
     return tuple(hidden)
 
 
-def _rebuild(content: bytes, hidden: tuple[int, ...], schema: Schema) -> tuple[Autoencoder, Tensor]:
+def _hidden_of(surrogate: nn.Sequential | None) -> list[int] | None:
+    if surrogate is None:
+        return None
+    return [layer.out_features for layer in surrogate if isinstance(layer, nn.Linear)][:-1]
+
+
+def _rebuild(
+    content: bytes,
+    hidden: tuple[int, ...],
+    surrogate_hidden: tuple[int, ...] | None,
+    schema: Schema,
+) -> tuple[Autoencoder, Tensor, nn.Sequential | None]:
+    classes = len(schema.label.classes)
     tensors = load_tensors(content)
     with torch.device("meta"):  # shapes first, memory only for what really is in the file
         autoencoder = Autoencoder(schema.width, hidden)
-    shapes = {name: tensor.shape for name, tensor in autoencoder.state_dict().items()}
-    shapes["prototypes"] = torch.Size((len(schema.label.classes), autoencoder.latent))
+        surrogate = surrogate_hidden and new_surrogate(schema.width, surrogate_hidden, classes)
+    expected = dict(autoencoder.state_dict())
+    if surrogate:
+        expected |= {f"surrogate.{k}": v for k, v in surrogate.state_dict().items()}
+    shapes = {name: tensor.shape for name, tensor in expected.items()}
+    shapes["prototypes"] = torch.Size((classes, autoencoder.latent))
     if {name: tensor.shape for name, tensor in tensors.items()} != shapes:
         raise VeilError("its weights do not fit its schema")
     for tensor in tensors.values():
         if tensor.dtype != torch.float32 or not bool(tensor.isfinite().all()):
             raise VeilError("its weights are not finite 32-bit numbers")
     prototypes = tensors.pop("prototypes")
+    if surrogate:
+        prefix = "surrogate."
+        mine = {k.removeprefix(prefix): tensors.pop(k) for k in [*tensors] if k.startswith(prefix)}
+        surrogate.load_state_dict(mine, assign=True)
+        surrogate.requires_grad_(False).eval()
     autoencoder.load_state_dict(tensors, assign=True)
-    return autoencoder.requires_grad_(False).eval(), prototypes
+    return autoencoder.requires_grad_(False).eval(), prototypes, surrogate or None

@@ -66,7 +66,7 @@ def test_noise_is_drawn_once_a_training(schema, rows, monkeypatch):
 
     draw = paper.PerturbedObjective.draw.__func__
     monkeypatch.setattr(draw, "__defaults__", (counted,))
-    Curator(schema).release(rows, epsilon=2, epochs=3, progress=False)
+    Curator(schema).release(rows, epsilon=2, mechanism="paper", epochs=3, progress=False)
     assert calls == [(4 * 33 / 2, 3 * schema.width)]
 
 
@@ -83,7 +83,9 @@ def test_draws_are_laplace_of_the_scale():
 
 def test_seeds_steer_training_but_never_the_noise(schema, rows):
     def release(epsilon: float) -> torch.Tensor:
-        veil = Curator(schema).release(rows, epsilon, epochs=1, seed=7, progress=False)
+        veil = Curator(schema).release(
+            rows, epsilon, mechanism="paper", epochs=1, seed=7, progress=False
+        )
         return veil.prototypes
 
     assert torch.equal(release(math.inf), release(math.inf))
@@ -107,22 +109,23 @@ def test_prototypes_are_class_means():
     torch.testing.assert_close(means[2], means[[0, 1, 3]].mean(dim=0))
 
 
-def test_statement_says_nominal_and_why(veil):
+def test_statement_says_nominal_and_why(schema, rows):
+    veil = Curator(schema).release(rows, 100, mechanism="paper", epochs=1, progress=False)
     text = veil.statement.text()
     assert veil.statement.level.value == "none"
     assert "nominal" in text
     assert len(veil.statement.reasons) == 6
     assert veil.statement.accesses[0].scale == 4 * 33 / 100
     assert veil.statement.accesses[1].scale is None
-    reference = paper.state(Budget(math.inf), Architecture((2,), 1, 1, 1, 1, 1), veil.schema, {})
+    reference = paper.state(Budget(math.inf), Architecture((2,), 1, 1, 1, 1, 1), (), {})
     assert "nothing is protected" in reference.headline
 
 
 def test_reconstruction_suffers_from_noise(schema, rows):
-    points = PrivateTable(rows, schema).private_points(torch.device("cpu"))
+    points = torch.tensor(PrivateTable(rows, schema).private_rows()[0]).float()
 
     def error(epsilon: float) -> float:
-        veil = Curator(schema).release(rows, epsilon, epochs=30, progress=False)
+        veil = Curator(schema).release(rows, epsilon, mechanism="paper", epochs=30, progress=False)
         return float((veil.autoencoder(points) - points).square().mean())
 
     assert error(1e6) < error(5.0) < error(0.01)
@@ -136,18 +139,19 @@ def test_private_tables_do_not_leak_by_accident(schema, rows):
             attempt(table)
 
 
+@pytest.mark.parametrize("mechanism", ["paper", "functional"])
 @pytest.mark.parametrize("epsilon", [0, -1, math.nan, "1", True, None])
-def test_meaningless_budgets(schema, rows, epsilon):
+def test_meaningless_budgets(schema, rows, epsilon, mechanism):
     with pytest.raises(BudgetError, match="epsilon must be a number above 0"):
-        Curator(schema).release(rows, epsilon, progress=False)
+        Curator(schema).release(rows, epsilon, mechanism=mechanism, progress=False)
 
 
 def test_tables_that_cannot_be_released(schema, rows):
     curator = Curator(schema)
     with pytest.raises(DataError, match="one class only"):
-        curator.release(rows[rows.loan == "granted"], 1, progress=False)
+        curator.release(rows[rows.loan == "granted"], 1, mechanism="paper", progress=False)
     with pytest.raises(DataError, match="'income' is constant"):
-        curator.release(rows.assign(income=3.0), 1, progress=False)
+        curator.release(rows.assign(income=3.0), 1, mechanism="paper", progress=False)
     with pytest.raises(DataError, match="empty"):
         curator.release(rows.head(0), 1, progress=False)
     with pytest.raises(RequestError, match="unknown mechanism"):
@@ -167,5 +171,7 @@ def test_binary_and_image_families_train(classes):
     for schema, top in ((bits, 2), (image, 256)):
         frame = dict(zip(schema.columns, rng.integers(0, top, (20, 60)), strict=True))
         frame["y"] = np.arange(60) % classes
-        veil = Curator(schema).release(pd.DataFrame(frame), 1, epochs=1, progress=False)
+        veil = Curator(schema).release(
+            pd.DataFrame(frame), 1, mechanism="paper", epochs=1, progress=False
+        )
         assert veil.prototypes.shape == (classes, 32)

@@ -2,9 +2,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from conftest import random_rows
 from hypothesis import given
 from hypothesis import strategies as st
+from rows import random_rows
 
 from counterveil.encoding import Encoding
 from counterveil.errors import DataError

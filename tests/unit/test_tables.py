@@ -3,7 +3,7 @@ import pytest
 
 from counterveil.errors import DataError
 from counterveil.schema import Categorical, Label, Schema
-from counterveil.tables import as_frame, read_table
+from counterveil.tables import as_frame, csv_batches, csv_columns, read_table
 
 CODES = Schema(
     features=(Categorical(name="code", categories=("007", "7")),),
@@ -37,6 +37,8 @@ def test_the_word_none_is_a_category_and_an_empty_cell_is_missing(tmp_path):
         ("a.csv", b"", "empty"),
         ("a.csv", b"\xff\xfe\x00", "not UTF-8"),
         ("a.csv", b'x\n"1\n', "damaged"),
+        ("a.csv", b"x,y\n1,2,3\n4,5,6\n", "more fields than the header; put cells"),
+        ("a.csv", b"x,y\n1,2\n4,5,6\n", "line 3: a row has more fields"),
         ("a.parquet", b"PAR1 no", "damaged"),
         ("a.xlsx", b"", "give a .csv or .parquet"),
     ],
@@ -57,3 +59,19 @@ def test_records_become_a_frame():
     assert as_frame([{"a": 1}, {"a": 2}]).a.tolist() == [1, 2]
     frame = pd.DataFrame({"a": [1]})
     assert as_frame(frame) is frame
+
+
+def test_a_column_without_a_name_and_short_rows(tmp_path):
+    (tmp_path / "t.csv").write_text(",b,c\n1,2\n")
+    frame = read_table(tmp_path / "t.csv")
+    assert list(frame.columns) == ["", "b", "c"]
+    assert frame.c.isna().all()
+
+
+def test_streaming_a_csv_finds_ragged_rows(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("x,y\n" + "1,2\n" * 10 + "1,2,3\n")
+    names = csv_columns(path)
+    assert sum(map(len, csv_batches(path, None, 4, names[:1]))) == 11  # counting looks at one
+    with pytest.raises(DataError, match="line 12"):
+        list(csv_batches(path, None, 4, names))

@@ -8,7 +8,8 @@ import pytest
 import torch
 from safetensors.torch import save
 
-from counterveil.errors import VeilError
+from counterveil.curator import Curator
+from counterveil.errors import RequestError, VeilError
 from counterveil.veil import MEMBER_LIMITS, Veil
 
 
@@ -41,6 +42,7 @@ def test_round_trip(veil, tmp_path):
     assert torch.equal(again.prototypes, veil.prototypes)
     points = torch.rand(5, veil.schema.width)
     assert torch.equal(again.autoencoder(points), veil.autoencoder(points))
+    assert torch.equal(again.surrogate(points), veil.surrogate(points))
     again.save(tmp_path / "b.veil")
     assert (tmp_path / "a.veil").read_bytes() == (tmp_path / "b.veil").read_bytes()
 
@@ -155,6 +157,7 @@ def test_right_digest_wrong_content(members, load, veil):
         with pytest.raises(VeilError, match="not that of a veil"):
             load(_with_digest(members, name, b"{}").items())
     tensors = {**veil.autoencoder.state_dict(), "prototypes": veil.prototypes * float("nan")}
+    tensors |= {f"surrogate.{name}": part for name, part in veil.surrogate.state_dict().items()}
     with pytest.raises(VeilError, match="not finite"):
         load(_with_digest(members, "weights.safetensors", save(tensors)).items())
 
@@ -163,7 +166,33 @@ def test_saving_never_leaves_half_a_file(veil, tmp_path, monkeypatch):
     target = tmp_path / "a.veil"
     target.write_bytes(b"old")
     monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
-    with pytest.raises(OSError, match="full"):
+    with pytest.raises(RequestError, match="full"):
         veil.save(target)
     assert target.read_bytes() == b"old"
     assert [path.name for path in tmp_path.iterdir()] == ["a.veil"]
+
+
+def test_hostile_texts_and_packings(members, load):
+    for name, change in (
+        ("statement.json", {"mechanism": "\x1b[2J"}),
+        ("statement.json", {"epsilon": -3}),
+        ("statement.json", {"delta": 2}),
+        ("schema.json", {"name": "a\x07b"}),
+        ("schema.json", {"features": [{"kind": "pixels", "name": "p", "height": 20000,
+                                       "breadth": 20000}]}),
+    ):  # fmt: skip
+        content = json.dumps({**json.loads(members[name]), **change}).encode()
+        with pytest.raises(VeilError):
+            load(_with_digest(members, name, content).items())
+    for content in (b"[" * 100_000, b'{"version": ' + b"9" * 5000 + b"}"):
+        with pytest.raises(VeilError):
+            load(_with_digest(members, "schema.json", content).items())
+    for packing in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
+        with pytest.raises(VeilError, match="packed"):
+            load(members.items(), compression=packing)
+
+
+def test_a_veil_without_surrogate(schema, rows, tmp_path):
+    veil = Curator(schema).release(rows, 1, mechanism="paper", epochs=1, progress=False)
+    veil.save(tmp_path / "p.veil")
+    assert Veil.load(tmp_path / "p.veil").surrogate is None

@@ -7,9 +7,14 @@ private until a person has replaced them by public knowledge. The draft says so 
 
 from __future__ import annotations
 
+import datetime
+import numbers
+import shlex
 from collections.abc import Collection
-from typing import Any
+from decimal import Decimal
+from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 from pandas.api import types
 
@@ -17,7 +22,13 @@ from counterveil.errors import DataError
 from counterveil.schema import Binary, Categorical, Category, Label, Numeric, Schema
 from counterveil.tables import as_frame
 
+Kind = Literal["bool", "number", "text", "date"]
+
 MOST_CATEGORIES = 200
+MOST_CLASSES = 1000
+FEW_ROWS = 10  # so few texts may all differ and still be categories
+LARGEST = 1e15  # as in the schema: up to it floats tell whole numbers apart
+DATE = r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}.*)?"
 NOTE = (
     "DRAFT read off the data. Replace every bound and category by what is publicly known (a form, "
     'a code book, the law), mark what people cannot change with "immutable": true, and then '
@@ -32,19 +43,31 @@ def draft_schema(
     frame = as_frame(private_table)
     if len(frame) == 0:
         raise DataError("the table is empty; a draft needs rows to look at")
+    for place, column in enumerate(frame.columns, 1):
+        if not isinstance(column, str) or not column:
+            raise DataError(f"column number {place} has no name in words; give it one")
     for column in (label, *exclude):
         if column not in frame.columns:
-            known = ", ".join(str(name) for name in frame.columns[:12])
+            known = ", ".join(frame.columns[:12])
             raise DataError(f"no column {column!r} in the table; it has: {known}")
     columns = [column for column in frame.columns if column != label and column not in exclude]
     if not columns:
         raise DataError("no column is left for a feature; exclude fewer")
+    classes = _classes(frame[label], label)
+    constant = [column for column in columns if _is_constant(frame[column])]
+    if constant:
+        listed = ", ".join(repr(column) for column in constant)
+        subject, it = ("column", "it") if len(constant) == 1 else ("columns", "them")
+        verb = "is" if len(constant) == 1 else "are"
+        raise DataError(
+            f"{subject} {listed} {verb} constant; leave {it} out with {_excluding(constant)}"
+        )
     return Schema(
         name=name,
         note=NOTE,
         drafted=True,
-        label=Label(name=label, classes=_classes(frame[label], label)),
-        features=tuple(_draft_feature(str(column), frame[column]) for column in columns),
+        label=Label(name=label, classes=classes),
+        features=tuple(_draft_feature(column, frame[column]) for column in columns),
     )
 
 
@@ -52,48 +75,135 @@ def _classes(column: pd.Series[Any], name: str) -> tuple[Category, ...]:
     if column.isna().any():
         row = int(column.isna().to_numpy().argmax()) + 1
         raise DataError(f"row {row}, column {name!r}: the label is missing; drop the row first")
-    values = _distinct(column)
+    kind = _kind(column, name)
+    if kind == "date":
+        raise DataError(f"label {name!r} holds dates; a label is a class, such as yes and no")
+    if kind == "number" and not _whole(_as_numbers(column, name)):
+        raise DataError(
+            f"label {name!r} holds numbers with decimals, which are no classes; "
+            "cut it into classes first, such as low and high"
+        )
+    values = _distinct(column, kind, name)
     if len(values) < 2:
         raise DataError(f"label {name!r} has one class only; counterfactuals need at least two")
-    if len(values) > 1000:
-        raise DataError(f"label {name!r} has over 1000 values; is it a class at all?")
+    if len(values) > MOST_CLASSES:
+        raise DataError(f"label {name!r} has over {MOST_CLASSES} values; is it a class at all?")
     return values
+
+
+def _is_constant(column: pd.Series[Any]) -> bool:
+    present = column.dropna().astype(object)
+    different = len({_hashable(value) for value in present})
+    if different + bool(column.isna().any()) < 2:
+        return True
+    # One number and empty cells: a category, unless it has decimals.
+    one = present.iloc[0]
+    return different == 1 and isinstance(one, (float, Decimal)) and one % 1 != 0
 
 
 def _draft_feature(name: str, column: pd.Series[Any]) -> Numeric | Categorical | Binary:
     missing = bool(column.isna().any())
-    if column.nunique() + missing < 2:
-        raise DataError(f"column {name!r} is constant; leave it out with --exclude {name}")
     values = column.dropna()
-    if types.is_numeric_dtype(values) and not types.is_bool_dtype(values):
-        if not missing and set(values.unique()) == {0, 1}:
+    kind = _kind(values, name)
+    if kind == "date":
+        raise DataError(
+            f"column {name!r} holds dates; turn them into a number, such as days since a fixed "
+            f"day, or leave it out with {_excluding([name])}"
+        )
+    if kind == "bool" and missing:
+        return Categorical(name=name, categories=(False, True), missing=True)
+    if kind == "number" and not isinstance(column.dtype, pd.CategoricalDtype):
+        number = _as_numbers(values, name)
+        if not missing and set(np.unique(number)) == {0, 1}:
             return Binary(name=name)
-        whole = bool((values == values.round()).all())
-        if values.nunique() > 1:
+        if number.min() < number.max():
             return Numeric(
                 name=name,
-                lower=float(values.min()),
-                upper=float(values.max()),
-                integer=whole,
+                lower=float(number.min()),
+                upper=float(number.max()),
+                integer=_whole(number),
                 missing=missing,
             )
-    categories = _distinct(values)
+    categories = _distinct(values, kind, name)
     if len(categories) > MOST_CATEGORIES:
         raise DataError(
             f"column {name!r} has over {MOST_CATEGORIES} different texts: an identifier or free "
-            f"text? leave it out with --exclude {name}"
+            f"text? leave it out with {_excluding([name])}"
+        )
+    if kind == "text" and len(categories) == len(values) > FEW_ROWS:
+        raise DataError(
+            f"column {name!r} holds a different text in every row: an identifier? "
+            f"leave it out with {_excluding([name])}"
         )
     if len(categories) == 2 and not missing:
         return Binary(name=name, values=(categories[0], categories[1]))
     return Categorical(name=name, categories=categories, missing=missing)
 
 
-def _distinct(column: pd.Series[Any]) -> tuple[Category, ...]:
+def _kind(values: pd.Series[Any], name: str) -> Kind:
+    """What the present `values` of a column are; one kind only."""
+    if types.is_datetime64_any_dtype(values) or types.is_timedelta64_dtype(values):
+        return "date"
+    if types.is_bool_dtype(values):
+        return "bool"
+    if types.is_float_dtype(values) or types.is_integer_dtype(values):
+        return "number"
+    kinds = {_kind_of(value) for value in values.astype(object)}
+    if None in kinds:
+        raise DataError(
+            f"column {name!r} holds something else than numbers, texts and truth values; "
+            f"leave it out with {_excluding([name])}"
+        )
+    if len(kinds) > 1:
+        listed = " and ".join(sorted(f"{kind}s" for kind in kinds))
+        raise DataError(f"column {name!r} mixes {listed}; make it one of the two")
+    (kind,) = kinds
+    if kind == "text" and bool(values.astype(str).str.fullmatch(DATE).all()):
+        return "date"
+    return kind or "text"
+
+
+def _kind_of(value: Any) -> Kind | None:
+    if isinstance(value, (bool, np.bool_)):
+        return "bool"
+    if isinstance(value, (numbers.Real, Decimal)):
+        return "number"
+    if isinstance(value, (datetime.date, datetime.time, datetime.timedelta, pd.Period)):
+        return "date"
+    return "text" if isinstance(value, str) else None
+
+
+def _as_numbers(values: pd.Series[Any], name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+    number = values.astype(object).map(float).to_numpy(np.float64)
+    if not np.isfinite(number).all():
+        raise DataError(f"column {name!r} holds infinite numbers; drop these rows or empty them")
+    if (np.abs(number) > LARGEST).any():
+        raise DataError(
+            f"column {name!r} holds numbers beyond 1e15, which are not told apart exactly; "
+            f"use a larger unit, or leave it out with {_excluding([name])}"
+        )
+    return number
+
+
+def _whole(number: np.ndarray[Any, np.dtype[np.float64]]) -> bool:
+    return bool((number == np.round(number)).all())
+
+
+def _distinct(values: pd.Series[Any], kind: Kind, name: str) -> tuple[Category, ...]:
     """The different values in order, as JSON can hold them."""
-    if types.is_bool_dtype(column):
-        return tuple(bool(value) for value in sorted(column.unique()))
-    if types.is_numeric_dtype(column):
-        whole = column.astype(float)
-        if bool((whole == whole.round()).all()):
-            return tuple(int(value) for value in sorted(column.unique()))
-    return tuple(sorted({str(value) for value in column.unique()}))
+    if kind == "bool":
+        return tuple(bool(value) for value in sorted(set(values)))
+    if kind == "number":
+        number = _as_numbers(values, name)
+        if not _whole(number):
+            raise DataError(f"column {name!r} has categories with decimals; make them texts")
+        return tuple(int(value) for value in np.unique(number))
+    return tuple(sorted({str(value) for value in values}))
+
+
+def _hashable(value: Any) -> Any:
+    return value if value.__hash__ is not None else repr(value)
+
+
+def _excluding(columns: list[str]) -> str:
+    return " ".join(f"--exclude {shlex.quote(column)}" for column in columns)

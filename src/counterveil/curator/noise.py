@@ -1,19 +1,124 @@
 """The only source of privacy randomness: OpenDP's samplers over the operating system's entropy.
 
-No function here takes a seed, and none may: noise that can be repeated can be subtracted.
+No function here takes a seed, and none may: noise that can be repeated can be subtracted. The
+integer mechanisms are exact: no float touches a private number before its noise is on it.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
 import opendp.prelude as dp
 import torch
 from torch import Tensor
+
+from counterveil.encoding import Array
+from counterveil.errors import InternalError
 
 dp.enable_features("contrib")
 
 
 def laplace(scale: float, size: int) -> Tensor:
-    """`size` independent draws of Lap(scale), as float64."""
+    """`size` independent draws of Lap(scale), as float64. For the mechanism `paper` only."""
     space = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=size), dp.l1_distance(T=float)
     measurement = dp.m.make_laplace(*space, scale=scale)
     return torch.tensor(measurement([0.0] * size), dtype=torch.float64)
+
+
+@dataclass(frozen=True)
+class Noise:
+    """A noise distribution for an integer vector, and the privacy it was proved to give."""
+
+    kind: str  # "discrete Laplace" or "discrete Gaussian"
+    scale: float
+    epsilon: float
+    delta: float
+
+    @property
+    def variance(self) -> float:
+        """Of one draw (that of the continuous twin, which is larger by less than 1)."""
+        return 2 * self.scale**2 if self.kind == "discrete Laplace" else self.scale**2
+
+
+def calibrate(l1: int, l2: float, epsilon: float, delta: float) -> Noise:
+    """The noise with the smaller variance that makes a vector of these sensitivities (ε, δ)-DP.
+
+    Formal guarantee: for any two integer vectors at L1 distance ≤ l1 and L2 distance ≤ l2, adding
+    this noise to every entry is (epsilon, delta)-DP; pure ε-DP where delta is 0 or where Laplace
+    was chosen. OpenDP's own privacy map is asked and must confirm it.
+    """
+    scale = l1 / epsilon
+    while _laplace(1, scale).map(l1) > epsilon:  # rounding may only ever add noise
+        scale = math.nextafter(scale, math.inf)
+    chosen = Noise("discrete Laplace", scale, epsilon, 0.0)
+    if delta > 0:
+        sigma = _gaussian_scale(l2, epsilon, delta)
+        if sigma**2 < chosen.variance:
+            chosen = Noise("discrete Gaussian", sigma, epsilon, delta)
+    return chosen
+
+
+def add(values: Array, noise: Noise, l1: int, l2: float) -> Array:
+    """`values` plus noise, entry by entry; refuses unless OpenDP confirms the privacy claimed."""
+    if values.dtype != np.int64:
+        raise InternalError("only whole numbers may get exact noise")
+    flat = values.reshape(-1)
+    if noise.kind == "discrete Laplace":
+        measurement = _laplace(len(flat), noise.scale)
+        proved = measurement.map(l1) <= noise.epsilon
+    else:
+        measurement = _gaussian(len(flat), noise.scale)
+        proved = _gaussian_epsilon(noise.scale, l2, noise.delta) <= noise.epsilon
+    if not proved:
+        raise InternalError("the noise does not give the privacy that was promised")
+    try:
+        noisy = measurement(flat.tolist())
+    except Exception:  # whatever went wrong, its message may hold an exact private sum
+        raise InternalError("the noise could not be added") from None
+    return np.array(noisy, dtype=np.int64).reshape(values.shape)
+
+
+def noisy_max(scores: Sequence[int], sensitivity: int, epsilon: float) -> int:
+    """The number of (nearly) the highest score.
+
+    Formal guarantee: ε-DP for scores of which each changes by at most `sensitivity` between
+    neighbours, in any direction (permute-and-flip, McKenna & Sheldon 2020, through OpenDP).
+    """
+    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
+    scale = 2 * sensitivity / epsilon
+    measurement = dp.m.make_noisy_max(*space, dp.max_divergence(), scale=scale)
+    while measurement.map(sensitivity) > epsilon:
+        scale = math.nextafter(scale, math.inf)
+        measurement = dp.m.make_noisy_max(*space, dp.max_divergence(), scale=scale)
+    return int(measurement([int(score) for score in scores]))
+
+
+def _laplace(size: int, scale: float) -> dp.Measurement:
+    space = dp.vector_domain(dp.atom_domain(T="i64"), size=size), dp.l1_distance(T="i64")
+    return dp.m.make_laplace(*space, scale=scale)
+
+
+def _gaussian(size: int, scale: float) -> dp.Measurement:
+    space = dp.vector_domain(dp.atom_domain(T="i64"), size=size), dp.l2_distance(T=float)
+    return dp.m.make_gaussian(*space, scale=scale)
+
+
+def _gaussian_epsilon(scale: float, l2: float, delta: float) -> float:
+    """ε at δ of the discrete Gaussian by way of zero-concentrated DP, as OpenDP proves it."""
+    return float(dp.c.make_zCDP_to_approxDP(_gaussian(1, scale)).map(l2).epsilon(delta))
+
+
+def _gaussian_scale(l2: float, epsilon: float, delta: float) -> float:
+    low, high = 0.0, l2
+    while _gaussian_epsilon(high, l2, delta) > epsilon:
+        low, high = high, 2 * high
+    for _ in range(60):
+        middle = (low + high) / 2
+        if _gaussian_epsilon(middle, l2, delta) > epsilon:
+            low = middle
+        else:
+            high = middle
+    return high

@@ -28,7 +28,6 @@ from counterveil.curator.table import PrivateTable
 from counterveil.errors import RequestError
 from counterveil.privacy import Access, Budget, Level, Statement
 from counterveil.progress import Tick, silent
-from counterveil.schema import Schema
 from counterveil.training import fit
 
 LEARNING_RATE = 1e-3
@@ -105,16 +104,18 @@ def build_prototypes(
     tick: Tick = silent,
 ) -> tuple[Autoencoder, Tensor]:
     """Algorithm 1. The seed steers initial weights and batches; the noise takes none."""
-    private_rows, private_classes = table.private_points(device), table.private_classes(device)
+    points, classes_of_rows = table.private_rows()
+    private_rows = torch.as_tensor(points, dtype=torch.float32, device=device)
+    private_classes = torch.as_tensor(classes_of_rows, device=device)
     draws = PerturbedObjective.draw(
-        table.encoding.width, table.size, architecture.widest, budget
+        table.encoding.width, len(private_rows), architecture.widest, budget
     )  # steps 1, 2
     objective = draws.on(device)  # step 3
     autoencoder = Autoencoder.new(table.encoding.width, architecture.encoder, seed).to(device)
     fit(  # step 4
         autoencoder,
         lambda rows: objective(x := private_rows[rows], autoencoder(x)),
-        table.size,
+        len(private_rows),
         epochs=architecture.epochs,
         batch=architecture.batch,
         rate=LEARNING_RATE,
@@ -129,12 +130,12 @@ def build_prototypes(
 
 
 def state(
-    budget: Budget, architecture: Architecture, schema: Schema, versions: dict[str, str]
+    budget: Budget,
+    architecture: Architecture,
+    draft_note: tuple[str, ...],
+    versions: dict[str, str],
 ) -> Statement:
     """The statement of a release: level `none`, and why."""
-    exclusions = ["the target model and everything it reveals"]
-    if schema.drafted:
-        exclusions.append("the schema: a draft read off the private rows that nobody has reviewed")
     scale = sensitivity(architecture.widest) / budget.epsilon if budget.adds_noise else None
     return Statement(
         level=Level.NONE,
@@ -153,7 +154,7 @@ def state(
                 sensitivity="not bounded by noise",
             ),
         ),
-        reasons=WHY_NOMINAL,
-        exclusions=tuple(exclusions),
+        reasons=(*WHY_NOMINAL, *draft_note),
+        exclusions=("the target model and everything it reveals",),
         versions=versions,
     )

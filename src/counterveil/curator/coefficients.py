@@ -1,0 +1,146 @@
+"""The data-dependent numbers of the training objective: integer sums that state their sensitivity.
+
+Every class below is a running sum over records, filled batch by batch in constant memory. A record
+adds the same integer vector whatever the other records are, so a bound on that vector bounds what
+replacing one unit (one record, or one person's at most `records` records) can do:
+
+| sum | what one record adds | L1 when a unit is replaced | L2 |
+|---|---|---|---|
+| `GridCounts.singles` | 1 in one cell of each of F features | 2·F·records | √(2F)·records |
+| `GridCounts.pair`, E of them | 1 in one cell of each of E pairs | 2·E·records | √(2E)·records |
+| `BoundedSums` | a vector of norms ≤ l1, l2 in its class | 2·l1·records | 2·l2·records |
+
+Relation: replace-one, N public. `tests/privacy/test_sensitivity.py` holds each of them against
+random and extreme neighbours, and attains them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from counterveil.encoding import Array
+from counterveil.grid import Grid
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """How far a vector of sums can move when one unit is replaced."""
+
+    l1: int
+    l2: float
+
+    @classmethod
+    def of_counts(cls, tables: int, records: int) -> Sensitivity:
+        """`tables` histograms of the same records."""
+        return cls(2 * tables * records, root_above(2 * tables * records**2))
+
+    @classmethod
+    def of_sums(cls, l1: int, l2_squared: int, records: int) -> Sensitivity:
+        """Sums of vectors with bounded norms: one is taken away and another one added."""
+        return cls(2 * l1 * records, root_above(4 * l2_squared * records**2))
+
+    def __str__(self) -> str:
+        return f"L1 {self.l1}, L2 {self.l2:.4g}"
+
+
+def root_above(square: int) -> float:
+    """The square root, rounded up: a sensitivity may be stated too large, never too small."""
+    return math.nextafter(math.sqrt(square), math.inf)
+
+
+class GridCounts:
+    """How many records of each class sit in each cell of each feature, and of each pair."""
+
+    def __init__(self, grid: Grid, classes: int, coarse: tuple[Array, ...], *, pairs: bool) -> None:
+        self.grid, self.coarse = grid, coarse
+        self._wide = np.array([int(merge.max()) + 1 for merge in coarse])
+        self._starts = np.concatenate([[0], np.cumsum(self._wide)[:-1]])
+        self._singles = np.zeros((classes, grid.width), dtype=np.int64)
+        width = int(self._wide.sum()) if pairs else 0
+        self._pairs = np.zeros((classes, width, width), dtype=np.int64)
+
+    def add(self, private_points: Array, private_classes: Array) -> None:
+        """Count a batch."""
+        codes = self.grid.codes(private_points)
+        width = self.grid.width
+        flat = private_classes[:, None] * width + self.grid.starts + codes
+        self._singles += np.bincount(flat.ravel(), minlength=self._singles.size).reshape(
+            self._singles.shape
+        )
+        if self._pairs.size:
+            wide = np.stack(
+                [merge[codes[:, number]] for number, merge in enumerate(self.coarse)], axis=1
+            )
+            self._count_pairs(self._starts + wide, private_classes)
+
+    def _count_pairs(self, columns: Array, private_classes: Array) -> None:
+        """One matrix product a class: onesᵀ·ones; exact, for a batch has fewer than 2²⁴ rows."""
+        for label in range(len(self._pairs)):
+            mine = columns[private_classes == label]
+            ones = np.zeros((len(mine), self._pairs.shape[1]), dtype=np.float32)
+            np.put_along_axis(ones, mine, 1.0, axis=1)
+            self._pairs[label] += (ones.T @ ones).astype(np.int64)
+
+    @property
+    def singles(self) -> Array:
+        """(class, cell) over all features side by side."""
+        return self._singles
+
+    def pair(self, first: int, second: int) -> Array:
+        """(class, coarse cell of first, coarse cell of second)."""
+        one = slice(self._starts[first], self._starts[first] + self._wide[first])
+        two = slice(self._starts[second], self._starts[second] + self._wide[second])
+        return self._pairs[:, one, two]
+
+
+class BoundedSums:
+    """Class sums of integer vectors with bounded norms, and the class counts beside them.
+
+    Column 0 holds `count_weight` for each record of the class: the count, in the same vector, so
+    that one noise covers all. The bound on the norms includes it.
+    """
+
+    def __init__(
+        self, width: int, classes: int, l1: int, l2_squared: int, count_weight: int
+    ) -> None:
+        self.l1, self.l2_squared = l1 + count_weight, l2_squared + count_weight**2
+        self.count_weight = count_weight
+        self._clip = l1, l2_squared
+        self._sums = np.zeros((classes, width + 1), dtype=np.int64)
+
+    def add(self, vectors: Array, private_classes: Array) -> None:
+        """Add a batch of integer vectors, each cut to the bounds."""
+        bounded = cut(vectors, *self._clip)
+        weights = np.full((len(bounded), 1), self.count_weight, dtype=np.int64)
+        full = np.concatenate([weights, bounded], axis=1)
+        for label in range(len(self._sums)):
+            self._sums[label] += full[private_classes == label].sum(axis=0)
+
+    @property
+    def sums(self) -> Array:
+        """(class, 1 + width)."""
+        return self._sums
+
+
+def cut(vectors: Array, l1: int, l2_squared: int) -> Array:
+    """Integer vectors scaled down, towards zero, to an L1 norm of at most l1, and L2 likewise.
+
+    What becomes of a vector depends on that vector alone.
+    """
+    size_l1 = np.abs(vectors).sum(axis=1)
+    size_l2 = (vectors**2).sum(axis=1)
+    shrink = np.minimum(l1 / np.maximum(size_l1, 1), np.sqrt(l2_squared / np.maximum(size_l2, 1)))
+    kept = np.where(
+        (shrink < 1)[:, None], np.trunc(vectors * shrink[:, None]).astype(np.int64), vectors
+    )
+    # A float may round up past the bound by a hair: take steps off the largest entry then.
+    for row in np.flatnonzero(
+        (np.abs(kept).sum(axis=1) > l1) | ((kept**2).sum(axis=1) > l2_squared)
+    ):
+        while np.abs(kept[row]).sum() > l1 or (kept[row] ** 2).sum() > l2_squared:
+            top = int(np.abs(kept[row]).argmax())
+            kept[row, top] -= np.sign(kept[row, top])
+    return kept

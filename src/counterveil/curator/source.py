@@ -1,0 +1,80 @@
+"""Private rows in batches: frames in memory, Arrow tables, CSV and Parquet files and folders.
+
+A source of any size streams through constant memory. N is public and known before rows are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from counterveil.errors import DataError
+from counterveil.schema import Schema
+from counterveil.tables import as_frame, csv_batches, csv_columns
+
+BATCH = 50_000
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where private rows come from. Its repr shows none."""
+
+    columns: tuple[str, ...]
+    rows: int
+    batches: Callable[[], Iterator[pd.DataFrame]]
+
+    def __repr__(self) -> str:
+        return f"Source({self.rows} rows)"
+
+
+def open_source(data: Any, schema: Schema, extra: tuple[str, ...] = ()) -> Source:
+    """A source over `data`: a frame, an Arrow table, or the path of a file or folder.
+
+    `extra` names columns needed besides those of the schema, such as the one with the person.
+    """
+    wanted = (*schema.columns, schema.label.name, *extra)
+    if isinstance(data, (str, Path)):
+        return _open_path(Path(data), schema, wanted, extra)
+    if isinstance(data, pa.Table):
+        return _arrow(ds.dataset(data), wanted)
+    frame = as_frame(data, schema)
+    return Source(
+        tuple(str(name) for name in frame.columns),
+        len(frame),
+        lambda: (frame.iloc[start : start + BATCH] for start in range(0, len(frame), BATCH)),
+    )
+
+
+def _open_path(
+    path: Path, schema: Schema, wanted: tuple[str, ...], extra: tuple[str, ...]
+) -> Source:
+    if not path.exists():
+        raise DataError(f"no table at {path}; check the path")
+    if path.is_dir() or path.suffix.lower() in {".parquet", ".pq"}:
+        try:
+            return _arrow(ds.dataset(path, format="parquet"), wanted)
+        except (pa.ArrowException, OSError):
+            raise DataError(f"{path} is damaged, or holds no Parquet file") from None
+    columns = csv_columns(path)
+    rows = sum(len(batch) for batch in csv_batches(path, None, 10 * BATCH, columns[:1]))
+    # A person is the same person in every batch only if the column is read as text in all of them.
+    return Source(columns, rows, lambda: csv_batches(path, schema, BATCH, columns, extra))
+
+
+def _arrow(dataset: ds.Dataset, wanted: tuple[str, ...]) -> Source:
+    names = tuple(dataset.schema.names)
+    present = [name for name in dict.fromkeys(wanted) if name in names]
+
+    def batches() -> Iterator[pd.DataFrame]:
+        for batch in dataset.to_batches(columns=present, batch_size=BATCH, batch_readahead=2,
+                                        fragment_readahead=1):  # fmt: skip
+            if batch.num_rows:
+                yield batch.to_pandas()
+
+    return Source(names, dataset.count_rows(), batches)

@@ -1,0 +1,59 @@
+"""What every population offers, and the arithmetic of noisy counts that they share."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from counterveil.encoding import Array
+
+
+class Population(Protocol):
+    """P~: encoded legal rows with their classes, as many as one likes, at no privacy cost."""
+
+    class_share: Array
+
+    def sample(
+        self, count: int, rng: np.random.Generator, class_share: Array | None = None
+    ) -> tuple[Array, Array]:
+        """`count` encoded rows and their classes; by default in the classes' own proportions."""
+        ...
+
+    @property
+    def without_tree(self) -> Population:
+        """The same with features independent inside each class."""
+        ...
+
+
+def to_simplex(values: Array, total: float) -> Array:
+    """The nearest non-negative vector with the given positive sum."""
+    ordered = np.sort(values)[::-1]
+    excess = (np.cumsum(ordered) - total) / np.arange(1, len(values) + 1)
+    last = np.flatnonzero(ordered - excess > 0)[-1]
+    return np.maximum(values - excess[last], 0.0)
+
+
+def believable(noisy: Array, expected: Array, variance: float) -> Array:
+    """`noisy` counts, believed as far as they say more than `expected` and noise would.
+
+    Empirical Bayes: counts deviate from what is expected by some share τ of it. τ² is what the
+    squared deviations hold beyond the known variance of the noise; each cell is then believed by
+    signal / (signal + noise).
+    """
+    residual = noisy - expected
+    beyond_noise = float((residual**2).sum()) - residual.size * variance
+    share = max(0.0, beyond_noise) / max(float((expected**2).sum()), 1e-9)
+    signal = share * expected**2
+    return expected + residual * signal / (signal + variance)
+
+
+def shrinkage(residual: Array, variance: float) -> float:
+    """James–Stein: the share of a noisy residual that its noise alone does not explain."""
+    return float(max(0.0, 1 - residual.size * variance / max(float((residual**2).sum()), 1e-9)))
+
+
+def positive_totals(estimate: Array, rows: int) -> Array:
+    """Noisy class counts as positive numbers that add up to `rows`."""
+    floor = rows / len(estimate) * 1e-3
+    return to_simplex(estimate - floor, rows - floor * len(estimate)) + floor

@@ -1,0 +1,111 @@
+"""P~ of images: a Gaussian for each class over low frequencies, cut to the range of pixels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from counterveil.encoding import Array
+from counterveil.population.base import positive_totals, shrinkage
+from counterveil.schema import Pixels
+
+FINE = 1 << 12  # cosines in fixed point
+SPREAD = 0.12  # standard deviation of frequency (1, 0), as a share of the image's side
+
+
+@dataclass(frozen=True)
+class NoisyImageSums:
+    """What was measured: class counts and class sums of the lowest frequencies."""
+
+    rows: int
+    counts: Array  # (classes,)
+    sums: Array  # (classes, channels·frequencies²)
+    variance: float
+
+
+class Frequencies:
+    """The orthonormal cosine transform of images, cut to the lowest frequencies. Public."""
+
+    def __init__(self, image: Pixels, side: int) -> None:
+        self.image, self.side = image, side
+        self._rows, self._columns = _cosines(image.height, side), _cosines(image.breadth, side)
+
+    def of(self, points: Array) -> Array:
+        """Pixels in [0, 1], flat, as coefficients (images, channels·side²)."""
+        shape = (len(points), self.image.height, self.image.breadth, self.image.channels)
+        found = np.einsum("uh,nhwc,vw->ncuv", self._rows, points.reshape(shape), self._columns,
+                          optimize=True)  # fmt: skip
+        return found.reshape(len(points), -1)
+
+    def whole(self, points: Array, fixed_point: int) -> Array:
+        """Coefficients in units of 1/fixed_point, by exact arithmetic on whole numbers.
+
+        The cosines are rounded to 12 bits; sums of products stay far below 2⁵³, so that a float
+        product is exact and an image's coefficients do not depend on the images around it.
+        """
+        rows, columns = np.round(self._rows * FINE), np.round(self._columns * FINE)
+        shape = (len(points), self.image.height, self.image.breadth, self.image.channels)
+        pixels = np.round(points * self.image.levels).reshape(shape)
+        found = np.einsum("uh,nhwc,vw->ncuv", rows, pixels, columns, optimize=True)
+        scaled = found * fixed_point / (FINE * FINE * self.image.levels)
+        return np.round(scaled).astype(np.int64).reshape(len(points), -1)
+
+    def back(self, coefficients: Array) -> Array:
+        """The images of coefficients, flat, not yet cut to [0, 1]."""
+        square = coefficients.reshape(-1, self.image.channels, self.side, self.side)
+        found = np.einsum("uh,ncuv,vw->nhwc", self._rows, square, self._columns, optimize=True)
+        return found.reshape(len(coefficients), -1)
+
+    def spread(self) -> Array:
+        """The public guess of how much each coefficient varies: natural images fall off as 1/f."""
+        u, v = np.meshgrid(np.arange(self.side), np.arange(self.side), indexing="ij")
+        one = SPREAD * self.image.height / np.maximum(u + v, 1.0)
+        return np.tile(one.reshape(-1), self.image.channels)
+
+
+class ImagePopulation:
+    """Class means from noisy sums, variation from the public guess."""
+
+    def __init__(self, frequencies: Frequencies, noisy: NoisyImageSums) -> None:
+        totals = positive_totals(noisy.counts, noisy.rows)
+        self.class_share = totals / totals.sum()
+        self._frequencies, self._spread = frequencies, frequencies.spread()
+        pooled = noisy.sums.sum(axis=0) / noisy.rows
+        # Each frequency is believed as far as its expected size exceeds the noise on the mean.
+        believe = _wiener(self._spread * 3, noisy.variance * len(totals) / noisy.rows**2)
+        pooled = pooled * believe
+        residual = noisy.sums - totals[:, None] * pooled
+        weight = shrinkage(residual, noisy.variance)
+        means = residual / totals[:, None]
+        believe = _wiener(self._spread, noisy.variance / totals[:, None] ** 2)
+        self.means = pooled + min(1.0, weight * 2) * believe * means
+
+    @property
+    def without_tree(self) -> ImagePopulation:
+        """Itself."""
+        return self
+
+    def sample(
+        self, count: int, rng: np.random.Generator, class_share: Array | None = None
+    ) -> tuple[Array, Array]:
+        """`count` images, flat, in whole levels, and their classes."""
+        share = self.class_share if class_share is None else class_share
+        classes = rng.choice(len(share), size=count, p=share)
+        noise = rng.normal(size=(count, self.means.shape[1])) * self._spread
+        points = self._frequencies.back(self.means[classes] + noise)
+        levels = self._frequencies.image.levels
+        return np.round(np.clip(points, 0, 1) * levels) / levels, classes
+
+
+def _cosines(length: int, side: int) -> Array:
+    """The first `side` vectors of the orthonormal DCT-II of `length` points."""
+    place, frequency = np.arange(length), np.arange(side)[:, None]
+    waves = np.cos(np.pi * (place + 0.5) * frequency / length) * np.sqrt(2 / length)
+    waves[0] /= np.sqrt(2)
+    return waves
+
+
+def _wiener(spread: Array, variance: Array | float) -> Array:
+    signal = spread**2
+    return signal / (signal + variance)

@@ -1,0 +1,212 @@
+"""The curator as a whole: one pass, streams, the ledger, the statement, guidance."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import torch
+from rows import random_rows
+
+from counterveil import Explainer
+from counterveil.curator import Curator, source
+from counterveil.curator.plan import make_plan
+from counterveil.curator.table import PrivateTable
+from counterveil.encoding import Encoding
+from counterveil.errors import BudgetError, DataError, RequestError
+from counterveil.models import CallableModel
+from counterveil.privacy import Budget
+from counterveil.privacy.ledger import Ledger, OverdrawnError
+from counterveil.schema import Binary, Label, Pixels, Schema
+
+
+def release(schema, data, epsilon=1.0, **options):
+    return Curator(schema, **options).release(data, epsilon, epochs=1, progress=False)
+
+
+def test_statement(veil):
+    statement = veil.statement
+    assert statement.level.value == "explainer"
+    assert statement.accesses
+    text = statement.text()
+    for words in ("replace-one", "exp(100)", "number of rows", "discrete Laplace", "opendp"):
+        assert words in text
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "folder", "arrow", "frame"])
+def test_every_source_gives_the_same_rows(schema, rows, tmp_path, monkeypatch, kind):
+    monkeypatch.setattr(source, "BATCH", 64)
+    data = rows
+    if kind == "csv":
+        data = tmp_path / "t.csv"
+        rows.to_csv(data, index=False)
+    elif kind == "parquet":
+        data = tmp_path / "t.parquet"
+        rows.to_parquet(data)
+    elif kind == "folder":
+        data = tmp_path / "parts"
+        data.mkdir()
+        rows.head(200).to_parquet(data / "a.parquet")
+        rows.iloc[200:].to_parquet(data / "b.parquet")
+    elif kind == "arrow":
+        data = pa.Table.from_pandas(rows)
+    table = PrivateTable(data, schema)
+    points, classes = table.private_rows()
+    assert table.size == len(rows)
+    np.testing.assert_allclose(points, Encoding(schema).encode(rows), atol=1e-12)
+    assert (classes == Encoding(schema).labels(rows)).all()
+    assert sum(1 for _ in table.private_batches()) > 1
+
+
+def test_bad_rows_are_numbered_in_the_whole_table(schema, rows, tmp_path, monkeypatch):
+    monkeypatch.setattr(source, "BATCH", 64)
+    frame = rows.copy()
+    frame.loc[300, "income"] = 99.0
+    with pytest.raises(DataError, match=r"row 301, column 'income'"):
+        release(schema, frame)
+    people = frame.assign(who=np.arange(len(frame)) // 2)
+    with pytest.raises(DataError, match=r"row 301, column 'income'"):
+        release(schema, people, unit_column="who", max_records=1)
+
+
+def test_people(schema, rows):
+    people = rows.assign(who=np.arange(len(rows)) // 4)
+    veil = release(schema, people, unit_column="who", max_records=2)
+    assert veil.statement.unit == "person"
+    assert "at most 2" in veil.statement.text()
+    assert "L1 32" in veil.statement.accesses[0].sensitivity  # 2 records · 2 · 8 features
+    assert "the number of people, 150" in veil.statement.public_inputs
+    table = PrivateTable(people, schema, unit_column="who", max_records=2)
+    assert len(table.private_rows()[0]) == len(rows) // 2
+    with pytest.raises(DataError, match="unit column 'whom' is missing"):
+        release(schema, people, unit_column="whom")
+    with pytest.raises(DataError, match="row 1, column 'who': no person"):
+        release(schema, people.assign(who=np.nan), unit_column="who")
+
+
+def test_the_ledger_is_charged_before_a_row_is_read(schema, rows, tmp_path, monkeypatch):
+    path = tmp_path / "ledger.db"
+    Ledger(path).open_account("loans", Budget(1.0))
+    release(schema, rows, 0.4, ledger=path)
+    broken = rows.copy()
+    broken.loc[3, "income"] = 99.0
+    with pytest.raises(DataError):
+        release(schema, broken, 0.4, ledger=path)
+    states = [entry.state for entry in Ledger(path).entries()]
+    assert states == ["released", "reserved"]
+    monkeypatch.setattr(PrivateTable, "private_batches", None)  # reading a row would now fail
+    with pytest.raises(OverdrawnError, match=r"0\.2"):
+        release(schema, rows, 0.4, ledger=path)
+    with pytest.raises(RequestError, match="open"):
+        release(schema, rows, 0.1, ledger=path, dataset="other")
+
+
+def test_a_table_that_does_not_fit_costs_nothing(schema, rows, tmp_path):
+    path = tmp_path / "ledger.db"
+    Ledger(path).open_account("loans", Budget(1.0))
+    for wrong in (rows.drop(columns="age"), rows.drop(columns="loan"), rows.head(0)):
+        with pytest.raises(DataError):
+            release(schema, wrong, 0.4, ledger=path)
+    with pytest.raises(BudgetError):
+        release(schema, rows, math.inf, ledger=path)
+    with pytest.raises(RequestError, match="nothing to charge"):
+        Curator(schema, ledger=path).release(rows, 0.4, mechanism="paper", progress=False)
+    assert Ledger(path).entries() == ()
+
+
+def test_check_is_for_the_curator_and_release_does_not_depend_on_it(schema, rows):
+    one_class, constant = rows.assign(loan="granted"), rows.assign(income=3.0)
+    for table, words in ((one_class, "one class only"), (constant, "'income' is constant")):
+        with pytest.raises(DataError, match=words):
+            Curator(schema).check(table)
+        with pytest.raises(DataError, match=words):
+            Curator(schema).release(table, 1, mechanism="paper", epochs=1, progress=False)
+        assert release(schema, table).statement.level.value == "explainer"
+
+
+def test_a_drafted_schema_promises_nothing(schema, rows):
+    drafted = schema.model_copy(update={"drafted": True})
+    statement = release(drafted, rows).statement
+    assert statement.level.value == "none"
+    assert "draft" in statement.text()
+
+
+def test_plan_and_check_release_nothing(schema, rows):
+    plan = Curator(schema).plan(rows, 0.5)
+    assert "order" in plan.text()
+    assert Curator(schema).check(rows) == len(rows)
+
+
+def test_plan_looks_at_public_numbers_only(schema):
+    from counterveil.demo.adult import adult_schema
+
+    orders = {
+        epsilon: make_plan(adult_schema(), 36_632, Budget(epsilon)).order
+        for epsilon in (0.025, 0.1, 0.75, 3.0)
+    }
+    assert orders == {0.025: 1, 0.1: 2, 0.75: 2, 3.0: 2}
+    many = Schema(
+        features=tuple(Binary(name=f"b{i}") for i in range(600)),
+        label=Label(name="y", classes=tuple(range(100))),
+    )
+    assert "drowns" in make_plan(many, 60_000, Budget(0.025)).text()
+    assert make_plan(schema, 100, Budget(1.0), order=2).order == 2
+
+
+def test_delta_switches_to_gaussian_noise_where_that_is_smaller(schema, rows):
+    veil = Curator(schema).release(rows, 0.75, 1e-6, order=1, epochs=1, progress=False)
+    assert veil.statement.delta == 1e-6
+    assert "δ = 1e-06" in veil.statement.headline
+
+
+def test_surrogate_guidance_never_reaches_the_model(veil, schema, rows):
+    def explode(frame):
+        raise AssertionError("the model was consulted")
+
+    model = CallableModel(explode, schema)
+    queries = random_rows(schema, 30, seed=4)
+    result = Explainer(veil, model, guidance="surrogate").explain(
+        queries, "granted", progress=False
+    )
+    assert result.statement.level.value == "end-to-end"
+    assert result.flip_ratio > 0.8
+    assert "already" not in result.status  # what was asked for by name is always sought
+    alone = Explainer(veil, guidance="surrogate").explain(queries, "granted", progress=False)
+    pd.testing.assert_frame_equal(result.rows, alone.rows)
+
+
+def test_surrogate_learns_the_classes(veil, schema, rows):
+    points = torch.tensor(Encoding(schema).encode(rows)).float()
+    right = veil.surrogate(points).argmax(dim=1).numpy() == Encoding(schema).labels(rows)
+    assert right.mean() > 0.85
+
+
+def test_guidance_errors_and_composition(veil, schema, rows, model):
+    paper = Curator(schema).release(rows, 1, mechanism="paper", epochs=1, progress=False)
+    with pytest.raises(RequestError, match="no surrogate"):
+        Explainer(paper, guidance="surrogate")
+    with pytest.raises(RequestError, match="needs a model"):
+        Explainer(veil)
+    with pytest.raises(RequestError, match="guidance must be"):
+        Explainer(veil, model, guidance="stars")
+    composed = Explainer(veil, model, model_budget=Budget(2.0, 1e-7)).statement
+    assert composed.level.value == "composed"
+    assert (composed.epsilon, composed.delta) == (102.0, 1e-7)
+    assert Explainer(paper, model, model_budget=Budget(2.0)).statement.level.value == "none"
+
+
+def test_images_and_bits_end_to_end(tmp_path):
+    rng = np.random.default_rng(0)
+    label = Label(name="y", classes=("a", "b", "c"))
+    bits = Schema(features=tuple(Binary(name=f"b{i}") for i in range(24)), label=label)
+    image = Schema(features=(Pixels(name="p", height=6, breadth=6, levels=16),), label=label)
+    for schema, top in ((bits, 2), (image, 17)):
+        frame = pd.DataFrame(rng.integers(0, top, (90, schema.width)), columns=schema.columns)
+        frame["y"] = np.array(["a", "b", "c"])[np.arange(90) % 3]
+        veil = release(schema, frame, 5.0)
+        veil.save(tmp_path / "x.veil")
+        result = Explainer(veil, guidance="surrogate").explain(
+            frame.head(5), iterations=20, progress=False
+        )
+        Encoding(schema).encode(result.rows)

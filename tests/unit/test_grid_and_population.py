@@ -1,0 +1,185 @@
+"""From rows to cells and back, and from noisy counts to a population."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rows import random_rows
+
+from counterveil.encoding import Encoding
+from counterveil.errors import RequestError
+from counterveil.grid import Grid
+from counterveil.population import BitPopulation, ImagePopulation, NoisyBitSums, NoisyImageSums
+from counterveil.population.base import believable, shrinkage, to_simplex
+from counterveil.population.images import Frequencies
+from counterveil.population.tree import Edge, NoisyCounts, TreePopulation
+from counterveil.schema import Label, Numeric, Pixels, Schema
+
+LABEL = Label(name="y", classes=(0, 1))
+
+
+@pytest.mark.parametrize("bins", [2, 8, 64])
+def test_every_row_has_a_cell_and_every_cell_a_legal_row(schema, bins):
+    grid = Grid(schema, bins)
+    points = grid.encoding.encode(random_rows(schema, 300))
+    codes = grid.codes(points)
+    assert (codes >= 0).all()
+    assert (codes < grid.counts).all()
+    again = grid.points(codes, np.random.default_rng(0))
+    assert (grid.codes(again) == codes).all()
+    grid.encoding.encode(grid.encoding.decode(again))
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    lower=st.integers(-50, 50),
+    span=st.integers(1, 200_000),
+    integer=st.booleans(),
+    bins=st.integers(2, 64),
+    share=st.lists(st.floats(0, 1), min_size=1, max_size=20),
+)
+def test_bins_cover_every_number(lower, span, integer, bins, share):
+    feature = Numeric(name="x", lower=lower, upper=lower + span, integer=integer)
+    grid = Grid(Schema(features=(feature,), label=LABEL), bins)
+    values = lower + np.array(share) * span
+    values = np.round(values) if integer else values
+    points = Encoding(grid.schema).encode(pd.DataFrame({"x": values}))
+    codes = grid.codes(points)
+    cells = grid.cells[0]
+    assert (cells.low[1:] > cells.high[:-1] - 1e-12).all()
+    slack = 1e-9
+    assert (points[:, 0] >= cells.low[codes[:, 0]] - slack).all()
+    assert (points[:, 0] <= cells.high[codes[:, 0]] + slack).all()
+    assert (grid.codes(grid.points(codes, np.random.default_rng(0))) == codes).all()
+
+
+def test_amounts_get_a_cell_for_nothing():
+    feature = Numeric(name="gain", lower=0, upper=99_999, integer=True)
+    grid = Grid(Schema(features=(feature,), label=LABEL), 64)
+    cells = grid.cells[0]
+    assert (cells.low[0], cells.high[0]) == (0, 0)
+    coarse = grid.merged(16)[0]
+    assert coarse.max() < 16
+    assert (coarse == 0).sum() == 1
+    assert (np.diff(coarse) >= 0).all()
+
+
+def test_images_have_no_grid():
+    pixels = Schema(features=(Pixels(name="p", height=2, breadth=2),), label=LABEL)
+    with pytest.raises(RequestError):
+        Grid(pixels, 8)
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=50), st.floats(1, 1e6))
+def test_simplex_projection(values, total):
+    projected = to_simplex(np.array(values), total)
+    assert (projected >= 0).all()
+    assert projected.sum() == pytest.approx(total, rel=1e-6)
+    inside = np.abs(np.array(values)) + 1
+    inside *= total / inside.sum()
+    np.testing.assert_allclose(to_simplex(inside, total), inside, rtol=1e-6)
+
+
+def test_pure_noise_is_not_believed_and_exact_counts_are():
+    rng = np.random.default_rng(0)
+    expected = np.full((2, 50), 100.0)
+    noise = rng.laplace(0, 50, expected.shape)
+    kept = believable(expected + noise, expected, 2 * 50**2)
+    assert np.abs(kept - expected).max() < 0.5 * np.abs(noise).max()
+    exact = rng.uniform(0, 200, expected.shape)
+    np.testing.assert_allclose(believable(exact, expected, 1e-6), exact, atol=1e-3)
+    assert shrinkage(noise, 2 * 50**2) < 0.3
+
+
+def tree_population(schema, rows, *, noise=0.0, edges=True):
+    grid = Grid(schema, 32)
+    coarse = grid.merged(8)
+    codes = grid.codes(grid.encoding.encode(rows))
+    labels = grid.encoding.labels(rows)
+    rng = np.random.default_rng(1)
+
+    singles = []
+    for number, count in enumerate(grid.counts):
+        table = np.zeros((2, count))
+        np.add.at(table, (labels, codes[:, number]), 1)
+        singles.append(table + rng.laplace(0, noise, table.shape) if noise else table)
+    tree = []
+    for child in range(1, len(grid.cells)) if edges else ():
+        one, two = coarse[0][codes[:, 0]], coarse[child][codes[:, child]]
+        table = np.zeros((2, coarse[0].max() + 1, coarse[child].max() + 1))
+        np.add.at(table, (labels, one, two), 1)
+        tree.append(Edge(0, child, table, 1e-6))
+    noisy = NoisyCounts(len(rows), tuple(singles), max(2 * noise**2, 1e-6), coarse, tuple(tree))
+    return TreePopulation(grid, noisy)
+
+
+def test_without_noise_the_population_has_the_tables_marginals(schema):
+    rows = random_rows(schema, 4000, seed=2)
+    population = tree_population(schema, rows)
+    points, labels = population.sample(20_000, np.random.default_rng(0))
+    real, real_labels = Encoding(schema).encode(rows), Encoding(schema).labels(rows)
+    assert labels.mean() == pytest.approx(real_labels.mean(), abs=0.02)
+    for label in (0, 1):
+        mean = points[labels == label].mean(axis=0)
+        np.testing.assert_allclose(mean, real[real_labels == label].mean(axis=0), atol=0.04)
+    Encoding(schema).encode(Encoding(schema).decode(points[:500]))
+
+
+def test_the_tree_keeps_what_independence_loses(schema):
+    rows = random_rows(schema, 4000, seed=2)
+    rows["member"] = np.where(rows.age > 60, "yes", "no")
+    population = tree_population(schema, rows)
+
+    def agreement(population):
+        points, _ = population.sample(5000, np.random.default_rng(0))
+        decoded = Encoding(schema).decode(points)
+        return ((decoded.age > 60) == (decoded.member == "yes")).mean()
+
+    assert agreement(population) > 0.9
+    assert agreement(population.without_tree) < 0.7
+
+
+def test_noise_that_drowns_everything_still_gives_legal_rows(schema):
+    rows = random_rows(schema, 200)
+    population = tree_population(schema, rows, noise=1e4, edges=False)
+    points, labels = population.sample(300, np.random.default_rng(0))
+    Encoding(schema).encode(Encoding(schema).decode(points))
+    assert set(labels) <= {0, 1}
+
+
+def test_bits():
+    frequencies = np.array([[0.9, 0.1, 0.0, 0.3], [0.1, 0.8, 0.0, 0.3]])
+    counts = np.array([4000.0, 6000.0])
+    sums = frequencies * counts[:, None]
+    noisy = NoisyBitSums(10_000, sums.sum(axis=0), 1e-6, counts, sums, 1e-6)
+    population = BitPopulation(noisy)
+    np.testing.assert_allclose(population.frequencies, frequencies, atol=0.01)
+    points, labels = population.sample(4000, np.random.default_rng(0))
+    assert set(np.unique(points)) == {0.0, 1.0}
+    np.testing.assert_allclose(points[labels == 0].mean(axis=0), frequencies[0], atol=0.05)
+    drowned = NoisyBitSums(10_000, sums.sum(axis=0), 1e-6, counts, sums * 0, 1e12)
+    pooled = BitPopulation(drowned).frequencies
+    np.testing.assert_allclose(pooled[0], pooled[1], atol=0.02)
+
+
+def test_frequencies_are_an_orthonormal_transform():
+    image = Pixels(name="p", height=6, breadth=6, channels=2, levels=10)
+    pictures = np.random.default_rng(0).random((5, 72))
+    whole = Frequencies(image, 6)
+    coefficients = whole.of(pictures)
+    np.testing.assert_allclose(whole.back(coefficients), pictures, atol=1e-9)
+    np.testing.assert_allclose((coefficients**2).sum(axis=1), (pictures**2).sum(axis=1))
+    low = Frequencies(image, 3)
+    assert low.of(pictures).shape == (5, 18)
+
+
+def test_image_population_has_class_means_and_whole_levels():
+    image = Pixels(name="p", height=8, breadth=8, levels=16)
+    frequencies = Frequencies(image, 4)
+    means = frequencies.of(np.stack([np.full(64, 0.2), np.full(64, 0.7)]))
+    noisy = NoisyImageSums(2000, np.array([1000.0, 1000.0]), means * 1000, 1e-6)
+    population = ImagePopulation(frequencies, noisy)
+    points, labels = population.sample(600, np.random.default_rng(0))
+    assert (np.abs(points * 16 - np.round(points * 16)) < 1e-9).all()
+    assert points[labels == 1].mean() > points[labels == 0].mean() + 0.2
