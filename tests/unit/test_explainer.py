@@ -4,9 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from conftest import random_rows
+from rows import random_rows
 
 from counterveil import Explainer
+from counterveil.curator import Curator
 from counterveil.encoding import Encoding
 from counterveil.errors import DataError, RequestError
 from counterveil.models import CallableModel
@@ -35,10 +36,35 @@ def test_found_means_that_the_model_says_so_on_the_row_given_out(result, model, 
     np.testing.assert_allclose(result.probability[result.valid], chosen, atol=1e-5)
 
 
-def test_rules_hold_in_original_units(result, queries):
+def test_rules_hold_exactly_in_original_units(result, queries):
     rows = result.rows
     assert (rows.region == queries.region).all()
     assert (rows.age >= queries.age).all()
+    moved = result.valid & (rows.debt.notna() & (rows.debt != queries.debt)).to_numpy()
+    assert moved.any()
+    assert rows.debt[moved].between(-2.5, 2.5).all()
+
+
+def test_last_is_the_papers_way_and_best_is_never_farther(veil, model, queries):
+    explainer = Explainer(veil, model)
+    last = explainer.explain(queries, keep="last", progress=False)
+    best = explainer.explain(queries, keep="best", progress=False)
+    both = last.valid & best.valid
+    assert best.flip_ratio >= last.flip_ratio
+    assert (best.distance[both] <= last.distance[both] + 1e-6).mean() > 0.95
+
+
+def test_margin(veil, model, queries):
+    sure = Explainer(veil, model).explain(queries, margin=0.9, progress=False)
+    assert (sure.probability[sure.valid] >= 0.9).mean() > 0.8
+
+
+def test_one_target_for_each_query(veil, model, queries):
+    wanted = ["granted", "refused"] * (len(queries) // 2)
+    result = Explainer(veil, model).explain(queries, wanted, iterations=5, progress=False)
+    assert result.target.tolist() == [1, 0] * (len(queries) // 2)
+    with pytest.raises(RequestError, match="2 classes for 60 queries"):
+        Explainer(veil, model).explain(queries, wanted[:2], progress=False)
 
 
 def test_unchanged_cells_are_the_queries_own(result, queries):
@@ -83,8 +109,6 @@ def test_specified_target_and_already(veil, model, queries):
 def test_unspecified_target_is_the_runner_up():
     label = Label(name="y", classes=("a", "b", "c"))
     schema = Schema(features=(Numeric(name="x", lower=0, upper=1),), label=label)
-    from counterveil.curator import Curator
-
     table = pd.DataFrame({"x": np.linspace(0, 1, 30), "y": list("abc") * 10})
     veil = Curator(schema).release(table, 10, epochs=1, progress=False)
     explainer = Explainer(veil, lambda frame: np.tile([0.2, 0.5, 0.3], (len(frame), 1)))
@@ -160,7 +184,7 @@ def test_words_and_pages(result):
     assert explanation_table(result, number)
     page = explanations_page(result)
     assert page.startswith("<!doctype html>")
-    assert "guarantee none" in page
+    assert "guarantee explainer" in page
     assert "http" not in page.replace("http://www.w3.org", "")
     with pytest.raises(RequestError, match="no query 60"):
         result.text(60)

@@ -5,9 +5,11 @@ import numpy as np
 import pytest
 import torch
 from sklearn.compose import make_column_transformer
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 from skops import io as skops_io
 from torch import nn
 
@@ -83,12 +85,74 @@ def test_estimators_over_rows(schema, rows, pipeline, points):
     np.testing.assert_allclose(adapted.log_proba(points).exp().numpy(), expected, atol=1e-5)
 
 
-def test_estimators_over_the_encoding_and_class_numbers(schema, rows, points):
+def test_one_output_within_0_and_1_is_ambiguous(schema, points):
+    class Gentle(nn.Module):
+        def forward(self, points):
+            return 0.05 + 0.4 * points[:, :1]  # as logits it always says granted
+
+    with pytest.raises(ModelError, match=r"a probability or a logit.*--model-outputs"):
+        TorchModel(Gentle(), schema)
+    said = {}
+    for outputs in ("logits", "probabilities"):
+        adapted = TorchModel(Gentle(), schema, outputs=outputs)
+        said[outputs] = set(adapted.log_proba(points).argmax(dim=1).tolist())
+    assert said == {"logits": {1}, "probabilities": {0}}
+
+
+def test_class_numbers_are_never_matched_by_position_unasked(schema, rows, points):
     classes = (rows.loan == "granted").astype(int)
     forest = LogisticRegression().fit(points.numpy(), classes)
-    adapted = adapt(forest, schema)
-    found = adapted.log_proba_rows(rows).exp().numpy()
-    np.testing.assert_allclose(found, forest.predict_proba(points.numpy()), atol=1e-5)
+    with pytest.raises(ModelError, match=r"--model-classes\), out of: refused,granted"):
+        adapt(forest, schema)
+    for names in (("refused", "granted"), ("granted", "refused")):
+        adapted = EstimatorModel(forest, schema, classes=names)
+        found = adapted.log_proba_rows(rows).exp().numpy()
+        expected = forest.predict_proba(points.numpy())
+        turned = expected if names[0] == "refused" else expected[:, ::-1]
+        np.testing.assert_allclose(found, turned, atol=1e-5)
+    with pytest.raises(ModelError, match="called otherwise"):
+        EstimatorModel(forest, schema, classes=("refused", "later"))
+    with pytest.raises(ModelError, match="answers 3 classes"):
+        EstimatorModel(forest, schema, classes=("a", "b", "c"))
+
+
+def test_torch_columns_by_name(schema, model, points):
+    straight = TorchModel(model, schema).log_proba(points)
+    turned = TorchModel(model, schema, classes=("granted", "refused")).log_proba(points)
+    torch.testing.assert_close(turned, straight.flip(1))
+
+
+def test_a_model_that_answers_nan_for_one_row(schema, rows, model):
+    class Holes(nn.Module):
+        def forward(self, points):
+            answer = torch.stack([points[:, 0], -points[:, 0]], dim=1)
+            return torch.where((points[:, 1:2] > 0.9999), torch.nan, answer)
+
+    frame = rows.drop(columns="loan").assign(income=[5.0] * 6 + [10.0] + [5.0] * 593)
+    with pytest.raises(ModelError, match="answers NaN or infinity for row 7;"):
+        TorchModel(Holes(), schema).log_proba_rows(frame)
+    bold = TorchModel(nn.Sequential(model, nn.Softmax(1)), schema)
+    bold._outputs, bold._module = "probabilities", model
+    with pytest.raises(ModelError, match="a probability above 1 for row"):
+        bold.log_proba_rows(frame)
+
+
+def test_functions_get_a_copy_and_their_errors_stay_closed(schema, rows):
+    def greedy(frame):
+        frame["income"] = 0.0
+        return np.full((len(frame), 2), 0.5)
+
+    frame = rows.drop(columns="loan")
+    CallableModel(greedy, schema).log_proba_rows(frame)
+    assert frame.income.equals(rows.income)
+
+    def telling(frame):
+        raise ValueError(f"bad income {frame.income[0]}")
+
+    with pytest.raises(ModelError) as caught:
+        CallableModel(telling, schema).log_proba_rows(frame)
+    assert "ValueError" in str(caught.value)
+    assert str(frame.income[0]) not in str(caught.value)
 
 
 def test_callables_over_rows_and_encoding(schema, rows, points):
@@ -108,9 +172,9 @@ def test_callables_over_rows_and_encoding(schema, rows, points):
         (lambda frame: np.zeros((len(frame), 3)), "answers 3 classes, the schema's label has 2"),
         (lambda frame: np.zeros((len(frame) + 1, 2)), "one row of 2 numbers for each input row"),
         (lambda frame: [["a", "b"]] * len(frame), "must answer with numbers"),
-        (lambda frame: np.full((len(frame), 2), np.nan), "between 0 and 1"),
+        (lambda frame: np.full((len(frame), 2), np.nan), "answers NaN or infinity for row 1"),
         (lambda frame: np.full((len(frame), 2), 7.0), "between 0 and 1"),
-        (lambda frame: 1 / 0, "failed on rows in original units: division by zero"),
+        (lambda frame: 1 / 0, "failed on rows in original units with ZeroDivisionError"),
     ],
 )
 def test_wrong_answers(schema, rows, broken, words):
@@ -135,7 +199,7 @@ def test_models_that_do_not_fit(schema, rows, points):
     with pytest.raises(ModelError, match="answers 3 classes"):
         adapt(three, schema)
     other = LogisticRegression().fit(points.numpy(), np.where(rows.loan == "granted", "up", "down"))
-    with pytest.raises(ModelError, match="not those of the schema"):
+    with pytest.raises(ModelError, match="called otherwise than the schema's"):
         adapt(other, schema)
     with pytest.raises(ModelError, match="another schema"):
         adapt(EstimatorModel(three_free(), schema), schema.model_copy(update={"name": "other"}))
@@ -173,12 +237,38 @@ def test_files(schema, model, pipeline, points, rows, tmp_path):
         assert load_model(tmp_path / name, schema, trust_pickle=True).classes == 2
 
 
+@pytest.mark.parametrize("trust", [False, True])
 @pytest.mark.parametrize("name", ["m.pt2", "m.skops", "m.pkl", "m.pt", "m.docx"])
-def test_files_that_are_no_models(schema, tmp_path, name):
+def test_files_that_are_no_models(schema, tmp_path, name, trust):
     (tmp_path / name).write_bytes(b"rubbish")
     with pytest.raises(ModelError) as caught:
-        load_model(tmp_path / name, schema, trust_pickle=True)
+        load_model(tmp_path / name, schema, trust_pickle=trust)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [LogisticRegression(), RandomForestClassifier(5), HistGradientBoostingClassifier(max_iter=5)],
+)
+def test_skops_pipelines_load_untrusted(schema, rows, estimator, tmp_path):
+    numbers = make_pipeline(SimpleImputer(), StandardScaler())
+    columns = make_column_transformer(
+        (numbers, ["age", "income", "debt"]),
+        (OneHotEncoder(handle_unknown="ignore", sparse_output=False), ["housing", "member"]),
+    )
+    frame = rows.drop(columns="loan")
+    pipeline = make_pipeline(columns, estimator).fit(frame, rows.loan)
+    skops_io.dump(pipeline, tmp_path / "m.skops")
+    found = load_model(tmp_path / "m.skops", schema).log_proba_rows(frame).exp().numpy()
+    np.testing.assert_allclose(found, pipeline.predict_proba(frame)[:, ::-1], atol=1e-5)
+
+
+def test_skops_files_with_functions_are_refused(schema, points, rows, tmp_path):
+    for function in (pickle.loads, np.save, np.testing.assert_equal):
+        step = FunctionTransformer(function)
+        skops_io.dump(step, tmp_path / "m.skops")
+        with pytest.raises(ModelError, match=r"not trusted: [\w.]+; add --trust-pickle"):
+            load_model(tmp_path / "m.skops", schema)
 
 
 def test_absent_model(schema, tmp_path):

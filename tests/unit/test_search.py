@@ -1,12 +1,13 @@
 import pytest
 import torch
-from conftest import random_rows
+from rows import random_rows
 
 from counterveil.encoding import Encoding
 from counterveil.models import adapt
 from counterveil.search.constraints import Box, box_around
 from counterveil.search.latent import search
 from counterveil.search.objective import SearchObjective, Weights
+from counterveil.search.repair import repair
 from counterveil.search.sampling import legal_rows
 from counterveil.search.snap import Snap
 
@@ -74,3 +75,15 @@ def test_rows_for_a_student_are_legal_and_varied(veil, schema):
     assert len(rows.unique(dim=0)) > 400
     again = legal_rows(veil, Snap(encoding), 500, seed=0, device=torch.device("cpu"))
     assert torch.equal(rows, again)
+
+
+def test_repair_reaches_the_target_by_single_moves(veil, model, schema, objective):
+    encoding = Encoding(schema)
+    queries = objective.queries
+    box = box_around(encoding, queries.double().numpy())
+    snap, guide = Snap(encoding), adapt(model, schema)
+    start = snap(queries, box)
+    mended = repair(start, objective.targets, box, snap, guide, steps=40)
+    assert not snap.broken(mended, box).any()
+    assert (guide.log_proba(mended).argmax(dim=1) == objective.targets).float().mean() > 0.9
+    assert torch.equal(repair(start, objective.targets, box, snap, guide, steps=0), start)

@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from conftest import random_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rows import random_rows
 
 from counterveil.encoding import Encoding
 from counterveil.errors import RequestError
@@ -122,3 +122,21 @@ def test_unknown_immutable(schema):
     encoding = Encoding(schema)
     with pytest.raises(RequestError, match="no feature 'sex'"):
         box_around(encoding, encoding.encode(random_rows(schema, 2)), ["sex"])
+
+
+def test_every_move_of_a_repair_is_legal_and_uphill(schema):
+    encoding = Encoding(schema)
+    queries = random_rows(schema, 60, seed=8).drop(columns="loan")
+    points = encoding.encode(queries)
+    box, snap = box_around(encoding, points), Snap(encoding)
+    rows = snap(torch.tensor(points).float(), box)
+    slope = torch.randn(rows.shape, generator=torch.Generator().manual_seed(0))
+    moved = torch.zeros_like(rows, dtype=torch.bool)
+    for _ in range(30):
+        after, moved_now = snap.best_move(rows, slope, box, moved, 0.25)
+        assert not snap.broken(after, box).any()
+        changed = (after != rows).any(dim=1)
+        assert (((after - rows) * slope).sum(dim=1)[changed] > 0).all()
+        assert (moved <= moved_now).all()
+        rows, moved = after, moved_now
+    assert not changed.all()  # every column moves once at most: it comes to an end

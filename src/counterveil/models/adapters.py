@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,11 +18,13 @@ from counterveil.models.base import (
     Outputs,
     TargetModel,
     as_log_proba,
+    column_order,
     guess_outputs,
     probabilities_of,
 )
 from counterveil.models.exported import torch_kept_quiet
-from counterveil.schema import Schema
+from counterveil.models.graph import ExportedGraph
+from counterveil.schema import Category, Schema
 
 
 class TorchModel(TargetModel):
@@ -30,6 +32,7 @@ class TorchModel(TargetModel):
 
     `outputs`: "logits", "probabilities", or "auto" to tell by asking it 64 random points.
     `shape`: what a point is reshaped to, for example (1, 28, 28) for a convolutional network.
+    `classes`: the names of its columns, where their order is not that of the schema.
     The module is copied: yours stays as it is.
     """
 
@@ -42,15 +45,20 @@ class TorchModel(TargetModel):
         *,
         outputs: Outputs = "auto",
         shape: tuple[int, ...] | None = None,
+        classes: Sequence[Category] | None = None,
     ) -> None:
         super().__init__(schema)
         self._module = _frozen_copy(module)
         self._shape = shape
+        self._order = None if classes is None else column_order(classes, schema)
         random = torch.rand(64, self.encoding.width, generator=torch.Generator().manual_seed(0))
         raw = self._ask(random.to(self.device))
-        self._outputs: Outputs = guess_outputs(raw) if outputs == "auto" else outputs
-        if not bool(as_log_proba(raw, self._outputs, self.classes, 64).isfinite().all()):
+        if not bool(raw.isfinite().all()):
             raise ModelError("the model answers NaN or infinity; it cannot be explained")
+        self._outputs: Outputs = outputs
+        if outputs == "auto":
+            self._outputs = guess_outputs(raw, _ends_in_sigmoid(module))
+        as_log_proba(raw, self._outputs, self.classes, 64)
 
     @property
     def device(self) -> torch.device:
@@ -63,17 +71,18 @@ class TorchModel(TargetModel):
         return self
 
     def log_proba(self, points: Tensor) -> Tensor:
-        return as_log_proba(self._ask(points), self._outputs, self.classes, len(points))
+        answer = as_log_proba(self._ask(points), self._outputs, self.classes, len(points))
+        return answer if self._order is None else answer[:, self._order]
 
     def _ask(self, points: Tensor) -> Tensor:
         inputs = points if self._shape is None else points.reshape(len(points), *self._shape)
         try:
             answer = self._module(inputs)
-        except (RuntimeError, ValueError, AssertionError) as error:
-            reason = str(error).strip().splitlines()[0] if str(error).strip() else "no reason given"
+        except Exception as error:
             raise ModelError(
                 f"the torch model does not accept encoded rows of {self.encoding.width} numbers "
-                f"({reason}); train it on counterveil's encoding, or wrap it in a callable"
+                f"({type(error).__name__}); train it on counterveil's encoding, "
+                "or wrap it in a callable"
             ) from None
         if not isinstance(answer, Tensor):
             raise ModelError(f"the torch model must return a tensor, not {type(answer).__name__}")
@@ -87,19 +96,33 @@ def _frozen_copy(module: nn.Module) -> nn.Module:
     return frozen
 
 
+def _ends_in_sigmoid(module: nn.Module) -> bool:
+    if isinstance(module, nn.Sequential) and len(module):
+        return _ends_in_sigmoid(module[-1])
+    if isinstance(module, ExportedGraph):
+        return module.ends_in_sigmoid
+    return isinstance(module, nn.Sigmoid)
+
+
 class CallableModel(TargetModel):
     """A plain function from rows (a DataFrame) to class probabilities, one row each.
 
-    With `inputs="encoding"` the function gets the encoded array instead. No gradient: the search
-    follows a student of the function, and the function decides.
+    With `inputs="encoding"` the function gets the encoded array instead. `classes` names its
+    columns, where their order is not that of the schema. No gradient: the search follows a student
+    of the function, and the function decides. It gets copies, to do with as it likes.
     """
 
     def __init__(
-        self, function: Callable[[Any], Any], schema: Schema, *, inputs: Inputs = "rows"
+        self,
+        function: Callable[[Any], Any],
+        schema: Schema,
+        *,
+        inputs: Inputs = "rows",
+        classes: Sequence[Category] | None = None,
     ) -> None:
         super().__init__(schema)
         self._function = function
-        self._order = list(range(self.classes))
+        self._order = column_order(schema.label.classes if classes is None else classes, schema)
         self._over_rows = inputs != "encoding"
 
     def log_proba(self, points: Tensor) -> Tensor:
@@ -113,12 +136,12 @@ class CallableModel(TargetModel):
 
     def _ask(self, inputs: pd.DataFrame | Array) -> Tensor:
         try:
-            answer = self._function(inputs)
-        except Exception as error:
+            answer = self._function(inputs.copy())
+        except Exception as error:  # its text may hold values: show the type alone
             kind = "rows in original units" if self._over_rows else "encoded rows"
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise ModelError(
-                f"the model failed on {kind}: {reason}; if it wants the other form, set 'inputs'"
+                f"the model failed on {kind} with {type(error).__name__}; if it wants the other "
+                "form, set 'inputs' (--model-input)"
             ) from None
         return probabilities_of(answer, self.classes, len(inputs))[:, self._order]
 
@@ -128,37 +151,34 @@ class EstimatorModel(CallableModel):
 
     `inputs`: "rows" (a DataFrame in original units), "encoding" (an array), or "auto": the encoding
     if the estimator was fitted on exactly as many unnamed columns as that has, otherwise rows.
+    `classes`: the names of its columns in order; needed where its `classes_` are not the schema's.
     """
 
-    def __init__(self, estimator: Any, schema: Schema, *, inputs: Inputs = "auto") -> None:
+    def __init__(
+        self,
+        estimator: Any,
+        schema: Schema,
+        *,
+        inputs: Inputs = "auto",
+        classes: Sequence[Category] | None = None,
+    ) -> None:
         fitted_on = getattr(estimator, "n_features_in_", None)
         unnamed = getattr(estimator, "feature_names_in_", None) is None
         if inputs == "auto" and fitted_on == schema.width and unnamed:
             inputs = "encoding"
-        super().__init__(estimator.predict_proba, schema, inputs=inputs)
-        self._order = _class_order(estimator, schema)
+        if classes is None and getattr(estimator, "classes_", None) is not None:
+            classes = np.asarray(estimator.classes_).tolist()
+        super().__init__(estimator.predict_proba, schema, inputs=inputs, classes=classes)
 
 
-def _class_order(estimator: Any, schema: Schema) -> list[int]:
-    """Where each class of the schema stands among the estimator's columns."""
-    wanted = list(schema.label.classes)
-    known = getattr(estimator, "classes_", None)
-    if known is None:
-        return list(range(len(wanted)))
-    names = np.asarray(known).tolist()
-    if len(names) != len(wanted):
-        raise ModelError(
-            f"the model answers {len(names)} classes, the schema's label has {len(wanted)}; "
-            "use the model of this schema, or correct 'classes' in the schema"
-        )
-    if set(names) == set(wanted):
-        return [names.index(name) for name in wanted]
-    if names == list(range(len(wanted))):  # fitted on class numbers
-        return list(range(len(wanted)))
-    raise ModelError("the model's classes are not those of the schema's label")
-
-
-def adapt(model: Any, schema: Schema) -> TargetModel:
+def adapt(
+    model: Any,
+    schema: Schema,
+    *,
+    inputs: Inputs = "auto",
+    outputs: Outputs = "auto",
+    classes: Sequence[Category] | None = None,
+) -> TargetModel:
     """The adapter that fits `model`; a `TargetModel` is taken as it is."""
     if isinstance(model, TargetModel):
         if model.schema != schema:
@@ -166,13 +186,13 @@ def adapt(model: Any, schema: Schema) -> TargetModel:
         return model
     if isinstance(model, torch.export.ExportedProgram):
         with torch_kept_quiet():
-            return TorchModel(model.module(), schema)
+            return TorchModel(model.module(), schema, outputs=outputs, classes=classes)
     if isinstance(model, nn.Module):
-        return TorchModel(model, schema)
+        return TorchModel(model, schema, outputs=outputs, classes=classes)
     if hasattr(model, "predict_proba"):
-        return EstimatorModel(model, schema)
+        return EstimatorModel(model, schema, inputs=inputs, classes=classes)
     if callable(model):
-        return CallableModel(model, schema)
+        return CallableModel(model, schema, inputs=inputs, classes=classes)
     raise ModelError(
         "the model must be a torch module, an estimator with predict_proba, or a function from "
         f"rows to class probabilities; got {type(model).__name__}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from counterveil.encoding import Encoding
 from counterveil.errors import ModelError
-from counterveil.schema import Schema
+from counterveil.schema import Category, Schema
 
 Outputs = Literal["auto", "logits", "probabilities"]
 Inputs = Literal["auto", "rows", "encoding"]
@@ -39,7 +40,7 @@ class TargetModel:
         """log f(x) for rows in original units: the last word on every answer."""
         points = torch.as_tensor(self.encoding.encode(rows), dtype=torch.float32)
         with torch.no_grad():
-            return self.log_proba(points.to(self.device)).cpu()
+            return sane(self.log_proba(points.to(self.device)).cpu())
 
     @property
     def device(self) -> torch.device:
@@ -49,6 +50,23 @@ class TargetModel:
     def to(self, device: torch.device) -> TargetModel:
         """Move what can be moved."""
         return self
+
+
+def sane(log_proba: Tensor) -> Tensor:
+    """`log_proba`, or an error that names the first row without a probability for each class."""
+    _refuse_row(~log_proba.isfinite(), "NaN or infinity")
+    _refuse_row(log_proba > 1e-3, "a probability above 1")
+    return log_proba
+
+
+def _refuse_row(bad: Tensor, what: str) -> None:
+    rows = bad.any(dim=1).nonzero()
+    if len(rows):
+        more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
+        raise ModelError(
+            f"the model answers {what} for row {int(rows[0]) + 1}{more}; "
+            "it must give every legal row a probability for each class"
+        )
 
 
 def as_log_proba(raw: Tensor, outputs: Outputs, classes: int, asked: int) -> Tensor:
@@ -74,12 +92,23 @@ def as_log_proba(raw: Tensor, outputs: Outputs, classes: int, asked: int) -> Ten
     return raw.clamp(min=TINY).log()
 
 
-def guess_outputs(raw: Tensor) -> Outputs:
-    """Probabilities if every answer lies in [0, 1] and, with several columns, they sum to 1."""
+def guess_outputs(raw: Tensor, ends_in_sigmoid: bool = False) -> Outputs:
+    """Logits if an answer leaves [0, 1]; probabilities if all are in it and each row sums to 1.
+
+    One column within [0, 1] could be either: only a sigmoid at the end of the model settles it.
+    """
+    within = bool(((raw >= 0) & (raw <= 1)).all())
     if raw.ndim == 1 or raw.shape[-1] == 1:
-        return "probabilities" if bool(((raw >= 0) & (raw <= 1)).all()) else "logits"
+        if ends_in_sigmoid:
+            return "probabilities"
+        if within:
+            raise ModelError(
+                "the model has one output and it lies between 0 and 1: is it a probability or a "
+                "logit? say outputs='probabilities' or 'logits' (--model-outputs)"
+            )
+        return "logits"
     sums = raw.sum(dim=-1)
-    looks = bool((raw >= 0).all()) and torch.allclose(sums, torch.ones_like(sums), atol=1e-3)
+    looks = within and torch.allclose(sums, torch.ones_like(sums), atol=1e-3)
     return "probabilities" if looks else "logits"
 
 
@@ -88,10 +117,28 @@ def probabilities_of(answer: Any, classes: int, asked: int) -> Tensor:
     if isinstance(answer, pd.DataFrame):
         answer = answer.to_numpy()
     try:
-        raw = torch.as_tensor(np.asarray(answer, dtype=np.float32))
+        with np.errstate(over="ignore"):
+            raw = torch.as_tensor(np.array(answer, dtype=np.float32))
     except (TypeError, ValueError):
         raise ModelError("the model must answer with numbers: class probabilities") from None
     log_proba = as_log_proba(raw, "probabilities", classes, asked)
-    if not bool(raw.isfinite().all()) or bool(((raw < -1e-6) | (raw > 1 + 1e-6)).any()):
+    if bool(((raw < -1e-6) | (raw > 1 + 1e-6)).any()):
         raise ModelError("the model's answers must be probabilities between 0 and 1")
-    return log_proba
+    return sane(log_proba)
+
+
+def column_order(names: Sequence[Category], schema: Schema) -> list[int]:
+    """Where each class of the schema stands among a model's columns, called `names`."""
+    wanted = list(schema.label.classes)
+    if len(names) != len(wanted):
+        raise ModelError(
+            f"the model answers {len(names)} classes, the schema's label has {len(wanted)}; "
+            "use the model of this schema, or correct 'classes' in the schema"
+        )
+    if set(names) != set(wanted):
+        listed = ",".join(str(name) for name in wanted[:12])
+        raise ModelError(
+            "the model's classes are called otherwise than the schema's; name the model's columns "
+            f"in their order with classes=[...] (--model-classes), out of: {listed}"
+        )
+    return [list(names).index(name) for name in wanted]

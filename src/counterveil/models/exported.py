@@ -1,7 +1,9 @@
-"""Torch models as `torch.export` programs: files that hold a model and no code of yours."""
+"""Torch models as `torch.export` programs: files of a graph and its weights."""
 
 from __future__ import annotations
 
+import copy
+import io
 import os
 import warnings
 from collections.abc import Iterator
@@ -10,6 +12,7 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
+from counterveil.files import write_whole
 from counterveil.schema import Schema
 
 
@@ -22,9 +25,15 @@ def torch_kept_quiet() -> Iterator[None]:
 
 
 def save_exported(model: nn.Module, schema: Schema, path: str | os.PathLike[str]) -> None:
-    """Write `model` over the encoding of `schema` as a .pt2 file for any number of rows."""
+    """Write `model` over the encoding of `schema` as a .pt2 file for any number of rows.
+
+    A copy in evaluation mode is written: dropout and its like are switched off.
+    """
+    content = io.BytesIO()
     with torch_kept_quiet():
         rows = {0: torch.export.Dim("rows", min=1)}
         example = (torch.zeros(4, schema.width),)
-        program = torch.export.export(model, example, dynamic_shapes=(rows,))
-        torch.export.save(program, os.fspath(path))
+        still = copy.deepcopy(model).eval()
+        program = torch.export.export(still, example, dynamic_shapes=(rows,))
+        torch.export.save(program, content)
+    write_whole(path, content.getvalue())

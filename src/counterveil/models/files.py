@@ -1,9 +1,10 @@
-"""Target models from files. Formats that can run code on loading need explicit trust."""
+"""Target models from files. What can run code on loading needs explicit trust."""
 
 from __future__ import annotations
 
 import os
 import pickle
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,62 +12,85 @@ import torch
 
 from counterveil.errors import ModelError
 from counterveil.models.adapters import adapt
-from counterveil.models.base import TargetModel
+from counterveil.models.base import Inputs, Outputs, TargetModel
 from counterveil.models.exported import torch_kept_quiet
-from counterveil.schema import Schema
+from counterveil.models.graph import read_graph
+from counterveil.models.trust import trusted_types
+from counterveil.schema import Category, Schema
 
 KINDS = ".pt2 (torch.export), .skops, or with --trust-pickle .pkl, .joblib, .pt"
+PICKLES = frozenset({".pkl", ".pickle", ".joblib", ".pt", ".pth"})
 
 
 def load_model(
-    path: str | os.PathLike[str], schema: Schema, *, trust_pickle: bool = False
+    path: str | os.PathLike[str],
+    schema: Schema,
+    *,
+    trust_pickle: bool = False,
+    inputs: Inputs = "auto",
+    outputs: Outputs = "auto",
+    classes: Sequence[Category] | None = None,
 ) -> TargetModel:
-    """Load `path` and adapt it to `schema`."""
+    """Load `path` and adapt it to `schema`; `inputs`, `outputs`, `classes` as for the adapters.
+
+    Without `trust_pickle` nothing in the file is run: a .pt2 is read as a plain graph, a .skops may
+    hold types of scikit-learn only, and pickles are refused.
+    """
     source = Path(path)
     if not source.is_file():
         raise ModelError(f"no model at {source}; check the path")
     kind = source.suffix.lower()
-    if kind in {".pkl", ".pickle", ".joblib", ".pt", ".pth"} and not trust_pickle:
+    if kind in PICKLES and not trust_pickle:
         raise ModelError(
             f"{source} is a pickle, which can run any code when it is opened; "
             "add --trust-pickle if you made it, or export it as .pt2 or .skops"
         )
+    if kind not in PICKLES | {".pt2", ".skops"}:
+        raise ModelError(f"{source}: unknown kind of model file; use {KINDS}")
     try:
-        if kind == ".pt2":
-            with torch_kept_quiet():
-                program = torch.export.load(source)
-            return adapt(program, schema)
-        if kind == ".skops":
-            return adapt(_load_skops(source), schema)
-        if kind in {".pt", ".pth"}:
-            return adapt(torch.load(source, weights_only=False, map_location="cpu"), schema)
-        if kind in {".pkl", ".pickle", ".joblib"}:
-            return adapt(_load_pickle(source), schema)
+        model = _load(source, kind, trust_pickle)
     except ModelError:
         raise
     except Exception as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ModelError(f"{source} cannot be read as a model: {reason}") from None
-    raise ModelError(f"{source}: unknown kind of model file; use {KINDS}")
+    return adapt(model, schema, inputs=inputs, outputs=outputs, classes=classes)
 
 
-def _load_skops(source: Path) -> Any:
+def _load(source: Path, kind: str, trust_pickle: bool) -> Any:
+    if kind == ".pt2":
+        if not trust_pickle:
+            return read_graph(source)
+        with torch_kept_quiet():
+            return torch.export.load(source)
+    if kind == ".skops":
+        return _load_skops(source, trust_pickle)
+    if kind in {".pt", ".pth"}:
+        return torch.load(source, weights_only=False, map_location="cpu")
+    if kind == ".joblib":
+        return _joblib().load(source)
+    with source.open("rb") as stream:
+        return pickle.load(stream)
+
+
+def _load_skops(source: Path, trust_all: bool) -> Any:
     try:
         from skops import io
     except ImportError:
         raise ModelError("reading .skops needs: pip install 'counterveil[sklearn]'") from None
-    untrusted = io.get_untrusted_types(file=source)
-    if untrusted:
-        raise ModelError(f"{source} holds types that skops does not trust: {', '.join(untrusted)}")
-    return io.load(source)
+    asked = io.get_untrusted_types(file=source)
+    foreign = [] if trust_all else sorted(set(asked) - set(trusted_types(asked)))
+    if foreign:
+        raise ModelError(
+            f"{source} holds types that are not trusted: {', '.join(foreign)}; "
+            "add --trust-pickle if you made the file and know them"
+        )
+    return io.load(source, trusted=asked)
 
 
-def _load_pickle(source: Path) -> Any:
-    if source.suffix.lower() == ".joblib":
-        try:
-            import joblib
-        except ImportError:
-            raise ModelError("reading .joblib needs: pip install 'counterveil[sklearn]'") from None
-        return joblib.load(source)
-    with source.open("rb") as stream:
-        return pickle.load(stream)
+def _joblib() -> Any:
+    try:
+        import joblib
+    except ImportError:
+        raise ModelError("reading .joblib needs: pip install 'counterveil[sklearn]'") from None
+    return joblib

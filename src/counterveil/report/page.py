@@ -8,7 +8,7 @@ from typing import Any
 import jinja2
 
 from counterveil.report.chart import line_chart
-from counterveil.search.result import Explanations, Status, show
+from counterveil.search.result import Explanations, Status, show, show_both
 
 _TEMPLATES = jinja2.Environment(
     loader=jinja2.PackageLoader("counterveil", "report"),
@@ -21,9 +21,11 @@ _TEMPLATES = jinja2.Environment(
 
 @dataclass(frozen=True)
 class Measurement:
-    """One line of the demo's table."""
+    """One line of the demo's table: a mechanism at an ε, and what is promised about it."""
 
+    mechanism: str
     name: str
+    promise: str
     epsilon: float
     reconstruction: float
     flip_ratio: float
@@ -57,7 +59,7 @@ def demo_page(
         y_label="reconstruction error (MSE)",
     )
     return _TEMPLATES.get_template("demo.html").render(
-        title="counterveil demo: counterfactuals under the functional mechanism",
+        title="counterveil demo: counterfactuals that do not leak the training rows",
         measurements=measurements,
         chart=chart,
         cards=[card(result, query) for query in range(len(result))],
@@ -84,15 +86,9 @@ def explanations_page(result: Explanations, *, most: int = 100) -> str:
 def card(result: Explanations, query: int) -> dict[str, Any]:
     """What a template needs to show one answer."""
     classes = result.schema.label.classes
-    changes = [
-        {"column": column, "before": show(before), "after": show(after)}
-        for column, before, after in result.changes_of(query)
-    ]
-    kept = [
-        {"column": column, "value": show(result.queries.iloc[query][column])}
-        for column in result.schema.columns
-        if all(change["column"] != column for change in changes)
-    ]
+    shown = [(column, *show_both(*values)) for column, *values in result.changes_of(query)]
+    changes = [dict(zip(("column", "before", "after"), change, strict=True)) for change in shown]
+    kept = [{"column": column, "value": show(value)} for column, value in result.kept_of(query)]
     return {
         "number": query,
         "found": result.status[query] == Status.FOUND.value,

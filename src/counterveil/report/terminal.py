@@ -7,9 +7,10 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from counterveil.console import cell, visible
 from counterveil.privacy import Level, Statement
 from counterveil.schema import Pixels
-from counterveil.search.result import Explanations, Status, show
+from counterveil.search.result import Explanations, Status, show_both
 
 MOST_LINES = 20
 
@@ -18,7 +19,7 @@ def statement_panel(statement: Statement) -> Panel:
     """The privacy statement in a frame; red where nothing is guaranteed."""
     colour = "red" if statement.level is Level.NONE else "green"
     return Panel(
-        Text(statement.text()),
+        Text("\n".join(visible(line) for line in statement.text().splitlines())),
         title=f"[bold]privacy statement · guarantee: {statement.level.value}",
         border_style=colour,
     )
@@ -28,7 +29,7 @@ def explanation_table(result: Explanations, query: int) -> RenderableType:
     """What would have to change for one query: column, from, to."""
     status = result.status[query]
     if status != Status.FOUND.value:
-        return Text(f"query {query}: {result.text(query)}")
+        return cell(f"query {query}: {result.text(query)}")
     now = result.schema.label.classes[result.predicted[query]]
     goal = result.schema.label.classes[result.target[query]]
     title = (
@@ -36,11 +37,12 @@ def explanation_table(result: Explanations, query: int) -> RenderableType:
         f"(probability {result.probability[query]:.2f}, distance {result.distance[query]:.2f})"
     )
     if any(isinstance(feature, Pixels) for feature in result.schema.features):
-        return Text(f"{title}\n{result.text(query)}")
+        return Group(cell(title), cell(result.text(query)))
     table = Table("change", "from", "to")
     changes = result.changes_of(query)
-    for column, before, after in changes[:MOST_LINES]:
-        table.add_row(column, show(before), Text(show(after), style="bold"))
+    for column, *values in changes[:MOST_LINES]:
+        before, after = show_both(*values)
+        table.add_row(cell(column), cell(before), cell(after, "bold"))
     if len(changes) > MOST_LINES:
         table.add_row(f"… and {len(changes) - MOST_LINES} more", "", "")
-    return Group(Text(title, style="bold"), table)
+    return Group(cell(title, "bold"), table)

@@ -8,10 +8,13 @@ person to make a known value unknown.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
@@ -33,7 +36,7 @@ class Box:
         """The nearest points of the box; a gradient flows where nothing was cut."""
         return torch.minimum(torch.maximum(points, self.lower), self.upper)
 
-    def rows(self, part: slice) -> Box:
+    def rows(self, part: slice | Tensor) -> Box:
         """The boxes of some of the queries."""
         return Box(self.lower[part], self.upper[part])
 
@@ -55,6 +58,20 @@ def box_around(encoding: Encoding, queries: Array, immutable: Collection[str] = 
         else:
             lower[:, block.at], upper[:, block.at] = _feature_box(block, here)
     return Box(*(torch.as_tensor(side, dtype=torch.float32) for side in (lower, upper)))
+
+
+def obey(feature: Numeric, before: pd.Series[Any], after: pd.Series[Any]) -> pd.Series[Any]:
+    """Numbers of an answer exactly inside their rules: float arithmetic may be off by a hair."""
+    low, high = feature.allowed or (feature.lower, feature.upper)
+    if feature.integer:
+        low, high = math.ceil(low), math.floor(high)
+    kept = after.clip(low, high)
+    known = before.notna() & after.notna()
+    if feature.direction == "increase":
+        kept = kept.where(~(known & (kept < before)), before)
+    if feature.direction == "decrease":
+        kept = kept.where(~(known & (kept > before)), before)
+    return kept
 
 
 def _feature_box(block: Block, here: Array) -> tuple[Array, Array]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -24,8 +24,14 @@ class Weights:
     gamma: float
 
     @classmethod
-    def of(cls, family: Family) -> Weights:
-        """The paper's choice for a family of data (section 5.2)."""
+    def of(cls, family: Family, guidance: str = "model") -> Weights:
+        """The paper's choice for a family of data (section 5.2).
+
+        With guidance `surrogate` the answer stays near the prototype: what convinces f~ has to
+        convince a model that was never asked.
+        """
+        if guidance == "surrogate" and family == "mixed":
+            return cls(1.0, 0.1, 1.0)
         architecture = ARCHITECTURES[family]
         return cls(architecture.alpha, architecture.beta, architecture.gamma)
 
@@ -41,6 +47,17 @@ class SearchObjective:
     targets: Tensor
     prototypes: Tensor
     box: Box
+
+    def rows(self, numbers: Tensor, *, alpha: float) -> SearchObjective:
+        """The objective of some of the queries, with α multiplied by `alpha`."""
+        return replace(
+            self,
+            weights=replace(self.weights, alpha=self.weights.alpha * alpha),
+            queries=self.queries[numbers],
+            targets=self.targets[numbers],
+            prototypes=self.prototypes[numbers],
+            box=self.box.rows(numbers),
+        )
 
     def counterfactual(self, delta: Tensor) -> Tensor:
         """ψ^Dec(ρ_s + δ), with what the constraints fix put back to the query's."""

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from counterveil.encoding import Array
 from counterveil.errors import RequestError
 from counterveil.files import write_whole
 from counterveil.privacy import Statement
-from counterveil.schema import Pixels, Schema
+from counterveil.schema import Numeric, Pixels, Schema
 
 
 class Status(StrEnum):
@@ -120,14 +124,42 @@ class Explanations:
 
     def changes_of(self, query: int) -> list[tuple[str, Any, Any]]:
         """The changed columns of one query with their values before and after."""
+        self._check_number(query)
+        return [
+            (column, before[query], after[query])
+            for column, (before, after) in self._cells.items()
+            if not _same(before[query], after[query])
+        ]
+
+    def kept_of(self, query: int) -> list[tuple[str, Any]]:
+        """The columns of one query that stay as they are, with their values."""
+        self._check_number(query)
+        return [
+            (column, before[query])
+            for column, (before, after) in self._cells.items()
+            if _same(before[query], after[query])
+        ]
+
+    def _check_number(self, query: int) -> None:
         if not 0 <= query < len(self):
             raise RequestError(f"no query {query}; they are numbered from 0 to {len(self) - 1}")
-        before, after = self.queries.iloc[query], self.rows.iloc[query]
-        return [
-            (column, _plain(before[column]), _plain(after[column]))
+
+    @cached_property
+    def _cells(self) -> dict[str, tuple[list[Any], list[Any]]]:
+        """Values before and after, column by column: a row of pandas makes integers floats."""
+        whole = {
+            column
+            for feature in self.schema.features
+            if isinstance(feature, Pixels) or (isinstance(feature, Numeric) and feature.integer)
+            for column in feature.columns
+        }
+        return {
+            column: (
+                [_plain(value, column in whole) for value in self.queries[column]],
+                [_plain(value, column in whole) for value in self.rows[column]],
+            )
             for column in self.schema.columns
-            if not _same(before[column], after[column])
-        ]
+        }
 
     def text(self, query: int) -> str:
         """One answer in words."""
@@ -141,9 +173,10 @@ class Explanations:
             return f"The model says {now}. No way to {goal} was found within the rules."
         images = [feature for feature in self.schema.features if isinstance(feature, Pixels)]
         pixels = {column for feature in images for column in feature.columns}
+        shown = [(column, *show_both(*values)) for column, *values in changes]
         parts = [
-            f"{column} were {show(after)} instead of {show(before)}"
-            for column, before, after in changes
+            f"{column} were {after} instead of {before}"
+            for column, before, after in shown
             if column not in pixels
         ]
         painted = sum(column in pixels for column, _, _ in changes)
@@ -168,27 +201,61 @@ class Explanations:
         }
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write summary and rows side by side as .csv, .parquet or .json."""
-        table = pd.concat([self.summary(), self.rows], axis=1)
+        """Write summary and rows side by side as .csv, .parquet or .json.
+
+        A column of the summary that is called like one of the table's (`status`, `distance`, …) is
+        written as `counterveil_status` and so on; the table keeps its names.
+        """
+        summary = self.summary()
+        names = {name: _free(name, self.schema.columns) for name in summary.columns}
+        table = pd.concat([summary.rename(columns=names), self.rows], axis=1)
         kind = Path(path).suffix.lower()
         if kind == ".csv":
             content = table.to_csv(index=False).encode()
         elif kind == ".parquet":
-            content = table.to_parquet(index=False)
+            content = _parquet(table)
         elif kind == ".json":
-            content = table.to_json(orient="records", indent=2).encode()
+            records = [
+                dict(zip(table.columns, map(_plain, values), strict=True))
+                for values in zip(*(table[column] for column in table.columns), strict=True)
+            ]
+            content = json.dumps(records, ensure_ascii=False, indent=2).encode()
         else:
             raise RequestError(f"{path}: name the file .csv, .parquet or .json")
         write_whole(path, content)
 
 
-def show(value: Any) -> str:
-    """A cell as a person reads it."""
+def show(value: Any, digits: int = 4) -> str:
+    """A cell as a person reads it, with `digits` digits of what comes in fractions."""
     if value is None:
         return "unknown"
     if isinstance(value, float):
-        return f"{value:,.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
+        large = abs(value) >= 10_000
+        return f"{value:,.{digits - 4}f}" if large else f"{value:,.{digits}g}"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def show_both(before: Any, after: Any) -> tuple[str, str]:
+    """Two different cells with as many digits as it takes to tell them apart."""
+    for digits in range(4, 18):
+        texts = show(before, digits), show(after, digits)
+        if texts[0] != texts[1]:
+            return texts
+    return repr(before), repr(after)
+
+
+def _parquet(table: pd.DataFrame) -> bytes:
+    try:
+        return table.to_parquet(index=False)
+    except pa.ArrowException:
+        raise RequestError("a column mixes texts and numbers, which Parquet cannot hold; "
+                           "write .csv or .json instead") from None  # fmt: skip
+
+
+def _free(name: str, taken: Sequence[str]) -> str:
+    while name in taken:
+        name = f"counterveil_{name}"
+    return name
 
 
 def _or_none(number: float) -> float | None:
@@ -199,13 +266,15 @@ def _join(parts: list[str]) -> str:
     return parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " and " + parts[-1]
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, whole: bool = False) -> Any:
+    """A cell as a value of Python; None for a missing one, an integer where it is `whole`."""
     if pd.isna(value):
         return None
-    return value.item() if isinstance(value, np.generic) else value
+    plain = value.item() if isinstance(value, np.generic) else value
+    if isinstance(plain, Decimal):
+        plain = float(plain)
+    return int(plain) if whole and isinstance(plain, float) else plain
 
 
 def _same(before: Any, after: Any) -> bool:
-    return bool(pd.isna(before) and pd.isna(after)) or bool(
-        not pd.isna(before) and not pd.isna(after) and before == after
-    )
+    return bool(before == after) and isinstance(before, bool) == isinstance(after, bool)

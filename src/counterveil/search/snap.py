@@ -41,7 +41,13 @@ class Snap:
         self._groups = torch.full((len(groups), widest), encoding.width, device=device)
         for number, group in enumerate(groups):
             self._groups[number, : len(group)] = torch.tensor(list(group), device=device)
-        self._categories = self._groups[self._groups < encoding.width]
+        real = self._groups < encoding.width
+        self._categories = self._groups[real]
+        self._group_of = real.nonzero()[:, 0]  # the group of each of the categories
+        self._is_category = torch.zeros(encoding.width, dtype=torch.bool, device=device)
+        self._is_category[self._categories] = True
+        self._is_number = ~self._is_category
+        self._is_number[self._gridded[self._steps == 1]] = False
 
     def __call__(self, points: Tensor, box: Box) -> Tensor:
         """The legal rows nearest to `points` inside `box`."""
@@ -61,6 +67,46 @@ class Snap:
             values = rows[:, self._flags - 1]
             rows[:, self._flags - 1] = torch.where(missing, MISSING_VALUE, values)
         return rows
+
+    def best_move(
+        self, rows: Tensor, slope: Tensor, box: Box, moved: Tensor, stride: float
+    ) -> tuple[Tensor, Tensor]:
+        """Legal `rows` with one feature each moved uphill: where `slope` promises the most.
+
+        `moved` marks bits and categories that may not be moved again, so that nothing goes in
+        circles; it is returned with the new ones. A number may move on.
+        """
+        reach = torch.full_like(rows, stride)
+        reach[:, self._gridded] = torch.maximum(reach[:, self._gridded], 1 / self._steps)
+        up, down = torch.minimum(box.upper - rows, reach), torch.minimum(rows - box.lower, reach)
+        change = torch.where(slope > 0, up, -down)
+        gain = slope * change
+        if len(self._groups):
+            members = torch.nn.functional.pad(slope * rows, (0, 1))[:, self._groups].sum(dim=2)
+            now = torch.zeros_like(rows)
+            now[:, self._categories] = members[:, self._group_of]
+            is_open = (box.upper > 0.5) & (rows < 0.5)
+            category_gain = torch.where(is_open, slope - now, -torch.inf)
+            gain[:, self._categories] = category_gain[:, self._categories]
+        if len(self._flags):  # a missing value is left to the latent search
+            gain[:, self._flags] = -torch.inf
+            gain[:, self._flags - 1] = torch.where(
+                rows[:, self._flags] > 0.5, -torch.inf, gain[:, self._flags - 1]
+            )
+        gain = torch.where(moved | (gain <= 0), -torch.inf, gain)
+        best, column = gain.max(dim=1)
+        can = best.isfinite()
+        number = torch.arange(len(rows), device=rows.device)[can]
+        column = column[can]
+        points = rows.clone()
+        points[number, column] += change[number, column]
+        if len(self._groups):
+            points[number, column] = torch.where(
+                self._is_category[column], 2.0, points[number, column]
+            )
+        moved = moved.clone()
+        moved[number, column] = ~self._is_number[column]
+        return self(points, box), moved
 
     def broken(self, rows: Tensor, box: Box) -> Tensor:
         """Which `rows` are not legal or leave their box: the post-condition of every answer."""

@@ -1,0 +1,101 @@
+"""The closed list of operators that a .pt2 file may use unasked: they compute, and nothing else."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+SIGMOID = "torch.ops.aten.sigmoid.default"
+SHAPING = frozenset(
+    f"torch.ops.aten.{name}"
+    for name in (
+        "alias.default", "clone.default", "flatten.using_ints", "reshape.default", "select.int",
+        "squeeze.default", "squeeze.dim", "squeeze.dims", "unsqueeze.default", "view.default",
+    )
+)  # fmt: skip
+
+# The operators of torch.ops.aten by overload. None reads files or gets at memory by address.
+_ATEN = {
+    "default": (
+        "abs adaptive_avg_pool1d adaptive_avg_pool2d addcmul addmm alias amax amin argmax "
+        "avg_pool2d baddbmm batch_norm bitwise_not bmm cat ceil celu chunk clamp clamp_max "
+        "clamp_min clone concat constant_pad_nd contiguous conv1d conv2d conv3d cos cumsum detach "
+        "dot dropout elu embedding erf exp expand expand_as expm1 feature_dropout flip floor "
+        "floor_divide gelu group_norm hardsigmoid hardswish hardtanh hstack instance_norm isnan "
+        "layer_norm leaky_relu lift_fresh_copy linear log log1p log_sigmoid logical_and "
+        "logical_not logical_or logit matmul max_pool1d max_pool2d maximum mean minimum mish mm mv "
+        "neg numpy_T ones_like pad permute prelu prod reciprocal relu relu6 repeat reshape "
+        "reshape_as rms_norm round rsqrt scaled_dot_product_attention selu sigmoid sign silu sin "
+        "softplus softshrink sqrt square squeeze stack sum t tanh trunc unsqueeze view view_as "
+        "vstack zeros_like"
+    ),
+    "Tensor": (
+        "add bitwise_and bitwise_or clamp div eq ge gt le lt mul ne remainder rsub slice split sub"
+    ),
+    "Scalar": "add bitwise_and div eq floor_divide ge gt le lt mul ne remainder rsub sub",
+    "Tensor_Scalar": "pow",
+    "Tensor_Tensor": "pow",
+    "Tensor_mode": "div",
+    "int": "log_softmax select size softmax sym_size transpose unbind unflatten",
+    "dim": "max mean min squeeze",
+    "dim_IntList": "sum",
+    "dims": "squeeze",
+    "self": "where",
+    "ScalarOther": "where",
+    "ScalarSelf": "where",
+    "using_ints": "flatten",
+    "dtype": "to",
+}
+_ARITHMETIC: dict[str, Callable[..., Any]] = {
+    "_operator.add": operator.add,
+    "_operator.sub": operator.sub,
+    "_operator.mul": operator.mul,
+    "_operator.floordiv": operator.floordiv,
+    "_operator.neg": operator.neg,
+}
+_KNOWN = {
+    f"torch.ops.aten.{name}.{overload}": (name, overload)
+    for overload, names in _ATEN.items()
+    for name in names.split()
+}
+# Assertions that torch writes into the graph: the adapter checks inputs and answers itself.
+CHECKS = frozenset(
+    {
+        "torch.ops.aten._assert_scalar.default",
+        "torch.ops.aten._assert_tensor_metadata.default",
+        "torch.ops.aten.sym_constrain_range_for_size.default",
+        "_operator.eq",
+        "_operator.ge",
+        "_operator.le",
+    }
+)
+PLAIN = frozenset(
+    {"as_int", "as_ints", "as_float", "as_floats", "as_bool", "as_bools", "as_int_lists"}
+)
+WORDS = frozenset({"none", "tanh", "constant", "reflect", "replicate", "floor", "trunc"})
+DTYPES = {
+    1: torch.uint8,
+    2: torch.int8,
+    3: torch.int16,
+    4: torch.int32,
+    5: torch.int64,
+    6: torch.float16,
+    7: torch.float32,
+    8: torch.float64,
+    12: torch.bool,
+    13: torch.bfloat16,
+}
+
+
+def operator_called(target: str) -> Callable[..., Any] | None:
+    """The operator of the list that `target` names; None for everything else."""
+    if target in _ARITHMETIC:
+        return _ARITHMETIC[target]
+    if target not in _KNOWN:
+        return None
+    name, overload = _KNOWN[target]
+    found: Callable[..., Any] | None = getattr(getattr(torch.ops.aten, name, None), overload, None)
+    return found
