@@ -30,7 +30,11 @@ def browser():
 @pytest.fixture(scope="module")
 def pages(veil, model, rows, tmp_path_factory):
     result = Explainer(veil, model).explain(rows.head(12), progress=False)
-    lines = [Measurement(f"ε = {e}", e, 0.01, 0.9, 1.5, 1.0, 0.001) for e in (0.75, 0.025)]
+    lines = [
+        Measurement(mechanism, f"ε = {e}", "proved", e, 0.01, 0.9, 1.5, 1.0, 0.001)
+        for mechanism in ("paper", "functional")
+        for e in (0.75, 0.025)
+    ]
     curve = Curve((1.0, 0.1, 5e-4), (0.01, 0.02, 0.4), 0.009)
     content = {
         "explain": explanations_page(result),

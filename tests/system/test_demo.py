@@ -1,5 +1,11 @@
 """The demo, small: every step of it, and the files it leaves."""
 
+import os
+import signal
+import subprocess
+import sys
+import time
+
 import pytest
 
 from counterveil.cli import main
@@ -20,18 +26,42 @@ def test_embedded_adult_fits_its_schema():
 def test_demo(tmp_path, capsys):
     main_exits_well(["demo", "--out", str(tmp_path), "--queries", "30", "--epochs", "1"])
     out = capsys.readouterr().out
-    for words in ("flip ratio", "distance", "legal rows", "1.000", "→", "nominal", "report.html"):
+    for words in ("flip ratio", "distance", "legal rows", "1.000", "→", "paper", "functional",
+                  "proved", "guarantee explainer, ε = 0.75", "report.html"):  # fmt: skip
         assert words in out
     page = (tmp_path / "report.html").read_text()
-    for words in ("<svg", "reconstruction error", "Three explanations", "guarantee none"):
+    for words in ("<svg", "reconstruction error", "Three explanations", "guarantee explainer"):
         assert words in page
-    assert (tmp_path / "adult-0.75.veil").exists()
+    assert {path.name for path in tmp_path.glob("*.veil")} == {
+        "adult-0.75.veil", "adult-0.025.veil", "adult-paper-no-noise.veil",
+        "adult-paper-0.75.veil", "adult-paper-0.025.veil",
+    }  # fmt: skip
     main_exits_well(
         ["explain", "--veil", str(tmp_path / "adult-0.75.veil"), "--model",
          str(tmp_path / "model.pt2"), "--queries", str(tmp_path / "queries.csv"),
          "--target", ">50K", "--iterations", "20", "--out", str(tmp_path / "cf.csv")]
     )  # fmt: skip
     assert (tmp_path / "cf.csv").exists()
+
+
+def test_an_interrupt_stops_the_demo_and_its_workers(tmp_path):
+    # A shell may start background jobs deaf to interrupts: hear them again.
+    code = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        f"from counterveil.cli import main; main(['demo', '--out', {str(tmp_path / 'd')!r}])"
+    )
+    running = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE,
+                               start_new_session=True, text=True)  # fmt: skip
+    said = ""
+    while "releasing" not in said:
+        said = running.stderr.readline()
+        assert said, "the demo ended early"
+    time.sleep(2)
+    os.killpg(running.pid, signal.SIGINT)
+    _, err = running.communicate(timeout=30)  # ends when every worker has let go of stderr
+    assert running.returncode == 130
+    assert err.strip() == "interrupted"
+    assert not (tmp_path / "d").exists()
 
 
 def main_exits_well(arguments):

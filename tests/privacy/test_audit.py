@@ -1,0 +1,424 @@
+"""The audit: its bounds hold, its twin is the real noise, it catches faults, it spares the sound.
+
+A failing `test_functional_is_not_refuted` means that the mechanism breaks its promise on that pair,
+not that the test is noisy: its bounds are wrong with a probability far below 5 %.
+"""
+
+import csv
+import doctest
+import json
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import counterveil
+from counterveil import audit
+from counterveil.audit import Effort, Game, Row, bound, failures, suite, twin, worlds
+from counterveil.audit.bound import ceiling, epsilon_bound, lower_share, upper_share
+from counterveil.audit.coefficients import by_curator, heard_in_both, likelihood_scores, moved
+from counterveil.audit.game import Claim, by_frequency, play, project
+from counterveil.audit.report import tables
+from counterveil.audit.tap import listen
+from counterveil.cli_audit import audit as command
+from counterveil.curator import functional, source
+from counterveil.curator.noise import Noise, add, calibrate
+from counterveil.curator.table import PrivateTable
+from counterveil.errors import RequestError
+from counterveil.privacy import Budget
+
+SMALL = Effort(draws=20_000, runs=40, seed=7)
+
+
+# The arithmetic of bounds
+
+
+def test_clopper_pearson_has_the_known_values():
+    # Clopper & Pearson's 95 % intervals, as every table has them.
+    known = {(0, 10): (0, 0.3085), (1, 10): (0.0025, 0.4450), (5, 10): (0.1871, 0.8129),
+             (10, 10): (0.6915, 1), (3, 100): (0.0062, 0.0852)}  # fmt: skip
+    for (hits, draws), interval in known.items():
+        found = lower_share(hits, draws, 0.025), upper_share(hits, draws, 0.025)
+        assert found == pytest.approx(interval, abs=6e-5)
+
+
+def test_clopper_pearson_agrees_with_scipy():
+    beta = pytest.importorskip("scipy.stats").beta
+    for draws in (7, 300, 50_000):
+        for hits in (1, draws // 3, draws - 1):
+            for error in (0.025, 1e-5):
+                low, high = lower_share(hits, draws, error), upper_share(hits, draws, error)
+                assert low == pytest.approx(beta.ppf(error, hits, draws - hits + 1), rel=1e-9)
+                assert high == pytest.approx(beta.ppf(1 - error, hits + 1, draws - hits), rel=1e-9)
+
+
+def test_documented_examples_hold():
+    assert doctest.testmod(bound).failed == 0
+
+
+def test_ceilings_are_the_published_ones():
+    # So many held-out draws a side, one event, confidence 95 %: half of the error on each side.
+    found = [ceiling(draws) for draws in (200, 300, 10_000)]
+    assert found == pytest.approx([3.98, 4.39, 7.90], abs=0.006)
+    assert ceiling(200) == pytest.approx(math.log(0.025**0.005 / (1 - 0.025**0.005)))
+    # A game holds out half of its draws and shares the error, so its ceiling is lower.
+    sides = np.zeros(200), np.ones(200)
+    outcome = play(*sides, Claim(1.0, games=3))
+    assert outcome.held_out == 100
+    assert outcome.bound == outcome.ceiling == ceiling(100, error=0.05 / 6)
+    assert outcome.ceiling < ceiling(200)
+
+
+def test_delta_is_subtracted():
+    assert epsilon_bound(50, 1000, 0, 1000) > 1
+    assert epsilon_bound(50, 1000, 0, 1000, delta=0.05) == 0
+    assert epsilon_bound(500, 1000, 5, 1000, delta=0.1) < epsilon_bound(500, 1000, 5, 1000)
+
+
+# The game on mechanisms whose ε is known
+
+
+def laplace_scores(epsilon, draws, seed):
+    rng = np.random.default_rng(seed)
+    return rng.laplace(0, 1 / epsilon, draws), rng.laplace(1, 1 / epsilon, draws)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_plain_laplace_is_nearly_reached_and_never_passed(seed):
+    outcome = play(*laplace_scores(0.5, 100_000, seed), Claim(0.5))
+    assert 0.4 < outcome.bound < 0.5
+
+
+def test_bounds_hold_with_the_stated_confidence():
+    # Randomised response at ε = 1, for which the event of the game is the worst one there is.
+    rng = np.random.default_rng(0)
+    truth = math.e / (1 + math.e)
+    bounds = [
+        play(1.0 * (rng.random(400) > truth), 1.0 * (rng.random(400) < truth), Claim(1.0)).bound
+        for _ in range(150)
+    ]
+    assert np.mean(np.array(bounds) > 1) <= 0.05
+    assert max(bounds) > 0.5
+
+
+def test_equal_worlds_are_not_detected():
+    rng = np.random.default_rng(1)
+    assert play(*rng.normal(size=(2, 10_000)), Claim(0.1)).bound == 0
+
+
+def test_both_directions_are_looked_at():
+    # What tells here is that a low score never comes in world D', whatever a high score says.
+    rng = np.random.default_rng(2)
+    one = np.where(rng.random(4000) < 0.2, -1.0, 0.0)
+    assert play(one, np.zeros(4000), Claim(1.0)).bound > 2
+    assert play(np.zeros(4000), -one, Claim(1.0)).bound > 2
+
+
+def test_projection_learns_on_the_first_half_alone():
+    rng = np.random.default_rng(3)
+    one, two = rng.normal(size=(2, 400, 5))
+    two[:, 3] += 4
+    assert play(*project(one, two), Claim(1.0)).bound > 2
+    one[200:], two[200:] = two[200:], one[200:].copy()
+    assert play(*project(one, two), Claim(1.0)).bound == 0
+    assert not np.any(project(np.zeros((4, 2)), np.zeros((4, 2))))
+
+
+def test_discrete_answers_score_by_how_often_they_come():
+    rng = np.random.default_rng(4)
+    one, two = rng.choice(3, 4000, p=[0.1, 0.8, 0.1]), rng.choice(3, 4000, p=[0.1, 0.1, 0.8])
+    assert 1.5 < play(*by_frequency(one, two), Claim(1.0)).bound < math.log(8)
+
+
+# The twin
+
+
+NOISES = {
+    "laplace": calibrate(2, 2**0.5, 0.5, 0.0),
+    "narrow laplace": calibrate(2, 2**0.5, 3.0, 0.0),
+    "gaussian": Noise("discrete Gaussian", 3.3, 10.0, 1e-6),
+}
+
+
+def mass(noise, support):
+    if noise.kind == "discrete Laplace":
+        weights = np.exp(-np.abs(support) / noise.scale)
+    else:
+        weights = np.exp(-((support / noise.scale) ** 2) / 2)
+    return weights / weights.sum()
+
+
+def chi_square(draws, noise):
+    """How many standard deviations the χ² of the draws lies above its mean."""
+    support = np.arange(-400, 401)
+    expected = mass(noise, support) * len(draws)
+    common = np.flatnonzero(expected > 20)
+    low, high = support[common[0]], support[common[-1]]
+    expected = np.concatenate(
+        [[expected[support < low].sum()], expected[common], [expected[support > high].sum()]]
+    )
+    seen = np.bincount(np.clip(draws, low - 1, high + 1) - low + 1, minlength=len(expected))
+    freedom = len(expected) - 1
+    statistic = ((seen - expected) ** 2 / expected).sum()
+    return (statistic - freedom) / math.sqrt(2 * freedom)
+
+
+@pytest.mark.parametrize("name", NOISES)
+def test_the_twin_is_the_curators_noise(name):
+    noise, size = NOISES[name], 20_000
+    rng = np.random.default_rng(5)
+    assert chi_square(twin.draw(noise, (size,), rng), noise) < 7
+    assert chi_square(add(np.zeros(size, dtype=np.int64), noise, 2, 2**0.5), noise) < 7
+    wrong = Noise(noise.kind, noise.scale * 1.2, noise.epsilon, noise.delta)
+    assert chi_square(twin.draw(wrong, (size,), rng), noise) > 7  # the test can tell
+
+
+@pytest.mark.parametrize("name", NOISES)
+def test_log_ratio_is_exact(name):
+    noise, support = NOISES[name], np.arange(-60, 61)
+    one, two = np.array([0, 3]), np.array([1, -1])
+    seen = np.array([[5, -2], [0, 0], [-7, 9]])
+    spread = mass(noise, support)
+    expected = [
+        sum(math.log(spread[60 + x - b] / spread[60 + x - a])
+            for x, a, b in zip(row, one, two, strict=True))
+        for row in seen
+    ]  # fmt: skip
+    assert twin.log_ratio(noise, seen, one, two) == pytest.approx(expected)
+
+
+def test_nothing_but_the_command_reaches_the_audit():
+    source = Path(counterveil.__file__).parent
+    named = {
+        str(path.relative_to(source))
+        for path in source.rglob("*.py")
+        if re.search(r"(import|from) +counterveil\.audit|counterveil +import .*\baudit\b",
+                     path.read_text())
+    }  # fmt: skip
+    inside = {str(path.relative_to(source)) for path in (source / "audit").iterdir()}
+    assert named - inside == {"cli_audit.py"}
+
+
+# The tap and the pairs
+
+
+ALL_PAIRS = (worlds.one_feature, worlds.wide, worlds.pairs_of_features, worlds.persons,
+             worlds.bits, worlds.crowded_bits, worlds.images)  # fmt: skip
+
+
+def test_the_tap_hears_the_mechanism_and_lets_go():
+    real = functional.perturb, functional.choose_tree
+    pair, budget = worlds.pairs_of_features(), Budget(1.0)
+    one, two = heard_in_both(pair, budget)
+    assert (functional.perturb, functional.choose_tree) == real
+    singles, _, pairs = pair.plan(budget).epsilons
+    assert [stage.noise.epsilon for stage in one.stages] == [singles, pairs]
+    assert one.chosen == two.chosen
+    assert one.stages[0].exact.sum() == 3 * len(pair.one)  # three features, exact counts
+    with pytest.raises(AttributeError):
+        listen(None, pair.plan(budget))
+    assert (functional.perturb, functional.choose_tree) == real
+
+
+@pytest.mark.parametrize("make", ALL_PAIRS, ids=lambda make: make.__name__)
+def test_no_pair_moves_further_than_the_stated_sensitivity(make):
+    parts = moved(*heard_in_both(make(), Budget(1.0)))
+    assert parts
+    for part in parts:
+        shift = part.two - part.one
+        assert np.abs(shift).sum() <= part.stage.sensitivity.l1, part.stage.what
+        assert math.sqrt((shift**2).sum()) <= part.stage.sensitivity.l2 * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("make", [worlds.one_feature, worlds.wide, worlds.persons])
+def test_pairs_attain_the_sensitivity(make):
+    (part,) = moved(*heard_in_both(make(), Budget(1.0)))
+    assert np.abs(part.two - part.one).sum() == part.stage.sensitivity.l1
+
+
+def test_a_person_is_one_person_in_every_part_of_a_file(tmp_path, monkeypatch):
+    # Numbers for all but one person, who comes last: parts of the file must not be read each in
+    # its own way, or the others count once as numbers and once more as text.
+    monkeypatch.setattr(source, "BATCH", 10)
+    pair = worlds.persons()
+    others = [pair.one.iloc[row % 12] for row in range(35)]
+    frame = pd.DataFrame(others).assign(who=[str(row % 12) for row in range(34)] + ["A"])
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    table = PrivateTable(tmp_path / "rows.csv", pair.schema, unit_column="who", max_records=1)
+    assert len(table.private_rows()[0]) == 13
+
+
+def test_gaussian_noise_is_audited_too():
+    (part,) = moved(*heard_in_both(worlds.wide(), Budget(1.0, suite.DELTA)))
+    assert part.noise.kind == "discrete Gaussian"
+
+
+# Whole audits
+
+
+def planned(mechanism, epsilon, effort=SMALL):
+    return {
+        f"{game.mechanism}, {game.view}, {game.pair}, {game.claim.delta:g}": game
+        for game in suite.games(mechanism, [epsilon], effort)
+    }
+
+
+FUNCTIONAL = planned("functional", 0.5)
+
+
+@pytest.mark.parametrize("name", FUNCTIONAL)
+def test_functional_is_not_refuted(name):
+    row = FUNCTIONAL[name].play()
+    assert not row.refuted, row
+    assert 0 <= row.bound <= row.ceiling
+    assert row.claimed_epsilon < row.ceiling  # so few draws could have refuted it
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 3.0])
+def test_the_worst_pair_nearly_reaches_the_claim(epsilon):
+    game = planned("functional", epsilon, Effort())["functional, coefficients, one feature, 0"]
+    row = game.play()
+    assert 0.8 * epsilon <= row.bound <= epsilon
+    assert row.draws == 100_000
+
+
+def test_all_games_of_a_claim_share_its_error():
+    found = suite.games("functional", [1.0], SMALL)
+    pure = [game for game in found if game.claim.delta == 0]
+    assert {game.claim.games for game in pure} == {len(pure)}
+    assert sum(2 * game.claim.error for game in pure) == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize(("mechanism", "epsilon"), [("controls", 1.0), ("paper", 0.5)])
+def test_known_faults_are_caught(mechanism, epsilon):
+    rows = [game.play() for game in suite.games(mechanism, [epsilon], SMALL)]
+    assert len(rows) == {"controls": 3, "paper": 1}[mechanism]
+    assert all(row.refuted for row in rows), rows
+    assert not failures(rows, "all")
+
+
+def test_the_curators_own_sampler_is_audited():
+    parts = moved(*heard_in_both(worlds.one_feature(), Budget(2.0)))
+    outcome = play(*likelihood_scores(parts, 4000, by_curator), Claim(2.0))
+    assert 1.2 < outcome.bound < 2
+
+
+# Reports and the command
+
+
+def row(mechanism, *, refuted, bound=None):
+    found = (2.0 if refuted else 0.3) if bound is None else bound
+    return Row(mechanism, "v", "p", 1.0, 0.0, 1000, found, 5.0, 0.95, refuted)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "asked", "refuted", "fails", "words"),
+    [
+        ("functional", "all", True, True, "REFUTED"),
+        ("functional", "functional", False, False, "not refuted"),
+        ("paper", "all", True, False, "refuted, as its statement says"),
+        ("paper", "all", False, True, "not refuted"),
+        ("paper", "paper", True, True, "refuted, as its statement says"),
+        ("paper", "paper", False, False, "not refuted"),
+        ("control: x", "controls", True, False, "caught"),
+        ("control: x", "all", False, True, "NOT CAUGHT"),
+    ],
+)
+def test_what_counts_as_a_failure(mechanism, asked, refuted, fails, words):
+    found = row(mechanism, refuted=refuted)
+    assert found.verdict == words
+    assert bool(failures([found], asked)) is fails
+
+
+def test_nothing_found_is_not_detected_and_never_private():
+    assert row("functional", refuted=False, bound=0.0).verdict == "not detected"
+    blind = Row("functional", "v", "p", 9.0, 0.0, 10, 0.0, 1.5, 0.95, False)
+    assert blind.verdict == "not detected; so few draws certify 1.50 at most"
+    assert "private" not in blind.verdict
+
+
+@pytest.fixture
+def call(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    app = typer.Typer(pretty_exceptions_enable=False)
+    app.command()(command)
+    return lambda *arguments: CliRunner().invoke(app, [str(word) for word in arguments])
+
+
+@pytest.fixture
+def rigged(monkeypatch):
+    """Makes the audit play one game whose result is known."""
+
+    def rig(mechanism, leaks):
+        scores = np.zeros(1000), np.full(1000, 1.0 * leaks)
+        game = Game(mechanism, "view", "pair", Claim(1.0), 1000, lambda: scores)
+        monkeypatch.setattr(audit, "games", lambda *_: [game])
+
+    return rig
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "asked", "leaks", "code"),
+    [
+        ("functional", "functional", True, 1),
+        ("functional", "all", False, 0),
+        ("paper", "all", True, 0),
+        ("paper", "paper", True, 1),
+        ("control: x", "controls", True, 0),
+        ("control: x", "controls", False, 1),
+    ],
+)
+def test_exit_codes(call, rigged, mechanism, asked, leaks, code):
+    rigged(mechanism, leaks)
+    done = call("--mechanism", asked)
+    assert done.exit_code == code, done.output
+    assert "never private" in " ".join(done.output.split())
+
+
+def test_the_command_writes_a_report(call, tmp_path):
+    done = call("--mechanism", "controls", "--epsilon", 0.5, "--draws", 20000, "--runs", 40,
+                "--out", "found/audit.json")  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert "caught" in done.output
+    content = json.loads((tmp_path / "found/audit.json").read_text())
+    assert content["experiment"] == "audit"
+    assert content["command"] == (
+        "counterveil audit --mechanism controls --epsilon 0.5 --draws 20000 --runs 40 "
+        "--out found/audit.json"
+    )
+    assert content["commit"]
+    assert set(content["rows"][0]) == {
+        "mechanism", "view", "pair", "claimed_epsilon", "delta", "draws", "bound", "ceiling",
+        "confidence", "refuted",
+    }  # fmt: skip
+    with (tmp_path / "found/audit.csv").open(newline="") as file:
+        sheet = list(csv.DictReader(file))
+    assert [float(line["bound"]) for line in sheet] == [line["bound"] for line in content["rows"]]
+
+
+def test_the_command_prints_json(call, rigged):
+    rigged("functional", False)
+    content = json.loads(call("--json", "--quick").stdout)
+    assert content["command"] == "counterveil audit --quick"
+    assert content["rows"][0]["refuted"] is False
+
+
+@pytest.mark.parametrize("wrong", [("--epsilon", "0"), ("--epsilon", "inf"), ("--out", "a.txt")])
+def test_wrong_arguments_are_one_line(call, wrong):
+    assert isinstance(call(*wrong).exception, RequestError)
+
+
+def test_the_same_seed_gives_the_same_draws():
+    name = "functional, coefficients, eleven features, 0"
+    first, again = (planned("functional", 1.0)[name].play().bound for _ in range(2))
+    assert first == again
+
+
+def test_tables_name_every_mechanism():
+    rows = [row("functional", refuted=False), row("paper", refuted=True)]
+    assert [table.title for table in tables(rows)] == ["functional", "paper"]
