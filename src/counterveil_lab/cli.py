@@ -51,6 +51,23 @@ def run(
     notes.print(f"stored in {folder}/{name}.json and .csv")
 
 
+@app.command()
+def bench(
+    name: Annotated[str, typer.Argument(help="release: reading and counting over rows.")],
+    quick: Annotated[bool, typer.Option("--quick", help="Toy size, to see it work.")] = False,
+    folder: Annotated[Path, typer.Option("--out", help="Where results go.")] = Path("results"),
+) -> None:
+    """Run a benchmark."""
+    from counterveil_lab.bench import BENCHMARKS
+
+    if name not in BENCHMARKS:
+        notes.print(f"[red]error:[/red] no benchmark {name!r}; there are: {', '.join(BENCHMARKS)}")
+        raise typer.Exit(2)
+    command = f"counterveil-lab bench {shlex.quote(name)}{' --quick' if quick else ''}"
+    BENCHMARKS[name](folder, command, quick=quick, say=_say)
+    notes.print(f"stored in {folder}/bench-{name}.json and .csv")
+
+
 def _say(words: str) -> None:
     notes.print(f"[dim]·[/dim] {words}", highlight=False)
 

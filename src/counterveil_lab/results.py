@@ -7,6 +7,7 @@ are saved as they come, so that a run that was cut short goes on where it stoppe
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,12 @@ class Results:
 
 
 def current_commit() -> str:
-    """The commit of the working tree, with a + where it was changed since."""
+    """The commit of the working tree, with a + where it was changed since.
+
+    Where there is no repository (a copy on a lent machine) COUNTERVEIL_COMMIT may say it.
+    """
+    if "COUNTERVEIL_COMMIT" in os.environ:
+        return os.environ["COUNTERVEIL_COMMIT"]
     try:
         commit = _git("rev-parse", "--short", "HEAD")
         return commit + ("+" if _git("status", "--porcelain", "--", "src") else "")

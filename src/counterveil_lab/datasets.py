@@ -1,0 +1,240 @@
+"""The lab's datasets: rows of real, public tables with the public schema of each.
+
+`adult` and `digits` come with the packages. The others are files in a folder that the argument or
+the environment variable COUNTERVEIL_DATA names; each is known by its SHA-256, so that a result
+always means the same rows. Loading applies public rules only: id columns go, values above a cap
+of the schema count as the cap, codes are grouped by the code book. docs/datasets.md lists them.
+
+>>> dataset = load("digits", seed=0)
+>>> len(dataset.train), len(dataset.test), dataset.schema.width
+(1348, 449, 64)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from counterveil.demo.adult import TEST_SHARE, adult_schema, adult_split
+from counterveil.encoding import Array
+from counterveil.errors import InputError, RequestError
+from counterveil.schema import Numeric, Schema
+from counterveil_lab import schemas
+
+VARIABLE = "COUNTERVEIL_DATA"
+SUBSTITUTE_TEST_SHARE = 0.2
+NOT_EMPLOYED = 365243  # what HomeCredit writes into DAYS_EMPLOYED of people without a job
+DAYS_A_YEAR = 365.25
+Folder = str | os.PathLike[str] | None
+
+CHECKSUMS: Mapping[str, str] = {
+    "hospital.parquet": "3988ff9b1c32f96661f78064bcdfe483f70bd8d382cd587ac028b2d78ad26c43",
+    "homecredit_sample.parquet": "4bc1c4ca4289804c69b8ec84962f9e89c7d55aea9f2f76df7edb00f8ab03423f",
+    "mnist.npz": "01863b6226888f68e8bf2eccbdd42166454b0db5081d68d1d83c7d79c2ee3dc6",
+    "purchase_substitute_completejourney.npz":
+        "4d23e350cb3e2b647f12a7ba455a2d42917b97ede74982f8d5ae9400d6b6a8ae",
+    "texas_substitute_diabetes130.npz":
+        "0bdd0bb05d7fd56b4791f535b46eb697f8a6e248389d4d0a2460758e3a465483",
+}  # fmt: skip
+
+
+class DatasetMissing(InputError):  # noqa: N818 - reads as what it says
+    """A file of a dataset is not there, or is not the one that results were measured on."""
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Rows to train on and rows held out, both with the label; `paper_accuracy` of f as printed."""
+
+    name: str
+    schema: Schema
+    train: pd.DataFrame
+    test: pd.DataFrame
+    paper_accuracy: float | None
+    note: str
+
+    def __repr__(self) -> str:
+        return f"Dataset({self.name!r}, {len(self.train)} + {len(self.test)} rows)"
+
+
+def load(name: str, seed: int = 0, folder: Folder = None) -> Dataset:
+    """The dataset called `name`, split by `seed`; its file is looked for in `folder`."""
+    if name not in LOADERS:
+        raise RequestError(f"no dataset {name!r}; there are: {', '.join(LOADERS)}")
+    return LOADERS[name](seed, folder)
+
+
+def _adult(seed: int, folder: Folder) -> Dataset:
+    split = adult_split(seed)
+    note = "UCI Adult, complete; embedded in counterveil."
+    return Dataset("adult", adult_schema(), split.train, split.test, 0.856, note)
+
+
+def _hospital(seed: int, folder: Folder) -> Dataset:
+    raw = pd.read_parquet(_find("hospital.parquet", folder))
+    schema = schemas.hospital_schema()
+    frame = raw.assign(
+        gender=raw["gender"].where(raw["gender"] != "Unknown/Invalid"),
+        admission_type=_grouped(raw["admission_type_id"], schemas.ADMISSION_TYPES),
+        discharge=_grouped(raw["discharge_disposition_id"], schemas.DISCHARGES),
+        admission_source=_grouped(raw["admission_source_id"], schemas.ADMISSION_SOURCES),
+        readmitted_within_30_days=np.where(raw["readmitted"] == "<30", "yes", "no"),
+        **{
+            name: _renamed(raw[name], schemas.diagnosis_group)
+            for name in ("diag_1", "diag_2", "diag_3")
+        },
+    )
+    held_out = patients_held_out(raw["patient_nbr"].to_numpy(), seed)
+    train, test = _parts(_capped(frame, schema), held_out, seed)
+    note = "UCI Diabetes 130-US hospitals, complete; split by patient."
+    return Dataset("hospital", schema, train, test, 0.701, note)
+
+
+def _homecredit(seed: int, folder: Folder) -> Dataset:
+    raw = pd.read_parquet(_find("homecredit_sample.parquet", folder))
+    schema = schemas.homecredit_schema()
+    employed = raw["DAYS_EMPLOYED"].where(raw["DAYS_EMPLOYED"] != NOT_EMPLOYED)
+    frame = raw.assign(
+        CODE_GENDER=raw["CODE_GENDER"].where(raw["CODE_GENDER"] != "XNA"),
+        AGE_YEARS=(-raw["DAYS_BIRTH"] // DAYS_A_YEAR).astype(np.int64),
+        YEARS_EMPLOYED=-employed / DAYS_A_YEAR,
+        YEARS_REGISTRATION=-raw["DAYS_REGISTRATION"] / DAYS_A_YEAR,
+        YEARS_ID_PUBLISH=-raw["DAYS_ID_PUBLISH"] / DAYS_A_YEAR,
+        YEARS_LAST_PHONE_CHANGE=-raw["DAYS_LAST_PHONE_CHANGE"] / DAYS_A_YEAR,
+        ORGANIZATION_TYPE=_renamed(raw["ORGANIZATION_TYPE"], schemas.employer_group),
+    )
+    train, test = _parts(_capped(frame, schema), _rows_held_out(len(raw), seed, TEST_SHARE), seed)
+    note = "Home Credit Default Risk, a sample of 14.9 % of the labelled rows."
+    return Dataset("homecredit", schema, train, test, 0.779, note)
+
+
+def _mnist(seed: int, folder: Folder) -> Dataset:
+    with np.load(_find("mnist.npz", folder)) as file:
+        images, digits, is_test = file["images"], file["labels"], file["is_test"]
+    schema = schemas.image_schema("mnist", side=28, levels=255)
+    train, test = _parts(_matrix(images.reshape(len(images), -1), digits, schema), is_test, seed)
+    note = "MNIST, complete; its own split; the seed only orders the rows."
+    return Dataset("mnist", schema, train, test, 0.908, note)
+
+
+def _digits(seed: int, folder: Folder) -> Dataset:
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError:
+        raise DatasetMissing(
+            "'digits' comes with scikit-learn; pip install 'counterveil[sklearn]'"
+        ) from None
+    pixels, digits = load_digits(return_X_y=True)
+    schema = schemas.image_schema("digits", side=8, levels=16)
+    frame = _matrix(pixels.astype(np.uint8), digits, schema)
+    train, test = _parts(frame, _rows_held_out(len(frame), seed, TEST_SHARE), seed)
+    note = "1,797 pictures of 8 x 8 pixels; comes with scikit-learn."
+    return Dataset("digits", schema, train, test, None, note)
+
+
+def _purchase_substitute(seed: int, folder: Folder) -> Dataset:
+    note = "A SUBSTITUTE for Purchase-100 (The Complete Journey); never report it as Purchase-100."
+    file = "purchase_substitute_completejourney.npz"
+    return _binary("purchase-substitute", file, note, seed, folder)
+
+
+def _texas_substitute(seed: int, folder: Folder) -> Dataset:
+    note = "A SUBSTITUTE for Texas-100 (Diabetes 130-US hospitals); never report it as Texas-100."
+    file = "texas_substitute_diabetes130.npz"
+    return _binary("texas-substitute", file, note, seed, folder)
+
+
+def _binary(name: str, file_name: str, note: str, seed: int, folder: Folder) -> Dataset:
+    with np.load(_find(file_name, folder)) as file:
+        names = [str(feature) for feature in file["feature_names"]]
+        bits = np.unpackbits(file["features_packed"], axis=1, count=len(names))
+        classes = file["labels"]
+    schema = schemas.binary_schema(name, names, int(classes.max()) + 1)
+    held_out = _rows_held_out(len(bits), seed, SUBSTITUTE_TEST_SHARE)
+    train, test = _parts(_matrix(bits, classes, schema), held_out, seed)
+    return Dataset(name, schema, train, test, None, note)
+
+
+LOADERS: Mapping[str, Callable[[int, Folder], Dataset]] = {
+    "adult": _adult,
+    "hospital": _hospital,
+    "homecredit": _homecredit,
+    "mnist": _mnist,
+    "purchase-substitute": _purchase_substitute,
+    "texas-substitute": _texas_substitute,
+    "digits": _digits,
+}
+
+
+def _find(name: str, folder: Folder) -> Path:
+    """The path of a file whose content has been checked."""
+    wanted = f"{name} with SHA-256 {CHECKSUMS[name]}"
+    place = folder or os.environ.get(VARIABLE)
+    if not place:
+        raise DatasetMissing(
+            f"no folder of datasets given; put {wanted} into one and set {VARIABLE} to it"
+        )
+    path = Path(place) / name
+    try:
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        raise DatasetMissing(
+            f"cannot read {path}; put {wanted} there, or set {VARIABLE} to its folder"
+        ) from None
+    if found != CHECKSUMS[name]:
+        raise DatasetMissing(f"{path} was changed (SHA-256 {found}); replace it by {wanted}")
+    return path
+
+
+def _rows_held_out(rows: int, seed: int, share: float) -> Array:
+    """A mask of `share` of the rows, at random."""
+    held_out = np.zeros(rows, dtype=bool)
+    held_out[np.random.default_rng(seed).permutation(rows)[: round(share * rows)]] = True
+    return held_out
+
+
+def patients_held_out(patients: Array, seed: int) -> Array:
+    """A mask of all rows of a quarter of the patients: nobody is in both parts."""
+    people, number = np.unique(patients, return_inverse=True)
+    mask: Array = _rows_held_out(len(people), seed, TEST_SHARE)[number]
+    return mask
+
+
+def _parts(frame: pd.DataFrame, held_out: Array, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Both parts in an order of the seed's, so that the first rows are a fair sample."""
+    order = np.random.default_rng(seed).permutation(len(frame))
+    train, test = order[~held_out[order]], order[held_out[order]]
+    return frame.take(train).reset_index(drop=True), frame.take(test).reset_index(drop=True)
+
+
+def _capped(frame: pd.DataFrame, schema: Schema) -> pd.DataFrame:
+    """The columns of the schema and the label; numbers beyond a bound count as the bound."""
+    kept = frame[[*schema.columns, schema.label.name]].copy()
+    for feature in schema.features:
+        if isinstance(feature, Numeric):
+            kept[feature.name] = kept[feature.name].clip(feature.lower, feature.upper)
+    return kept
+
+
+def _matrix(values: Array, classes: Array, schema: Schema) -> pd.DataFrame:
+    frame = pd.DataFrame(values, columns=list(schema.columns), copy=False)
+    frame[schema.label.name] = classes.astype(np.int64)
+    return frame
+
+
+def _grouped(ids: pd.Series[Any], groups: Mapping[str, tuple[int, ...]]) -> pd.Series[Any]:
+    """The group of each id; an id in no group is missing."""
+    return ids.map({number: group for group, numbers in groups.items() for number in numbers})
+
+
+def _renamed(column: pd.Series[Any], rule: Callable[[str], str | None]) -> pd.Series[Any]:
+    """`rule` of every name, asked once a name; what is missing stays missing."""
+    return column.map({name: rule(name) for name in column.dropna().unique()})
