@@ -69,7 +69,7 @@ def release(
     ] = None,
     mechanism: Annotated[
         str,
-        typer.Option(help="functional: proved ε. paper: as published; guarantees nothing."),
+        typer.Option(help="functional: proved ε. dpsgd: needs δ. paper: guarantees nothing."),
     ] = "functional",
     ledger: Annotated[
         Path | None, typer.Option(help="Charge this account; see counterveil ledger open.")

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.api import types
 
 from counterveil.errors import DataError
 from counterveil.schema import Binary, Categorical, Category, Feature, Numeric, Pixels, Schema
@@ -151,7 +152,7 @@ def _encode_numeric(feature: Numeric, column: pd.Series[Any]) -> Array:
     empty = column.isna().to_numpy()
     if not feature.missing:
         _refuse(empty, feature.name, _MISSING)
-    numbers = pd.to_numeric(column.astype(object), errors="coerce").to_numpy(np.float64)
+    numbers = _numbers(column)
     _refuse(np.isnan(numbers) & ~empty, feature.name, "not a number")
     outside = (numbers < feature.lower) | (numbers > feature.upper)
     bounds = f"outside the bounds {feature.lower:g} to {feature.upper:g} of the schema"
@@ -184,13 +185,19 @@ def _encode_pixels(feature: Pixels, frame: pd.DataFrame) -> Array:
 def _codes(column: pd.Series[Any], values: tuple[Category, ...]) -> Array:
     """Positions in `values`; -1 for what is not there. True is not 1 and "1" is not 1."""
     if all(isinstance(value, int) and not isinstance(value, bool) for value in values):
-        numbers = pd.to_numeric(column.astype(object), errors="coerce")
-        return np.asarray(
-            pd.Index(values, dtype=np.float64).get_indexer(pd.Index(numbers.astype(float)))
-        )
-    return np.asarray(
-        pd.Index(list(values), dtype=object).get_indexer(pd.Index(column.astype(object)))
-    )
+        index = pd.Index(values, dtype=np.float64)
+        return np.asarray(index.get_indexer(pd.Index(_numbers(column))))
+    if all(isinstance(value, str) for value in values):
+        return np.asarray(pd.Index(list(values)).get_indexer(pd.Index(column)))
+    index = pd.Index(list(values), dtype=object)
+    return np.asarray(index.get_indexer(pd.Index(column.astype(object))))
+
+
+def _numbers(column: pd.Series[Any]) -> Array:
+    """Cells as float64; NaN where a cell is missing or no number."""
+    if types.is_numeric_dtype(column) and not types.is_bool_dtype(column):
+        return column.to_numpy(np.float64, na_value=np.nan)
+    return pd.to_numeric(column.astype(object), errors="coerce").to_numpy(np.float64)
 
 
 def _decode_feature(feature: Feature, unit: Array) -> dict[str, Any]:

@@ -19,19 +19,19 @@ from importlib.metadata import version
 from typing import Any
 
 from counterveil.autoencoder import ARCHITECTURES, pick_device
-from counterveil.curator import paper
+from counterveil.curator import dpsgd, paper
 from counterveil.curator.functional import measure
 from counterveil.curator.plan import Plan, make_plan
 from counterveil.curator.table import PrivateTable
 from counterveil.errors import BudgetError, RequestError
 from counterveil.postprocess import TRAININGS, mould
-from counterveil.privacy import Budget, Level, Statement
+from counterveil.privacy import Access, Budget, Level, Statement
 from counterveil.privacy.ledger import Ledger
 from counterveil.progress import progress_bar
 from counterveil.schema import Schema
 from counterveil.veil import Veil
 
-MECHANISMS = ("functional", "paper")
+MECHANISMS = ("functional", "paper", "dpsgd")
 
 
 class Curator:
@@ -98,8 +98,9 @@ class Curator:
         folder of them; it is read once, in batches. The ledger is charged before the first row is
         read, and the charge stands whatever happens then.
 
-        `mechanism`: "functional" is (ε, δ)-DP; "paper" is the published method and guarantees
-        nothing, and `epsilon=math.inf` adds no noise to it. `order` overrules the plan. `epochs`
+        `mechanism`: "functional" is (ε, δ)-DP; "dpsgd" is too, by floating-point noise, and needs
+        the extra of that name; "paper" is the published method and guarantees nothing, and
+        `epsilon=math.inf` adds no noise to it. `order` overrules the plan. `epochs`
         replaces the usual number. `seed` steers training; noise takes no seed.
         """
         if mechanism not in MECHANISMS:
@@ -108,7 +109,7 @@ class Curator:
         if epochs is not None and epochs < 1:
             raise RequestError("epochs must be at least 1")
         budget = Budget(epsilon, delta)
-        if mechanism == "functional":
+        if mechanism != "paper":
             _private(budget)
         elif self.ledger:
             raise RequestError(
@@ -116,11 +117,15 @@ class Curator:
                 "leave the ledger out"
             )
         table = self._table(private_data)
+        if mechanism == "dpsgd":
+            dpsgd.check(table, budget)
         what = f"release by {mechanism} of {self.schema.name}"
         reserved = self.ledger.reserve(self.dataset, budget, what) if self.ledger else None
         if mechanism == "paper":
             table.check()
             veil = self._by_paper(table, budget, seed, epochs, progress)
+        elif mechanism == "dpsgd":
+            veil = self._by_dpsgd(table, budget, seed, epochs, progress)
         else:
             veil = self._by_functional(table, budget, order, seed, epochs, progress)
         if self.ledger and reserved:
@@ -146,26 +151,46 @@ class Curator:
             moulded = mould(
                 population, self.schema, seed=seed, device=self.device, epochs=epochs, tick=tick
             )
-        statement = Statement(
+        statement = self._state("functional", table, budget, accesses)
+        statement = statement.model_copy(update={"plan": (*plan.reasons, *plan.warnings)})
+        return Veil(
+            self.schema, moulded.autoencoder, moulded.prototypes, statement, moulded.surrogate
+        )
+
+    def _by_dpsgd(
+        self, table: PrivateTable, budget: Budget, seed: int, epochs: int | None, progress: bool
+    ) -> Veil:
+        architecture = dpsgd.ARCHITECTURES[self.schema.family]
+        architecture = replace(architecture, epochs=epochs or architecture.epochs)
+        with progress_bar("training by DP-SGD", 2 * architecture.epochs, show=progress) as tick:
+            autoencoder, prototypes, surrogate, accesses = dpsgd.release(
+                table, budget, architecture, seed=seed, device=self.device, tick=tick
+            )
+        statement = self._state("dpsgd", table, budget, accesses)
+        floats = "attacks on the floating-point noise of training"
+        statement = statement.model_copy(update={"exclusions": (*statement.exclusions, floats)})
+        return Veil(self.schema, autoencoder, prototypes, statement, surrogate)
+
+    def _state(
+        self, mechanism: str, table: PrivateTable, budget: Budget, accesses: tuple[Access, ...]
+    ) -> Statement:
+        """What a private mechanism promises; nothing if its schema was read off the rows."""
+        return Statement(
             level=Level.NONE if self.schema.drafted else Level.EXPLAINER,
-            mechanism="functional",
+            mechanism=mechanism,
             epsilon=budget.epsilon,
             delta=budget.delta,
             unit="person" if table.unit_column else "record",
             max_records=table.records,
             accesses=accesses,
-            plan=(*plan.reasons, *plan.warnings),
             public_inputs=(
                 f"the schema {self.schema.name!r}: columns, bounds, categories, classes",
                 f"the number of {'people' if table.unit_column else 'rows'}, {table.size}",
-                "bins, clips and shares of the plan, computed from these, ε and δ",
+                "bins, clips and shares of the budget, computed from these, ε and δ",
             ),
             reasons=_draft_note(self.schema),
             exclusions=("the target model and everything it reveals",),
             versions=_versions(),
-        )
-        return Veil(
-            self.schema, moulded.autoencoder, moulded.prototypes, statement, moulded.surrogate
         )
 
     def _by_paper(

@@ -72,9 +72,12 @@ def _arrow(dataset: ds.Dataset, wanted: tuple[str, ...]) -> Source:
     present = [name for name in dict.fromkeys(wanted) if name in names]
 
     def batches() -> Iterator[pd.DataFrame]:
-        for batch in dataset.to_batches(columns=present, batch_size=BATCH, batch_readahead=2,
-                                        fragment_readahead=1):  # fmt: skip
-            if batch.num_rows:
-                yield batch.to_pandas()
+        # File by file, batch by batch: reading ahead holds more of a large table than it helps.
+        for fragment in dataset.get_fragments():
+            for batch in fragment.to_batches(
+                columns=present, batch_size=BATCH, batch_readahead=1, use_threads=False
+            ):
+                if batch.num_rows:
+                    yield batch.to_pandas()
 
     return Source(names, dataset.count_rows(), batches)

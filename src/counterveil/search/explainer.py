@@ -174,7 +174,8 @@ class Explainer:
                 left = left[~best.found]
                 if not len(left):
                     break
-            if len(left):
+            # A single move over the boundary of f~ would convince nobody but f~.
+            if len(left) and self.guidance == "model":
                 start, goal, around = queries[left], targets[left], box.rows(left)
                 mended = repair(
                     self._snap(start, around), goal, around, self._snap, guide, steps=REPAIR_STEPS

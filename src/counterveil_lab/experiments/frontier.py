@@ -31,6 +31,8 @@ from counterveil_lab.results import Results, Row
 from counterveil_lab.targets import train_target
 
 QUERIES = 500
+SLOWEST_FIRST = ("texas-substitute", "purchase-substitute", "mnist", "digits", "homecredit",
+                 "hospital", "adult")  # fmt: skip
 CASES: tuple[tuple[str, float, int | None], ...] = (
     *(("adult", epsilon, order) for epsilon in (0.025, 0.1, 0.75, 3.0) for order in (1, 2)),
     *(
@@ -60,6 +62,7 @@ def run(
         if not (only and name not in only.split(","))
         and not results.has(dataset=name, epsilon=epsilon, asked_order=order, seed=seed)
     ]
+    missing.sort(key=lambda case: SLOWEST_FIRST.index(case[0]))
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         jobs = {pool.submit(measure_case, *case, quick=quick): case for case in missing}
         for done, job in enumerate(as_completed(jobs), 1):

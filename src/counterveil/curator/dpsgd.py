@@ -1,0 +1,358 @@
+"""Mechanism `dpsgd`: networks trained by noisy gradients. Needs the extra `counterveil[dpsgd]`.
+
+    1. Train the autoencoder by DP-SGD: Poisson batches, each record's gradient cut to a fixed
+       norm, Gaussian noise on the sum of every batch (Opacus).
+    2. Release class sums of codes and class counts with exact integer noise: the prototypes.
+    3. Train the surrogate by DP-SGD; the noisy counts of step 2 make its classes count alike.
+
+Formal guarantee: the output of `release` is (ε, δ)-DP under replace-one of one record, N public, by
+basic composition of the three shares of `split`; each step reads the rows and the outputs of the
+steps before it.
+
+Training (`calibrate_training`): sampling rate, steps, clip and the divisor of the gradient are
+public and fixed, so the training is a mechanism on tables of any size. Opacus' RDP accountant
+(Mironov, Talwar & Zhang 2019: both directions of add/remove, integer orders alone, whose sums are
+finite) gives (ε', δ') for one record added *or* removed. Replacing a record is one removal and one
+addition, and for every event S
+
+    P[M(D) ∈ S] ≤ e^ε'·P[M(D−x) ∈ S] + δ' ≤ e^2ε'·P[M(D−x+y) ∈ S] + (1 + e^ε')·δ',
+
+so ε' = ε/2 and δ' = δ/(1 + e^ε') give the (ε, δ) of the share.
+
+Prototypes (`CodeSums`): calibrated for replace-one directly, by the certified integer noise of
+`noise`.
+
+**The noise of training is floating point from torch's generator: not exact, not cryptographic.**
+The proof is about real numbers, and the noise here is not certified against attacks on the low bits
+of floats (Mironov 2012) or on the state of a generator; `functional` has neither weakness. What can
+be done is: the generator is seeded anew from the operating system for every step, as torch's CPU
+generator keeps 32 bits of a seed; batches are drawn by a generator with 128 bits of the same
+entropy, as amplification by sampling needs secret batches. `seed` steers initial weights alone.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from counterveil import autoencoder as networks
+from counterveil.autoencoder import Architecture, Autoencoder
+from counterveil.curator.coefficients import BoundedSums, Sensitivity, root_above
+from counterveil.curator.functional import perturb
+from counterveil.curator.table import PrivateTable
+from counterveil.encoding import Array
+from counterveil.errors import InternalError, RequestError
+from counterveil.postprocess import EDGE, TRAININGS
+from counterveil.privacy import Access, Budget
+from counterveil.progress import Tick, silent
+from counterveil.schema import Family
+from counterveil.surrogate import new_surrogate
+from counterveil.training import Network, seeded
+
+ARCHITECTURES: dict[Family, Architecture] = {
+    "mixed": replace(networks.ARCHITECTURES["mixed"], epochs=20, batch=1024),
+    "image": replace(networks.ARCHITECTURES["image"], epochs=5, batch=1024),
+    "binary": replace(networks.ARCHITECTURES["binary"], epochs=5, batch=1024),
+}
+SHARES = (0.5, 0.1, 0.4)  # autoencoder, prototypes, surrogate
+MOST_EPSILON = 500.0  # more protects nothing and overflows the accountants
+CLIP = 1.0  # of a record's gradient, autoencoder
+SURROGATE_CLIP = 4.0  # a tighter one makes the larger class win
+RATE = 1e-2
+FIXED_POINT = 1 << 12  # steps from the middle of a code to its end
+ORDERS = (*range(2, 33), 36, 40, 48, 56, 64, 80, 96, 128, 192, 256, 512)
+AT_ONCE = 1 << 23  # numbers that the gradients of one part of a batch may take: fits a cache
+FLOATS = "floating-point noise of torch's generator, not exact and not cryptographic"
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Public numbers that fix a training but for its noise."""
+
+    rate: float  # the probability that a record is in a batch
+    steps_per_epoch: int
+    epochs: int
+    expected: float  # records in a batch, on average
+
+    @classmethod
+    def of(cls, architecture: Architecture, rows: int) -> Schedule:
+        rate = min(1.0, architecture.batch / rows)
+        return cls(rate, math.ceil(1 / rate), architecture.epochs, rate * rows)
+
+    @property
+    def steps(self) -> int:
+        return self.epochs * self.steps_per_epoch
+
+
+def check(table: PrivateTable, budget: Budget) -> None:
+    """Refuse what this mechanism cannot do. Reads no row: call it before the ledger is charged."""
+    if find_spec("opacus") is None:
+        raise RequestError("mechanism dpsgd needs: pip install 'counterveil[dpsgd]'")
+    if table.unit_column is not None or table.records > 1:
+        raise RequestError(
+            "mechanism dpsgd protects single records; for people with several records "
+            "use mechanism functional"
+        )
+    if budget.epsilon > MOST_EPSILON:
+        raise RequestError(
+            f"epsilon must be at most {MOST_EPSILON:g} for mechanism dpsgd, for example 3"
+        )
+    if budget.delta <= 0:
+        raise RequestError(
+            "mechanism dpsgd needs a delta above 0: give one well below 1 over the number of rows, "
+            "for example 1e-6, or use mechanism functional"
+        )
+
+
+def split(budget: Budget) -> tuple[Budget, Budget, Budget]:
+    """Shares of autoencoder, prototypes and surrogate; their sums do not exceed the budget."""
+    first, second, _ = SHARES
+    epsilons = budget.epsilon * first, budget.epsilon * second
+    deltas = budget.delta * first, budget.delta * second
+    last = _rest(budget.epsilon, *epsilons), _rest(budget.delta, *deltas)
+    return Budget(epsilons[0], deltas[0]), Budget(epsilons[1], deltas[1]), Budget(*last)
+
+
+def release(
+    table: PrivateTable,
+    budget: Budget,
+    architecture: Architecture,
+    *,
+    seed: int,
+    device: torch.device,
+    tick: Tick = silent,
+) -> tuple[Autoencoder, Tensor, nn.Sequential | None, tuple[Access, ...]]:
+    """Autoencoder, prototypes, surrogate, and the readings of the rows they cost.
+
+    Formal guarantee: (ε, δ)-DP under replace-one of a record, N public; see the module for the
+    proof and for what floating point takes from it. `architecture`: one of `ARCHITECTURES` here.
+    `tick` counts to twice its epochs. The seed steers initial weights alone.
+    """
+    check(table, budget)
+    for_autoencoder, for_prototypes, for_surrogate = split(budget)
+    schedule = Schedule.of(architecture, table.size)
+    points, private_classes = table.private_rows()
+    private_rows = torch.as_tensor(points, dtype=torch.float32, device=device)
+    private_labels = torch.as_tensor(private_classes, dtype=torch.long, device=device)
+    classes = len(table.schema.label.classes)
+
+    autoencoder = Autoencoder.new(table.encoding.width, architecture.encoder, seed).to(device)
+    first = _train(
+        autoencoder,
+        lambda numbers: _reconstruction(autoencoder, private_rows[numbers]),
+        schedule,
+        for_autoencoder,
+        CLIP,
+        "training of the autoencoder",
+        tick,
+    )
+    sums = CodeSums(architecture.encoder[-1], classes)
+    for part, labels in zip(private_rows.split(65536), private_labels.split(65536), strict=True):
+        with torch.no_grad():
+            sums.add(autoencoder.encode(part).cpu().double().numpy(), labels.cpu().numpy())
+    prototypes, counts, second = sums.release(for_prototypes)
+
+    hidden = TRAININGS[table.schema.family].surrogate
+    surrogate = seeded(lambda: new_surrogate(table.encoding.width, hidden, classes), seed)
+    surrogate = surrogate.to(device)
+    third = _train(
+        surrogate,
+        lambda numbers: nn.functional.cross_entropy(
+            surrogate(private_rows[numbers]), private_labels[numbers], reduction="sum"
+        ),
+        schedule,
+        for_surrogate,
+        SURROGATE_CLIP,
+        "training of the surrogate",
+        lambda done, words="": tick(architecture.epochs + done, words),
+    )
+    _even_out(surrogate, counts)
+    found = torch.as_tensor(prototypes, dtype=torch.float32)
+    return autoencoder.cpu(), found, surrogate.cpu(), (first, second, third)
+
+
+class CodeSums:
+    """Class sums of codes in whole numbers, and the class counts beside them.
+
+    A code has L numbers in [0, 1]; each becomes a whole number in [−S, S], S = FIXED_POINT. The
+    count of a record weighs w ≤ S·√L. Replacing a record moves the sums
+
+    - inside a class by the difference of two codes: L1 ≤ 2SL, L2 ≤ 2S√L;
+    - from class to class by two codes and two counts: L1 ≤ 2(SL + w), L2² ≤ 2(S²L + w²) ≤ 4S²L.
+    """
+
+    def __init__(self, latent: int, classes: int) -> None:
+        self.weight = math.isqrt(FIXED_POINT**2 * latent)
+        self.sensitivity = Sensitivity(
+            2 * (FIXED_POINT * latent + self.weight), root_above(4 * FIXED_POINT**2 * latent)
+        )
+        self._latent = latent
+        self._sums = BoundedSums(
+            latent, classes, FIXED_POINT * latent, FIXED_POINT**2 * latent, self.weight
+        )
+
+    def add(self, private_codes: Array, private_classes: Array) -> None:
+        """Add a batch of codes."""
+        bounded = np.clip(np.nan_to_num(private_codes, nan=0.5), 0, 1)
+        whole = np.rint((2 * bounded - 1) * FIXED_POINT).astype(np.int64)
+        self._sums.add(whole, private_classes)
+
+    @property
+    def exact(self) -> Array:
+        """(class, 1 + latent): private."""
+        return self._sums.sums
+
+    def release(self, budget: Budget) -> tuple[Array, Array, Access]:
+        """Prototypes and class counts from the noisy sums, (ε, δ)-DP under replace-one."""
+        noisy, noise, access = perturb(
+            "class sums of codes and class counts",
+            self.exact,
+            self.sensitivity,
+            budget.epsilon,
+            budget.delta,
+        )
+        counts = noisy[:, 0] / self.weight
+        # A count below the deviation of its noise says nothing: its mean shrinks to the middle.
+        floor = max(1.0, math.sqrt(noise.variance) / self.weight)
+        means = noisy[:, 1:] / FIXED_POINT / np.maximum(counts, floor)[:, None]
+        return (np.clip(means, -1, 1) + 1) / 2, np.maximum(counts, floor), access
+
+
+def training_epsilon(
+    noise: float, rate: float, steps: int, delta: float, *, orders: tuple[int, ...] = ORDERS
+) -> float:
+    """ε at δ of DP-SGD under **add/remove**, by Opacus' RDP accountant."""
+    from opacus.accountants.analysis import rdp
+
+    spent = rdp.compute_rdp(q=rate, noise_multiplier=noise, steps=steps, orders=list(orders))
+    with warnings.catch_warnings():
+        # An order at the end of the list is not the best one: ε is then stated too large.
+        warnings.filterwarnings("ignore", message="Optimal order is the", category=UserWarning)
+        epsilon, _ = rdp.get_privacy_spent(orders=list(orders), rdp=spent, delta=delta)
+    return float(epsilon)
+
+
+def add_remove(budget: Budget) -> Budget:
+    """What add/remove must satisfy so that replace-one satisfies `budget`: see the module."""
+    epsilon = budget.epsilon / 2
+    return Budget(epsilon, budget.delta / (1 + math.exp(epsilon)))
+
+
+def calibrate_training(schedule: Schedule, budget: Budget) -> float:
+    """The least noise, in units of the clip, that makes the training `budget`-DP, replace-one."""
+    asked = add_remove(budget)
+
+    def enough(noise: float) -> bool:
+        spent = training_epsilon(noise, schedule.rate, schedule.steps, asked.delta)
+        return 0 <= spent <= asked.epsilon
+
+    low, high = 0.0, 0.5
+    while not enough(high):
+        low, high = high, 2 * high
+        if high > 1e6:
+            raise RequestError("no noise is enough for this epsilon and delta; raise them")
+    while high - low > 1e-3 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
+
+
+def _train(
+    network: Network,
+    loss_of: Callable[[Tensor], Tensor],
+    schedule: Schedule,
+    budget: Budget,
+    clip: float,
+    what: str,
+    tick: Tick,
+) -> Access:
+    """Minimise the sum of `loss_of(row numbers)`, a sum over records, by DP-SGD; ends frozen.
+
+    Formal guarantee: the weights are `budget`-DP under replace-one (see the module), if the loss of
+    a record depends on that record alone.
+    """
+    from opacus import GradSampleModule
+    from opacus.optimizers import DPOptimizer
+
+    noise = calibrate_training(schedule, budget)
+    device = next(network.parameters()).device
+    rows = round(schedule.expected / schedule.rate)
+    at_once = max(1, AT_ONCE // sum(weights.numel() for weights in network.parameters()))
+    wrapped = GradSampleModule(network, loss_reduction="sum")
+    generator = torch.Generator(device)
+    batches = np.random.default_rng()  # 128 bits of the operating system's entropy
+    optimiser = DPOptimizer(
+        torch.optim.Adam(network.parameters(), RATE),
+        noise_multiplier=noise,
+        max_grad_norm=clip,
+        expected_batch_size=schedule.expected,
+        generator=generator,
+    )
+    for epoch in range(schedule.epochs):
+        for _ in range(schedule.steps_per_epoch):
+            generator.manual_seed(secrets.randbits(64))
+            chosen = np.flatnonzero(batches.random(rows) < schedule.rate)
+            parts = torch.as_tensor(chosen, device=device).split(at_once)  # one, if it is empty
+            for number, part in enumerate(parts, 1):
+                optimiser.signal_skip_step(do_skip=number < len(parts))
+                _backward(loss_of(part))
+                optimiser.step()
+                optimiser.zero_grad(set_to_none=True)
+        tick(epoch + 1, "epochs")
+    wrapped.to_standard_module()
+    network.requires_grad_(False).eval()
+    if not all(bool(weights.isfinite().all()) for weights in network.parameters()):
+        raise RequestError("training diverged: the noise at this epsilon is too large; raise it")
+    return Access(
+        what=what,
+        mechanism=(
+            f"DP-SGD, {schedule.steps} Poisson batches at rate {schedule.rate:.4g}, "
+            f"Gaussian; {FLOATS}"
+        ),
+        sensitivity=f"each record's gradient cut to L2 {clip:g}",
+        scale=noise * clip,
+        epsilon=budget.epsilon,
+        delta=budget.delta,
+    )
+
+
+def _backward(loss: Tensor) -> None:
+    with warnings.catch_warnings():
+        # Opacus hooks every layer, and the first one's input needs no gradient.
+        warnings.filterwarnings("ignore", message="Full backward hook is firing")
+        loss.backward()
+
+
+def _reconstruction(autoencoder: Autoencoder, x: Tensor) -> Tensor:
+    kept = autoencoder(x).clamp(EDGE, 1 - EDGE)
+    return nn.functional.binary_cross_entropy(kept, x, reduction="sum")
+
+
+def _even_out(surrogate: nn.Sequential, counts: Array) -> None:
+    """Take the log of the noisy class shares off the logits: all classes then count alike.
+
+    Weights on the loss would do the same, were gradients not cut to one length afterwards.
+    """
+    last = surrogate[-1]
+    if not isinstance(last, nn.Linear):
+        raise InternalError("the surrogate does not end in a linear layer")
+    shares = torch.as_tensor(np.log(counts / counts.sum()), dtype=torch.float32)
+    last.bias.sub_(shares.to(last.bias.device))
+
+
+def _rest(total: float, first: float, second: float) -> float:
+    """What is left of `total`, rounded so that the three never add up to more."""
+    rest = total - first - second
+    while first + second + rest > total:
+        rest = math.nextafter(rest, 0)
+    if rest <= 0:
+        raise InternalError("the shares of dpsgd exceed the budget")
+    return rest
