@@ -24,7 +24,8 @@ from counterveil.cli_ledger import ledger_app
 from counterveil.errors import BudgetError, InputError, RequestError
 from counterveil.privacy import Budget
 from counterveil.privacy import ledger as module
-from counterveil.privacy.ledger import Amount, Ledger, OverdrawnError, Reservation
+from counterveil.privacy.account import Amount, Reservation, digits
+from counterveil.privacy.ledger import Ledger, OverdrawnError
 
 DIGEST = "5f0c" * 16
 
@@ -82,7 +83,7 @@ def test_sums_are_exact(spends, limit):
     assert (Fraction(total.epsilon), Fraction(total.delta)) == (epsilon, delta)
     fits = epsilon <= fraction(limit[0]) and delta <= fraction(limit[1])
     assert total.fits(Amount.of(Both(*limit))) == fits
-    assert Amount(Decimal(module._digits(total.epsilon)), total.delta) == total
+    assert Amount(Decimal(digits(total.epsilon)), total.delta) == total
 
 
 @settings(max_examples=5, deadline=None)
@@ -124,7 +125,7 @@ def test_a_reference_without_noise_has_no_price(ledger):
      ("0.750", "0.75")],
 )  # fmt: skip
 def test_amounts_read_well(number, text):
-    assert module._digits(Decimal(number)) == text
+    assert digits(Decimal(number)) == text
 
 
 # The account

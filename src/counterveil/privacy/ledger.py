@@ -24,20 +24,19 @@ counterveil.privacy.ledger.OverdrawnError: dataset 'adult' cannot pay: requested
 
 from __future__ import annotations
 
-import math
 import os
 import secrets
 import shlex
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-from decimal import Context, Decimal, Inexact
 from pathlib import Path
 from typing import Literal
 
 from counterveil.errors import BudgetError, RequestError
+from counterveil.privacy.account import Account, Amount, Entry, Reservation, exact_decimal
 from counterveil.privacy.budget import Budget
 
 APPLICATION_ID = 0x43566C67  # "CVlg"
@@ -54,90 +53,9 @@ _TABLES = (
     "CREATE INDEX spends_of_dataset ON spends (dataset)",
 )
 
-# Sums of floats in decimal have fewer than 700 digits, so nothing is ever rounded here; if it were,
-# the trap would stop the charge.
-_EXACT = Context(prec=2000, traps=[Inexact])
-
 
 class OverdrawnError(BudgetError):
     """A charge that the account cannot pay; names requested, remaining and total."""
-
-
-@dataclass(frozen=True)
-class Amount:
-    """ε and δ as exact decimals: ten times 0.1 is 1.
-
-    A float counts as the decimal number it is written as: `0.1` is one tenth.
-    """
-
-    epsilon: Decimal = Decimal(0)
-    delta: Decimal = Decimal(0)
-
-    @classmethod
-    def of(cls, budget: Budget) -> Amount:
-        """The price of `budget`; a release without noise has none."""
-        if not math.isfinite(budget.epsilon):
-            raise BudgetError(
-                "a ledger cannot account for an infinite epsilon; give a finite one, "
-                "or make the reference without a ledger"
-            )
-        return cls(_decimal(budget.epsilon), _decimal(getattr(budget, "delta", 0.0)))
-
-    def __add__(self, other: Amount) -> Amount:
-        return Amount(_EXACT.add(self.epsilon, other.epsilon), _EXACT.add(self.delta, other.delta))
-
-    def __sub__(self, other: Amount) -> Amount:
-        return Amount(
-            _EXACT.subtract(self.epsilon, other.epsilon), _EXACT.subtract(self.delta, other.delta)
-        )
-
-    def fits(self, limit: Amount) -> bool:
-        """Whether `limit` can pay this, in ε and in δ."""
-        return self.epsilon <= limit.epsilon and self.delta <= limit.delta
-
-    def __str__(self) -> str:
-        return f"ε = {_digits(self.epsilon)}, δ = {_digits(self.delta)}"
-
-
-@dataclass(frozen=True)
-class Account:
-    """What a dataset may spend in all, and what it has spent."""
-
-    dataset: str
-    total: Amount
-    spent: Amount
-    opened: str
-
-    @property
-    def remaining(self) -> Amount:
-        return self.total - self.spent
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One charge. `reserved` is spent just as `released` is: the rows may have been read."""
-
-    id: str
-    dataset: str
-    epsilon: float
-    delta: float
-    what: str
-    state: Literal["reserved", "released"]
-    digest: str | None
-    time: str
-
-    @property
-    def price(self) -> Amount:
-        return Amount(_decimal(self.epsilon), _decimal(self.delta))
-
-
-@dataclass(frozen=True)
-class Reservation:
-    """The right to one release, already paid for."""
-
-    id: str
-    dataset: str
-    budget: Budget
 
 
 class Ledger:
@@ -335,7 +253,7 @@ class Ledger:
 def _accounts(file: sqlite3.Connection, dataset: str | None = None) -> tuple[Account, ...]:
     columns = "SELECT dataset, epsilon, delta, opened FROM accounts"
     accounts = {
-        name: Account(name, Amount(_decimal(epsilon), _decimal(delta)), Amount(), opened)
+        name: Account(name, Amount(exact_decimal(epsilon), exact_decimal(delta)), Amount(), opened)
         for name, epsilon, delta, opened in _rows(file, columns, dataset, order="dataset")
     }
     for entry in _entries(file, dataset):
@@ -349,7 +267,7 @@ def _accounts(file: sqlite3.Connection, dataset: str | None = None) -> tuple[Acc
 def _entries(file: sqlite3.Connection, dataset: str | None = None) -> tuple[Entry, ...]:
     columns = "SELECT id, dataset, epsilon, delta, what, digest, time FROM spends"
     return tuple(
-        Entry(id_, name, float(_decimal(epsilon)), float(_decimal(delta)), what,
+        Entry(id_, name, float(exact_decimal(epsilon)), float(exact_decimal(delta)), what,
               "released" if digest else "reserved", digest or None, time)
         for id_, name, epsilon, delta, what, digest, time in _rows(file, columns, dataset)
     )  # fmt: skip
@@ -361,23 +279,6 @@ def _rows(
     """Rows of text, of all datasets or of one; nothing in a file is trusted to be text."""
     question = f"{columns} WHERE dataset = ?1 OR ?1 IS NULL ORDER BY {order}"
     return [tuple(str(cell or "") for cell in row) for row in file.execute(question, (dataset,))]
-
-
-def _decimal(number: float | str) -> Decimal:
-    """The decimal that a float, or its text in the file, is written as."""
-    try:
-        value = float(number)
-    except (TypeError, ValueError):
-        value = math.nan
-    if not (math.isfinite(value) and value >= 0):
-        raise sqlite3.DatabaseError("it is damaged: an amount is not a number")
-    return Decimal(repr(value))
-
-
-def _digits(number: Decimal) -> str:
-    """All the digits, in plain notation where that is short."""
-    shortest = number.normalize(_EXACT)
-    return f"{shortest:f}" if -5 <= shortest.adjusted() < 16 else f"{shortest:e}"
 
 
 def _check_words(name: str, words: str) -> None:
