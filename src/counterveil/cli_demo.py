@@ -32,10 +32,16 @@ def demo(
     check_output(folder / "report.html")
     outcome = run_demo(folder, queries=queries, epochs=epochs, seed=seed, workers=workers,
                        say=lambda words: notes.print(cell(f"· {words}", "dim")))  # fmt: skip
-    table = Table(title=f"{queries} queries", title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(
+        title=f"{queries} queries",
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        padding=(0, 1),
+        pad_edge=False,
+    )
     for heading in ("mechanism", "noise", "promise"):
         table.add_column(heading, no_wrap=True)
-    for heading in ("flip ratio", "distance", "legal rows", "ms a query"):
+    for heading in ("flip ratio", "distance", "legal", "ms/query"):
         table.add_column(heading, justify="right", no_wrap=True)
     for line in outcome.measurements:
         table.add_row(line.mechanism, line.name, line.promise, f"{line.flip_ratio:.3f}",
