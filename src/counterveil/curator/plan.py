@@ -98,7 +98,8 @@ def _plan_mixed(schema: Schema, rows: int, budget: Budget, records: int, order: 
     scale = Sensitivity.of_counts(features, records).l1 / shares[0]
     fine = int(np.clip(rows / (classes * ROWS_A_BIN * scale), COARSE // 2, FINE))
     reasons.append(
-        f"{fine} bins a number: each expects {ROWS_A_BIN:g} times the noise scale {scale:.0f}"
+        f"{fine} bins a number: {rows / (classes * fine):.0f} rows of a class in an average bin, "
+        f"noise scale {scale:.0f}"
     )
     warnings = _drowning(rows, classes, scale)
     return Plan("mixed", order, shares, budget.delta, records, tuple(reasons), warnings, fine=fine)
