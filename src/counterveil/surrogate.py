@@ -8,16 +8,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from counterveil.training import fit, seeded
-
-
-def new_surrogate(width: int, hidden: tuple[int, ...], classes: int) -> nn.Sequential:
-    """A tanh network over the encoding that answers logits."""
-    layers: list[nn.Module] = []
-    for size in hidden:
-        layers += [nn.Linear(width, size), nn.Tanh()]
-        width = size
-    return nn.Sequential(*layers, nn.Linear(width, classes))
+from counterveil.training import fit, seeded, tanh_network
 
 
 def train_surrogate(
@@ -30,7 +21,7 @@ def train_surrogate(
     seed: int,
 ) -> nn.Sequential:
     """f~ from samples of the population, in which all classes are alike."""
-    surrogate = seeded(lambda: new_surrogate(points.shape[1], hidden, classes), seed)
+    surrogate = seeded(lambda: tanh_network(points.shape[1], hidden, classes), seed)
     surrogate = surrogate.to(points.device)
     fit(
         surrogate,

@@ -20,6 +20,15 @@ def seeded(build: Callable[[], Network], seed: int) -> Network:
         return build()
 
 
+def tanh_network(width: int, hidden: tuple[int, ...], classes: int) -> nn.Sequential:
+    """A tanh network over the encoding that answers logits."""
+    layers: list[nn.Module] = []
+    for size in hidden:
+        layers += [nn.Linear(width, size), nn.Tanh()]
+        width = size
+    return nn.Sequential(*layers, nn.Linear(width, classes))
+
+
 def fit(
     network: nn.Module,
     loss_of: Callable[[Tensor], Tensor],

@@ -35,7 +35,7 @@ from counterveil.errors import SchemaError, VeilError
 from counterveil.files import read_bytes, write_whole
 from counterveil.privacy import Statement
 from counterveil.schema import Schema
-from counterveil.surrogate import new_surrogate
+from counterveil.training import tanh_network
 
 FORMAT = "counterveil-veil"
 VERSION = 1
@@ -213,7 +213,7 @@ def _rebuild(
     tensors = load_tensors(content)
     with torch.device("meta"):  # shapes first, memory only for what really is in the file
         autoencoder = Autoencoder(schema.width, hidden)
-        surrogate = surrogate_hidden and new_surrogate(schema.width, surrogate_hidden, classes)
+        surrogate = surrogate_hidden and tanh_network(schema.width, surrogate_hidden, classes)
     expected = dict(autoencoder.state_dict())
     if surrogate:
         expected |= {f"surrogate.{k}": v for k, v in surrogate.state_dict().items()}

@@ -54,8 +54,7 @@ from counterveil.postprocess import EDGE, TRAININGS
 from counterveil.privacy import Access, Budget
 from counterveil.progress import Tick, silent
 from counterveil.schema import Family
-from counterveil.surrogate import new_surrogate
-from counterveil.training import Network, seeded
+from counterveil.training import Network, seeded, tanh_network
 
 ARCHITECTURES: dict[Family, Architecture] = {
     "mixed": replace(networks.ARCHITECTURES["mixed"], epochs=20, batch=1024),
@@ -161,7 +160,7 @@ def release(
     prototypes, counts, second = sums.release(for_prototypes)
 
     hidden = TRAININGS[table.schema.family].surrogate
-    surrogate = seeded(lambda: new_surrogate(table.encoding.width, hidden, classes), seed)
+    surrogate = seeded(lambda: tanh_network(table.encoding.width, hidden, classes), seed)
     surrogate = surrogate.to(device)
     third = _train(
         surrogate,

@@ -16,7 +16,7 @@ from torch import nn
 
 from counterveil.encoding import Encoding
 from counterveil.schema import Schema
-from counterveil.training import fit, seeded
+from counterveil.training import fit, seeded, tanh_network
 
 TEST_SHARE = 0.25
 
@@ -56,13 +56,7 @@ def train_target(
     count = len(schema.label.classes)
     evenly = len(classes) / (count * torch.bincount(classes, minlength=count).clamp(min=1).float())
     model = seeded(
-        lambda: nn.Sequential(
-            nn.Linear(encoding.width, 32),
-            nn.Tanh(),
-            nn.Linear(32, 16),
-            nn.Tanh(),
-            nn.Linear(16, count),
-        ),
+        lambda: tanh_network(encoding.width, (32, 16), count),
         seed,
     )
     fit(

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from counterveil.models.adapters import TorchModel
 from counterveil.models.base import TargetModel
 from counterveil.progress import Tick, silent
-from counterveil.training import fit, seeded
+from counterveil.training import fit, seeded, tanh_network
 
 HIDDEN = 64
 EPOCHS = 40
@@ -21,13 +21,7 @@ def distil(model: TargetModel, points: Tensor, *, seed: int, tick: Tick = silent
     """A small network that answers on legal `points` as `model` does."""
     answers = model.log_proba(points).exp().to(points.device)
     network = seeded(
-        lambda: nn.Sequential(
-            nn.Linear(points.shape[1], HIDDEN),
-            nn.Tanh(),
-            nn.Linear(HIDDEN, HIDDEN),
-            nn.Tanh(),
-            nn.Linear(HIDDEN, model.classes),
-        ),
+        lambda: tanh_network(points.shape[1], (HIDDEN, HIDDEN), model.classes),
         seed,
     ).to(points.device)
     fit(

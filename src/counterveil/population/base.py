@@ -26,6 +26,12 @@ class Population(Protocol):
         ...
 
 
+def draw_classes(own: Array, asked: Array | None, count: int, rng: np.random.Generator) -> Array:
+    """Class numbers of `count` rows, in the proportions asked for or else in the classes' own."""
+    share = own if asked is None else asked
+    return rng.choice(len(share), size=count, p=share)
+
+
 def to_simplex(values: Array, total: float) -> Array:
     """The nearest non-negative vector with the given positive sum."""
     ordered = np.sort(values)[::-1]

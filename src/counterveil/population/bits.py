@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from counterveil.encoding import Array
-from counterveil.population.base import positive_totals, shrinkage, to_simplex
+from counterveil.population.base import draw_classes, positive_totals, shrinkage, to_simplex
 
 CLEARLY = 2.5  # deviations of the noise
 
@@ -65,7 +65,6 @@ class BitPopulation:
         self, count: int, rng: np.random.Generator, class_share: Array | None = None
     ) -> tuple[Array, Array]:
         """`count` rows of bits and their classes."""
-        share = self.class_share if class_share is None else class_share
-        classes = rng.choice(len(share), size=count, p=share)
+        classes = draw_classes(self.class_share, class_share, count, rng)
         points = rng.random((count, self.frequencies.shape[1])) < self.frequencies[classes]
         return points.astype(np.float64), classes

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from counterveil.encoding import Array
-from counterveil.population.base import positive_totals, shrinkage
+from counterveil.population.base import draw_classes, positive_totals, shrinkage
 from counterveil.schema import Pixels
 
 FINE = 1 << 12  # cosines in fixed point
@@ -90,8 +90,7 @@ class ImagePopulation:
         self, count: int, rng: np.random.Generator, class_share: Array | None = None
     ) -> tuple[Array, Array]:
         """`count` images, flat, in whole levels, and their classes."""
-        share = self.class_share if class_share is None else class_share
-        classes = rng.choice(len(share), size=count, p=share)
+        classes = draw_classes(self.class_share, class_share, count, rng)
         noise = rng.normal(size=(count, self.means.shape[1])) * self._spread
         points = self._frequencies.back(self.means[classes] + noise)
         levels = self._frequencies.image.levels

@@ -15,7 +15,7 @@ import numpy as np
 
 from counterveil.encoding import Array
 from counterveil.grid import Grid
-from counterveil.population.base import believable, positive_totals, to_simplex
+from counterveil.population.base import believable, draw_classes, positive_totals, to_simplex
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,7 @@ class TreePopulation:
         self, count: int, rng: np.random.Generator, class_share: Array | None = None
     ) -> tuple[Array, Array]:
         """`count` encoded rows and their classes; by default in the classes' own proportions."""
-        share = self.class_share if class_share is None else class_share
-        classes = rng.choice(len(share), size=count, p=share)
+        classes = draw_classes(self.class_share, class_share, count, rng)
         codes = np.empty((count, len(self._wide)), dtype=np.int64)
         drawn = {child for _, child, _ in self._edges}
         for feature, table in enumerate(self._wide):
