@@ -57,7 +57,11 @@ def explain(
     veil: Annotated[Path, typer.Option(help="A veil file.")],
     queries: Annotated[Path, typer.Option(help="Rows to explain: .csv or .parquet.")],
     model: Annotated[
-        Path | None, typer.Option(help="The model: .pt2, .skops (pickles: see --trust-pickle).")
+        Path | None,
+        typer.Option(
+            help="The model: .pt2, .skops, .onnx, .ubj or .json (XGBoost), .txt (LightGBM); "
+            "pickles: see --trust-pickle."
+        ),
     ] = None,
     guidance: Annotated[
         str, typer.Option(help="model, or surrogate: private end to end, consults no model.")
@@ -79,10 +83,10 @@ def explain(
         typer.Option("--trust-pickle", help="Open .pkl, .joblib, .pt and more: can run any code."),
     ] = False,
     model_input: Annotated[
-        str, typer.Option(help="What an estimator was fitted on: rows, encoding, or auto.")
+        str, typer.Option(help="What the model was fitted on: rows, encoding, or auto.")
     ] = "auto",
     model_outputs: Annotated[
-        str, typer.Option(help="What a torch model answers: logits, probabilities, or auto.")
+        str, typer.Option(help="What a torch or ONNX model answers: logits, probabilities, auto.")
     ] = "auto",
     model_classes: Annotated[
         str | None, typer.Option(help="The classes of the model's columns in order: no,yes.")

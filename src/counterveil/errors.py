@@ -7,6 +7,7 @@
     │   ├── BudgetError     an epsilon or delta that means nothing
     │   ├── VeilError       a damaged, foreign, hostile or too new veil file
     │   ├── ModelError      the target model cannot be loaded or answers in the wrong shape
+    │   │   └── CallLimitError  it would have to be called more often than you allow
     │   └── RequestError    an argument that asks for the impossible
     └── InternalError       ours to mend; please report it
 
@@ -43,6 +44,10 @@ class VeilError(InputError):
 
 class ModelError(InputError):
     """The target model cannot be loaded, or answers in the wrong shape."""
+
+
+class CallLimitError(ModelError):
+    """The target model would have to be called more often than `max_calls` allows."""
 
 
 class RequestError(InputError):

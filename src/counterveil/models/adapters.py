@@ -1,8 +1,9 @@
-"""Adapters: a torch module, a scikit-learn-like estimator, any callable."""
+"""Adapters: a torch module, an estimator, any callable; the others have modules of their own."""
 
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from counterveil.encoding import Array
-from counterveil.errors import ModelError
+from counterveil.errors import CallLimitError, ModelError, RequestError
 from counterveil.models.base import (
     Inputs,
     Outputs,
@@ -21,9 +22,12 @@ from counterveil.models.base import (
     column_order,
     guess_outputs,
     probabilities_of,
+    sane,
 )
+from counterveil.models.boosted import BoosterClassifier, is_booster, rows_as_fitted
 from counterveil.models.exported import torch_kept_quiet
 from counterveil.models.graph import ExportedGraph
+from counterveil.models.onnx import OnnxModel
 from counterveil.schema import Category, Schema
 
 
@@ -110,6 +114,10 @@ class CallableModel(TargetModel):
     With `inputs="encoding"` the function gets the encoded array instead. `classes` names its
     columns, where their order is not that of the schema. No gradient: the search follows a student
     of the function, and the function decides. It gets copies, to do with as it likes.
+
+    For a model behind a network: `batch` is the most rows for one call, `max_calls` the most calls
+    over the lifetime of the adapter. What would need more is a `CallLimitError`, and nothing is
+    called. `calls` counts the calls made, `calls_left` those left.
     """
 
     def __init__(
@@ -119,11 +127,23 @@ class CallableModel(TargetModel):
         *,
         inputs: Inputs = "rows",
         classes: Sequence[Category] | None = None,
+        batch: int | None = None,
+        max_calls: int | None = None,
     ) -> None:
         super().__init__(schema)
+        for name, limit in (("batch", batch), ("max_calls", max_calls)):
+            if limit is not None and limit < 1:
+                raise RequestError(f"{name} must be at least 1, or None for no limit")
+        self.batch = batch
+        self.max_calls = max_calls
+        self.calls = 0
         self._function = function
         self._order = column_order(schema.label.classes if classes is None else classes, schema)
         self._over_rows = inputs != "encoding"
+
+    @property
+    def calls_left(self) -> int | None:
+        return None if self.max_calls is None else self.max_calls - self.calls
 
     def log_proba(self, points: Tensor) -> Tensor:
         array = points.detach().cpu().double().numpy()
@@ -135,6 +155,23 @@ class CallableModel(TargetModel):
         return self._ask(rows if self._over_rows else self.encoding.encode(rows))
 
     def _ask(self, inputs: pd.DataFrame | Array) -> Tensor:
+        rows = len(inputs)
+        size = self.batch or max(rows, 1)
+        starts = range(0, max(rows, 1), size)
+        self._check_limit(len(starts), rows)
+        parts = [self._call(inputs[start : start + size]) for start in starts]
+        return sane(torch.cat(parts))[:, self._order]
+
+    def _check_limit(self, needed: int, rows: int) -> None:
+        if self.calls_left is not None and needed > self.calls_left:
+            raise CallLimitError(
+                f"the model was called {self.calls} times and may be called {self.max_calls} times "
+                f"(max_calls); {rows} rows need {needed} more: allow more calls, "
+                "send more rows a call (batch), or explain fewer queries"
+            )
+
+    def _call(self, inputs: pd.DataFrame | Array) -> Tensor:
+        self.calls += 1
         try:
             answer = self._function(inputs.copy())
         except Exception as error:  # its text may hold values: show the type alone
@@ -143,7 +180,7 @@ class CallableModel(TargetModel):
                 f"the model failed on {kind} with {type(error).__name__}; if it wants the other "
                 "form, set 'inputs' (--model-input)"
             ) from None
-        return probabilities_of(answer, self.classes, len(inputs))[:, self._order]
+        return probabilities_of(answer, self.classes, len(inputs))
 
 
 class EstimatorModel(CallableModel):
@@ -168,7 +205,15 @@ class EstimatorModel(CallableModel):
             inputs = "encoding"
         if classes is None and getattr(estimator, "classes_", None) is not None:
             classes = np.asarray(estimator.classes_).tolist()
-        super().__init__(estimator.predict_proba, schema, inputs=inputs, classes=classes)
+        if inputs == "encoding":
+            asked = estimator.predict_proba
+        else:
+            as_fitted = rows_as_fitted(estimator, schema)
+
+            def asked(rows: pd.DataFrame) -> Any:
+                return estimator.predict_proba(as_fitted(rows))
+
+        super().__init__(asked, schema, inputs=inputs, classes=classes)
 
 
 def adapt(
@@ -179,7 +224,7 @@ def adapt(
     outputs: Outputs = "auto",
     classes: Sequence[Category] | None = None,
 ) -> TargetModel:
-    """The adapter that fits `model`; a `TargetModel` is taken as it is."""
+    """The adapter that fits `model`; a `TargetModel` is taken as it is, a path is an .onnx file."""
     if isinstance(model, TargetModel):
         if model.schema != schema:
             raise ModelError("the model was adapted to another schema than the veil's")
@@ -189,11 +234,16 @@ def adapt(
             return TorchModel(model.module(), schema, outputs=outputs, classes=classes)
     if isinstance(model, nn.Module):
         return TorchModel(model, schema, outputs=outputs, classes=classes)
+    if isinstance(model, (str, os.PathLike)) and os.fspath(model).lower().endswith(".onnx"):
+        return OnnxModel(model, schema, inputs=inputs, outputs=outputs, classes=classes)
+    if is_booster(model):
+        model = BoosterClassifier(model)
     if hasattr(model, "predict_proba"):
         return EstimatorModel(model, schema, inputs=inputs, classes=classes)
     if callable(model):
         return CallableModel(model, schema, inputs=inputs, classes=classes)
     raise ModelError(
-        "the model must be a torch module, an estimator with predict_proba, or a function from "
-        f"rows to class probabilities; got {type(model).__name__}"
+        "the model must be a torch module, an estimator with predict_proba, a booster, the path "
+        "of an .onnx file, or a function from rows to class probabilities; "
+        f"got {type(model).__name__} (other files: counterveil.models.load_model)"
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from counterveil.encoding import Encoding
 from counterveil.errors import ModelError
-from counterveil.schema import Category, Schema
+from counterveil.schema import Binary, Categorical, Category, Feature, Schema
 
 Outputs = Literal["auto", "logits", "probabilities"]
 Inputs = Literal["auto", "rows", "encoding"]
@@ -22,10 +23,13 @@ TINY = 1e-7
 class TargetModel:
     """f over one schema: log-probabilities of the classes, in the order of the label set.
 
-    `differentiable` says whether a gradient flows from the answer to the encoded points.
+    `differentiable` says whether a gradient flows from the answer to the encoded points. `batch` is
+    the most rows that one call of the model takes, `calls_left` how many calls it has left; None:
+    no limit.
     """
 
     differentiable = False
+    batch: int | None = None
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
@@ -41,6 +45,11 @@ class TargetModel:
         points = torch.as_tensor(self.encoding.encode(rows), dtype=torch.float32)
         with torch.no_grad():
             return sane(self.log_proba(points.to(self.device)).cpu())
+
+    @property
+    def calls_left(self) -> int | None:
+        """How often the model may still be called, each time with at most `batch` rows."""
+        return None
 
     @property
     def device(self) -> torch.device:
@@ -113,7 +122,7 @@ def guess_outputs(raw: Tensor, ends_in_sigmoid: bool = False) -> Outputs:
 
 
 def probabilities_of(answer: Any, classes: int, asked: int) -> Tensor:
-    """The answer of a model without gradients, checked, as log-probabilities."""
+    """The answer of a model without gradients as log-probabilities; `sane` checks the rest."""
     if isinstance(answer, pd.DataFrame):
         answer = answer.to_numpy()
     try:
@@ -124,7 +133,7 @@ def probabilities_of(answer: Any, classes: int, asked: int) -> Tensor:
     log_proba = as_log_proba(raw, "probabilities", classes, asked)
     if bool(((raw < -1e-6) | (raw > 1 + 1e-6)).any()):
         raise ModelError("the model's answers must be probabilities between 0 and 1")
-    return sane(log_proba)
+    return log_proba
 
 
 def column_order(names: Sequence[Category], schema: Schema) -> list[int]:
@@ -136,9 +145,38 @@ def column_order(names: Sequence[Category], schema: Schema) -> list[int]:
             "use the model of this schema, or correct 'classes' in the schema"
         )
     if set(names) != set(wanted):
-        listed = ",".join(str(name) for name in wanted[:12])
-        raise ModelError(
-            "the model's classes are called otherwise than the schema's; name the model's columns "
-            f"in their order with classes=[...] (--model-classes), out of: {listed}"
-        )
+        raise foreign_classes(names, schema)
     return [list(names).index(name) for name in wanted]
+
+
+def foreign_classes(names: Iterable[Category], schema: Schema) -> ModelError:
+    """The error for a model whose classes are not called as in the schema."""
+    numbered = all(isinstance(name, int) for name in names)
+    how = "numbered 0, 1, ..., not called as in the schema" if numbered else (
+        "called otherwise than the schema's"
+    )  # fmt: skip
+    return ModelError(f"the model's classes are {how}; {name_columns(schema)}")
+
+
+def name_columns(schema: Schema) -> str:
+    """The remedy where it is not known which column is which class."""
+    listed = ",".join(str(name) for name in schema.label.classes[:12])
+    return (
+        "name the model's columns in their order with classes=[...] (--model-classes), "
+        f"out of: {listed}"
+    )
+
+
+def column_called(name: str, columns: Sequence[str]) -> str | None:
+    """The column that a model calls `name`; exporters write signs and spaces as underscores."""
+    if name in columns:
+        return name
+    plain = [column for column in columns if re.sub(r"\W", "_", column) == name]
+    return plain[0] if len(plain) == 1 else None
+
+
+def values_of(feature: Feature | None) -> tuple[Category, ...] | None:
+    """The closed list of values that a feature has, if it has one."""
+    if isinstance(feature, Categorical):
+        return feature.categories
+    return feature.values if isinstance(feature, Binary) else None

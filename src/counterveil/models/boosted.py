@@ -1,0 +1,208 @@
+"""Boosted trees of XGBoost and LightGBM: their files, their boosters, and the rows they want.
+
+Neither package is imported before a model of it comes. A booster knows its classes by number only,
+and the trees know columns by place: both are settled by name here, or refused.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from counterveil.encoding import Array
+from counterveil.errors import ModelError
+from counterveil.models.base import column_called, values_of
+from counterveil.models.optional import optional
+from counterveil.schema import Schema
+
+PROBABLE = frozenset({"binary", "multiclass", "multiclassova", "cross_entropy"})  # LightGBM
+MARGINS = frozenset({"binary:logistic", "binary:logitraw", "multi:softprob", "multi:softmax"})
+WRAP = "wrap it in a function from rows to class probabilities"
+
+
+def is_booster(model: Any) -> bool:
+    """Whether `model` is a Booster of XGBoost or LightGBM."""
+    return any(
+        kind.__name__ == "Booster" and kind.__module__.split(".")[0] in {"xgboost", "lightgbm"}
+        for kind in type(model).__mro__
+    )
+
+
+def load_xgboost(source: Path) -> Any:
+    """A classifier from XGBoost's own format, which holds trees and no code.
+
+    A file that is cut off is refused here: XGBoost's reader may end the whole process over it.
+    """
+    xgboost = optional("xgboost", "xgboost", f"reading {source.suffix} of XGBoost")
+    content = source.read_bytes().strip(b" \r\n")
+    if not (content.startswith(b"{") and content.endswith(b"}")):
+        raise _unreadable(source, "XGBoost")
+    model = xgboost.XGBClassifier()
+    try:
+        model.load_model(source)
+    except TypeError:
+        raise ModelError(f"{source} is an XGBoost model, but not a classifier") from None
+    except Exception:  # its text is a stack trace
+        raise _unreadable(source, "XGBoost") from None
+    _check_objective(_xgboost_objective(model.get_booster()), MARGINS)
+    return model
+
+
+def load_lightgbm(source: Path) -> Any:
+    """A booster from the text that LightGBM's Python package writes; it holds trees, no code."""
+    lightgbm = optional("lightgbm", "lightgbm", "reading .txt of LightGBM")
+    if not _is_whole(source.read_bytes().replace(b"\r\n", b"\n")):
+        raise _unreadable(source, "LightGBM")
+    try:
+        return lightgbm.Booster(model_file=source)
+    except Exception:
+        raise _unreadable(source, "LightGBM") from None
+
+
+def _is_whole(text: bytes) -> bool:
+    """Whether nothing of LightGBM's text is cut off: its reader would end the whole process."""
+    sizes = re.search(rb"^tree_sizes=([\d ]+)$", text, re.MULTILINE)
+    first, end = text.find(b"\nTree=0\n") + 1, text.find(b"\nend of trees\n") + 1
+    return (
+        text.startswith(b"tree\n")
+        and sizes is not None
+        and 0 < first < end
+        and end - first == sum(int(size) for size in sizes[1].split())
+        and re.search(rb"\npandas_categorical:.*\n\Z", text) is not None
+    )
+
+
+def _unreadable(source: Path, package: str) -> ModelError:
+    return ModelError(
+        f"{source} cannot be read as a model of {package}: damaged, or something else; "
+        "save the model again"
+    )
+
+
+class BoosterClassifier:
+    """A Booster with the face of an estimator. Its classes are 0, 1, ...: it knows no names."""
+
+    def __init__(self, booster: Any) -> None:
+        self._booster = booster
+        self._xgboost = hasattr(booster, "save_config")
+        if self._xgboost:
+            objective, names = _xgboost_objective(booster), booster.feature_names
+            classes = json.loads(booster.save_config())["learner"]["learner_model_param"]
+            count, self.n_features_in_ = int(classes["num_class"]), booster.num_features()
+            _check_objective(objective, MARGINS)
+        else:
+            head = booster.model_to_string(num_iteration=1).split("\nTree=")[0]
+            lines = dict(line.split("=", 1) for line in head.splitlines() if "=" in line)
+            count, self.n_features_in_ = int(lines["num_class"]), booster.num_feature()
+            names = booster.feature_name()
+            if names == [f"Column_{i}" for i in range(len(names))]:  # fitted on an array
+                names = None
+            _check_objective(lines.get("objective", "of its own").split(" ")[0], PROBABLE)
+        self.feature_names_in_ = names
+        self.classes_ = np.arange(max(count, 2))
+
+    def get_booster(self) -> Any:
+        """The booster itself, under the name that XGBoost's estimators use."""
+        return self._booster
+
+    def predict_proba(self, rows: Any) -> Array:
+        if not self._xgboost:
+            return np.asarray(self._booster.predict(rows))
+        xgboost = optional("xgboost", "xgboost", "this model")
+        matrix = xgboost.DMatrix(rows, enable_categorical=True)
+        margins = np.asarray(self._booster.predict(matrix, output_margin=True), dtype=np.float64)
+        if margins.ndim == 1:
+            margins = np.stack([np.zeros_like(margins), margins], axis=1)
+        powers = np.exp(margins - margins.max(axis=1, keepdims=True))
+        return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+
+
+def _xgboost_objective(booster: Any) -> str:
+    return str(json.loads(booster.save_config())["learner"]["objective"]["name"])
+
+
+def _check_objective(objective: str, known: frozenset[str]) -> None:
+    if objective not in known:
+        raise ModelError(
+            f"the booster's objective {objective!r} does not give class probabilities; "
+            f"use a classifier, or {WRAP}"
+        )
+
+
+def rows_as_fitted(estimator: Any, schema: Schema) -> Callable[[pd.DataFrame], Any]:
+    """What turns rows of the schema into those that `estimator` was fitted on.
+
+    Columns come in the order of its `feature_names_in_`. LightGBM goes by place and checks no
+    names; boosted trees want text as pandas categories, and numbers if they know no names.
+    """
+    booster = _booster_of(estimator)
+    fitted = getattr(estimator, "feature_names_in_", None)
+    if fitted is None:
+        return _same if booster is None else _numbers
+    names = [str(name) for name in fitted]
+    found = [column_called(name, schema.columns) for name in names]
+    columns = [column for column in found if column is not None]
+    if len(columns) < len(names):
+        if booster is None:  # a pipeline may well drop the columns that the schema has not
+            return _same
+        raise ModelError(
+            f"the model was fitted on a column {names[found.index(None)]!r}, which the schema has "
+            "not; was it fitted on the encoding? then set inputs='encoding' (--model-input)"
+        )
+    if booster is None:
+        return lambda rows: rows[columns]
+    text = _text_columns(booster, columns, schema)
+
+    def prepared(rows: pd.DataFrame) -> pd.DataFrame:
+        return rows[columns].astype(dict.fromkeys(text, "category")).set_axis(names, axis=1)
+
+    return prepared
+
+
+def _same(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows
+
+
+def _numbers(rows: pd.DataFrame) -> Array:
+    return rows.to_numpy(np.float64, na_value=np.nan)
+
+
+def _booster_of(estimator: Any) -> Any:
+    """The booster within an estimator of XGBoost or LightGBM; None for all others."""
+    if type(estimator).__module__.split(".")[0] == "lightgbm":
+        return estimator.booster_
+    ask = getattr(estimator, "get_booster", None)
+    return None if ask is None else ask()
+
+
+def _text_columns(booster: Any, columns: Sequence[str], schema: Schema) -> list[str]:
+    """The columns of text, if the booster remembers which category is which."""
+    features = {feature.name: feature for feature in schema.features}
+    text = [
+        column
+        for column in columns
+        if any(isinstance(value, str) for value in values_of(features.get(column)) or ())
+    ]
+    if hasattr(booster, "pandas_categorical"):
+        remembered = len(booster.pandas_categorical or ()) == len(text)
+    else:
+        kinds = booster.feature_types or ["float"] * len(columns)
+        coded = [column for column, kind in zip(columns, kinds, strict=True) if kind == "c"]
+        remembered = coded == text and (not coded or _has_categories(booster))
+    if not remembered:
+        raise ModelError(
+            "the model does not remember the categories of just the schema's columns of text; "
+            f"{WRAP}, or put it in a scikit-learn pipeline that encodes them"
+        )
+    return text
+
+
+def _has_categories(booster: Any) -> bool:
+    ask = getattr(booster, "get_categories", None)  # XGBoost 3.1 and later
+    return ask is not None and not ask().empty()

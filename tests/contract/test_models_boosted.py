@@ -1,0 +1,241 @@
+"""XGBoost and LightGBM: the same answers by every way in, columns and classes by name."""
+
+import sys
+
+import numpy as np
+import pytest
+import torch
+from sklearn.compose import make_column_transformer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+from counterveil.encoding import Encoding
+from counterveil.errors import ModelError
+from counterveil.models import EstimatorModel, adapt, load_model
+from counterveil.models.boosted import BoosterClassifier
+from counterveil.schema import Categorical, Label, Numeric, Schema
+
+NAMES = ("refused", "granted")
+
+
+@pytest.fixture(scope="module")
+def frame(rows):
+    return rows.drop(columns="loan")
+
+
+@pytest.fixture(scope="module")
+def numbered(rows):
+    return (rows.loan == "granted").astype(int).to_numpy()
+
+
+@pytest.fixture(scope="module")
+def points(schema, rows):
+    return Encoding(schema).encode(rows)
+
+
+@pytest.fixture(scope="module", params=["xgboost", "lightgbm"])
+def package(request):
+    return pytest.importorskip(request.param, reason=f"{request.param} is not installed")
+
+
+def classifier(package, **options):
+    if package.__name__ == "xgboost":
+        return package.XGBClassifier(n_estimators=8, max_depth=3, n_jobs=1, **options)
+    options.pop("enable_categorical", None)
+    return package.LGBMClassifier(n_estimators=8, n_jobs=1, verbose=-1, **options)
+
+
+def booster_of(model):
+    return model.get_booster() if hasattr(model, "get_booster") else model.booster_
+
+
+def saved(model, folder):
+    """The files that the packages themselves write."""
+    booster = booster_of(model)
+    kinds = ("ubj", "json") if hasattr(booster, "save_config") else ("txt",)
+    for kind in kinds:
+        booster.save_model(folder / f"m.{kind}")
+        yield folder / f"m.{kind}"
+
+
+def agree(adapted, frame, expected):
+    found = adapted.log_proba_rows(frame).exp().numpy()
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    points = torch.tensor(adapted.encoding.encode(frame))
+    np.testing.assert_allclose(adapted.log_proba(points).exp().numpy(), expected, atol=1e-5)
+
+
+def test_over_the_encoding(package, schema, frame, points, numbered, tmp_path):
+    model = classifier(package).fit(points, numbered)
+    expected = model.predict_proba(points)
+    for given in (model, booster_of(model)):
+        agree(adapt(given, schema, classes=NAMES), frame, expected)
+        agree(adapt(given, schema, classes=NAMES[::-1]), frame, expected[:, ::-1])
+    for path in saved(model, tmp_path):
+        agree(load_model(path, schema, classes=NAMES), frame, expected)
+
+
+def test_classes_are_asked_for_where_they_have_names(
+    package, schema, frame, points, numbered, tmp_path
+):
+    model = classifier(package).fit(points, numbered)
+    ways = [lambda given=given: adapt(given, schema) for given in (model, booster_of(model))]
+    ways += [lambda path=path: load_model(path, schema) for path in saved(model, tmp_path)]
+    for way in ways:
+        with pytest.raises(ModelError, match=r"numbered 0, 1.*--model-classes\), out of: refused"):
+            way()
+    numbers = schema.model_copy(update={"label": Label(name="loan", classes=(1, 0))})
+    for path in saved(model, tmp_path):  # the schema's classes are numbers too: they go by name
+        agree(load_model(path, numbers), frame, model.predict_proba(points)[:, ::-1])
+
+
+def test_labels_of_text_name_the_columns_of_lightgbm(schema, rows, frame, points):
+    package = pytest.importorskip("lightgbm", reason="lightgbm is not installed")
+    model = classifier(package).fit(points, rows.loan)
+    agree(adapt(model, schema), frame, model.predict_proba(points)[:, ::-1])
+    with pytest.raises(ModelError, match="numbered"):  # the booster has forgotten the names
+        adapt(model.booster_, schema)
+
+
+def test_a_pipeline_in_original_units(package, schema, frame, numbered):
+    columns = make_column_transformer(
+        (OneHotEncoder(handle_unknown="ignore", sparse_output=False), ["housing", "member"]),
+        ("passthrough", ["income", "debt"]),
+    )
+    pipeline = make_pipeline(columns, classifier(package)).fit(frame, numbered)
+    with pytest.raises(ModelError, match="--model-classes"):
+        adapt(pipeline, schema)
+    adapted = EstimatorModel(pipeline, schema, classes=NAMES)
+    agree(adapted, frame, pipeline.predict_proba(frame))
+
+
+@pytest.fixture(scope="module")
+def small():
+    return Schema(
+        label=Label(name="loan", classes=(0, 1)),
+        features=(
+            Numeric(name="age", lower=18, upper=100, integer=True),
+            Numeric(name="net income", lower=0, upper=10, missing=True),
+            Categorical(name="region", categories=(1, 2, 3)),
+            Categorical(name="housing", categories=("rent", "own", "free"), missing=True),
+        ),
+    )
+
+
+@pytest.fixture(scope="module")
+def few(rows):
+    return rows[["age", "debt", "region", "housing"]].assign(
+        **{"net income": rows.debt.where(rows.debt.isna(), rows.income)}
+    )[["age", "net income", "region", "housing"]]
+
+
+def test_columns_go_by_name_and_text_by_its_categories(package, small, few, numbered, tmp_path):
+    # Another order of columns than the schema's, another of categories than the schema's.
+    fitted = few[["housing", "region", "net income", "age"]].astype({"housing": "category"})
+    model = classifier(package, enable_categorical=True).fit(fitted, numbered)
+    expected = model.predict_proba(fitted)
+    for given in (model, booster_of(model)):
+        agree(adapt(given, small), few, expected)
+    for path in saved(model, tmp_path):
+        opened = load_model(path, small)
+        agree(opened, few, expected)
+        one = opened.log_proba_rows(few.head(1)).exp().numpy()  # most categories do not occur
+        np.testing.assert_allclose(one, expected[:1], atol=1e-5)
+
+
+def test_unnamed_columns_in_original_units(package, small, few, numbered):
+    numbers = small.model_copy(update={"features": small.features[:3]})
+    few = few.drop(columns="housing")
+    model = classifier(package).fit(few.to_numpy(float), numbered)
+    expected = model.predict_proba(few.to_numpy(float))
+    for given in (model, booster_of(model)):
+        agree(adapt(given, numbers), few, expected)
+
+
+def test_columns_that_the_schema_has_not(package, small, few, numbered):
+    fitted = few.drop(columns="housing").rename(columns={"age": "years"})
+    model = classifier(package).fit(fitted, numbered)
+    with pytest.raises(ModelError, match="fitted on a column 'years', which the schema has not"):
+        adapt(model, small)
+
+
+def test_categories_that_nobody_remembers(package, small, few, numbered):
+    codes = few.assign(housing=few.housing.astype("category").cat.codes)
+    model = classifier(package).fit(codes, numbered)
+    with pytest.raises(ModelError, match="does not remember the categories"):
+        adapt(model, small)
+
+
+def test_three_classes(package, small, few, points, schema, frame, tmp_path):
+    three = schema.model_copy(update={"label": Label(name="loan", classes=(2, 0, 1))})
+    model = classifier(package).fit(points, np.arange(len(points)) % 3)
+    expected = model.predict_proba(points)[:, [2, 0, 1]]
+    agree(adapt(booster_of(model), three), frame, expected)
+    for path in saved(model, tmp_path):
+        agree(load_model(path, three), frame, expected)
+    with pytest.raises(ModelError, match="answers 3 classes, the schema's label has 2"):
+        adapt(booster_of(model), schema)
+
+
+def test_regressions_are_refused(package, schema, points, numbered, tmp_path):
+    kind = "XGBRegressor" if package.__name__ == "xgboost" else "LGBMRegressor"
+    quiet = {} if package.__name__ == "xgboost" else {"verbose": -1}
+    model = getattr(package, kind)(n_estimators=2, n_jobs=1, **quiet).fit(points, numbered)
+    with pytest.raises(ModelError, match="does not give class probabilities"):
+        adapt(booster_of(model), schema, classes=NAMES)
+    for path in saved(model, tmp_path):
+        with pytest.raises(ModelError, match=r"class probabilities|not a classifier"):
+            load_model(path, schema, classes=NAMES)
+
+
+@pytest.mark.parametrize("objective", ["binary:logistic", "binary:logitraw", "multi:softmax"])
+def test_objectives_of_xgboost(schema, points, numbered, objective):
+    package = pytest.importorskip("xgboost", reason="xgboost is not installed")
+    matrix = package.DMatrix(points, numbered)
+    options = {"objective": objective, "nthread": 1}
+    if objective.startswith("multi"):
+        options["num_class"] = 2
+    booster = package.train(options, matrix, 5)
+    found = BoosterClassifier(booster).predict_proba(points)
+    np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-6)
+    assert (found.argmax(axis=1) == numbered).mean() > 0.9
+
+
+@pytest.mark.parametrize("content", [b"", b"rubbish", b'{"version": 1}', b"tree\nversion=v4\n"])
+@pytest.mark.parametrize("kind", ["ubj", "json", "txt"])
+def test_files_that_are_no_models(schema, tmp_path, kind, content):
+    name = "lightgbm" if kind == "txt" else "xgboost"
+    pytest.importorskip(name, reason=f"{name} is not installed")
+    (tmp_path / f"m.{kind}").write_bytes(content)
+    with pytest.raises(ModelError, match="cannot be read as a model of") as caught:
+        load_model(tmp_path / f"m.{kind}", schema)
+    assert "\n" not in str(caught.value)
+
+
+def test_files_that_are_cut_off(package, schema, points, numbered, tmp_path):
+    model = classifier(package).fit(points, numbered)
+    for path in saved(model, tmp_path):  # the readers of the packages may end the whole process
+        content = path.read_bytes()
+        for part in range(1, 20):
+            path.write_bytes(content[: len(content) * part // 20])
+            with pytest.raises(ModelError, match="cannot be read as a model of"):
+                load_model(path, schema, classes=NAMES)
+        path.write_bytes(content)
+        assert load_model(path, schema, classes=NAMES).classes == 2
+
+
+@pytest.mark.parametrize(("kind", "name"), [("ubj", "xgboost"), ("txt", "lightgbm")])
+def test_absent_packages(schema, tmp_path, monkeypatch, kind, name):
+    (tmp_path / f"m.{kind}").write_bytes(b"tree")
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ModelError, match=f"needs: pip install {name}"):
+        load_model(tmp_path / f"m.{kind}", schema)
+
+
+def test_estimators_get_columns_in_their_own_order(small, few, numbered):
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    numbers = small.model_copy(update={"features": small.features[:3]})
+    fitted = few[["region", "net income", "age"]]
+    model = HistGradientBoostingClassifier(max_iter=3).fit(fitted, numbered)
+    agree(adapt(model, numbers), few, model.predict_proba(fitted))
