@@ -1,0 +1,192 @@
+"""What the baselines share: the question, the nearest answers seen, and the last word of f.
+
+Whatever a method proposes is snapped to a legal row inside the query's box, so that no baseline
+loses by rows that nobody could live, and found is what f says of the rows as they are given out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from counterveil.encoding import Array, Encoding
+from counterveil.errors import RequestError
+from counterveil.models import TargetModel
+from counterveil.schema import Numeric, Schema
+from counterveil.search.constraints import Box, box_around, obey
+from counterveil.search.snap import Snap
+from counterveil_lab.metrics import legal_share, plausibility
+
+
+class Baseline(Protocol):
+    """A method, fitted. Built from (schema, model, train, *, seed, its published options)."""
+
+    name: str
+
+    def explain(self, queries: pd.DataFrame, targets: Tensor, *, k: int = 1) -> Answers:
+        """`k` answers for each query; `targets` are positions in the label set, one a query."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """k rows for each query, one query after the other, those that were found first.
+
+    Where nothing was found the row is the query itself. `asked` says which queries were not of
+    the target class already; the others count as neither found nor failed.
+    """
+
+    schema: Schema
+    queries: pd.DataFrame
+    rows: pd.DataFrame
+    found: Array
+    asked: Array
+
+    @property
+    def k(self) -> int:
+        """Answers a query."""
+        return len(self.rows) // len(self.queries)
+
+    def metrics(self, reference: pd.DataFrame | None = None) -> dict[str, float]:
+        """The metrics of `counterveil_lab.metrics`; plausibility only against a `reference`.
+
+        A query counts as flipped with one answer; the means are over all answers found.
+        """
+        flipped = self.found[:: self.k][self.asked]
+        rows = self.rows[self.found]
+        encoding = Encoding(self.schema)
+        before = np.repeat(encoding.encode(self.queries), self.k, axis=0)
+        moved = np.abs(encoding.encode(self.rows) - before)[self.found]
+        changed = [(moved[:, block.at] > 0).any(axis=1) for block in encoding.blocks]
+        nothing = not len(rows)
+        row = {
+            "flip_ratio": float(flipped.mean()) if len(flipped) else np.nan,
+            "legal": np.nan if nothing else legal_share(rows, self.schema),
+            "distance": np.nan if nothing else float(np.linalg.norm(moved, axis=1).mean()),
+            "changed_features": np.nan if nothing else float(np.sum(changed, axis=0).mean()),
+        }
+        if reference is not None:
+            row["plausibility"] = plausibility(rows, self.schema, reference)
+        return row
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """The queries of one call, encoded on the model's device, each with its target and box."""
+
+    model: TargetModel
+    snap: Snap
+    frame: pd.DataFrame
+    points: Array
+    queries: Tensor
+    targets: Tensor
+    box: Box
+    k: int
+
+    @classmethod
+    def pose(cls, model: TargetModel, queries: pd.DataFrame, targets: Tensor, k: int) -> Problem:
+        """Check and encode what was asked."""
+        encoding, device = model.encoding, model.device
+        frame = encoding.pick(queries)
+        if k < 1:
+            raise RequestError("k must be at least 1")
+        if targets.shape != (len(frame),):
+            raise RequestError(f"targets: {tuple(targets.shape)} for {len(frame)} queries")
+        if bool(((targets < 0) | (targets >= model.classes)).any()):
+            raise RequestError(f"targets must be class numbers from 0 to {model.classes - 1}")
+        points = encoding.encode(frame)
+        return cls(
+            model=model,
+            snap=Snap(encoding, device),
+            frame=frame,
+            points=points,
+            queries=torch.as_tensor(points, dtype=torch.float32, device=device),
+            targets=targets.to(device),
+            box=box_around(encoding, points).to(device),
+            k=k,
+        )
+
+    @property
+    def numbers(self) -> Tensor:
+        """The numbers of all queries."""
+        return torch.arange(len(self.queries), device=self.queries.device)
+
+    def legal(self, points: Tensor, numbers: Tensor) -> Tensor:
+        """The legal rows nearest to `points` of shape (queries, points each, width)."""
+        boxes = self.box.rows(numbers.repeat_interleave(points.shape[1]))
+        return self.snap(points.flatten(0, 1), boxes).reshape(points.shape)
+
+    @torch.no_grad()
+    def accepted(self, rows: Tensor, numbers: Tensor) -> Tensor:
+        """Which of `rows`, shaped as above, f puts into the target class of their query."""
+        winner = self.model.log_proba(rows.flatten(0, 1)).argmax(dim=1)
+        return winner.reshape(rows.shape[:2]) == self.targets[numbers][:, None]
+
+    def answers(self, rows: Tensor) -> Answers:
+        """Legal `rows` of shape (queries, k, width) in original units, judged by f."""
+        count = len(self.frame)
+        again = np.repeat(np.arange(count), self.k)
+        frame = self.frame.iloc[again].reset_index(drop=True)
+        given = self._decode(rows.flatten(0, 1), frame, self.points[again])
+        targets = self.targets.cpu()
+        asked = (self.model.log_proba_rows(self.frame).argmax(dim=1) != targets).numpy()
+        accepted = self.model.log_proba_rows(given).argmax(dim=1) == targets[again]
+        found = accepted.numpy() & asked[again]
+        given = given.where(pd.Series(found), frame)
+        first = np.argsort(~found.reshape(count, self.k), axis=1, kind="stable")
+        order = (first + self.k * np.arange(count)[:, None]).ravel()
+        given = given.iloc[order].reset_index(drop=True)
+        return Answers(self.model.schema, self.frame, given, found[order], asked)
+
+    def _decode(self, legal: Tensor, frame: pd.DataFrame, points: Array) -> pd.DataFrame:
+        """Rows in original units; what did not change keeps the query's own value, exactly."""
+        found = legal.double().cpu().numpy()
+        encoding = self.model.encoding
+        rows = encoding.decode(found)
+        for block in encoding.blocks:
+            same = (np.abs(found[:, block.at] - points[:, block.at]) < 1e-6).all(axis=1)
+            if isinstance(block.feature, Numeric):
+                name = block.feature.name
+                rows[name] = obey(block.feature, frame[name], rows[name])
+            for column in block.feature.columns:
+                rows[column] = rows[column].where(~same, frame[column])
+        return rows
+
+
+class Nearest:
+    """The k nearest (L1) different rows that f accepted, for each query; else the query."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._queries, self._k = problem.queries, problem.k
+        self.rows = problem.queries[:, None].repeat(1, problem.k, 1)
+        self._distance = torch.full(self.rows.shape[:2], torch.inf, device=self.rows.device)
+
+    def look(self, numbers: Tensor, rows: Tensor, accepted: Tensor) -> None:
+        """Consider `rows` of shape (queries, rows each, width) for the queries `numbers`."""
+        distance = (rows - self._queries[numbers][:, None]).abs().sum(dim=2)
+        distance = torch.where(accepted, distance, torch.inf)
+        rows = torch.cat([self.rows[numbers], rows], dim=1)
+        distance = torch.cat([self._distance[numbers], distance], dim=1)
+        for place in range(self._k):
+            best, which = distance.min(dim=1)
+            chosen = rows[torch.arange(len(rows), device=rows.device), which]
+            self.rows[numbers, place] = torch.where(
+                best.isfinite()[:, None], chosen, self.rows[numbers, place]
+            )
+            self._distance[numbers, place] = best
+            if place + 1 < self._k:
+                equal = (rows == chosen[:, None]).all(dim=2)
+                distance = torch.where(equal, torch.inf, distance)
+
+
+def check(schema: Schema, model: TargetModel, *, gradient: bool, name: str) -> None:
+    """That a method can explain `model`."""
+    if model.schema != schema:
+        raise RequestError("the model was adapted to another schema than the one given")
+    if gradient and not model.differentiable:
+        raise RequestError(f"{name} follows the gradient of the model, and this one has none")

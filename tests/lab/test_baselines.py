@@ -1,0 +1,437 @@
+"""Baselines on problems whose answer is known, and the rules that hold for all of them."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import Tensor, nn
+
+from counterveil.encoding import Encoding
+from counterveil.errors import RequestError
+from counterveil.models import CallableModel, TargetModel, adapt
+from counterveil.schema import Binary, Categorical, Label, Numeric, Schema
+from counterveil_lab.baselines import Baseline, Cadex, Cchvae, Dice, Revise, Vae, train_vae
+from counterveil_lab.baselines.base import Nearest, Problem
+from counterveil_lab.baselines.dice import OneClass, Words
+
+torch.set_num_threads(1)
+
+Build = Callable[[Schema, TargetModel, pd.DataFrame, int], Baseline]
+needs_dice = pytest.mark.skipif(
+    importlib.util.find_spec("dice_ml") is None,
+    reason="dice-ml is not installed; pip install 'counterveil[lab]'",
+)
+LABEL = Label(name="y", classes=("no", "yes"))
+PLANE = Schema(
+    label=LABEL, features=(Numeric(name="a", lower=0, upper=1), Numeric(name="b", lower=0, upper=1))
+)
+SHAPES = Schema(
+    label=LABEL,
+    features=(
+        Numeric(name="size", lower=0, upper=20, integer=True),
+        Categorical(name="colour", categories=("red", "green", "blue")),
+        Categorical(name="maker", categories=("x", "y"), immutable=True),
+        Binary(name="sold", values=("no", "yes")),
+    ),
+)
+
+
+class Linear(nn.Module):
+    """f: yes where the weighted sum is above 0."""
+
+    def __init__(self, weights: list[float], bias: float) -> None:
+        super().__init__()
+        self.register_buffer("weights", torch.tensor(weights))
+        self.bias = bias
+
+    def forward(self, points: Tensor) -> Tensor:
+        score = points @ self.weights + self.bias
+        return torch.stack([-score, score], dim=1)
+
+
+class Same(Vae):
+    """A VAE whose latent space is the encoding: distances in it are known."""
+
+    def encode(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        return points, torch.zeros_like(points)
+
+    def decode(self, latent: Tensor) -> Tensor:
+        return latent
+
+
+def same(schema: Schema) -> Vae:
+    return Same(schema.width, (2, 2))
+
+
+def plane_rows(count: int, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame({"a": rng.random(count), "b": rng.random(count)})
+    return frame.assign(y=np.where(frame.a + frame.b > 1, "yes", "no"))
+
+
+def shape_rows(count: int, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "size": rng.integers(0, 21, count),
+            "colour": rng.choice(["red", "green", "blue"], count),
+            "maker": rng.choice(["x", "y"], count),
+            "sold": rng.choice(["no", "yes"], count),
+        }
+    )
+    return frame.assign(y=np.where(frame.colour == "red", "yes", "no"))
+
+
+def plane_model() -> TargetModel:
+    return adapt(Linear([5.0, 5.0], -5.0), PLANE)  # yes where a + b > 1
+
+
+def colour_model() -> TargetModel:
+    return adapt(Linear([0.0, 4.0, 0.0, 0.0, 0.0, 0.0, 0.0], -2.0), SHAPES)  # yes where red
+
+
+def constant_model(schema: Schema) -> TargetModel:
+    return adapt(Linear([0.0] * schema.width, -1.0), schema)
+
+
+def dice(method: str) -> Build:
+    return lambda schema, model, train, seed: Dice(
+        schema, model, train, seed=seed, method=method, **QUICK.get(method, {})
+    )
+
+
+QUICK: dict[str, dict[str, Any]] = {
+    "gradient": {"min_iter": 30, "max_iter": 40},
+    "genetic": {"maxiterations": 20},
+}
+OWN: dict[str, Build] = {
+    "cadex-0": lambda *given: Cadex(*given[:3], seed=given[3], epochs=600),
+    "cadex-0.5": lambda *given: Cadex(*given[:3], seed=given[3], threshold=0.5, epochs=600),
+    "cchvae": lambda *given: Cchvae(
+        *given[:3], seed=given[3], shells=60, samples=100, layers=(16, 4), epochs=15
+    ),
+    "revise": lambda *given: Revise(
+        *given[:3], seed=given[3], iterations=60, layers=(16, 4), epochs=15
+    ),
+}
+DICE = {f"dice-{name}": dice(name) for name in ("gradient", "random", "genetic", "kdtree")}
+own = pytest.mark.parametrize("build", OWN.values(), ids=OWN)
+every = pytest.mark.parametrize(
+    "build",
+    [*OWN.values(), *(pytest.param(build, marks=needs_dice) for build in DICE.values())],
+    ids=[*OWN, *DICE],
+)
+
+
+def ones(count: int) -> Tensor:
+    return torch.ones(count, dtype=torch.long)
+
+
+# Known answers
+
+
+def gaps(queries: pd.DataFrame) -> Any:
+    """L1 distance to the line a + b = 1."""
+    return 1 - queries.a - queries.b
+
+
+def refused(count: int) -> pd.DataFrame:
+    rows = plane_rows(200, seed=1)
+    return rows[rows.y == "no"].head(count).reset_index(drop=True)
+
+
+def l1(queries: pd.DataFrame, rows: pd.DataFrame) -> Any:
+    return (rows[["a", "b"]] - queries[["a", "b"]]).abs().sum(axis=1)
+
+
+def test_cadex_walks_straight_over_a_plane() -> None:
+    queries = refused(10)
+    cadex = Cadex(PLANE, plane_model(), plane_rows(10))
+    answers = cadex.explain(queries, ones(10))
+    assert answers.found.all()
+    room = 1 - queries[["a", "b"]].max(axis=1)
+    free = 2 * room > gaps(queries) + 0.01  # both numbers can go all the way
+    moved = answers.rows[["a", "b"]] - queries[["a", "b"]]
+    assert np.allclose(moved.a[free], moved.b[free], atol=1e-4)  # Adam: equal steps
+    assert (l1(queries, answers.rows) - gaps(queries)).between(0, 0.005).all()
+
+
+def test_cchvae_answers_from_the_first_shell_over_the_line() -> None:
+    queries = refused(10)
+    method = Cchvae(PLANE, plane_model(), plane_rows(10), vae=same(PLANE))
+    answers = method.explain(queries, ones(10))
+    assert answers.found.all()
+    excess = l1(queries, answers.rows) - gaps(queries)
+    assert excess.between(0, 2 * method.step).all()
+
+
+def test_revise_goes_at_most_one_step_too_far() -> None:
+    queries = refused(10)
+    method = Revise(PLANE, plane_model(), plane_rows(10), vae=same(PLANE), iterations=200)
+    answers = method.explain(queries, ones(10))
+    assert answers.found.all()
+    excess = l1(queries, answers.rows) - gaps(queries)
+    assert excess.between(0, 2 * method.rate).all()  # a step moves both numbers
+
+
+@every
+def test_the_deciding_category_is_found(build: Build) -> None:
+    rows = shape_rows(300)
+    queries = rows[rows.colour != "red"].head(4).reset_index(drop=True)
+    answers = build(SHAPES, colour_model(), rows, 0).explain(queries, ones(4))
+    assert answers.found.all()
+    assert (answers.rows.colour == "red").all()
+    assert (answers.rows.maker == queries.maker).all()
+    assert answers.metrics()["flip_ratio"] == 1.0
+
+
+@pytest.mark.parametrize("build", [OWN["cadex-0"], OWN["cadex-0.5"]])
+def test_cadex_changes_nothing_that_does_not_matter(build: Build) -> None:
+    rows = shape_rows(300)
+    queries = rows[rows.colour == "blue"].head(5).reset_index(drop=True)
+    answers = build(SHAPES, colour_model(), rows, 0).explain(queries, ones(5))
+    pd.testing.assert_frame_equal(
+        answers.rows, queries[list(SHAPES.columns)].assign(colour="red"), check_dtype=False
+    )
+    row = answers.metrics(rows)
+    assert row["changed_features"] == 1.0
+    assert row["distance"] == pytest.approx(math.sqrt(2))
+    assert row["plausibility"] < 1
+
+
+def test_cadex_keeps_to_the_strongest_numbers() -> None:
+    model = adapt(Linear([6.0, 2.0], -4.0), PLANE)
+    queries = pd.DataFrame({"a": [0.1, 0.3], "b": [0.2, 0.4]})
+    answers = Cadex(PLANE, model, plane_rows(10), top_k=1).explain(queries, ones(2))
+    assert answers.found.all()
+    assert (answers.rows.b == queries.b).all()
+    assert np.allclose(answers.rows.a, (4 - 2 * queries.b) / 6, atol=0.005)
+
+
+def test_cadex_gives_its_second_answer_without_the_strongest_number() -> None:
+    model = adapt(Linear([6.0, 5.0], -5.0), PLANE)
+    queries = pd.DataFrame({"a": [0.1], "b": [0.2]})
+    answers = Cadex(PLANE, model, plane_rows(10), top_k=1).explain(queries, ones(1), k=2)
+    assert answers.found.tolist() == [True, True]
+    assert answers.rows.b[0] == 0.2
+    assert answers.rows.a[1] == 0.1
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        *(OWN[name] for name in ("cadex-0", "cchvae", "revise")),
+        *(pytest.param(DICE[name], marks=needs_dice) for name in ("dice-gradient", "dice-random")),
+    ],
+)
+def test_any_of_several_classes_can_be_asked_for(build: Build) -> None:
+    schema = Schema(label=Label(name="y", classes=("p", "q", "r")), features=PLANE.features)
+    layer = nn.Linear(2, 3)  # p near the origin, q along a, r along b
+    layer.weight.data = torch.tensor([[0.0, 0.0], [9.0, 0.0], [0.0, 9.0]])
+    layer.bias.data = torch.tensor([4.0, 0.0, 0.0])
+    train = plane_rows(200).assign(y="p")
+    queries = pd.DataFrame({"a": [0.2, 0.2, 0.9], "b": [0.1, 0.1, 0.2]})
+    targets = torch.tensor([1, 2, 2])
+    answers = build(schema, adapt(layer, schema), train, 0).explain(queries, targets)
+    assert answers.found.all()
+    assert (answers.rows.a[0] > 4 / 9) & (answers.rows.b[[1, 2]] > 4 / 9).all()
+
+
+# Rules
+
+
+@own
+def test_answers_are_legal_and_keep_the_rules(
+    build: Build, schema: Schema, rows: pd.DataFrame, model: nn.Module
+) -> None:
+    adapted, k = adapt(model, schema), 2
+    predicted = adapted.log_proba_rows(rows).argmax(dim=1).numpy()
+    queries = rows[predicted == 0].head(12).reset_index(drop=True)
+    answers = build(schema, adapted, rows, 0).explain(queries, ones(12), k=k)
+    assert len(answers.rows) == len(answers.found) == 12 * k
+    assert answers.k == k
+    assert answers.metrics()["flip_ratio"] > 0.5
+    assert answers.metrics()["legal"] == 1.0
+    before = queries.loc[np.repeat(np.arange(12), k)].reset_index(drop=True)
+    assert (answers.rows.region == before.region).all()
+    assert (answers.rows.age >= before.age).all()
+    judged = adapted.log_proba_rows(answers.rows).argmax(dim=1).numpy() == 1
+    assert (judged == answers.found).all()
+    by_query = answers.found.reshape(12, k)
+    assert (np.diff(by_query.astype(int), axis=1) <= 0).all()  # those found come first
+
+
+@every
+def test_a_seed_gives_one_result(build: Build) -> None:
+    rows = shape_rows(150)
+    queries = rows[rows.colour != "red"].head(2)
+    np.random.seed(1)
+    first, second = (
+        build(SHAPES, colour_model(), rows, 3).explain(queries, ones(2)) for _ in range(2)
+    )
+    pd.testing.assert_frame_equal(first.rows, second.rows)
+    after = np.random.random()
+    np.random.seed(1)
+    assert after == np.random.random()  # nobody else's generator was touched
+
+
+@pytest.mark.parametrize("build", [OWN["cadex-0.5"], OWN["cchvae"], OWN["revise"]])
+def test_a_query_is_answered_alike_alone_and_in_company(build: Build) -> None:
+    rows = shape_rows(150)
+    queries = rows[rows.colour != "red"].head(4)
+    method = build(SHAPES, colour_model(), rows, 0)
+    together = method.explain(queries, ones(4)).rows
+    alone = method.explain(queries.iloc[[2]], ones(1)).rows
+    pd.testing.assert_frame_equal(alone, together.iloc[[2]].reset_index(drop=True))
+
+
+@every
+def test_what_is_not_found_is_said_and_stays_the_query(
+    build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("counterveil_lab.baselines.dice.MOST_QUESTIONS", 200)
+    rows = shape_rows(60)
+    answers = build(SHAPES, constant_model(SHAPES), rows, 0).explain(rows.head(2), ones(2), k=2)
+    assert not answers.found.any()
+    assert answers.asked.all()
+    queries = rows.loc[[0, 0, 1, 1], list(SHAPES.columns)].reset_index(drop=True)
+    pd.testing.assert_frame_equal(answers.rows, queries, check_dtype=False)
+    row = answers.metrics()
+    assert row.pop("flip_ratio") == 0.0
+    assert all(math.isnan(value) for value in row.values())
+
+
+def test_a_query_of_the_target_class_is_not_counted() -> None:
+    queries = pd.DataFrame({"a": [0.1, 0.9], "b": [0.2, 0.9]})
+    answers = Cadex(PLANE, plane_model(), plane_rows(10)).explain(queries, ones(2))
+    assert (answers.asked.tolist(), answers.found.tolist()) == ([True, False], [True, False])
+    assert answers.metrics()["flip_ratio"] == 1.0
+    assert answers.rows.a[1] == 0.9
+
+
+def test_the_nearest_different_rows_are_kept() -> None:
+    queries = pd.DataFrame({"a": [0.0], "b": [0.0]})
+    problem = Problem.pose(plane_model(), queries, ones(1), 2)
+    nearest = Nearest(problem)
+    seen = torch.tensor([[[0.9, 0.9], [0.6, 0.6], [0.6, 0.6], [0.1, 0.1], [0.8, 0.8]]])
+    nearest.look(problem.numbers, seen, problem.accepted(seen, problem.numbers))
+    assert torch.equal(nearest.rows, torch.tensor([[[0.6, 0.6], [0.8, 0.8]]]))
+    nearest.look(problem.numbers, seen[:, 1:2], torch.tensor([[True]]))
+    assert torch.equal(nearest.rows, torch.tensor([[[0.6, 0.6], [0.8, 0.8]]]))
+
+
+# The VAE
+
+
+def test_the_vae_learns_its_rows() -> None:
+    rows = shape_rows(400)
+    points = torch.as_tensor(Encoding(SHAPES).encode(rows), dtype=torch.float32)
+
+    def error(vae: Vae) -> float:
+        return float((vae.decode(vae.encode(points)[0]) - points).square().mean())
+
+    learned, untrained = (
+        train_vae(rows, SHAPES, layers=(64, 6), epochs=epochs) for epochs in (40, 0)
+    )
+    assert error(learned) < error(untrained) / 2
+    assert not any(parameter.requires_grad for parameter in learned.parameters())
+
+
+# What cannot be
+
+
+@pytest.mark.parametrize("method", [Cadex, Revise])
+def test_a_gradient_is_needed(method: Any) -> None:
+    blind = CallableModel(lambda frame: np.full((len(frame), 2), 0.5), PLANE)
+    with pytest.raises(RequestError, match="gradient"):
+        method(PLANE, blind, plane_rows(5))
+
+
+def test_cchvae_needs_no_gradient() -> None:
+    def ask(frame: pd.DataFrame) -> Any:
+        yes = (frame.a + frame.b > 1).to_numpy(float)
+        return np.stack([1 - yes, yes], axis=1)
+
+    method = Cchvae(PLANE, CallableModel(ask, PLANE), plane_rows(5), vae=same(PLANE))
+    assert method.explain(refused(3), ones(3)).found.all()
+
+
+def test_bad_requests_are_refused(schema: Schema) -> None:
+    cadex = Cadex(PLANE, plane_model(), plane_rows(5))
+    queries = refused(3)
+    for targets, k, words in (
+        (ones(2), 1, "targets"),
+        (ones(3) + 1, 1, "class numbers"),
+        (ones(3), 0, "k must be"),
+    ):
+        with pytest.raises(RequestError, match=words):
+            cadex.explain(queries, targets, k=k)
+    with pytest.raises(RequestError, match="another schema"):
+        Cadex(schema, plane_model(), plane_rows(5))
+    with pytest.raises(RequestError, match="threshold"):
+        Cadex(PLANE, plane_model(), plane_rows(5), threshold=1.0)
+    with pytest.raises(RequestError, match="top_k"):
+        Cadex(PLANE, plane_model(), plane_rows(5), top_k=0)
+
+
+def test_dice_refuses_missing_values(schema: Schema, rows: pd.DataFrame, model: nn.Module) -> None:
+    with pytest.raises(RequestError, match="'debt' may be missing"):
+        Dice(schema, adapt(model, schema), rows)
+
+
+def test_dice_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "dice_ml", None)
+    with pytest.raises(RequestError, match="pip install 'counterveil"):
+        Dice(PLANE, plane_model(), plane_rows(5))
+
+
+# dice-ml sees the same f
+
+
+def test_words_go_there_and_back() -> None:
+    encoding = Encoding(SHAPES)
+    points = encoding.encode(shape_rows(50))
+    words = Words(encoding)
+    assert np.allclose(words.hear(words.say(points)), points)
+    assert words.free == ["x0000000", "x0000001", "x0000006"]
+
+
+def test_rows_are_completed_with_unseen_categories_and_constant_numbers() -> None:
+    encoding = Encoding(SHAPES)
+    rows = shape_rows(40)
+    points = encoding.encode(rows[rows.colour == "red"].assign(size=5))
+    frame = Words(encoding).complete(points)
+    assert set(frame["x0000001"]) == {"c0000000", "c0000001", "c0000002"}
+    assert set(frame["x0000000"]) == {0, 5, 20}
+    assert len(frame) == len(points) + 4
+
+
+@needs_dice
+def test_dice_asks_the_same_model() -> None:
+    rows = shape_rows(80)
+    method = Dice(SHAPES, adapt(Linear([2.0, 4.0, -1.0, 0.5, 0.3, 0.7, 1.0], -2.0), SHAPES), rows)
+    asked, words = method._asked, method._words
+    assert isinstance(asked, OneClass)
+    asked.target = 1
+    points = Encoding(SHAPES).encode(rows)
+    theirs = method._explainer.model.transformer.transform(words.say(points))
+    answers = asked(torch.as_tensor(theirs.to_numpy(np.float32)))[:, 0]
+    expected = method.model.log_proba_rows(rows)[:, 1].exp()
+    assert torch.allclose(answers, expected, atol=1e-5)
+
+
+@needs_dice
+@pytest.mark.parametrize("method", ["gradient", "random"])
+def test_dice_on_numbers_alone(method: str) -> None:
+    queries = refused(3)
+    answers = dice(method)(PLANE, plane_model(), plane_rows(100), 0).explain(queries, ones(3), k=2)
+    assert answers.found.reshape(3, 2)[:, 0].all()
+    assert answers.metrics()["legal"] == 1.0
