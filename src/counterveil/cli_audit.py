@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from counterveil.console import MOST_SEED, complain, out, wrote
+from counterveil.console import MOST_SEED, complain, out, warn, wrote
 from counterveil.errors import RequestError
 from counterveil.files import check_output
 from counterveil.progress import progress_bar
@@ -21,6 +21,7 @@ class Audited(StrEnum):
     """What can be audited."""
 
     FUNCTIONAL = "functional"
+    DPSGD = "dpsgd"
     PAPER = "paper"
     CONTROLS = "controls"
     ALL = "all"
@@ -44,7 +45,7 @@ def audit(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Half a minute: ε = 1, 20000 draws, 60 runs.")
+        bool, typer.Option("--quick", help="A minute or two: ε = 1, 20000 draws, 60 runs.")
     ] = False,
     seed: Annotated[
         int, typer.Option(min=0, max=MOST_SEED, help="For draws; real noise takes none.")
@@ -59,6 +60,7 @@ def audit(
     """
     from counterveil.audit import Effort, failures, games
     from counterveil.audit.report import NOTE, content, save, tables
+    from counterveil.curator import dpsgd
 
     for claimed in epsilon or ():
         if not (math.isfinite(claimed) and claimed > 0):
@@ -73,6 +75,8 @@ def audit(
         runs=runs or (QUICK_RUNS if quick else RUNS),
         seed=seed,
     )
+    if mechanism in (Audited.ALL, Audited.CONTROLS) and not dpsgd.installed():
+        warn("mechanism dpsgd is not audited; it needs: pip install 'counterveil[dpsgd]'")
     planned = games(mechanism, epsilon or (QUICK_EPSILONS if quick else EPSILONS), effort)
     rows = []
     with progress_bar("auditing", len(planned)) as tick:

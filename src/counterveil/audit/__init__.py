@@ -10,14 +10,17 @@ repeated, which no release may ever use.
     worlds       pairs of neighbouring tables
     tap          the exact numbers and the noise of a run of the mechanism
     twin         fast noise with the mechanism's distribution
-    coefficients games on all noisy numbers
+    coefficients games on all noisy numbers of `functional`
+    gradients    games on all noisy gradients and sums of `dpsgd`
     releases     games on real veils and answers
     controls     known faults that must be caught
-    suite        which games are played
+    contest      one game as it is planned and played
+    suite        which games are played; those against `dpsgd` in suite_dpsgd
     report       rows, verdicts, files
 """
 
+from counterveil.audit.contest import Effort, Game
 from counterveil.audit.report import Row, failures, save
-from counterveil.audit.suite import Effort, Game, games
+from counterveil.audit.suite import games
 
 __all__ = ["Effort", "Game", "Row", "failures", "games", "save"]

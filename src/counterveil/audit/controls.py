@@ -3,10 +3,12 @@
 | control | the fault |
 |---|---|
 | halved sensitivity | noise of scale Δ/(2ε) where Δ/ε was due |
+| halved noise of gradients | `dpsgd`: half of the calibrated noise on every step |
+| halved noise of codes | `dpsgd`: half of the calibrated noise on the sums of codes |
 | data-dependent min/max | bounds of a number are those of the rows, so one row moves every bin |
 | un-noised prototypes | the population is private, the prototypes are means of the private rows |
 
-The mechanism `paper` is a fourth one. A control that is not caught says nothing about the control:
+The mechanism `paper` is one more. A control that is not caught says nothing about the control:
 it says that the audit had too few draws, or is broken.
 """
 
@@ -26,6 +28,7 @@ from counterveil.audit.coefficients import (
     likelihood_scores,
     moved,
 )
+from counterveil.audit.gradients import Training, heard_training, moved_codes, step_scores
 from counterveil.audit.releases import EPOCHS, KnownRows, short_training
 from counterveil.audit.tap import listen
 from counterveil.audit.worlds import CLASSES, Pair
@@ -41,6 +44,18 @@ def halved_sensitivity(pair: Pair, budget: Budget, draws: int, rng: np.random.Ge
     """Half of the noise that is due: the true ε is twice the claimed one."""
     parts = [_with_half_the_noise(part) for part in moved(*heard_in_both(pair, budget))]
     return likelihood_scores(parts, draws, by_twin(rng))
+
+
+def halved_gradients(training: Training, draws: int, rng: np.random.Generator) -> Scores:
+    """Half of the noise that `dpsgd` calibrated for its steps."""
+    heard = heard_training(training)
+    return step_scores(replace(heard, deviation=heard.deviation / 2), draws, rng)
+
+
+def halved_codes(budget: Budget, draws: int, rng: np.random.Generator) -> Scores:
+    """Half of the noise that `dpsgd` calibrated for its sums of codes."""
+    part = _with_half_the_noise(moved_codes(budget))
+    return likelihood_scores([part], draws, by_twin(rng))
 
 
 def _with_half_the_noise(part: Moved) -> Moved:

@@ -26,7 +26,7 @@ from counterveil.audit.coefficients import Scores
 from counterveil.audit.game import project
 from counterveil.audit.worlds import Pair
 from counterveil.autoencoder import Autoencoder, class_means
-from counterveil.curator import Curator, functional
+from counterveil.curator import Curator
 from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Array, Encoding
 from counterveil.errors import InputError
@@ -142,13 +142,12 @@ def _tensors(table: PrivateTable) -> tuple[Tensor, Tensor]:
     return torch.as_tensor(points, dtype=torch.float32), torch.as_tensor(labels)
 
 
-def outcome_scores(pair: Pair, budget: Budget, runs: int) -> Scores:
+def outcome_scores(pair: Pair, attempt: Callable[[PrivateTable], object], runs: int) -> Scores:
     """1 where the mechanism refuses the table: an error is an answer, too."""
-    plan = pair.plan(budget)
 
     def refuses(table: PrivateTable) -> float:
         try:
-            functional.measure(table, plan)
+            attempt(table)
         except InputError:
             return 1.0
         return 0.0

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import cache, partial
 
-import numpy as np
-
-from counterveil.audit import worlds
-from counterveil.audit.bound import ERROR
+from counterveil.audit import suite_dpsgd, worlds
 from counterveil.audit.coefficients import (
     Scores,
     by_curator,
@@ -20,76 +15,38 @@ from counterveil.audit.coefficients import (
     likelihood_scores,
     moved,
 )
+from counterveil.audit.contest import Effort, Game, share_error
 from counterveil.audit.controls import halved_sensitivity, learnt_bounds, unnoised_prototypes
-from counterveil.audit.game import Claim, play
+from counterveil.audit.game import Claim
 from counterveil.audit.releases import VIEWS, KnownRows, outcome_scores, release_pair, view_scores
-from counterveil.audit.report import Row
+from counterveil.curator import dpsgd, functional
 from counterveil.privacy import Budget
 
 DELTA = 1e-6
 COEFFICIENTS = "coefficients"
 
 
-@dataclass(frozen=True)
-class Effort:
-    """How hard to look: draws of coefficients and real releases, a side; a seed for the twin."""
-
-    draws: int = 100_000
-    runs: int = 300
-    seed: int = 0
-
-    def rng(self, *names: object) -> np.random.Generator:
-        """The dice of one game."""
-        return np.random.default_rng((self.seed, zlib.crc32(repr(names).encode())))
-
-
-@dataclass(frozen=True)
-class Game:
-    """One view of one pair, against the claim of one mechanism."""
-
-    mechanism: str
-    view: str
-    pair: str
-    claim: Claim
-    draws: int
-    scores: Callable[[], Scores]
-
-    def play(self) -> Row:
-        """Draw, choose, bound."""
-        outcome = play(*self.scores(), self.claim)
-        return Row(
-            mechanism=self.mechanism,
-            view=self.view,
-            pair=self.pair,
-            claimed_epsilon=self.claim.epsilon,
-            delta=self.claim.delta,
-            draws=self.draws,
-            bound=outcome.bound,
-            ceiling=outcome.ceiling,
-            confidence=1 - ERROR,
-            refuted=outcome.bound > self.claim.epsilon,
-        )
-
-
 def games(mechanism: str, epsilons: Sequence[float], effort: Effort) -> list[Game]:
-    """The games against `functional`, `paper`, the `controls`, or `all` of them."""
+    """The games against `functional`, `dpsgd`, `paper`, the `controls`, or `all` of them.
+
+    Where Opacus is not installed, `dpsgd` is refused, and left out of `all` and the `controls`.
+    """
+    if mechanism == "dpsgd":
+        dpsgd.check_installed()
     found: list[Game] = []
     for epsilon in epsilons:
         if mechanism in ("functional", "all"):
-            found += _share_error(_pure_games(epsilon, effort))
-            found += _share_error(_approximate_games(epsilon, effort))
+            found += share_error(_pure_games(epsilon, effort))
+            found += share_error(_approximate_games(epsilon, effort))
+        if mechanism in ("dpsgd", "all") and dpsgd.installed():
+            for delta in suite_dpsgd.DELTAS:
+                found += share_error(suite_dpsgd.games(Budget(epsilon, delta), effort))
         if mechanism in ("paper", "all"):
-            found += _share_error(_paper_games(epsilon, effort))
+            found += share_error(_paper_games(epsilon, effort))
         if mechanism in ("controls", "all"):
             for game in _control_games(epsilon, effort):
-                found += _share_error([game])
+                found += share_error([game])
     return found
-
-
-def _share_error(same_claim: Iterator[Game] | Sequence[Game]) -> list[Game]:
-    """All games against one claim together err with probability 5 % at most."""
-    together = list(same_claim)
-    return [replace(game, claim=replace(game.claim, games=len(together))) for game in together]
 
 
 def _pure_games(epsilon: float, effort: Effort) -> Iterator[Game]:
@@ -107,7 +64,7 @@ def _pure_games(epsilon: float, effort: Effort) -> Iterator[Game]:
                    partial(_seen, released, view))  # fmt: skip
     for pair in (worlds.last_of_its_class(), worlds.last_of_its_kind()):
         yield Game("functional", "outcome", pair.name, Claim(epsilon), 2 * effort.runs,
-                   partial(outcome_scores, pair, Budget(epsilon), 2 * effort.runs))  # fmt: skip
+                   partial(_outcomes, pair, Budget(epsilon), 2 * effort.runs))  # fmt: skip
 
 
 def _approximate_games(epsilon: float, effort: Effort) -> Iterator[Game]:
@@ -135,6 +92,8 @@ def _control_games(epsilon: float, effort: Effort) -> Iterator[Game]:
                effort.draws, bounds)  # fmt: skip
     yield Game("control: un-noised prototypes", "autoencoder + prototypes", pair.name, claim,
                effort.runs, partial(unnoised_prototypes, pair, budget, effort.runs))  # fmt: skip
+    if dpsgd.installed():
+        yield from suite_dpsgd.control_games(epsilon, effort)
 
 
 def _coefficient_game(pair: worlds.Pair, budget: Budget, effort: Effort) -> Game:
@@ -166,6 +125,11 @@ def _choice_game(pair: worlds.Pair, budget: Budget, effort: Effort) -> Game:
 
     share = pair.plan(budget).epsilons[1]
     return Game("functional", "tree, its share of ε", pair.name, Claim(share), draws, scores)
+
+
+def _outcomes(pair: worlds.Pair, budget: Budget, runs: int) -> Scores:
+    plan = pair.plan(budget)
+    return outcome_scores(pair, lambda table: functional.measure(table, plan), runs)
 
 
 def _seen(released: Callable[[], dict[str, Scores]], view: str) -> Scores:

@@ -68,14 +68,15 @@ def listen(table: PrivateTable, plan: Plan, before: Heard | None = None) -> Hear
         return tree
 
     with ExitStack() as taps:
-        taps.enter_context(_replaced(functional, "perturb", perturb))
-        taps.enter_context(_replaced(functional, "choose_tree", choose))
+        taps.enter_context(replaced(functional, "perturb", perturb))
+        taps.enter_context(replaced(functional, "choose_tree", choose))
         functional.measure(table, plan)
     return heard
 
 
 @contextmanager
-def _replaced(module: Any, name: str, stand_in: Any) -> Iterator[None]:
+def replaced(module: Any, name: str, stand_in: Any) -> Iterator[None]:
+    """`stand_in` in the place of what `module` calls `name`, for as long as this lasts."""
     original = getattr(module, name)
     setattr(module, name, stand_in)
     try:

@@ -17,6 +17,7 @@ from counterveil.curator.noise import Noise
 from counterveil.encoding import Array
 
 REACH = 12.0  # in standard deviations: what lies beyond has a probability under 1e-31
+WIDE = 1e4  # a wider discrete Gaussian is a rounded normal but for parts in a hundred million
 
 
 def draw(noise: Noise, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
@@ -25,6 +26,8 @@ def draw(noise: Noise, shape: tuple[int, ...], rng: np.random.Generator) -> Arra
         # The difference of two geometric numbers with ratio e^(-1/scale).
         success = -math.expm1(-1 / noise.scale)
         return np.asarray(rng.geometric(success, shape) - rng.geometric(success, shape))
+    if noise.scale > WIDE:
+        return np.asarray(np.rint(rng.normal(0, noise.scale, shape)).astype(np.int64))
     reach = math.ceil(REACH * noise.scale) + 1
     support = np.arange(-reach, reach + 1)
     ladder = np.cumsum(np.exp(-((support / noise.scale) ** 2) / 2))

@@ -1,0 +1,188 @@
+"""The audit of `dpsgd`: its tap is the mechanism, its twin is the real training, faults are caught.
+
+A failing `test_dpsgd_is_not_refuted` means that the mechanism breaks its promise, not that the test
+is noisy: its bounds are wrong with a probability far below 5 %.
+"""
+
+import math
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from counterveil.audit import Effort, failures, games, gradients, suite_dpsgd, twin
+from counterveil.audit.game import Claim, play
+from counterveil.audit.gradients import Steps, Training
+from counterveil.cli_audit import audit as command
+from counterveil.curator import dpsgd
+from counterveil.curator.noise import Noise
+from counterveil.errors import RequestError
+from counterveil.privacy import Budget
+
+SMALL = Effort(draws=20_000, runs=30, seed=7)
+BUDGET = Budget(3.0, suite_dpsgd.SHARP)
+EVERY, SOME = suite_dpsgd.SCHEDULES.values()
+
+needs_opacus = pytest.mark.skipif(
+    not dpsgd.installed(), reason="opacus is absent: pip install 'counterveil[dpsgd]'"
+)
+
+
+def planned(mechanism, epsilon, effort=SMALL):
+    return {
+        f"{game.mechanism}, {game.view}, {game.pair}, {game.claim.delta:g}": game
+        for game in games(mechanism, [epsilon], effort)
+    }
+
+
+DPSGD = planned("dpsgd", 1.0) if dpsgd.installed() else {"all games": None}
+
+
+@needs_opacus
+@pytest.mark.parametrize("name", DPSGD)
+def test_dpsgd_is_not_refuted(name):
+    row = DPSGD[name].play()
+    assert not row.refuted, row
+    assert 0 <= row.bound <= row.ceiling
+    assert row.delta > 0
+
+
+@needs_opacus
+def test_every_claim_has_a_game_that_could_refute_it():
+    blind = {game.claim.delta: [] for game in DPSGD.values()}
+    for game in DPSGD.values():
+        limit = play(np.zeros(game.draws), np.ones(game.draws), game.claim).ceiling
+        blind[game.claim.delta].append(limit <= game.claim.epsilon)
+    assert blind.keys() == set(suite_dpsgd.DELTAS)
+    assert not any(map(all, blind.values()))
+
+
+@needs_opacus
+@pytest.mark.parametrize(("epsilon", "share"), [(1.0, 0.5), (3.0, 0.6)])
+@pytest.mark.parametrize(
+    "view",
+    [
+        "gradients, all of ε, a canary in every batch",
+        "sums of codes, all of ε, " + suite_dpsgd.CODES,
+    ],
+)
+def test_the_worst_pairs_come_near_the_claim(epsilon, share, view):
+    game = planned("dpsgd", epsilon, Effort())[f"dpsgd, {view}, {suite_dpsgd.SHARP:g}"]
+    row = game.play()
+    assert share * epsilon <= row.bound <= epsilon
+
+
+@needs_opacus
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0])
+def test_half_of_the_noise_is_caught(epsilon):
+    rows = [game.play() for game in suite_dpsgd.control_games(epsilon, SMALL)]
+    assert [row.mechanism for row in rows] == [
+        "control: halved noise of gradients",
+        "control: halved noise of codes",
+    ]
+    assert all(row.refuted for row in rows), rows
+    assert not failures(rows, "all")
+
+
+@needs_opacus
+def test_far_too_little_noise_is_caught_in_real_trainings(monkeypatch):
+    budget = Budget(1.0, 0.1)
+    enough = dpsgd.calibrate_training(EVERY, budget)
+    monkeypatch.setattr(gradients, "_calibrate_training", lambda *_: enough / 5)
+    training = Training(EVERY, budget, 0.9)  # a clip of its own: what was heard is remembered
+    scores = gradients.real_step_scores(training, 300)
+    assert play(*scores, Claim(1.0, 0.1)).bound > 1
+
+
+# The tap and the twin
+
+
+@needs_opacus
+@pytest.mark.parametrize("clip", [dpsgd.CLIP, dpsgd.SURROGATE_CLIP])
+def test_the_tap_hears_the_training(clip):
+    heard = gradients.heard_training(Training(SOME, BUDGET, clip))
+    assert heard.one == pytest.approx(-clip, rel=1e-6)
+    assert heard.two == pytest.approx(clip, rel=1e-6)
+    assert abs(heard.two - heard.one) <= 2 * clip
+    noise = dpsgd.calibrate_training(SOME, BUDGET)
+    assert heard.deviation == pytest.approx(noise * clip)
+    assert (heard.rate, heard.steps) == (0.25, 8)
+
+
+@needs_opacus
+def test_the_tap_lets_go():
+    from opacus.optimizers import DPOptimizer
+
+    real = DPOptimizer.add_noise, dpsgd.calibrate_training, dpsgd.perturb
+    gradients.real_step_scores(Training(SOME, BUDGET, 1.0), 2)
+    gradients.moved_codes(BUDGET)
+    assert (DPOptimizer.add_noise, dpsgd.calibrate_training, dpsgd.perturb) == real
+
+
+@needs_opacus
+def test_the_twin_is_the_curators_training():
+    """Kolmogorov–Smirnov on sums with little noise, so that who was in a batch shows."""
+    training = Training(SOME, Budget(60.0, 0.1), 1.0)
+    real = np.sort(gradients.real_steps(training, 1, 150).ravel())
+    steps, rng = gradients.heard_training(training), np.random.default_rng(0)
+    assert steps.deviation < 0.7
+
+    def distance(other):
+        drawn = np.sort(gradients.twin_steps(other, 1, 100_000 // other.steps, rng).ravel())
+        shares = np.searchsorted(drawn, real) / len(drawn)
+        return np.abs(shares - np.arange(len(real)) / len(real)).max() * math.sqrt(len(real))
+
+    assert distance(steps) < 2.2  # exceeded once in 8,000 times
+    for wrong in ({"rate": 0.6}, {"deviation": 2 * steps.deviation}, {"two": -1.0}):
+        assert distance(Steps(**{**vars(steps), **wrong})) > 2.2, wrong
+
+
+@pytest.mark.parametrize("rate", [0.2, 1.0])
+def test_log_ratio_of_steps_is_exact(rate):
+    steps = Steps(one=-1.0, two=0.5, deviation=0.8, rate=rate, steps=2)
+    noisy = np.array([[0.3, -2.0], [1.1, 0.0]])
+
+    def density(x, gradient):
+        inside, outside = (math.exp(-((x - mean) ** 2) / (2 * 0.8**2)) for mean in (gradient, 0))
+        return rate * inside + (1 - rate) * outside
+
+    expected = [sum(math.log(density(x, 0.5) / density(x, -1.0)) for x in row) for row in noisy]
+    assert gradients.log_ratio(steps, noisy) == pytest.approx(expected)
+
+
+def test_codes_attain_the_sensitivity():
+    part = gradients.moved_codes(BUDGET)
+    shift = part.two - part.one
+    sensitivity = part.stage.sensitivity
+    assert math.sqrt((shift**2).sum()) == pytest.approx(sensitivity.l2)
+    assert np.abs(shift).sum() <= sensitivity.l1
+    assert part.noise.kind == "discrete Gaussian"
+
+
+def test_the_twin_of_a_wide_gaussian():
+    noise = Noise("discrete Gaussian", 1.001 * twin.WIDE, 1.0, 1e-6)
+    drawn = np.sort(twin.draw(noise, (100_000,), np.random.default_rng(0)))
+    assert drawn.dtype == np.int64
+    shares = [0.5 * (1 + math.erf(x / noise.scale / math.sqrt(2))) for x in drawn]
+    away = np.abs(shares - np.arange(len(drawn)) / len(drawn)).max()
+    assert away * math.sqrt(len(drawn)) < 2.2
+
+
+# Where opacus is not installed
+
+
+def test_without_opacus_the_command_says_so_in_one_line(monkeypatch):
+    monkeypatch.setattr(dpsgd, "find_spec", lambda name: None)
+    app = typer.Typer(pretty_exceptions_enable=False)
+    app.command()(command)
+    refused = CliRunner().invoke(app, ["--mechanism", "dpsgd"]).exception
+    assert isinstance(refused, RequestError)
+    assert str(refused) == "mechanism dpsgd needs: pip install 'counterveil[dpsgd]'"
+    played = CliRunner().invoke(
+        app, ["--mechanism", "controls", "--epsilon", "1", "--draws", "20000", "--runs", "40"]
+    )
+    assert played.exit_code == 0, played.output
+    assert "mechanism dpsgd is not audited" in played.stderr
+    assert "halved noise" not in played.stdout
+    assert not [game for game in games("all", [1.0], SMALL) if game.mechanism == "dpsgd"]
