@@ -274,3 +274,21 @@ def test_it_learns(schema):
     assert surrogate is not None
     right = surrogate(held_out).argmax(dim=1) == torch.tensor(classes)
     assert float(right.double().mean()) > 0.75
+
+
+def test_every_bit_of_the_generators_state_is_renewed():
+    """A seed would not do: torch keeps 32 bits of it on the CPU."""
+    states = []
+    for _ in range(2):
+        generator = torch.Generator()
+        dpsgd.renew(generator)
+        words = generator.get_state().numpy()[dpsgd.TWISTER].view(np.uint64).astype(np.uint32)
+        states.append(words)
+        # numpy's twister with the same words is the same twister: they are where we think.
+        twin = np.random.MT19937()
+        twin.state = {"bit_generator": "MT19937", "state": {"key": words, "pos": 624}}
+        drawn = torch.empty(1000, dtype=torch.int32).random_(generator=generator)
+        assert drawn.tolist() == [int(word) % (1 << 31) for word in twin.random_raw(1000)]
+        seeded = torch.Generator().manual_seed(generator.initial_seed())
+        assert not torch.equal(drawn, torch.empty_like(drawn).random_(generator=seeded))
+    assert (states[0] != states[1]).mean() > 0.99

@@ -1,12 +1,15 @@
 """The curator as a whole: one pass, streams, the ledger, the statement, guidance."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from rows import random_rows
 
 from counterveil import Explainer
@@ -17,6 +20,7 @@ from counterveil.encoding import Encoding
 from counterveil.errors import BudgetError, DataError, RequestError
 from counterveil.models import CallableModel
 from counterveil.privacy import Budget
+from counterveil.privacy.budget import rest_of
 from counterveil.privacy.ledger import Ledger, OverdrawnError
 from counterveil.schema import Binary, Label, Pixels, Schema
 
@@ -85,6 +89,33 @@ def test_people(schema, rows):
         release(schema, people.assign(who=np.nan), unit_column="who")
 
 
+def test_one_person_under_two_types_is_one_person(schema, rows, tmp_path):
+    few = rows.head(8)
+    mixed = few.assign(who=pd.Series([7, "7"] * 4, dtype=object))
+    table = PrivateTable(mixed, schema, unit_column="who", max_records=3)
+    assert table.size == 1
+    assert len(table.private_rows()[0]) == 3
+    few.assign(who=7).to_parquet(tmp_path / "a.parquet")
+    few.assign(who="7").to_parquet(tmp_path / "b.parquet")
+    with pytest.raises(DataError, match="'who' has another type in another file"):
+        PrivateTable(tmp_path, schema, unit_column="who", max_records=3)
+
+
+def test_an_unknown_order_is_refused_before_anything_is_charged(schema, rows, tmp_path):
+    path = tmp_path / "ledger.db"
+    Ledger(path).open_account("loans", Budget(1.0))
+    with pytest.raises(RequestError, match="order must be 1"):
+        Curator(schema, ledger=path).release(rows, 0.4, order=-1)
+    release(schema, rows, 1.0, ledger=path)  # the whole budget is still there
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.floats(1e-6, 1e6), st.floats(0.01, 0.45), st.floats(0.01, 0.45))
+def test_shares_never_add_up_to_more(total, first, second):
+    parts = first * total, second * total
+    assert sum(map(Fraction, (*parts, rest_of(total, *parts)))) <= Fraction(total)
+
+
 def test_the_ledger_is_charged_before_a_row_is_read(schema, rows, tmp_path, monkeypatch):
     path = tmp_path / "ledger.db"
     Ledger(path).open_account("loans", Budget(1.0))
@@ -143,9 +174,9 @@ def test_plan_looks_at_public_numbers_only(schema):
 
     orders = {
         epsilon: make_plan(adult_schema(), 36_632, Budget(epsilon)).order
-        for epsilon in (0.025, 0.1, 0.75, 3.0)
+        for epsilon in (0.005, 0.025, 0.1, 0.75, 3.0)
     }
-    assert orders == {0.025: 1, 0.1: 2, 0.75: 2, 3.0: 2}
+    assert orders == {0.005: 1, 0.025: 2, 0.1: 2, 0.75: 2, 3.0: 2}
     many = Schema(
         features=tuple(Binary(name=f"b{i}") for i in range(600)),
         label=Label(name="y", classes=tuple(range(100))),

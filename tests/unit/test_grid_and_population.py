@@ -12,8 +12,9 @@ from counterveil.errors import RequestError
 from counterveil.grid import Grid
 from counterveil.population import BitPopulation, ImagePopulation, NoisyBitSums, NoisyImageSums
 from counterveil.population.base import believable, shrinkage, to_simplex
+from counterveil.population.bits import likely_frequencies
 from counterveil.population.images import Frequencies
-from counterveil.population.tree import Edge, NoisyCounts, TreePopulation
+from counterveil.population.tree import Edge, NoisyCounts, TreePopulation, denoise_single
 from counterveil.schema import Label, Numeric, Pixels, Schema
 
 LABEL = Label(name="y", classes=(0, 1))
@@ -183,3 +184,42 @@ def test_image_population_has_class_means_and_whole_levels():
     points, labels = population.sample(600, np.random.default_rng(0))
     assert (np.abs(points * 16 - np.round(points * 16)) < 1e-9).all()
     assert points[labels == 1].mean() > points[labels == 0].mean() + 0.2
+
+
+def test_a_small_class_keeps_what_tells_it_apart():
+    """One class is a tenth of the other: its own deviation is believed, not the large one's."""
+    rng = np.random.default_rng(0)
+    exact = np.array([[40_000.0] * 4, [7_000.0, 5_000.0, 3_000.0, 1_000.0]])
+    expected = exact.sum(axis=1)[:, None] * exact.sum(axis=0) / exact.sum()
+    noisy = exact + rng.laplace(scale=100, size=exact.shape)
+    kept = believable(noisy, expected, 2 * 100**2)
+    assert np.abs(kept[1] - exact[1]).max() < 500
+
+
+def test_a_slope_over_many_bins_is_seen_through_noise_that_hides_each_bin():
+    rng = np.random.default_rng(1)
+    bins, scale = 40, 60.0
+    slope = np.linspace(0.6, 1.4, bins)
+    exact = np.stack([100 * (2 - slope), 100 * slope])
+    totals = exact.sum(axis=1)
+    off = {"smooth": 0.0, "bin by bin": 0.0}
+    for _ in range(20):
+        noisy = exact + rng.laplace(scale=scale, size=exact.shape)
+        for name, ordered in (("smooth", bins), ("bin by bin", 0)):
+            kept = denoise_single(noisy, totals, 2 * scale**2, ordered)
+            assert (kept >= 0).all()
+            np.testing.assert_allclose(kept.sum(axis=1), totals)
+            ratio = kept[1] / np.maximum(kept.sum(axis=0), 1e-9)
+            seen = kept.sum(axis=0) > 0
+            off[name] += float(np.abs(ratio - slope / 2)[seen].mean())
+    assert off["smooth"] < 0.8 * off["bin by bin"]
+
+
+def test_frequencies_are_learnt_from_how_noisy_ones_lie():
+    """Most bits are rare and a few are frequent; the noise alone would blur both."""
+    rng = np.random.default_rng(2)
+    exact = np.where(np.arange(500) < 20, 0.9, 0.01)
+    noisy = exact + rng.laplace(scale=0.07, size=500)
+    likely = likely_frequencies(noisy, 0.07)
+    assert ((likely > 0) & (likely < 1)).all()
+    assert ((likely - exact) ** 2).mean() < 0.4 * ((noisy.clip(0, 1) - exact) ** 2).mean()

@@ -108,6 +108,8 @@ class Curator:
             raise RequestError(f"unknown mechanism {mechanism!r}; use one of: {known}")
         if epochs is not None and epochs < 1:
             raise RequestError("epochs must be at least 1")
+        if order not in {None, 1, 2}:
+            raise RequestError("order must be 1 (single features) or 2 (pairs too)")
         budget = Budget(epsilon, delta)
         if mechanism != "paper":
             _private(budget)

@@ -25,9 +25,10 @@ Prototypes (`CodeSums`): calibrated for replace-one directly, by the certified i
 **The noise of training is floating point from torch's generator: not exact, not cryptographic.**
 The proof is about real numbers, and the noise here is not certified against attacks on the low bits
 of floats (Mironov 2012) or on the state of a generator; `functional` has neither weakness. What can
-be done is: the generator is seeded anew from the operating system for every step, as torch's CPU
-generator keeps 32 bits of a seed; batches are drawn by a generator with 128 bits of the same
-entropy, as amplification by sampling needs secret batches. `seed` steers initial weights alone.
+be done is: for every step the whole state of the generator comes anew from the operating system,
+not a seed, of which torch's CPU generator keeps 32 bits that could be tried one by one; batches are
+drawn by a generator with 128 bits of the same entropy, as amplification by sampling needs secret
+batches. `seed` steers initial weights alone.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ from counterveil.encoding import Array
 from counterveil.errors import InternalError, RequestError
 from counterveil.postprocess import EDGE, TRAININGS
 from counterveil.privacy import Access, Budget
+from counterveil.privacy.budget import rest_of
 from counterveil.progress import Tick, silent
 from counterveil.schema import Family
 from counterveil.training import Network, seeded, tanh_network
@@ -69,6 +71,7 @@ RATE = 1e-2
 FIXED_POINT = 1 << 12  # steps from the middle of a code to its end
 ORDERS = (*range(2, 33), 36, 40, 48, 56, 64, 80, 96, 128, 192, 256, 512)
 AT_ONCE = 1 << 23  # numbers that the gradients of one part of a batch may take: fits a cache
+TWISTER = slice(24, 24 + 8 * 624)  # the words of the Mersenne twister in torch's CPU generator
 FLOATS = "floating-point noise of torch's generator, not exact and not cryptographic"
 
 
@@ -91,10 +94,20 @@ class Schedule:
         return self.epochs * self.steps_per_epoch
 
 
+def installed() -> bool:
+    """Whether Opacus is there."""
+    return find_spec("opacus") is not None
+
+
+def check_installed() -> None:
+    """Refuse in one line where Opacus is not there."""
+    if not installed():
+        raise RequestError("mechanism dpsgd needs: pip install 'counterveil[dpsgd]'")
+
+
 def check(table: PrivateTable, budget: Budget) -> None:
     """Refuse what this mechanism cannot do. Reads no row: call it before the ledger is charged."""
-    if find_spec("opacus") is None:
-        raise RequestError("mechanism dpsgd needs: pip install 'counterveil[dpsgd]'")
+    check_installed()
     if table.unit_column is not None or table.records > 1:
         raise RequestError(
             "mechanism dpsgd protects single records; for people with several records "
@@ -116,7 +129,7 @@ def split(budget: Budget) -> tuple[Budget, Budget, Budget]:
     first, second, _ = SHARES
     epsilons = budget.epsilon * first, budget.epsilon * second
     deltas = budget.delta * first, budget.delta * second
-    last = _rest(budget.epsilon, *epsilons), _rest(budget.delta, *deltas)
+    last = rest_of(budget.epsilon, *epsilons), rest_of(budget.delta, *deltas)
     return Budget(epsilons[0], deltas[0]), Budget(epsilons[1], deltas[1]), Budget(*last)
 
 
@@ -144,7 +157,7 @@ def release(
     classes = len(table.schema.label.classes)
 
     autoencoder = Autoencoder.new(table.encoding.width, architecture.encoder, seed).to(device)
-    first = _train(
+    first = train(
         autoencoder,
         lambda numbers: _reconstruction(autoencoder, private_rows[numbers]),
         schedule,
@@ -162,7 +175,7 @@ def release(
     hidden = TRAININGS[table.schema.family].surrogate
     surrogate = seeded(lambda: tanh_network(table.encoding.width, hidden, classes), seed)
     surrogate = surrogate.to(device)
-    third = _train(
+    third = train(
         surrogate,
         lambda numbers: nn.functional.cross_entropy(
             surrogate(private_rows[numbers]), private_labels[numbers], reduction="sum"
@@ -264,7 +277,7 @@ def calibrate_training(schedule: Schedule, budget: Budget) -> float:
     return high
 
 
-def _train(
+def train(
     network: Network,
     loss_of: Callable[[Tensor], Tensor],
     schedule: Schedule,
@@ -297,7 +310,7 @@ def _train(
     )
     for epoch in range(schedule.epochs):
         for _ in range(schedule.steps_per_epoch):
-            generator.manual_seed(secrets.randbits(64))
+            renew(generator)
             chosen = np.flatnonzero(batches.random(rows) < schedule.rate)
             parts = torch.as_tensor(chosen, device=device).split(at_once)  # one, if it is empty
             for number, part in enumerate(parts, 1):
@@ -323,6 +336,20 @@ def _train(
     )
 
 
+def renew(generator: torch.Generator) -> None:
+    """Fill the state of `generator` from the operating system's entropy.
+
+    On the CPU a seed would leave 2³² streams of noise: of a training of one step somebody who knows
+    all rows but one could try them all, and see which one explains every weight.
+    """
+    generator.manual_seed(secrets.randbits(64))
+    if generator.device.type == "cpu":
+        state = generator.get_state().numpy()
+        words = state[TWISTER].view(np.uint64)
+        words[:] = np.frombuffer(secrets.token_bytes(4 * len(words)), dtype=np.uint32)
+        generator.set_state(torch.from_numpy(state))
+
+
 def _backward(loss: Tensor) -> None:
     with warnings.catch_warnings():
         # Opacus hooks every layer, and the first one's input needs no gradient.
@@ -345,13 +372,3 @@ def _even_out(surrogate: nn.Sequential, counts: Array) -> None:
         raise InternalError("the surrogate does not end in a linear layer")
     shares = torch.as_tensor(np.log(counts / counts.sum()), dtype=torch.float32)
     last.bias.sub_(shares.to(last.bias.device))
-
-
-def _rest(total: float, first: float, second: float) -> float:
-    """What is left of `total`, rounded so that the three never add up to more."""
-    rest = total - first - second
-    while first + second + rest > total:
-        rest = math.nextafter(rest, 0)
-    if rest <= 0:
-        raise InternalError("the shares of dpsgd exceed the budget")
-    return rest

@@ -41,6 +41,7 @@ from counterveil.population.tree import class_totals
 from counterveil.privacy import Access
 from counterveil.schema import Pixels
 
+MOST_ROWS = 2**40  # of a table: what is expected of a cell never leaves the range of exact integers
 Measured = tuple[Population, tuple[Access, ...]]
 
 
@@ -139,7 +140,8 @@ def choose_tree(
     private_scores = np.zeros((features, features), dtype=np.int64)
     for one in range(features):
         for two in range(one):
-            expected = np.round(population.expected_pair(one, two, totals)).astype(np.int64)
+            expected = population.expected_pair(one, two, totals)
+            expected = np.round(np.clip(expected, 0, MOST_ROWS)).astype(np.int64)
             score = np.abs(private_counts.pair(one, two) - expected).sum()
             private_scores[one, two] = private_scores[two, one] = score
     inside, tree = [0], []

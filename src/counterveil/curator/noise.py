@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from counterveil.encoding import Array
-from counterveil.errors import InternalError
+from counterveil.errors import BudgetError, InternalError
 
 dp.enable_features("contrib")
 
@@ -40,7 +40,8 @@ class Noise:
     @property
     def variance(self) -> float:
         """Of one draw (that of the continuous twin, which is larger by less than 1)."""
-        return 2 * self.scale**2 if self.kind == "discrete Laplace" else self.scale**2
+        square = self.scale * self.scale  # infinite where ** would overflow
+        return 2 * square if self.kind == "discrete Laplace" else square
 
 
 def calibrate(l1: int, l2: float, epsilon: float, delta: float) -> Noise:
@@ -51,12 +52,14 @@ def calibrate(l1: int, l2: float, epsilon: float, delta: float) -> Noise:
     was chosen. OpenDP's own privacy map is asked and must confirm it.
     """
     scale = l1 / epsilon
+    if math.isinf(scale):
+        raise BudgetError("epsilon is so small that no finite noise is enough; raise it")
     while _laplace(1, scale).map(l1) > epsilon:  # rounding may only ever add noise
         scale = math.nextafter(scale, math.inf)
     chosen = Noise("discrete Laplace", scale, epsilon, 0.0)
     if delta > 0:
-        sigma = _gaussian_scale(l2, epsilon, delta)
-        if sigma**2 < chosen.variance:
+        sigma = _gaussian_scale(l2, epsilon, delta, below=math.sqrt(2) * chosen.scale)
+        if sigma is not None:
             chosen = Noise("discrete Gaussian", sigma, epsilon, delta)
     return chosen
 
@@ -93,7 +96,10 @@ def noisy_max(scores: Sequence[int], sensitivity: int, epsilon: float) -> int:
     while measurement.map(sensitivity) > epsilon:
         scale = math.nextafter(scale, math.inf)
         measurement = dp.m.make_noisy_max(*space, dp.max_divergence(), scale=scale)
-    return int(measurement([int(score) for score in scores]))
+    try:
+        return int(measurement([int(score) for score in scores]))
+    except Exception:  # whatever went wrong, its message may hold an exact private score
+        raise InternalError("the noisy maximum could not be taken") from None
 
 
 def _laplace(size: int, scale: float) -> dp.Measurement:
@@ -107,18 +113,27 @@ def _gaussian(size: int, scale: float) -> dp.Measurement:
 
 
 def _gaussian_epsilon(scale: float, l2: float, delta: float) -> float:
-    """ε at δ of the discrete Gaussian by way of zero-concentrated DP, as OpenDP proves it."""
-    return float(dp.c.make_zCDP_to_approxDP(_gaussian(1, scale)).map(l2).epsilon(delta))
+    """ε at δ of the discrete Gaussian by way of zero-concentrated DP, as OpenDP proves it.
+
+    Infinite where it proves none: so little noise that its arithmetic overflows.
+    """
+    try:
+        return float(dp.c.make_zCDP_to_approxDP(_gaussian(1, scale)).map(l2).epsilon(delta))
+    except dp.OpenDPException:
+        return math.inf
 
 
-def _gaussian_scale(l2: float, epsilon: float, delta: float) -> float:
-    low, high = 0.0, l2
+def _gaussian_scale(l2: float, epsilon: float, delta: float, below: float) -> float | None:
+    """The least scale that is enough; none if it is not below `below`."""
+    low, high = 0.0, min(l2, below)
     while _gaussian_epsilon(high, l2, delta) > epsilon:
-        low, high = high, 2 * high
+        if high >= below:
+            return None
+        low, high = high, min(2 * high, below)
     for _ in range(60):
         middle = (low + high) / 2
         if _gaussian_epsilon(middle, l2, delta) > epsilon:
             low = middle
         else:
             high = middle
-    return high
+    return high if high < below else None

@@ -15,12 +15,13 @@ from counterveil.curator.coefficients import Sensitivity
 from counterveil.curator.noise import calibrate
 from counterveil.grid import Grid
 from counterveil.privacy import Budget
+from counterveil.privacy.budget import rest_of
 from counterveil.schema import Pixels, Schema
 
 FINE, COARSE = 64, 16  # bins of a number: for its own counts, and for pairs
-SHARE_CHOICE = 0.10  # of ε, for choosing the tree
-SHARE_PAIRS = (0.20, 0.45)  # of ε, for the pairs: the least and the most
-ORDER_TWO_FROM, ENOUGH = 0.2, 3.0  # rows in an average cell of a pair, over the noise scale
+SHARE_CHOICE = 0.05  # of ε, for choosing the tree
+SHARE_PAIRS = 0.30  # of ε, for the pairs; the rest is for single features, which tell classes apart
+ORDER_TWO_FROM = 0.03  # rows in an average cell of a pair, over the noise scale
 ROWS_A_BIN = 2.0  # expected rows of a class in a bin, over the noise scale
 
 
@@ -69,7 +70,7 @@ def _plan_mixed(schema: Schema, rows: int, budget: Budget, records: int, order: 
     if features > 1:
         cells_of_pair = float(np.outer(cells, cells)[np.triu_indices(features, 1)].mean())
         tables = Sensitivity.of_counts(features - 1, records)
-        noise = calibrate(tables.l1, tables.l2, SHARE_PAIRS[1] * epsilon, budget.delta / 2)
+        noise = calibrate(tables.l1, tables.l2, SHARE_PAIRS * epsilon, budget.delta / 2)
         signal = rows / (classes * cells_of_pair) / math.sqrt(noise.variance / 2)
     chosen = 2 if signal >= ORDER_TWO_FROM else 1
     compared = "at least" if chosen == 2 else "under"
@@ -86,14 +87,12 @@ def _plan_mixed(schema: Schema, rows: int, budget: Budget, records: int, order: 
         shares: tuple[float, ...] = (epsilon,)
         reasons.append(f"all of ε on {features} tables (class, feature)")
     else:
-        # Pairs get what they need and no more: single features tell the classes apart.
-        for_pairs = float(np.clip(SHARE_PAIRS[1] * ENOUGH / signal, *SHARE_PAIRS))
-        shares = (epsilon * (1 - SHARE_CHOICE - for_pairs), SHARE_CHOICE * epsilon)
-        shares += (epsilon - sum(shares),)
+        shares = SHARE_CHOICE * epsilon, SHARE_PAIRS * epsilon
+        shares = (rest_of(epsilon, *shares), *shares)
         reasons.append(
             f"ε: {shares[0] / epsilon:.0%} on {features} tables (class, feature), "
-            f"{SHARE_CHOICE:.0%} on choosing a tree, {for_pairs:.0%} on its {features - 1} tables "
-            "(class, pair)"
+            f"{SHARE_CHOICE:.0%} on choosing a tree, {SHARE_PAIRS:.0%} on its "
+            f"{features - 1} tables (class, pair)"
         )
     scale = Sensitivity.of_counts(features, records).l1 / shares[0]
     fine = int(np.clip(rows / (classes * ROWS_A_BIN * scale), COARSE // 2, FINE))
@@ -120,7 +119,7 @@ def _plan_bits(schema: Schema, rows: int, budget: Budget, records: int) -> Plan:
     scale = 2 * (ones + 1) * records / (0.5 * budget.epsilon)
     # Where a class is too small for its sums to be seen at all, the pooled ones get nearly all.
     pooled = 0.5 if rows / classes > scale else 0.9
-    shares = (pooled * budget.epsilon, budget.epsilon - pooled * budget.epsilon)
+    shares = (pooled * budget.epsilon, rest_of(budget.epsilon, pooled * budget.epsilon))
     reasons = (
         f"{bits} bits: each record is cut to {ones} ones (5 % of the bits, a public rule)",
         f"{rows / classes:.0f} rows a class against noise of scale {scale:.0f}: {pooled:.0%} of ε "

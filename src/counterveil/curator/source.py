@@ -42,7 +42,7 @@ def open_source(data: Any, schema: Schema, extra: tuple[str, ...] = ()) -> Sourc
     if isinstance(data, (str, Path)):
         return _open_path(Path(data), schema, wanted, extra)
     if isinstance(data, pa.Table):
-        return _arrow(ds.dataset(data), wanted)
+        return _arrow(ds.dataset(data), wanted, extra)
     frame = as_frame(data, schema)
     return Source(
         tuple(str(name) for name in frame.columns),
@@ -58,7 +58,7 @@ def _open_path(
         raise DataError(f"no table at {path}; check the path")
     if path.is_dir() or path.suffix.lower() in {".parquet", ".pq"}:
         try:
-            return _arrow(ds.dataset(path, format="parquet"), wanted)
+            return _arrow(ds.dataset(path, format="parquet"), wanted, extra)
         except (pa.ArrowException, OSError):
             raise DataError(f"{path} is damaged, or holds no Parquet file") from None
     columns = csv_columns(path)
@@ -67,8 +67,19 @@ def _open_path(
     return Source(columns, rows, lambda: csv_batches(path, schema, BATCH, columns, extra))
 
 
-def _arrow(dataset: ds.Dataset, wanted: tuple[str, ...]) -> Source:
+def _arrow(dataset: ds.Dataset, wanted: tuple[str, ...], extra: tuple[str, ...]) -> Source:
     names = tuple(dataset.schema.names)
+    for name in extra:  # person 7 and person "7" would count as two people
+        kinds = {
+            str(fragment.physical_schema.field(name).type)
+            for fragment in dataset.get_fragments()
+            if name in fragment.physical_schema.names
+        }
+        if len(kinds) > 1:
+            raise DataError(
+                f"column {name!r} has another type in another file ({', '.join(sorted(kinds))}); "
+                "write it with one type in all of them"
+            )
     present = [name for name in dict.fromkeys(wanted) if name in names]
 
     def batches() -> Iterator[pd.DataFrame]:

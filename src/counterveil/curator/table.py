@@ -60,7 +60,7 @@ class PrivateTable:
             return self._source.rows
         people: set[Any] = set()
         for private_frame in self._source.batches():
-            people.update(private_frame[self.unit_column].tolist())
+            people.update(private_frame[self.unit_column].map(str).tolist())
         return len(people)
 
     def private_batches(self) -> Iterator[tuple[Array, Array]]:
@@ -108,6 +108,7 @@ class PrivateTable:
         if units.isna().any():
             row = first_row + int(units.isna().to_numpy().argmax()) + 1
             raise DataError(f"row {row}, column {self.unit_column!r}: no person given")
+        units = units.map(str)  # 7 and "7" are one person
         before = np.array([used[unit] for unit in units])
         rank = units.groupby(units.to_numpy()).cumcount().to_numpy() + before
         used.update(units.tolist())

@@ -43,13 +43,17 @@ def to_simplex(values: Array, total: float) -> Array:
 def believable(noisy: Array, expected: Array, variance: float) -> Array:
     """`noisy` counts, believed as far as they say more than `expected` and noise would.
 
-    Empirical Bayes: counts deviate from what is expected by some share τ of it. τ² is what the
-    squared deviations hold beyond the known variance of the noise; each cell is then believed by
-    signal / (signal + noise).
+    Empirical Bayes: the counts of a class (first axis) deviate from what is expected by some share
+    τ of it. τ² is what the squared deviations hold beyond the known variance of the noise; each
+    cell is then believed by signal / (signal + noise). Every class has its own τ: a small class
+    deviates more from what all have in common than a large one.
     """
     residual = noisy - expected
-    beyond_noise = float((residual**2).sum()) - residual.size * variance
-    share = max(0.0, beyond_noise) / max(float((expected**2).sum()), 1e-9)
+    cells = tuple(range(1, noisy.ndim))
+    beyond_noise = (residual**2 - variance).sum(axis=cells, keepdims=True)
+    share = np.maximum(0.0, beyond_noise) / np.maximum(
+        (expected**2).sum(cells, keepdims=True), 1e-9
+    )
     signal = share * expected**2
     return expected + residual * signal / (signal + variance)
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from counterveil.encoding import Array
-from counterveil.population.base import draw_classes, positive_totals, shrinkage, to_simplex
+from counterveil.population.base import draw_classes, positive_totals, shrinkage
 
-CLEARLY = 2.5  # deviations of the noise
+STEPS = 300  # of expectation-maximisation
 
 
 @dataclass(frozen=True)
@@ -24,18 +24,21 @@ class NoisyBitSums:
     variance: float
 
 
-def _stand_out(noisy: Array, deviation: float, ones: float, rows: int) -> Array:
-    """Counts of bits: believed where they exceed the noise clearly, evened out where not."""
-    clear = noisy > CLEARLY * deviation + ones / len(noisy)
-    counts = np.clip(noisy, 0.0, 0.98 * rows)
-    kept = float(counts[clear].sum())
-    rest = np.flatnonzero(~clear)
-    if len(rest):
-        left = max(ones - kept, 0.05 * ones)
-        small = to_simplex(noisy[rest], left)
-        trust = shrinkage(noisy[rest] - noisy[rest].mean(), deviation**2)
-        counts[rest] = trust * small + (1 - trust) * left / len(rest)
-    return counts
+def likely_frequencies(noisy: Array, scale: float) -> Array:
+    """The expected frequency of each bit given its noisy one, whose noise is Laplace of `scale`.
+
+    What frequencies there are, and how many bits have each, is itself learnt from the noisy ones:
+    the most likely distribution on a fine grid (Kiefer & Wolfowitz), by expectation-maximisation.
+    """
+    grid = np.concatenate([[1e-4], np.linspace(0.002, 0.998, 250)])
+    likelihood = np.exp(-np.abs(noisy[:, None] - grid) / max(scale, 1e-3))
+    likelihood /= np.maximum(likelihood.max(axis=1, keepdims=True), 1e-300)
+    share = np.full(len(grid), 1 / len(grid))
+    for _ in range(STEPS):
+        belief = likelihood * share
+        belief /= belief.sum(axis=1, keepdims=True)
+        share = belief.mean(axis=0)
+    return belief @ grid
 
 
 class BitPopulation:
@@ -44,11 +47,8 @@ class BitPopulation:
     def __init__(self, noisy: NoisyBitSums) -> None:
         totals = positive_totals(noisy.counts, noisy.rows)
         self.class_share = totals / totals.sum()
-        bits = len(noisy.pooled)
-        # The sum over all bits is far less noisy than each of them: it fixes how many ones there
-        # are. Bits that stand out of the noise keep their count; the others share what is left.
-        ones = float(np.clip(noisy.pooled.sum(), noisy.rows * 0.5, noisy.rows * bits / 2))
-        pooled = _stand_out(noisy.pooled, np.sqrt(noisy.pooled_variance), ones, noisy.rows)
+        scale = np.sqrt(noisy.pooled_variance / 2) / noisy.rows
+        pooled = noisy.rows * likely_frequencies(noisy.pooled / noisy.rows, scale)
         expected = totals[:, None] * pooled / noisy.rows
         kept = [
             prior + shrinkage(row - prior, noisy.variance) * (row - prior)

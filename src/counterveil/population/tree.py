@@ -1,10 +1,10 @@
 """P~ of a mixed table: from noisy counts to a distribution that can be sampled.
 
 Noisy counts are negative here and there and do not add up. They are shrunk towards what simpler
-counts say by as much as their known noise asks for, and then put on the simplex of the right
-total, which also cuts the many small counts that are nothing but noise. Records are drawn class by
-class along a tree of feature pairs, or feature by feature where there is no tree; a number falls
-first into a coarse bin and then into a fine one.
+counts say by as much as their known noise asks for, and then given the right total; where that is
+done on the simplex it also cuts the many small counts that are nothing but noise. Records are drawn
+class by class along a tree of feature pairs, or feature by feature where there is no tree; a number
+falls first into a coarse bin and then into a fine one.
 """
 
 from __future__ import annotations
@@ -14,8 +14,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from counterveil.encoding import Array
-from counterveil.grid import Grid
+from counterveil.grid import Cells, Grid
 from counterveil.population.base import believable, draw_classes, positive_totals, to_simplex
+
+FAR = (
+    4.0  # no class has a cell so many times more or less often than all have: never 0 against some
+)
+SMOOTH = 3  # coefficients of the curve along which a class may deviate over the bins of a number
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,8 @@ class TreePopulation:
         totals = class_totals(noisy)
         self.class_share = totals / totals.sum()
         self._fine = tuple(
-            denoise_single(counts, totals, noisy.variance) for counts in noisy.singles
+            denoise_single(counts, totals, noisy.variance, bins=_bins(cells))
+            for counts, cells in zip(noisy.singles, grid.cells, strict=True)
         )
         self._wide = tuple(
             merge(fine, coarse) for fine, coarse in zip(self._fine, noisy.coarse, strict=True)
@@ -109,12 +115,44 @@ def class_totals(noisy: NoisyCounts) -> Array:
     return positive_totals(estimate, noisy.rows)
 
 
-def denoise_single(noisy: Array, totals: Array, variance: float) -> Array:
-    """Counts of (class, cell): class tables shrunk to the pooled one, on the simplex."""
+def denoise_single(noisy: Array, totals: Array, variance: float, bins: int = 0) -> Array:
+    """Counts of (class, cell): class tables shrunk to the pooled one, on the simplex.
+
+    The first `bins` cells are bins of a number, side by side: what changes smoothly over them is
+    told from the noise far better than single bins are, and is looked for first.
+    """
     pooled = to_simplex(noisy.sum(axis=0), totals.sum())
-    expected = totals[:, None] * pooled / pooled.sum()
+    expected = common = totals[:, None] * pooled / pooled.sum()
+    if bins > SMOOTH:
+        smooth = np.stack(
+            [
+                row + smooth_part(noisy_row - row, row, variance, bins)
+                for noisy_row, row in zip(noisy, expected, strict=True)
+            ]
+        )
+        expected = np.maximum(smooth, 0.0)
     mixed = believable(noisy, expected, variance)
-    return np.stack([to_simplex(row, total) for row, total in zip(mixed, totals, strict=True)])
+    mixed = np.clip(mixed, common / FAR, common * FAR)
+    return mixed * (totals / mixed.sum(axis=1))[:, None]
+
+
+def smooth_part(residual: Array, expected: Array, variance: float, bins: int) -> Array:
+    """The part of `residual` that is `expected` times a parabola over the bins, as far as believed.
+
+    Its coefficients are taken in a basis in which the noise of each is independent and of the same
+    variance, and each is shrunk by the share of it that noise explains.
+    """
+    place = np.linspace(-1.0, 1.0, bins)
+    curves = np.zeros((len(residual), SMOOTH))
+    curves[:bins] = expected[:bins, None] * np.stack([place**power for power in range(SMOOTH)], 1)
+    basis, _ = np.linalg.qr(curves)
+    size = basis.T @ residual
+    kept = size * np.maximum(0.0, 1 - variance / np.maximum(size**2, 1e-9))
+    return basis @ kept
+
+
+def _bins(cells: Cells) -> int:
+    return len(cells.low)
 
 
 def merge(counts: Array, coarse: Array) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 from counterveil.errors import BudgetError
 
@@ -36,6 +37,17 @@ class Budget:
         if not self.adds_noise:
             return "no noise"
         return f"ε = {self.epsilon:g}" + (f", δ = {self.delta:g}" if self.delta else "")
+
+
+def rest_of(total: float, *parts: float) -> float:
+    """What is left of `total`, rounded down: in exact arithmetic all add up to at most `total`."""
+    exact = Fraction(total) - sum(map(Fraction, parts))
+    rest = float(exact)
+    while Fraction(rest) > exact:
+        rest = math.nextafter(rest, -math.inf)
+    if rest <= 0:
+        raise BudgetError(f"a budget of {total:g} is too small to be shared out")
+    return rest
 
 
 def _is_number(value: object) -> bool:

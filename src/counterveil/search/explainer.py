@@ -31,7 +31,7 @@ from counterveil.veil import Veil
 STUDENT_ROWS = 20_000
 REPAIR_STEPS = 80  # single moves for a query that no search could answer
 ATTEMPTS, INSIST = 3, 4.0  # searches for a query without an answer; the factor on α each time
-SURE_SURROGATE = 0.9  # f~ must be this sure, for it is not the model that decides
+SURE_SURROGATE = 0.95  # f~ must be this sure, for it is not the model that decides
 
 
 class Explainer:
@@ -64,7 +64,7 @@ class Explainer:
         self.model = _guide_model(veil, model, guidance)
         self.statement = _statement(veil, guidance, model_budget)
         self.guidance = guidance
-        self.weights = weights or Weights.of(veil.schema.family, guidance)
+        self.weights = weights or Weights.of(veil.schema.family)
         self.device = pick_device(device)
         self.chunk = chunk
         self._snap = Snap(self.encoding, self.device)
@@ -89,7 +89,7 @@ class Explainer:
         stay, besides those of the schema. `keep`: the nearest legal row seen on the way that the
         model accepts, or literally the last iterate, as in the paper. `margin`: the probability of
         the target class from which a row on the way is accepted; the winning class is enough with
-        guidance `model`, .9 is asked for with `surrogate`. `seed` steers the student of a model
+        guidance `model`, .95 is asked for with `surrogate`. `seed` steers the student of a model
         without gradients.
         """
         if iterations < 0:

@@ -24,14 +24,8 @@ class Weights:
     gamma: float
 
     @classmethod
-    def of(cls, family: Family, guidance: str = "model") -> Weights:
-        """The paper's choice for a family of data (section 5.2).
-
-        With guidance `surrogate` the answer stays near the prototype: what convinces f~ has to
-        convince a model that was never asked.
-        """
-        if guidance == "surrogate" and family == "mixed":
-            return cls(1.0, 0.1, 1.0)
+    def of(cls, family: Family) -> Weights:
+        """The paper's choice for a family of data (section 5.2)."""
         architecture = ARCHITECTURES[family]
         return cls(architecture.alpha, architecture.beta, architecture.gamma)
 
