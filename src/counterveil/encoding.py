@@ -9,7 +9,8 @@
 | pixels | one a pixel | value / levels |
 
 A value that the schema does not allow is an error that names row (the first is 1) and column, and
-never the value: it may be private.
+never the value: it may be private. `lookup` takes the usual columns of all features at once; what
+it leaves over is taken here, feature by feature.
 """
 
 from __future__ import annotations
@@ -17,18 +18,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from pandas.api import types
 
+from counterveil import lookup
 from counterveil.errors import DataError
 from counterveil.schema import Binary, Categorical, Category, Feature, Numeric, Pixels, Schema
 from counterveil.tables import as_frame
 
 Array = np.ndarray[Any, np.dtype[Any]]
-MISSING_VALUE = 0.5
+MISSING_VALUE = lookup.MISSING_VALUE
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,14 @@ class Block:
         return slice(self.start, self.stop)
 
 
+class _Picking(NamedTuple):
+    """Where a table with the columns `source` has those of the schema."""
+
+    source: pd.Index[Any]
+    places: list[int]
+    picked: pd.Index[Any]
+
+
 class Encoding:
     """How the rows of one schema become points of the unit cube, and back."""
 
@@ -54,26 +65,45 @@ class Encoding:
         self.schema = schema
         self.blocks = tuple(_lay_out(schema))
         self.width = schema.width
+        self._names = schema.columns
+        self._plan = lookup.Plan(schema)
+        self._known: tuple[_Picking, ...] = ()
 
     def encode(self, table: Any, numbers: Array | None = None) -> Array:
         """Rows of `table` as float64 of shape (rows, width).
 
         `numbers` gives the rows' places (from 0) in a larger table, for messages.
         """
-        frame = self.pick(table)
-        points = np.empty((len(frame), self.width))
+        frame, picking = self._fitting(table)
+        arrays = lookup.arrays_of(frame)
+        points = np.zeros((len(frame), self.width))
         with _numbered(numbers):
-            for block in self.blocks:
+            for left in self._plan.read([arrays[place] for place in picking.places], points):
+                block = self.blocks[left]
                 points[:, block.at] = _encode_feature(block.feature, frame)
         return points
 
     def pick(self, table: Any) -> pd.DataFrame:
         """The feature columns in the schema's order; further columns are left aside."""
-        frame = as_frame(table, self.schema)
-        self.check_columns(frame.columns)
+        frame, picking = self._fitting(table)
+        exact = picking.picked is picking.source
+        picked = frame.copy() if exact else frame.take(picking.places, axis=1)
+        picked.columns = picking.picked.view()
+        picked.index = pd.RangeIndex(len(frame))
+        return picked
+
+    def _fitting(self, table: Any) -> tuple[pd.DataFrame, _Picking]:
+        """The table as a frame that has the columns, and where they are."""
+        known = self._known if isinstance(table, pd.DataFrame) else ()
+        picking = next((one for one in known if one.source.is_(table.columns)), None)
+        frame = table if picking is not None else as_frame(table, self.schema)
+        if picking is None:
+            self.check_columns(frame.columns)
+            picking = _picking(frame.columns.view(), self._names)
+            self._known = (picking, _picking(picking.picked, self._names))
         if len(frame) == 0:
             raise DataError("the table is empty; it needs at least one row")
-        return frame[list(self.schema.columns)].reset_index(drop=True)
+        return frame, picking
 
     def labels(self, table: Any, numbers: Array | None = None) -> Array:
         """Class numbers (positions in the label set) of the rows of `table`."""
@@ -90,7 +120,7 @@ class Encoding:
     def check_columns(self, names: Collection[str], *, label: bool = False) -> None:
         """That a table with columns `names` has those of the schema."""
         present = set(names)
-        absent = [column for column in self.schema.columns if column not in present]
+        absent = [column for column in self._names if column not in present]
         if absent:
             more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
             raise DataError(
@@ -109,10 +139,31 @@ class Encoding:
 
     def decode(self, points: Array) -> pd.DataFrame:
         """Legal points back to rows in original units."""
-        columns: dict[str, Any] = {}
-        for block in self.blocks:
-            columns.update(_decode_feature(block.feature, np.asarray(points[:, block.at])))
-        return pd.DataFrame(columns)
+        points = np.asarray(points)
+        columns = self._plan.write(points)
+        if any(column is None for column in columns):
+            named = dict(zip(self._names, columns, strict=True))
+            for block in self.blocks:
+                if named[block.feature.columns[0]] is None:
+                    named.update(decode_feature(block.feature, points[:, block.at]))
+            columns = list(named.values())
+        if all(isinstance(column, np.ndarray) and column.dtype == np.int64 for column in columns):
+            frame = pd.DataFrame(np.array(columns).T, copy=False)
+        else:
+            frame = pd.DataFrame(dict(enumerate(columns)))
+        frame.columns = self._index.view()
+        return frame
+
+    @cached_property
+    def _index(self) -> pd.Index[Any]:
+        return pd.Index(list(self._names))
+
+
+def _picking(source: pd.Index[Any], names: tuple[str, ...]) -> _Picking:
+    place = {name: i for i, name in enumerate(source)}
+    places = [place[name] for name in names]
+    exact = places == list(range(len(source)))
+    return _Picking(source, places, source if exact else source.take(places))
 
 
 def _lay_out(schema: Schema) -> Iterator[Block]:
@@ -200,7 +251,7 @@ def _numbers(column: pd.Series[Any]) -> Array:
     return pd.to_numeric(column.astype(object), errors="coerce").to_numpy(np.float64)
 
 
-def _decode_feature(feature: Feature, unit: Array) -> dict[str, Any]:
+def decode_feature(feature: Feature, unit: Array) -> dict[str, Any]:
     if isinstance(feature, Pixels):
         values = np.round(unit * feature.levels).astype(np.int64)
         return dict(zip(feature.columns, values.T, strict=True))

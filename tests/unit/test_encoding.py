@@ -138,3 +138,138 @@ def test_numbers_true_and_text_are_not_confused():
     assert points.tolist() == [[1, 1], [0, 0]]
     with pytest.raises(DataError, match="row 1, column 'flag'"):
         Encoding(schema).encode(pd.DataFrame({"flag": ["True"], "bit": [1]}))
+
+
+def one_feature(feature) -> Encoding:
+    return Encoding(Schema(features=(feature,), label=Label(name="y", classes=(0, 1))))
+
+
+TEXT = ["object", "str", "string", "category", pd.ArrowDtype(pa.string())]
+WHOLE = ["int64", "int8", "uint8", "float64", "float32", "Int64", "Float64", "int64[pyarrow]",
+         "category", "object"]  # fmt: skip
+FLAGS = ["bool", "boolean", "bool[pyarrow]", "category", "object"]
+
+
+@pytest.mark.parametrize(
+    ("values", "dtypes", "decoded"),
+    [
+        (("a", "b"), TEXT, pd.Series(["a"]).dtype),
+        ((0, 1), WHOLE, "int64"),
+        ((7, 3), WHOLE, "int64"),
+        ((False, True), FLAGS, "bool"),
+        ((True, False), FLAGS, "bool"),
+        (("a", 1), ["object", "category"], "object"),
+    ],
+)
+@given(data=st.data())
+def test_columns_of_every_type_survive(values, dtypes, decoded, data):
+    picks = data.draw(st.lists(st.sampled_from([0, 1]), min_size=1, max_size=12))
+    dtype = data.draw(st.sampled_from(dtypes))
+    column = pd.Series([values[pick] for pick in picks], dtype=object).astype(dtype)
+    frame = pd.DataFrame({"x": column})
+    binary = one_feature(Binary(name="x", values=values))
+    points = binary.encode(frame)
+    assert points.tolist() == [[pick] for pick in picks]
+    back = binary.decode(points)["x"]
+    assert back.tolist() == column.tolist()
+    assert back.dtype == decoded or len({type(values[pick]) for pick in picks}) < 2
+    named = one_feature(Categorical(name="x", categories=values))
+    assert named.encode(frame).argmax(axis=1).tolist() == picks
+    assert named.decode(named.encode(frame))["x"].tolist() == column.tolist()
+
+
+@given(
+    cells=st.lists(st.one_of(st.none(), st.integers(0, 9)), min_size=1, max_size=12),
+    dtype=st.sampled_from(["float64", "float32", "Int64", "Float64", "int64[pyarrow]", "object"]),
+)
+def test_missing_numbers_of_every_type_survive(cells, dtype):
+    encoding = one_feature(Numeric(name="x", lower=0, upper=9, integer=True, missing=True))
+    points = encoding.encode(pd.DataFrame({"x": pd.Series(cells, dtype=dtype)}))
+    assert points.tolist() == [[0.5, 1] if cell is None else [cell / 9, 0] for cell in cells]
+    back = encoding.decode(points)["x"]
+    assert back.dtype == "Int64"
+    assert [None if cell is pd.NA else cell for cell in back] == cells
+    strict = one_feature(Numeric(name="x", lower=0, upper=9, integer=True))
+    if None in cells:
+        with pytest.raises(DataError, match=f"row {cells.index(None) + 1}, column 'x': missing"):
+            strict.encode(pd.DataFrame({"x": pd.Series(cells, dtype=dtype)}))
+
+
+@given(data=st.data())
+def test_the_first_bad_feature_is_named_with_its_first_bad_row(data):
+    features = (
+        Numeric(name="n", lower=0, upper=9, integer=True),
+        Binary(name="b"),
+        Categorical(name="c", categories=("u", "v"), missing=True),
+        Binary(name="t", values=("no", "yes")),
+        Binary(name="f", values=(False, True)),
+        Pixels(name="p", height=1, breadth=2, levels=4),
+        Numeric(name="m", lower=-1, upper=1, missing=True),
+    )
+    encoding = Encoding(Schema(features=features, label=Label(name="y", classes=(0, 1))))
+    good = {"n": 3, "b": 1, "c": "u", "t": "no", "f": True, "p0": 4, "p1": 0, "m": 0.5}
+    bad = {"n": 10, "b": 2, "c": "w", "t": "", "f": None, "p0": 5, "p1": 0.5, "m": -2.0}
+    frame = pd.DataFrame([good] * 4)
+    wrong = data.draw(st.sets(st.tuples(st.integers(0, 3), st.sampled_from(list(good)))))
+    for row, column in wrong:
+        frame[column] = frame[column].astype(object if column in "ctf" else float)
+        frame.loc[row, column] = bad[column]
+    extra = frame.assign(y=0)[["y", *reversed(frame.columns)]].set_index(pd.Index([9, 7, 5, 3]))
+    if not wrong:
+        np.testing.assert_array_equal(encoding.encode(extra), encoding.encode(frame))
+        return
+    first = next(f for f in features if any(column in f.columns for _, column in wrong))
+    row, column = min((row, column) for row, column in wrong if column in first.columns)
+    for table in (frame, extra, encoding.pick(extra)):
+        with pytest.raises(DataError, match=f"^row {row + 1}, column '{column}': "):
+            encoding.encode(table)
+        with pytest.raises(DataError, match=f"^row {row + 101}, column '{column}': "):
+            encoding.encode(table, np.arange(100, 104))
+
+
+def test_pick_keeps_types_and_is_a_copy(schema, rows):
+    encoding = Encoding(schema)
+    for table in (rows, rows[list(schema.columns)].iloc[::-1]):
+        for _ in range(2):
+            picked = encoding.pick(table)
+            expected = table[list(schema.columns)].reset_index(drop=True)
+            pd.testing.assert_frame_equal(picked, expected, check_index_type="exact")
+            picked.loc[0, "age"] = 99
+            picked.columns.name = "changed"
+            picked = picked.drop(columns="age")
+            assert table.age.iloc[0] == expected.age[0]
+            assert encoding.pick(table).columns.name is None
+            with pytest.raises(DataError, match="column 'age' is missing"):
+                encoding.encode(picked)
+
+
+def test_decode_gives_the_same_types_for_one_row_and_for_many(schema, rows):
+    encoding = Encoding(schema)
+    full = rows.dropna()
+    many = encoding.decode(encoding.encode(full))
+    one = encoding.decode(encoding.encode(full.head(1)))
+    assert one.dtypes.tolist() == many.dtypes.tolist()
+    assert one.dtypes["children"] == "Int64"
+    assert one.dtypes["age"] == "int64"
+    assert one.dtypes["housing"] == full.dtypes["degree"]
+    pd.testing.assert_frame_equal(one, many.head(1))
+    assert encoding.decode(np.empty((0, schema.width))).shape == (0, 8)
+    single = encoding.encode(full).astype(np.float32)
+    assert encoding.decode(single).dtypes["income"] == np.float32
+
+
+def test_wide_tables_of_bits_and_of_pixels():
+    rng = np.random.default_rng(0)
+    label = Label(name="y", classes=(0, 1))
+    bits = Schema(features=tuple(Binary(name=f"b{i}") for i in range(300)), label=label)
+    pixels = Schema(features=(Pixels(name="p", height=20, breadth=15, levels=1),), label=label)
+    for wide in (bits, pixels):
+        values = rng.integers(0, 2, (50, 300))
+        encoding = Encoding(wide)
+        points = encoding.encode(values)
+        np.testing.assert_array_equal(points, values)
+        back = encoding.decode(points)
+        assert list(back.columns) == list(wide.columns)
+        assert (back.dtypes == np.int64).all()
+        np.testing.assert_array_equal(back.to_numpy(), values)
+        np.testing.assert_array_equal(encoding.encode(back), points)
