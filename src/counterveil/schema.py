@@ -20,9 +20,20 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+    field_serializer,
+    field_validator,
+)
 from pydantic import model_validator as validator
 
 from counterveil.errors import SchemaError
@@ -185,6 +196,33 @@ class Label(_Frozen):
         return self
 
 
+class Link(_Frozen):
+    """`derived` always follows `source`: it is what `values` says for the category of `source`.
+
+    In JSON `values` is an object, or a list of pairs where the categories are no texts.
+    """
+
+    source: str
+    derived: str
+    values: Mapping[Category, Category | float]
+
+    @field_validator("values", mode="before")
+    @classmethod
+    def _of_pairs(cls, values: Any) -> Any:
+        pairs = isinstance(values, (list, tuple)) and all(
+            isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in values
+        )
+        return dict(values) if pairs else values
+
+    @field_serializer("values")
+    def _as_json(self, values: Mapping[Category, Any]) -> Any:
+        texts = all(isinstance(category, str) for category in values)
+        return dict(values) if texts else [list(pair) for pair in values.items()]
+
+    def __hash__(self) -> int:
+        return hash((self.source, self.derived, tuple(self.values.items())))
+
+
 class Schema(_Frozen):
     """A whole table. `drafted` is true while nobody has replaced what a draft read off the data."""
 
@@ -194,6 +232,7 @@ class Schema(_Frozen):
     drafted: bool = False
     label: Label
     features: tuple[Feature, ...] = Field(min_length=1)
+    links: tuple[Link, ...] = ()
 
     @validator(mode="after")
     def _check(self) -> Self:
@@ -204,6 +243,7 @@ class Schema(_Frozen):
             if column in seen:
                 raise ValueError(f"column {column!r} is named twice; every column once")
             seen.add(column)
+        _check_links(self.links, {feature.name: feature for feature in self.features})
         return self
 
     @property
@@ -278,6 +318,38 @@ def _check_distinct(name: str, values: tuple[Category, ...], at_least: int) -> N
         raise ValueError(f"{name!r}: needs at least {at_least} different values")
     if len(set(values)) < len(values):
         raise ValueError(f"{name!r}: a value is listed twice")
+
+
+def _check_links(links: tuple[Link, ...], features: dict[str, Any]) -> None:
+    derived = [link.derived for link in links]
+    for link in links:
+        where = f"link {link.source!r} -> {link.derived!r}"
+        source, follower = features.get(link.source), features.get(link.derived)
+        if source is None or follower is None:
+            absent = link.derived if follower is None else link.source
+            raise ValueError(f"{where}: no feature {absent!r}")
+        if not isinstance(source, Categorical):
+            raise ValueError(f"{where}: the source must be categorical")
+        if isinstance(follower, Pixels):
+            raise ValueError(f"{where}: pixels cannot be derived")
+        if link.source in derived or derived.count(link.derived) > 1:
+            raise ValueError(f"{where}: a feature is derived once, and from one that is not")
+        if set(link.values) != set(source.categories):
+            raise ValueError(f"{where}: 'values' must name every category of the source, no other")
+        for value in link.values.values():
+            if not _is_legal(follower, value):
+                raise ValueError(f"{where}: {value!r} is no legal value of {link.derived!r}")
+
+
+def _is_legal(feature: Any, value: Any) -> bool:
+    if isinstance(feature, Binary):
+        return value in feature.values
+    if isinstance(feature, Categorical):
+        return value in (feature.allowed or feature.categories)
+    if isinstance(value, (bool, str)) or (feature.integer and value != int(value)):
+        return False
+    low, high = feature.allowed or (feature.lower, feature.upper)
+    return bool(low <= value <= high)
 
 
 def _one_line(error: ValidationError, name: object) -> str:

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from counterveil.errors import SchemaError
-from counterveil.schema import Binary, Categorical, Label, Numeric, Pixels, Schema
+from counterveil.schema import Binary, Categorical, Label, Link, Numeric, Pixels, Schema
 
 LABEL = {"name": "y", "classes": ["a", "b"]}
 AGE = {"kind": "numeric", "name": "age", "lower": 0, "upper": 9}
@@ -85,3 +85,62 @@ def test_features_validate_when_built_by_hand():
     with pytest.raises(SchemaError, match="'age': lower: Field required"):
         Numeric(name="age", upper=3)
     assert Categorical(name="c", categories=("x",), missing=True).width == 2
+
+
+DEGREE = {"kind": "categorical", "name": "degree", "categories": ["low", "high"], "missing": True}
+LINK = {"source": "degree", "derived": "age", "values": {"low": 3, "high": 5.5}}
+
+
+def test_links_in_json():
+    features = (
+        Categorical(name="degree", categories=("low", "high")),
+        Categorical(name="code", categories=(1, 2)),
+        Categorical(name="flag", categories=(False, True)),
+        Numeric(name="years", lower=0, upper=9, integer=True),
+    )
+    links = (
+        Link(source="degree", derived="years", values={"low": 3, "high": 5}),
+        Link(source="code", derived="flag", values={1: False, 2: True}),
+    )
+    schema = Schema(features=features, label=Label(name="y", classes=(0, 1)), links=links)
+    content = json.loads(schema.to_json())["links"]
+    assert content[0]["values"] == {"low": 3, "high": 5}
+    assert content[1]["values"] == [[1, False], [2, True]]
+    again = Schema.from_json(schema.to_json())
+    assert again == schema
+    assert hash(again) == hash(schema)
+    assert "links" not in Schema(features=features, label=schema.label).to_json()
+
+
+@pytest.mark.parametrize(
+    ("links", "words"),
+    [
+        ([{**LINK, "source": "degre"}], "'degre' -> 'age': no feature 'degre'"),
+        ([{**LINK, "derived": "agee"}], "no feature 'agee'"),
+        ([{**LINK, "source": "b"}], "the source must be categorical"),
+        ([{**LINK, "derived": "p"}], "pixels cannot be derived"),
+        ([{**LINK, "values": {"low": 3}}], "every category of the source"),
+        ([{**LINK, "values": {"low": 3, "high": 5, "top": 6}}], "every category of the source"),
+        ([{**LINK, "values": {"low": 3, "high": 10}}], "10 is no legal value of 'age'"),
+        ([{**LINK, "values": {"low": 3, "high": "5"}}], "'5' is no legal value of 'age'"),
+        ([{**LINK, "values": {"low": 3, "high": True}}], "True is no legal value of 'age'"),
+        ([{**LINK, "derived": "b", "values": {"low": 0, "high": 2}}], "2 is no legal value of 'b'"),
+        ([{**LINK, "derived": "c", "values": {"low": 1, "high": 2}}], "2 is no legal value of 'c'"),
+        ([{**LINK, "values": [["low", 3], ["high"]]}], "values: Input should be"),
+        ([LINK, LINK], "a feature is derived once"),
+        (
+            [LINK, {"source": "c", "derived": "degree", "values": [[1, "low"], [2, "high"]]}],
+            "from one that is not",
+        ),
+        ([{**LINK, "colour": "red"}], "colour: unknown field"),
+    ],
+)
+def test_links_that_contradict_the_schema(links, words):
+    features = [
+        AGE, DEGREE, {"kind": "binary", "name": "b"},
+        {"kind": "categorical", "name": "c", "categories": [1, 2], "allowed": [1]},
+        {"kind": "pixels", "name": "p", "height": 1, "breadth": 1},
+    ]  # fmt: skip
+    with pytest.raises(SchemaError, match=words) as caught:
+        Schema.from_json(json.dumps({"label": LABEL, "features": features, "links": links}))
+    assert "\n" not in str(caught.value)

@@ -18,7 +18,7 @@ from counterveil.search.snap import Snap
 def snapped_rows(schema, queries, seed, immutable=()):
     encoding = Encoding(schema)
     points = encoding.encode(queries)
-    box = box_around(encoding, points, immutable)
+    box = box_around(encoding, points, immutable=immutable)
     snap = Snap(encoding)
     wild = torch.randn(points.shape, generator=torch.Generator().manual_seed(seed)) * 3
     snapped = snap(wild, box)
@@ -121,7 +121,7 @@ def test_a_query_outside_the_allowed_range_may_come_in_but_not_move_elsewhere():
 def test_unknown_immutable(schema):
     encoding = Encoding(schema)
     with pytest.raises(RequestError, match="no feature 'sex'"):
-        box_around(encoding, encoding.encode(random_rows(schema, 2)), ["sex"])
+        box_around(encoding, encoding.encode(random_rows(schema, 2)), immutable=["sex"])
 
 
 def test_every_move_of_a_repair_is_legal_and_uphill(schema):

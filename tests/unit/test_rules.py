@@ -1,0 +1,432 @@
+"""Rules of the schema and of single queries hold in every answer, linked features included."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rows import random_rows
+
+from counterveil.encoding import Encoding
+from counterveil.errors import RequestError
+from counterveil.schema import Binary, Categorical, Label, Link, Numeric, Pixels, Schema
+from counterveil.search.constraints import Box, box_around, column_costs, most_changes, obey
+from counterveil.search.rules import Rules
+from counterveil.search.snap import Snap
+
+WAYS = ("any", "increase", "decrease")
+
+
+def any_feature(draw, name):
+    kind = draw(st.sampled_from(["numeric", "categorical", "binary"]))
+    common = {"name": name, "immutable": draw(st.integers(0, 5)) == 0}
+    way = draw(st.sampled_from(WAYS))
+    if kind == "binary":
+        return Binary(**common, direction=way)
+    missing = draw(st.booleans())
+    if kind == "numeric":
+        low, span = draw(st.integers(-5, 5)), draw(st.integers(2, 9))
+        allowed = draw(st.sampled_from([None, (low + 1, low + span)]))
+        return Numeric(
+            **common, lower=low, upper=low + span, integer=draw(st.booleans()), missing=missing,
+            direction=way, allowed=allowed,
+        )  # fmt: skip
+    categories = tuple("abcdefghijkl"[: draw(st.integers(2, 9))])
+    ordered = draw(st.booleans())
+    allowed = draw(st.sampled_from([None, categories[:1], categories[1:]]))
+    return Categorical(
+        **common, categories=categories, ordered=ordered, missing=missing, allowed=allowed,
+        direction=way if ordered else "any",
+    )  # fmt: skip
+
+
+def legal_values(feature):
+    """A few values that the schema allows everybody to have; None for missing."""
+    if isinstance(feature, Numeric):
+        values = [*range(int(feature.lower), int(feature.upper) + 1)]
+        values += [] if feature.integer else [feature.lower + 0.3]
+    else:
+        values = [*(feature.values if isinstance(feature, Binary) else feature.categories)]
+    return values + ([None] if getattr(feature, "missing", False) else [])
+
+
+def is_allowed(feature, value):
+    allowed = getattr(feature, "allowed", None)
+    if allowed is None or value is None:
+        return True
+    return allowed[0] <= value <= allowed[1] if isinstance(feature, Numeric) else value in allowed
+
+
+@st.composite
+def worlds(draw):
+    """A schema, rules for each of six queries, and the queries."""
+    features = [any_feature(draw, f"f{number}") for number in range(draw(st.integers(1, 6)))]
+    links, derived = [], set()
+    sources = [feature for feature in features if isinstance(feature, Categorical)]
+    if sources:
+        source = draw(st.sampled_from(sources))
+        for feature in features:
+            if feature.name != source.name and draw(st.booleans()):
+                known = [v for v in legal_values(feature) if v is not None]
+                known = [v for v in known if is_allowed(feature, v)]
+                values = {name: draw(st.sampled_from(known)) for name in source.categories}
+                links.append(Link(source=source.name, derived=feature.name, values=values))
+                derived.add(feature.name)
+    schema = Schema(
+        features=tuple(features), links=tuple(links), label=Label(name="y", classes=(0, 1))
+    )
+    some = [any_rules(draw, schema) for _ in range(draw(st.integers(1, 3)))]
+    rules = [draw(st.sampled_from(some)) for _ in range(6)]
+    queries = pd.DataFrame(
+        {
+            feature.name: pd.Series(
+                [draw(st.sampled_from(legal_values(feature))) for _ in range(6)],
+                dtype="Float64" if isinstance(feature, Numeric) else object,
+            )
+            for feature in features
+        }
+    )
+    return schema, rules, queries
+
+
+def any_rules(draw, schema):
+    immutable, direction, allowed = [], {}, {}
+    for feature in schema.features:
+        if draw(st.integers(0, 4)) == 0:
+            immutable.append(feature.name)
+        if draw(st.booleans()) and getattr(feature, "ordered", True):
+            direction[feature.name] = draw(st.sampled_from(WAYS))
+        if draw(st.booleans()):
+            kept = [v for v in legal_values(feature) if v is not None and is_allowed(feature, v)]
+            if isinstance(feature, Numeric):
+                allowed[feature.name] = (kept[1], max(kept))
+            else:
+                allowed[feature.name] = draw(st.lists(st.sampled_from(kept), min_size=1))
+    return Rules(immutable=immutable, direction=direction, allowed=allowed)
+
+
+def stays(schema, rules, name):
+    """Whether a feature or one that is linked with it must stay."""
+    together = {name}
+    for link in schema.links:
+        if name in {link.source, link.derived}:
+            together |= {other.derived for other in schema.links if other.source == link.source}
+            together.add(link.source)
+    for each in together:
+        feature = schema.feature(each)
+        ways = {feature.direction, rules.direction.get(each, "any"), bit_way(feature, rules)}
+        if feature.immutable or each in rules.immutable or {"increase", "decrease"} <= ways:
+            return True
+    return False
+
+
+def bit_way(feature, rules):
+    kept = rules.allowed.get(feature.name, ())
+    if not isinstance(feature, Binary) or set(kept) in (set(), {0, 1}):
+        return "any"
+    return "increase" if 1 in kept else "decrease"
+
+
+def rank(feature, value):
+    return feature.categories.index(value) if isinstance(feature, Categorical) else value
+
+
+def may_move(feature, rules, before, after):
+    """Whether the rules on one feature let it move."""
+    if after is None or not is_allowed(feature, after):
+        return False
+    here = rules.allowed.get(feature.name)
+    if here is not None:
+        inside = here[0] <= after <= here[1] if isinstance(feature, Numeric) else after in here
+        if not inside:
+            return False
+    if before is None:
+        return True
+    ways = {feature.direction, rules.direction.get(feature.name, "any")}
+    step = rank(feature, after) - rank(feature, before)
+    return not (("increase" in ways and step < 0) or ("decrease" in ways and step > 0))
+
+
+@settings(max_examples=150, deadline=None)
+@given(world=worlds(), seed=st.integers(0, 10**6))
+def test_no_rule_is_ever_broken(world, seed):
+    schema, rules, queries = world
+    encoding = Encoding(schema)
+    points = encoding.encode(queries)
+    box, snap = box_around(encoding, points, rules), Snap(encoding)
+    generator = torch.Generator().manual_seed(seed)
+    wild = torch.randn(points.shape, generator=generator).mul(3).round(decimals=seed % 3)
+    found = snap(wild, box)
+    assert not snap.broken(found, box).any()
+    torch.testing.assert_close(snap(found, box), found, rtol=0, atol=0)
+    rows = encoding.decode(found.double().numpy())
+    encoding.encode(rows)
+    for feature in schema.features:
+        if isinstance(feature, Numeric):
+            name = feature.name
+            rows[name] = obey(feature, queries[name].astype(rows[name].dtype), rows[name], rules)
+    derived = {link.derived: link for link in schema.links}
+    for number in range(len(queries)):
+        given_rules = rules[number]
+        before, after = (
+            {key: None if pd.isna(value) else value for key, value in frame.iloc[number].items()}
+            for frame in (queries, rows)
+        )
+        for feature in schema.features:
+            name, old, new = feature.name, before[feature.name], after[feature.name]
+            same = old == new or (None not in {old, new} and new == pytest.approx(old, abs=1e-6))
+            if name in derived and before[derived[name].source] == after[derived[name].source]:
+                at = next(block.at for block in encoding.blocks if block.feature.name == name)
+                np.testing.assert_allclose(found[number, at], points[number, at], atol=1e-6)
+                continue
+            if name in derived:
+                expected = derived[name].values[after[derived[name].source]]
+                assert new == pytest.approx(expected, abs=1e-6)
+            if stays(schema, given_rules, name):
+                if not same:  # obeyed inside what is allowed; the caller puts it back
+                    assert isinstance(feature, Numeric)
+                    at = next(block.at for block in encoding.blocks if block.feature.name == name)
+                    np.testing.assert_allclose(found[number, at], points[number, at], atol=1e-6)
+            elif not same:
+                assert may_move(feature, given_rules, old, new)
+
+
+@settings(max_examples=100, deadline=None)
+@given(world=worlds())
+def test_a_query_is_inside_its_box_unless_outside_what_is_allowed(world):
+    schema, rules, queries = world
+    encoding = Encoding(schema)
+    points = encoding.encode(queries)
+    box, own = box_around(encoding, points, rules), torch.tensor(points).float()
+    outside = ((own < box.lower - 1e-6) | (own > box.upper + 1e-6)).numpy()
+    for block in encoding.blocks:
+        feature, values = block.feature, queries[block.feature.name]
+        if not isinstance(feature, Numeric):
+            assert not outside[:, block.at].any()
+            continue
+        for number in outside[:, block.at].any(axis=1).nonzero()[0]:
+            here = rules[number].allowed.get(feature.name, (feature.lower, feature.upper))
+            low, high = np.array([here, feature.allowed or here]).T
+            value = values[number]
+            assert pd.isna(value) or not max(low) <= value <= min(high)
+    alone = [box_around(encoding, points[n : n + 1], rules[n]) for n in range(len(rules))]
+    torch.testing.assert_close(torch.cat([each.lower for each in alone]), box.lower)
+    torch.testing.assert_close(torch.cat([each.upper for each in alone]), box.upper)
+
+
+@settings(max_examples=40, deadline=None)
+@given(world=worlds(), seed=st.integers(0, 10**6))
+def test_every_move_of_a_repair_keeps_the_rules(world, seed):
+    schema, rules, queries = world
+    encoding = Encoding(schema)
+    points = encoding.encode(queries)
+    box, snap = box_around(encoding, points, rules), Snap(encoding)
+    rows = snap(torch.tensor(points).float(), box)
+    slope = torch.randn(rows.shape, generator=torch.Generator().manual_seed(seed))
+    moved = torch.zeros_like(rows, dtype=torch.bool)
+    for _ in range(5):
+        after, moved = snap.best_move(rows, slope, box, moved, 0.25)
+        assert not snap.broken(after, box).any()
+        assert (((after - rows) * slope).sum(dim=1) >= -1e-5).all()
+        rows = after
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ({"immutable": "age"}, "immutable: must be a list"),
+        ({"immutable": ["agee"]}, "immutable: no feature 'agee'; the schema has: age, income"),
+        ({"immutable": [["age"]]}, "immutable: must be a list"),
+        ({"direction": {"age": "up"}}, "'age' must be any, increase or decrease"),
+        ({"direction": {"age": ["up"]}}, "'age' must be any, increase or decrease"),
+        ({"direction": ["age"]}, "direction: must say something for each feature"),
+        ({"direction": {"housing": "increase"}}, "direction: 'housing' has no order"),
+        ({"allowed": {"incom": [1, 2]}}, "allowed: no feature 'incom'"),
+        ({"allowed": {"income": ["low"]}}, "allowed: 'income' is a number; a range"),
+        ({"allowed": {"income": [1, "2"]}}, "allowed: 'income' is a number; a range"),
+        ({"allowed": {"income": 3}}, "allowed: 'income' must be a range"),
+        ({"allowed": {"income": "high"}}, "allowed: 'income' must be a range"),
+        ({"allowed": {"income": [3, 2]}}, "the range 3 to 2 is empty"),
+        ({"allowed": {"age": [20.2, 20.8]}}, "the range 20.2 to 20.8 is empty"),
+        ({"allowed": {"income": [3, 12]}}, "3 to 12 is outside the bounds 0 to 10"),
+        ({"allowed": {"debt": [3, 5]}}, "the schema allows -2.5 to 2.5 only"),
+        ({"allowed": {"housing": ["tent"]}}, "'housing' has no category 'tent'; it has: rent"),
+        ({"allowed": {"housing": [["own"]]}}, "allowed: 'housing' must be a range"),
+        ({"allowed": {"housing": []}}, "'housing': the list is empty"),
+        ({"allowed": {"member": [1]}}, "'member' has no category 1; it has: no, yes"),
+        ({"costs": {"age": 0}}, "costs: 'age' must be a positive number"),
+        ({"costs": {"age": -1}}, "costs: 'age' must be a positive number"),
+        ({"costs": {"age": True}}, "costs: 'age' must be a positive number"),
+        ({"costs": {"agee": 1}}, "costs: no feature 'agee'"),
+        ({"max_changes": 0}, "max_changes: must be a whole number from 1"),
+        ({"max_changes": 1.5}, "max_changes: must be a whole number from 1"),
+        ({"fixed": ["age"]}, "no rule 'fixed'; there are: immutable, direction"),
+        ([], "rules must be a JSON object"),
+    ],
+)
+def test_rules_that_do_not_fit_are_refused_in_one_line(schema, content, words):
+    with pytest.raises(RequestError, match=words) as caught:
+        Rules.of_mapping(content).tighten(schema)
+    assert "\n" not in str(caught.value)
+
+
+def test_pixels_can_only_be_immutable():
+    schema = Schema(
+        features=(Pixels(name="p", height=1, breadth=2),), label=Label(name="y", classes=(0, 1))
+    )
+    for content in ({"allowed": {"p": [0, 9]}}, {"direction": {"p": "increase"}}):
+        with pytest.raises(RequestError, match="'p' are pixels; they can only be immutable"):
+            Rules.of_mapping(content).tighten(schema)
+    assert Rules(immutable=["p"]).tighten(schema)[0].immutable
+
+
+def test_equal_rules_are_one(schema):
+    one = Rules(immutable=["age"], allowed={"income": (1, 2)}, direction={"debt": "any"})
+    other = Rules.of_mapping({"immutable": ["age"], "allowed": {"income": [1, 2]}})
+    assert one == other
+    assert hash(one) == hash(other)
+    assert one != Rules(immutable=["age"])
+    assert one.and_immutable(["income"]).immutable == {"age", "income"}
+
+
+def test_a_sequence_needs_one_for_each_query(schema):
+    encoding = Encoding(schema)
+    points = encoding.encode(random_rows(schema, 4))
+    with pytest.raises(RequestError, match="rules: 2 of them for 4 queries"):
+        box_around(encoding, points, [Rules(), Rules()])
+    with pytest.raises(RequestError, match="rules must be Rules"):
+        box_around(encoding, points, [Rules(), None, Rules(), Rules()])
+
+
+def test_names_rules_and_immutable_add_up(schema):
+    encoding = Encoding(schema)
+    points = encoding.encode(random_rows(schema, 4))
+    both = box_around(encoding, points, Rules(immutable=["age", "income"]))
+    for box in (
+        box_around(encoding, points, immutable=["age", "income"]),
+        box_around(encoding, points, [Rules(immutable=["age"])] * 4, ["income"]),
+    ):
+        assert torch.equal(box.lower, both.lower)
+        assert torch.equal(box.upper, both.upper)
+
+
+def test_costs_and_limits_by_query(schema):
+    encoding = Encoding(schema)
+    rules = [Rules(costs={"housing": 3}), Rules(max_changes=2)]
+    costs = column_costs(encoding, rules, 2)
+    assert costs[0].tolist() == [1.0] * 6 + [3.0] * 4 + [1.0] * 7
+    assert costs[1].tolist() == [1.0] * 17
+    assert most_changes(rules, 2)[1] == 2
+    assert most_changes(rules, 2)[0] > 1000
+    assert column_costs(encoding, None, 2) is None
+    assert most_changes(rules[0], 2) is None
+
+
+def linked_schema(**changes):
+    features = {
+        "education": Categorical(name="education", categories=("school", "ba", "ma"), missing=True),
+        "years": Numeric(name="years", lower=0, upper=20, integer=True, missing=True),
+        "graduate": Binary(name="graduate", values=("no", "yes")),
+        "hours": Numeric(name="hours", lower=0, upper=100),
+        **changes,
+    }
+    return Schema(
+        features=tuple(features.values()),
+        label=Label(name="y", classes=(0, 1)),
+        links=(
+            Link(source="education", derived="years", values={"school": 9, "ba": 13, "ma": 14}),
+            Link(
+                source="education",
+                derived="graduate",
+                values={"school": "no", "ba": "yes", "ma": "yes"},
+            ),
+        ),
+    )
+
+
+def test_linked_features_move_together_or_stay():
+    schema = linked_schema()
+    encoding, snap = Encoding(schema), Snap(Encoding(schema))
+    queries = pd.DataFrame(
+        {
+            "education": ["school", "school", None, "ma"],
+            "years": [9, 11, None, 14],  # the second row is inconsistent
+            "graduate": ["no", "yes", "no", "yes"],
+            "hours": [40.0, 50.0, 60.0, 70.0],
+        }
+    )
+    points = encoding.encode(queries)
+    own, box = torch.tensor(points).float(), box_around(encoding, points)
+    stay = encoding.decode(snap(own, box).double().numpy())
+    assert stay.years.fillna(-1).tolist() == [9, 11, -1, 14]
+    own[:, :4], own[:, 4:] = torch.tensor([0.0, 1.0, 0.0, 0.0]), 0.9
+    moved = encoding.decode(snap(own, box).double().numpy())
+    assert moved.education.tolist() == ["ba"] * 4
+    assert moved.years.tolist() == [13] * 4
+    assert moved.graduate.tolist() == ["yes"] * 4
+    wrong = snap(own, box)
+    wrong[:, 4] = 0.5
+    assert snap.broken(wrong, box).all()
+    for name in ("education", "years", "graduate"):
+        fixed = box_around(encoding, points, Rules(immutable=[name]))
+        assert torch.equal(fixed.lower[:, :7], torch.tensor(points).float()[:, :7])
+        assert torch.equal(fixed.upper[:, :7], torch.tensor(points).float()[:, :7])
+    few = box_around(encoding, points, Rules(allowed={"years": (13, 13)}))
+    assert few.upper[:, :4].tolist() == [[1, 1, 0, 0], [1, 1, 0, 0], [0, 1, 0, 1], [0, 1, 1, 0]]
+    up = box_around(encoding, points, Rules(direction={"years": "decrease"}))
+    assert up.upper[3, :4].tolist() == [1, 1, 1, 0]
+    assert snap.parts == 2
+    assert snap.part_of_column.tolist() == [0] * 7 + [1]
+    assert snap.feature_of_part.tolist() == [0, 3]
+    assert snap.is_number.tolist() == [False] * 7 + [True]
+    anywhere = torch.rand(50, 8, generator=torch.Generator().manual_seed(0))
+    free = Box(torch.zeros_like(anywhere), torch.ones_like(anywhere))
+    drawn = encoding.decode(snap(anywhere, free).double().numpy())
+    known = drawn.dropna(subset="education")
+    assert (known.education.map({"school": 9, "ba": 13, "ma": 14}) == known.years).all()
+
+
+def test_a_box_is_nobody_elses():
+    encoding = Encoding(linked_schema())
+    query = encoding.encode(
+        pd.DataFrame({"education": ["ba"], "years": [1], "graduate": ["no"], "hours": [1.0]})
+    )
+    before = box_around(encoding, query)
+    changed = box_around(encoding, query)
+    changed.lower.fill_(7)
+    changed.upper.fill_(7)
+    after = box_around(encoding, query)
+    assert torch.equal(after.lower, before.lower)
+    assert torch.equal(after.upper, before.upper)
+
+
+def test_parts_of_every_kind(schema):
+    wide = Schema(
+        features=(*schema.features, Pixels(name="p", height=1, breadth=3)), label=schema.label
+    )
+    snap = Snap(Encoding(wide))
+    assert snap.parts == 11
+    expected = [0, 1, 2, 2, 3, 3, 4, 4, 4, 4, 5, 5, 5, 6, 6, 6, 7, 8, 9, 10]
+    assert snap.part_of_column.tolist() == expected
+    assert snap.feature_of_part.tolist() == [0, 1, 2, 3, 4, 5, 6, 7, 8, 8, 8]
+
+
+def test_many_queries_of_few_rules_at_once(schema):
+    encoding = Encoding(schema)
+    points = np.repeat(encoding.encode(random_rows(schema, 10)), 1000, axis=0)
+    few = [Rules(immutable=["income"]), Rules(allowed={"income": (2, 4)})]
+    box = box_around(encoding, points, few * 5000)
+    assert torch.equal(box.upper[1::2, 1], torch.full((5000,), 0.4))
+    np.testing.assert_allclose(box.upper[0::2, 1], points[0::2, 1], atol=1e-7)
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_snap_compiles_as_one_piece(schema, linked):
+    encoding = Encoding(linked_schema() if linked else schema)
+    snap = Snap(encoding)
+    wild = torch.randn(9, encoding.width, generator=torch.Generator().manual_seed(0))
+    ends = torch.zeros_like(wild), torch.ones_like(wild)
+    box = Box(*ends, own=snap(wild.flip(0), Box(*ends)) if linked else None)
+    compiled = torch.compile(lambda points: snap(points, box), backend="eager", fullgraph=True)
+    assert torch.equal(compiled(wild), snap(wild, box))
