@@ -11,8 +11,9 @@ from rich.console import Console
 from counterveil.errors import RequestError
 from counterveil.privacy import Level, Statement
 from counterveil.report import explanation_table, explanations_page, statement_panel
-from counterveil.schema import Binary, Categorical, Label, Numeric, Schema
-from counterveil.search.result import Explanations, show, show_both
+from counterveil.schema import Binary, Categorical, Label, Numeric, Pixels, Schema
+from counterveil.search.result import NO_FURTHER, Explanations
+from counterveil.search.words import show, show_both
 
 SCHEMA = Schema(
     name="people",
@@ -26,9 +27,9 @@ SCHEMA = Schema(
 STATEMENT = Statement(level=Level.NONE, mechanism="paper", epsilon=1)
 
 
-def explanations(queries, rows, schema=SCHEMA):
+def explanations(queries, rows, schema=SCHEMA, **more):
     count = len(queries)
-    return Explanations(
+    made = Explanations(
         schema=schema,
         statement=STATEMENT,
         queries=pd.DataFrame(queries),
@@ -41,6 +42,7 @@ def explanations(queries, rows, schema=SCHEMA):
         changed=np.ones(count, dtype=int),
         iterations=1,
     )
+    return replace(made, **more)
 
 
 @pytest.fixture
@@ -134,3 +136,145 @@ def test_markup_in_names_and_statements_is_plain_text(capsys):
     for words in ("[/b] [red]x[/red]", ":smile:", "[b]"):
         assert words in shown
     assert "\x1b" not in shown
+
+
+@pytest.fixture
+def several():
+    """Three answers a query: two of them, none, none needed, one."""
+    row = {"age": 30, "income": 0.0, "debt": 0.5}
+    found = {0: {"age": 40}, 1: {"income": 1e4}, 9: {"debt": 0.7}}
+    status = np.array(["not_found"] * 12, dtype=object)
+    status[[*found]], status[6:9] = "found", "already"
+    reason = np.where(status == "not_found", NO_FURTHER, "").astype(object)
+    reason[3] = "nothing that may change matters"
+    return explanations(
+        [row] * 12, [row | found.get(at, {}) for at in range(12)], k=3, status=status,
+        reason=reason, distance=np.arange(12) / 10,
+    )  # fmt: skip
+
+
+def test_queries_are_counted_not_answers(several):
+    assert len(several) == 4
+    assert several.found.tolist() == [0, 3]
+    assert (several.answers, several.flip_ratio) == (3, pytest.approx(2 / 3))
+    assert several.mean_distance == pytest.approx((0.0 + 0.9) / 2)
+    assert several.headline == (
+        "4 queries: 2 found with 3 answers, 1 not found, 1 already of the target class; "
+        "mean distance 0.45"
+    )
+
+
+def test_diversity_is_the_mean_distance_of_pairs(result, several):
+    assert several.diversity == pytest.approx(np.hypot(0.1, 0.1))
+    assert np.isnan(result.diversity)
+    assert np.isnan(several.only([1, 3]).diversity)
+    assert np.isnan(several.only([2]).diversity)
+
+
+def test_tables_say_which_answer(several):
+    assert several.frame().index.tolist() == [(0, 0), (0, 1), (3, 0)]
+    assert several.frame().index.names == ["query", "answer"]
+    assert several.frame().age.tolist() == [40, 30, 30]
+    summary = several.summary()
+    assert summary["query"].tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]
+    assert summary["answer"].tolist() == [0, 1, 2] * 4
+    assert summary["reason"][3] == "nothing that may change matters"
+    assert several.changes().to_numpy().tolist() == [
+        [0, 0, "age", 30, 40],
+        [0, 1, "income", 0.0, 1e4],
+        [3, 0, "debt", 0.5, 0.7],
+    ]
+    assert several.changes_of(0, 1) == [("income", 0.0, 1e4)]
+    assert several.kept_of(3) == [("age", 30), ("income", 0.0)]
+    with pytest.raises(RequestError, match="no answer 3; they are numbered from 0 to 2"):
+        several.changes_of(0, 3)
+
+
+def test_tables_of_single_answers_stay_as_they_were(result):
+    assert result.frame().index.tolist() == [0, 1]
+    assert "answer" not in result.summary()
+    assert "reason" not in result.summary()
+    assert result.changes().columns.tolist() == ["query", "column", "from", "to"]
+    assert set(result.to_dict()["explanations"][0]).isdisjoint({"answer", "reason"})
+
+
+def test_some_of_the_queries_keep_all_their_answers(several):
+    some = several.only([3, 0])
+    assert len(some) == 2
+    assert some.valid.tolist() == [True, False, False, True, True, False]
+    assert some.reason.tolist() == ["", NO_FURTHER, NO_FURTHER, "", "", NO_FURTHER]
+    assert some.changes_of(1, 1) == [("income", 0.0, 1e4)]
+    assert len(several.only([])) == 0
+
+
+def test_reasons_in_words(result, several):
+    assert several.text(1).endswith("No way to yes was found: nothing that may change matters.")
+    assert several.text(0, 2).endswith(f"No other way to yes was found: {NO_FURTHER}.")
+    assert "already says yes" in several.text(2)
+    status = np.array(["not_found", "found"])
+    assert replace(result, status=status).text(0).endswith("was found within the rules.")
+
+
+def test_alternatives_in_words(result, several):
+    assert several.explain(0) == (
+        "The model says no. It would say yes\n"
+        "  (0) if age were 40 instead of 30 (75% sure).\n"
+        "  (1) Or: if income were 10,000 instead of 0 (75% sure)."
+    )
+    assert several.explain(1) == several.text(1)
+    first, second = several.explain().split("\n\n")
+    assert first == f"Query 0: {several.explain(0)}"
+    assert second == f"Query 3: {several.text(3)}"
+    assert result.explain(1) == result.text(1)
+    assert several.only([1]).explain() == "1 queries: 0 found with 0 answers, 1 not found."
+    with pytest.raises(RequestError, match="no query 4"):
+        several.explain(4)
+
+
+def test_answers_for_machines(several, tmp_path):
+    content = json.loads(json.dumps(several.to_dict()))
+    assert (content["answers"], content["diversity"]) == (3, pytest.approx(np.hypot(0.1, 0.1)))
+    second = content["explanations"][1]
+    assert (second["query"], second["answer"]) == (0, 1)
+    assert second["changes"] == [{"column": "income", "from": 0.0, "to": 1e4}]
+    for kind, read in (("csv", pd.read_csv), ("parquet", pd.read_parquet), ("json", pd.read_json)):
+        several.save(tmp_path / f"cf.{kind}")
+        table = read(tmp_path / f"cf.{kind}")
+        assert table["answer"].tolist() == [0, 1, 2] * 4
+        assert table["reason"][3] == "nothing that may change matters"
+        assert table["income"].tolist() == several.rows["income"].tolist()
+
+
+def test_one_card_a_query(several):
+    page = explanations_page(several)
+    assert page.count("<article") == 3
+    assert page.count('<section class="answer"') == 3
+    assert "or answer 1" in page
+    assert "nothing that may change matters" in page
+    assert "unchanged in all of them: debt 0.5" in page
+    assert page.index("of the target class already") > page.rindex("</article>")
+    assert "queries 2" not in page
+    assert "query 2" in page
+    short = explanations_page(several.only([2, 2, 1, 0]), most=1)
+    assert short.count("<article") == 1
+    assert "The first 1 of 2." in short
+    assert "queries 0, 1" in short
+    assert "nan" not in explanations_page(several.only([2]))
+
+
+def test_terminal_shows_every_answer(several, capsys):
+    Console(width=120).print(explanation_table(several, 0))
+    shown = capsys.readouterr().out
+    assert "query 0, answer 0: no → yes" in shown
+    assert "query 0, answer 1: no → yes" in shown
+    assert "answer 2" not in shown
+
+
+def test_pixels_are_counted_on_the_page():
+    image = Pixels(name="p", height=2, breadth=2)
+    schema = SCHEMA.model_copy(update={"features": (image,)})
+    row = dict.fromkeys(image.columns, 0)
+    page = explanations_page(explanations([row], [row | {"p1": 9}], schema))
+    assert "1 of 4 pixels were different" in page
+    assert "<td>p1" not in page
+    assert "unchanged" not in page

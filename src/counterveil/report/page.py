@@ -6,9 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import jinja2
+import numpy as np
 
 from counterveil.report.chart import line_chart
-from counterveil.search.result import Explanations, Status, show, show_both
+from counterveil.search.result import Explanations, Status
+from counterveil.search.words import pixel_columns, show, show_both
+
+MOST_COLUMNS = 40  # of one row on a page
 
 _TEMPLATES = jinja2.Environment(
     loader=jinja2.PackageLoader("counterveil", "report"),
@@ -70,33 +74,57 @@ def demo_page(
 
 
 def explanations_page(result: Explanations, *, most: int = 100) -> str:
-    """The report of `counterveil explain`: a card for each of the first `most` queries."""
-    counts = {status.value: int((result.status == status.value).sum()) for status in Status}
+    """The report of `counterveil explain`: a card for each of the first `most` queries.
+
+    Queries that are of the target class already come last, in one line.
+    """
+    is_already = result.status[:: result.k] == Status.ALREADY.value
+    asked, already = (np.flatnonzero(part).tolist() for part in (~is_already, is_already))
     return _TEMPLATES.get_template("explanations.html").render(
         title=f"Explanations: {result.schema.name}",
-        cards=[card(result, query) for query in range(min(most, len(result)))],
-        total=len(result),
-        counts=counts,
-        flip_ratio=result.flip_ratio,
-        distance=result.mean_distance,
+        cards=[card(result, query) for query in asked[:most]],
+        asked=len(asked),
+        already=already,
+        result=result,
+        counts={status.value: result.count(status) for status in Status},
         statement=result.statement,
     )
 
 
 def card(result: Explanations, query: int) -> dict[str, Any]:
-    """What a template needs to show one answer."""
-    classes = result.schema.label.classes
-    shown = [(column, *show_both(*values)) for column, *values in result.changes_of(query)]
-    changes = [dict(zip(("column", "before", "after"), change, strict=True)) for change in shown]
-    kept = [{"column": column, "value": show(value)} for column, value in result.kept_of(query)]
+    """What a template needs to show the answers to one query."""
+    now, goal = result.classes_of(query)
+    ranks = [rank for rank in range(result.k) if result.valid[result.at(query, rank)]]
+    stay = [dict(result.kept_of(query, rank)) for rank in ranks]
+    pixels = pixel_columns(result.schema)
+    kept = [
+        {"column": column, "value": show(value)}
+        for column, value in (stay[0] if stay else {}).items()
+        if column not in pixels and all(column in other for other in stay)
+    ]
+    missing = [rank for rank in range(result.k) if rank not in ranks]
     return {
         "number": query,
-        "found": result.status[query] == Status.FOUND.value,
-        "text": result.text(query),
-        "now": classes[result.predicted[query]],
-        "goal": classes[result.target[query]],
-        "probability": float(result.probability[query]),
-        "distance": float(result.distance[query]),
-        "changes": changes[:40],
-        "kept": kept[:40],
+        "several": result.k > 1,
+        "answers": [_answer(result, query, rank) for rank in ranks],
+        "missing": result.text(query, missing[0]) if missing else "",
+        "now": now,
+        "goal": goal,
+        "kept": kept[:MOST_COLUMNS],
+        "kept_more": len(kept[MOST_COLUMNS:]),
+    }
+
+
+def _answer(result: Explanations, query: int, rank: int) -> dict[str, Any]:
+    at = result.at(query, rank)
+    changes = result.changes_of(query, rank)
+    image = bool(pixel_columns(result.schema))
+    lines = [] if image else [(column, *show_both(*values)) for column, *values in changes]
+    return {
+        "rank": rank,
+        "text": result.text(query, rank) if image else "",
+        "probability": float(result.probability[at]),
+        "distance": float(result.distance[at]),
+        "changes": lines[:MOST_COLUMNS],
+        "more": len(lines[MOST_COLUMNS:]),
     }

@@ -9,8 +9,8 @@ from rich.text import Text
 
 from counterveil.console import cell, visible
 from counterveil.privacy import Level, Statement
-from counterveil.schema import Pixels
-from counterveil.search.result import Explanations, Status, show_both
+from counterveil.search.result import Explanations
+from counterveil.search.words import pixel_columns, show_both
 
 MOST_LINES = 20
 
@@ -26,23 +26,27 @@ def statement_panel(statement: Statement) -> Panel:
 
 
 def explanation_table(result: Explanations, query: int) -> RenderableType:
-    """What would have to change for one query: column, from, to."""
-    status = result.status[query]
-    if status != Status.FOUND.value:
+    """What would have to change for one query, answer by answer: column, from, to."""
+    ranks = [rank for rank in range(result.k) if result.valid[result.at(query, rank)]]
+    if not ranks:
         return cell(f"query {query}: {result.text(query)}")
-    now = result.schema.label.classes[result.predicted[query]]
-    goal = result.schema.label.classes[result.target[query]]
+    return Group(*(part for rank in ranks for part in _answer(result, query, rank)))
+
+
+def _answer(result: Explanations, query: int, answer: int) -> tuple[RenderableType, ...]:
+    at = result.at(query, answer)
+    now, goal = result.classes_of(query, answer)
     title = (
-        f"query {query}: {now} → {goal} "
-        f"(probability {result.probability[query]:.2f}, distance {result.distance[query]:.2f})"
+        f"query {query}{f', answer {answer}' if result.k > 1 else ''}: {now} → {goal} "
+        f"(probability {result.probability[at]:.2f}, distance {result.distance[at]:.2f})"
     )
-    if any(isinstance(feature, Pixels) for feature in result.schema.features):
-        return Group(cell(title), cell(result.text(query)))
+    if pixel_columns(result.schema):
+        return cell(title), cell(result.text(query, answer))
     table = Table("change", "from", "to")
-    changes = result.changes_of(query)
+    changes = result.changes_of(query, answer)
     for column, *values in changes[:MOST_LINES]:
         before, after = show_both(*values)
         table.add_row(cell(column), cell(before), cell(after, "bold"))
     if len(changes) > MOST_LINES:
         table.add_row(f"… and {len(changes) - MOST_LINES} more", "", "")
-    return Group(cell(title, "bold"), table)
+    return cell(title, "bold"), table

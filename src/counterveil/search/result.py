@@ -1,30 +1,35 @@
-"""Explanations: one answer for every query, in original units."""
+"""Explanations: the answers to every query, in original units."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from enum import StrEnum
 from functools import cached_property
-from pathlib import Path
-from typing import Any
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 
-from counterveil.encoding import Array
+from counterveil.encoding import Array, Encoding
 from counterveil.errors import RequestError
 from counterveil.files import write_whole
 from counterveil.privacy import Statement
-from counterveil.schema import Numeric, Pixels, Schema
+from counterveil.schema import Category, Schema
+from counterveil.search import words
+from counterveil.search.words import Change, same
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NO_FURTHER = "no further answer that differs"
+_ARRAYS = ("status", "predicted", "target", "probability", "distance", "changed")
 
 
 class Status(StrEnum):
-    """How the search for one query ended."""
+    """How the search for one answer ended."""
 
     FOUND = "found"
     NOT_FOUND = "not_found"
@@ -35,8 +40,11 @@ class Status(StrEnum):
 class Explanations:
     """What the search found. Queries are numbered from 0 in the order they came.
 
-    A query without an answer keeps its own row, unchanged: no NaN, and no row that was not accepted
-    by the model. `already` means that the model gives the target class as things are.
+    Each query has `k` answers, ranked from 0. All fields have a row an answer: those of query 0,
+    then those of query 1, and so on; `queries` repeats each query as often. An answer that was not
+    found keeps the query's own row, unchanged: no NaN, and no row that was not accepted by the
+    model; `reason` says why. `already` means that the model gives the target class as things are.
+    `fixed` names features that were held fixed besides those of the schema.
     """
 
     schema: Schema
@@ -50,154 +58,229 @@ class Explanations:
     distance: Array
     changed: Array
     iterations: int
+    k: int = 1
+    reason: Array | None = None
+    fixed: tuple[str, ...] = ()
 
     def __len__(self) -> int:
-        return len(self.queries)
+        return len(self.queries) // self.k
 
     def __repr__(self) -> str:
         return f"Explanations({self.headline})"
 
     @property
     def valid(self) -> Array:
-        """Which queries have a counterfactual."""
+        """Which answers are counterfactuals."""
         return np.asarray(self.status == Status.FOUND.value)
 
     @property
+    def found(self) -> Array:
+        """The numbers of the queries that have a counterfactual."""
+        return np.flatnonzero(self.valid[:: self.k])
+
+    @property
+    def answers(self) -> int:
+        """How many counterfactuals were found in all."""
+        return int(self.valid.sum())
+
+    @property
     def flip_ratio(self) -> float:
-        """Found counterfactuals over queries that were not of the target class already."""
-        asked = self.status != Status.ALREADY.value
-        return float(self.valid[asked].mean()) if asked.any() else float("nan")
+        """Queries with a counterfactual over those that were not of the target class already."""
+        asked = self.status[:: self.k] != Status.ALREADY.value
+        return len(self.found) / int(asked.sum()) if asked.any() else float("nan")
 
     @property
     def mean_distance(self) -> float:
-        """Mean L2 distance in the unit cube from query to counterfactual, over those found."""
-        return float(self.distance[self.valid].mean()) if self.valid.any() else float("nan")
+        """Mean L2 distance in the unit cube from query to first answer, over those found."""
+        distance = self.distance[:: self.k][self.found]
+        return float(distance.mean()) if len(distance) else float("nan")
+
+    @property
+    def diversity(self) -> float:
+        """Mean L2 distance in the unit cube between the answers of a query; NaN without pairs."""
+        if self.k == 1 or not self.answers:
+            return float("nan")
+        points = Encoding(self.schema).encode(self.rows).reshape(len(self), self.k, -1)
+        valid = self.valid.reshape(len(self), self.k)
+        total, pairs = np.zeros(len(self)), np.zeros(len(self))
+        for one, other in combinations(range(self.k), 2):
+            both = valid[:, one] & valid[:, other]
+            total += both * np.linalg.norm(points[:, one] - points[:, other], axis=1)
+            pairs += both
+        paired = pairs > 0
+        return float((total[paired] / pairs[paired]).mean()) if paired.any() else float("nan")
+
+    def count(self, status: Status) -> int:
+        """How many queries ended so; what counts is the first answer."""
+        return int((self.status[:: self.k] == status.value).sum())
 
     @property
     def headline(self) -> str:
         """How the search went, in one line."""
-        counts = {status: int((self.status == status.value).sum()) for status in Status}
-        parts = [f"{counts[Status.FOUND]} found", f"{counts[Status.NOT_FOUND]} not found"]
-        if counts[Status.ALREADY]:
-            parts.append(f"{counts[Status.ALREADY]} already of the target class")
-        words = f"{len(self)} queries: {', '.join(parts)}"
-        return words + (f"; mean distance {self.mean_distance:.2f}" if self.valid.any() else "")
+        more = f" with {self.answers} answers" if self.k > 1 else ""
+        parts = [f"{len(self.found)} found{more}", f"{self.count(Status.NOT_FOUND)} not found"]
+        if self.count(Status.ALREADY):
+            parts.append(f"{self.count(Status.ALREADY)} already of the target class")
+        line = f"{len(self)} queries: {', '.join(parts)}"
+        return line + (f"; mean distance {self.mean_distance:.2f}" if len(self.found) else "")
 
     def frame(self) -> pd.DataFrame:
-        """The counterfactual rows that were found; the index is the number of the query."""
-        return self.rows[self.valid]
+        """The counterfactual rows that were found.
+
+        The index is the number of the query, with k > 1 also the rank of the answer.
+        """
+        number, rank = self._numbers
+        index: pd.Index[Any] = pd.RangeIndex(len(number))
+        if self.k > 1:
+            index = pd.MultiIndex.from_arrays([number, rank], names=["query", "answer"])
+        return self.rows.set_axis(index, axis=0)[self.valid]
 
     def only(self, queries: Sequence[int]) -> Explanations:
         """The same for some of the queries, in the given order, numbered anew."""
         numbers = np.asarray(queries, dtype=int)
-        arrays = ("status", "predicted", "target", "probability", "distance", "changed")
+        at = (numbers[:, None] * self.k + np.arange(self.k)).ravel()
         return replace(
             self,
-            queries=self.queries.iloc[numbers].reset_index(drop=True),
-            rows=self.rows.iloc[numbers].reset_index(drop=True),
-            **{name: getattr(self, name)[numbers] for name in arrays},
+            queries=self.queries.iloc[at].reset_index(drop=True),
+            rows=self.rows.iloc[at].reset_index(drop=True),
+            reason=None if self.reason is None else self.reason[at],
+            **{name: getattr(self, name)[at] for name in _ARRAYS},
         )
 
     def summary(self) -> pd.DataFrame:
-        """One row a query: status, classes, probability, distance, number of changed features."""
+        """One row an answer: status, classes, probability, distance, number of changed features.
+
+        With k > 1 also the rank of the answer, and the `reason` where any answer has one.
+        """
         names = np.array([str(name) for name in self.schema.label.classes], dtype=object)
-        return pd.DataFrame(
-            {
-                "query": np.arange(len(self)),
-                "status": self.status,
-                "predicted": names[self.predicted],
-                "target": names[self.target],
-                "probability": self.probability,
-                "distance": self.distance,
-                "changed_features": self.changed,
-            }
-        )
+        number, rank = self._numbers
+        columns = {"query": number} | ({"answer": rank} if self.k > 1 else {})
+        columns |= {
+            "status": self.status,
+            "predicted": names[self.predicted],
+            "target": names[self.target],
+            "probability": self.probability,
+            "distance": self.distance,
+            "changed_features": self.changed,
+        }
+        if self.reason is not None and any(self.reason):
+            columns["reason"] = self.reason
+        return pd.DataFrame(columns)
 
     def changes(self) -> pd.DataFrame:
-        """One row for each changed column: query, column, from, to."""
+        """One row for each changed column: query, (with k > 1) answer, column, from, to."""
+        number, rank = (numbers[self.valid].tolist() for numbers in self._numbers)
         records = [
-            {"query": query, "column": column, "from": before, "to": after}
-            for query in np.flatnonzero(self.valid)
-            for column, before, after in self.changes_of(int(query))
+            (query, answer, *change)
+            for query, answer in zip(number, rank, strict=True)
+            for change in self.changes_of(query, answer)
         ]
-        return pd.DataFrame(records, columns=["query", "column", "from", "to"])
+        table = pd.DataFrame(records, columns=["query", "answer", "column", "from", "to"])
+        return table if self.k > 1 else table.drop(columns="answer")
 
-    def changes_of(self, query: int) -> list[tuple[str, Any, Any]]:
-        """The changed columns of one query with their values before and after."""
-        self._check_number(query)
+    def changes_of(self, query: int, answer: int = 0) -> list[Change]:
+        """The changed columns of one answer with their values before and after."""
+        at = self.at(query, answer)
         return [
-            (column, before[query], after[query])
+            (column, before[at], after[at])
             for column, (before, after) in self._cells.items()
-            if not _same(before[query], after[query])
+            if not same(before[at], after[at])
         ]
 
-    def kept_of(self, query: int) -> list[tuple[str, Any]]:
-        """The columns of one query that stay as they are, with their values."""
-        self._check_number(query)
+    def kept_of(self, query: int, answer: int = 0) -> list[tuple[str, Any]]:
+        """The columns of one answer that stay as they are, with their values."""
+        at = self.at(query, answer)
         return [
-            (column, before[query])
+            (column, before[at])
             for column, (before, after) in self._cells.items()
-            if _same(before[query], after[query])
+            if same(before[at], after[at])
         ]
 
-    def _check_number(self, query: int) -> None:
+    def at(self, query: int, answer: int) -> int:
+        """The place of an answer in every field."""
         if not 0 <= query < len(self):
             raise RequestError(f"no query {query}; they are numbered from 0 to {len(self) - 1}")
+        if not 0 <= answer < self.k:
+            raise RequestError(f"no answer {answer}; they are numbered from 0 to {self.k - 1}")
+        return query * self.k + answer
+
+    def classes_of(self, query: int, answer: int = 0) -> tuple[Category, Category]:
+        """The class that the model gives now, and the one that was asked for."""
+        at, classes = self.at(query, answer), self.schema.label.classes
+        return classes[self.predicted[at]], classes[self.target[at]]
+
+    @property
+    def _numbers(self) -> tuple[Array, Array]:
+        """The number of the query and the rank of the answer, for every answer."""
+        number, rank = np.divmod(np.arange(len(self.status)), self.k)
+        return number, rank
 
     @cached_property
     def _cells(self) -> dict[str, tuple[list[Any], list[Any]]]:
         """Values before and after, column by column: a row of pandas makes integers floats."""
-        whole = {
-            column
-            for feature in self.schema.features
-            if isinstance(feature, Pixels) or (isinstance(feature, Numeric) and feature.integer)
-            for column in feature.columns
-        }
+        whole = words.whole_columns(self.schema)
         return {
             column: (
-                [_plain(value, column in whole) for value in self.queries[column]],
-                [_plain(value, column in whole) for value in self.rows[column]],
+                [words.plain(value, column in whole) for value in self.queries[column]],
+                [words.plain(value, column in whole) for value in self.rows[column]],
             )
             for column in self.schema.columns
         }
 
-    def text(self, query: int) -> str:
+    def text(self, query: int, answer: int = 0) -> str:
         """One answer in words."""
-        changes = self.changes_of(query)
-        now = self.schema.label.classes[self.predicted[query]]
-        goal = self.schema.label.classes[self.target[query]]
-        status = self.status[query]
-        if status == Status.ALREADY.value:
+        at = self.at(query, answer)
+        now, goal = self.classes_of(query, answer)
+        if self.status[at] == Status.ALREADY.value:
             return f"The model already says {goal}; nothing needs to change."
-        if status == Status.NOT_FOUND.value:
-            return f"The model says {now}. No way to {goal} was found within the rules."
-        images = [feature for feature in self.schema.features if isinstance(feature, Pixels)]
-        pixels = {column for feature in images for column in feature.columns}
-        shown = [(column, *show_both(*values)) for column, *values in changes]
-        parts = [
-            f"{column} were {after} instead of {before}"
-            for column, before, after in shown
-            if column not in pixels
+        if self.status[at] == Status.NOT_FOUND.value:
+            way = "other way" if query in self.found else "way"
+            reason = "" if self.reason is None else self.reason[at]
+            why = f": {reason}" if reason else " within the rules"
+            return f"The model says {now}. No {way} to {goal} was found{why}."
+        condition = words.condition(self.schema, self.changes_of(query, answer))
+        sure = f"{self.probability[at]:.0%}"
+        return f"The model says {now}. It would say {goal} ({sure} sure) if {condition}."
+
+    def explain(self, query: int | None = None) -> str:
+        """The answers to one query in words, or those to every query that has any."""
+        if query is None:
+            numbers = self.found.tolist()
+            every = "\n\n".join(f"Query {number}: {self.explain(number)}" for number in numbers)
+            return every or f"{self.headline}."
+        first = self.at(query, 0)
+        ranks = np.flatnonzero(self.valid[first : first + self.k]).tolist()
+        if len(ranks) < 2:
+            return self.text(query)
+        found = [
+            (rank, self.probability[first + rank], self.changes_of(query, rank)) for rank in ranks
         ]
-        painted = sum(column in pixels for column, _, _ in changes)
-        if painted:
-            parts.append(f"{painted} of {len(pixels)} pixels were different")
-        sure = f"{self.probability[query]:.0%}"
-        return f"The model says {now}. It would say {goal} ({sure} sure) if {_join(parts)}."
+        return words.alternatives(self.schema, *self.classes_of(query), found)
+
+    def plot(self, query: int = 0, answer: int = 0) -> Figure:
+        """One answer as a picture: a matplotlib Figure, to show or to `.savefig("cf.png")`."""
+        self.at(query, answer)
+        try:
+            from counterveil.search.plot import draw
+        except ModuleNotFoundError:
+            raise RequestError("plot needs matplotlib: pip install matplotlib") from None
+        return draw(self, query, answer)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values for JSON."""
-        answers = self.summary().to_dict(orient="records")
-        for number, answer in enumerate(answers):
-            answer["changes"] = [
+        records = self.summary().to_dict(orient="records")
+        for record, query, answer in zip(records, *self._numbers, strict=True):
+            record["changes"] = [
                 {"column": column, "from": before, "to": after}
-                for column, before, after in self.changes_of(number)
+                for column, before, after in self.changes_of(query, answer)
             ]
+        several = {"answers": self.answers, "diversity": _or_none(self.diversity)}
         return {
             "statement": self.statement.model_dump(mode="json"),
             "flip_ratio": _or_none(self.flip_ratio),
             "mean_distance": _or_none(self.mean_distance),
-            "explanations": answers,
+            **(several if self.k > 1 else {}),
+            "explanations": records,
         }
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -207,74 +290,11 @@ class Explanations:
         written as `counterveil_status` and so on; the table keeps its names.
         """
         summary = self.summary()
-        names = {name: _free(name, self.schema.columns) for name in summary.columns}
-        table = pd.concat([summary.rename(columns=names), self.rows], axis=1)
-        kind = Path(path).suffix.lower()
-        if kind == ".csv":
-            content = table.to_csv(index=False).encode()
-        elif kind == ".parquet":
-            content = _parquet(table)
-        elif kind == ".json":
-            records = [
-                dict(zip(table.columns, map(_plain, values), strict=True))
-                for values in zip(*(table[column] for column in table.columns), strict=True)
-            ]
-            content = json.dumps(records, ensure_ascii=False, indent=2).encode()
-        else:
-            raise RequestError(f"{path}: name the file .csv, .parquet or .json")
-        write_whole(path, content)
-
-
-def show(value: Any, digits: int = 4) -> str:
-    """A cell as a person reads it, with `digits` digits of what comes in fractions."""
-    if value is None:
-        return "unknown"
-    if isinstance(value, float):
-        large = abs(value) >= 10_000
-        return f"{value:,.{digits - 4}f}" if large else f"{value:,.{digits}g}"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
-
-
-def show_both(before: Any, after: Any) -> tuple[str, str]:
-    """Two different cells with as many digits as it takes to tell them apart."""
-    for digits in range(4, 18):
-        texts = show(before, digits), show(after, digits)
-        if texts[0] != texts[1]:
-            return texts
-    return repr(before), repr(after)
-
-
-def _parquet(table: pd.DataFrame) -> bytes:
-    try:
-        return table.to_parquet(index=False)
-    except pa.ArrowException:
-        raise RequestError("a column mixes texts and numbers, which Parquet cannot hold; "
-                           "write .csv or .json instead") from None  # fmt: skip
-
-
-def _free(name: str, taken: Sequence[str]) -> str:
-    while name in taken:
-        name = f"counterveil_{name}"
-    return name
+        names = {name: words.free(name, self.schema.columns) for name in summary.columns}
+        rows = self.rows.reset_index(drop=True)
+        table = pd.concat([summary.rename(columns=names), rows], axis=1)
+        write_whole(path, words.file_content(table, path))
 
 
 def _or_none(number: float) -> float | None:
     return None if np.isnan(number) else number
-
-
-def _join(parts: list[str]) -> str:
-    return parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " and " + parts[-1]
-
-
-def _plain(value: Any, whole: bool = False) -> Any:
-    """A cell as a value of Python; None for a missing one, an integer where it is `whole`."""
-    if pd.isna(value):
-        return None
-    plain = value.item() if isinstance(value, np.generic) else value
-    if isinstance(plain, Decimal):
-        plain = float(plain)
-    return int(plain) if whole and isinstance(plain, float) else plain
-
-
-def _same(before: Any, after: Any) -> bool:
-    return bool(before == after) and isinstance(before, bool) == isinstance(after, bool)
