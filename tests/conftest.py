@@ -10,9 +10,16 @@ from torch import nn
 
 from counterveil.curator import Curator
 from counterveil.schema import Binary, Categorical, Label, Numeric, Schema
+from counterveil.search import amortise
 from counterveil.veil import Veil
 
 torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _short_lessons() -> None:
+    """What explainers learn in these tests they learn quickly."""
+    amortise.LESSONS.update(dict.fromkeys(amortise.LESSONS, amortise.Lessons(300, 64)))
 
 
 @pytest.fixture(scope="session")

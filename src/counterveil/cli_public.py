@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.table import Table
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from counterveil.models import TargetModel
     from counterveil.privacy import Budget
     from counterveil.schema import Schema
+    from counterveil.search.rules import Rules
 
 
 def inspect(
@@ -73,9 +74,34 @@ def explain(
     immutable: Annotated[
         list[str] | None, typer.Option(help="A feature that must stay; repeat for more.")
     ] = None,
-    iterations: Annotated[int, typer.Option(min=0, help="Steps of Algorithm 2.")] = 300,
+    k: Annotated[int, typer.Option("--k", min=1, help="How many different answers a query.")] = 1,
+    rules: Annotated[
+        Path | None,
+        typer.Option(help="A JSON file: what may change (one object), or a list with one a query."),
+    ] = None,
+    max_changes: Annotated[
+        int | None, typer.Option(min=1, help="Change at most so many features.")
+    ] = None,
+    margin: Annotated[
+        float | None, typer.Option(help="How sure the model must be of an answer: 0 to below 1.")
+    ] = None,
+    method: Annotated[
+        str, typer.Option(help="amortised: at once, after learning to search; iterations: Alg. 2.")
+    ] = "amortised",
+    iterations: Annotated[
+        int | None, typer.Option(min=0, help="Steps of Algorithm 2, or to refine: 300 or none.")
+    ] = None,
+    polish: Annotated[
+        bool | None, typer.Option(help="Give back what an answer does not need.")
+    ] = None,
+    warm_file: Annotated[
+        bool, typer.Option(help="Keep what was learnt of the model beside it, in MODEL.warm.")
+    ] = True,
+    warm_steps: Annotated[
+        int | None, typer.Option(min=1, help="How long to learn to search, at most.")
+    ] = None,
     seed: Annotated[
-        int, typer.Option(min=0, max=MOST_SEED, help="For models without gradients.")
+        int, typer.Option(min=0, max=MOST_SEED, help="For the variety of several answers.")
     ] = 0,
     device: Device = "cpu",
     trust_pickle: Annotated[
@@ -126,12 +152,23 @@ def explain(
             model_classes,
         )  # fmt: skip
     kind: Literal["model", "surrogate"] = guidance  # type: ignore[assignment]
-    explainer = Explainer(loaded, opened, guidance=kind, model_budget=declared, device=device)
+    kept = None
+    if warm_file and model is not None and kind == "model":
+        kept = model.with_name(model.name + ".warm")
+    explainer = Explainer(
+        loaded, opened, guidance=kind, model_budget=declared, warm_file=kept,
+        warm_steps=warm_steps, device=device,
+    )  # fmt: skip
     result = explainer.explain(
         read_table(queries, schema),
         None if target is None else class_named(target, schema.label.classes),
+        k=k,
+        rules=_rules(rules, max_changes),
         immutable=immutable or (),
+        method=_one_of("--method", method, "amortised", "iterations"),  # type: ignore[arg-type]
         iterations=iterations,
+        polish=polish,
+        margin=margin,
         seed=seed,
     )
     if out_file is not None:
@@ -141,7 +178,7 @@ def explain(
     if as_json:
         print_json(result.to_dict())
         return
-    for query in result.valid.nonzero()[0][:show]:
+    for query in result.found[:show]:
         out.print(explanation_table(result, int(query)))
     say(result.headline)
     for path in written:
@@ -167,6 +204,29 @@ def _open(
         outputs=outputs,  # type: ignore[arg-type]
         classes=named,
     )
+
+
+def _rules(path: Path | None, max_changes: int | None) -> Rules | list[Rules] | None:
+    """The rules of a file, each with the limit of the command line."""
+    from counterveil.files import read_bytes
+    from counterveil.search.rules import Rules
+
+    limit = {} if max_changes is None else {"max_changes": max_changes}
+    if path is None:
+        return Rules.of_mapping(limit) if limit else None
+    try:
+        content = json.loads(read_bytes(path, "file of rules", RequestError))
+    except (ValueError, RecursionError):
+        raise RequestError(f"--rules {path}: not JSON") from None
+    if isinstance(content, list):
+        return [_with_limit(each, limit) for each in content]
+    return _with_limit(content, limit)
+
+
+def _with_limit(content: Any, limit: dict[str, int]) -> Rules:
+    from counterveil.search.rules import Rules
+
+    return Rules.of_mapping({**content, **limit} if isinstance(content, dict) else content)
 
 
 def _declared(epsilon: float | None, delta: float, guidance: str) -> Budget | None:

@@ -5,7 +5,8 @@ A veil file is a zip of exactly four members and nothing that can run:
     manifest.json        format, version, layer sizes, SHA-256 of the other members
     schema.json          the public description of the table
     statement.json       what is promised about the rows
-    weights.safetensors  the autoencoder, the class prototypes and, if there, the surrogate
+    weights.safetensors  the autoencoder, the class prototypes and, if there, the surrogate f~ and
+                         the amortised search guided by it
 
 Loading trusts nothing: other members, odd paths, repeated or oversized or encrypted members, wrong
 digests, wrong shapes and numbers that are not finite are all refused with a `VeilError`.
@@ -30,6 +31,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
+from counterveil.amortiser import Amortiser
 from counterveil.autoencoder import Autoencoder
 from counterveil.errors import SchemaError, VeilError
 from counterveil.files import read_bytes, write_whole
@@ -59,6 +61,7 @@ class Veil:
     prototypes: Tensor
     statement: Statement
     surrogate: nn.Sequential | None = None
+    amortiser: Amortiser | None = None  # guided by the surrogate
 
     def __repr__(self) -> str:
         return f"Veil({self.schema.name!r}, {self.statement.headline})"
@@ -82,6 +85,8 @@ class Veil:
         tensors = dict(self.autoencoder.state_dict())
         if self.surrogate is not None:
             tensors |= {f"surrogate.{k}": v for k, v in self.surrogate.state_dict().items()}
+        if self.amortiser is not None:
+            tensors |= {f"amortiser.{k}": v for k, v in self.amortiser.state_dict().items()}
         tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}
         return {
             "schema.json": self.schema.to_json().encode(),
@@ -97,6 +102,7 @@ class Veil:
             "version": VERSION,
             "hidden": list(self.autoencoder.hidden),
             "surrogate": _hidden_of(self.surrogate),
+            "amortiser": None if self.amortiser is None else [self.amortiser.hidden],
             "sha256": {name: _sha256(content) for name, content in members.items()},
         }
         return json.dumps(content, indent=2).encode()
@@ -107,14 +113,12 @@ class Veil:
         content = read_bytes(path, "veil", VeilError)
         try:
             members = _unpack(content)
-            hidden, surrogate_hidden = _check_manifest(members)
+            sizes = _check_manifest(members)
             schema = Schema.from_json(members["schema.json"])
             statement = Statement.model_validate_json(members["statement.json"])
             _refuse_control_characters(json.loads(members["schema.json"]))
             _refuse_control_characters(json.loads(members["statement.json"]))
-            autoencoder, prototypes, surrogate = _rebuild(
-                members["weights.safetensors"], hidden, surrogate_hidden, schema
-            )
+            networks = _rebuild(members["weights.safetensors"], sizes, schema)
         except VeilError as error:
             raise VeilError(f"{path}: {error}") from None
         except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError):
@@ -123,7 +127,8 @@ class Veil:
             raise VeilError(
                 f"{path}: its content is not that of a veil; ask for it again"
             ) from None
-        return cls(schema, autoencoder, prototypes, statement, surrogate)
+        autoencoder, prototypes, surrogate, amortiser = networks
+        return cls(schema, autoencoder, prototypes, statement, surrogate, amortiser)
 
 
 def _sha256(content: bytes) -> str:
@@ -166,10 +171,17 @@ def _refuse_control_characters(content: Any) -> None:
             _refuse_control_characters(part)
 
 
-def _check_manifest(
-    members: dict[str, bytes],
-) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
-    """Format, version and digests; returns the layer sizes of autoencoder and surrogate."""
+@dataclass(frozen=True)
+class _Sizes:
+    """Of the hidden layers; none where there is no such network."""
+
+    autoencoder: tuple[int, ...]
+    surrogate: tuple[int, ...] | None
+    amortiser: tuple[int, ...] | None
+
+
+def _check_manifest(members: dict[str, bytes]) -> _Sizes:
+    """Format, version and digests; returns the layer sizes."""
     try:
         manifest: Any = json.loads(members[MANIFEST])
     except (ValueError, RecursionError):
@@ -185,8 +197,11 @@ def _check_manifest(
         digests = manifest.get("sha256")
         if not isinstance(digests, dict) or digests.get(name) != _sha256(members[name]):
             raise VeilError(f"member {name} was changed or damaged: its SHA-256 does not match")
-    surrogate = manifest.get("surrogate")
-    return _sizes(manifest.get("hidden")), None if surrogate is None else _sizes(surrogate)
+    further = (manifest.get(name) for name in ("surrogate", "amortiser"))
+    return _Sizes(
+        _sizes(manifest.get("hidden")),
+        *(None if sizes is None else _sizes(sizes) for sizes in further),
+    )
 
 
 def _sizes(hidden: Any) -> tuple[int, ...]:
@@ -204,19 +219,25 @@ def _hidden_of(surrogate: nn.Sequential | None) -> list[int] | None:
 
 
 def _rebuild(
-    content: bytes,
-    hidden: tuple[int, ...],
-    surrogate_hidden: tuple[int, ...] | None,
-    schema: Schema,
-) -> tuple[Autoencoder, Tensor, nn.Sequential | None]:
+    content: bytes, sizes: _Sizes, schema: Schema
+) -> tuple[Autoencoder, Tensor, nn.Sequential | None, Amortiser | None]:
     classes = len(schema.label.classes)
     tensors = load_tensors(content)
+    networks: dict[str, nn.Module] = {}
     with torch.device("meta"):  # shapes first, memory only for what really is in the file
-        autoencoder = Autoencoder(schema.width, hidden)
-        surrogate = surrogate_hidden and tanh_network(schema.width, surrogate_hidden, classes)
+        autoencoder = Autoencoder(schema.width, sizes.autoencoder)
+        surrogate = amortiser = None
+        if sizes.surrogate:
+            surrogate = networks["surrogate."] = tanh_network(
+                schema.width, sizes.surrogate, classes
+            )
+        if sizes.amortiser:
+            amortiser = networks["amortiser."] = Amortiser(
+                schema.width, classes, autoencoder.latent, sizes.amortiser[0]
+            )
     expected = dict(autoencoder.state_dict())
-    if surrogate:
-        expected |= {f"surrogate.{k}": v for k, v in surrogate.state_dict().items()}
+    for prefix, network in networks.items():
+        expected |= {prefix + key: tensor for key, tensor in network.state_dict().items()}
     shapes = {name: tensor.shape for name, tensor in expected.items()}
     shapes["prototypes"] = torch.Size((classes, autoencoder.latent))
     if {name: tensor.shape for name, tensor in tensors.items()} != shapes:
@@ -225,10 +246,9 @@ def _rebuild(
         if tensor.dtype != torch.float32 or not bool(tensor.isfinite().all()):
             raise VeilError("its weights are not finite 32-bit numbers")
     prototypes = tensors.pop("prototypes")
-    if surrogate:
-        prefix = "surrogate."
+    for prefix, network in networks.items():
         mine = {k.removeprefix(prefix): tensors.pop(k) for k in [*tensors] if k.startswith(prefix)}
-        surrogate.load_state_dict(mine, assign=True)
-        surrogate.requires_grad_(False).eval()
+        network.load_state_dict(mine, assign=True)
+        network.requires_grad_(False).eval()
     autoencoder.load_state_dict(tensors, assign=True)
-    return autoencoder.requires_grad_(False).eval(), prototypes, surrogate or None
+    return autoencoder.requires_grad_(False).eval(), prototypes, surrogate, amortiser

@@ -2,7 +2,8 @@
 
 RELEASE = ("release", "--data", "rows.csv", "--schema", "schema.json", "--out", "new.veil",
            "--epochs", "1", "--epsilon")  # fmt: skip
-EXPLAIN = ("explain", "--veil", "loans.veil", "--model", "model.pt2", "--queries", "queries.csv")
+EXPLAIN = ("explain", "--veil", "loans.veil", "--model", "model.pt2", "--queries", "queries.csv",
+           "--warm-steps", "200")  # fmt: skip
 
 
 def assert_refused(answer, words):

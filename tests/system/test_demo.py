@@ -39,7 +39,7 @@ def test_demo(tmp_path, capsys):
     main_exits_well(
         ["explain", "--veil", str(tmp_path / "adult-0.75.veil"), "--model",
          str(tmp_path / "model.pt2"), "--queries", str(tmp_path / "queries.csv"),
-         "--target", ">50K", "--iterations", "20", "--out", str(tmp_path / "cf.csv")]
+         "--target", ">50K", "--warm-steps", "200", "--out", str(tmp_path / "cf.csv")]
     )  # fmt: skip
     assert (tmp_path / "cf.csv").exists()
 

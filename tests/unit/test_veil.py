@@ -158,6 +158,7 @@ def test_right_digest_wrong_content(members, load, veil):
             load(_with_digest(members, name, b"{}").items())
     tensors = {**veil.autoencoder.state_dict(), "prototypes": veil.prototypes * float("nan")}
     tensors |= {f"surrogate.{name}": part for name, part in veil.surrogate.state_dict().items()}
+    tensors |= {f"amortiser.{name}": part for name, part in veil.amortiser.state_dict().items()}
     with pytest.raises(VeilError, match="not finite"):
         load(_with_digest(members, "weights.safetensors", save(tensors)).items())
 

@@ -85,7 +85,7 @@ def counterfactuals(veil: Veil) -> Array:
     queries = encoding.decode(np.eye(veil.schema.width))
     target = veil.schema.label.classes[-1]
     answer = Explainer(veil, guidance="surrogate").explain(
-        queries, target, iterations=SEARCH_STEPS, progress=False
+        queries, target, method="iterations", iterations=SEARCH_STEPS, polish=False, progress=False
     )
     rows = encoding.encode(answer.rows).reshape(-1)
     return np.concatenate([rows, answer.valid.astype(np.float64), answer.probability])

@@ -92,7 +92,8 @@ def _measure(
     explainer = Explainer(veil, model)
     keep: Literal["best", "last"] = "last" if which.mechanism == "paper" else "best"
     started = time.perf_counter()
-    result = explainer.explain(asked, keep=keep, progress=False)
+    method: Literal["amortised", "iterations"] = "amortised" if keep == "best" else "iterations"
+    result = explainer.explain(asked, method=method, keep=keep, progress=False)
     seconds = time.perf_counter() - started
     noisy = math.isfinite(which.epsilon)
     return Measurement(

@@ -151,6 +151,9 @@ class CallableModel(TargetModel):
             points.device
         )
 
+    def decide(self, rows: pd.DataFrame, points: Tensor) -> Tensor:
+        return self.log_proba_rows(rows)
+
     def log_proba_rows(self, rows: pd.DataFrame) -> Tensor:
         return self._ask(rows if self._over_rows else self.encoding.encode(rows))
 

@@ -46,6 +46,11 @@ class TargetModel:
         with torch.no_grad():
             return sane(self.log_proba(points.to(self.device)).cpu())
 
+    def decide(self, rows: pd.DataFrame, points: Tensor) -> Tensor:
+        """log f(x) for rows that are given in original units and, as float32, in the encoding."""
+        with torch.no_grad():
+            return sane(self.log_proba(points.to(self.device)).cpu())
+
     @property
     def calls_left(self) -> int | None:
         """How often the model may still be called, each time with at most `batch` rows."""

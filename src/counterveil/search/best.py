@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from counterveil.models import TargetModel
-from counterveil.search.constraints import Box
+from counterveil.search.objective import SearchObjective
 from counterveil.search.snap import Snap
 
 
@@ -14,29 +14,24 @@ class Best:
     """Keeps, for each query, the nearest legal row that the guide puts into the target class."""
 
     def __init__(
-        self,
-        snap: Snap,
-        guide: TargetModel,
-        queries: Tensor,
-        targets: Tensor,
-        box: Box,
-        margin: float,
+        self, snap: Snap, guide: TargetModel, objective: SearchObjective, margin: float
     ) -> None:
-        self._snap, self._guide, self._box = snap, guide, box
-        self._queries, self._targets, self._margin = queries, targets, margin
-        self._rows = queries.clone()
-        self._distance = torch.full((len(queries),), torch.inf, device=queries.device)
+        self._snap, self._guide, self._margin = snap, guide, margin
+        self._objective = objective
+        self._rows = objective.queries.clone()
+        self._distance = torch.full((len(self._rows),), torch.inf, device=self._rows.device)
 
-    def look(self, points: Tensor) -> None:
-        """Consider `points`, one a query."""
-        rows = self._snap(points, self._box)
+    def look(self, numbers: Tensor, points: Tensor) -> None:
+        """Consider `points`, one for each of the queries `numbers`."""
+        box, targets = self._objective.box.rows(numbers), self._objective.targets[numbers]
+        rows = self._snap(points, box)
         log_proba = self._guide.log_proba(rows)
-        hit = log_proba.argmax(dim=1) == self._targets
-        hit &= log_proba.gather(1, self._targets[:, None])[:, 0].exp() >= self._margin
-        distance = (rows - self._queries).norm(dim=1)
-        better = hit & (distance < self._distance)
-        self._rows = torch.where(better[:, None], rows, self._rows)
-        self._distance = torch.where(better, distance, self._distance)
+        hit = log_proba.argmax(dim=1) == targets
+        hit &= log_proba.gather(1, targets[:, None])[:, 0].exp() >= self._margin
+        distance = (rows - self._objective.queries[numbers]).norm(dim=1)
+        better = hit & (distance < self._distance[numbers])
+        self._rows[numbers[better]] = rows[better]
+        self._distance[numbers[better]] = distance[better]
 
     @property
     def found(self) -> Tensor:

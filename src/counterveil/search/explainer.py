@@ -1,8 +1,10 @@
-"""The Explainer: encode -> choose targets -> Algorithm 2 -> snap -> the model decides."""
+"""The Explainer: encode -> choose targets -> search -> the model decides on the rows as given."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from typing import Any, Literal
 
 import numpy as np
@@ -10,39 +12,42 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from counterveil.amortiser import Amortiser
 from counterveil.autoencoder import pick_device
 from counterveil.encoding import Array, Encoding
-from counterveil.errors import InternalError, RequestError
-from counterveil.models import TargetModel, TorchModel, adapt, distil
+from counterveil.errors import InputError, InternalError, RequestError
+from counterveil.models import TargetModel, distil
 from counterveil.models.student import EPOCHS
-from counterveil.privacy import Budget, Statement
+from counterveil.privacy import Budget
 from counterveil.progress import Tick, progress_bar
-from counterveil.schema import Category, Numeric
-from counterveil.search.best import Best
-from counterveil.search.constraints import Box, box_around, obey
-from counterveil.search.latent import search
-from counterveil.search.objective import SearchObjective, Weights
-from counterveil.search.repair import repair
+from counterveil.schema import Category
+from counterveil.search import amortise, request, warm
+from counterveil.search.answer import Answerer, How, Questions
+from counterveil.search.constraints import ManyRules, box_around, column_costs, most_changes
+from counterveil.search.diverse import several
+from counterveil.search.objective import Weights
 from counterveil.search.result import Explanations, Status
+from counterveil.search.rules import Rules
 from counterveil.search.sampling import legal_rows
 from counterveil.search.snap import Snap
+from counterveil.search.units import original_units
 from counterveil.veil import Veil
 
-STUDENT_ROWS = 20_000
-REPAIR_STEPS = 80  # single moves for a query that no search could answer
-ATTEMPTS, INSIST = 3, 4.0  # searches for a query without an answer; the factor on α each time
+ITERATIONS = 300  # of Algorithm 2
 SURE_SURROGATE = 0.95  # f~ must be this sure, for it is not the model that decides
 
 
 class Explainer:
     """Explains the decisions of `model` with the prototypes of `veil`.
 
-    `model`: a torch module over the encoding, an estimator with predict_proba, a function from
-    rows to class probabilities, or an adapter of `counterveil.models` built with options.
+    `model`: a torch module over the encoding, an estimator with predict_proba, an ONNX file, a
+    function from rows to class probabilities, or an adapter of `counterveil.models` with options.
     `guidance`: "model" consults the target model; "surrogate" consults f~ of the veil for
     everything and needs no model: answers are then private in the training rows, end to end.
     `model_budget`: the declared privacy of the target model, if it was trained with any.
     `weights`: α, β, γ of the search; the paper's for this family of data if not given.
+    `warm_file`: where the amortised search is kept once it has been learnt (see `warm_up`);
+    `warm_steps`: how long it learns at most.
     `chunk`: how many queries are searched together; bounds the memory.
     """
 
@@ -54,69 +59,144 @@ class Explainer:
         guidance: Literal["model", "surrogate"] = "model",
         model_budget: Budget | None = None,
         weights: Weights | None = None,
+        warm_file: str | os.PathLike[str] | None = None,
+        warm_steps: int | None = None,
         device: str = "cpu",
         chunk: int = 8192,
     ) -> None:
-        if chunk < 1:
-            raise RequestError("chunk must be at least 1")
+        if chunk < 1 or (warm_steps is not None and warm_steps < 1):
+            raise RequestError("chunk and warm_steps must be at least 1")
         self.veil = veil
         self.encoding = Encoding(veil.schema)
-        self.model = _guide_model(veil, model, guidance)
-        self.statement = _statement(veil, guidance, model_budget)
+        self.model = request.guide_model(veil, model, guidance)
+        self.statement = request.statement_of(veil, guidance, model_budget)
         self.guidance = guidance
-        self.weights = weights or Weights.of(veil.schema.family)
+        self.weights = weights or Weights.of(veil.schema.family, guidance)
         self.device = pick_device(device)
         self.chunk = chunk
+        self._warm_file, self._warm_steps = warm_file, warm_steps
         self._snap = Snap(self.encoding, self.device)
-        self._students: dict[int, TargetModel] = {}
+        self._guide: TargetModel | None = None
+        self._amortiser: Amortiser | None = None
+        self._ready: Answerer | None = None
+
+    def warm_up(self, *, progress: bool = True) -> None:
+        """Learn what the amortised search needs to know of the model: seconds, once.
+
+        The first `explain` does it otherwise. With a `warm_file` it is read from there, or kept
+        there for the next time. With guidance `surrogate` it comes with the veil.
+        """
+        guide = self._follow(progress)
+        if self._amortiser is not None:
+            return
+        shipped = self.veil.amortiser if self.guidance == "surrogate" else None
+        if shipped is not None:
+            self._amortiser = shipped.to(self.device)
+            return
+        latent = self.veil.autoencoder.latent
+        network = Amortiser(self.encoding.width, self.model.classes, latent)
+        name = ""
+        if self._warm_file is not None:
+            probes = legal_rows(self.veil, self._snap, 256, seed=1, device=self.device)
+            name = warm.fingerprint(self.veil.digest, guide, probes)
+            if warm.load(self._warm_file, network, name):
+                self._amortiser = network.requires_grad_(False).eval().to(self.device)
+                return
+        self._amortiser = amortise.learn_for(
+            self.veil, guide, self.weights, self._snap, device=self.device, progress=progress,
+            most_steps=self._warm_steps,
+        )  # fmt: skip
+        if self._warm_file is not None:
+            with suppress(InputError):  # a folder that cannot be written only costs time
+                warm.save(self._warm_file, self._amortiser, name)
 
     def explain(
         self,
         queries: Any,
         target: Category | Sequence[Category] | None = None,
         *,
+        k: int = 1,
+        rules: ManyRules = None,
         immutable: Collection[str] = (),
-        iterations: int = 300,
+        method: Literal["amortised", "iterations"] = "amortised",
+        iterations: int | None = None,
         keep: Literal["best", "last"] = "best",
+        polish: bool | None = None,
         margin: float | None = None,
         seed: int = 0,
         progress: bool = True,
     ) -> Explanations:
-        """One counterfactual for every row of `queries`.
+        """`k` counterfactuals for every row of `queries`.
 
         `target`: a class of the label set, or a list with one for each query; by default the class
-        that the model finds most likely after the one it predicts. `immutable`: features that must
-        stay, besides those of the schema. `keep`: the nearest legal row seen on the way that the
-        model accepts, or literally the last iterate, as in the paper. `margin`: the probability of
-        the target class from which a row on the way is accepted; the winning class is enough with
-        guidance `model`, .95 is asked for with `surrogate`. `seed` steers the student of a model
-        without gradients.
+        that the model finds most likely after the one it predicts. `rules`: what may change, for
+        all queries or a list with one `Rules` for each; `immutable`: features that must stay,
+        besides those of schema and rules. `method`: the amortised search, or Algorithm 2.
+        `iterations`: of Algorithm 2 (300 by default), or to refine an amortised answer (none).
+        `keep`: the nearest legal row seen on the way that the model accepts, or literally the last
+        iterate, as in the paper. `polish`: give back what an answer does not need; by default with
+        guidance `model`. `margin`: the probability of the target class from which a row is
+        accepted; winning is enough with guidance `model`, .95 is wished for with `surrogate`.
+        `seed` steers the variety of k answers.
         """
-        if iterations < 0:
-            raise RequestError("iterations must not be negative")
-        if isinstance(immutable, str):
-            raise RequestError("immutable must be a list of feature names")
-        if margin is None:
-            margin = SURE_SURROGATE if self.guidance == "surrogate" else 0.0
+        how = self._how(method, iterations, keep, polish, margin)
+        if k < 1:
+            raise RequestError("k must be at least 1")
         frame = self.encoding.pick(queries)
         points = self.encoding.encode(frame)
-        box = box_around(self.encoding, points, immutable)
-        log_proba = self.model.log_proba_rows(frame)
-        predicted = log_proba.argmax(dim=1)
-        targets = self._choose(log_proba, predicted, target)
-        guide = self._guide(seed, progress)
-        parts = list(range(0, len(frame), self.chunk))
-        found: list[Tensor] = []
+        box = box_around(self.encoding, points, rules, immutable)
         query_points = torch.as_tensor(points, dtype=torch.float32)
-        with progress_bar("searching", len(parts) * iterations, show=progress) as tick:
-            for number, start in enumerate(parts):
-                part = slice(start, start + self.chunk)
-                batch = query_points[part], targets[part], box.rows(part)
-                shifted = _shifted(tick, number * iterations)
-                found.append(self._search(guide, *batch, iterations, keep, margin, shifted))
-        rows = self._decode(frame, points, torch.cat(found).double().numpy())
-        named = target is not None
-        return self._judge(frame, points, rows, predicted, targets, log_proba, iterations, named)
+        before = self.model.decide(frame, query_points)
+        predicted = before.argmax(dim=1)
+        targets = self._choose(before, predicted, target)
+        if how.method == "amortised":
+            self.warm_up(progress=progress)
+        answerer = self._answerer(progress)
+        questions = Questions(
+            query_points,
+            targets,
+            box,
+            column_costs(self.encoding, rules, len(frame)),
+            most_changes(rules, len(frame)),
+        )
+        found, stands = self._search(answerer, questions, how, k, seed, progress)
+        fixed = request.fixed_features(rules, immutable)
+        sure = self.guidance == "model" or target is None
+        return self._judge(
+            frame, points, questions, found, stands, before, how, k, rules, fixed, sure
+        )
+
+    def answer_tensors(
+        self, questions: Questions, *, polish: bool = True, margin: float = 0.0
+    ) -> tuple[Tensor, Tensor]:
+        """Encoded answers to encoded questions, and which stand: the search without any table."""
+        how = How(polish=polish, margin=margin)
+        self.warm_up(progress=False)
+        return self._answerer(progress=False)(questions.to(self.device), how)
+
+    def _how(
+        self, method: str, iterations: int | None, keep: str, polish: bool | None,
+        margin: float | None,
+    ) -> How:  # fmt: skip
+        if iterations is not None and iterations < 0:
+            raise RequestError("iterations must not be negative")
+        if method not in {"amortised", "iterations"}:
+            raise RequestError("method must be 'amortised' or 'iterations'")
+        if keep not in {"best", "last"} or (keep == "last" and method != "iterations"):
+            raise RequestError("keep must be 'best', or 'last' with method 'iterations'")
+        if margin is not None and not 0 <= margin < 1:
+            raise RequestError("margin must be a probability from 0 to below 1")
+        by_model = self.guidance == "model"
+        if iterations is None:
+            iterations = ITERATIONS if method == "iterations" else 0
+        return How(
+            method,  # type: ignore[arg-type]
+            iterations,
+            keep,  # type: ignore[arg-type]
+            by_model if polish is None else polish,
+            (0.0 if by_model else SURE_SURROGATE) if margin is None else margin,
+            wish=margin is None,
+        )
 
     def _choose(
         self, log_proba: Tensor, predicted: Tensor, target: Category | Sequence[Category] | None
@@ -129,125 +209,110 @@ class Explainer:
         wanted = [target] * len(predicted) if isinstance(target, (str, int)) else [*target]
         if len(wanted) != len(predicted):
             raise RequestError(f"target: {len(wanted)} classes for {len(predicted)} queries")
+        numbers = {name: number for number, name in enumerate(classes)}
         for name in wanted:
-            if name not in classes:
+            if name not in numbers:
                 known = ", ".join(str(name) for name in classes[:12])
                 raise RequestError(f"target: no class {name!r}; the label has: {known}")
-        return torch.tensor([classes.index(name) for name in wanted])
+        return torch.tensor([numbers[name] for name in wanted])
 
-    def _guide(self, seed: int, progress: bool) -> TargetModel:
+    def _follow(self, progress: bool) -> TargetModel:
         """The model whose gradient the search follows: f, or a student of it."""
-        if self.model.differentiable:
-            return self.model.to(self.device)
-        if seed not in self._students:
-            rows = legal_rows(self.veil, self._snap, STUDENT_ROWS, seed=seed, device=self.device)
-            with progress_bar("learning a student of the model", EPOCHS, show=progress) as tick:
-                self._students[seed] = distil(self.model, rows, seed=seed, tick=tick)
-        return self._students[seed]
+        if self._guide is None:
+            if self.model.differentiable:
+                self._guide = self.model.to(self.device)
+            else:
+                count = request.rows_for_a_student(self.model)
+                rows = legal_rows(self.veil, self._snap, count, seed=0, device=self.device)
+                with progress_bar("learning a student of the model", EPOCHS, show=progress) as tick:
+                    self._guide = distil(self.model, rows, seed=0, tick=tick)
+        return self._guide
+
+    def _answerer(self, progress: bool) -> Answerer:
+        if self._ready is None or self._ready.amortiser is not self._amortiser:
+            self._ready = self._make_answerer(progress)
+        return self._ready
+
+    def _make_answerer(self, progress: bool) -> Answerer:
+        return Answerer(
+            autoencoder=self.veil.autoencoder.to(self.device),
+            prototypes=self.veil.prototypes.to(self.device),
+            guide=self._follow(progress),
+            judge=self.model.to(self.device),
+            weights=self.weights,
+            snap=self._snap,
+            amortiser=self._amortiser,
+            mends=self.guidance == "model",
+        )
 
     def _search(
-        self, guide: TargetModel, queries: Tensor, targets: Tensor, box: Box,
-        iterations: int, keep: str, margin: float, tick: Tick,
-    ) -> Tensor:  # fmt: skip
-        """Algorithm 2, and again with a heavier L_pred for queries it left without an answer."""
-        queries, targets = queries.to(self.device), targets.to(self.device)
-        box = box.to(self.device)
-        objective = SearchObjective(
-            model=guide,
-            autoencoder=self.veil.autoencoder.to(self.device),
-            weights=self.weights,
-            queries=queries,
-            targets=targets,
-            prototypes=self.veil.prototypes.to(self.device)[targets],
-            box=box,
-        )
-        if keep == "last":
-            rows = self._snap(search(objective, iterations, tick), box)
-        else:
-            rows = queries.clone()
-            left = torch.arange(len(queries), device=self.device)
-            for attempt in range(ATTEMPTS):
-                part = objective.rows(left, alpha=INSIST**attempt)
-                best = Best(self._snap, guide, part.queries, part.targets, part.box, margin)
-                last = search(part, iterations, tick, look=best.look)
-                rows[left] = best.or_else(self._snap(last, part.box))
-                left = left[~best.found]
-                if not len(left):
-                    break
-            # A single move over the boundary of f~ would convince nobody but f~.
-            if len(left) and self.guidance == "model":
-                start, goal, around = queries[left], targets[left], box.rows(left)
-                mended = repair(
-                    self._snap(start, around), goal, around, self._snap, guide, steps=REPAIR_STEPS
-                )
-                won = guide.log_proba(mended).argmax(dim=1) == goal
-                rows[left[won]] = mended[won]
-        if bool(self._snap.broken(rows, box).any()):
-            raise InternalError("an answer broke a rule of the schema; please report this")
-        return rows.cpu()
-
-    def _decode(self, frame: pd.DataFrame, points: Array, found: Array) -> pd.DataFrame:
-        """Rows in original units; what did not change keeps the query's own value, exactly."""
-        rows = self.encoding.decode(found)
-        for block in self.encoding.blocks:
-            same = (np.abs(found[:, block.at] - points[:, block.at]) < 1e-6).all(axis=1)
-            if isinstance(block.feature, Numeric):
-                name = block.feature.name
-                rows[name] = obey(block.feature, frame[name], rows[name])
-            for column in block.feature.columns:
-                rows[column] = rows[column].where(~same, frame[column])
-        return rows
+        self, answerer: Answerer, questions: Questions, how: How, k: int, seed: int, progress: bool
+    ) -> tuple[Tensor, Tensor]:
+        """Rows of shape (queries, k, width), legal and within their boxes, and which stand."""
+        starts = range(0, len(questions), self.chunk)
+        rows, stands = [], []
+        with progress_bar("searching", len(starts) * max(how.iterations, 1), show=progress) as tick:
+            for number, start in enumerate(starts):
+                part = questions.rows(slice(start, start + self.chunk)).to(self.device)
+                shifted = _shifted(tick, number * how.iterations)
+                found, accepted = several(answerer, part, how, k, seed, shifted)
+                whole = found.flatten(0, 1)
+                if bool(self._snap.broken(whole, part.repeated(k).box).any()):
+                    raise InternalError("an answer broke a rule of the schema; please report this")
+                rows.append(found.cpu())
+                stands.append(accepted.cpu())
+                tick((number + 1) * max(how.iterations, 1), "")
+        return torch.cat(rows), torch.cat(stands)
 
     def _judge(
-        self, frame: pd.DataFrame, points: Array, rows: pd.DataFrame, predicted: Tensor,
-        targets: Tensor, before: Tensor, iterations: int, named: bool,
+        self, frame: pd.DataFrame, points: Array, questions: Questions, found: Tensor,
+        stands: Tensor, before: Tensor, how: How, k: int, rules: ManyRules,
+        fixed: tuple[str, ...], sure: bool,
     ) -> Explanations:  # fmt: skip
         """The model has the last word, on the rows exactly as they are given out."""
-        after = self.model.log_proba_rows(rows)
+        predicted, targets = before.argmax(dim=1), questions.targets
         # f~ does not know what was decided: a class that was asked for by name is always sought.
-        already = (predicted == targets).numpy() & (self.guidance == "model" or not named)
-        valid = (after.argmax(dim=1) == targets).numpy() & ~already
-        rows = rows.where(pd.Series(valid), frame)
-        moved = np.abs(self.encoding.encode(rows) - points)
-        log_proba = torch.where(torch.from_numpy(valid)[:, None], after, before)
-        status = np.where(valid, Status.FOUND.value, Status.NOT_FOUND.value)
+        already = (predicted == targets) & sure
+        stands = (stands & ~already[:, None]).flatten()
+        if k > 1:
+            frame = frame.loc[np.repeat(np.arange(len(frame)), k)].reset_index(drop=True)
+            rules = (
+                rules
+                if rules is None or isinstance(rules, Rules)
+                else [each for each in rules for _ in range(k)]
+            )
+            predicted, targets, already, before = (
+                each.repeat_interleave(k, dim=0) for each in (predicted, targets, already, before)
+            )
+        points = points.repeat(k, axis=0)
+        tried = np.where(stands.numpy()[:, None], found.flatten(0, 1).double().numpy(), points)
+        rows = original_units(self.encoding, frame, points, tried, rules)
+        final = self.encoding.encode(rows)
+        after = self.model.decide(rows, torch.as_tensor(final, dtype=torch.float32))
+        valid = (after.argmax(dim=1) == targets) & stands
+        lost = (stands & ~valid).numpy()
+        if lost.any():
+            rows = rows.where(pd.Series(~lost), frame)
+            final[lost] = points[lost]
+        moved = np.abs(final - points)
+        log_proba = torch.where(valid[:, None], after, before)
+        status = np.where(valid.numpy(), Status.FOUND.value, Status.NOT_FOUND.value)
         return Explanations(
             schema=self.veil.schema,
             statement=self.statement,
             queries=frame,
             rows=rows,
-            status=np.where(already, Status.ALREADY.value, status),
+            status=np.where(already.numpy(), Status.ALREADY.value, status),
             predicted=predicted.numpy(),
             target=targets.numpy(),
             probability=log_proba.exp().gather(1, targets[:, None])[:, 0].double().numpy(),
             distance=np.sqrt((moved**2).sum(axis=1)),
-            changed=sum(
-                (moved[:, block.at] > 0).any(axis=1).astype(int) for block in self.encoding.blocks
-            ),
-            iterations=iterations,
+            changed=request.features_changed(self.encoding, moved),
+            iterations=how.iterations,
+            k=k,
+            reason=request.reasons(questions, valid, already, k),
+            fixed=fixed,
         )
-
-
-def _guide_model(veil: Veil, model: Any, guidance: str) -> TargetModel:
-    """What the search may consult: f, or f~ and then f is not even kept."""
-    if guidance == "surrogate":
-        if veil.surrogate is None:
-            raise RequestError(
-                f"this veil has no surrogate (mechanism {veil.statement.mechanism}); "
-                "use guidance 'model', or release with mechanism functional"
-            )
-        return TorchModel(veil.surrogate, veil.schema, outputs="logits")
-    if guidance != "model":
-        raise RequestError("guidance must be 'model' or 'surrogate'")
-    if model is None:
-        raise RequestError("guidance 'model' needs a model; or use guidance='surrogate'")
-    return adapt(model, veil.schema)
-
-
-def _statement(veil: Veil, guidance: str, model_budget: Budget | None) -> Statement:
-    if guidance == "surrogate":
-        return veil.statement.guided_by_surrogate()
-    return veil.statement if model_budget is None else veil.statement.composed_with(model_budget)
 
 
 def _shifted(tick: Tick, start: int) -> Tick:

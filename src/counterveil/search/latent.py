@@ -8,7 +8,8 @@
     4. Return the counterfactual ψ^Dec(ρ_s + δ).
 
 All queries of a batch go through the iterations together: a query is a row of a tensor. Whoever
-calls may look at ψ^Dec(ρ_s + δ) on the way and keep the best of what it saw.
+calls may look at ψ^Dec(ρ_s + δ) on the way and keep the best of what it saw; rows whose objective
+has come to rest then drop out, so that the last few do not hold up the rest.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ from counterveil.progress import Tick, silent
 from counterveil.search.objective import SearchObjective
 
 LEARNING_RATE = 0.05
+REFINING_RATE = 0.01  # from a start that is nearly right already
+LOOK_EVERY = 10
+AT_REST, PATIENCE = 1e-3, 6  # looks without so much of an improvement of the objective
+_BETAS, _ROOT = (0.9, 0.999), 1e-8  # Adam's own
 
 
 def search(
@@ -29,18 +34,44 @@ def search(
     iterations: int,
     tick: Tick = silent,
     *,
-    look: Callable[[Tensor], None] | None = None,
-    every: int = 10,
+    start: Tensor | None = None,
+    look: Callable[[Tensor, Tensor], None] | None = None,
 ) -> Tensor:
-    """Steps 3 and 4 for every query of the objective, from δ = 0."""
-    delta = torch.zeros_like(objective.prototypes, requires_grad=True)
-    optimiser = torch.optim.Adam([delta], LEARNING_RATE, fused=True)
-    for iteration in range(iterations):
-        (delta.grad,) = torch.autograd.grad(objective(delta).sum(), delta)
-        optimiser.step()
-        tick(iteration + 1, "iterations")
-        if look is not None and (iteration + 1) % every == 0:
-            with torch.no_grad():
-                look(objective.counterfactual(delta))
-    with torch.no_grad():
-        return objective.counterfactual(delta)
+    """Steps 3 and 4 for every query of the objective: δ, from 0 or from `start`.
+
+    `look(numbers, points)` is shown the points of the queries `numbers` now and then.
+    """
+    rate = LEARNING_RATE if start is None else REFINING_RATE
+    final = torch.zeros_like(objective.prototypes) if start is None else start.clone()
+    numbers = torch.arange(len(final), device=final.device)
+    part, delta = objective, final.clone()
+    mean, square = torch.zeros_like(delta), torch.zeros_like(delta)
+    best = torch.full((len(delta),), torch.inf, device=delta.device)
+    waited = torch.zeros_like(numbers)
+    for iteration in range(1, iterations + 1):
+        delta.requires_grad_(True)
+        losses = part(delta)
+        (slope,) = torch.autograd.grad(losses.sum(), delta)
+        with torch.no_grad():
+            mean = mean.lerp(slope, 1 - _BETAS[0])
+            square = square.lerp(slope * slope, 1 - _BETAS[1])
+            scale = (square / (1 - _BETAS[1] ** iteration)).sqrt() + _ROOT
+            delta = delta - rate / (1 - _BETAS[0] ** iteration) * mean / scale
+            tick(iteration, "iterations")
+            if look is None or (iteration % LOOK_EVERY and iteration != iterations):
+                continue
+            look(numbers, part.counterfactual(delta))
+            better = losses < best - AT_REST
+            best = torch.minimum(best, losses.detach())
+            waited = torch.where(better, 0, waited + 1)
+            moving = waited < PATIENCE
+            if not bool(moving.all()):
+                final[numbers] = delta
+                keep = moving.nonzero()[:, 0]
+                numbers, part = numbers[keep], part.rows(keep)
+                delta, mean, square = delta[keep], mean[keep], square[keep]
+                best, waited = best[keep], waited[keep]
+                if not len(keep):
+                    break
+    final[numbers] = delta.detach()
+    return final

@@ -12,6 +12,7 @@ from counterveil.models import TargetModel
 from counterveil.schema import Family
 from counterveil.search.constraints import Box
 
+SURROGATE_ALPHA = 4.0
 _ROOT = 1e-12  # keeps the gradient of a norm finite at 0
 
 
@@ -24,10 +25,15 @@ class Weights:
     gamma: float
 
     @classmethod
-    def of(cls, family: Family) -> Weights:
-        """The paper's choice for a family of data (section 5.2)."""
+    def of(cls, family: Family, guidance: str = "model") -> Weights:
+        """The paper's choice for a family of data (section 5.2).
+
+        With guidance `surrogate` α is heavier: what convinces f~ has to convince a model that was
+        never asked.
+        """
         architecture = ARCHITECTURES[family]
-        return cls(architecture.alpha, architecture.beta, architecture.gamma)
+        heavier = SURROGATE_ALPHA if guidance == "surrogate" else 1.0
+        return cls(heavier * architecture.alpha, architecture.beta, architecture.gamma)
 
 
 @dataclass(frozen=True)
@@ -39,19 +45,29 @@ class SearchObjective:
     weights: Weights
     queries: Tensor
     targets: Tensor
-    prototypes: Tensor
+    all_prototypes: Tensor  # one of every class
     box: Box
 
-    def rows(self, numbers: Tensor, *, alpha: float) -> SearchObjective:
-        """The objective of some of the queries, with α multiplied by `alpha`."""
+    @property
+    def prototypes(self) -> Tensor:
+        """ρ_s of each query."""
+        return self.all_prototypes[self.targets]
+
+    def rows(
+        self, numbers: Tensor, *, alpha: float = 1.0, targets: Tensor | None = None
+    ) -> SearchObjective:
+        """The objective of some of the queries, with α multiplied, or with other targets."""
         return replace(
             self,
             weights=replace(self.weights, alpha=self.weights.alpha * alpha),
             queries=self.queries[numbers],
-            targets=self.targets[numbers],
-            prototypes=self.prototypes[numbers],
+            targets=self.targets[numbers] if targets is None else targets,
             box=self.box.rows(numbers),
         )
+
+    def holding(self, columns: Tensor) -> SearchObjective:
+        """The same where the marked columns of the queries must stay."""
+        return replace(self, box=held(self.box, columns, self.queries))
 
     def counterfactual(self, delta: Tensor) -> Tensor:
         """ψ^Dec(ρ_s + δ), with what the constraints fix put back to the query's."""
@@ -66,6 +82,16 @@ class SearchObjective:
         prototype = _norm(delta)  # L_prot
         weights = self.weights
         return weights.alpha * prediction + weights.beta * distance + weights.gamma * prototype
+
+
+def held(box: Box, columns: Tensor, queries: Tensor) -> Box:
+    """The box where the marked columns must stay as near to the query's as they may be."""
+    home = box.project(queries)
+    return replace(
+        box,
+        lower=torch.where(columns, home, box.lower),
+        upper=torch.where(columns, home, box.upper),
+    )
 
 
 def _norm(vectors: Tensor) -> Tensor:

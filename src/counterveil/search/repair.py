@@ -1,4 +1,4 @@
-"""Repair: for a query that the latent search left without an answer, move one feature at a time.
+"""Repair: for a query without an answer, move one feature at a time.
 
 Starting from a legal row, the move with the highest first-order gain in the gap between the target
 class and its strongest rival is made, again and again, inside the query's box, until the guide puts
@@ -13,37 +13,61 @@ from torch import Tensor
 
 from counterveil.models import TargetModel
 from counterveil.search.constraints import Box
+from counterveil.search.parts import changed_features, columns_of_features
 from counterveil.search.snap import Snap
 
 STRIDE = 0.25  # how far a number moves at once, as a share of its range; a bit flips whole
 
 
 def repair(
-    rows: Tensor, targets: Tensor, box: Box, snap: Snap, guide: TargetModel, *, steps: int
+    rows: Tensor,
+    targets: Tensor,
+    box: Box,
+    snap: Snap,
+    guide: TargetModel,
+    *,
+    steps: int,
+    need: float = 0.0,
+    most: Tensor | None = None,
 ) -> Tensor:
-    """`rows` after at most `steps` moves each."""
-    rows = rows.clone()
+    """`rows` after at most `steps` moves each.
+
+    `need`: how far beyond the boundary, in log-odds, a row must come. `most`: in how many features
+    each row may differ from what it was.
+    """
+    start, rows = rows, rows.clone()
     moved = torch.zeros_like(rows, dtype=torch.bool)
     active = torch.arange(len(rows), device=rows.device)
     for _ in range(steps):
-        gap, slope = _gap(guide, rows[active], targets[active])
-        still = gap <= 0
+        gap, slope = gap_and_slope(guide, rows[active], targets[active])
+        still = gap <= need
         active, slope = active[still], slope[still]
         if not len(active):
             break
-        here = box.rows(active)
-        rows[active], moved[active] = snap.best_move(
-            rows[active], slope, here, moved[active], STRIDE
-        )
+        barred = moved[active]
+        if most is not None:
+            barred = barred | _over_budget(rows[active], start[active], most[active], snap)
+        rows[active], moves = snap.best_move(rows[active], slope, box.rows(active), barred, STRIDE)
+        moved[active] |= moves & ~barred
     return rows
 
 
-def _gap(guide: TargetModel, rows: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+def gap_and_slope(guide: TargetModel, rows: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Target log-probability minus the strongest other one, and its gradient."""
     points = rows.detach().clone().requires_grad_(True)
-    log_proba = guide.log_proba(points)
-    wanted = log_proba.gather(1, targets[:, None])[:, 0]
-    rival = log_proba.scatter(1, targets[:, None], -torch.inf).amax(dim=1)
-    gap = wanted - rival
+    gap = gap_of(guide.log_proba(points), targets)
     (slope,) = torch.autograd.grad(gap.sum(), points)
     return gap.detach(), slope
+
+
+def gap_of(log_proba: Tensor, targets: Tensor) -> Tensor:
+    """By how much the target class is ahead of its strongest rival."""
+    wanted = log_proba.gather(1, targets[:, None])
+    return (wanted - log_proba.scatter(1, targets[:, None], -torch.inf).amax(1, keepdim=True))[:, 0]
+
+
+def _over_budget(rows: Tensor, start: Tensor, most: Tensor, snap: Snap) -> Tensor:
+    """Columns of features that may not be touched because as many as may were touched already."""
+    touched = changed_features(snap, rows, start)
+    full = touched.sum(dim=1) >= most
+    return columns_of_features(snap, full[:, None] & ~touched)

@@ -54,9 +54,13 @@ def measure(epsilon: float, seed: int, epochs: int) -> Row:
         split.train, epsilon, mechanism="paper", seed=seed, epochs=epochs, progress=False
     )
     explainer = Explainer(veil, model)
-    explainer.explain(split.test.head(2), keep="last", progress=False)  # warm up
+    explainer.explain(
+        split.test.head(2), method="iterations", keep="last", progress=False
+    )  # warm up
     started = time.perf_counter()
-    result = explainer.explain(split.test.head(QUERIES), keep="last", progress=False)
+    result = explainer.explain(
+        split.test.head(QUERIES), method="iterations", keep="last", progress=False
+    )
     seconds = time.perf_counter() - started
     return {
         "dataset": "adult",
