@@ -1,4 +1,11 @@
-"""Benchmarks: how fast, and how much memory. Results are stored like those of experiments."""
+"""Benchmarks: how fast, and how much memory. Results are stored like those of experiments.
+
+| name | measures |
+|---|---|
+| release | reading and counting over the number of rows |
+| search | time and quality of answers beside other methods, over batches and features, one core |
+| gpu | answers a second of a CUDA device |
+"""
 
 from __future__ import annotations
 
@@ -9,12 +16,10 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from counterveil.curator.functional import measure
-from counterveil.curator.plan import make_plan
-from counterveil.curator.table import PrivateTable
 from counterveil.demo.adult import adult_schema, adult_split
 from counterveil.privacy import Budget
 from counterveil_lab.results import Results, Row
@@ -45,6 +50,10 @@ def bench_release(folder: Path, command: str, *, quick: bool, say: Callable[[str
 
 def report_one(parts: str) -> None:
     """Read and count one folder at ε = 1; print seconds and peak memory in MiB."""
+    from counterveil.curator.functional import measure
+    from counterveil.curator.plan import make_plan
+    from counterveil.curator.table import PrivateTable
+
     started = time.perf_counter()
     schema = adult_schema()
     table = PrivateTable(parts, schema)
@@ -62,4 +71,22 @@ def _write_parts(folder: Path, rows: int, part: int = 500_000) -> None:
         drawn.to_parquet(folder / f"{number:05}.parquet", index=False)
 
 
-BENCHMARKS = {"release": bench_release}
+# Benchmarks are imported when they are asked for: `release` measures the memory of its process,
+# and `gpu` runs where nothing can be released.
+def _search(folder: Path, command: str, **options: Any) -> None:
+    from counterveil_lab.bench_search import bench_search
+
+    bench_search(folder, command, **options)
+
+
+def _gpu(folder: Path, command: str, **options: Any) -> None:
+    from counterveil_lab.floor import bench_gpu
+
+    bench_gpu(folder, command, **options)
+
+
+BENCHMARKS: dict[str, Callable[..., None]] = {
+    "release": bench_release,
+    "search": _search,
+    "gpu": _gpu,
+}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -53,19 +53,57 @@ def run(
 
 @app.command()
 def bench(
-    name: Annotated[str, typer.Argument(help="release: reading and counting over rows.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="release: reading and counting over rows. search: time and quality of answers "
+            "beside other methods, on one core. gpu: answers a second of a CUDA device."
+        ),
+    ],
     quick: Annotated[bool, typer.Option("--quick", help="Toy size, to see it work.")] = False,
+    only: Annotated[
+        str | None,
+        typer.Option(
+            help="search: one part of it, into files of its own: "
+            "peers, batch, features, floor, boosted or objective."
+        ),
+    ] = None,
+    seeds: Annotated[
+        int, typer.Option(min=1, help="search: repetitions of what peers says of quality.")
+    ] = 1,
+    inputs: Annotated[
+        Path | None,
+        typer.Option(
+            help="gpu: a folder with veil, model and queries; left there if there are none yet, "
+            "for a machine that can release nothing."
+        ),
+    ] = None,
     folder: Annotated[Path, typer.Option("--out", help="Where results go.")] = Path("results"),
 ) -> None:
     """Run a benchmark."""
+    from counterveil.errors import InputError
     from counterveil_lab.bench import BENCHMARKS
 
     if name not in BENCHMARKS:
         notes.print(f"[red]error:[/red] no benchmark {name!r}; there are: {', '.join(BENCHMARKS)}")
         raise typer.Exit(2)
+    if name != "search" and (only is not None or seeds > 1):
+        notes.print("[red]error:[/red] --only and --seeds are for the benchmark search")
+        raise typer.Exit(2)
+    if name != "gpu" and inputs is not None:
+        notes.print("[red]error:[/red] --inputs is for the benchmark gpu")
+        raise typer.Exit(2)
+    stem = f"bench-{name}" + (f"-{only}" if only else "")
+    options: dict[str, Any] = {"search": {"only": only, "seeds": seeds}, "gpu": {"inputs": inputs}}
     command = f"counterveil-lab bench {shlex.quote(name)}{' --quick' if quick else ''}"
-    BENCHMARKS[name](folder, command, quick=quick, say=_say)
-    notes.print(f"stored in {folder}/bench-{name}.json and .csv")
+    command += f" --only {shlex.quote(only)}" if only else ""
+    command += f" --seeds {seeds}" if seeds > 1 else ""
+    try:
+        BENCHMARKS[name](folder, command, quick=quick, say=_say, **options.get(name, {}))
+    except InputError as error:
+        notes.print(f"[red]error:[/red] {error}", highlight=False)
+        raise typer.Exit(2) from None
+    notes.print(f"stored in {folder}/{stem}.json and .csv")
 
 
 def _say(words: str) -> None:

@@ -1,0 +1,284 @@
+"""`bench search`: what an answer costs on one core, and how good it is, beside other methods.
+
+| part | measures |
+|---|---|
+| peers | counterveil and published methods: one f, the same queries and targets, the same run |
+| batch | time over the number of queries asked at once |
+| features | time over the number of features, on synthetic tables |
+| floor | time over the least that the networks' matrix products take on this machine |
+| boosted | boosted trees as f: no gradient, a student proposes |
+| objective | the minimum of L_cs that the amortised search reaches, and Algorithm 2 from 0 |
+
+Everything runs in one process of its own that is held to one thread. Times are medians of repeated
+calls after a call that does not count, and include all from table to table.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from counterveil.amortiser import is_free
+from counterveil.curator import Curator
+from counterveil.encoding import Encoding
+from counterveil.errors import RequestError
+from counterveil.models import TargetModel, adapt
+from counterveil.schema import Binary, Categorical, Feature, Label, Numeric, Schema
+from counterveil.search import Explainer, Explanations
+from counterveil.search.amortise import learn_for
+from counterveil.search.answer import Questions
+from counterveil.search.latent import search
+from counterveil.search.objective import SearchObjective, Weights
+from counterveil.search.snap import Snap
+from counterveil.training import seeded, tanh_network
+from counterveil_lab import floor as limits
+from counterveil_lab.bench_peers import QUICK, WAYS, Setting, Size, head, peers, seconds, warm_up
+from counterveil_lab.datasets import DatasetMissing
+from counterveil_lab.metrics import measure
+from counterveil_lab.results import Results, Row
+from counterveil_lab.targets import encoded
+
+EPSILON = 0.75
+POLISHED_OR_NOT = ("counterveil", "counterveil-unpolished")
+ONE_THREAD = dict.fromkeys(
+    ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
+)
+
+
+def bench_search(
+    folder: Path, command: str, *, quick: bool, say: Callable[[str], None],
+    only: str | None = None, seeds: int = 1,
+) -> None:  # fmt: skip
+    """Measure in a process that is held to one thread from its first import on."""
+    if only is not None and only not in PARTS:
+        raise RequestError(f"no part {only!r} of bench search; there are: {', '.join(PARTS)}")
+    code = (
+        "from counterveil_lab.bench_search import measure_parts; "
+        f"measure_parts({str(folder)!r}, {command!r}, {quick}, {only!r}, {seeds})"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], env={**os.environ, **ONE_THREAD}, text=True,
+        stdout=subprocess.PIPE,
+    ) as child:  # fmt: skip
+        for line in child.stdout or ():
+            say(line.rstrip())
+    if child.returncode:
+        raise subprocess.CalledProcessError(child.returncode, "bench search")
+
+
+def measure_parts(folder: str, command: str, quick: bool, only: str | None, seeds: int) -> None:
+    """Every part, or one of them into files of its own: one file, one run."""
+    torch.set_num_threads(1)
+    name = "bench-search" + (f"-{only}" if only else "")
+    results = Results(Path(folder), name, command, fresh=True)
+    for part in [only] if only else PARTS:
+        for row in PARTS[part](QUICK if quick else Size(), seeds):
+            results.add({"part": part, **row})
+            sys.stdout.write(f"{part}: {_in_words(row)}\n")
+            sys.stdout.flush()
+    if find_spec("matplotlib") is not None:
+        from counterveil_lab.figures import draw_search
+
+        draw_search(results.rows, Path(folder))
+
+
+def _in_words(row: Row) -> str:
+    words = [f"{row['method']} on {row['dataset']}"]
+    words += ["guidance surrogate"] if row["guidance"] == "surrogate" else []
+    words += [f"{key} {row[key]:g}" for key in ("epsilon", "features", "batch") if row.get(key)]
+    if "seconds_per_query" in row:
+        words.append(f"{1000 * row['seconds_per_query']:.4g} ms a query")
+    numbers = ("flip_ratio", "distance", "objective", "times_counterveil", "times_floor")
+    words += [f"{key.replace('_', ' ')} {row[key]:.3g}" for key in numbers if key in row]
+    return ", ".join(words)
+
+
+def batch_sizes(size: Size, seeds: int) -> Iterator[Row]:
+    """One query at a time, four, sixteen, ...: Adult, the held-out rows again and again."""
+    setting = Setting.of("adult", 0, size)
+    explainer = Explainer(setting.release(EPSILON, 0, size), setting.model)
+    explainer.warm_up(progress=False)
+    batch = 1
+    while batch <= size.largest_batch:
+        queries = setting.data.test.iloc[np.arange(batch) % len(setting.data.test)]
+        for method in POLISHED_OR_NOT:
+            yield {**head("adult", method, EPSILON), "batch": batch,
+                   **_explaining(explainer, queries, size, method)}  # fmt: skip
+        batch *= 4
+
+
+def features(size: Size, seeds: int) -> Iterator[Row]:
+    """Synthetic tables of binary features, and of numbers and categories half and half."""
+    for kind in ("binary", "mixed"):
+        for count in size.features:
+            if kind == "mixed" and count > size.most_mixed:
+                continue
+            schema, rows = synthetic(kind, count, size.rows)
+            veil = Curator(schema).release(rows, 1.0, order=1, epochs=1, progress=False)
+            network = seeded(partial(tanh_network, schema.width, (32, 16), 2), 0)
+            explainer = Explainer(veil, network.requires_grad_(False).eval())
+            learning = warm_up(explainer)
+            queries = rows.head(size.queries)
+            found = explainer.explain(queries, progress=False).flip_ratio
+            for method in POLISHED_OR_NOT:
+                yield {**head(kind, method, 1.0), "features": count, "width": schema.width,
+                       "batch": len(queries), **_explaining(explainer, queries, size, method),
+                       "flip_ratio": found, "warm_up_seconds": learning}  # fmt: skip
+
+
+def synthetic(kind: str, count: int, rows: int) -> tuple[Schema, pd.DataFrame]:
+    """A schema of `count` features and random rows of two classes that fit it."""
+    rng = np.random.default_rng(0)
+    made: list[Feature] = []
+    columns: dict[str, Any] = {}
+    for number in range(count):
+        name = f"x{number}"
+        if kind == "binary":
+            made.append(Binary(name=name))
+            columns[name] = rng.integers(0, 2, rows)
+        elif number % 2:
+            made.append(Categorical(name=name, categories=("a", "b", "c", "d")))
+            columns[name] = rng.choice(["a", "b", "c", "d"], rows)
+        else:
+            made.append(Numeric(name=name, lower=0, upper=1))
+            columns[name] = rng.random(rows)
+    schema = Schema(name=kind, label=Label(name="y", classes=(0, 1)), features=tuple(made))
+    return schema, pd.DataFrame({**columns, "y": rng.integers(0, 2, rows)})
+
+
+def floor(size: Size, seeds: int) -> Iterator[Row]:
+    """Adult: tensors to tensors, then tables to tables without polish and with it."""
+    setting = Setting.of("adult", 0, size)
+    veil = setting.release(EPSILON, 0, size)
+    explainer = Explainer(veil, setting.model)
+    explainer.warm_up(progress=False)
+    shapes = limits.shapes_of(limits.networks_of(veil, setting.model))
+    work, rate = limits.multiply_adds(shapes), limits.matrix_rate(shapes)
+    for batch in (size.queries, size.largest_batch):
+        queries = setting.data.test.iloc[np.arange(batch) % len(setting.data.test)]
+        questions = _questions(queries, setting.judge)
+
+        def ask(start: int, stop: int, questions: Questions = questions) -> object:
+            return explainer.answer_tensors(questions, polish=False)
+
+        times = {"tensors-unpolished": seconds(ask, batch, batch, size.repeats)}
+        times |= {way: _explaining(explainer, queries, size, way) for way in POLISHED_OR_NOT}
+        for method, each in times.items():
+            yield {**head("adult", method, EPSILON), "batch": batch, **each,
+                   "multiply_adds": work, "multiply_adds_per_second": rate,
+                   "floor_seconds": work / rate,
+                   "times_floor": each["seconds_per_query"] * rate / work}  # fmt: skip
+
+
+def boosted(size: Size, seeds: int) -> Iterator[Row]:
+    """Adult with trees over the encoding as f; the packages that are there."""
+    setting = Setting.of("adult", 0, size)
+    schema, train = setting.data.schema, setting.data.train
+    encoding = Encoding(schema)
+    points, classes = encoding.encode(train), encoding.labels(train)
+    for package, maker in (("xgboost", "XGBClassifier"), ("lightgbm", "LGBMClassifier")):
+        if find_spec(package) is None:
+            continue
+        quiet = {"verbose": -1} if package == "lightgbm" else {}
+        trees = getattr(import_module(package), maker)(n_jobs=1, **quiet).fit(points, classes)
+        model = adapt(trees, schema, inputs="encoding", classes=schema.label.classes)
+        for epsilon in size.epsilons:
+            explainer = Explainer(setting.release(epsilon, 0, size), model)
+            learning = warm_up(explainer)
+            result = explainer.explain(setting.queries, progress=False)
+            times = _explaining(explainer, setting.queries, size, "counterveil")
+            yield {**head("adult", package, epsilon), "batch": len(setting.queries),
+                   **times, **measure(result, setting.reference),
+                   "warm_up_seconds": learning}  # fmt: skip
+
+
+def objective(size: Size, seeds: int) -> Iterator[Row]:
+    """Every dataset that is there: L_cs at the δ of each way, and what the rows are worth.
+
+    Flip ratio and distance are those of the nearest legal rows of ψ^Dec(ρ_s + δ), with nothing
+    repaired, tried again or polished.
+    """
+    for name in size.datasets:
+        try:
+            setting = Setting.of(name, 0, size)
+        except DatasetMissing:
+            continue
+        veil, device = setting.release(EPSILON, 0, size), torch.device("cpu")
+        snap, weights = Snap(Encoding(veil.schema), device), Weights.of(veil.schema.family)
+        started = time.perf_counter()
+        amortiser = learn_for(veil, setting.judge, weights, snap, device=device, progress=False)
+        learning = time.perf_counter() - started
+        questions = _questions(setting.queries, setting.judge)
+        asked = SearchObjective(
+            model=setting.judge,
+            autoencoder=veil.autoencoder,
+            weights=weights,
+            queries=questions.queries,
+            targets=questions.targets,
+            all_prototypes=veil.prototypes,
+            box=questions.box,
+        )
+        for method in ("amortised", "algorithm-2"):
+            started = time.perf_counter()
+            if method == "amortised":
+                free = is_free(asked.box.lower, asked.box.upper)
+                delta = amortiser(asked.queries, asked.targets, free)
+            else:
+                delta = search(asked, size.iterations)
+            each = (time.perf_counter() - started) / len(asked.queries)
+            yield {**head(name, method, EPSILON), "batch": len(asked.queries),
+                   "seconds_per_query": each, "warm_up_seconds": learning,
+                   **_worth(asked, delta, snap)}  # fmt: skip
+
+
+def _questions(queries: pd.DataFrame, judge: TargetModel) -> Questions:
+    """Each query towards the class that f finds next likely."""
+    points = encoded(queries, judge.schema)[0]
+    with torch.no_grad():
+        targets = judge.log_proba(points).argsort(dim=1)[:, -2]
+    return Questions(points, targets, limits.boxes_of(points, judge.encoding))
+
+
+@torch.no_grad()
+def _worth(asked: SearchObjective, delta: Tensor, snap: Snap) -> Row:
+    rows = snap(asked.counterfactual(delta), asked.box)
+    found = asked.model.log_proba(rows).argmax(dim=1) == asked.targets
+    distance = torch.linalg.vector_norm((rows - asked.queries)[found], dim=1)
+    return {
+        "objective": float(asked(delta).mean()),
+        "flip_ratio": float(found.float().mean()),
+        "distance": float(distance.mean()),
+    }
+
+
+def _explaining(explainer: Explainer, queries: pd.DataFrame, size: Size, method: str) -> Row:
+    """Seconds a query from table to table."""
+    count = len(queries)
+
+    def ask(start: int, stop: int) -> Explanations:
+        return explainer.explain(queries, progress=False, **WAYS[method])
+
+    return seconds(ask, count, count, size.repeats)
+
+
+PARTS: dict[str, Callable[[Size, int], Iterator[Row]]] = {
+    "peers": peers,
+    "batch": batch_sizes,
+    "features": features,
+    "floor": floor,
+    "boosted": boosted,
+    "objective": objective,
+}

@@ -1,0 +1,275 @@
+"""The floor: the least that an answer costs on a machine, and how near to it answers come.
+
+An amortised answer is a chain of matrix products: amortiser, decoder, and f once, to check. Their
+multiply-adds over the best rate at which the machine multiplies matrices is a time that no code
+which multiplies them can beat; snapping, polishing and tables come on top. On a GPU memory is a
+second floor: every answer reads a query with its target class and writes a row with a verdict.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from counterveil.amortiser import Amortiser
+from counterveil.encoding import Encoding
+from counterveil.errors import RequestError
+from counterveil.search import Explainer
+from counterveil.search.answer import Questions
+from counterveil.search.constraints import Box, box_around
+from counterveil.search.snap import Snap
+from counterveil.veil import Veil
+from counterveil_lab.datasets import load
+from counterveil_lab.results import Results, Row
+from counterveil_lab.targets import encoded, new_target, train_target
+
+SLOW_S = 10.0
+SQUARE = 2048  # the side of the large matrices
+LONG = 16384  # rows of the matrices of the networks' own shapes
+GPU_BATCH, QUICK_BATCH = 2**20, 2**14
+EPSILON = 0.75
+VEIL, TENSORS = "adult.veil", "f-and-queries.safetensors"
+JITTER = 0.05  # of a number's range: no two queries are the same
+AT_A_TIME = 2**17  # queries whose boxes are made together
+
+
+def seconds_of(call: Callable[[], object], *, repeats: int = 5, warm: int = 1) -> list[float]:
+    """Times of a call after `warm` calls that do not count; three times where it is slow."""
+    for _ in range(warm):
+        call()
+    times: list[float] = []
+    while len(times) < repeats and not (len(times) >= 3 and sum(times) > SLOW_S):
+        started = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - started)
+    return times
+
+
+def median_seconds(call: Callable[[], object], *, repeats: int = 5, warm: int = 1) -> float:
+    """The median of `seconds_of`."""
+    return median(seconds_of(call, repeats=repeats, warm=warm))
+
+
+def networks_of(veil: Veil, model: nn.Module) -> tuple[nn.Module, ...]:
+    """What one amortised answer goes through: amortiser (its shapes alone), decoder, f."""
+    classes, latent = veil.prototypes.shape
+    with torch.device("meta"):
+        amortiser = Amortiser(veil.schema.width, classes, latent)
+    return amortiser, veil.autoencoder.decoder, model
+
+
+def shapes_of(networks: tuple[nn.Module, ...]) -> list[tuple[int, int]]:
+    """(numbers in, numbers out) of every matrix product."""
+    layers = [layer for network in networks for layer in network.modules()]
+    return [(x.in_features, x.out_features) for x in layers if isinstance(x, nn.Linear)]
+
+
+def multiply_adds(shapes: list[tuple[int, int]]) -> int:
+    """Of one row through all the products."""
+    return sum(wide * narrow for wide, narrow in shapes)
+
+
+def matrix_rate(
+    shapes: list[tuple[int, int]],
+    *,
+    device: torch.device | None = None,
+    dtype: torch.dtype = torch.float32,
+    square: int = SQUARE,
+    rows: int = LONG,
+) -> float:
+    """Multiply-adds a second: the better of a large square product and of the shapes' own."""
+    place = device or torch.device("cpu")
+    own = [
+        (_filled(rows, wide, place, dtype), _filled(wide, narrow, place, dtype))
+        for wide, narrow in shapes
+    ]
+    large = [(_filled(square, square, place, dtype),) * 2]
+
+    def multiply(pairs: list[tuple[Tensor, Tensor]]) -> None:
+        for left, right in pairs:
+            torch.mm(left, right)
+        settle(place)
+
+    return max(
+        square**3 / min(seconds_of(lambda: multiply(large), repeats=9)),
+        rows * multiply_adds(shapes) / min(seconds_of(lambda: multiply(own), repeats=9)),
+    )
+
+
+def copy_bandwidth(device: torch.device, size: int = 2**30) -> float:
+    """Bytes a second, read and written, of a plain copy of `size` bytes."""
+    source = torch.zeros(size, dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+
+    def copy() -> None:
+        target.copy_(source)
+        settle(device)
+
+    return 2 * size / min(seconds_of(copy, repeats=9))
+
+
+def settle(device: torch.device) -> None:
+    """Wait until the device has done what it was told."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _filled(rows: int, columns: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+    return torch.rand(rows, columns, device=device).to(dtype)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What the benchmark of a device needs: a veil, f, and encoded held-out rows."""
+
+    veil: Veil
+    model: nn.Module
+    points: Tensor
+
+    @classmethod
+    def make(cls, epochs: int | None = None) -> Inputs:
+        """From Adult; needs all that a release needs."""
+        from counterveil.curator import Curator
+
+        data = load("adult")
+        veil = Curator(data.schema).release(data.train, EPSILON, epochs=epochs, progress=False)
+        return cls(veil, train_target(data), encoded(data.test, data.schema)[0])
+
+    def save(self, folder: Path) -> None:
+        """Two files, safe to ship."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.veil.save(folder / VEIL)
+        tensors = {name: tensor.contiguous() for name, tensor in self.model.state_dict().items()}
+        save_file({**tensors, "points": self.points}, folder / TENSORS)
+
+    @classmethod
+    def load(cls, folder: Path) -> Inputs:
+        """What `save` left: it takes no more than the public side and the lab's networks."""
+        veil = Veil.load(folder / VEIL)
+        tensors = load_file(folder / TENSORS)
+        points = tensors.pop("points")
+        model = new_target(veil.schema)
+        model.load_state_dict(tensors)
+        return cls(veil, model.requires_grad_(False).eval(), points)
+
+
+def bench_gpu(
+    folder: Path, command: str, *, quick: bool, say: Callable[[str], None],
+    inputs: Path | None = None,
+) -> None:  # fmt: skip
+    """Answers a second of a CUDA device on Adult, against what it can move and multiply.
+
+    `inputs`: where veil, f and queries are, or are left for a machine that can release nothing.
+    """
+    epochs = 1 if quick else None
+    if inputs is not None and not (inputs / TENSORS).exists():
+        Inputs.make(epochs).save(inputs)
+        say(f"veil, f and queries are in {inputs}")
+    if not torch.cuda.is_available():
+        raise RequestError("bench gpu needs a CUDA device, and there is none on this machine")
+    device = torch.device("cuda")
+    name = torch.cuda.get_device_name(device)
+    say(f"{name}, torch {torch.__version__}")
+    given = Inputs.make(epochs) if inputs is None else Inputs.load(inputs)
+    results = Results(folder, "bench-gpu", command, fresh=True)
+    for row in measure_device(given, device, QUICK_BATCH if quick else GPU_BATCH):
+        results.add({"device": name, **row})
+        say(
+            f"{row['method']}: {row['answers_per_second'] / 1e6:,.1f}M answers a second, "
+            f"flip ratio {row['flip_ratio']:.4f}; {row['share_of_bandwidth']:.1%} of the copy "
+            f"bandwidth, {row['share_of_matrix_rate']:.1%} of the float32 matrix rate"
+        )
+
+
+def measure_device(
+    given: Inputs, device: torch.device, batch: int, *, square: int = 8192
+) -> Iterator[Row]:
+    """A row without polish and one with it, for `batch` queries that are on the device already.
+
+    The bytes are those of the least that must move: query and target in, row and verdict out. The
+    boxes are left out: they could be made on the way.
+    """
+    explainer = Explainer(given.veil, given.model, device=device.type)
+    started = time.perf_counter()
+    explainer.warm_up(progress=False)
+    settle(device)
+    warm_up_seconds = time.perf_counter() - started
+    queries = jittered(given.points, batch, explainer.encoding, device)
+    box = boxes_of(queries, explainer.encoding)
+    questions = Questions(queries, _runner_up(explainer, queries), box)
+    shapes = shapes_of(networks_of(given.veil, given.model))
+    rate, bf16_rate = (
+        matrix_rate(shapes, device=device, dtype=dtype, square=square, rows=min(batch, 2**18))
+        for dtype in (torch.float32, torch.bfloat16)
+    )
+    bandwidth = copy_bandwidth(device, min(2**30, 2**12 * batch))
+    head: Row = {
+        "dataset": "adult", "mechanism": "functional", "guidance": "model", "epsilon": EPSILON,
+        "delta": 0.0, "seed": 0, "batch": batch, "warm_up_seconds": warm_up_seconds,
+        "multiply_adds": multiply_adds(shapes), "matrix_rate": rate, "matrix_rate_bf16": bf16_rate,
+        "bytes": 8 * queries.shape[1] + 8 + 1, "copy_bandwidth": bandwidth,
+    }  # fmt: skip
+    for polish in (False, True):
+        seconds, kept = _timed(explainer, questions, polish)
+        each = batch / seconds
+        yield {
+            **head,
+            "method": "counterveil" if polish else "counterveil-unpolished",
+            **kept,
+            "seconds_per_query": seconds / batch,
+            "answers_per_second": each,
+            "share_of_bandwidth": each * head["bytes"] / bandwidth,
+            "share_of_matrix_rate": each * head["multiply_adds"] / rate,
+            "share_of_matrix_rate_bf16": each * head["multiply_adds"] / bf16_rate,
+        }
+
+
+def _timed(explainer: Explainer, questions: Questions, polish: bool) -> tuple[float, Row]:
+    """Median seconds for all questions, and how good the answers are."""
+    device = questions.queries.device
+
+    def answer() -> tuple[Tensor, Tensor]:
+        rows, ok = explainer.answer_tensors(questions, polish=polish)
+        settle(device)
+        return rows, ok
+
+    seconds = median_seconds(answer, warm=3, repeats=9)
+    rows, ok = answer()
+    broken = Snap(explainer.encoding, device).broken(rows, questions.box)
+    distance = torch.linalg.vector_norm((rows - questions.queries)[ok], dim=1)
+    return seconds, {
+        "flip_ratio": float(ok.float().mean()),
+        "legal": float((~broken[ok]).float().mean()),
+        "distance": float(distance.mean()),
+    }
+
+
+def jittered(points: Tensor, count: int, encoding: Encoding, device: torch.device) -> Tensor:
+    """`count` legal rows: those of `points` again and again, their numbers moved a little."""
+    generator = torch.Generator().manual_seed(0)
+    drawn = points[torch.randint(len(points), (count,), generator=generator)].to(device)
+    noise = torch.rand(count, points.shape[1], generator=generator).to(device)
+    moved = drawn + JITTER * (2 * noise - 1)
+    return Snap(encoding, device)(moved, Box(torch.zeros_like(moved), torch.ones_like(moved)))
+
+
+def boxes_of(queries: Tensor, encoding: Encoding) -> Box:
+    """The box of each query, where the queries are."""
+    parts = [box_around(encoding, part.double().cpu().numpy()) for part in queries.split(AT_A_TIME)]
+    lower, upper = torch.cat([x.lower for x in parts]), torch.cat([x.upper for x in parts])
+    return Box(lower, upper).to(queries.device)
+
+
+@torch.no_grad()
+def _runner_up(explainer: Explainer, queries: Tensor) -> Tensor:
+    """The class that f finds most likely after the one it gives."""
+    model = explainer.model.to(queries.device)
+    order = [model.log_proba(part).argsort(dim=1) for part in queries.split(AT_A_TIME)]
+    return torch.cat(order)[:, -2]

@@ -1,0 +1,286 @@
+"""Every part of `bench search` at toy size, the floor, the pictures, and the command."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from typer.testing import CliRunner
+
+from counterveil import postprocess
+from counterveil.search import amortise, answer, request
+from counterveil_lab import bench_peers, bench_search, floor
+from counterveil_lab.bench import BENCHMARKS
+from counterveil_lab.bench_peers import QUICK, Setting
+from counterveil_lab.cli import app
+from counterveil_lab.results import Row
+
+torch.set_num_threads(1)
+
+TOY = replace(QUICK, queries=12, train=300, repeats=1, largest_batch=4, rows=60, iterations=5)
+has_dice = importlib.util.find_spec("dice_ml") is not None
+has_matplotlib = importlib.util.find_spec("matplotlib") is not None
+KEYS = {"dataset", "method", "mechanism", "guidance", "epsilon", "delta", "seed", "batch"}
+
+
+@pytest.fixture(autouse=True)
+def short_lessons(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is learnt is learnt badly and at once."""
+    lessons = amortise.Lessons(steps=5, batch=16)
+    monkeypatch.setattr(amortise, "LESSONS", dict.fromkeys(amortise.LESSONS, lessons))
+    monkeypatch.setattr(amortise, "POOL", 200)
+    trainings = {
+        family: replace(training, samples=300, surrogate_epochs=1)
+        for family, training in postprocess.TRAININGS.items()
+    }
+    monkeypatch.setattr(postprocess, "TRAININGS", trainings)
+    monkeypatch.setitem(bench_peers.WAYS["algorithm-2"], "iterations", 10)
+    monkeypatch.setattr(answer, "ATTEMPTS", 1)
+    monkeypatch.setattr(request, "STUDENT_ROWS", 200)
+
+
+def run(part: str, size: bench_peers.Size = TOY, seeds: int = 1) -> list[Row]:
+    found = list(bench_search.PARTS[part](size, seeds))
+    for row in found:
+        assert row.keys() >= KEYS
+        assert row["seconds_per_query"] > 0
+        assert bench_search._in_words(row)
+    return found
+
+
+def quick_peers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other methods with few iterations, and dice-ml by its quickest."""
+
+    class FewerRevise(bench_peers.Revise):
+        def __init__(self, *given: Any, **options: Any) -> None:
+            super().__init__(*given, iterations=5, **options)
+
+    class FewerCadex(bench_peers.Cadex):
+        def __init__(self, *given: Any, **options: Any) -> None:
+            super().__init__(*given, epochs=20, **options)
+
+    class FewerCchvae(bench_peers.Cchvae):
+        def __init__(self, *given: Any, **options: Any) -> None:
+            super().__init__(*given, samples=10, shells=20, **options)
+
+    class QuickDice(bench_peers.Dice):
+        def __init__(self, *given: Any, method: Any, **options: Any) -> None:
+            more = {"max_iter": 2, "min_iter": 1} if method == "gradient" else {}
+            super().__init__(*given, method=method, **options, **more)
+
+    for made in (FewerRevise, FewerCadex, FewerCchvae, QuickDice):
+        monkeypatch.setattr(bench_peers, made.__bases__[0].__name__, made)
+
+
+def test_peers_are_measured_beside_counterveil(monkeypatch: pytest.MonkeyPatch) -> None:
+    quick_peers(monkeypatch)
+    found = run("peers", seeds=2)
+    assert {row["batch"] for row in found if row["seed"] == 1} == {12}
+    methods = {row["method"] for row in found}
+    assert methods >= {"counterveil", "counterveil-unpolished", "algorithm-2", "cadex-0",
+                       "cadex-0.5", "cchvae", "revise"}  # fmt: skip
+    assert not has_dice or methods >= {"dice-random", "dice-gradient"}
+    for method in methods:
+        mine = [row for row in found if row["method"] == method]
+        assert {row["batch"] for row in mine} == {12, 10, 1}
+        assert all(("flip_ratio" in row) == (row["batch"] == 12) for row in mine)
+    ours = [row for row in found if row["method"] == "counterveil" and row["guidance"] == "model"]
+    assert all(row["times_counterveil"] == 1 and row["warm_up_seconds"] > 0 for row in ours)
+    theirs = [row for row in found if row["method"] in {"cchvae", "revise"}]
+    assert all(row["vae_seconds"] > 0 and row["epsilon"] is None for row in theirs)
+    assert all(row["legal"] == 1 for row in found if row.get("flip_ratio", 0) > 0)
+
+
+def test_batch_sizes() -> None:
+    found = run("batch")
+    assert [row["batch"] for row in found if row["method"] == "counterveil"] == [1, 4]
+
+
+def test_features() -> None:
+    found = run("features", replace(TOY, features=(4, 6), most_mixed=4))
+    assert {(row["dataset"], row["features"], row["width"]) for row in found} == {
+        ("binary", 4, 4), ("binary", 6, 6), ("mixed", 4, 10)
+    }  # fmt: skip
+
+
+def test_floor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(floor, "matrix_rate", lambda shapes: 1e9)
+    found = run("floor")
+    for row in found:
+        assert row["floor_seconds"] == row["multiply_adds"] / 1e9
+        assert row["times_floor"] == pytest.approx(row["seconds_per_query"] / row["floor_seconds"])
+    assert {row["method"] for row in found} == {
+        "tensors-unpolished", "counterveil", "counterveil-unpolished"
+    }  # fmt: skip
+
+
+@pytest.mark.skipif(
+    not any(importlib.util.find_spec(name) for name in ("xgboost", "lightgbm")),
+    reason="neither xgboost nor lightgbm is installed",
+)
+def test_boosted() -> None:
+    found = run("boosted")
+    there = {name for name in ("xgboost", "lightgbm") if importlib.util.find_spec(name)}
+    assert {row["method"] for row in found} == there
+    assert all(0 <= row["flip_ratio"] <= 1 for row in found)
+
+
+def test_objective() -> None:
+    pytest.importorskip("sklearn", reason="digits come with scikit-learn")
+    amortised, iterated = run("objective")
+    assert (amortised["method"], iterated["method"]) == ("amortised", "algorithm-2")
+    assert amortised["objective"] > 0
+    assert iterated["objective"] > 0
+
+
+def test_a_dataset_that_is_not_there_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COUNTERVEIL_DATA", raising=False)
+    assert list(bench_search.objective(replace(TOY, datasets=("mnist",)), 1)) == []
+
+
+def a_row(part: str, **columns: Any) -> Row:
+    about = bench_peers.head("adult", "counterveil", 0.75)
+    measured = {"batch": 500, "seconds_per_query": 1e-4, "flip_ratio": 1.0, "distance": 0.5}
+    return {"part": part, **about, **measured, **columns}
+
+
+ROWS = [
+    a_row("peers"),
+    a_row("peers", batch=1, distance=None, flip_ratio=None),
+    a_row("peers", guidance="surrogate", flip_ratio=0.0, distance=float("nan")),
+    a_row("peers", method="cadex-0", epsilon=None, guidance=None, seconds_per_query=1e-2),
+    a_row("batch", batch=1),
+    a_row("batch", batch=4),
+    a_row("features", dataset="binary", features=10),
+    a_row("features", dataset="mixed", features=10),
+    a_row("floor", floor_seconds=1e-6, times_floor=100.0),
+    a_row("boosted", method="xgboost"),
+    a_row("objective", method="amortised", objective=1.0),
+    a_row("objective", method="algorithm-2", objective=1.1),
+]
+
+
+@pytest.mark.skipif(not has_matplotlib, reason="matplotlib is not installed")
+def test_every_part_has_its_picture_and_the_same_one_again(tmp_path: Path) -> None:
+    from counterveil_lab.figures import draw_search
+
+    paths = draw_search(ROWS, tmp_path)
+    assert {path.name for path in paths} == {
+        f"bench-search-{part}.{kind}" for part in bench_search.PARTS for kind in ("png", "svg")
+    }
+    peers = [row for row in ROWS if row["part"] == "peers"]
+    for path in draw_search(peers, tmp_path / "again"):
+        assert path.read_bytes() == (tmp_path / path.name).read_bytes()
+
+
+def test_what_runs_on_a_gpu_needs_nothing_of_the_private_side() -> None:
+    code = (
+        "import sys, counterveil_lab.bench, counterveil_lab.floor, counterveil_lab.cli; "
+        "sys.exit(any(name in sys.modules for name in ('opendp', 'counterveil.curator')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_multiply_adds_are_those_of_the_layers() -> None:
+    network = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 2))
+    shapes = floor.shapes_of((network,))
+    assert shapes == [(3, 5), (5, 2)]
+    assert floor.multiply_adds(shapes) == 25
+    assert floor.matrix_rate(shapes, square=16, rows=8) > 0
+    assert floor.copy_bandwidth(torch.device("cpu"), size=1024) > 0
+
+
+def test_the_queries_of_the_gpu_are_legal_and_differ() -> None:
+    setting = Setting.of("adult", 0, TOY)
+    encoding, device = setting.judge.encoding, torch.device("cpu")
+    points = floor.encoded(setting.queries, setting.data.schema)[0]
+    drawn = floor.jittered(points, 40, encoding, device)
+    box = floor.boxes_of(drawn, encoding)
+    assert not bool(floor.Snap(encoding, device).broken(drawn, box).any())
+    assert len(torch.unique(drawn, dim=0)) > len(points)
+
+
+def test_the_device_is_measured_against_its_limits(tmp_path: Path) -> None:
+    setting = Setting.of("adult", 0, TOY)
+    points = floor.encoded(setting.queries, setting.data.schema)[0]
+    floor.Inputs(setting.release(0.75, 0, TOY), setting.model, points).save(tmp_path)
+    given = floor.Inputs.load(tmp_path)
+    assert torch.equal(given.model(points), setting.model(points))
+    found = list(floor.measure_device(given, torch.device("cpu"), 64, square=16))
+    assert [row["method"] for row in found] == ["counterveil-unpolished", "counterveil"]
+    for row in found:
+        assert row.keys() >= KEYS
+        assert row["legal"] == 1
+        assert row["share_of_bandwidth"] > 0
+        assert row["share_of_matrix_rate"] > 0
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_without_cuda_the_gpu_benchmark_says_so(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["bench", "gpu", "--out", str(tmp_path)])
+    assert result.exit_code == 2
+    assert "needs a CUDA device" in " ".join(result.stderr.split())
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nothing"], "there are: release, search, gpu"),
+        (["search", "--only", "nothing"], "there are: peers, batch, features"),
+        (["release", "--only", "peers"], "are for the benchmark search"),
+        (["gpu", "--seeds", "2"], "are for the benchmark search"),
+        (["search", "--inputs", "there"], "is for the benchmark gpu"),
+    ],
+)
+def test_what_is_not_there_is_refused(arguments: list[str], words: str, tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["bench", *arguments, "--out", str(tmp_path)])
+    assert result.exit_code == 2
+    assert words in " ".join(result.stderr.split())
+
+
+def test_one_part_goes_into_files_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(bench_search, "QUICK", replace(TOY, features=(4,)))
+    bench_search.measure_parts(str(tmp_path), "the command", True, "features", 1)
+    stored = json.loads((tmp_path / "bench-search-features.json").read_text())
+    assert stored["command"] == "the command"
+    assert {row["part"] for row in stored["rows"]} == {"features"}
+    assert (tmp_path / "bench-search-features.csv").exists()
+    assert (tmp_path / "bench-search-features.png").exists() == has_matplotlib
+    assert "features: counterveil on binary" in capsys.readouterr().out
+
+
+def test_the_child_process_is_held_to_one_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[str, Any] = {}
+
+    class Child:
+        stdout = ("a line\n",)
+        returncode = 0
+
+        def __init__(self, command: list[str], env: dict[str, str], **options: Any) -> None:
+            seen.update(env=env, code=command[-1])
+
+        def __enter__(self) -> Child:
+            return self
+
+        def __exit__(self, *error: object) -> None:
+            return None
+
+    monkeypatch.setattr(bench_search.subprocess, "Popen", Child)
+    lines: list[str] = []
+    BENCHMARKS["search"](tmp_path, "c", quick=True, only="floor", seeds=2, say=lines.append)
+    assert lines == ["a line"]
+    assert seen["env"]["OMP_NUM_THREADS"] == "1"
+    assert seen["code"].endswith(f"measure_parts({str(tmp_path)!r}, 'c', True, 'floor', 2)")
