@@ -1,4 +1,4 @@
-"""Write tables of stored results into README.md, between their marks. Run it after experiments.
+"""Write tables of stored results into README.md and docs/. Run it after experiments.
 
 python tools/quote_results.py
 """
@@ -55,6 +55,44 @@ def frontier() -> str:
     return "\n".join(lines)
 
 
+def objective() -> str:
+    """Where the amortised search ends, beside Algorithm 2."""
+    rows = pd.read_csv(ROOT / "results/bench-search.csv")
+    rows = rows[rows.part == "objective"]
+    names = {"amortised": "amortised", "amortised, refined": "amortised + 30 iterations",
+             "algorithm-2": "Algorithm 2, 300 iterations"}  # fmt: skip
+    lines = [
+        "| dataset | search | mean objective | flip ratio | distance |",
+        "|---|---|---|---|---|",
+    ]
+    for row in rows.itertuples():
+        lines.append(
+            f"| {row.dataset} | {names[row.method]} | {row.objective:.3f} | "
+            f"{row.flip_ratio:.3f} | {row.distance:.2f} |"
+        )
+    return "\n".join(lines)
+
+
+def peers() -> str:
+    """counterveil beside other methods, one run."""
+    rows = pd.read_csv(ROOT / "results/bench-search.csv")
+    rows = rows[(rows.part == "peers") & (rows.batch == 500)]
+    means = rows.groupby(["method", "epsilon"], dropna=False, sort=False).mean(numeric_only=True)
+    lines = [
+        "| method | ε | ms a query | times ours | flip ratio | legal rows | distance | "
+        "changed features |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for (method, epsilon), row in means.iterrows():
+        lines.append(
+            f"| {method} | {'' if pd.isna(epsilon) else f'{epsilon:g}'} | "
+            f"{1000 * row.seconds_per_query:.3g} | {row.times_counterveil:,.1f} | "
+            f"{row.flip_ratio:.3f} | {row.legal:.3f} | {row.distance:.2f} | "
+            f"{row.changed_features:.2f} |"
+        )
+    return "\n".join(lines)
+
+
 def quote(text: str, name: str, table: Callable[[], str]) -> str:
     """`text` with the table called `name` made anew."""
     start, end = f"<!-- results:{name} -->\n", f"<!-- end:{name} -->"
@@ -62,8 +100,13 @@ def quote(text: str, name: str, table: Callable[[], str]) -> str:
     return f"{head}{start}{table()}\n{end}{rest.split(end, 1)[1]}"
 
 
-readme = ROOT / "README.md"
-content = readme.read_text()
-for mark, make in {"paper-adult": paper_adult, "frontier": frontier}.items():
-    content = quote(content, mark, make)
-readme.write_text(content)
+PLACES = {
+    "README.md": {"paper-adult": paper_adult, "frontier": frontier, "peers": peers},
+    "docs/method.md": {"objective": objective},
+}
+for place, tables in PLACES.items():
+    path = ROOT / place
+    content = path.read_text()
+    for mark, make in tables.items():
+        content = quote(content, mark, make)
+    path.write_text(content)

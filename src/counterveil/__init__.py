@@ -18,16 +18,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from counterveil.errors import CounterveilError
     from counterveil.schema import Schema
-    from counterveil.search import Explainer, Explanations
+    from counterveil.search import Explainer, Explanations, Rules
     from counterveil.veil import Veil
 
-__all__ = ["CounterveilError", "Explainer", "Explanations", "Schema", "Veil"]
+__all__ = ["CounterveilError", "Explainer", "Explanations", "Rules", "Schema", "Veil"]
 __version__ = version("counterveil")
 
 _HOMES = {
     "CounterveilError": "counterveil.errors",
     "Explainer": "counterveil.search",
     "Explanations": "counterveil.search",
+    "Rules": "counterveil.search",
     "Schema": "counterveil.schema",
     "Veil": "counterveil.veil",
 }

@@ -22,9 +22,9 @@ def silent(done: int, words: str = "") -> None:
 
 @contextmanager
 def progress_bar(title: str, total: int, *, show: bool = True) -> Iterator[Tick]:
-    """A bar on standard error; nothing where standard error is not a terminal."""
+    """A bar on standard error, or in a notebook; nothing where there is neither."""
     console = Console(stderr=True)
-    if not show or not console.is_terminal:
+    if not show or not (console.is_terminal or console.is_jupyter):
         yield silent
         return
     columns = (

@@ -35,6 +35,7 @@ TITLES = {
     "dice-gradient": "dice-ml, gradient",
     "tensors-unpolished": "tensors to tensors, not polished",
     "amortised": "amortised",
+    "amortised, refined": "amortised, refined",
     "xgboost": "XGBoost",
     "lightgbm": "LightGBM",
 }

@@ -135,8 +135,9 @@ def test_boosted() -> None:
 
 def test_objective() -> None:
     pytest.importorskip("sklearn", reason="digits come with scikit-learn")
-    amortised, iterated = run("objective")
+    amortised, refined, iterated = run("objective")
     assert (amortised["method"], iterated["method"]) == ("amortised", "algorithm-2")
+    assert refined["objective"] <= amortised["objective"]
     assert amortised["objective"] > 0
     assert iterated["objective"] > 0
 

@@ -2,5 +2,6 @@
 
 from counterveil.search.explainer import Explainer
 from counterveil.search.result import Explanations
+from counterveil.search.rules import Rules
 
-__all__ = ["Explainer", "Explanations"]
+__all__ = ["Explainer", "Explanations", "Rules"]

@@ -3,7 +3,8 @@
     propose   the amortised search, or Algorithm 2, and the nearest legal row of what it gives
     repair    for queries without an answer yet: one feature at a time, from the query itself
     insist    for those still without: Algorithm 2 with ever heavier L_pred
-    polish    give back to the query what an answer does not need
+    polish    give back to the query what an answer does not need; in mixed tables this is done from
+              both sides, from the proposal and from repair, and the nearer answer is kept
 
 All on tensors; a query is a row of them. `guide` lends its gradient, `judge` decides: they are the
 same model unless it has no gradient, and f~ alone with guidance `surrogate`.
@@ -26,7 +27,7 @@ from counterveil.search.best import Best
 from counterveil.search.constraints import Box
 from counterveil.search.latent import search
 from counterveil.search.objective import SearchObjective, Weights, held
-from counterveil.search.parts import changed_features
+from counterveil.search.parts import changed_features, squares_by_part
 from counterveil.search.polish import Polishing
 from counterveil.search.repair import gap_and_slope, gap_of, repair
 from counterveil.search.snap import Snap
@@ -94,7 +95,11 @@ class Questions:
 
 @dataclass(frozen=True, eq=False)
 class Answerer:
-    """Everything an answer is made of. `mends`: whether single moves may stand for a search."""
+    """Everything an answer is made of.
+
+    `mends`: whether single moves may stand for a search; `both_sides`: whether they are tried even
+    where a search found something.
+    """
 
     autoencoder: Autoencoder
     prototypes: Tensor
@@ -104,6 +109,7 @@ class Answerer:
     snap: Snap
     amortiser: Amortiser | None
     mends: bool
+    both_sides: bool = False
 
     def __call__(
         self, questions: Questions, how: How, tick: Tick = silent, noise: Tensor | None = None
@@ -125,7 +131,9 @@ class Answerer:
         stands = self.stands(rows, questions.targets, how.margin)
         rows, stands = self._mend(questions, how, rows, stands)
         rows, stands = self._insist(objective, how, rows, stands)
-        if how.polish:
+        if how.polish and self.both_sides and self.judge.calls_left is None:
+            rows, stands = self._nearer_side(questions, how, rows, stands)
+        elif how.polish:
             rows = self._polish(questions, how, rows, stands)
         return self._within_budget(questions, how, rows, stands)
 
@@ -199,7 +207,7 @@ class Answerer:
             need += math.log(how.margin / (1 - min(how.margin, 1 - 1e-6)))
         return repair(
             self.snap(part.queries, part.box), part.targets, part.box, self.snap, self.guide,
-            steps=REPAIR_STEPS, need=need, most=part.most,
+            steps=REPAIR_STEPS, need=need, most=part.most, costs=part.costs,
         )  # fmt: skip
 
     def _insist(
@@ -218,6 +226,21 @@ class Answerer:
             rows, stands = rows.clone(), stands.clone()
             rows[left[accepted]], stands[left] = tried[accepted], accepted
         return rows, stands
+
+    def _nearer_side(
+        self, questions: Questions, how: How, rows: Tensor, stands: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Polished answers from the proposal and from the query's side; the nearer of the two."""
+        moved = self._moves(questions, how)
+        sides = torch.stack([rows, moved], 1).flatten(0, 1)
+        accepted = torch.stack([stands, self.stands(moved, questions.targets, how.margin)], 1)
+        twice = questions.repeated(2)
+        polished = self._polish(twice, how, sides, accepted.flatten())
+        squares = squares_by_part(self.snap, polished, twice.queries, twice.costs).sum(dim=1)
+        far = torch.where(accepted, squares.unflatten(0, (-1, 2)), torch.inf)
+        nearer = far.argmin(dim=1)
+        everyone = torch.arange(len(rows), device=rows.device)
+        return polished.unflatten(0, (-1, 2))[everyone, nearer], accepted.any(dim=1)
 
     def _polish(self, questions: Questions, how: How, rows: Tensor, stands: Tensor) -> Tensor:
         found = stands.nonzero()[:, 0]

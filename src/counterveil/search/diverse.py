@@ -36,32 +36,56 @@ def several(
         tried, accepted = answerer(questions.holding(held), how, noise=noise)
         pool.append(tried)
         pool_stands.append(accepted)
-    return choose(torch.stack(pool, 1), torch.stack(pool_stands, 1), questions.queries, k)
+    rows, stands = torch.stack(pool, 1), torch.stack(pool_stands, 1)
+    return choose(rows, stands, questions.queries, k, _ways(answerer, rows, questions.queries))
+
+
+def _ways(answerer: Answerer, pool: Tensor, queries: Tensor) -> Tensor:
+    """What tells answers apart: which features change; for a picture, the pixels themselves."""
+    tries = pool.shape[1]
+    many = queries.repeat_interleave(tries, dim=0)
+    changed = changed_features(answerer.snap, pool.flatten(0, 1), many)
+    if changed.shape[1] == 1:
+        return pool
+    return changed.unflatten(0, (-1, tries)).float()
 
 
 def _one_change(
     answerer: Answerer, rows: Tensor, queries: Tensor, generator: torch.Generator
 ) -> Tensor:
-    """The columns of one feature, at random, of those in which each row differs from its query."""
-    changed = changed_features(answerer.snap, rows, queries)
+    """The columns of a feature, at random, of those in which each row differs from its query."""
+    snap = answerer.snap
+    changed = changed_features(snap, rows, queries)
+    if changed.shape[1] == 1:  # a picture: half of its pixels
+        dice = torch.rand(len(rows), snap.parts, generator=generator).to(rows.device)
+        return (dice < 0.5)[:, snap.part_of_column]
     dice = torch.rand(changed.shape, generator=generator).to(rows.device)
     chosen = torch.where(changed, dice, -1.0).argmax(dim=1, keepdim=True)
-    return columns_of_features(answerer.snap, torch.zeros_like(changed).scatter_(1, chosen, True))
+    return columns_of_features(snap, torch.zeros_like(changed).scatter_(1, chosen, True))
 
 
-def choose(pool: Tensor, stands: Tensor, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
+def choose(
+    pool: Tensor, stands: Tensor, queries: Tensor, k: int, ways: Tensor
+) -> tuple[Tensor, Tensor]:
     """k of the pool's rows for each query: the nearest, then by greatest distance to those chosen.
 
-    `pool`: (queries, tries, width). A row that equals one chosen before is not chosen again.
+    `pool`: (queries, tries, width). An answer by the same way as one chosen before is no other
+    answer. Those after the first come in the order of their distance.
     """
     to_query = (pool - queries[:, None]).norm(dim=2)
     first = torch.where(stands, to_query, torch.inf).argmin(dim=1)
     everyone = torch.arange(len(pool), device=pool.device)
-    chosen, accepted = [pool[everyone, first]], [stands[everyone, first]]
-    apart = (pool - chosen[0][:, None]).norm(dim=2)
-    for _ in range(k - 1):
-        far = torch.where(stands, apart, -torch.inf).argmax(dim=1)
-        chosen.append(pool[everyone, far])
-        accepted.append(stands[everyone, far] & (apart[everyone, far] > _SAME))
-        apart = torch.minimum(apart, (pool - chosen[-1][:, None]).norm(dim=2))
-    return torch.stack(chosen, 1), torch.stack(accepted, 1)
+    apart = torch.full_like(to_query, torch.inf)
+    open_still, place = stands.clone(), first
+    places, accepted = [], []
+    for _ in range(k):
+        places.append(place)
+        accepted.append(open_still[everyone, place])
+        apart = torch.minimum(apart, (pool - pool[everyone, place][:, None]).norm(dim=2))
+        open_still &= (ways - ways[everyone, place][:, None]).abs().amax(dim=2) > _SAME
+        place = torch.where(open_still, apart, -torch.inf).argmax(dim=1)
+    chosen, found = torch.stack(places, 1), torch.stack(accepted, 1)
+    far = torch.where(found, to_query.gather(1, chosen), torch.inf)
+    order = far.argsort(dim=1, stable=True)
+    chosen, found = chosen.gather(1, order), found.gather(1, order)
+    return pool[everyone[:, None], chosen], found

@@ -206,12 +206,15 @@ class Explainer:
             others = log_proba.scatter(1, predicted[:, None], -torch.inf)
             return others.argmax(dim=1)
         classes = self.veil.schema.label.classes
-        wanted = [target] * len(predicted) if isinstance(target, (str, int)) else [*target]
+        if isinstance(target, np.generic):
+            target = target.item()
+        one = isinstance(target, (str, int, float))
+        wanted: list[Any] = [target] * len(predicted) if one else [*target]  # type: ignore[misc]
         if len(wanted) != len(predicted):
             raise RequestError(f"target: {len(wanted)} classes for {len(predicted)} queries")
         numbers = {name: number for number, name in enumerate(classes)}
         for name in wanted:
-            if name not in numbers:
+            if name not in numbers or isinstance(name, bool):
                 known = ", ".join(str(name) for name in classes[:12])
                 raise RequestError(f"target: no class {name!r}; the label has: {known}")
         return torch.tensor([numbers[name] for name in wanted])
@@ -243,6 +246,7 @@ class Explainer:
             snap=self._snap,
             amortiser=self._amortiser,
             mends=self.guidance == "model",
+            both_sides=self.guidance == "model" and self.veil.schema.family == "mixed",
         )
 
     def _search(

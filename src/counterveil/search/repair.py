@@ -29,11 +29,12 @@ def repair(
     steps: int,
     need: float = 0.0,
     most: Tensor | None = None,
+    costs: Tensor | None = None,
 ) -> Tensor:
     """`rows` after at most `steps` moves each.
 
     `need`: how far beyond the boundary, in log-odds, a row must come. `most`: in how many features
-    each row may differ from what it was.
+    each row may differ from what it was. `costs`: of a move in each column, one row or one a query.
     """
     start, rows = rows, rows.clone()
     moved = torch.zeros_like(rows, dtype=torch.bool)
@@ -47,7 +48,10 @@ def repair(
         barred = moved[active]
         if most is not None:
             barred = barred | _over_budget(rows[active], start[active], most[active], snap)
-        rows[active], moves = snap.best_move(rows[active], slope, box.rows(active), barred, STRIDE)
+        dear = costs if costs is None or len(costs) == 1 else costs[active]
+        rows[active], moves = snap.best_move(
+            rows[active], slope, box.rows(active), barred, STRIDE, dear
+        )
         moved[active] |= moves & ~barred
     return rows
 

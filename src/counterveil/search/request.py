@@ -72,7 +72,8 @@ def reasons(questions: Questions, valid: Tensor, already: Tensor, k: int) -> Arr
     if questions.most is not None:
         for number, most in enumerate(questions.most.tolist()):
             if most < ANY_NUMBER:
-                words[number * k] = f"no row with at most {most} changes convinced the model"
+                said = f"no row with at most {most} changes convinced the model"
+                words[number * k : (number + 1) * k] = said
     words[stuck] = "the rules leave nothing that may change"
     first = valid.numpy().reshape(-1, k)[:, :1].repeat(k, axis=1)
     further = first & (np.arange(k) > 0)

@@ -16,7 +16,7 @@ import pandas as pd
 from counterveil.encoding import Array, Encoding
 from counterveil.errors import RequestError
 from counterveil.files import write_whole
-from counterveil.privacy import Statement
+from counterveil.privacy import Level, Statement
 from counterveil.schema import Category, Schema
 from counterveil.search import words
 from counterveil.search.words import Change, same
@@ -237,10 +237,11 @@ class Explanations:
             way = "other way" if query in self.found else "way"
             reason = "" if self.reason is None else self.reason[at]
             why = f": {reason}" if reason else " within the rules"
-            return f"The model says {now}. No {way} to {goal} was found{why}."
+            said = "" if self.statement.level is Level.END_TO_END else f"The model says {now}. "
+            return f"{said}No {way} to {goal} was found{why}."
         condition = words.condition(self.schema, self.changes_of(query, answer))
         sure = f"{self.probability[at]:.0%}"
-        return f"The model says {now}. It would say {goal} ({sure} sure) if {condition}."
+        return f"{words.opening(now, goal, self.statement)} ({sure} sure) if {condition}."
 
     def explain(self, query: int | None = None) -> str:
         """The answers to one query in words, or those to every query that has any."""
@@ -255,7 +256,8 @@ class Explanations:
         found = [
             (rank, self.probability[first + rank], self.changes_of(query, rank)) for rank in ranks
         ]
-        return words.alternatives(self.schema, *self.classes_of(query), found)
+        start = words.opening(*self.classes_of(query), self.statement)
+        return words.alternatives(self.schema, start, found)
 
     def plot(self, query: int = 0, answer: int = 0) -> Figure:
         """One answer as a picture: a matplotlib Figure, to show or to `.savefig("cf.png")`."""

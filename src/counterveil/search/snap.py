@@ -7,6 +7,7 @@ without a decision that waits for a value: it compiles as one piece.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -16,6 +17,7 @@ from counterveil.encoding import MISSING_VALUE, Encoding
 from counterveil.schema import Binary, Categorical, Numeric, Pixels
 from counterveil.search.constraints import Box, Tie, ties
 
+SHORT = 0.05  # moves below this do not count as shorter
 _CONTINUUM = 2.0**100  # steps a unit: rounding to them changes no float that matters
 _FAR, _FARTHER = 1e30, 3e38  # a point is at most this far out; a closed category is farther
 _PADDING = 4  # groups are looked at together up to this ratio of their sizes
@@ -92,9 +94,11 @@ class Snap:
         return rows
 
     def best_move(
-        self, rows: Tensor, slope: Tensor, box: Box, moved: Tensor, stride: float
-    ) -> tuple[Tensor, Tensor]:
-        """Legal `rows` with one feature each moved uphill: where `slope` promises the most.
+        self, rows: Tensor, slope: Tensor, box: Box, moved: Tensor, stride: float,
+        costs: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        """Legal `rows` with one feature each moved uphill: where `slope` promises the most for the
+        distance.
 
         `moved` marks bits and categories that may not be moved again, so that nothing goes in
         circles; it is returned with the new ones. A number may move on.
@@ -117,7 +121,9 @@ class Snap:
             gain[:, tie.source] += _tied_gain(tie, rows, slope, box)
         for tie in self._ties:
             gain[:, tie.derived] = -torch.inf
-        gain = torch.where(moved | (gain <= 0), -torch.inf, gain)
+        length = torch.where(self._is_category, math.sqrt(2), change.abs().clamp(min=SHORT))
+        length = length if costs is None else length * costs
+        gain = torch.where(moved | (gain <= 0), -torch.inf, gain / length)
         best, column = gain.max(dim=1)
         can = best.isfinite()
         number = torch.arange(len(rows), device=rows.device)[can]

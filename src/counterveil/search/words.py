@@ -14,6 +14,7 @@ import pandas as pd
 import pyarrow as pa
 
 from counterveil.errors import RequestError
+from counterveil.privacy import Level, Statement
 from counterveil.schema import Category, Numeric, Pixels, Schema
 
 Change = tuple[str, Any, Any]  # column, before, after
@@ -49,14 +50,20 @@ def condition(schema: Schema, changes: Sequence[Change]) -> str:
     return join(parts)
 
 
+def opening(now: Category, goal: Category, statement: Statement) -> str:
+    """Who says what, and what it could be brought to say."""
+    if statement.level is Level.END_TO_END:
+        return f"The model was not asked. The veil's surrogate would say {goal}"
+    return f"The model says {now}. It would say {goal}"
+
+
 def alternatives(
     schema: Schema,
-    now: Category,
-    goal: Category,
+    start: str,
     answers: Sequence[tuple[int, float, list[Change]]],
 ) -> str:
     """Several answers to one query, each with its rank and the probability of the goal."""
-    lines = [f"The model says {now}. It would say {goal}"]
+    lines = [start]
     for rank, probability, changes in answers:
         words = f"if {condition(schema, changes)} ({probability:.0%} sure)."
         lines.append(f"  ({rank}) {'Or: ' if len(lines) > 1 else ''}{words}")
