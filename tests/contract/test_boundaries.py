@@ -65,6 +65,7 @@ def test_public_surface():
         "CounterveilError",
         "Explainer",
         "Explanations",
+        "Rules",
         "Schema",
         "Veil",
     ]
