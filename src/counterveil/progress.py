@@ -23,8 +23,8 @@ def silent(done: int, words: str = "") -> None:
 @contextmanager
 def progress_bar(title: str, total: int, *, show: bool = True) -> Iterator[Tick]:
     """A bar on standard error, or in a notebook; nothing where there is neither."""
-    console = Console(stderr=True)
-    if not show or not (console.is_terminal or console.is_jupyter):
+    console = Console(stderr=True) if show else None
+    if console is None or not (console.is_terminal or console.is_jupyter):
         yield silent
         return
     columns = (

@@ -21,7 +21,7 @@ from counterveil.schema import Pixels, Schema
 FINE, COARSE = 64, 16  # bins of a number: for its own counts, and for pairs
 SHARE_CHOICE = 0.05  # of ε, for choosing the tree
 SHARE_PAIRS = 0.30  # of ε, for the pairs; the rest is for single features, which tell classes apart
-ORDER_TWO_FROM = 0.03  # rows in an average cell of a pair, over the noise scale
+ORDER_TWO_FROM = 0.08  # rows in an average cell of a pair, over the noise scale
 ROWS_A_BIN = 2.0  # expected rows of a class in a bin, over the noise scale
 
 

@@ -23,9 +23,9 @@ from counterveil.search.parts import SAME, squares_by_part
 from counterveil.search.snap import Snap
 
 Gap = Callable[[Tensor, Tensor], Tensor]
-ROUNDS = 4
+ROUNDS = 2
 EXACT = 64  # changed parts a row up to which each is tried by itself
-PULLS, LEVELS = 2, 2  # numbers pulled one after the other; how often the way is split for each
+PULLS, LEVELS = 1, 2  # numbers pulled one after the other; how often the way is split for each
 SPLIT = 8  # places that are tried at once
 
 
@@ -110,11 +110,11 @@ class Polishing:
         if not exact:
             lost_by_column = self.slope(rows, targets) * (rows - home)
             return harm.index_add_(1, self.snap.part_of_column, lost_by_column)
-        now = self.gap(rows, targets)
         row, part = changed.nonzero(as_tuple=True)
         given = self.snap.part_of_column[None, :] == part[:, None]
         tried = torch.where(given, home[row], rows[row])
-        gap = self.gap(tried, targets[row])
+        gaps = self.gap(torch.cat([rows, tried]), torch.cat([targets, targets[row]]))
+        now, gap = gaps.split([len(rows), len(tried)])
         lost = now[row] - gap
         # What the judge refuses by itself comes last.
         harm[row, part] = torch.where(gap >= 0, lost, lost + 1e6)

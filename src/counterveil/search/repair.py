@@ -16,7 +16,7 @@ from counterveil.search.constraints import Box
 from counterveil.search.parts import changed_features, columns_of_features
 from counterveil.search.snap import Snap
 
-STRIDE = 0.25  # how far a number moves at once, as a share of its range; a bit flips whole
+STRIDE = 0.5  # how far a number moves at once, as a share of its range; a bit flips whole
 
 
 def repair(

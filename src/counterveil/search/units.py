@@ -8,11 +8,12 @@ import numpy as np
 import pandas as pd
 
 from counterveil.encoding import Array, Encoding, decode_feature
+from counterveil.lookup import arrays_of
 from counterveil.schema import Numeric
 from counterveil.search.constraints import ManyRules, obey
 from counterveil.search.parts import SAME
 
-FEW = 12  # changed features up to which they are decoded one by one
+FEW = 4  # changed features up to which they are decoded one by one
 
 
 def original_units(
@@ -23,9 +24,9 @@ def original_units(
     ever = moved.any(axis=0)
     if not ever.any():
         return frame
-    rows = frame.copy(deep=False)
     blocks = [block for block in encoding.blocks if ever[block.at].any()]
     whole = encoding.decode(found) if len(blocks) > FEW else None
+    columns: dict[str, Any] = dict(zip(frame.columns, arrays_of(frame), strict=True))
     for block in blocks:
         feature = block.feature
         decoded = decode_feature(feature, found[:, block.at]) if whole is None else whole
@@ -33,11 +34,17 @@ def original_units(
             changed = moved[:, block.at].any(axis=1)
             if len(feature.columns) > 1:  # pixels
                 changed = moved[:, block.start + number]
-            before, after = frame[column], pd.Series(decoded[column])
-            if isinstance(feature, Numeric):
-                after = obey(feature, before, after, rules)
-            rows[column] = after if changed.all() else _where(changed, after, before)
-    return rows
+            after = decoded[column]
+            if isinstance(feature, Numeric) and _has_rules(feature, rules):
+                after = obey(feature, frame[column], pd.Series(after), rules)
+            if not changed.all():
+                after = _where(changed, pd.Series(after), frame[column])
+            columns[column] = after
+    return pd.DataFrame(columns)
+
+
+def _has_rules(feature: Numeric, rules: ManyRules) -> bool:
+    return rules is not None or feature.direction != "any" or feature.allowed is not None
 
 
 def _where(changed: Array, after: pd.Series[Any], before: pd.Series[Any]) -> pd.Series[Any]:
