@@ -77,15 +77,17 @@ def peers() -> str:
     """counterveil beside other methods, one run."""
     rows = pd.read_csv(ROOT / "results/bench-search.csv")
     rows = rows[(rows.part == "peers") & (rows.batch == 500)]
-    means = rows.groupby(["method", "epsilon"], dropna=False, sort=False).mean(numeric_only=True)
+    keys = ["method", "guidance", "epsilon"]
+    means = rows.groupby(keys, dropna=False, sort=False).mean(numeric_only=True)
     lines = [
         "| method | ε | ms a query | times ours | flip ratio | legal rows | distance | "
         "changed features |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for (method, epsilon), row in means.iterrows():
+    for (method, guidance, epsilon), row in means.iterrows():
+        way = ", guidance `surrogate`" if guidance == "surrogate" else ""
         lines.append(
-            f"| {method} | {'' if pd.isna(epsilon) else f'{epsilon:g}'} | "
+            f"| {method}{way} | {'' if pd.isna(epsilon) else f'{epsilon:g}'} | "
             f"{1000 * row.seconds_per_query:.3g} | {row.times_counterveil:,.1f} | "
             f"{row.flip_ratio:.3f} | {row.legal:.3f} | {row.distance:.2f} | "
             f"{row.changed_features:.2f} |"
