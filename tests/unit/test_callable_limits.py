@@ -78,10 +78,11 @@ def test_a_student_respects_the_limit(schema, rows, remote):
     points = torch.tensor(Encoding(schema).encode(rows)).float()
     model = CallableModel(remote, schema, batch=100, max_calls=4)
     with pytest.raises(CallLimitError):
-        distil(model, points, seed=0)
+        distil(model, points, model.log_proba(points), seed=0)
     assert model.calls == 0
     affordable = model.batch * model.calls_left // 2
-    distil(model, points[:affordable], seed=0)
+    few = points[:affordable]
+    distil(model, few, model.log_proba(few), seed=0)
     assert remote.sizes == [100, 100]
 
 

@@ -17,9 +17,11 @@ HIDDEN = 64
 EPOCHS = 40
 
 
-def distil(model: TargetModel, points: Tensor, *, seed: int, tick: Tick = silent) -> TorchModel:
-    """A small network that answers on legal `points` as `model` does."""
-    answers = model.log_proba(points).exp().to(points.device)
+def distil(
+    model: TargetModel, points: Tensor, log_proba: Tensor, *, seed: int, tick: Tick = silent
+) -> TorchModel:
+    """A small network that answers on legal `points` as `model` does: by `log_proba`."""
+    answers = log_proba.exp().to(points.device)
     network = seeded(
         lambda: tanh_network(points.shape[1], (HIDDEN, HIDDEN), model.classes),
         seed,

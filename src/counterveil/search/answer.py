@@ -29,6 +29,7 @@ from counterveil.search.latent import search
 from counterveil.search.objective import SearchObjective, Weights, held
 from counterveil.search.parts import changed_features, squares_by_part
 from counterveil.search.polish import Polishing
+from counterveil.search.pool import Pool
 from counterveil.search.repair import gap_and_slope, gap_of, repair
 from counterveil.search.snap import Snap
 
@@ -110,6 +111,7 @@ class Answerer:
     amortiser: Amortiser | None
     mends: bool
     both_sides: bool = False
+    pool: Pool | None = None
 
     def __call__(
         self, questions: Questions, how: How, tick: Tick = silent, noise: Tensor | None = None
@@ -199,6 +201,13 @@ class Answerer:
             part = questions.rows(left)
             mended = self._moves(part, how, beyond)
             rows, stands = self._take(rows, stands, left, mended, part, how)
+        left = (~stands).nonzero()[:, 0]
+        if self.pool is not None and len(left):
+            part = questions.rows(left)
+            tries = self.pool.nearest(part.queries, part.targets)
+            for number in range(tries.shape[1]):
+                tried = self.snap(tries[:, number], part.box)
+                rows, stands = self._take(rows, stands, left, tried, part, how)
         return rows, stands
 
     def _moves(self, part: Questions, how: How, beyond: float = 0.0) -> Tensor:

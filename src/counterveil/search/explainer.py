@@ -26,6 +26,7 @@ from counterveil.search.answer import Answerer, How, Questions
 from counterveil.search.constraints import ManyRules, box_around, column_costs, most_changes
 from counterveil.search.diverse import several
 from counterveil.search.objective import Weights
+from counterveil.search.pool import Pool
 from counterveil.search.result import Explanations, Status
 from counterveil.search.rules import Rules
 from counterveil.search.sampling import legal_rows
@@ -79,6 +80,7 @@ class Explainer:
         self._guide: TargetModel | None = None
         self._amortiser: Amortiser | None = None
         self._ready: Answerer | None = None
+        self._pool: Pool | None = None
 
     def warm_up(self, *, progress: bool = True) -> None:
         """Learn what the amortised search needs to know of the model: seconds, once.
@@ -227,8 +229,10 @@ class Explainer:
             else:
                 count = request.rows_for_a_student(self.model)
                 rows = legal_rows(self.veil, self._snap, count, seed=0, device=self.device)
+                answers = self.model.log_proba(rows)
+                self._pool = Pool(rows, answers.argmax(dim=1))
                 with progress_bar("learning a student of the model", EPOCHS, show=progress) as tick:
-                    self._guide = distil(self.model, rows, seed=0, tick=tick)
+                    self._guide = distil(self.model, rows, answers, seed=0, tick=tick)
         return self._guide
 
     def _answerer(self, progress: bool) -> Answerer:
@@ -247,6 +251,7 @@ class Explainer:
             amortiser=self._amortiser,
             mends=self.guidance == "model",
             both_sides=self.guidance == "model" and self.veil.schema.family == "mixed",
+            pool=None if self.model.calls_left is not None else self._pool,
         )
 
     def _search(
