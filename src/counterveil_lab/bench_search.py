@@ -3,6 +3,7 @@
 | part | measures |
 |---|---|
 | peers | counterveil and published methods: one f, the same queries and targets, the same run |
+| elsewhere | distances beside C-CHVAE and REVISE on the other datasets |
 | batch | time over the number of queries asked at once |
 | features | time over the number of features, on synthetic tables |
 | floor | time over the least that the networks' matrix products take on this machine |
@@ -45,7 +46,17 @@ from counterveil.search.objective import SearchObjective, Weights
 from counterveil.search.snap import Snap
 from counterveil.training import seeded, tanh_network
 from counterveil_lab import floor as limits
-from counterveil_lab.bench_peers import QUICK, WAYS, Setting, Size, head, peers, seconds, warm_up
+from counterveil_lab.bench_peers import (
+    QUICK,
+    WAYS,
+    Setting,
+    Size,
+    elsewhere,
+    head,
+    peers,
+    seconds,
+    warm_up,
+)
 from counterveil_lab.datasets import DatasetMissing
 from counterveil_lab.metrics import measure
 from counterveil_lab.results import Results, Row
@@ -278,6 +289,7 @@ def _explaining(explainer: Explainer, queries: pd.DataFrame, size: Size, method:
 
 PARTS: dict[str, Callable[[Size, int], Iterator[Row]]] = {
     "peers": peers,
+    "elsewhere": elsewhere,
     "batch": batch_sizes,
     "features": features,
     "floor": floor,

@@ -152,9 +152,11 @@ class Answerer:
         )
 
     @torch.no_grad()
-    def gap(self, points: Tensor, targets: Tensor, margin: float = 0.0) -> Tensor:
-        """By how much the judge is for the target class, and for it with `margin`."""
-        log_proba = self.judge.log_proba(points)
+    def gap(
+        self, points: Tensor, targets: Tensor, margin: float = 0.0, by: TargetModel | None = None
+    ) -> Tensor:
+        """By how much a model, the judge if not said, is for the target class with `margin`."""
+        log_proba = (by or self.judge).log_proba(points)
         gap = gap_of(log_proba, targets) - SAFELY
         if margin > 0:
             beyond = log_proba.gather(1, targets[:, None])[:, 0] - math.log(margin)
@@ -183,7 +185,11 @@ class Answerer:
 
     def _algorithm_2(self, objective: SearchObjective, how: How, tick: Tick = silent) -> Tensor:
         """The nearest acceptable legal row on the way; the last one where there is none."""
-        best = Best(self.snap, self.guide, objective, how.margin)
+        best = Best(
+            self.snap,
+            lambda rows, targets: self.gap(rows, targets, how.margin, self.guide) >= 0,
+            objective,
+        )
         delta = search(objective, how.iterations, tick, look=best.look)
         with torch.no_grad():
             return best.or_else(self.snap(objective.counterfactual(delta), objective.box))
@@ -253,9 +259,9 @@ class Answerer:
 
     def _polish(self, questions: Questions, how: How, rows: Tensor, stands: Tensor) -> Tensor:
         found = stands.nonzero()[:, 0]
-        part = questions.rows(found)
         if not len(found):
             return rows
+        part = questions if len(found) == len(rows) else questions.rows(found)
         if self.judge.calls_left is not None:  # every look costs: the guide stands in
             polished = self._polishing(part, how, self.guide)(rows[found])
             ok = self.stands(polished, part.targets, how.margin)
@@ -267,13 +273,12 @@ class Answerer:
         return rows
 
     def _polishing(self, part: Questions, how: How, judge: TargetModel) -> Polishing:
-        asked = replace(self, judge=judge)
         return Polishing(
             home=self.snap(part.queries, part.box),
             targets=part.targets,
             box=part.box,
             snap=self.snap,
-            gap=lambda points, targets: asked.gap(points, targets, how.margin),
+            gap=lambda points, targets: self.gap(points, targets, how.margin, judge),
             slope=lambda points, targets: gap_and_slope(self.guide, points, targets)[1],
             costs=part.costs,
         )

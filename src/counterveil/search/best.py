@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
-from counterveil.models import TargetModel
 from counterveil.search.objective import SearchObjective
 from counterveil.search.snap import Snap
 
+Accepts = Callable[[Tensor, Tensor], Tensor]
+
 
 class Best:
-    """Keeps, for each query, the nearest legal row that the guide puts into the target class."""
+    """Keeps, for each query, the nearest legal row that `accepts(rows, targets)` says yes to."""
 
-    def __init__(
-        self, snap: Snap, guide: TargetModel, objective: SearchObjective, margin: float
-    ) -> None:
-        self._snap, self._guide, self._margin = snap, guide, margin
-        self._objective = objective
+    def __init__(self, snap: Snap, accepts: Accepts, objective: SearchObjective) -> None:
+        self._snap, self._accepts, self._objective = snap, accepts, objective
         self._rows = objective.queries.clone()
         self._distance = torch.full((len(self._rows),), torch.inf, device=self._rows.device)
 
@@ -25,11 +25,8 @@ class Best:
         """Consider `points`, one for each of the queries `numbers`."""
         box, targets = self._objective.box.rows(numbers), self._objective.targets[numbers]
         rows = self._snap(points, box)
-        log_proba = self._guide.log_proba(rows)
-        hit = log_proba.argmax(dim=1) == targets
-        hit &= log_proba.gather(1, targets[:, None])[:, 0].exp() >= self._margin
         distance = (rows - self._objective.queries[numbers]).norm(dim=1)
-        better = hit & (distance < self._distance[numbers])
+        better = self._accepts(rows, targets) & (distance < self._distance[numbers])
         self._rows[numbers[better]] = rows[better]
         self._distance[numbers[better]] = distance[better]
 

@@ -25,6 +25,8 @@ def several(
     """Rows of shape (queries, k, width), the nearest first, and which of them stand."""
     generator = torch.Generator().manual_seed(seed)
     rows, stands = answerer(questions, how, tick)
+    if k == 1:
+        return rows[:, None], stands[:, None]
     pool, pool_stands = [rows], [stands]
     for _ in range(TRIES * (k - 1)):
         earlier = torch.randint(len(pool), (len(rows),), generator=generator).to(rows.device)

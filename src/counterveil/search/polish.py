@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -25,7 +26,7 @@ from counterveil.search.snap import Snap
 Gap = Callable[[Tensor, Tensor], Tensor]
 ROUNDS = 2
 EXACT = 64  # changed parts a row up to which each is tried by itself
-PULLS, LEVELS = 1, 2  # numbers pulled one after the other; how often the way is split for each
+LEVELS = 2  # how often the way of a number is split
 SPLIT = 8  # places that are tried at once
 
 
@@ -51,30 +52,42 @@ class Polishing:
         rows = rows.clone()
         active = torch.arange(len(rows), device=rows.device)
         for _ in range(rounds):
+            active = self._give_back(active, rows)
             if not len(active):
                 break
-            before = rows[active]
-            rows[active] = self._give_back(active, before)
-            active = active[(rows[active] != before).any(dim=1)]
-        rows = self._pull(rows)
         everyone = torch.arange(len(rows), device=rows.device)
-        return self._give_back(everyone, rows)
+        if bool(self._pull(everyone, rows)):
+            self._give_back(everyone, rows)
+        return rows
 
-    def _give_back(self, numbers: Tensor, rows: Tensor) -> Tensor:
-        """As many parts given back as the judge will bear."""
-        home = self.home[numbers]
+    @cached_property
+    def _home_stands(self) -> Tensor:
+        """Where the judge accepts even what the rows are drawn back to."""
+        return self.gap(self.home, self.targets) >= 0
+
+    def _give_back(self, numbers: Tensor, everything: Tensor) -> Tensor:
+        """As many parts given back as the judge will bear, in the rows `numbers`; which changed."""
+        home, rows = self.home[numbers], everything[numbers]
         saved = squares_by_part(self.snap, rows, home, self._costs(numbers))
         changed = saved > 0
-        most = int(changed.sum(dim=1).max()) if len(rows) else 0
-        if most == 0:
-            return rows
+        count = changed.sum(dim=1)
+        # To give back the last part is to go home.
+        can = (count > 1) | ((count == 1) & self._home_stands[numbers])
+        able = int(can.sum())
+        if able == 0:
+            return numbers[:0]
+        if able < len(can):
+            numbers, rows, home = numbers[can], rows[can], home[can]
+            saved, changed, count = saved[can], changed[can], count[can]
+        most = int(count.max())
         harm = self._harm(numbers, rows, home, changed, exact=most <= EXACT)
         order = torch.where(changed, harm / saved.clamp(min=1e-12), torch.inf)
         rank = order.argsort(dim=1).argsort(dim=1)
         rank = torch.where(changed, rank, self.snap.parts)
         least = self._longest_prefix(numbers, rows, home, rank, most)
         given = (rank < least[:, None])[:, self.snap.part_of_column]
-        return torch.where(given, home, rows)
+        everything[numbers] = torch.where(given, home, rows)
+        return numbers[least > 0]
 
     def _longest_prefix(
         self, numbers: Tensor, rows: Tensor, home: Tensor, rank: Tensor, most: int
@@ -120,30 +133,39 @@ class Polishing:
         harm[row, part] = torch.where(gap >= 0, lost, lost + 1e6)
         return harm
 
-    def _pull(self, rows: Tensor) -> Tensor:
-        """Numbers moved towards the query's: all together, then the largest changes singly."""
-        is_number = self.snap.is_number
-        rows = self._nearer(rows, is_number.expand_as(rows))
-        for rank in range(min(PULLS, int(is_number.sum()))):
-            far = (rows - self.home).abs() * is_number
-            if rank and not bool((far.gt(SAME).sum(dim=1) > rank).any()):
-                break
-            column = far.topk(rank + 1, dim=1).indices[:, rank:]
-            only = torch.zeros_like(rows, dtype=torch.bool).scatter_(1, column, True)
-            rows = self._nearer(rows, only)
-        return rows
+    def _pull(self, numbers: Tensor, everything: Tensor) -> Tensor:
+        """Numbers moved towards the query's: all together, then the largest change by itself.
 
-    def _nearer(self, rows: Tensor, columns: Tensor) -> Tensor:
+        Says whether any row changed.
+        """
+        far = self._far(everything)
+        far_count = (far > SAME).sum(dim=1)
+        numbers = numbers[far_count > 0]
+        before = everything[numbers]
+        if len(numbers):
+            self._nearer(numbers, everything, self.snap.is_number.expand_as(before))
+        several = numbers[far_count[numbers] > 1]
+        if len(several):
+            largest = self._far(everything)[several].argmax(dim=1, keepdim=True)
+            only = torch.zeros_like(everything[several], dtype=torch.bool)
+            self._nearer(several, everything, only.scatter_(1, largest, True))
+        return (everything[numbers] != before).any()
+
+    def _far(self, rows: Tensor) -> Tensor:
+        return (rows - self.home).abs() * self.snap.is_number
+
+    def _nearer(self, numbers: Tensor, everything: Tensor, columns: Tensor) -> None:
         """The marked columns as near to the query's as the judge will bear.
 
         A few shares of the way are tried at once, and then a few between the last two.
         """
-        way = torch.where(columns, rows - self.home, 0.0)
+        rows = everything[numbers]
+        way = torch.where(columns, rows - self.home[numbers], 0.0)
         share = torch.ones(len(rows), 1, device=rows.device)
         kept, width = rows, 1.0
         grid = torch.arange(1, SPLIT, device=rows.device) / SPLIT
-        numbers = torch.arange(len(rows), device=rows.device)
         box = self.box.rows(numbers.repeat_interleave(SPLIT - 1))
+        everyone = torch.arange(len(rows), device=rows.device)
         for _ in range(LEVELS):
             shares = share - width * (1 - grid)  # ascending: the first that stands is the nearest
             tried = rows[:, None] - (1 - shares)[:, :, None] * way[:, None]
@@ -151,10 +173,10 @@ class Polishing:
             stands = self._stand(tried, numbers)
             first = torch.where(stands, 0, 1).argmin(dim=1)
             any_stands = stands.any(dim=1, keepdim=True)
-            kept = torch.where(any_stands, tried[numbers, first], kept)
+            kept = torch.where(any_stands, tried[everyone, first], kept)
             share = torch.where(any_stands, shares.gather(1, first[:, None]), share)
             width /= SPLIT
-        return kept
+        everything[numbers] = kept
 
     def _costs(self, numbers: Tensor) -> Tensor | None:
         costs = self.costs

@@ -23,12 +23,13 @@ class Pool:
     classes: Tensor
 
     def nearest(self, queries: Tensor, targets: Tensor) -> Tensor:
-        """Rows of the target class near each query, (queries, at most 8, width); none if none."""
-        count = min(NEAREST, int(torch.bincount(self.classes).min()) if len(self.classes) else 0)
+        """Rows of the target class near each query, (queries, at most 8, width)."""
+        sizes = torch.bincount(self.classes)
+        count = min(NEAREST, int(sizes[sizes > 0].min()))
         tried = []
         for part, goals in zip(queries.split(256), targets.split(256), strict=True):
             far = torch.cdist(part, self.rows)
             far = torch.where(self.classes[None, :] == goals[:, None], far, torch.inf)
-            places = far.topk(max(count, 1), dim=1, largest=False).indices
+            places = far.topk(count, dim=1, largest=False).indices
             tried.append(self.rows[places])
         return torch.cat(tried)

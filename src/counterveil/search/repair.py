@@ -40,11 +40,13 @@ def repair(
     moved = torch.zeros_like(rows, dtype=torch.bool)
     active = torch.arange(len(rows), device=rows.device)
     for _ in range(steps):
-        gap, slope = gap_and_slope(guide, rows[active], targets[active])
+        points = rows[active].requires_grad_(True)
+        gap = gap_of(guide.log_proba(points), targets[active])
         still = gap <= need
-        active, slope = active[still], slope[still]
-        if not len(active):
+        if not bool(still.any()):
             break
+        slope = torch.autograd.grad(gap.sum(), points)[0][still]
+        active = active[still]
         barred = moved[active]
         if most is not None:
             barred = barred | _over_budget(rows[active], start[active], most[active], snap)

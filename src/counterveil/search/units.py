@@ -26,7 +26,7 @@ def original_units(
         return frame
     blocks = [block for block in encoding.blocks if ever[block.at].any()]
     whole = encoding.decode(found) if len(blocks) > FEW else None
-    columns: dict[str, Any] = dict(zip(frame.columns, arrays_of(frame), strict=True))
+    columns: dict[str, Any] = {}
     for block in blocks:
         feature = block.feature
         decoded = decode_feature(feature, found[:, block.at]) if whole is None else whole
@@ -40,7 +40,12 @@ def original_units(
             if not changed.all():
                 after = _where(changed, pd.Series(after), frame[column])
             columns[column] = after
-    return pd.DataFrame(columns)
+    if len(columns) > FEW:
+        return pd.DataFrame(dict(zip(frame.columns, arrays_of(frame), strict=True)) | columns)
+    rows = frame.copy(deep=False)
+    for column, after in columns.items():
+        rows.isetitem(frame.columns.get_loc(column), after)
+    return rows
 
 
 def _has_rules(feature: Numeric, rules: ManyRules) -> bool:

@@ -17,9 +17,11 @@ from torch import Tensor
 from counterveil.encoding import Array, Encoding
 from counterveil.errors import RequestError
 from counterveil.models import TargetModel
-from counterveil.schema import Numeric, Schema
-from counterveil.search.constraints import Box, box_around, obey
+from counterveil.schema import Schema
+from counterveil.search.constraints import Box, box_around
+from counterveil.search.request import features_changed
 from counterveil.search.snap import Snap
+from counterveil.search.units import original_units
 from counterveil_lab.metrics import legal_share, plausibility
 
 
@@ -62,13 +64,14 @@ class Answers:
         encoding = Encoding(self.schema)
         before = np.repeat(encoding.encode(self.queries), self.k, axis=0)
         moved = np.abs(encoding.encode(self.rows) - before)[self.found]
-        changed = [(moved[:, block.at] > 0).any(axis=1) for block in encoding.blocks]
         nothing = not len(rows)
         row = {
             "flip_ratio": float(flipped.mean()) if len(flipped) else np.nan,
             "legal": np.nan if nothing else legal_share(rows, self.schema),
             "distance": np.nan if nothing else float(np.linalg.norm(moved, axis=1).mean()),
-            "changed_features": np.nan if nothing else float(np.sum(changed, axis=0).mean()),
+            "changed_features": np.nan
+            if nothing
+            else float(features_changed(encoding, moved).mean()),
         }
         if reference is not None:
             row["plausibility"] = plausibility(rows, self.schema, reference)
@@ -132,7 +135,8 @@ class Problem:
         count = len(self.frame)
         again = np.repeat(np.arange(count), self.k)
         frame = self.frame.iloc[again].reset_index(drop=True)
-        given = self._decode(rows.flatten(0, 1), frame, self.points[again])
+        legal = rows.flatten(0, 1).double().cpu().numpy()
+        given = original_units(self.model.encoding, frame, self.points[again], legal, None)
         targets = self.targets.cpu()
         asked = (self.model.log_proba_rows(self.frame).argmax(dim=1) != targets).numpy()
         accepted = self.model.log_proba_rows(given).argmax(dim=1) == targets[again]
@@ -142,20 +146,6 @@ class Problem:
         order = (first + self.k * np.arange(count)[:, None]).ravel()
         given = given.iloc[order].reset_index(drop=True)
         return Answers(self.model.schema, self.frame, given, found[order], asked)
-
-    def _decode(self, legal: Tensor, frame: pd.DataFrame, points: Array) -> pd.DataFrame:
-        """Rows in original units; what did not change keeps the query's own value, exactly."""
-        found = legal.double().cpu().numpy()
-        encoding = self.model.encoding
-        rows = encoding.decode(found)
-        for block in encoding.blocks:
-            same = (np.abs(found[:, block.at] - points[:, block.at]) < 1e-6).all(axis=1)
-            if isinstance(block.feature, Numeric):
-                name = block.feature.name
-                rows[name] = obey(block.feature, frame[name], rows[name])
-            for column in block.feature.columns:
-                rows[column] = rows[column].where(~same, frame[column])
-        return rows
 
 
 class Nearest:
