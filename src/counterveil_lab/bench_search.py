@@ -250,7 +250,7 @@ def objective(size: Size, seeds: int) -> Iterator[Row]:
             else:
                 delta = amortiser(asked.queries, asked.targets, free)
             if method == "amortised, refined":
-                delta = search(asked, size.iterations // 10, start=delta)
+                delta = search(asked, size.iterations // 5, start=delta)
             each = (time.perf_counter() - started) / len(asked.queries)
             yield {**head(name, method, EPSILON), "batch": len(asked.queries),
                    "seconds_per_query": each, "warm_up_seconds": learning,

@@ -23,7 +23,7 @@ from counterveil.progress import Tick, silent
 from counterveil.search.objective import SearchObjective
 
 LEARNING_RATE = 0.05
-REFINING_RATE = 0.01  # from a start that is nearly right already
+REFINING_RATE, CALMED = 0.02, 0.9  # from a start that is nearly right; by how much it calms down
 LOOK_EVERY = 10
 AT_REST, PATIENCE = 1e-3, 6  # looks without so much of an improvement of the objective
 _BETAS, _ROOT = (0.9, 0.999), 1e-8  # Adam's own
@@ -37,12 +37,14 @@ def search(
     start: Tensor | None = None,
     look: Callable[[Tensor, Tensor], None] | None = None,
 ) -> Tensor:
-    """Steps 3 and 4 for every query of the objective: δ, from 0 or from `start`.
+    """Steps 3 and 4 for every query of the objective: δ.
 
-    `look(numbers, points)` is shown the points of the queries `numbers` now and then.
+    `look(numbers, points)` is shown the points of the queries `numbers` now and then. From 0 as in
+    the paper, or refined from a `start`, which never ends with a higher objective than it had.
     """
-    rate = LEARNING_RATE if start is None else REFINING_RATE
-    final = torch.zeros_like(objective.prototypes) if start is None else start.clone()
+    if start is not None:
+        return _refined(objective, iterations, start)
+    final = torch.zeros_like(objective.prototypes)
     numbers = torch.arange(len(final), device=final.device)
     part, delta = objective, final.clone()
     mean, square = torch.zeros_like(delta), torch.zeros_like(delta)
@@ -53,10 +55,8 @@ def search(
         losses = part(delta)
         (slope,) = torch.autograd.grad(losses.sum(), delta)
         with torch.no_grad():
-            mean = mean.lerp(slope, 1 - _BETAS[0])
-            square = square.lerp(slope * slope, 1 - _BETAS[1])
-            scale = (square / (1 - _BETAS[1] ** iteration)).sqrt() + _ROOT
-            delta = delta - rate / (1 - _BETAS[0] ** iteration) * mean / scale
+            step, mean, square = _adam(slope, mean, square, iteration)
+            delta = delta - LEARNING_RATE * step
             tick(iteration, "iterations")
             if look is None or (iteration % LOOK_EVERY and iteration != iterations):
                 continue
@@ -75,3 +75,32 @@ def search(
                     break
     final[numbers] = delta.detach()
     return final
+
+
+def _refined(objective: SearchObjective, iterations: int, start: Tensor) -> Tensor:
+    """The δ of lowest objective on a way from `start` that calms down, for each query."""
+    best, delta = start, start.clone()
+    lowest = torch.full((len(start),), torch.inf, device=start.device)
+    mean, square = torch.zeros_like(delta), torch.zeros_like(delta)
+    for iteration in range(1, iterations + 2):
+        delta.requires_grad_(True)
+        losses = objective(delta)
+        (slope,) = torch.autograd.grad(losses.sum(), delta)
+        with torch.no_grad():
+            better = losses < lowest
+            lowest = torch.where(better, losses, lowest)
+            best = torch.where(better[:, None], delta, best)
+            step, mean, square = _adam(slope, mean, square, iteration)
+            rate = REFINING_RATE * (1 - CALMED * (iteration - 1) / iterations)
+            delta = delta - rate * step
+    return best.detach()
+
+
+def _adam(
+    slope: Tensor, mean: Tensor, square: Tensor, iteration: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """A step of Adam at rate 1, and its moments."""
+    mean = mean.lerp(slope, 1 - _BETAS[0])
+    square = square.lerp(slope * slope, 1 - _BETAS[1])
+    scale = (square / (1 - _BETAS[1] ** iteration)).sqrt() + _ROOT
+    return mean / (1 - _BETAS[0] ** iteration) / scale, mean, square

@@ -44,7 +44,7 @@ def original_units(
         return pd.DataFrame(dict(zip(frame.columns, arrays_of(frame), strict=True)) | columns)
     rows = frame.copy(deep=False)
     for column, after in columns.items():
-        rows.isetitem(frame.columns.get_loc(column), after)
+        rows.isetitem(list(frame.columns).index(column), after)
     return rows
 
 
