@@ -8,7 +8,7 @@
 | features | time over the number of features, on synthetic tables |
 | floor | time over the least that the networks' matrix products take on this machine |
 | boosted | boosted trees as f: no gradient, a student proposes |
-| objective | L_cs where the amortised search ends, refined a little, and Algorithm 2 from 0 |
+| objective | where the amortised search ends, refined a little, and Algorithm 2 from 0 |
 
 Everything runs in one process of its own that is held to one thread. Times are medians of repeated
 calls after a call that does not count, and include all from table to table.
@@ -19,7 +19,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
@@ -30,22 +29,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor
 
-from counterveil.amortiser import is_free
 from counterveil.curator import Curator
 from counterveil.encoding import Encoding
 from counterveil.errors import RequestError
-from counterveil.models import TargetModel, adapt
+from counterveil.models import adapt
 from counterveil.schema import Binary, Categorical, Feature, Label, Numeric, Schema
 from counterveil.search import Explainer, Explanations
-from counterveil.search.amortise import learn_for
 from counterveil.search.answer import Questions
-from counterveil.search.latent import search
-from counterveil.search.objective import SearchObjective, Weights
-from counterveil.search.snap import Snap
 from counterveil.training import seeded, tanh_network
 from counterveil_lab import floor as limits
+from counterveil_lab.bench_objective import EPSILON, objective, questions_of
 from counterveil_lab.bench_peers import (
     QUICK,
     WAYS,
@@ -57,12 +51,9 @@ from counterveil_lab.bench_peers import (
     seconds,
     warm_up,
 )
-from counterveil_lab.datasets import DatasetMissing
 from counterveil_lab.metrics import measure
 from counterveil_lab.results import Results, Row
-from counterveil_lab.targets import encoded
 
-EPSILON = 0.75
 POLISHED_OR_NOT = ("counterveil", "counterveil-unpolished")
 ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
@@ -180,7 +171,7 @@ def floor(size: Size, seeds: int) -> Iterator[Row]:
     work, rate = limits.multiply_adds(shapes), limits.matrix_rate(shapes)
     for batch in (size.queries, size.largest_batch):
         queries = setting.data.test.iloc[np.arange(batch) % len(setting.data.test)]
-        questions = _questions(queries, setting.judge)
+        questions = questions_of(queries, setting.judge)
 
         def ask(start: int, stop: int, questions: Questions = questions) -> object:
             return explainer.answer_tensors(questions, polish=False)
@@ -214,67 +205,6 @@ def boosted(size: Size, seeds: int) -> Iterator[Row]:
             yield {**head("adult", package, epsilon), "batch": len(setting.queries),
                    **times, **measure(result, setting.reference),
                    "warm_up_seconds": learning}  # fmt: skip
-
-
-def objective(size: Size, seeds: int) -> Iterator[Row]:
-    """Every dataset that is there: L_cs at the δ of each way, and what the rows are worth.
-
-    Flip ratio and distance are those of the nearest legal rows of ψ^Dec(ρ_s + δ), with nothing
-    repaired, tried again or polished.
-    """
-    for name in size.datasets:
-        try:
-            setting = Setting.of(name, 0, size)
-        except DatasetMissing:
-            continue
-        veil, device = setting.release(EPSILON, 0, size), torch.device("cpu")
-        snap, weights = Snap(Encoding(veil.schema), device), Weights.of(veil.schema.family)
-        started = time.perf_counter()
-        amortiser = learn_for(veil, setting.judge, weights, snap, device=device, progress=False)
-        learning = time.perf_counter() - started
-        questions = _questions(setting.queries, setting.judge)
-        asked = SearchObjective(
-            model=setting.judge,
-            autoencoder=veil.autoencoder,
-            weights=weights,
-            queries=questions.queries,
-            targets=questions.targets,
-            all_prototypes=veil.prototypes,
-            box=questions.box,
-        )
-        free = is_free(asked.box.lower, asked.box.upper)
-        for method in ("amortised", "amortised, refined", "algorithm-2"):
-            started = time.perf_counter()
-            if method == "algorithm-2":
-                delta = search(asked, size.iterations)
-            else:
-                delta = amortiser(asked.queries, asked.targets, free)
-            if method == "amortised, refined":
-                delta = search(asked, size.iterations // 5, start=delta)
-            each = (time.perf_counter() - started) / len(asked.queries)
-            yield {**head(name, method, EPSILON), "batch": len(asked.queries),
-                   "seconds_per_query": each, "warm_up_seconds": learning,
-                   **_worth(asked, delta, snap)}  # fmt: skip
-
-
-def _questions(queries: pd.DataFrame, judge: TargetModel) -> Questions:
-    """Each query towards the class that f finds next likely."""
-    points = encoded(queries, judge.schema)[0]
-    with torch.no_grad():
-        targets = judge.log_proba(points).argsort(dim=1)[:, -2]
-    return Questions(points, targets, limits.boxes_of(points, judge.encoding))
-
-
-@torch.no_grad()
-def _worth(asked: SearchObjective, delta: Tensor, snap: Snap) -> Row:
-    rows = snap(asked.counterfactual(delta), asked.box)
-    found = asked.model.log_proba(rows).argmax(dim=1) == asked.targets
-    distance = torch.linalg.vector_norm((rows - asked.queries)[found], dim=1)
-    return {
-        "objective": float(asked(delta).mean()),
-        "flip_ratio": float(found.float().mean()),
-        "distance": float(distance.mean()),
-    }
 
 
 def _explaining(explainer: Explainer, queries: pd.DataFrame, size: Size, method: str) -> Row:

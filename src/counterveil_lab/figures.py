@@ -36,6 +36,8 @@ TITLES = {
     "tensors-unpolished": "tensors to tensors, not polished",
     "amortised": "amortised",
     "amortised, refined": "amortised, refined",
+    "amortised, whole": "amortised, whole answer",
+    "algorithm-2, whole": "Algorithm 2, whole answer",
     "xgboost": "XGBoost",
     "lightgbm": "LightGBM",
 }

@@ -143,7 +143,10 @@ def test_boosted() -> None:
 
 def test_objective() -> None:
     pytest.importorskip("sklearn", reason="digits come with scikit-learn")
-    amortised, refined, iterated = run("objective")
+    amortised, refined, iterated, whole, iterated_whole = run("objective")
+    assert (whole["method"], iterated_whole["method"]) == (
+        "amortised, whole", "algorithm-2, whole"
+    )  # fmt: skip
     assert (amortised["method"], iterated["method"]) == ("amortised", "algorithm-2")
     assert refined["objective"] <= amortised["objective"]
     assert amortised["objective"] > 0
