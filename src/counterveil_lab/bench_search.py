@@ -20,6 +20,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -51,6 +52,7 @@ from counterveil_lab.bench_peers import (
     seconds,
     warm_up,
 )
+from counterveil_lab.datasets import LOADERS
 from counterveil_lab.metrics import measure
 from counterveil_lab.results import Results, Row
 
@@ -62,14 +64,17 @@ ONE_THREAD = dict.fromkeys(
 
 def bench_search(
     folder: Path, command: str, *, quick: bool, say: Callable[[str], None],
-    only: str | None = None, seeds: int = 1,
+    only: str | None = None, seeds: int = 1, datasets: tuple[str, ...] | None = None,
 ) -> None:  # fmt: skip
     """Measure in a process that is held to one thread from its first import on."""
     if only is not None and only not in PARTS:
         raise RequestError(f"no part {only!r} of bench search; there are: {', '.join(PARTS)}")
+    for name in datasets or ():
+        if name not in LOADERS:
+            raise RequestError(f"no dataset {name!r}; there are: {', '.join(LOADERS)}")
     code = (
         "from counterveil_lab.bench_search import measure_parts; "
-        f"measure_parts({str(folder)!r}, {command!r}, {quick}, {only!r}, {seeds})"
+        f"measure_parts({str(folder)!r}, {command!r}, {quick}, {only!r}, {seeds}, {datasets!r})"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code], env={**os.environ, **ONE_THREAD}, text=True,
@@ -81,13 +86,18 @@ def bench_search(
         raise subprocess.CalledProcessError(child.returncode, "bench search")
 
 
-def measure_parts(folder: str, command: str, quick: bool, only: str | None, seeds: int) -> None:
+def measure_parts(
+    folder: str, command: str, quick: bool, only: str | None, seeds: int,
+    datasets: tuple[str, ...] | None = None,
+) -> None:  # fmt: skip
     """Every part, or one of them into files of its own: one file, one run."""
     torch.set_num_threads(1)
     name = "bench-search" + (f"-{only}" if only else "")
     results = Results(Path(folder), name, command, fresh=True)
+    size = QUICK if quick else Size()
+    size = replace(size, datasets=datasets or size.datasets)
     for part in [only] if only else PARTS:
-        for row in PARTS[part](QUICK if quick else Size(), seeds):
+        for row in PARTS[part](size, seeds):
             results.add({"part": part, **row})
             sys.stdout.write(f"{part}: {_in_words(row)}\n")
             sys.stdout.flush()
