@@ -263,7 +263,7 @@ def _objective(rows: pd.DataFrame, _: pd.DataFrame) -> Figure:
     names = list(dict.fromkeys(rows.dataset))[::-1]
     for axes, (column, (title, unit)) in zip(panels, shown.items(), strict=True):
         for method, colour, mark in (("algorithm-2", WARM, "s"), ("amortised", OURS, "o")):
-            here = rows[rows.method == method].set_index("dataset")[column].reindex(names)
+            here = rows[rows.method == method].groupby("dataset")[column].mean().reindex(names)
             axes.scatter(here, range(len(names)), color=colour, marker=mark, s=40, zorder=3,
                          label=TITLES[method])  # fmt: skip
         axes.set_yticks(range(len(names)), names)

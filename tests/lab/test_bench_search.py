@@ -179,6 +179,7 @@ ROWS = [
     a_row("boosted", method="xgboost"),
     a_row("objective", method="amortised", objective=1.0),
     a_row("objective", method="algorithm-2", objective=1.1),
+    a_row("objective", method="algorithm-2", objective=1.2, seed=1),
 ]
 
 
