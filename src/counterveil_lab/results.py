@@ -1,14 +1,17 @@
 """Stored results: what was run, on which commit, and the rows it gave.
 
 `results/<experiment>.json` = {experiment, command, commit, rows} with a CSV twin beside it. Rows
-are saved as they come, so that a run that was cut short goes on where it stopped.
+are saved as they come, so that a run that was cut short goes on where it stopped. A number that is
+not there (NaN, infinity) is null, as JSON wants it.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,31 +23,58 @@ Row = dict[str, Any]
 
 
 class Results:
-    """The rows of one experiment, on disk after every one of them."""
+    """The rows of one experiment, on disk after every one of them.
 
-    def __init__(self, folder: Path, experiment: str, command: str, *, fresh: bool = False) -> None:
+    Rows of another command or commit are dropped when the first new one comes: they were measured
+    on other code. `fresh` drops all of them. `keep` keeps all of them, so that an experiment can be
+    added to; every row then says its own `commit`.
+    """
+
+    def __init__(
+        self, folder: Path, experiment: str, command: str, *, fresh: bool = False,
+        keep: bool = False,
+    ) -> None:  # fmt: skip
         self._stem = folder / experiment
         self._head = {"experiment": experiment, "command": command, "commit": current_commit()}
         self.rows: list[Row] = []
         stored = self._stem.with_suffix(".json")
         if stored.exists() and not fresh:
             content = json.loads(stored.read_text())
-            if content["commit"] == self._head["commit"] and content["command"] == command:
+            same = all(content[name] == self._head[name] for name in ("commit", "command"))
+            if same or keep:
                 self.rows = content["rows"]
+            if not same:
+                self.rows = [{"commit": content["commit"], **row} for row in self.rows]
+        # Once a file has rows of several commits, those that follow say theirs too.
+        self._mixed = any("commit" in row for row in self.rows)
 
     def has(self, **key: Any) -> bool:
         """Whether a row with these values is there already."""
         return any(all(row.get(name) == value for name, value in key.items()) for row in self.rows)
 
-    def add(self, row: Row) -> None:
-        """Keep a row."""
-        self.rows.append(row)
+    def add(self, *rows: Row) -> None:
+        """Keep rows, all of them or, if this is cut short, none."""
+        commit = {"commit": self._head["commit"]} if self._mixed else {}
+        self.rows += [{**_valid(row), **commit} for row in rows]
         content = {**self._head, "rows": self.rows}
-        write_whole(
-            self._stem.with_suffix(".json"), (json.dumps(content, indent=1) + "\n").encode()
-        )
+        text = json.dumps(content, indent=1, allow_nan=False) + "\n"
+        write_whole(self._stem.with_suffix(".json"), text.encode())
         table = pd.DataFrame(self.rows).to_csv(index=False)
         write_whole(self._stem.with_suffix(".csv"), table.encode())
+
+
+def stored_rows(folder: Path, experiment: str) -> Sequence[Row]:
+    """The rows of an experiment as stored; none where there is no file."""
+    path = folder / f"{experiment}.json"
+    rows: Sequence[Row] = json.loads(path.read_text())["rows"] if path.exists() else []
+    return rows
+
+
+def _valid(row: Row) -> Row:
+    """JSON knows neither NaN nor infinity."""
+    lost = {name for name, value in row.items()
+            if isinstance(value, float) and not math.isfinite(value)}  # fmt: skip
+    return {name: None if name in lost else value for name, value in row.items()}
 
 
 def current_commit() -> str:

@@ -46,6 +46,8 @@ RECIPES: dict[str, Recipe] = {
     "digits": Recipe(epochs=40, batch=64),
     "purchase-substitute": Recipe(epochs=10, batch=256),
     "texas-substitute": Recipe(epochs=5, batch=256),
+    "purchase": Recipe(epochs=10, batch=256),
+    "texas": Recipe(epochs=10, batch=256),
 }
 ANY_OTHER = Recipe(epochs=10, batch=128)
 HIDDEN = {"mixed": (32, 16), "binary": (256, 128)}

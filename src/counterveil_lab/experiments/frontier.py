@@ -1,18 +1,16 @@
-"""`frontier`: how good the answers of mechanism `functional` are at each ε, on every dataset.
+"""`frontier`: how good the answers of each mechanism are at each ε, on every dataset.
 
 500 held-out queries, legal rows only. Flip ratio for the model's own runner-up class and, with many
 classes, for a class drawn at random (`specified`); distance; plausibility (mean distance to the
 nearest held-out real record); and the same with guidance `surrogate`, where the target model is not
-consulted at all and is only asked afterwards whether it would agree.
+consulted at all and is only asked afterwards whether it would agree. The search is the product's
+for every mechanism, so that what differs is the veil; `table-fr` has the paper's own search.
 """
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,93 +18,92 @@ import numpy as np
 import pandas as pd
 import torch
 
-from counterveil.curator import Curator
 from counterveil.encoding import Encoding
 from counterveil.models import adapt
-from counterveil.search import Explainer
 from counterveil.veil import Veil
-from counterveil_lab.datasets import Dataset, load
+from counterveil_lab.datasets import Dataset
+from counterveil_lab.experiments import releases
+from counterveil_lab.experiments.runner import Case, Say, draw, only, repetitions, run_cases
 from counterveil_lab.metrics import measure, reconstruction_error
 from counterveil_lab.results import Results, Row
-from counterveil_lab.targets import train_target
 
 QUERIES = 500
-SLOWEST_FIRST = ("texas-substitute", "purchase-substitute", "mnist", "digits", "homecredit",
-                 "hospital", "adult")  # fmt: skip
-CASES: tuple[tuple[str, float, int | None], ...] = (
-    *(("adult", epsilon, order) for epsilon in (0.025, 0.1, 0.75, 3.0) for order in (1, 2)),
-    *(
-        (name, epsilon, None)
-        for name in ("adult", "hospital", "homecredit", "mnist", "digits")
-        for epsilon in (0.025, 0.1, 0.75, 3.0)
-    ),
-    *(
-        (name, epsilon, None)
-        for name in ("purchase-substitute", "texas-substitute")
-        for epsilon in (0.025, 0.75)
-    ),
-)
+WIDE = ("purchase-substitute", "texas-substitute")
+NARROW = ("adult", "hospital", "homecredit", "mnist", "digits")
 
 
 def run(
-    folder: Path, command: str, *, seeds: int, quick: bool, workers: int, say: Callable[[str], None]
-) -> None:
+    folder: Path, command: str, *, seeds: int, quick: bool, workers: int, say: Say,
+    datasets: Sequence[str] | None = None, mechanisms: Sequence[str] | None = None,
+    add: bool = False,
+) -> None:  # fmt: skip
     """Measure every case that is not stored yet."""
-    results = Results(folder, "frontier", command)
-    cases = [("digits", 0.75, None)] if quick else CASES
-    only = os.environ.get("COUNTERVEIL_ONLY")
-    missing = [
-        (name, epsilon, order, seed)
-        for seed in range(seeds)
-        for name, epsilon, order in cases
-        if not (only and name not in only.split(","))
-        and not results.has(dataset=name, epsilon=epsilon, asked_order=order, seed=seed)
+    results = Results(folder, "frontier", command, keep=add)
+    chosen = quick_cases() if quick else full_cases()
+    chosen = only(only(chosen, "dataset", datasets), "mechanism", mechanisms)
+    without = [releases.why_not(case["mechanism"], case["dataset"]) for case in chosen]
+    for reason in filter(None, dict.fromkeys(without)):
+        say(reason)
+    cases = [{**case, "seed": seed} for seed in repetitions(quick, seeds)
+             for case, reason in zip(chosen, without, strict=True) if not reason]  # fmt: skip
+    try:
+        run_cases(results, cases, measure_case, workers=workers, say=say, quick=quick)
+    finally:
+        draw(paint, results, folder, say)
+
+
+def full_cases() -> list[Case]:
+    """What is measured with every seed."""
+    four = (0.025, 0.1, 0.75, 3.0)
+    return [
+        *(_case("adult", "functional", epsilon, order) for epsilon in four for order in (1, 2)),
+        *(_case(name, "functional", epsilon) for name in NARROW for epsilon in four),
+        *(_case(name, "functional", epsilon) for name in WIDE for epsilon in (0.025, 0.75)),
+        *(_case(name, "paper", epsilon) for name in (*NARROW, *WIDE) for epsilon in (0.025, 0.75)),
+        *(_case(name, "dpsgd", epsilon) for name in NARROW for epsilon in (0.75, 3.0)),
+        *(_case(name, "dpsgd", 0.75) for name in WIDE),
     ]
-    missing.sort(key=lambda case: SLOWEST_FIRST.index(case[0]))
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        jobs = {pool.submit(measure_case, *case, quick=quick): case for case in missing}
-        for done, job in enumerate(as_completed(jobs), 1):
-            for row in job.result():
-                results.add(row)
-            name, epsilon, _, seed = jobs[job]
-            say(f"{done}/{len(missing)}: {name}, ε {epsilon:g}, seed {seed}")
+
+
+def quick_cases() -> list[Case]:
+    """A look at each mechanism."""
+    return [_case("digits", mechanism, 0.75) for mechanism in ("functional", "paper", "dpsgd")]
+
+
+def _case(dataset: str, mechanism: str, epsilon: float, asked_order: int | None = None) -> Case:
+    return {"dataset": dataset, "mechanism": mechanism, "epsilon": epsilon,
+            "asked_order": asked_order}  # fmt: skip
 
 
 def measure_case(
-    dataset: str, epsilon: float, asked_order: int | None, seed: int, *, quick: bool
-) -> list[Row]:
+    dataset: str, mechanism: str, epsilon: float, asked_order: int | None, seed: int, *,
+    quick: bool,
+) -> list[Row]:  # fmt: skip
     """One release, its answers with both guidances."""
-    torch.set_num_threads(1)
-    data = load(dataset, seed=seed)
-    model = train_target(data, seed=seed)
-    started = time.perf_counter()
-    veil = Curator(data.schema).release(
-        data.train, epsilon, order=asked_order, seed=seed, epochs=1 if quick else None,
-        progress=False,
-    )  # fmt: skip
-    seconds = time.perf_counter() - started
+    data = releases.data_for(dataset, seed, quick=quick)
+    model = releases.target_for(data, seed)
+    made = releases.release(data, mechanism, epsilon, seed, order=asked_order, quick=quick)
     head: Row = {
-        "dataset": dataset,
         "method": "counterveil",
-        "mechanism": "functional",
-        "epsilon": epsilon,
-        "delta": 0.0,
-        "seed": seed,
-        "asked_order": asked_order,
-        "order": 2 if len(veil.statement.accesses) == 3 else 1,
-        "release_seconds": seconds,
-        "mse": reconstruction_error(veil, data.test),
-        "mse_of_pooled_mean": _pooled_mean_error(data),
+        "delta": releases.delta_of(mechanism),
+        "order": None,
+        "release_seconds": made.seconds,
+        "mse": reconstruction_error(made.veil, data.test),
+        "mse_of_pooled_mean": releases.pooled_mean_error(data),
     }
-    return [
-        {**head, **_with_model(veil, model, data, seed)},
-        {**head, **_with_surrogate(veil, model, data)},
-    ]
+    if mechanism == "functional":
+        head["order"] = 2 if len(made.veil.statement.accesses) == 3 else 1
+    if made.epochs is not None:
+        head["epochs"] = made.epochs
+    rows = [{**head, **_with_model(made.veil, model, data, seed, quick)}]
+    if made.veil.surrogate is not None:
+        rows.append({**head, **_with_surrogate(made.veil, model, data)})
+    return rows
 
 
-def _with_model(veil: Veil, model: Any, data: Dataset, seed: int) -> Row:
+def _with_model(veil: Veil, model: Any, data: Dataset, seed: int, quick: bool) -> Row:
     queries, reference = _queries(data)
-    explainer = Explainer(veil, model)
+    explainer = releases.explainer_for(veil, model, quick=quick)
     explainer.explain(queries.head(2), progress=False)  # warm up
     started = time.perf_counter()
     result = explainer.explain(queries, progress=False)
@@ -137,7 +134,8 @@ def _with_surrogate(veil: Veil, model: Any, data: Dataset) -> Row:
     first = decided.argmax(dim=1)
     runner_up = decided.scatter(1, first[:, None], -torch.inf).argmax(dim=1)
     targets = [data.schema.label.classes[int(number)] for number in runner_up]
-    result = Explainer(veil, guidance="surrogate").explain(queries, targets, progress=False)
+    explainer = releases.explainer_for(veil, guidance="surrogate")
+    result = explainer.explain(queries, targets, progress=False)
     agreed = judge.log_proba_rows(result.rows).argmax(dim=1) == runner_up
     row = {"guidance": "surrogate", **measure(result, reference)}
     row["flip_ratio_by_surrogate"] = row["flip_ratio"]
@@ -151,7 +149,8 @@ def _queries(data: Dataset) -> tuple[pd.DataFrame, pd.DataFrame]:
     return data.test.head(count), data.test.iloc[count:]
 
 
-def _pooled_mean_error(data: Dataset) -> float:
-    encoding = Encoding(data.schema)
-    mean = encoding.encode(data.train).mean(axis=0)
-    return float(((encoding.encode(data.test.head(2000)) - mean) ** 2).mean())
+def paint(rows: Sequence[Row], folder: Path) -> None:
+    """The figure, from stored rows."""
+    from counterveil_lab.experiments import drawing
+
+    drawing.save(drawing.frontier(rows), folder / "frontier")

@@ -1,0 +1,299 @@
+"""The section on model extraction: Table 4, and attackers who know of the defence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from counterveil_lab.report import paper_values as printed
+from counterveil_lab.report.blocks import Cell, Content, Table, Verdict
+from counterveil_lab.report.numbers import Mean, average, distinct, epsilon_of, number, pick
+from counterveil_lab.report.rules import tally
+from counterveil_lab.report.tables import Measure, repeats_note, some
+from counterveil_lab.report.ways import dataset_name, in_order
+from counterveil_lab.results import Row
+
+DEFENCES = {
+    "none": "predictions alone",
+    "dice-gradient": "DiCE, gradient",
+    "dice-kdtree": "DiCE, nearest training rows",
+    "no-noise": "no noise",
+    "paper": "`paper`",
+    "functional-model": "`functional`, guidance `model`",
+    "functional-surrogate": "`functional`, guidance `surrogate`",
+    "random-labels": "control: classes at random",
+    "dp-model": "f itself by DP-SGD",
+    "cf-k": "CF-K",
+}
+NON_DP = ("dice-gradient", "no-noise")  # the paper's reference is DiCE
+PRINTED = {"none": "base", "dice-gradient": "non-dp", "paper": "dpc", "functional-model": "dpc"}
+BASES = ("base-n", "base-2n")
+ATTACKERS = ("drop", "naive", "robust", "cca", "relabel", "dualcf", "averaging")
+TWICE = ("base-2n", "relabel", "dualcf", "averaging")  # attackers who ask 2n questions
+GAIN = 0.01  # of fidelity, more than predictions alone: beyond this an attacker gained something
+ACCURACY = Measure("accuracy", "accuracy, %", 1, "", 100.0)
+FIDELITY = Measure("fidelity", "agreement with f, %", 1, "", 100.0)
+EVENLY = Measure("fidelity_uniform", "agreement with f on legal rows drawn evenly, %", 1, "", 100.0)
+Source = tuple[str, float | None]  # a defence and its ε
+
+
+def extraction(rows: Sequence[Row]) -> Content:
+    """Table 4, and what it leaves out."""
+    settings = list(_settings(rows))
+    tables = [_by_queries(*setting) for setting in settings]
+    for measure in (FIDELITY, EVENLY):
+        tables += [_by_attacker(*setting, measure) for setting in settings]
+    known = pick(as_paper(rows), architecture="known") or as_paper(rows)
+    verdicts = (
+        helps_without_privacy(known),
+        below_base(known, "paper", whose="paper"),
+        stronger_with_queries(known),
+        below_base(known, "random-labels"),
+        below_base(known, "functional-model"),
+        *(no_gain(known, d) for d in ("paper", "functional-model", "functional-surrogate")),
+    )
+    return Content(verdicts, some(*tables))
+
+
+def as_paper(rows: Sequence[Row]) -> list[Row]:
+    """Rows in which f answers with probabilities, as in the paper."""
+    return [row for row in rows if row.get("predictions", "probabilities") == "probabilities"]
+
+
+def _settings(rows: Sequence[Row]) -> Iterator[tuple[list[Row], str, bool]]:
+    """Rows, what they have in common, and whether to fold them away: all but the first."""
+    kinds = sorted(distinct(rows, "architecture"), key=lambda kind: (kind != "known", str(kind)))
+    for said in ("probabilities", "labels"):
+        for kind in kinds:
+            mine = pick(rows, architecture=kind)
+            mine = [row for row in mine if row.get("predictions", "probabilities") == said]
+            words = ", f names its class alone" if said == "labels" else ""
+            first = said == "probabilities" and kind == kinds[0]
+            yield mine, f"{kind} architecture{words}", not first
+
+
+def names_of(rows: Sequence[Row]) -> list[str]:
+    """Datasets in the paper's order."""
+    return in_order(str(name) for name in distinct(rows, "dataset"))
+
+
+def sources(rows: Iterable[Row], defence: str | None = None) -> list[Source]:
+    """Defences with their ε, in the order of `DEFENCES`."""
+    order = list(DEFENCES)
+    found = {(str(row["defence"]), epsilon_of(row)) for row in rows if row.get("defence")}
+    return sorted(
+        (one for one in found if defence in {None, one[0]}),
+        key=lambda one: (order.index(one[0]) if one[0] in order else 99, one[0], one[1] or 0),
+    )
+
+
+def source_name(source: Source) -> str:
+    """A defence for people."""
+    name, epsilon = source
+    return DEFENCES.get(name, name) + ("" if epsilon is None else f", ε {epsilon:g}")
+
+
+def of(rows: Iterable[Row], source: Source, **more: object) -> list[Row]:
+    """The rows of one defence at one ε."""
+    return pick(rows, defence=source[0], epsilon=source[1], **more)
+
+
+def base(
+    rows: Sequence[Row], source: Source, attacker: str = "base-n", **more: object
+) -> list[Row]:
+    """Predictions alone: measured beside a defence or, where they were not, beside the others.
+
+    With dp-model f is another, and so is its base.
+    """
+    own = of(rows, source, attacker=attacker, **more)
+    others = pick(rows, attacker=attacker, **more)
+    return own or [row for row in others if row.get("defence") != "dp-model"]
+
+
+def _by_queries(rows: Sequence[Row], setting: str, folded: bool) -> Table | None:
+    """The naive attacker of the paper."""
+    counts = sorted(distinct(rows, "queries"))
+    kind = setting.split(maxsplit=1)[0]
+    lines, seen = [], []
+    for name in names_of(rows):
+        mine = pick(rows, dataset=name)
+        every: list[Source] = [("none", None), *sources(mine)]
+        for source in dict.fromkeys(every):
+            cells = []
+            for count in counts:
+                here = base(mine, source, queries=count) if source[0] == "none" else of(
+                    mine, source, attacker="naive", queries=count)  # fmt: skip
+                mean = average(here, "accuracy")
+                seen += [mean] if mean else []
+                value = _printed(name, source, kind, count) if mean and "," not in setting else ""
+                cells.append(ACCURACY.cell(mean, value, not printed.same_data(name)))
+            if any(cell.text for cell in cells):
+                lines.append((Cell(dataset_name(name)), Cell(source_name(source)), *cells))
+    if not lines:
+        return None
+    return Table(
+        f"Table 4 of the paper: accuracy of the extracted model, %, {setting}, for an attacker who "
+        "believes what he is told",
+        ("dataset", "counterfactuals by", *(f"{count:g} queries" for count in counts)),
+        tuple(lines),
+        ("The paper prints one number for predictions alone.", *repeats_note(seen)),
+        folded,
+        2,
+    ).without_empty_columns()
+
+
+def _printed(dataset: str, source: Source, kind: str, count: int) -> str:
+    column = PRINTED.get(source[0], "")
+    there = column != "dpc" or source[1] == 0.025
+    return printed.extraction(dataset, column, kind, count) if there else ""
+
+
+def _by_attacker(rows: Sequence[Row], setting: str, folded: bool, measure: Measure) -> Table | None:
+    """All attackers at the largest number of queries of each defence."""
+    attackers = [a for a in (*BASES, *ATTACKERS) if a in distinct(rows, "attacker")]
+    lines, seen = [], []
+    for name in names_of(rows):
+        mine = pick(rows, dataset=name)
+        for source in sources(mine):
+            count = largest(of(mine, source))
+            means = [
+                average(
+                    base(mine, source, attacker, queries=count)
+                    if attacker in BASES
+                    else of(mine, source, attacker=attacker, queries=count),
+                    measure.column,
+                )
+                for attacker in attackers
+            ]
+            if any(means):
+                seen += [mean for mean in means if mean]
+                head = (dataset_name(name), source_name(source), f"{count or 0:g}")
+                lines.append((*map(Cell, head), *(measure.cell(mean) for mean in means)))
+    if not lines:
+        return None
+    note = "Compare *relabel*, *dualcf* and *averaging* with base-2n: they ask 2n questions."
+    return Table(
+        f"Every attacker: {measure.name}, {setting}",
+        ("dataset", "counterfactuals by", "n", *attackers),
+        tuple(lines),
+        (note, *repeats_note(seen)),
+        folded or measure is EVENLY,
+        2,
+    ).without_empty_columns()
+
+
+def largest(rows: Sequence[Row]) -> float | None:
+    """The largest number of queries."""
+    return max((c for row in rows if (c := number(row.get("queries"))) is not None), default=None)
+
+
+def helps_without_privacy(rows: Sequence[Row]) -> Verdict:
+    """`non-DP counterfactuals can generally help improve the accuracy of surrogate f'`."""
+    outcomes = {}
+    for name in names_of(rows):
+        mine = pick(rows, dataset=name)
+        found = [(s, c) for d in NON_DP for s in sources(mine, d) if (c := _naive(mine, s))]
+        if found:
+            source, (ours, without) = found[0]
+            words = f"{source_name(source)}: {against(ours, without)}"
+            outcomes[name] = (ours.value > without.value, words)
+    return tally(
+        "Counterfactuals without privacy help the naive attacker",
+        outcomes,
+        "mean accuracy above that of predictions alone at the largest number of queries (DiCE, or "
+        "the search without noise where DiCE was not run)",
+        whose="paper",
+    )
+
+
+def _naive(rows: Sequence[Row], source: Source) -> tuple[Mean, Mean] | None:
+    """The naive attacker's accuracy, and that of predictions alone."""
+    mine = of(rows, source, attacker="naive")
+    count = largest(mine)
+    ours = average(pick(mine, queries=count), "accuracy")
+    without = average(base(rows, source, queries=count), "accuracy")
+    return (ours, without) if ours and without else None
+
+
+def cases(rows: Sequence[Row], defence: str) -> Iterator[tuple[str, list[Row], Source]]:
+    """A dataset and an ε at a time, with a name."""
+    for name in names_of(rows):
+        mine = pick(rows, dataset=name)
+        for source in sources(mine, defence):
+            epsilon = "" if source[1] is None else f", ε {source[1]:g}"
+            yield f"{dataset_name(name)}{epsilon}", mine, source
+
+
+def below_base(rows: Sequence[Row], defence: str, whose: str = "ours") -> Verdict:
+    """`DPC can effectively reduce the accuracy of surrogate f'`."""
+    outcomes = {}
+    for case, mine, source in cases(rows, defence):
+        if both := _naive(mine, source):
+            ours, without = both
+            outcomes[case] = (ours.value < without.value, against(ours, without))
+    return tally(
+        f"{DEFENCES.get(defence, defence)}: the naive attacker ends below predictions alone",
+        outcomes,
+        "mean accuracy below that of predictions alone at the largest number of queries",
+        whose=whose,
+        unit="cases",
+        aside=_POISON if defence == "random-labels" and outcomes else "",
+    )
+
+
+_POISON = "classes at random protect nothing: where this holds, ending below is poisoning"
+
+
+def stronger_with_queries(rows: Sequence[Row]) -> Verdict:
+    """`such protection becomes stronger as the number of involved DPC samples increases`."""
+    outcomes = {}
+    for case, rows_of, source in cases(rows, "paper"):
+        mine = of(rows_of, source, attacker="naive")
+        counts = sorted(c for c in distinct(mine, "queries") if number(c) is not None)
+        ends = [average(pick(mine, queries=c), "accuracy") for c in (counts[:1] + counts[-1:])]
+        if len(counts) > 1 and ends[0] and ends[1]:
+            words = f"{percent(ends[0])} at {counts[0]}, {percent(ends[1])} at {counts[-1]}"
+            words += ends[0].overlaps(ends[1])
+            outcomes[case] = (ends[1].value < ends[0].value, words)
+    return tally(
+        "`paper`: the more counterfactuals, the worse the naive attacker's model",
+        outcomes,
+        "mean accuracy at the largest number of queries below that at the smallest",
+        whose="paper",
+        unit="cases",
+    )
+
+
+def no_gain(rows: Sequence[Row], defence: str) -> Verdict:
+    """A defence is worth what it is worth against the attacker who knows it best."""
+    outcomes = {}
+    for case, mine, source in cases(rows, defence):
+        count = largest(of(mine, source))
+        gains = {}
+        for attacker in ATTACKERS:
+            ours = average(of(mine, source, attacker=attacker, queries=count), "fidelity")
+            kind = "base-2n" if attacker in TWICE else "base-n"
+            without = average(base(mine, source, kind, queries=count), "fidelity")
+            if ours and without:
+                gains[attacker] = ours.value - without.value
+        if gains:
+            best = max(gains, key=lambda attacker: gains[attacker])
+            words = f"best is *{best}*, {100 * gains[best]:+.1f} points of agreement with f"
+            outcomes[case] = (gains[best] <= GAIN, words)
+    return tally(
+        f"{DEFENCES.get(defence, defence)}: no attacker gains over predictions alone",
+        outcomes,
+        f"mean agreement with f of the best attacker at most {100 * GAIN:g} point above that of "
+        "predictions alone for the same number of questions",
+        unit="cases",
+    )
+
+
+def against(ours: Mean, without: Mean) -> str:
+    """Two shares in a sentence."""
+    return f"{percent(ours)} against {percent(without)}{ours.overlaps(without)}"
+
+
+def percent(mean: Mean) -> str:
+    """A share in sentences."""
+    value, spread = mean.texts(1, 100.0)
+    return f"{value} {spread} %".replace("  ", " ")

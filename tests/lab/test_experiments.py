@@ -1,0 +1,236 @@
+"""Experiments: every one at toy size, what is resumed, what is missing, what fails."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from rows import random_rows
+from torch import nn
+from typer.testing import CliRunner
+
+from counterveil import postprocess
+from counterveil.encoding import Encoding
+from counterveil.models import adapt
+from counterveil.schema import Pixels, Schema
+from counterveil_lab import experiments, targets
+from counterveil_lab.experiments import command, exam, peers, releases, tables
+from counterveil_lab.experiments.complete import CompleteDice, complete
+from counterveil_lab.gradcam import gradcam
+from counterveil_lab.results import Row
+
+OWN = ("targets", "fig-mse", "fig-reconstructions", "table-fr", "table-ad", "fig-time", "fig-case",
+       "paper-adult", "frontier")  # fmt: skip
+COMMON = {"dataset", "method", "seed"}
+cli = CliRunner()
+
+
+@pytest.fixture(scope="module")
+def toy() -> Iterator[None]:
+    """Hundreds of rows, a handful of steps."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(releases, "QUICK_ROWS", 400)
+        patch.setattr(releases, "QUICK_WARM_STEPS", 3)
+        patch.setattr(exam, "QUICK_QUERIES", 6)
+        patch.setattr("counterveil_lab.experiments.table_fr.QUICK_QUERIES", 6)
+        patch.setattr("counterveil_lab.experiments.frontier.QUERIES", 6)
+        patch.setattr("counterveil_lab.experiments.fig_case.ITERATIONS", 5)
+        patch.setattr("counterveil_lab.experiments.fig_time.QUERIES", 2)
+        patch.setattr("counterveil.search.explainer.ITERATIONS", 5)
+        patch.setattr(peers, "QUICK", peers.Asked(cadex=2, cchvae=1, revise=1, dice=1))
+        patch.setattr(peers, "PARTS", ("cadex", "vae"))  # dice-ml takes seconds a query
+        patch.setattr(releases, "why_not", lambda name, _: "slow" if name == "dpsgd" else None)
+        for family, training in postprocess.TRAININGS.items():
+            short = replace(training, samples=500, surrogate_epochs=1)
+            patch.setitem(postprocess.TRAININGS, family, short)
+        for name in ("adult", "digits"):
+            patch.setitem(targets.RECIPES, name, targets.Recipe(epochs=2, batch=64))
+        yield
+
+
+def options(folder: Path, *datasets: str) -> command.Options:
+    return command.Options(folder, seeds=1, quick=True, workers=1, datasets=datasets)
+
+
+@pytest.fixture(scope="module")
+def measured(toy: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Everything run once on digits, and some of it on adult."""
+    folder = tmp_path_factory.mktemp("results")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COUNTERVEIL_COMMIT", "test")
+        patch.setattr(command, "EXPERIMENTS", {name: experiments.EXPERIMENTS[name] for name in OWN})
+        assert command.run_named("all", options(folder, "digits"), lambda words: None) == {}
+        for name in ("table-fr", "paper-adult"):
+            command.run_named(name, options(folder, "adult"), lambda words: None)
+    return folder
+
+
+def stored(folder: Path, name: str) -> list[Row]:
+    def refuse(constant: str) -> Any:
+        raise AssertionError(f"{constant} is not JSON")
+
+    text = (folder / f"{name}.json").read_text()
+    rows: list[Row] = json.loads(text, parse_constant=refuse)["rows"]
+    return rows
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_every_experiment_leaves_rows_that_are_json(measured: Path, name: str) -> None:
+    rows = stored(measured, name)
+    assert rows
+    assert all(row.keys() >= COMMON for row in rows)
+    assert (measured / f"{name}.csv").exists()
+    ratios = [row[key] for row in rows for key in ("flip_ratio", "flip_ratio_specified", "legal")
+              if row.get(key) is not None]  # fmt: skip
+    assert all(0 <= ratio <= 1 for ratio in ratios)
+
+
+@pytest.mark.parametrize(
+    "name", ["fig-mse", "fig-reconstructions", "fig-time", "fig-case", "frontier"]
+)
+def test_figures_are_drawn_and_can_be_redrawn(measured: Path, name: str, tmp_path: Path) -> None:
+    assert (measured / f"{name}.svg").stat().st_size > 1000
+    module = __import__(experiments.EXPERIMENTS[name], fromlist=["paint"])
+    if (measured / f"{name}.npz").exists():
+        (tmp_path / f"{name}.npz").write_bytes((measured / f"{name}.npz").read_bytes())
+    module.paint(stored(measured, name), tmp_path)
+    assert (tmp_path / f"{name}.svg").read_bytes() == (measured / f"{name}.svg").read_bytes()
+
+
+def test_the_table_has_every_method(measured: Path) -> None:
+    rows = stored(measured, "table-fr")
+    methods = {(row["method"], row.get("mechanism"), row.get("guidance")) for row in rows}
+    assert methods >= {
+        ("counterveil", "paper", "model"),
+        ("counterveil", "functional", "model"),
+        ("counterveil", "functional", "surrogate"),
+        ("cadex-0", None, None),
+        ("cchvae", None, None),
+        ("revise", None, None),
+    }
+    assert all("flip_ratio_specified" in row for row in rows if row["dataset"] == "digits")
+    assert not any(row.get("flip_ratio_specified") for row in rows if row["dataset"] == "adult")
+    assert all(row["queries"] > 0 for row in rows)
+    text = (measured / "table-fr.md").read_text()
+    assert "| cadex-0 |" in text
+    assert "*printed:* paper, ε 0.75 | 0.968 |" in text
+
+
+def test_ten_answers_are_counted(measured: Path) -> None:
+    rows = stored(measured, "table-ad")
+    assert {row["k"] for row in rows} == {3}
+    assert all(0 <= row["answers_per_query"] <= 3 for row in rows)
+
+
+def test_without_noise_is_written_none(measured: Path) -> None:
+    rows = stored(measured, "fig-mse")
+    assert {row["mechanism"] for row in rows if row["epsilon"] == "none"} == {"paper"}
+    assert all(row["mse"] > 0 and row["epochs"] == 2 for row in rows)
+
+
+def test_pictures_are_bytes_beside_the_rows(measured: Path) -> None:
+    with np.load(measured / "fig-case.npz") as file:
+        assert all(file[name].dtype == np.uint8 for name in file.files)
+        assert file["digits query"].shape == (1, 8, 8)
+    assert "pictures" not in stored(measured, "fig-case")[0]
+
+
+def test_what_is_stored_is_not_measured_again(
+    measured: Path, toy: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COUNTERVEIL_COMMIT", "test")
+    said: list[str] = []
+    before = (measured / "fig-mse.json").read_bytes()
+    command.run_named("fig-mse", options(measured, "digits"), said.append)
+    assert (measured / "fig-mse.json").read_bytes() == before
+    assert said == []
+
+
+def test_a_veil_and_a_model_are_made_once(
+    toy: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(releases.CACHE, str(tmp_path))
+    data = releases.data_for("digits", 0, quick=True)
+    first, again = (releases.release(data, "paper", 0.75, 0, quick=True) for _ in range(2))
+    assert torch.equal(first.veil.prototypes, again.veil.prototypes)
+    assert first.seconds == again.seconds
+    one, other = (releases.target_for(data, 0).state_dict() for _ in range(2))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    other_noise = releases.release(data, "paper", 0.5, 0, quick=True)
+    assert not torch.equal(first.veil.prototypes, other_noise.veil.prototypes)
+
+
+def test_tables_mark_fewer_queries() -> None:
+    rows = [{"dataset": "adult", "method": "revise", "queries": 500, "distance": 1.0},
+            {"dataset": "adult", "method": "cchvae", "queries": 20, "distance": None},
+            {"dataset": "mnist", "method": "cchvae", "queries": 20, "distance": 2.0}]  # fmt: skip
+    lines = tables.markdown(rows, ("distance",), {}).splitlines()
+    assert lines[2:4] == ["| cchvae |  | 2.000† |", "| revise | 1.000 |  |"]
+
+
+class Bright(nn.Module):
+    """Class 1 is the sum of a convolution that copies the picture; class 0 is its opposite."""
+
+    def __init__(self, image: Pixels) -> None:
+        super().__init__()
+        self._side = image.height
+        self.copy = nn.Conv2d(1, 1, kernel_size=1, bias=False)
+        nn.init.ones_(self.copy.weight)
+        self.requires_grad_(False)
+
+    def forward(self, points: torch.Tensor) -> torch.Tensor:
+        score = self.copy(points.reshape(-1, 1, self._side, self._side)).sum(dim=(1, 2, 3))
+        return torch.stack([-score, score], dim=1)
+
+
+def test_gradcam_shows_what_speaks_for_a_class() -> None:
+    image = Pixels(name="pixel", height=4, breadth=4, levels=255)
+    points = torch.zeros(2, 16)
+    points[:, 5], points[:, 10] = 0.5, 0.25
+    maps = gradcam(Bright(image), points, torch.tensor([1, 0]), image)
+    assert torch.allclose(maps[0].flatten(), points[0] * 2)
+    assert not maps[1].any()
+
+
+def test_gradcam_of_a_frozen_target_has_the_picture_s_shape() -> None:
+    data = releases.data_for("digits", 0, quick=True)
+    image = data.schema.features[0]
+    assert isinstance(image, Pixels)
+    model = targets.new_target(data.schema).requires_grad_(False)
+    points, classes = targets.encoded(data.test.head(3), data.schema)
+    maps = gradcam(model, points, classes, image)
+    assert maps.shape == (3, 8, 8)
+    assert float(maps.min()) >= 0
+    assert float(maps.max()) <= 1
+
+
+def test_the_complete_schema_encodes_to_the_same_places(schema: Schema) -> None:
+    rows = random_rows(schema, 50)
+    real, other = Encoding(schema), Encoding(complete(schema))
+    assert real.width == other.width
+    points = real.encode(rows)
+    again = other.encode(other.decode(points))
+    missing = np.isclose(points, 0.5)  # a whole number in the place of 1/2
+    assert np.allclose(points[~missing], again[~missing])
+    assert not any(getattr(feature, "missing", False) for feature in other.schema.features)
+
+
+def test_dice_answers_where_values_are_missing(
+    schema: Schema, rows: pd.DataFrame, model: nn.Module
+) -> None:
+    pytest.importorskip("dice_ml")
+    judge = adapt(model, schema)
+    refused = judge.log_proba_rows(judge.encoding.pick(rows)).argmax(dim=1) == 0
+    asked = rows[refused.numpy()].head(4)
+    dice = CompleteDice(schema, model, rows, method="random")
+    answers = dice.explain(asked, torch.ones(4, dtype=torch.long))
+    measured = answers.metrics()
+    assert measured["flip_ratio"] > 0
+    assert measured["legal"] == 1

@@ -1,0 +1,131 @@
+"""The runner of experiments and its command: what is resumed, what is missing, what fails."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from counterveil_lab import experiments
+from counterveil_lab.cli import app
+from counterveil_lab.datasets import VARIABLE, DatasetMissing
+from counterveil_lab.experiments import command, releases, runner
+from counterveil_lab.results import Results, Row
+
+cli = CliRunner()
+
+
+def give(value: int, dataset: str = "here", fail: bool = False) -> list[Row]:
+    """What the runner measures in these tests."""
+    if dataset == "absent":
+        raise DatasetMissing("put it there")
+    if fail:
+        raise ZeroDivisionError("by zero")
+    return [{"square": value * value, "nothing": float("nan")}]
+
+
+def test_one_process_and_several_give_the_same(tmp_path: Path) -> None:
+    cases = [{"dataset": "here", "value": value} for value in range(3)]
+    rows = []
+    for workers in (1, 2):
+        results = Results(tmp_path / str(workers), "squares", "command")
+        runner.run_cases(results, cases, give, workers=workers, say=lambda words: None)
+        rows.append(sorted(results.rows, key=lambda row: row["value"]))
+    assert rows[0] == rows[1]
+    assert rows[0][2] == {"dataset": "here", "value": 2, "square": 4, "nothing": None}
+
+
+def test_a_missing_dataset_is_said_once_and_left_out(tmp_path: Path) -> None:
+    said: list[str] = []
+    results = Results(tmp_path, "squares", "command")
+    cases = [{"dataset": name, "value": value} for name in ("absent", "here") for value in (1, 2)]
+    runner.run_cases(results, cases, give, workers=1, say=said.append)
+    assert len(results.rows) == 2
+    assert [words for words in said if "put it there" in words] == ["without absent: put it there"]
+
+
+def test_a_case_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
+    results = Results(tmp_path, "squares", "command")
+    cases = [{"value": 1, "fail": True}, {"value": 2, "fail": False}]
+    with pytest.raises(runner.CasesFailed, match="1 of 2 cases failed"):
+        runner.run_cases(results, cases, give, workers=1, say=lambda words: None)
+    assert [row["value"] for row in results.rows] == [2]
+
+
+def test_rows_of_another_commit_are_kept_only_when_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COUNTERVEIL_COMMIT", "old")
+    Results(tmp_path, "squares", "command").add({"value": 1})
+    monkeypatch.setenv("COUNTERVEIL_COMMIT", "new")
+    assert Results(tmp_path, "squares", "command").rows == []
+    results = Results(tmp_path, "squares", "command", keep=True)
+    results.add({"value": 2}, {"value": 3})
+    again = Results(tmp_path, "squares", "command")
+    assert again.rows == [{"commit": "old", "value": 1}, {"commit": "new", "value": 2},
+                          {"commit": "new", "value": 3}]  # fmt: skip
+    assert again.has(value=2)
+
+
+def test_run_all_goes_on_after_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError("by zero")
+
+    def works(folder: Path, command: str, **_: Any) -> None:
+        Results(folder, "second", command).add({"value": 1})
+
+    monkeypatch.setattr(command, "EXPERIMENTS", {"first": "", "second": ""})
+    monkeypatch.setattr(command, "experiment", {"first": fails, "second": works}.get)
+    outcome = cli.invoke(app, ["run", "all", "--out", str(tmp_path)])
+    assert outcome.exit_code == 1
+    assert "first: ZeroDivisionError: by zero" in outcome.stderr
+    assert json.loads((tmp_path / "second.json").read_text())["rows"] == [{"value": 1}]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nothing"], "no experiment"),
+        (["fig-mse", "--datasets", "nothing"], "no dataset"),
+        (["paper-adult", "--mechanisms", "paper"], "no option --mechanisms"),
+    ],
+)
+def test_wrong_requests_are_one_line(arguments: list[str], words: str, tmp_path: Path) -> None:
+    outcome = cli.invoke(app, ["run", *arguments, "--out", str(tmp_path)])
+    assert outcome.exit_code == 2
+    assert words in " ".join(outcome.stderr.split())
+
+
+def test_the_command_names_data_and_chooses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[str, Any] = {}
+
+    def watch(folder: Path, command: str, *, datasets: Any = None, mechanisms: Any = None,
+              add: bool = False, **_: Any) -> None:  # fmt: skip
+        seen.update(command=command, datasets=datasets, mechanisms=mechanisms, add=add,
+                    data=os.environ[VARIABLE], cache=os.environ[releases.CACHE])  # fmt: skip
+
+    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.setattr(command, "EXPERIMENTS", {"one": ""})
+    monkeypatch.setattr(command, "experiment", {"one": watch}.get)
+    outcome = cli.invoke(
+        app,
+        ["run", "one", "--datasets", "adult, digits", "--mechanisms", "paper", "--add", "--data",
+         str(tmp_path), "--quick"],
+    )  # fmt: skip
+    assert outcome.exit_code == 0
+    assert seen["command"] == "counterveil-lab run one --seeds 3 --quick"
+    assert (seen["datasets"], seen["mechanisms"]) == (("adult", "digits"), ("paper",))
+    assert seen["add"]
+    assert seen["data"] == str(tmp_path)
+    assert not Path(seen["cache"]).exists()
+
+
+def test_the_list_names_them_all() -> None:
+    lines = cli.invoke(app, ["list"]).stdout.splitlines()
+    assert {line.split()[0] for line in lines} == {*experiments.EXPERIMENTS, "all"}
