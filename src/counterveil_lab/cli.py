@@ -10,6 +10,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from counterveil_lab.attacks.command import attack
+
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
@@ -18,37 +20,67 @@ app = typer.Typer(
 )
 notes = Console(stderr=True)
 
+app.command()(attack)
+
 
 @app.command("list")
 def list_experiments() -> None:
     """The experiments there are."""
-    from counterveil_lab.experiments import EXPERIMENTS
+    from counterveil_lab.experiments import EXPERIMENTS, headline
 
-    for name, run in EXPERIMENTS.items():
-        words = (sys.modules[run.__module__].__doc__ or "").splitlines()[0]
-        sys.stdout.write(f"{name:16} {words}\n")
+    for name in EXPERIMENTS:
+        sys.stdout.write(f"{name:20} {headline(name)}\n")
+    sys.stdout.write(f"{'all':20} every one of them, one after the other\n")
 
 
 @app.command()
 def run(
-    name: Annotated[str, typer.Argument(help="An experiment; see `counterveil-lab list`.")],
+    name: Annotated[str, typer.Argument(help="An experiment of `counterveil-lab list`, or all.")],
     seeds: Annotated[int, typer.Option(min=1, help="How many repetitions.")] = 3,
-    quick: Annotated[bool, typer.Option("--quick", help="Toy size, to see it work.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Toy size, to see it work; one repetition.")
+    ] = False,
     workers: Annotated[int, typer.Option(min=1, help="Processes at a time.")] = 2,
     folder: Annotated[Path, typer.Option("--out", help="Where results go.")] = Path("results"),
-) -> None:
+    data: Annotated[
+        Path | None, typer.Option(help="The folder of datasets, instead of COUNTERVEIL_DATA.")
+    ] = None,
+    datasets: Annotated[
+        str | None, typer.Option(help="Only these, separated by commas; parts add up in one file.")
+    ] = None,
+    mechanisms: Annotated[
+        str | None,
+        typer.Option(help="Only these, separated by commas; in tables also cadex, vae, dice."),
+    ] = None,
+    add: Annotated[
+        bool, typer.Option("--add", help="Keep stored rows of other commits and commands too.")
+    ] = False,
+    cache: Annotated[
+        Path | None,
+        typer.Option(help="Keep target models and veils here for the next command; empty it "
+                     "when the code changes."),
+    ] = None,
+) -> None:  # fmt: skip
     """Run an experiment; a run that was cut short goes on where it stopped."""
-    from counterveil_lab.experiments import EXPERIMENTS
+    from counterveil.errors import InputError
+    from counterveil_lab.experiments.command import Options, listed, run_named
+    from counterveil_lab.experiments.runner import CasesFailed
 
-    if name not in EXPERIMENTS:
-        notes.print(
-            f"[red]error:[/red] no experiment {name!r}; there are: {', '.join(EXPERIMENTS)}"
-        )
-        raise typer.Exit(2)
-    size = " --quick" if quick else ""
-    command = f"counterveil-lab run {shlex.quote(name)} --seeds {seeds}{size}"
-    EXPERIMENTS[name](folder, command, seeds=seeds, quick=quick, workers=workers, say=_say)
-    notes.print(f"stored in {folder}/{name}.json and .csv")
+    options = Options(
+        folder, seeds, quick, workers, listed(datasets), listed(mechanisms), add, data, cache
+    )
+    try:
+        failures = run_named(name, options, _say)
+    except InputError as error:
+        notes.print(f"[red]error:[/red] {error}", highlight=False)
+        raise typer.Exit(2) from None
+    except CasesFailed as error:
+        failures = {name: str(error)}
+    for failed, reason in failures.items():
+        notes.print(f"[red]failed:[/red] {failed}: {reason}", highlight=False)
+    if failures:
+        raise typer.Exit(1)
+    notes.print(f"stored in {folder}")
 
 
 @app.command()
@@ -65,12 +97,16 @@ def bench(
         str | None,
         typer.Option(
             help="search: one part of it, into files of its own: "
-            "peers, batch, features, floor, boosted or objective."
+            "peers, elsewhere, batch, features, floor, boosted or objective."
         ),
     ] = None,
     seeds: Annotated[
         int, typer.Option(min=1, help="search: repetitions of what peers says of quality.")
     ] = 1,
+    datasets: Annotated[
+        str | None,
+        typer.Option(help="search: only these in elsewhere and objective, separated by commas."),
+    ] = None,
     inputs: Annotated[
         Path | None,
         typer.Option(
@@ -87,23 +123,48 @@ def bench(
     if name not in BENCHMARKS:
         notes.print(f"[red]error:[/red] no benchmark {name!r}; there are: {', '.join(BENCHMARKS)}")
         raise typer.Exit(2)
-    if name != "search" and (only is not None or seeds > 1):
-        notes.print("[red]error:[/red] --only and --seeds are for the benchmark search")
+    if name != "search" and (only is not None or seeds > 1 or datasets is not None):
+        notes.print("[red]error:[/red] --only, --seeds and --datasets are for the benchmark search")
         raise typer.Exit(2)
     if name != "gpu" and inputs is not None:
         notes.print("[red]error:[/red] --inputs is for the benchmark gpu")
         raise typer.Exit(2)
     stem = f"bench-{name}" + (f"-{only}" if only else "")
-    options: dict[str, Any] = {"search": {"only": only, "seeds": seeds}, "gpu": {"inputs": inputs}}
+    chosen = tuple(datasets.split(",")) if datasets else None
+    options: dict[str, Any] = {
+        "search": {"only": only, "seeds": seeds, "datasets": chosen},
+        "gpu": {"inputs": inputs},
+    }
     command = f"counterveil-lab bench {shlex.quote(name)}{' --quick' if quick else ''}"
     command += f" --only {shlex.quote(only)}" if only else ""
     command += f" --seeds {seeds}" if seeds > 1 else ""
+    command += f" --datasets {shlex.quote(datasets)}" if datasets else ""
     try:
         BENCHMARKS[name](folder, command, quick=quick, say=_say, **options.get(name, {}))
     except InputError as error:
         notes.print(f"[red]error:[/red] {error}", highlight=False)
         raise typer.Exit(2) from None
     notes.print(f"stored in {folder}/{stem}.json and .csv")
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Option("--results", help="Stored results.")] = Path("results"),
+    page: Annotated[Path, typer.Option("--out", help="The page: one HTML file.")] = Path(
+        "results/report.html"
+    ),
+    docs: Annotated[
+        Path | None, typer.Option(help="Also write the Markdown twin to this file.")
+    ] = None,
+) -> None:
+    """All stored results on one page, beside what the paper prints; nothing is measured."""
+    from counterveil_lab.report.command import write
+
+    if not folder.is_dir():
+        notes.print(f"[red]error:[/red] no folder {folder}; say --results FOLDER", highlight=False)
+        raise typer.Exit(2)
+    for line in write(folder, page, docs):
+        _say(line)
 
 
 def _say(words: str) -> None:

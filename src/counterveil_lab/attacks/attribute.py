@@ -1,0 +1,192 @@
+"""Attribute inference: a sensitive value of a person whose other values and label are known.
+
+The attacker asks the model about the person with each candidate value and gives the answers, with
+all he knows, to a classifier. That learnt from shadows of the model and the rows they were trained
+on, so that it knows how a model answers about its own. Most of what such a classifier gets right it
+gets right without any model: values go together in the population. So each number stands beside
+that of the same classifier with the model's answers blanked out (imputation), and beside people who
+were not in the training set; what the model gives away about its members is what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from counterveil.encoding import Array, Encoding
+from counterveil.errors import RequestError
+from counterveil.schema import Categorical, Schema
+from counterveil.training import tanh_network
+from counterveil_lab.attacks.protocol import Arena
+from counterveil_lab.attacks.scores import CONFIDENCE, RESAMPLES
+from counterveil_lab.attacks.shadows import train_many
+from counterveil_lab.results import Row
+from counterveil_lab.targets import Recipe, encoded
+
+Ask = Callable[[Tensor], Tensor]  # points -> log-probabilities of the classes
+SENSITIVE = "race"
+RECIPE = Recipe(epochs=12, batch=128)
+HIDDEN = (64, 32)
+CLASSIFIERS = 3  # averaged; one alone moves more by its start than by what it is told
+SURE = 12.0
+
+
+@dataclass(frozen=True, eq=False)
+class People:
+    """Rows with the value hidden, what each would be with every candidate value, and the truth."""
+
+    known: Tensor
+    versions: Tensor
+    truth: Tensor
+
+    @classmethod
+    def of(cls, frame: pd.DataFrame, schema: Schema, feature: Categorical) -> People:
+        """Those of `frame` whose value is not missing."""
+        frame = frame[frame[feature.name].notna()]
+        points, classes = encoded(frame, schema)
+        block = next(b for b in Encoding(schema).blocks if b.feature.columns == (feature.name,))
+        truth = points[:, block.at].argmax(dim=1)
+        values = len(feature.categories)
+        versions = points[:, None].repeat(1, values, 1)
+        versions[:, :, block.at] = torch.eye(feature.width)[:values]
+        others = torch.ones(points.shape[1], dtype=torch.bool)
+        others[block.at] = False
+        label = functional.one_hot(classes, len(schema.label.classes)).float()
+        return cls(torch.cat([points[:, others], label], dim=1), versions, truth)
+
+    def told(self, ask: Ask) -> Tensor:
+        """What the model says of each version, and by how much the true label gains by each."""
+        count, values, width = self.versions.shape
+        answers = ask(self.versions.reshape(-1, width)).clamp(min=-SURE).reshape(count, values, -1)
+        label = self.known[:, -answers.shape[2] :]  # the known columns end in it, one-hot
+        gain = (answers * label[:, None]).sum(dim=2)
+        gain = gain - gain.mean(dim=1, keepdim=True)
+        return torch.cat([answers.mean(dim=1), gain], dim=1)
+
+
+Lessons = list[tuple[People, Ask]]  # people with the shadow that was trained on them
+
+
+class Inputs:
+    """What the classifier sees: all that is known, and the answers on the scale of its lessons."""
+
+    def __init__(self, lessons: Lessons) -> None:
+        answers = torch.cat([people.told(ask) for people, ask in lessons])
+        self._mean, self._spread = answers.mean(dim=0), answers.std(dim=0).clamp(min=1e-3)
+
+    def __call__(self, people: People, ask: Ask) -> Tensor:
+        answers = (people.told(ask) - self._mean) / self._spread
+        return torch.cat([people.known, answers.clamp(-5, 5)], dim=1)
+
+
+def sensitive(schema: Schema, name: str = SENSITIVE) -> Categorical | None:
+    """The feature to infer, if the schema has it as categories."""
+    found = [each for each in schema.features if each.columns == (name,)]
+    return found[0] if found and isinstance(found[0], Categorical) else None
+
+
+def infer(
+    arena: Arena,
+    models: dict[str, tuple[Ask, list[Ask]]],
+    taught: list[pd.DataFrame],
+    count: int,
+    *,
+    name: str = SENSITIVE,
+    seed: int = 0,
+) -> list[Row]:
+    """Rows for every model, for members and outsiders, overall and by value.
+
+    `models`: by name, each with its shadows; `taught`: the rows that each of the shadows learnt.
+    """
+    feature = sensitive(arena.schema, name)
+    if feature is None:
+        raise RequestError(f"no categories called {name!r} in the schema to infer")
+    lessons = [People.of(frame, arena.schema, feature) for frame in taught]
+    groups = {
+        "members": People.of(arena.members(count), arena.schema, feature),
+        "outsiders": People.of(arena.outsiders(count), arena.schema, feature),
+    }
+    nothing = torch.zeros(1, len(arena.schema.label.classes))
+
+    def silent(points: Tensor) -> Tensor:
+        return nothing.expand(len(points), -1)
+
+    blank: tuple[Ask, list[Ask]] = silent, [silent] * len(taught)
+    guesses: dict[str, dict[str, Array]] = {}
+    for model, (ask, shadows) in {"": blank, **models}.items():
+        classify = _taught(list(zip(lessons, shadows, strict=True)), feature, seed)
+        guesses[model] = {who: classify(people, ask) for who, people in groups.items()}
+    rows: list[Row] = []
+    for model in models:
+        for who, people in groups.items():
+            truth = people.truth.numpy()
+            rows += _compare(truth, guesses[model][who], guesses[""][who], feature,
+                             {"target": model, "who": who, "attribute": name}, seed)  # fmt: skip
+    return rows
+
+
+def _taught(lessons: Lessons, feature: Categorical, seed: int) -> Callable[[People, Ask], Array]:
+    inputs, values = Inputs(lessons), len(feature.categories)
+    known = torch.cat([inputs(people, ask) for people, ask in lessons])
+    truth = torch.cat([people.truth for people, _ in lessons])
+    numbers = torch.arange(len(known)).repeat(CLASSIFIERS, 1)
+    stack = train_many(
+        lambda: tanh_network(known.shape[1], HIDDEN, values),
+        known, truth, numbers, values, RECIPE, seed,
+    )  # fmt: skip
+
+    def classify(people: People, ask: Ask) -> Array:
+        told = stack.logits(inputs(people, ask)).softmax(dim=2)
+        chosen: Array = told.mean(dim=0).argmax(dim=1).numpy()
+        return chosen
+
+    return classify
+
+
+def _compare(
+    truth: Array, guess: Array, imputed: Array, feature: Categorical, head: Row, seed: int
+) -> list[Row]:
+    present = np.unique(truth)
+    rng = np.random.default_rng(seed)
+    gains = [
+        balanced(truth[drawn], guess[drawn], present)
+        - balanced(truth[drawn], imputed[drawn], present)
+        for drawn in rng.integers(len(truth), size=(RESAMPLES, len(truth)))
+    ]
+    low, high = np.nanquantile(gains, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    accuracy, baseline = (balanced(truth, each, present) for each in (guess, imputed))
+    overall: Row = {
+        **head, "value": "all", "people": len(truth), "balanced_accuracy": accuracy,
+        "imputation": baseline, "advantage": accuracy - baseline,
+        "advantage_low": float(low), "advantage_high": float(high),
+        "accuracy": float((truth == guess).mean()),
+        "imputation_accuracy": float((truth == imputed).mean()),
+    }  # fmt: skip
+    rows = [overall]
+    for number, value in enumerate(feature.categories):
+        rows.append({**head, "value": str(value), "people": int((truth == number).sum()),
+                     "precision": precision(truth, guess, number),
+                     "imputation_precision": precision(truth, imputed, number),
+                     "recall": precision(guess, truth, number)})  # fmt: skip
+    return rows
+
+
+def balanced(truth: Array, guess: Array, values: Array) -> float:
+    """The mean over values of the share told right among those who have it."""
+    shares: list[Any] = [
+        (guess[truth == value] == value).mean() for value in values if (truth == value).any()
+    ]
+    return float(np.mean(shares))
+
+
+def precision(truth: Array, guess: Array, value: int) -> float | None:
+    """The share that has the value among those who are said to; None if nobody is."""
+    said = guess == value
+    return float((truth[said] == value).mean()) if said.any() else None

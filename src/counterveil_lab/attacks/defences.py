@@ -1,0 +1,220 @@
+"""What an attacker gets to see: one counterfactual for each query, from one of several sources.
+
+| defence | counterfactuals |
+|---|---|
+| dice-gradient | dice-ml by gradient; sees f |
+| dice-kdtree | dice-ml's nearest training rows, given out as they are |
+| no-noise | counterveil's search on an autoencoder of the raw rows (`paper` at ε = ∞) |
+| paper | mechanism `paper` at ε, Algorithm 2 as published |
+| functional-model | mechanism `functional` at ε, guidance `model` |
+| functional-surrogate | the same veil, guidance `surrogate`; f gives predictions alone |
+| random-labels | rows of functional-model, claimed classes drawn at random: a control |
+| dp-model | f itself by DP-SGD (ε 3, δ 1e-5), CADEX on it: all that leaves is (3, 1e-5)-DP |
+| cf-k | rows of public grid cells that hold at least 5 training rows: a reading of CF-K |
+
+"None" is no defence but no explanations: the base attacks of `extraction` play it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from counterveil.autoencoder import ARCHITECTURES
+from counterveil.curator import Curator, dpsgd
+from counterveil.encoding import Array
+from counterveil.errors import RequestError
+from counterveil.models import TargetModel
+from counterveil.privacy import Budget
+from counterveil.progress import silent
+from counterveil.search import Explainer
+from counterveil.training import seeded
+from counterveil.veil import Veil
+from counterveil_lab.attacks.kanonymous import KAnonymous
+from counterveil_lab.attacks.protocol import Arena, Size, architecture
+from counterveil_lab.baselines import Baseline, Cadex, Dice
+from counterveil_lab.targets import encoded
+
+DEFENCES: tuple[str, ...] = (
+    "dice-gradient", "dice-kdtree", "no-noise", "paper", "functional-model",
+    "functional-surrogate", "random-labels", "dp-model", "cf-k",
+)  # fmt: skip
+SLOW = frozenset({"dice-gradient", "dice-kdtree"})  # up to seconds a query: `Size` limits them
+AS_PUBLISHED: dict[str, Any] = {"method": "iterations", "keep": "last", "polish": False}
+DP_BUDGET = Budget(3.0, 1e-5)
+DP_CLIP = 4.0
+
+
+@dataclass(frozen=True, eq=False)
+class Released:
+    """What an attacker sees for queries he sent.
+
+    `rows`: one counterfactual a query, the query itself where none was found; `claimed`: the
+    number of the class that each is said to have.
+    """
+
+    rows: pd.DataFrame
+    found: Array
+    claimed: Array
+
+    def head(self, count: int) -> Released:
+        """The first `count` of them."""
+        return Released(self.rows.head(count), self.found[:count], self.claimed[:count])
+
+
+class Defence(Protocol):
+    """A source of counterfactuals."""
+
+    @property
+    def name(self) -> str:
+        """One of `DEFENCES`."""
+        ...
+
+    @property
+    def arena(self) -> Arena:
+        """The game as this defence leaves it: dp-model replaces f. Attack this one."""
+        ...
+
+    def explain(
+        self, queries: pd.DataFrame, targets: Tensor | None = None, *, seed: int = 0
+    ) -> Released:
+        """`targets`: class numbers; None: the class that f finds next likely. `seed`: of search."""
+        ...
+
+
+def build(
+    name: str, arena: Arena, *, epsilon: float, size: Size, veil: Veil | None = None
+) -> Defence:
+    """The defence called `name`, trained on D1; `veil` takes the place of a release."""
+    if name not in DEFENCES:
+        raise RequestError(f"no defence {name!r}; there are: {', '.join(DEFENCES)}")
+    if name in SLOW:
+        return ByBaseline(name, arena, _dice(name, arena))
+    if name == "cf-k":
+        return ByBaseline(name, arena, KAnonymous(arena.schema, arena.judge, arena.d1))
+    if name == "dp-model":
+        arena = arena.defended(_private_target(arena))
+        cadex = Cadex(arena.schema, arena.judge, arena.d1, threshold=0.5)
+        return ByBaseline(name, arena, cadex)
+    if veil is None:
+        mechanism = "functional" if name not in {"no-noise", "paper"} else "paper"
+        veil = Curator(arena.schema).release(
+            arena.d1, float("inf") if name == "no-noise" else epsilon, mechanism=mechanism,
+            seed=arena.seed, epochs=_epochs(mechanism, arena, size), progress=False,
+        )  # fmt: skip
+    if name == "functional-surrogate":
+        return ByVeil(name, arena, Explainer(veil, guidance="surrogate"), {})
+    explainer = Explainer(veil, arena.judge, warm_steps=size.warm_steps)
+    own = ByVeil(name, arena, explainer, AS_PUBLISHED if name == "paper" else {})
+    return RandomLabels(own) if name == "random-labels" else own
+
+
+@dataclass(frozen=True, eq=False)
+class ByVeil:
+    """counterveil's search. The same queries always get the same answers: the seed is for k > 1."""
+
+    name: str
+    arena: Arena
+    explainer: Explainer
+    way: dict[str, Any]
+
+    def explain(
+        self, queries: pd.DataFrame, targets: Tensor | None = None, *, seed: int = 0
+    ) -> Released:
+        targets = runner_up(self.arena.judge, queries) if targets is None else targets
+        classes = self.arena.schema.label.classes
+        result = self.explainer.explain(
+            queries, [classes[int(number)] for number in targets], seed=seed, progress=False,
+            **self.way,
+        )  # fmt: skip
+        return Released(result.rows, result.valid, targets.numpy())
+
+
+@dataclass(frozen=True, eq=False)
+class ByBaseline:
+    """A published method."""
+
+    name: str
+    arena: Arena
+    baseline: Baseline
+
+    def explain(
+        self, queries: pd.DataFrame, targets: Tensor | None = None, *, seed: int = 0
+    ) -> Released:
+        targets = runner_up(self.arena.judge, queries) if targets is None else targets
+        if isinstance(self.baseline, Dice):
+            self.baseline.seed = seed
+        answers = self.baseline.explain(queries, targets)
+        return Released(answers.rows, answers.found, targets.numpy())
+
+
+@dataclass(frozen=True, eq=False)
+class RandomLabels:
+    """Rows as they are, claimed classes at random: what poisoning alone does to an attacker."""
+
+    own: ByVeil
+    name: str = "random-labels"
+
+    @property
+    def arena(self) -> Arena:
+        """The game."""
+        return self.own.arena
+
+    def explain(
+        self, queries: pd.DataFrame, targets: Tensor | None = None, *, seed: int = 0
+    ) -> Released:
+        released = self.own.explain(queries, targets, seed=seed)
+        rng = np.random.default_rng([self.arena.seed, seed])
+        claimed = rng.integers(len(self.arena.schema.label.classes), size=len(queries))
+        return replace(released, claimed=claimed)
+
+
+def runner_up(judge: TargetModel, queries: pd.DataFrame) -> Tensor:
+    """The class that f finds most likely after the one it predicts, for each query."""
+    decided = judge.log_proba_rows(judge.encoding.pick(queries))
+    first = decided.argmax(dim=1, keepdim=True)
+    return decided.scatter(1, first, -torch.inf).argmax(dim=1)
+
+
+def _dice(name: str, arena: Arena) -> Dice:
+    if name == "dice-gradient":
+        return Dice(arena.schema, arena.judge, arena.d1, seed=arena.seed, method="gradient")
+    # Without the step that pulls numbers back to the query: the rows of the table themselves.
+    return Dice(
+        arena.schema, arena.judge, arena.d1, seed=arena.seed, method="kdtree",
+        posthoc_sparsity_param=0,
+    )  # fmt: skip
+
+
+def _epochs(mechanism: str, arena: Arena, size: Size) -> int | None:
+    """`paper` learns from the rows and not from 20,000 samples: it needs five times the epochs."""
+    if size.epochs is None or mechanism != "paper" or arena.schema.family != "mixed":
+        return size.epochs
+    return 5 * size.epochs
+
+
+def _private_target(arena: Arena) -> nn.Module:
+    """f by DP-SGD on D1. How many rows each class has counts as public, to even the classes out."""
+    dpsgd.check_installed()
+    points, classes = encoded(arena.d1, arena.schema)
+    counts = torch.bincount(classes, minlength=len(arena.schema.label.classes)).clamp(min=1)
+    model = seeded(architecture(arena.schema), arena.seed)
+    settings = replace(ARCHITECTURES[arena.schema.family], epochs=20, batch=512)
+    shares = (counts / counts.sum()).log()
+    dpsgd.train(
+        model,
+        lambda rows: nn.functional.cross_entropy(
+            model(points[rows]) + shares, classes[rows], reduction="sum"
+        ),
+        dpsgd.Schedule.of(settings, len(points)),
+        DP_BUDGET,
+        DP_CLIP,
+        "training of f",
+        silent,
+    )
+    return model

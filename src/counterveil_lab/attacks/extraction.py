@@ -1,0 +1,282 @@
+"""Model extraction: rebuild f from its predictions and the counterfactuals that come with them.
+
+| attacker | transfer set | asks |
+|---|---|---|
+| base-n | n queries with f's probabilities; no counterfactuals | n |
+| base-2n | 2n queries of the same kind | 2n |
+| drop | what base-n has: counterfactuals thrown away | n |
+| naive | and a counterfactual each, with the class it is said to have | n |
+| robust | naive, each weighed by how likely base-n's own model finds its claimed class | n |
+| cca | counterfactuals only have to be beyond the boundary (Dissanayake & Dutta 2024) | n |
+| relabel | counterfactuals with f's own probabilities, which costs a question each | 2n |
+| dualcf | naive, and the counterfactual of each counterfactual (after Wang 2022) | 2n |
+| averaging | naive, every query sent twice with other seeds; what differs is pooled | 2n |
+
+The base is what predictions alone give for as many questions. Fidelity is agreement with f: on test
+rows, and on legal rows drawn evenly. Where f answers with probabilities, a few hundred of them
+already give it away; so it is also played with an f that says its class and no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from counterveil.errors import RequestError
+from counterveil.search.constraints import Box
+from counterveil.search.snap import Snap
+from counterveil_lab.attacks.defences import DP_BUDGET, Defence, Released
+from counterveil_lab.attacks.protocol import Arena, Size, architecture
+from counterveil_lab.attacks.stack import Transfer, train_all
+from counterveil_lab.results import Row
+from counterveil_lab.targets import ROWS_AT_A_TIME, encoded
+
+BASES = ("base-n", "base-2n")
+ATTACKERS = ("naive", "robust", "cca", "relabel", "dualcf", "averaging")
+TWICE = frozenset({"base-2n", "relabel", "dualcf", "averaging"})  # who asks n times more
+PRIVATE = frozenset({"paper", "functional-model", "functional-surrogate", "random-labels"})
+SETTINGS = (("known", "probabilities"), ("unknown", "probabilities"), ("known", "labels"))
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """Counterfactuals that were found.
+
+    `number`: of the query; `claims`: the class it is said to have, one-hot; `left`: the class that
+    f gave to the query; `proba`: what f says of it, which only `relabel` asks.
+    """
+
+    number: Tensor
+    points: Tensor
+    claims: Tensor
+    left: Tensor
+    proba: Tensor
+
+    def only(self, kept: Tensor) -> Answers:
+        """Some of them."""
+        parts = (self.number, self.points, self.claims, self.left, self.proba)
+        return Answers(*(part[kept] for part in parts))
+
+    def head(self, count: int) -> Answers:
+        """Those of the first `count` queries."""
+        return self.only(self.number < count)
+
+    def new_to(self, others: Answers) -> Answers:
+        """Those that differ from what `others` have for the same query, in row or in claim."""
+        known = {_key(others, place) for place in range(len(others.number))}
+        kept = [_key(self, place) not in known for place in range(len(self.number))]
+        return self.only(torch.tensor(kept, dtype=torch.bool))
+
+
+@dataclass(frozen=True, eq=False)
+class Loot:
+    """What the attackers have gathered.
+
+    `points` and `proba`: all queries, those of base-2n too; `first`: counterfactuals; `again`:
+    counterfactuals of these; `repeat`: what was new when the queries were sent once more.
+    """
+
+    points: Tensor
+    proba: Tensor
+    first: Answers
+    again: Answers | None = None
+    repeat: Answers | None = None
+
+    def labels_only(self) -> Loot:
+        """The same from an f that names its class and no probabilities."""
+        first = replace(self.first, proba=_only_class(self.first.proba))
+        return replace(self, proba=_only_class(self.proba), first=first)
+
+    def has(self, attacker: str) -> bool:
+        """Whether the attacker has what he needs."""
+        return {"dualcf": self.again, "averaging": self.repeat}.get(attacker, self) is not None
+
+    def transfer(self, attacker: str, count: int, trust: Tensor | None = None) -> Transfer:
+        """What he trains on with `count` queries; `trust`: weights of robust's counterfactuals."""
+        if attacker == "base-2n":
+            count = 2 * count
+        asked = Transfer.of(self.points[:count], self.proba[:count])
+        if attacker in BASES:
+            return asked
+        first = self.first.head(count)
+        if attacker == "relabel":
+            return asked + Transfer.of(first.points, first.proba)
+        if attacker == "cca":
+            return asked + Transfer.of(first.points, first.claims, left=first.left)
+        claimed = asked + Transfer.of(first.points, first.claims, weights=trust)
+        more = {"dualcf": self.again, "averaging": self.repeat}.get(attacker)
+        if more is None:
+            return claimed
+        more = more.head(count)
+        return claimed + Transfer.of(more.points, more.claims)
+
+
+@dataclass(frozen=True, eq=False)
+class Exam:
+    """Rows that nobody trained on, with what is true of them and what f says of them."""
+
+    test: Tensor
+    classes: Tensor
+    decided: Tensor
+    uniform: Tensor
+    decided_uniform: Tensor
+
+    @classmethod
+    def of(cls, arena: Arena, size: Size) -> Exam:
+        test, classes = encoded(arena.test, arena.schema)
+        generator = torch.Generator().manual_seed(arena.seed)
+        drawn = torch.rand(size.uniform, test.shape[1], generator=generator)
+        box = Box(torch.zeros_like(drawn), torch.ones_like(drawn))
+        uniform = Snap(arena.judge.encoding, torch.device("cpu"))(drawn, box)
+        decided, evenly = (ask(arena, points).argmax(dim=1) for points in (test, uniform))
+        return cls(test, classes, decided, uniform, evenly)
+
+    def marks(self, answers: Tensor, answers_uniform: Tensor) -> Row:
+        """Of one model, given its classes for the rows of the exam."""
+        return {
+            "accuracy": _share(answers == self.classes),
+            "fidelity": _share(answers == self.decided),
+            "fidelity_uniform": _share(answers_uniform == self.decided_uniform),
+        }
+
+
+def extract(
+    defence: Defence,
+    size: Size,
+    *,
+    epsilon: float | None = None,
+    settings: Sequence[tuple[str, str]] = SETTINGS,
+    attackers: Sequence[str] = ATTACKERS,
+    say: Callable[[str], None] = lambda words: None,
+) -> list[Row]:
+    """A row for every attacker, setting and number of queries, against one defence.
+
+    `settings`: what is known of the architecture of f, and what f answers.
+    With the base of its own f in every call, so that a defence that changes f is compared fairly.
+    """
+    arena, counts = defence.arena, query_counts(defence, size)
+    loot, exam = gather(defence, size, attackers), Exam.of(arena, size)
+    accepted = loot.first.proba.argmax(dim=1) == loot.first.claims.argmax(dim=1)
+    say(f"{defence.name}: {len(accepted)} counterfactuals for {counts[-1]} queries")
+    rows: list[Row] = []
+    head = {
+        "dataset": arena.name,
+        "defence": defence.name,
+        "seed": arena.seed,
+        **budget_of(defence.name, epsilon),
+        "flip_ratio": int(accepted.sum()) / counts[-1],
+        "target_accuracy": _share(exam.decided == exam.classes),
+    }
+    for kind, predictions in settings:
+        build = architecture(arena.schema, wider=kind == "unknown")
+        seen = loot if predictions == "probabilities" else loot.labels_only()
+        for attacker, count, marks in _play(build, seen, exam, counts, attackers, size, arena.seed):
+            extra = count if attacker in TWICE else 0
+            rows.append({**head, "attacker": attacker, "architecture": kind,
+                         "predictions": predictions, "queries": count, "extra_queries": extra,
+                         **marks})  # fmt: skip
+        say(f"{defence.name}: {kind} architecture, {predictions}: every attacker trained")
+    return rows
+
+
+def gather(defence: Defence, size: Size, attackers: Sequence[str] = ATTACKERS) -> Loot:
+    """Ask f and the defence for all that the attackers will use."""
+    arena, most = defence.arena, query_counts(defence, size)[-1]
+    points, _ = encoded(arena.d2.head(2 * most), arena.schema)
+    proba = ask(arena, points)
+    queries, decided = arena.d2.head(most), proba[:most].argmax(dim=1)
+    released = defence.explain(queries)
+    first = _found(released, torch.arange(most), decided, arena)
+    again = repeat = None
+    if "dualcf" in attackers and len(first.number) and defence.name != "dice-gradient":
+        back = defence.explain(released.rows.iloc[first.number.numpy()], first.left)
+        again = _found(back, first.number, first.claims.argmax(dim=1), arena)
+    if "averaging" in attackers and defence.name != "dice-gradient":
+        second = defence.explain(queries, seed=1)
+        repeat = _found(second, torch.arange(most), decided, arena).new_to(first)
+    return Loot(points, proba, first, again, repeat)
+
+
+def query_counts(defence: Defence, size: Size) -> tuple[int, ...]:
+    """How many queries are sent: `size.queries`, or fewer where dice-ml or the rows set a limit."""
+    slow = {"dice-gradient": size.slow_queries, "dice-kdtree": size.kdtree_queries}
+    most = min(slow.get(defence.name, max(size.queries)), len(defence.arena.d2) // 2)
+    if most < 1:
+        raise RequestError("extraction needs at least 2 rows to ask about")
+    return tuple(sorted({min(count, most) for count in size.queries}))
+
+
+def budget_of(defence: str, epsilon: float | None) -> Row:
+    """ε and δ of a defence; None where it has none."""
+    if defence == "dp-model":
+        return {"epsilon": DP_BUDGET.epsilon, "delta": DP_BUDGET.delta}
+    return {"epsilon": epsilon, "delta": 0.0} if defence in PRIVATE else {
+        "epsilon": None, "delta": None,
+    }  # fmt: skip
+
+
+@torch.no_grad()
+def ask(arena: Arena, points: Tensor) -> Tensor:
+    """Class probabilities of f."""
+    parts = [arena.judge.log_proba(part).exp() for part in points.split(ROWS_AT_A_TIME)]
+    return torch.cat(parts)
+
+
+def _play(
+    build: Callable[[], nn.Module], loot: Loot, exam: Exam, counts: Sequence[int],
+    attackers: Sequence[str], size: Size, seed: int,
+) -> list[tuple[str, int, Row]]:  # fmt: skip
+    """Train the base first, whose model tells `robust` which claims to believe; then the others."""
+
+    def train(jobs: Sequence[tuple[str, int, Tensor | None]]) -> list[Row]:
+        transfers = [loot.transfer(attacker, count, trust) for attacker, count, trust in jobs]
+        answers = []
+        for stack in train_all(build, transfers, steps=size.steps, batch=size.batch, seed=seed):
+            logits = (stack.logits(points) for points in (exam.test, exam.uniform))
+            answers += list(zip(*(part.argmax(dim=2) for part in logits), strict=True))
+            bases.append(stack.logits(loot.first.points).softmax(dim=2))
+        return [exam.marks(*pair) for pair in answers]
+
+    bases: list[Tensor] = []
+    first: list[tuple[str, int, Tensor | None]] = [("base-n", count, None) for count in counts]
+    played = list(zip(first, train(first), strict=True))
+    beliefs = (torch.cat(bases) * loot.first.claims).sum(dim=2)
+    trust = {count: beliefs[number][loot.first.number < count]
+             for number, count in enumerate(counts)}  # fmt: skip
+    others = [
+        (attacker, count, trust[count] if attacker == "robust" else None)
+        for count in counts
+        for attacker in ("base-2n", *attackers)
+        if loot.has(attacker)
+    ]
+    played += zip(others, train(others), strict=True)
+    marked = [(attacker, count, marks) for (attacker, count, _), marks in played]
+    # Who throws the counterfactuals away is left with the base.
+    return marked + [("drop", count, marks) for name, count, marks in marked if name == "base-n"]
+
+
+def _found(released: Released, number: Tensor, left: Tensor, arena: Arena) -> Answers:
+    """The counterfactuals there are, of the queries `number` that f put into the classes `left`."""
+    found = torch.as_tensor(np.asarray(released.found, dtype=bool))
+    points = torch.as_tensor(arena.judge.encoding.encode(released.rows), dtype=torch.float32)[found]
+    claimed = torch.as_tensor(released.claimed, dtype=torch.long)[found]
+    claims = functional.one_hot(claimed, len(arena.schema.label.classes)).float()
+    return Answers(number[found], points, claims, left[found], ask(arena, points))
+
+
+def _only_class(proba: Tensor) -> Tensor:
+    return functional.one_hot(proba.argmax(dim=1), proba.shape[1]).float()
+
+
+def _key(answers: Answers, place: int) -> tuple[int, bytes, bytes]:
+    parts = (part[place].numpy().tobytes() for part in (answers.points, answers.claims))
+    return (int(answers.number[place]), *parts)  # type: ignore[return-value]
+
+
+def _share(agreed: Tensor) -> float:
+    return float(agreed.float().mean())

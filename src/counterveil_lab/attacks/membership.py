@@ -1,0 +1,209 @@
+"""Membership inference: was this person among the rows that f was trained on?
+
+Every function turns evidence into one score a candidate, higher for members.
+
+| attack | score |
+|---|---|
+| threshold | confidence in the true class (Yeom 2018); accuracy at the shadows' best threshold |
+| learning | a network that learnt from shadows what members look like (Shokri 2017) |
+| lira | likelihood ratio of the logit against shadows with and without the row (Carlini 2022) |
+| rmia | how many others the row outdoes in likelihood over its average (Zarifzadeh 2024) |
+| cf-distance | the distance to one's own counterfactual (Pawelczyk 2023) |
+| cf-distance-lrt | the same as a likelihood ratio against shadow explainers |
+| cf-only | nearness to the counterfactuals that others got, over what shadow explainers give |
+| cf-probe | whether a twin's counterfactual leads back to the candidate (see `probe`) |
+
+Where shadows saw no candidate, the shift that training on a row causes is learnt from the pool.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from counterveil.encoding import Array
+from counterveil.training import seeded
+from counterveil_lab.attacks.scores import area
+from counterveil_lab.attacks.shadows import Evidence, Signals, confidence, margin
+
+LAYERS = (1024, 512, 256, 64)
+EPOCHS, BATCH, RATE, DECAY = 30, 64, 1e-2, 1e-7
+TINY = 1e-12
+BLENDS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)  # RMIA's a: how far out-of-shadow averages are trusted
+
+
+@dataclass(frozen=True, eq=False)
+class Guess:
+    """Scores of the candidates, and from where on they are called members, if that was fixed."""
+
+    scores: Array
+    threshold: float | None = None
+
+    def accuracy(self, is_member: Array) -> float | None:
+        """The share told right at the threshold; candidates are half members."""
+        if self.threshold is None:
+            return None
+        return float(((self.scores >= self.threshold) == is_member).mean())
+
+
+def by_threshold(evidence: Evidence) -> Guess:
+    """Members are those whose class the model is sure of."""
+    signals = evidence.signals(confidence)
+    inside = signals.pool_shadows[signals.inside]
+    outside = signals.pool_shadows[~signals.inside]
+    return Guess(signals.target, best_threshold(inside, outside))
+
+
+def best_threshold(inside: Array, outside: Array) -> float:
+    """Where the most are told right, both kinds counting the same."""
+    values = np.unique(np.concatenate([inside, outside]))
+    kept = 1 - np.searchsorted(np.sort(inside), values) / len(inside)
+    refused = np.searchsorted(np.sort(outside), values) / len(outside)
+    return float(values[(kept + refused).argmax()])
+
+
+def by_learning(evidence: Evidence, rows: int, seed: int) -> Guess:
+    """A network on sorted predictions and the true class; `rows` of the pool a shadow."""
+    network = attack_network(2 * evidence.target.shape[-1], seed)
+    generator = torch.Generator().manual_seed(seed)
+    inputs, labels = [], []
+    for shadow, inside in zip(evidence.pool_shadows, evidence.inside, strict=True):
+        for is_in in (True, False):
+            known = (inside == is_in).nonzero()[:, 0]
+            chosen = known[torch.randperm(len(known), generator=generator)[: rows // 2]]
+            inputs.append(_looks(shadow[chosen], evidence.pool_classes[chosen]))
+            labels.append(torch.full((len(chosen),), float(is_in)))
+    known_inputs, known_labels = torch.cat(inputs), torch.cat(labels)
+    optimiser = torch.optim.Adagrad(network.parameters(), RATE, lr_decay=DECAY)
+    for _ in range(EPOCHS):
+        order = torch.randperm(len(known_inputs), generator=generator)
+        for numbers in order.split(BATCH):
+            logits = network(known_inputs[numbers])[:, 0]
+            loss = functional.binary_cross_entropy_with_logits(logits, known_labels[numbers])
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+    with torch.no_grad():
+        scores = network(_looks(evidence.target, evidence.classes))[:, 0]
+    return Guess(scores.double().numpy(), 0.0)
+
+
+def attack_network(width: int, seed: int) -> nn.Module:
+    """[u, 1024, 512, 256, 64, 1], ReLU, as the paper has it."""
+
+    def build() -> nn.Module:
+        layers: list[nn.Module] = []
+        wide = width
+        for narrow in LAYERS:
+            layers += [nn.Linear(wide, narrow), nn.ReLU()]
+            wide = narrow
+        return nn.Sequential(*layers, nn.Linear(wide, 1))
+
+    return seeded(build, seed)
+
+
+def _looks(log_proba: Tensor, classes: Tensor) -> Tensor:
+    ordered = log_proba.exp().sort(dim=-1, descending=True).values
+    return torch.cat([ordered, functional.one_hot(classes, log_proba.shape[-1])], dim=1).float()
+
+
+def by_lira(evidence: Evidence) -> Guess:
+    """Online where shadows saw the candidates, each in half of them; offline elsewhere."""
+    signals = evidence.signals(margin)
+    return Guess(online_ratio(signals) if evidence.online else likelihood_ratio(signals))
+
+
+def likelihood_ratio(signals: Signals) -> Array:
+    """log of the likelihood if the row was in, over that if not; no shadow saw a candidate.
+
+    A row's own average over the shadows says how hard it is. How a signal then spreads, in and out,
+    is learnt from the pool, whose rows were in some of the shadows and out of others.
+    """
+    moved_in, moved_out = _moves(signals)
+    moved = signals.target - signals.shadows.mean(axis=0)
+    return _log_normal(moved, moved_in) - _log_normal(moved, moved_out)
+
+
+def _moves(signals: Signals) -> tuple[Array, Array]:
+    """What pool rows score beyond their average over shadows that did not see them."""
+    scores, out = signals.pool_shadows, ~signals.inside
+    outs, total = out.sum(axis=0), (scores * out).sum(axis=0)
+    others = np.where(out, outs - 1, outs)  # a score is not part of its own average
+    average = (total - scores * out) / np.maximum(others, 1)
+    moved, known = scores - average, others > 0
+    return moved[known & signals.inside], moved[known & out]
+
+
+def online_ratio(signals: Signals) -> Array:
+    """The same with shadows that had the row and shadows that did not, for every candidate.
+
+    With tens of shadows a row's own spread is too rough: one for all rows, as LiRA advises.
+    """
+    means, spreads = [], []
+    for chosen in (signals.joined, ~signals.joined):
+        count = chosen.sum(axis=0)
+        overall = (signals.shadows * chosen).sum() / max(chosen.sum(), 1)
+        mean = (signals.shadows * chosen).sum(axis=0) / np.maximum(count, 1)
+        mean = np.where(count > 0, mean, overall)
+        squares = ((signals.shadows - mean) ** 2)[chosen].sum()
+        spreads.append(np.sqrt(squares / max((np.maximum(count - 1, 0)).sum(), 1)) + TINY)
+        means.append(mean)
+    ratio: Array = (
+        -(((signals.target - means[0]) / spreads[0]) ** 2) / 2
+        - np.log(spreads[0])
+        + ((signals.target - means[1]) / spreads[1]) ** 2 / 2
+        + np.log(spreads[1])
+    )
+    return ratio
+
+
+def _log_normal(values: Array, sample: Array) -> Array:
+    spread = sample.std() + TINY
+    result: Array = -(((values - sample.mean()) / spread) ** 2) / 2 - np.log(spread)
+    return result
+
+
+def by_rmia(evidence: Evidence) -> Guess:
+    """The share of the attacker's rows z that x outdoes: p(x|f)/p(x) ≥ p(z|f)/p(z)."""
+    signals = evidence.signals(confidence)
+    likely = signals.pool_shadows.mean(axis=0)  # every row of the pool was in half of them
+    others = np.sort(signals.pool / (likely + TINY))
+    if evidence.online:
+        average = signals.shadows.mean(axis=0)
+    else:
+        average = blended(signals.shadows.mean(axis=0), best_blend(signals))
+    ratios = signals.target / (average + TINY)
+    return Guess(np.searchsorted(others, ratios, side="right") / len(others))
+
+
+def blended(out: Array, blend: float) -> Array:
+    """RMIA's guess of p(x) from shadows that did not see x: in-shadows are nearer to 1."""
+    return ((1 + blend) * out + (1 - blend)) / 2
+
+
+def best_blend(signals: Signals) -> float:
+    """RMIA's a, tuned where the attacker knows the truth: on his first shadow."""
+    out, first = ~signals.inside[1:], signals.pool_shadows[0]
+    known = out.any(axis=0)
+    average = (signals.pool_shadows[1:] * out).sum(axis=0) / np.maximum(out.sum(axis=0), 1)
+    inside = signals.inside[0]
+
+    def told(blend: float) -> float:
+        ratios = first / (blended(average, blend) + TINY)
+        return area(ratios[known & inside], ratios[known & ~inside])
+
+    return max(BLENDS, key=told)
+
+
+def by_nearness(candidates: Array, references: list[Array]) -> Guess:
+    """How much nearer a candidate is to what was released than to what shadows release.
+
+    `candidates`: distance of each to the nearest released row; `references`: the same to rows that
+    were released by shadows of the explainer (or are rows of the attacker's own).
+    """
+    usual = np.mean([np.log(each + 1e-3) for each in references], axis=0)
+    return Guess(usual - np.log(candidates + 1e-3))

@@ -1,0 +1,209 @@
+"""Who owns which rows: the game that every attack plays.
+
+Training and test rows are merged and dealt out anew: D1 trains f and whatever explains it; the
+attacker owns D2 (what he asks), D3 (what his shadow models learn from) and D4 (people who were not
+in D1, to be told apart from those who were). Test rows belong to nobody and only measure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from counterveil.errors import DataError, RequestError
+from counterveil.models import TargetModel, adapt
+from counterveil.schema import Schema
+from counterveil.training import fit, seeded
+from counterveil_lab.datasets import Dataset, Folder, load
+from counterveil_lab.targets import ANY_OTHER, RECIPES, encoded, new_target, train_target
+
+FEWEST = 50  # rows of a set; with fewer no attack says anything
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is played.
+
+    `rows` in each of the sets at most; `epochs` of a release and `warm_steps` of the amortised
+    search (None: the usual number); `steps` and `batch` of an extracted model; `uniform` legal rows
+    drawn for fidelity; `slow_queries`: the most that dice-ml is asked, `kdtree_queries` where it is
+    fast; `shadows` and `candidates` of the inference attacks (members, and as many others).
+    """
+
+    rows: int = 8000
+    test: int = 8000
+    queries: tuple[int, ...] = (250, 500, 1000, 2000)
+    epochs: int | None = None
+    warm_steps: int | None = None
+    steps: int = 1500
+    batch: int = 64
+    uniform: int = 5000
+    slow_queries: int = 50
+    kdtree_queries: int = 250
+    shadows: int = 16
+    candidates: int = 2000
+
+
+FULL = Size()
+QUICK = Size(
+    rows=2000, test=2000, queries=(250, 500), epochs=10, warm_steps=300, steps=500,
+    uniform=1000, slow_queries=10, kdtree_queries=20, shadows=3, candidates=300,
+)  # fmt: skip
+
+
+class Asked(nn.Module):
+    """A model that is no torch module, asked for log-probabilities as if they were logits."""
+
+    def __init__(self, judge: TargetModel) -> None:
+        super().__init__()
+        self._judge = judge
+
+    def forward(self, points: Tensor) -> Tensor:
+        return self._judge.log_proba(points)
+
+
+@dataclass(frozen=True, eq=False)
+class Arena:
+    """One game. `decoys`: rows that are called members and are not; the control of `of`."""
+
+    name: str
+    schema: Schema
+    d1: pd.DataFrame
+    d2: pd.DataFrame
+    d3: pd.DataFrame
+    d4: pd.DataFrame
+    test: pd.DataFrame
+    model: nn.Module
+    judge: TargetModel
+    seed: int
+    decoys: pd.DataFrame | None = None
+
+    def __repr__(self) -> str:
+        return f"Arena({self.name!r}, {len(self.d1)} private rows, seed {self.seed})"
+
+    def members(self, count: int) -> pd.DataFrame:
+        """Rows of D1, or in the control rows that nothing was ever trained on."""
+        rows = self.d1 if self.decoys is None else self.decoys
+        return rows.head(count).reset_index(drop=True)
+
+    def outsiders(self, count: int) -> pd.DataFrame:
+        """Rows of D4; ask for as many as there are members."""
+        return self.d4.head(count).reset_index(drop=True)
+
+    def defended(self, model: nn.Module) -> Arena:
+        """The same game about another f."""
+        return replace(self, model=model, judge=adapt(model, self.schema, outputs="logits"))
+
+    @classmethod
+    def of(
+        cls, dataset: str, seed: int, size: Size, *, disjoint: bool = False, folder: Folder = None
+    ) -> Arena:
+        """Deal out a dataset and train f on D1.
+
+        `disjoint`: the control. What is then called a member is none, so that inference must be at
+        chance; everything else stays as it is.
+        """
+        data = load(dataset, seed=seed, folder=folder)
+        merged = pd.concat([data.train, data.test], ignore_index=True)
+        order = np.random.default_rng(seed).permutation(len(merged))
+        rows = min(size.rows, len(merged) // 6)
+
+        def dealt(number: int, count: int = rows) -> pd.DataFrame:
+            return merged.take(order[number * rows :][:count]).reset_index(drop=True)
+
+        d1, d2, d3, d4, decoys = (dealt(number) for number in range(5))
+        model = shadow_target(data.schema, d1, seed)
+        return cls(
+            dataset, data.schema, d1, d2, d3, d4, dealt(5, size.test), model,
+            adapt(model, data.schema, outputs="logits"), seed, decoys if disjoint else None,
+        )  # fmt: skip
+
+    @classmethod
+    def own(
+        cls,
+        schema: Schema,
+        members_frame: pd.DataFrame,
+        others_frame: pd.DataFrame,
+        model: Any,
+        seed: int,
+        size: Size,
+    ) -> Arena:
+        """Your own model (anything that `adapt` takes) and tables.
+
+        `members_frame`: what it was trained on; `others_frame`: rows of the same kind that it was
+        not trained on, dealt out to the attacker. Both need the label.
+        """
+        judge = adapt(model, schema)
+        columns = [*schema.columns, schema.label.name]
+        rng = np.random.default_rng(seed)
+
+        def shuffled(frame: pd.DataFrame, what: str) -> pd.DataFrame:
+            missing = [name for name in columns if name not in frame.columns]
+            if missing:
+                raise DataError(f"{what}: no column {missing[0]!r}; the schema and label need it")
+            encoded(frame, schema)  # whatever does not fit is an error here, by row and column
+            return frame[columns].take(rng.permutation(len(frame))).reset_index(drop=True)
+
+        members = shuffled(members_frame, "members").head(size.rows)
+        others = shuffled(others_frame, "others")
+        if len(members) < FEWEST or len(others) < 4 * FEWEST:
+            raise RequestError(
+                f"an attack needs at least {FEWEST} members and {4 * FEWEST} others; "
+                f"got {len(members)} and {len(others)}"
+            )
+        rows = min(size.rows, len(others) // 4)
+        d2, d3, d4, test = (
+            others.iloc[number * rows :][:rows].reset_index(drop=True) for number in range(4)
+        )
+        name = schema.name
+        return cls(
+            name, schema, members, d2, d3, d4, test.head(size.test), Asked(judge), judge, seed
+        )
+
+
+def shadow_target(
+    schema: Schema, frame: pd.DataFrame, seed: int, *, wider: bool = False
+) -> nn.Module:
+    """A network like f, trained on `frame` as f was; `wider`: with one more dense layer."""
+    if not wider:
+        data = Dataset(schema.name, schema, frame, frame.head(0), None, "")
+        return train_target(data, seed=seed)
+    recipe = RECIPES.get(schema.name, ANY_OTHER)
+    points, classes = encoded(frame, schema)
+    counts = torch.bincount(classes, minlength=len(schema.label.classes))
+    evenly = len(classes) / (len(counts) * counts.clamp(min=1).float())
+    model = seeded(architecture(schema, wider=True), seed)
+    fit(
+        model,
+        lambda rows: nn.functional.cross_entropy(model(points[rows]), classes[rows], evenly),
+        len(points),
+        epochs=recipe.epochs + recipe.settling,
+        batch=recipe.batch,
+        rate=recipe.rate,
+        seed=seed,
+    )
+    return model
+
+
+def architecture(schema: Schema, *, wider: bool = False) -> Callable[[], nn.Module]:
+    """How to build an untrained f, or one with a further dense layer before the last."""
+
+    def build() -> nn.Module:
+        model = new_target(schema)
+        if wider:
+            layers = model if isinstance(model, nn.Sequential) else model.layers
+            assert isinstance(layers, nn.Sequential)
+            last = layers[-1]
+            assert isinstance(last, nn.Linear)
+            width = last.in_features
+            layers.insert(len(layers) - 1, nn.Linear(width, width))
+            layers.insert(len(layers) - 1, type(layers[1])())
+        return model
+
+    return build

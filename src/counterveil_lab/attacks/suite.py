@@ -1,0 +1,179 @@
+"""Every attack on your own veil and model, and a page that says what came of it.
+
+The attacker sees what your users see: predictions and counterfactuals. Extraction is played several
+times with other rows dealt to him; inference once. With a veil that has a surrogate both guidances
+are attacked, so that you can choose between them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import pandas as pd
+
+from counterveil.files import write_whole
+from counterveil.veil import Veil
+from counterveil_lab.attacks import inference
+from counterveil_lab.attacks.attribute import sensitive
+from counterveil_lab.attacks.defences import ByVeil, build
+from counterveil_lab.attacks.extraction import extract
+from counterveil_lab.attacks.protocol import FULL, QUICK, Arena, Size
+from counterveil_lab.attacks.verdicts import gains, headline, verdicts
+from counterveil_lab.results import Row
+
+DEALS, QUICK_DEALS = 5, 2
+NETWORKS = {"known": "usual", "unknown": "deeper"}  # the lab's: of yours nothing is known
+Say = Callable[[str], None]
+
+_TEMPLATES = jinja2.Environment(
+    loader=jinja2.ChoiceLoader(
+        [
+            jinja2.PackageLoader("counterveil_lab", "attacks"),
+            jinja2.PackageLoader("counterveil", "report"),
+        ]
+    ),
+    autoescape=True,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    undefined=jinja2.StrictUndefined,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """All rows, and what they say. `facts`: what was attacked."""
+
+    veil: Veil
+    facts: dict[str, str]
+    extraction: list[Row]
+    inference: list[Row]
+
+    @property
+    def verdicts(self) -> list[str]:
+        """What follows, worst things first within each kind of attack."""
+        return verdicts(self.extraction, self.inference)
+
+    def save(self, page: Path) -> tuple[Path, Path]:
+        """The page, and its numbers as JSON beside it."""
+        numbers = page.with_suffix(".json")
+        content = {
+            "facts": self.facts,
+            "statement": self.veil.statement.model_dump(mode="json"),
+            "extraction": self.extraction,
+            "inference": self.inference,
+            "headline": headline(self.extraction).table,
+            "verdicts": self.verdicts,
+        }
+        text = json.dumps(_plain(content), indent=1, allow_nan=False, ensure_ascii=False)
+        write_whole(numbers, (text + "\n").encode())
+        write_whole(page, self.page().encode())
+        return page, numbers
+
+    def page(self) -> str:
+        """One HTML file that loads nothing."""
+        return _TEMPLATES.get_template("page.html").render(
+            title=f"Attacks on {self.veil.schema.name}",
+            facts=self.facts,
+            headline=headline(self.extraction).table,
+            attackers=_by_attacker(self.extraction),
+            membership=[row for row in self.inference if row.get("auc") is not None],
+            linkage=[row for row in self.inference if row["attack"] == "linkage"
+                     and row["counterfactuals"]],
+            attribute=[row for row in self.inference if row["attack"] == "attribute"
+                       and row["value"] == "all"
+                       and (row["target"] != "f" or row["defence"] == "none")],
+            verdicts=self.verdicts,
+            statement=self.veil.statement,
+        )  # fmt: skip
+
+
+def attack(
+    veil: Veil,
+    model: Any,
+    members: pd.DataFrame,
+    others: pd.DataFrame,
+    *,
+    quick: bool = False,
+    size: Size | None = None,
+    deals: int | None = None,
+    say: Say = lambda words: None,
+) -> Findings:
+    """Attack `model` (whatever `counterveil.models.adapt` takes) as `veil` explains it.
+
+    `members`: rows that the model and the veil were made from; `others`: rows of the same kind that
+    neither has seen. `deals`: how often the others are dealt out anew for extraction.
+    """
+    size = size or (QUICK if quick else FULL)
+    deals = deals or (QUICK_DEALS if quick else DEALS)
+    epsilon = veil.statement.epsilon
+    first = Arena.own(veil.schema, members, others, model, 0, size)
+    say(f"{len(first.d1)} members, {len(first.d4)} others to tell from them, "
+        f"{len(first.d2)} rows to ask about")  # fmt: skip
+    defences = []
+    for name in names_of(veil):
+        defence = build(name, first, epsilon=epsilon or float("inf"), size=size, veil=veil)
+        assert isinstance(defence, ByVeil)
+        defences.append(defence)
+    stolen: list[Row] = []
+    for deal in range(deals):
+        arena = first if not deal else Arena.own(veil.schema, members, others, model, deal, size)
+        for defence in defences:
+            rows = extract(replace(defence, arena=arena), size, epsilon=epsilon)
+            stolen += [{**row, "architecture": NETWORKS[row["architecture"]]} for row in rows]
+            say(f"extraction {deal + 1}/{deals}: {defence.name}")
+    has_attribute = sensitive(veil.schema) is not None
+    found = [{"defence": "none", **row} for row in inference.on_model(first, size, say)]
+    if has_attribute:
+        found += [{"defence": "none", **row} for row in
+                  inference.on_attribute(first, None, size, say)]  # fmt: skip
+    for defence in defences:
+        inferred = inference.on_defence(first, defence, size, say, epsilon=epsilon)
+        if has_attribute:
+            inferred += inference.on_attribute(first, defence, size, say)
+        found += [{"defence": defence.name, **row} for row in inferred]
+    facts = {
+        "veil": f"{veil.statement.mechanism}, {veil.statement.amount}",
+        "guarantee": veil.statement.level.value,
+        "accuracy of the model": f"{stolen[0]['target_accuracy']:.3f}",
+        "members": f"{len(members):,}",
+        "others": f"{len(others):,}",
+        "deals of the rows": str(deals),
+    }
+    return Findings(veil, facts, stolen, found)
+
+
+def names_of(veil: Veil) -> tuple[str, ...]:
+    """What a veil can be asked: with either guidance, or as the paper does."""
+    if veil.statement.mechanism == "paper":
+        return ("paper",)
+    if veil.surrogate is None:
+        return ("functional-model",)
+    return ("functional-model", "functional-surrogate")
+
+
+def _by_attacker(rows: Sequence[Row]) -> list[Row]:
+    """Mean fidelity and gain of every attacker with the most queries."""
+    table = gains(rows)
+    table = table[table.queries == table.queries.max()]
+    keys = ["defence", "predictions", "architecture", "attacker"]
+    means = table.groupby(keys, sort=False)[["fidelity", "fidelity_uniform", "accuracy", "gain"]]
+    lines: list[Row] = [
+        {str(name): value for name, value in line.items()}
+        for line in means.mean().reset_index().to_dict("records")
+    ]
+    return lines
+
+
+def _plain(content: Any) -> Any:
+    """JSON knows neither NaN nor infinity."""
+    if isinstance(content, dict):
+        return {name: _plain(value) for name, value in content.items()}
+    if isinstance(content, list):
+        return [_plain(value) for value in content]
+    return None if isinstance(content, float) and not isfinite(content) else content

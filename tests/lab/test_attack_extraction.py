@@ -1,0 +1,385 @@
+"""The protocol, the defences, and extraction: its controls have to come out as they must."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import Tensor, nn
+
+from counterveil.curator import Curator
+from counterveil.encoding import Encoding
+from counterveil.errors import DataError, RequestError
+from counterveil.models import CallableModel
+from counterveil.schema import Schema
+from counterveil.veil import Veil
+from counterveil_lab.attacks import extraction, verdicts
+from counterveil_lab.attacks.defences import DP_BUDGET, ByVeil, Released, build, runner_up
+from counterveil_lab.attacks.extraction import ATTACKERS, Exam, Loot, extract, gather, query_counts
+from counterveil_lab.attacks.kanonymous import BINS, KAnonymous
+from counterveil_lab.attacks.protocol import Arena, Size, architecture, shadow_target
+from counterveil_lab.attacks.stack import _losses, train_all
+from counterveil_lab.experiments import fig_tradeoff, table_extraction
+from counterveil_lab.metrics import legal_share
+from counterveil_lab.results import Row
+from counterveil_lab.targets import encoded
+
+torch.set_num_threads(1)
+
+TINY = Size(
+    rows=700, test=500, queries=(100, 200), epochs=3, warm_steps=60, steps=250, uniform=200,
+    slow_queries=2, kdtree_queries=4, shadows=2, candidates=50,
+)  # fmt: skip
+PROBABILITIES = (("known", "probabilities"),)
+
+
+@pytest.fixture(scope="module")
+def arena() -> Arena:
+    return Arena.of("adult", 0, TINY)
+
+
+@pytest.fixture(scope="module")
+def release(arena: Arena) -> Veil:
+    return Curator(arena.schema).release(arena.d1, 3.0, epochs=3, progress=False)
+
+
+@pytest.fixture(scope="module")
+def by_model(arena: Arena, release: Veil) -> ByVeil:
+    defence = build("functional-model", arena, epsilon=3.0, size=TINY, veil=release)
+    assert isinstance(defence, ByVeil)
+    return defence
+
+
+@pytest.fixture(scope="module")
+def loot(by_model: ByVeil) -> Loot:
+    return gather(by_model, TINY)
+
+
+def keys(frame: pd.DataFrame) -> list[tuple[Any, ...]]:
+    return [tuple(row) for row in frame.astype(str).itertuples(index=False)]
+
+
+def test_sets_are_dealt_out_once(arena: Arena) -> None:
+    sets = (arena.d1, arena.d2, arena.d3, arena.d4, arena.test)
+    assert [len(part) for part in sets] == [700, 700, 700, 700, 500]
+    again = Arena.of("adult", 0, TINY)
+    assert all(a.equals(b) for a, b in zip(sets, (again.d1, again.d2, again.d3, again.d4,
+                                                  again.test), strict=True))  # fmt: skip
+    assert not Arena.of("adult", 1, TINY).d1.equals(arena.d1)
+
+
+def test_rows_numbered_before_the_deal_meet_nobody_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Tensor] = []
+
+    def numbered(schema: Schema, frame: pd.DataFrame, seed: int) -> nn.Module:
+        seen.append(encoded(frame, schema)[0])
+        return architecture(schema)()
+
+    monkeypatch.setattr("counterveil_lab.attacks.protocol.shadow_target", numbered)
+    arena = Arena.of("digits", 0, TINY, disjoint=True)
+    sets = (arena.d1, arena.d2, arena.d3, arena.d4, arena.members(10**6), arena.test)
+    parts = [encoded(part, arena.schema)[0] for part in sets]
+    together = torch.cat(parts)
+    assert len(torch.unique(together, dim=0)) == len(together)  # no two digits are alike
+    assert torch.equal(seen[0], parts[0])  # f learns from D1, not from who is called a member
+
+
+def test_members_and_outsiders(arena: Arena) -> None:
+    assert arena.members(5).equals(arena.d1.head(5))
+    assert arena.outsiders(5).equals(arena.d4.head(5))
+
+
+def test_wider_networks_have_one_layer_more(arena: Arena) -> None:
+    def dense(schema: Schema, wider: bool) -> int:
+        model = architecture(schema, wider=wider)()
+        return sum(isinstance(layer, nn.Linear) for layer in model.modules())
+
+    digits = Arena.of("digits", 0, replace(TINY, rows=60)).schema
+    for schema in (arena.schema, digits):
+        assert dense(schema, True) == dense(schema, False) + 1
+    wide = shadow_target(arena.schema, arena.d3.head(200), 0, wider=True)
+    assert wide(encoded(arena.d3.head(3), arena.schema)[0]).shape == (3, 2)
+
+
+def test_your_own_model(arena: Arena) -> None:
+    others = pd.concat([arena.d2, arena.d3, arena.d4])
+
+    def ask(rows: pd.DataFrame) -> np.ndarray[Any, Any]:
+        sure = np.where(rows["age"] > 40, 0.9, 0.2)
+        return np.stack([1 - sure, sure], axis=1)
+
+    judge = CallableModel(ask, arena.schema)
+    own = Arena.own(arena.schema, arena.d1, others, judge, 0, TINY)
+    assert len(own.d2) == len(own.d4) == len(others) // 4
+    assert len(own.test) == TINY.test
+    points, _ = encoded(own.d2.head(4), arena.schema)
+    assert torch.allclose(own.model(points).softmax(dim=1), judge.log_proba(points).exp())
+    with pytest.raises(RequestError, match="at least 50 members"):
+        Arena.own(arena.schema, arena.d1.head(9), others, judge, 0, TINY)
+    with pytest.raises(DataError, match="others: no column"):
+        Arena.own(arena.schema, arena.d1, others.drop(columns=arena.schema.label.name), judge, 0,
+                  TINY)  # fmt: skip
+
+
+def test_every_answer_is_legal_and_claims_the_runner_up(by_model: ByVeil) -> None:
+    queries = by_model.arena.d2.head(40)
+    released = by_model.explain(queries)
+    assert released.claimed.tolist() == runner_up(by_model.arena.judge, queries).tolist()
+    assert legal_share(released.rows, by_model.arena.schema) == 1
+    said = by_model.arena.judge.log_proba_rows(released.rows).argmax(dim=1).numpy()
+    assert (said == released.claimed)[released.found].all()
+    assert not (said == released.claimed)[~released.found].any()
+
+
+def test_the_surrogate_asks_f_for_predictions_alone(arena: Arena, release: Veil) -> None:
+    judge = arena.judge
+    asked: list[int] = []
+
+    def counting(rows: pd.DataFrame) -> Any:
+        asked.append(len(rows))
+        return judge.log_proba_rows(rows).exp().numpy()
+
+    watched = replace(arena, judge=CallableModel(counting, arena.schema))
+    defence = build("functional-surrogate", watched, epsilon=3.0, size=TINY, veil=release)
+    defence.explain(arena.d2.head(30))
+    assert asked == [30]
+
+
+def test_random_labels_keep_the_rows(arena: Arena, release: Veil, by_model: ByVeil) -> None:
+    random = build("random-labels", arena, epsilon=3.0, size=TINY, veil=release)
+    queries = arena.d2.head(60)
+    first, again = random.explain(queries), random.explain(queries, seed=1)
+    assert keys(first.rows) == keys(again.rows)
+    assert 0.2 < (first.claimed != again.claimed).mean() < 0.8
+
+
+def test_dp_model_is_another_game(arena: Arena) -> None:
+    pytest.importorskip("opacus")
+    defence = build("dp-model", arena, epsilon=1.0, size=TINY)
+    assert defence.arena.model is not arena.model
+    assert defence.arena.d1 is arena.d1
+    assert extraction.budget_of("dp-model", 1.0)["epsilon"] == DP_BUDGET.epsilon
+    released = defence.explain(arena.d2.head(20))
+    said = defence.arena.judge.log_proba_rows(released.rows).argmax(dim=1).numpy()
+    assert (said == released.claimed)[released.found].all()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("dice_ml") is None, reason="needs dice-ml")
+def test_the_tree_gives_training_rows_away(arena: Arena) -> None:
+    defence = build("dice-kdtree", arena, epsilon=1.0, size=TINY)
+    assert query_counts(defence, TINY) == (4,)
+    released = defence.explain(arena.d2.head(3))
+    private = set(keys(Encoding(arena.schema).pick(arena.d1)))
+    given = keys(released.rows)
+    assert [row in private for row in given] == released.found.tolist()
+    assert released.found.any()
+
+
+def test_cells_of_cf_k_hold_k_rows(arena: Arena) -> None:
+    from counterveil.grid import Grid
+
+    method = KAnonymous(arena.schema, arena.judge, arena.d1, k_rows=4)
+    answers = method.explain(arena.d2.head(30), runner_up(arena.judge, arena.d2.head(30)))
+    grid = Grid(arena.schema, BINS)
+    private = grid.codes(encoded(arena.d1, arena.schema)[0].double().numpy())
+    given = grid.codes(Encoding(arena.schema).encode(answers.rows[answers.found]))
+    assert answers.found.any()
+    for cell in given:
+        assert (private == cell).all(axis=1).sum() >= 4
+    with pytest.raises(RequestError, match="no cell"):
+        KAnonymous(arena.schema, arena.judge, arena.d1, k_rows=10**6)
+
+
+def test_unknown_defence(arena: Arena) -> None:
+    with pytest.raises(RequestError, match="no defence 'nothing'"):
+        build("nothing", arena, epsilon=1.0, size=TINY)
+
+
+def test_transfer_sets(loot: Loot, by_model: ByVeil) -> None:
+    count = 100
+    first = loot.first.head(count)
+    found = len(first.points)
+    assert found > 50
+    assert loot.again is not None
+    lengths = {name: len(loot.transfer(name, count)) for name in ("base-n", "base-2n", *ATTACKERS)}
+    assert lengths["base-n"] == count
+    assert lengths["base-2n"] == 2 * count
+    assert lengths["naive"] == lengths["cca"] == lengths["relabel"] == count + found
+    assert lengths["dualcf"] == count + found + len(loot.again.head(count).points)
+    assert lengths["averaging"] == lengths["naive"]  # the search is deterministic: nothing is new
+    relabel = loot.transfer("relabel", count)
+    asked = by_model.arena.judge.log_proba(relabel.points).exp()
+    assert torch.allclose(relabel.goals, asked, atol=1e-5)
+    cca = loot.transfer("cca", count)
+    assert cca.beyond.tolist() == [False] * count + [True] * found
+    assert (cca.goals.argmax(dim=1) != cca.left)[count:].all()
+    labels = loot.labels_only().transfer("relabel", count)
+    assert set(labels.goals.unique().tolist()) == {0.0, 1.0}
+
+
+def test_one_sided_loss() -> None:
+    logits = torch.tensor([[[0.0, 2.0], [2.0, 0.0], [0.0, 0.0], [1.0, 0.0]]])
+    goals = torch.tensor([[[0.0, 1.0]] * 4])
+    left = torch.zeros(1, 4, dtype=torch.long)
+    sided = _losses(logits, goals, torch.tensor([[True, True, True, False]]), left)[0]
+    p = float(torch.sigmoid(torch.tensor(-2.0)))
+    assert sided[0] == 0  # beyond the boundary, however far
+    assert sided[1] == pytest.approx(0.5 * np.log(0.5 / p) + 0.5 * np.log(0.5 / (1 - p)), rel=1e-4)
+    assert sided[2] == pytest.approx(0, abs=1e-6)
+    assert sided[3] == pytest.approx(float(np.log1p(np.e)), rel=1e-5)
+
+
+def test_a_network_learns_the_same_alone_as_in_a_stack(
+    loot: Loot, arena: Arena, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transfers = [loot.transfer(name, 50) for name in ("base-n", "naive", "cca", "base-n")]
+    build_f = architecture(arena.schema)
+    (together,) = train_all(build_f, transfers, steps=20, batch=16, seed=3)
+    logits = together.logits(loot.points[:30])
+    assert torch.equal(logits[0], logits[3])
+    assert not torch.allclose(logits[0], logits[1], atol=1e-3)
+    monkeypatch.setattr("counterveil_lab.attacks.stack.ROOM", 1)
+    alone = train_all(build_f, transfers, steps=20, batch=16, seed=3)
+    assert len(alone) == 4
+    apart = torch.cat([stack.logits(loot.points[:30]) for stack in alone])
+    assert torch.allclose(apart, logits, atol=1e-4)
+
+
+def test_uniform_rows_are_legal(arena: Arena) -> None:
+    exam = Exam.of(arena, TINY)
+    rows = Encoding(arena.schema).decode(exam.uniform.double().numpy())
+    assert legal_share(rows, arena.schema) == 1
+    shares = [rows["sex"].value_counts(normalize=True).max(), len(rows) == TINY.uniform]
+    assert shares[0] < 0.65
+    assert shares[1]
+
+
+class Scrambled:
+    """The rows of a defence with random claims: what makes a naive attacker fall below base."""
+
+    name = "random-labels"
+
+    def __init__(self, own: ByVeil) -> None:
+        self.own, self.arena = own, own.arena
+
+    def explain(
+        self, queries: pd.DataFrame, targets: Tensor | None = None, *, seed: int = 0
+    ) -> Released:
+        released = self.own.explain(queries, targets, seed=seed)
+        rng = np.random.default_rng(seed)
+        return replace(released, claimed=rng.integers(2, size=len(queries)))
+
+
+def fidelity(rows: list[Row]) -> dict[str, float]:
+    return {row["attacker"]: row["fidelity"] for row in rows if row["queries"] == 200}
+
+
+def test_controls_come_out_as_they_must(by_model: ByVeil) -> None:
+    rows = extract(by_model, TINY, epsilon=3.0, settings=PROBABILITIES)
+    found = fidelity(rows)
+    assert len(rows) == 2 * (2 + len(ATTACKERS) + 1)
+    assert found["relabel"] >= found["base-n"] - 0.02  # true labels never harm
+    assert found["averaging"] == found["naive"]  # nothing is gained from a deterministic search
+    assert found["drop"] == found["base-n"]
+    scrambled = fidelity(extract(Scrambled(by_model), TINY, settings=PROBABILITIES))
+    assert scrambled["base-n"] == found["base-n"]
+    assert scrambled["naive"] < found["base-n"] - 0.01  # poison, not privacy ...
+    assert scrambled["relabel"] == pytest.approx(found["relabel"], abs=1e-6)  # ... and its cure
+    extra = {row["attacker"]: row["extra_queries"] for row in rows if row["queries"] == 200}
+    assert extra == {"base-n": 0, "base-2n": 200, "naive": 0, "robust": 0, "cca": 0,
+                     "relabel": 200, "dualcf": 200, "averaging": 200, "drop": 0}  # fmt: skip
+
+
+def made_up(attacker: str, seed: int, fidelity: float, extra: int = 0) -> Row:
+    return {
+        "dataset": "adult", "defence": "functional-model", "epsilon": 0.75, "seed": seed,
+        "predictions": "labels", "architecture": "known", "queries": 250, "attacker": attacker,
+        "extra_queries": extra, "fidelity": fidelity, "flip_ratio": 1.0,
+    }  # fmt: skip
+
+
+def test_headline_takes_the_strongest_against_the_base_of_its_questions() -> None:
+    rows = []
+    for seed, shift in enumerate((0.0, 0.01, 0.02)):
+        rows += [
+            made_up("base-n", seed, 0.90 + shift),
+            made_up("base-2n", seed, 0.95 + shift, 250),
+            made_up("drop", seed, 0.90 + shift),
+            made_up("naive", seed, 0.70),
+            made_up("cca", seed, 0.92 + 2 * shift),
+            made_up("relabel", seed, 0.96 + shift, 250),
+        ]
+    result = verdicts.headline(rows)
+    (line,) = result.table
+    assert line["attacker"] == "cca"  # relabel is higher, but asked twice as much
+    assert line["gain"] == pytest.approx(0.03)
+    assert line["half_width"] == pytest.approx(4.303 * 0.01 / 3**0.5, rel=1e-3)
+    assert line["naive_lowest"] == pytest.approx(-0.21)
+    assert line["attackers"] == 3
+    assert result.sentences == [
+        "adult, functional-model at ε 0.75, f answers with labels: explanations add at most 0.030 "
+        "± 0.025 fidelity over as many predictions alone (0.910), against the best of 3 attackers "
+        "(cca, 250 queries, known architecture)."
+    ]
+
+
+def test_headline_of_nothing_and_of_one_seed() -> None:
+    rows = [made_up("base-n", 0, 0.9), made_up("base-2n", 0, 0.9, 250), made_up("drop", 0, 0.9),
+            made_up("naive", 0, 0.8)]  # fmt: skip
+    result = verdicts.headline([{**row, "epsilon": None} for row in rows])
+    assert result.table[0]["half_width"] is None
+    assert result.table[0]["epsilon"] is None
+    assert "explanations add nothing over predictions alone" in result.sentences[0]
+
+
+def test_figures_and_cases(
+    arena: Arena, by_model: ByVeil, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("matplotlib")
+    small = replace(TINY, steps=10, queries=(20, 40))
+    monkeypatch.setattr(table_extraction, "QUICK", small)
+    rows = table_extraction.measure_case("adult", "cf-k", 0, quick=True)
+    assert {row["defence"] for row in rows} == {"cf-k"}
+    rows += extract(by_model, small, epsilon=3.0)
+    table_extraction._paint(rows, tmp_path)
+    few = replace(small, queries=(20,))
+    margins = [
+        {"guidance": "model", "margin": margin, **row}
+        for margin in (0.0, 0.9)
+        for row in extract(
+            replace(by_model, way={"margin": margin}), few, settings=fig_tradeoff.SETTINGS
+        )
+    ]
+    fig_tradeoff._paint(margins, tmp_path)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["fig-tradeoff.png", "fig-tradeoff.svg", "table-extraction.png",
+                     "table-extraction.svg"]  # fmt: skip
+
+
+def test_a_missing_package_is_said_and_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played: list[str] = []
+
+    def collect(results: Any, cases: list[dict[str, Any]], *rest: Any, **more: Any) -> None:
+        played.extend(case["part"] for case in cases)
+
+    said: list[str] = []
+    monkeypatch.setattr(table_extraction, "find_spec", lambda name: None)
+    monkeypatch.setattr(table_extraction, "run_cases", collect)
+    table_extraction.run(tmp_path, "command", seeds=5, quick=True, workers=1, say=said.append)
+    assert played == ["functional-0.75", "no-noise", "cf-k"]
+    assert sum(words.startswith("without ") for words in said) == 3
+
+
+def test_parts_of_each_dataset() -> None:
+    assert "dice-kdtree" in table_extraction.parts_of("adult", quick=False)
+    assert not any("dice" in part for part in table_extraction.parts_of("hospital", quick=False))
+    assert set(table_extraction.parts_of("mnist", quick=False)) < set(table_extraction.PARTS)
+    assert max(table_extraction.size_of("mnist", quick=False).queries) == 1000

@@ -1,0 +1,240 @@
+"""Inference attacks: each finds what was planted for it, and nothing where nothing is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import Tensor
+
+from counterveil_lab.attacks import inference, membership, shadows
+from counterveil_lab.attacks.attribute import balanced, infer, precision, sensitive
+from counterveil_lab.attacks.candidates import BY_HEART, Candidates, Pool, memoriser, overfitted
+from counterveil_lab.attacks.defences import Released, build
+from counterveil_lab.attacks.headlines import (
+    attribute_sentence,
+    attribute_table,
+    linkage_sentence,
+    linked,
+    sentence,
+    strongest,
+)  # fmt: skip
+from counterveil_lab.attacks.linkage import linkage
+from counterveil_lab.attacks.probe import distances, twins
+from counterveil_lab.attacks.protocol import QUICK, Arena, Size
+from counterveil_lab.experiments import fig_attribute, fig_membership
+from counterveil_lab.targets import encoded
+
+TINY = replace(
+    QUICK, rows=600, test=100, queries=(80,), epochs=1, warm_steps=20, steps=60, uniform=50,
+    shadows=2, candidates=120,
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _short_lessons_of_attackers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(membership, "EPOCHS", 2)
+
+
+@pytest.fixture(scope="module")
+def arena() -> Arena:
+    return Arena.of("adult", 0, TINY)
+
+
+def test_shadows_of_a_stack_are_networks_of_their_own(arena: Arena) -> None:
+    points, classes = encoded(arena.d3, arena.schema)
+    numbers = shadows.halves(len(points), 3, seed=0)
+    assert shadows.mask(numbers, len(points)).sum(dim=1).tolist() == [300, 300, 300]
+    stack = shadows.train_shadows(arena.schema, points, classes, numbers, seed=0)
+    told = stack.logits(points)
+    with torch.no_grad():
+        assert torch.allclose(shadows.one_of(stack, 1)(points), told[1], atol=1e-5)
+    assert not torch.allclose(told[0], told[1])
+    assert (told.argmax(dim=2) == classes).float().mean() > 0.65
+
+
+def test_no_row_that_is_scored_or_asked_about_is_in_the_pool(arena: Arena) -> None:
+    pool = Pool.of(arena, 80)
+    rows = {tuple(row) for row in pool.frame.astype(str).to_numpy()}
+    own = {tuple(row) for frame in (arena.d3, arena.d2.iloc[80:])
+           for row in frame.astype(str).to_numpy()}  # fmt: skip
+    assert rows <= own
+    people = Candidates.of(arena, 50)
+    assert people.is_member.sum() == 50
+    both = Pool.of(arena, 80, people.frame)
+    assert both.frame.head(100).equals(people.frame)
+
+
+def test_linkage_finds_rows_that_are_given_out_and_no_others(arena: Arena) -> None:
+    inside, outside = (encoded(rows.head(100), arena.schema)[0] for rows in (arena.d1, arena.d4))
+    found = linkage(arena, inside)
+    assert found["exact_members"] == 1.0
+    assert found["exact_excess_low"] > 0.8
+    assert found["lean_low"] > 0.8
+    assert linkage(arena, outside)["exact_excess_high"] < -0.8
+    fresh = linkage(arena, encoded(arena.d2, arena.schema)[0])
+    assert fresh["exact_excess_low"] <= 0 <= fresh["exact_excess_high"]
+    assert fresh["lean_low"] <= 0 <= fresh["lean_high"]
+    assert linkage(arena, inside[:0]) == {"counterfactuals": 0}
+
+
+def test_an_attribute_is_inferred_from_a_model_that_remembers_and_from_no_other(
+    arena: Arena,
+) -> None:
+    seen = pd.concat([arena.d1, arena.d3], ignore_index=True)
+    remembers = memoriser(*encoded(seen, arena.schema), 2)
+
+    def shrugs(points: Tensor) -> Tensor:
+        return torch.full((len(points), 2), 0.5).log()
+
+    models = {"f": (remembers, [remembers]), "f'": (shrugs, [shrugs])}
+    rows = infer(arena, models, [arena.d3], 300)
+    overall = {(row["target"], row["who"]): row for row in rows if row["value"] == "all"}
+    assert overall["f", "members"]["advantage_low"] > 0.2
+    assert overall["f", "outsiders"]["advantage_high"] < 0.3
+    assert abs(overall["f'", "members"]["advantage"]) < 0.01
+    assert {row["value"] for row in rows} > {"White", "Black"}
+    (own,) = (row for row in inference.on_memoriser(arena, TINY)
+              if row["value"] == "all" and row["who"] == "members")  # fmt: skip
+    assert own["advantage_low"] > 0
+
+
+def test_shares_of_values() -> None:
+    truth, guess = np.array([0, 0, 0, 1]), np.array([0, 0, 1, 1])
+    assert balanced(truth, guess, np.array([0, 1])) == pytest.approx((2 / 3 + 1) / 2)
+    assert precision(truth, guess, 1) == 0.5
+    assert precision(truth, guess, 2) is None
+
+
+def test_attacks_succeed_on_an_overfitted_model_and_fail_in_the_disjoint_control() -> None:
+    size = replace(TINY, shadows=4, candidates=300)
+    control = Arena.of("adult", 0, size, disjoint=True)
+    rows = {row["attack"]: row for row in inference.on_model(control, size, print)
+            if row["target"] == "f"}  # fmt: skip
+    assert rows["lira-online"]["auc_low"] < 0.5 < rows["lira-online"]["auc_high"]
+    heart = overfitted(Arena.of("adult", 0, size))
+    rows = {row["attack"]: row for row in inference.on_model(heart, size, print, BY_HEART)
+            if row["target"] == "f"}  # fmt: skip
+    assert rows["lira-online"]["auc_low"] > 0.55
+    assert rows["rmia-online"]["auc_low"] > 0.55
+    assert rows["threshold"]["auc_low"] > 0.5
+
+
+class Copies:
+    """An explainer that gives out private rows, and to members their own, from far away."""
+
+    name = "dice-kdtree"  # of those that are not imitated
+
+    def __init__(self, arena: Arena) -> None:
+        self.arena = arena
+
+    def explain(
+        self, queries: pd.DataFrame, targets: Tensor | None = None, *, seed: int = 0
+    ) -> Released:
+        rows = self.arena.d1[list(self.arena.schema.columns)].head(len(queries))
+        return Released(rows, np.ones(len(rows), dtype=bool), np.zeros(len(rows), dtype=np.int64))
+
+
+def test_attacks_on_counterfactuals_find_an_explainer_that_copies(arena: Arena) -> None:
+    size = replace(TINY, candidates=80, kdtree_queries=80)
+    rows = {row["attack"]: row for row in inference.on_defence(arena, Copies(arena), size, print)
+            if row["target"] == "cf"}  # fmt: skip
+    assert rows["linkage"]["exact_excess"] > 0.8
+    assert rows["cf-only"]["auc_low"] > 0.8
+
+
+def test_who_gets_no_counterfactual_counts_as_the_farthest(arena: Arena) -> None:
+    class Half(Copies):
+        def explain(self, queries: pd.DataFrame, *_: Any, **__: Any) -> Released:
+            released = super().explain(queries)
+            return replace(released, found=np.arange(len(queries)) % 2 == 0)
+
+    far = distances(Half(arena), arena.d4.head(20))
+    assert (far[1::2] == far[::2].max()).all()
+
+
+class NearestRow(Copies):
+    """The nearest private row of the class that is asked for: what a k-d tree gives."""
+
+    def explain(
+        self, queries: pd.DataFrame, targets: Tensor | None = None, *, seed: int = 0
+    ) -> Released:
+        assert targets is not None
+        schema = self.arena.schema
+        private, asked = (encoded(each.assign(income="<=50K"), schema)[0]
+                          for each in (self.arena.d1, queries))  # fmt: skip
+        far = torch.cdist(asked, private)
+        decided = self.arena.judge.log_proba_rows(self.arena.d1).argmax(dim=1)
+        far[targets[:, None] != decided[None]] = torch.inf
+        rows = self.arena.d1[list(schema.columns)].iloc[far.argmin(dim=1).numpy()]
+        return Released(rows, np.ones(len(rows), dtype=bool), targets.numpy())
+
+
+def test_probing_an_explainer_that_hands_out_training_rows_finds_members(arena: Arena) -> None:
+    people = Candidates.of(arena, 100)
+    twin, decided = twins(arena, people.frame, arena.d3)
+    judged = arena.judge.log_proba_rows(twin).argmax(dim=1)
+    assert bool((judged != decided).all())  # every twin is across the boundary
+    near = distances(NearestRow(arena), people.frame, queries=twin, targets=decided)
+    assert (near[people.is_member] < 1e-6).mean() > 0.2
+    assert (near[~people.is_member] < 1e-6).mean() < 0.05
+
+
+def test_the_suite_plays_every_attack_on_a_defence(arena: Arena) -> None:
+    said: list[str] = []
+    defence = build("no-noise", arena, epsilon=1.0, size=TINY)
+    rows = inference.suite(arena, defence, TINY, said.append)
+    played = {(row["attack"], row["target"]) for row in rows}
+    for attack in ("threshold", "learning", "lira", "rmia"):
+        assert {(attack, "f"), (attack, "f'")} <= played
+    assert {"lira-online", "rmia-online", "cf-only", "cf-distance", "cf-probe", "cf-distance-lrt",
+            "linkage", "attribute"} <= {attack for attack, _ in played}  # fmt: skip
+    assert all(0 <= row["auc"] <= 1 for row in rows if "auc" in row)
+    assert said
+
+
+def test_a_schema_without_the_attribute_has_none_to_infer() -> None:
+    digits = Arena.of("digits", 0, replace(TINY, rows=200))
+    assert sensitive(digits.schema) is None
+    assert inference.networks(digits, TINY) == inference.PIPELINES
+
+
+def test_the_strongest_attacker_is_picked_on_other_people_than_he_is_scored_on() -> None:
+    head = {"dataset": "adult", "control": "none", "defence": "none", "epsilon": None,
+            "target": "f", "tpr_at_1": None, "auc": 0.5}  # fmt: skip
+    rows = [
+        {**head, "attack": attack, "seed": seed, "auc_first": first, "auc_second": second}
+        for attack, first, second in (("lucky", 0.6, 0.4), ("true", 0.55, 0.7))
+        for seed in range(3)
+    ]
+    (line,) = strongest(rows)
+    assert line["attack"] == "lucky"
+    assert line["auc"] == pytest.approx(0.4)
+    assert "best of 2: lucky" in sentence(line)
+
+
+def test_experiments_give_rows_that_can_be_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def tiny(dataset: str, quick: bool) -> Size:
+        return replace(TINY, rows=300, candidates=60)
+
+    for module in (fig_membership, fig_attribute):
+        monkeypatch.setattr(module, "size_of", tiny)
+    case = {"dataset": "adult", "control": "none", "part": "none", "seed": 0}
+    rows = [{**case, **row} for row in fig_membership.measure_case(**case, quick=True)]
+    rows += [{**case, **row} for row in
+             fig_membership.measure_case(**{**case, "part": "cf-k"}, quick=True)]  # fmt: skip
+    assert {row["defence"] for row in rows} == {"none", "cf-k"}
+    assert "exact rows of members" in linkage_sentence(linked(rows)[0])
+    fig_membership._paint(rows, tmp_path)
+    rows = [{**case, **row} for row in fig_attribute.measure_case(**case, quick=True)]
+    assert len(attribute_table(rows)) == 4
+    assert "balanced accuracy" in attribute_sentence(attribute_table(rows)[0])
+    fig_attribute._paint(rows, tmp_path)
+    assert {path.suffix for path in tmp_path.iterdir()} == {".png", ".svg"}

@@ -1,0 +1,143 @@
+"""`counterveil-lab attack`: files in, a page with verdicts out; wrong input is one line."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+import typer
+from rows import random_rows
+from torch import nn
+from typer.testing import CliRunner
+
+from counterveil.curator import Curator
+from counterveil.models import save_exported
+from counterveil.schema import Schema
+from counterveil.veil import Veil
+from counterveil_lab.attacks import suite, verdicts
+from counterveil_lab.attacks.command import attack
+from counterveil_lab.attacks.protocol import Size
+
+torch.set_num_threads(1)
+
+TINY = Size(
+    rows=200, test=200, queries=(30, 60), epochs=2, warm_steps=30, steps=60, uniform=100,
+    slow_queries=2, kdtree_queries=4, shadows=2, candidates=60,
+)  # fmt: skip
+app = typer.Typer()
+app.command()(attack)
+
+
+@pytest.fixture(scope="module")
+def made(schema: Schema, rows: pd.DataFrame) -> Veil:
+    return Curator(schema).release(rows, epsilon=3.0, epochs=3, progress=False)
+
+
+@pytest.fixture(scope="module")
+def files(
+    tmp_path_factory: pytest.TempPathFactory,
+    schema: Schema,
+    rows: pd.DataFrame,
+    made: Veil,
+    model: nn.Module,
+) -> Path:
+    folder = tmp_path_factory.mktemp("attack")
+    replace(made, surrogate=None, amortiser=None).save(folder / "loans.veil")
+    save_exported(model, schema, folder / "model.pt2")
+    rows.to_csv(folder / "members.csv", index=False)
+    random_rows(schema, 800, seed=5).to_csv(folder / "others.csv", index=False)
+    return folder
+
+
+def command(folder: Path, **changed: str) -> list[str]:
+    given = {
+        "veil": "loans.veil", "model": "model.pt2", "data": "members.csv", "others": "others.csv",
+        "out": "attack.html",
+    } | changed  # fmt: skip
+    words = [word for name, file in given.items() for word in (f"--{name}", str(folder / file))]
+    return [*words, "--quick"]
+
+
+def test_the_command_ends_in_verdicts(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suite, "QUICK", TINY)
+    result = CliRunner().invoke(app, command(files))
+    assert result.exit_code == 0, result.output
+    assert "extraction 2/2: functional-model" in result.output
+    content = json.loads((files / "attack.json").read_text())
+    page = (files / "attack.html").read_text()
+    said = content["verdicts"]
+    assert any("fidelity" in words or "add nothing" in words for words in said)
+    assert any(words.startswith("Membership by asking the model") for words in said)
+    assert any(words.startswith("Linkage, functional-model") for words in said)
+    last = page[page.index("<h2>Verdicts</h2>") :]
+    assert last.count("<li>") == len(said)
+    assert "http" not in page  # nothing is loaded from anywhere
+    assert "<script" not in page
+    assert {row["defence"] for row in content["extraction"]} == {"functional-model"}
+    assert len({row["seed"] for row in content["extraction"]}) == 2
+    assert content["statement"]["mechanism"] == "functional"
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"veil": "nothing.veil"}, "nothing.veil"),
+        ({"model": "nothing.pt2"}, "no model at"),
+        ({"data": "nothing.csv"}, "no table at"),
+        ({"out": "attack.pdf"}, "name the page .html"),
+        ({"out": "model.pt2"}, "name the page .html"),
+        ({"others": "few.csv"}, "at least 50 members and 200 others"),
+        ({"data": "unlabelled.csv"}, "members: no column 'loan'"),
+    ],
+)
+def test_wrong_input_is_one_line(files: Path, changed: dict[str, str], words: str) -> None:
+    others = pd.read_csv(files / "others.csv")
+    others.head(20).to_csv(files / "few.csv", index=False)
+    others.drop(columns="loan").to_csv(files / "unlabelled.csv", index=False)
+    result = CliRunner().invoke(app, command(files, **changed))
+    assert result.exit_code == 2
+    assert words in result.output.replace("\n", " ")
+    assert result.output.count("error:") == 1
+
+
+def test_veils_say_what_can_be_attacked(made: Veil) -> None:
+    assert suite.names_of(made) == ("functional-model", "functional-surrogate")
+    assert suite.names_of(replace(made, surrogate=None)) == ("functional-model",)
+    paper = made.statement.model_copy(update={"mechanism": "paper"})
+    assert suite.names_of(replace(made, statement=paper)) == ("paper",)
+
+
+def test_membership_is_picked_on_one_half_and_reported_on_the_other() -> None:
+    def row(attack: str, first: float, second: float) -> dict[str, object]:
+        middle = (first + second) / 2
+        return {"defence": "none", "target": "f", "attack": attack, "auc": middle,
+                "auc_first": first, "auc_second": second, "auc_low": middle - 0.02,
+                "auc_high": middle + 0.02}  # fmt: skip
+
+    (words,) = verdicts.verdicts([], [row("lucky", 0.58, 0.51), row("steady", 0.55, 0.55)])
+    assert "the best of 2 attacks (lucky) reaches an AUC of 0.510 ± 0.028" in words
+    assert words.endswith("not told apart from guessing.")
+    (words,) = verdicts.verdicts([], [row("strong", 0.7, 0.7)])
+    assert words.endswith("(.5 is guessing).")
+
+
+def test_linkage_and_attribute_in_words() -> None:
+    linked = {
+        "attack": "linkage", "defence": "dice-kdtree", "counterfactuals": 10, "exact_members": 1.0,
+        "exact_outsiders": 0.1, "exact_excess_low": 0.8, "near_members": 1.0,
+        "near_outsiders": 0.2, "near_excess_low": 0.7,
+    }  # fmt: skip
+    told = {"attack": "attribute", "value": "all", "who": "members", "attribute": "race",
+            "advantage": 0.01, "advantage_low": -0.01}  # fmt: skip
+    words = verdicts.verdicts([], [
+        linked, {**told, "defence": "none", "target": "f"},
+        {**told, "defence": "paper", "target": "f"}, {**told, "defence": "paper", "target": "f'"},
+    ])  # fmt: skip
+    assert words[0].endswith("training rows are given away.")
+    assert len(words) == 3
+    assert "a copy of it from predictions and paper" in words[2]
+    assert words[2].endswith("not told apart from none.")
