@@ -21,7 +21,7 @@ from counterveil.models import TargetModel, adapt
 from counterveil.search import Explainer, Explanations
 from counterveil.veil import Veil
 from counterveil_lab.baselines import Baseline, Cadex, Cchvae, Dice, Revise, train_vae
-from counterveil_lab.datasets import LOADERS, Dataset, DatasetMissing, load
+from counterveil_lab.datasets import LOADERS, Dataset, load
 from counterveil_lab.floor import SLOW_S
 from counterveil_lab.metrics import measure
 from counterveil_lab.results import Row
@@ -47,7 +47,6 @@ class Size:
     repeats: int = 15
     dice_timed: int = 10
     dice_asked: int = 25
-    elsewhere_asked: int = 100
     largest_batch: int = 16384
     features: tuple[int, ...] = (10, 40, 160, 640, 1500, 4000)
     most_mixed: int = 1500  # a mixed feature has 2.5 numbers
@@ -58,7 +57,7 @@ class Size:
 
 QUICK = Size(
     epsilons=(0.75,), queries=20, train=2000, epochs=1, vae_epochs=1, repeats=2,
-    dice_timed=1, dice_asked=1, elsewhere_asked=10, largest_batch=16, features=(10,), rows=200,
+    dice_timed=1, dice_asked=1, largest_batch=16, features=(10,), rows=200,
     datasets=("digits",), iterations=20,
 )  # fmt: skip
 
@@ -184,35 +183,6 @@ def _theirs(setting: Setting, seed: int, size: Size) -> Iterator[Row]:
                 **({**quality, "quality_queries": asked} if batch == size.queries else {}),
                 **({"vae_seconds": vae_seconds} if learns else {}),
             }  # fmt: skip
-
-
-def elsewhere(size: Size, seeds: int) -> Iterator[Row]:
-    """Distances beside those of C-CHVAE and REVISE on the other datasets that are there."""
-    for name in size.datasets:
-        if name == "adult":
-            continue
-        try:
-            setting = Setting.of(name, 0, size)
-        except DatasetMissing:
-            continue
-        schema, judge, train = setting.data.schema, setting.judge, setting.data.train
-        asked = min(size.elsewhere_asked, len(setting.queries))
-        for epsilon in size.epsilons:
-            explainer = Explainer(setting.release(epsilon, 0, size), setting.model)
-            explainer.warm_up(progress=False)
-            started = time.perf_counter()
-            result = setting.ask(explainer, 0, asked)
-            yield {**head(name, "counterveil", epsilon), "batch": asked,
-                   "seconds_per_query": (time.perf_counter() - started) / asked,
-                   **measure(result, setting.reference)}  # fmt: skip
-        vae = train_vae(train, schema, epochs=size.vae_epochs)
-        for baseline in (Cchvae(schema, judge, train, vae=vae),
-                         Revise(schema, judge, train, vae=vae)):  # fmt: skip
-            started = time.perf_counter()
-            answers = baseline.explain(setting.queries.head(asked), setting.targets[:asked])
-            yield {**head(name, baseline.name, None), "batch": asked,
-                   "seconds_per_query": (time.perf_counter() - started) / asked,
-                   **answers.metrics(setting.reference)}  # fmt: skip
 
 
 def head(

@@ -3,7 +3,6 @@
 | part | measures |
 |---|---|
 | peers | counterveil and published methods: one f, the same queries and targets, the same run |
-| elsewhere | distances beside C-CHVAE and REVISE on the other datasets |
 | batch | time over the number of queries asked at once |
 | features | time over the number of features, on synthetic tables |
 | floor | time over the least that the networks' matrix products take on this machine |
@@ -46,7 +45,6 @@ from counterveil_lab.bench_peers import (
     WAYS,
     Setting,
     Size,
-    elsewhere,
     head,
     peers,
     seconds,
@@ -229,7 +227,6 @@ def _explaining(explainer: Explainer, queries: pd.DataFrame, size: Size, method:
 
 PARTS: dict[str, Callable[[Size, int], Iterator[Row]]] = {
     "peers": peers,
-    "elsewhere": elsewhere,
     "batch": batch_sizes,
     "features": features,
     "floor": floor,

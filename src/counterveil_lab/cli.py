@@ -97,7 +97,7 @@ def bench(
         str | None,
         typer.Option(
             help="search: one part of it, into files of its own: "
-            "peers, elsewhere, batch, features, floor, boosted or objective."
+            "peers, batch, features, floor, boosted or objective."
         ),
     ] = None,
     seeds: Annotated[
@@ -105,7 +105,7 @@ def bench(
     ] = 1,
     datasets: Annotated[
         str | None,
-        typer.Option(help="search: only these in elsewhere and objective, separated by commas."),
+        typer.Option(help="search: only these in objective, separated by commas."),
     ] = None,
     inputs: Annotated[
         Path | None,

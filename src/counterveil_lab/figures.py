@@ -148,24 +148,6 @@ def _peers(rows: pd.DataFrame, _: pd.DataFrame) -> Figure:
     return figure
 
 
-def _elsewhere(rows: pd.DataFrame, _: pd.DataFrame) -> Figure:
-    names = list(dict.fromkeys(rows.dataset))[::-1]
-    figure, (axes,) = sheet(height=0.55 * len(names) + 1.8)
-    for label in dict.fromkeys(labels := rows.apply(_label, axis=1)):
-        here = rows[labels == label]
-        late = here.epsilon.iloc[0] == rows.epsilon.max()
-        colour = FADED if late else {"revise": WARM}.get(here.method.iloc[0])
-        places = [names.index(name) for name in here.dataset]
-        axes.scatter(here.distance, places, color=colour or _colour(here.method.iloc[0]), s=44,
-                     zorder=3, label=label)  # fmt: skip
-    axes.set_yticks(range(len(names)), names)
-    axes.set_ylim(-0.6, len(names) - 0.4)
-    axes.set_xlim(left=0)
-    _name(axes, "Distance of the answers found, on the other datasets", "L2 in the encoding")
-    _legend_below(figure, *axes.get_legend_handles_labels())
-    return figure
-
-
 def _label(row: pd.Series[Any]) -> str:
     words = TITLES.get(row.method, row.method)
     if row.get("guidance") == "surrogate":
@@ -276,7 +258,6 @@ def _objective(rows: pd.DataFrame, _: pd.DataFrame) -> Figure:
 
 PAINTERS: dict[str, Painter] = {
     "peers": _peers,
-    "elsewhere": _elsewhere,
     "batch": _batch,
     "features": _features,
     "floor": _floor,

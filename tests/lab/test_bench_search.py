@@ -99,14 +99,6 @@ def test_peers_are_measured_beside_counterveil(monkeypatch: pytest.MonkeyPatch) 
     assert all(row["legal"] == 1 for row in found if row.get("flip_ratio", 0) > 0)
 
 
-def test_other_datasets_beside_the_methods_that_learn(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("sklearn", reason="digits come with scikit-learn")
-    quick_peers(monkeypatch)
-    found = run("elsewhere")
-    assert {row["method"] for row in found} == {"counterveil", "cchvae", "revise"}
-    assert {row["dataset"] for row in found} == {"digits"}
-
-
 def test_batch_sizes() -> None:
     found = run("batch")
     assert [row["batch"] for row in found if row["method"] == "counterveil"] == [1, 4]
@@ -169,8 +161,6 @@ ROWS = [
     a_row("peers", batch=1, distance=None, flip_ratio=None),
     a_row("peers", guidance="surrogate", flip_ratio=0.0, distance=float("nan")),
     a_row("peers", method="cadex-0", epsilon=None, guidance=None, seconds_per_query=1e-2),
-    a_row("elsewhere", dataset="digits"),
-    a_row("elsewhere", dataset="digits", method="cchvae", epsilon=None, guidance=None),
     a_row("batch", batch=1),
     a_row("batch", batch=4),
     a_row("features", dataset="binary", features=10),
@@ -250,7 +240,7 @@ def test_without_cuda_the_gpu_benchmark_says_so(tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         (["nothing"], "there are: release, search, gpu"),
-        (["search", "--only", "nothing"], "there are: peers, elsewhere, batch"),
+        (["search", "--only", "nothing"], "there are: peers, batch, features"),
         (["release", "--only", "peers"], "are for the benchmark search"),
         (["gpu", "--seeds", "2"], "are for the benchmark search"),
         (["search", "--inputs", "there"], "is for the benchmark gpu"),
@@ -298,4 +288,4 @@ def test_the_child_process_is_held_to_one_thread(
     BENCHMARKS["search"](tmp_path, "c", quick=True, only="floor", seeds=2, say=lines.append)
     assert lines == ["a line"]
     assert seen["env"]["OMP_NUM_THREADS"] == "1"
-    assert seen["code"].endswith(f"measure_parts({str(tmp_path)!r}, 'c', True, 'floor', 2)")
+    assert seen["code"].endswith(f"measure_parts({str(tmp_path)!r}, 'c', True, 'floor', 2, None)")

@@ -18,13 +18,11 @@ import numpy as np
 
 from counterveil.encoding import Array
 from counterveil_lab.results import Row
+from counterveil_lab.seeds import t95
 
 RESAMPLES = 400
 FEWEST_FALSE = 10  # non-members that a rate of false positives has to rest on
 CONFIDENCE = 0.95
-# Student's t at 97.5 %, for 1, 2, ... degrees of freedom
-STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179,
-           2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093)  # fmt: skip
 
 
 def area(members: Array, outsiders: Array) -> float:
@@ -87,8 +85,7 @@ def seeds_interval(values: Sequence[float]) -> tuple[float, float, float]:
     mean = float(np.mean(values))
     if len(values) < 2:
         return mean, math.nan, math.nan
-    student = STUDENT[min(len(values) - 1, len(STUDENT)) - 1]
-    half = student * float(np.std(values, ddof=1)) / math.sqrt(len(values))
+    half = t95(len(values) - 1) * float(np.std(values, ddof=1)) / math.sqrt(len(values))
     return mean, mean - half, mean + half
 
 
