@@ -2,7 +2,7 @@
 
 The packages go into an environment of their own, for they pin and pull much; none needs torch:
 
-    python -m venv cross && cross/bin/pip install numpy scipy scikit-learn six tqdm pandas
+    python -m venv cross && cross/bin/pip install numpy scipy scikit-learn six tqdm pandas packaging
     cross/bin/pip install --no-deps adversarial-robustness-toolbox==1.20.1 privacy-meter==1.0.1
 
 Then, in the environment of this project and in the other one:
@@ -86,7 +86,7 @@ def dump(path: Path) -> None:
                     f"{name}_told": asked(own).exp().numpy()}  # fmt: skip
     content |= {"our_imputation": ours["imputation"], "our_attribute": ours["balanced_accuracy"]}
     assert balanced(content["asked_truth"], content["asked_truth"], np.arange(5)) == 1.0
-    np.savez_compressed(path, **content)
+    np.savez_compressed(path, commit=_commit(), **content)
 
 
 def check(path: Path, folder: Path) -> None:
@@ -96,13 +96,18 @@ def check(path: Path, folder: Path) -> None:
         content = dict(file)
     rows = [_lira(content), _learning(content), *_attribute(content)]
     command = "tools/crosscheck_attacks.py dump; check"
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True,
-                            check=False).stdout.strip()  # fmt: skip
     document = {"experiment": "crosscheck-attacks", "command": command,
-                "commit": commit or "unknown", "rows": rows}  # fmt: skip
+                "commit": str(content["commit"]), "rows": rows}  # fmt: skip
     (folder / "crosscheck-attacks.json").write_text(json.dumps(document, indent=1) + "\n")
     for row in rows:
         sys.stdout.write(f"{row}\n")
+
+
+def _commit() -> str:
+    """Of the code whose attacks were dumped."""
+    told = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True,
+                          check=False)  # fmt: skip
+    return told.stdout.strip() or "unknown"
 
 
 def _lira(content: Arrays) -> dict[str, Any]:

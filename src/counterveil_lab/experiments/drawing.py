@@ -198,7 +198,8 @@ def _epsilon_axis(axes: Axes, rows: pd.DataFrame) -> None:
     axes.set_xscale("log")
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xticks([_at(each) for each in measured],
-                    ["∞" if each == NO_NOISE else f"{each:g}" for each in measured])  # fmt: skip
+                    ["∞" if each == NO_NOISE else f"{each:g}" for each in measured],
+                    rotation=45)  # fmt: skip
 
 
 def _at(epsilon: Epsilon) -> float:
