@@ -73,7 +73,10 @@ def test_no_row_that_is_scored_or_asked_about_is_in_the_pool(arena: Arena) -> No
 def test_linkage_finds_rows_that_are_given_out_and_no_others(arena: Arena) -> None:
     inside, outside = (encoded(rows.head(100), arena.schema)[0] for rows in (arena.d1, arena.d4))
     found = linkage(arena, inside)
-    assert found["exact_members"] == 1.0
+    assert found["exact_members"] == found["exact_training"] == 1.0
+    part = replace(arena, d1=arena.d1.tail(300), whole=arena.d1)
+    assert linkage(part, inside)["exact_training"] == 1.0  # whoever is looked at besides
+    assert linkage(part, inside)["training"] == len(arena.d1)
     assert found["exact_excess_low"] > 0.8
     assert found["lean_low"] > 0.8
     assert linkage(arena, outside)["exact_excess_high"] < -0.8
@@ -196,6 +199,7 @@ def test_the_suite_plays_every_attack_on_a_defence(arena: Arena) -> None:
             "linkage", "attribute"} <= {attack for attack, _ in played}  # fmt: skip
     assert all(0 <= row["auc"] <= 1 for row in rows if "auc" in row)
     assert said
+    assert {("lira-relabel", "f'"), ("rmia-relabel", "f'")} <= played
 
 
 def test_a_schema_without_the_attribute_has_none_to_infer() -> None:

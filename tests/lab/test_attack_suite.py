@@ -70,7 +70,10 @@ def test_the_command_ends_in_verdicts(files: Path, monkeypatch: pytest.MonkeyPat
     content = json.loads((files / "attack.json").read_text())
     page = (files / "attack.html").read_text()
     said = content["verdicts"]
-    assert any("fidelity" in words or "add nothing" in words for words in said)
+    assert any("fidelity on test rows" in words for words in said)
+    assert any(words.startswith("Control: without any model") for words in said)
+    assert said[-1].startswith("Attribute race: no column")  # a sentence and no traceback
+    assert "0.0% equal a member" in content["facts"]["others"]
     assert any(words.startswith("Membership by asking the model") for words in said)
     assert any(words.startswith("Linkage, functional-model") for words in said)
     last = page[page.index("<h2>Verdicts</h2>") :]
@@ -108,31 +111,38 @@ def test_veils_say_what_can_be_attacked(made: Veil) -> None:
     assert suite.names_of(made) == ("functional-model", "functional-surrogate")
     assert suite.names_of(replace(made, surrogate=None)) == ("functional-model",)
     paper = made.statement.model_copy(update={"mechanism": "paper"})
-    assert suite.names_of(replace(made, statement=paper)) == ("paper",)
+    assert suite.names_of(replace(made, statement=paper)) == (
+        "paper", "paper-model", "paper-surrogate",
+    )  # fmt: skip
+    dpsgd = made.statement.model_copy(update={"mechanism": "dpsgd"})
+    assert suite.names_of(replace(made, statement=dpsgd, surrogate=None)) == ("dpsgd-model",)
 
 
 def test_membership_is_picked_on_one_half_and_reported_on_the_other() -> None:
     def row(attack: str, first: float, second: float) -> dict[str, object]:
         middle = (first + second) / 2
         return {"defence": "none", "target": "f", "attack": attack, "auc": middle,
-                "auc_first": first, "auc_second": second, "auc_low": middle - 0.02,
-                "auc_high": middle + 0.02}  # fmt: skip
+                "auc_first": first, "auc_second": second, "auc_second_low": second - 0.02,
+                "auc_second_high": second + 0.02}  # fmt: skip
 
     (words,) = verdicts.verdicts([], [row("lucky", 0.58, 0.51), row("steady", 0.55, 0.55)])
-    assert "the best of 2 attacks (lucky) reaches an AUC of 0.510 ± 0.028" in words
+    assert "the best of 2 attacks (lucky) reaches an AUC of 0.510 [0.490, 0.530]" in words
     assert words.endswith("not told apart from guessing.")
     (words,) = verdicts.verdicts([], [row("strong", 0.7, 0.7)])
     assert words.endswith("(.5 is guessing).")
+    (words,) = verdicts.verdicts([], [row("wrong", 0.3, 0.3)])
+    assert words.endswith("the wrong way round.")
 
 
 def test_linkage_and_attribute_in_words() -> None:
     linked = {
         "attack": "linkage", "defence": "dice-kdtree", "counterfactuals": 10, "exact_members": 1.0,
+        "exact_training": 1.0, "training": 900, "rows": 300, "distinct": 10,
         "exact_outsiders": 0.1, "exact_excess_low": 0.8, "near_members": 1.0,
         "near_outsiders": 0.2, "near_excess_low": 0.7,
     }  # fmt: skip
     told = {"attack": "attribute", "value": "all", "who": "members", "attribute": "race",
-            "advantage": 0.01, "advantage_low": -0.01}  # fmt: skip
+            "advantage": 0.01, "advantage_low": -0.01, "advantage_high": 0.03}  # fmt: skip
     words = verdicts.verdicts([], [
         linked, {**told, "defence": "none", "target": "f"},
         {**told, "defence": "paper", "target": "f"}, {**told, "defence": "paper", "target": "f'"},
@@ -141,3 +151,20 @@ def test_linkage_and_attribute_in_words() -> None:
     assert len(words) == 3
     assert "a copy of it from predictions and paper" in words[2]
     assert words[2].endswith("not told apart from none.")
+    few, none = {**linked, "distinct": 9}, {"attack": "linkage", "defence": "a",
+                                            "counterfactuals": 0}  # fmt: skip
+    words = verdicts.verdicts([], [few, none])
+    assert words[0].endswith("too few for a verdict.")
+    assert words[1].endswith("nothing to link.")
+
+
+def test_attributes_of_members_are_held_against_those_of_others() -> None:
+    told = {"attack": "attribute", "value": "all", "attribute": "race", "defence": "none",
+            "target": "f"}  # fmt: skip
+    sure = {"advantage": 0.1, "advantage_low": 0.08, "advantage_high": 0.12}
+    members = {**told, **sure, "who": "members"}
+    (words,) = verdicts.verdicts([], [members, {**told, **sure, "who": "outsiders"}])
+    assert "an excess of +0.000 ± 0.028; not told apart from none" in words
+    nothing = {"advantage": 0.0, "advantage_low": -0.02, "advantage_high": 0.02}
+    (words,) = verdicts.verdicts([], [members, {**told, **nothing, "who": "outsiders"}])
+    assert words.endswith("an excess of +0.100 ± 0.028.")

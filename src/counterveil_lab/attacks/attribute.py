@@ -24,7 +24,7 @@ from counterveil.encoding import Array, Encoding
 from counterveil.errors import RequestError
 from counterveil.schema import Categorical, Schema
 from counterveil.training import tanh_network
-from counterveil_lab.attacks.protocol import Arena
+from counterveil_lab.attacks.protocol import FEWEST, Arena
 from counterveil_lab.attacks.scores import CONFIDENCE, RESAMPLES
 from counterveil_lab.attacks.shadows import train_many
 from counterveil_lab.results import Row
@@ -92,6 +92,20 @@ def sensitive(schema: Schema, name: str = SENSITIVE) -> Categorical | None:
     return found[0] if found and isinstance(found[0], Categorical) else None
 
 
+def why_not(arena: Arena, name: str = SENSITIVE) -> str | None:
+    """Why an attribute cannot be inferred, in a sentence; None where it can."""
+    if sensitive(arena.schema, name) is None:
+        return f"Attribute {name}: no column of categories of this name, so none was inferred."
+    for who, frame in (("members", arena.d1), ("others", arena.d3), ("others", arena.d4)):
+        known = frame[name].dropna()
+        if len(known) < FEWEST or known.nunique() < 2:
+            return (
+                f"Attribute {name}: known of {len(known)} {who} with {known.nunique()} "
+                f"values, too few to infer anything."
+            )
+    return None
+
+
 def infer(
     arena: Arena,
     models: dict[str, tuple[Ask, list[Ask]]],
@@ -106,8 +120,9 @@ def infer(
     `models`: by name, each with its shadows; `taught`: the rows that each of the shadows learnt.
     """
     feature = sensitive(arena.schema, name)
-    if feature is None:
-        raise RequestError(f"no categories called {name!r} in the schema to infer")
+    missing = why_not(arena, name)
+    if feature is None or missing is not None:
+        raise RequestError(missing)
     lessons = [People.of(frame, arena.schema, feature) for frame in taught]
     groups = {
         "members": People.of(arena.members(count), arena.schema, feature),

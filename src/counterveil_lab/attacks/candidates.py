@@ -21,6 +21,7 @@ from counterveil_lab.results import Row
 from counterveil_lab.targets import Recipe, encoded
 
 FEW = 300
+RIDGE = 1e-3
 BY_HEART = Recipe(epochs=200, batch=32, rate=1e-2)
 
 
@@ -51,7 +52,7 @@ class Candidates:
 
     @classmethod
     def of(cls, arena: Arena, count: int) -> Candidates:
-        count = min(count, len(arena.d1), len(arena.d4))
+        count = min(count, len(arena.members(count)), len(arena.d4))
         frame = pd.concat([arena.members(count), arena.outsiders(count)], ignore_index=True)
         return cls(frame, *encoded(frame, arena.schema))
 
@@ -65,6 +66,39 @@ class Candidates:
         scores, member = guess.scores, self.is_member
         return {"attack": attack, "target": target, **worth(scores[member], scores[~member],
                 seed=seed), "accuracy": guess.accuracy(member)}  # fmt: skip
+
+
+def without_model(people: Candidates, seed: int) -> Row:
+    """The control of `attack`: members told from others by their values alone.
+
+    Logistic regression on encoding and label, fitted on one half and scored on the other, both
+    ways. Away from .5 the two tables differ by themselves, and membership numbers mean less.
+    """
+    classes = torch.nn.functional.one_hot(people.classes, int(people.classes.max()) + 1)
+    points = torch.cat([people.points, classes.float()], dim=1)
+    member = torch.as_tensor(people.is_member)
+    half = torch.as_tensor(np.random.default_rng(seed).permutation(len(points)) % 2 == 0)
+    scores = torch.zeros(len(points))
+    for learnt, scored in ((half, ~half), (~half, half)):
+        weights = _logistic(points[learnt], member[learnt].float())
+        told = points[scored] @ weights
+        scores[scored] = told.argsort().argsort().float() / len(told)  # halves on one scale
+    return people.row("values alone", "tables", Guess(scores.double().numpy()), seed)
+
+
+def _logistic(points: Tensor, truth: Tensor) -> Tensor:
+    weights = torch.zeros(points.shape[1], requires_grad=True)
+    optimiser = torch.optim.LBFGS([weights], max_iter=50)
+
+    def loss() -> Tensor:
+        optimiser.zero_grad()
+        wrong = torch.nn.functional.binary_cross_entropy_with_logits(points @ weights, truth)
+        whole: Tensor = wrong + RIDGE * (weights**2).sum()
+        whole.backward()
+        return whole
+
+    optimiser.step(loss)
+    return weights.detach()
 
 
 def overfitted(arena: Arena) -> Arena:

@@ -32,6 +32,9 @@ def attack(
     out_file: Annotated[
         Path, typer.Option("--out", help="The page; its numbers go beside it as .json.")
     ] = Path("attack.html"),
+    attribute: Annotated[
+        str, typer.Option(help="The column of categories that the attacker tries to infer.")
+    ] = "race",
     trust_pickle: Annotated[
         bool,
         typer.Option("--trust-pickle", help="Open .pkl, .joblib, .pt and more: can run any code."),
@@ -48,15 +51,15 @@ def attack(
 ) -> None:
     """Attack your own veil and model: extraction, membership, attributes, linkage."""
     try:
-        _attack(veil, model, data, others, quick, out_file, trust_pickle, model_input,
-                model_outputs, model_classes)  # fmt: skip
+        _attack(veil, model, data, others, quick, out_file, attribute, trust_pickle,
+                model_input, model_outputs, model_classes)  # fmt: skip
     except InputError as error:
         complain("error: ", error, "red")
         raise typer.Exit(2) from None
 
 
 def _attack(
-    veil: Path, model: Path, data: Path, others: Path, quick: bool, page: Path,
+    veil: Path, model: Path, data: Path, others: Path, quick: bool, page: Path, attribute: str,
     trust_pickle: bool, inputs: str, outputs: str, classes: str | None,
 ) -> None:  # fmt: skip
     from counterveil.files import check_output
@@ -85,7 +88,7 @@ def _attack(
     )
     findings = suite.attack(
         loaded, judge, read_table(data, schema), read_table(others, schema), quick=quick,
-        say=lambda words: say(f"· {words}", "dim"),
+        attribute=attribute, say=lambda words: say(f"· {words}", "dim"),
     )  # fmt: skip
     for words in findings.verdicts:
         say(words)

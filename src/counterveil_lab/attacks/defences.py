@@ -5,9 +5,12 @@
 | dice-gradient | dice-ml by gradient; sees f |
 | dice-kdtree | dice-ml's nearest training rows, given out as they are |
 | no-noise | counterveil's search on an autoencoder of the raw rows (`paper` at ε = ∞) |
-| paper | mechanism `paper` at ε, Algorithm 2 as published |
+| no-noise-published | the same autoencoder, Algorithm 2 as published: the twin of `paper` |
+| paper | mechanism `paper` at ε, Algorithm 2 as published: every last iterate, f agreeing or not |
+| paper-model, paper-surrogate | mechanism `paper`, counterveil's search by either guidance |
 | functional-model | mechanism `functional` at ε, guidance `model` |
 | functional-surrogate | the same veil, guidance `surrogate`; f gives predictions alone |
+| dpsgd-model, dpsgd-surrogate | the same two ways on mechanism `dpsgd` |
 | random-labels | rows of functional-model, claimed classes drawn at random: a control |
 | dp-model | f itself by DP-SGD (ε 3, δ 1e-5), CADEX on it: all that leaves is (3, 1e-5)-DP |
 | cf-k | rows of public grid cells that hold at least 5 training rows: a reading of CF-K |
@@ -33,6 +36,10 @@ from counterveil.models import TargetModel
 from counterveil.privacy import Budget
 from counterveil.progress import silent
 from counterveil.search import Explainer
+from counterveil.search.answer import How, Questions
+from counterveil.search.constraints import box_around
+from counterveil.search.explainer import ITERATIONS
+from counterveil.search.units import original_units
 from counterveil.training import seeded
 from counterveil.veil import Veil
 from counterveil_lab.attacks.kanonymous import KAnonymous
@@ -41,11 +48,13 @@ from counterveil_lab.baselines import Baseline, Cadex, Dice
 from counterveil_lab.targets import encoded
 
 DEFENCES: tuple[str, ...] = (
-    "dice-gradient", "dice-kdtree", "no-noise", "paper", "functional-model",
-    "functional-surrogate", "random-labels", "dp-model", "cf-k",
+    "dice-gradient", "dice-kdtree", "no-noise", "no-noise-published", "paper", "paper-model",
+    "paper-surrogate", "functional-model", "functional-surrogate", "dpsgd-model",
+    "dpsgd-surrogate", "random-labels", "dp-model", "cf-k",
 )  # fmt: skip
 SLOW = frozenset({"dice-gradient", "dice-kdtree"})  # up to seconds a query: `Size` limits them
-AS_PUBLISHED: dict[str, Any] = {"method": "iterations", "keep": "last", "polish": False}
+PUBLISHED = frozenset({"paper", "no-noise-published"})
+AS_PUBLISHED = How("iterations", ITERATIONS, "last", polish=False)
 DP_BUDGET = Budget(3.0, 1e-5)
 DP_CLIP = 4.0
 
@@ -83,35 +92,47 @@ class Defence(Protocol):
     def explain(
         self, queries: pd.DataFrame, targets: Tensor | None = None, *, seed: int = 0
     ) -> Released:
-        """`targets`: class numbers; None: the class that f finds next likely. `seed`: of search."""
+        """`targets`: class numbers; None: the class that f finds next likely. `seed`: of search.
+
+        Guidance `surrogate` must not learn what f finds next likely: of more than two classes it
+        gets any other.
+        """
         ...
 
 
 def build(
-    name: str, arena: Arena, *, epsilon: float, size: Size, veil: Veil | None = None
-) -> Defence:
+    name: str, arena: Arena, *, epsilon: float, size: Size, veil: Veil | None = None,
+    delta: float = 0.0,
+) -> Defence:  # fmt: skip
     """The defence called `name`, trained on D1; `veil` takes the place of a release."""
     if name not in DEFENCES:
         raise RequestError(f"no defence {name!r}; there are: {', '.join(DEFENCES)}")
     if name in SLOW:
         return ByBaseline(name, arena, _dice(name, arena))
     if name == "cf-k":
-        return ByBaseline(name, arena, KAnonymous(arena.schema, arena.judge, arena.d1))
+        method = KAnonymous(arena.schema, arena.judge, arena.d1, seed=arena.seed)
+        return ByBaseline(name, arena, method)
     if name == "dp-model":
         arena = arena.defended(_private_target(arena))
         cadex = Cadex(arena.schema, arena.judge, arena.d1, threshold=0.5)
         return ByBaseline(name, arena, cadex)
     if veil is None:
-        mechanism = "functional" if name not in {"no-noise", "paper"} else "paper"
+        mechanism = mechanism_of(name)
         veil = Curator(arena.schema).release(
-            arena.d1, float("inf") if name == "no-noise" else epsilon, mechanism=mechanism,
-            seed=arena.seed, epochs=_epochs(mechanism, arena, size), progress=False,
+            arena.d1, float("inf") if name.startswith("no-noise") else epsilon,
+            mechanism=mechanism, delta=delta, seed=arena.seed,
+            epochs=_epochs(mechanism, arena, size), progress=False,
         )  # fmt: skip
-    if name == "functional-surrogate":
+    if name.endswith("-surrogate"):
         return ByVeil(name, arena, Explainer(veil, guidance="surrogate"), {})
-    explainer = Explainer(veil, arena.judge, warm_steps=size.warm_steps)
-    own = ByVeil(name, arena, explainer, AS_PUBLISHED if name == "paper" else {})
+    own = ByVeil(name, arena, Explainer(veil, arena.judge, warm_steps=size.warm_steps), {})
     return RandomLabels(own) if name == "random-labels" else own
+
+
+def mechanism_of(name: str) -> str:
+    """Of the veil of a defence that has one."""
+    first = name.split("-", maxsplit=1)[0]
+    return {"no": "paper", "paper": "paper", "dpsgd": "dpsgd"}.get(first, "functional")
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,13 +147,30 @@ class ByVeil:
     def explain(
         self, queries: pd.DataFrame, targets: Tensor | None = None, *, seed: int = 0
     ) -> Released:
-        targets = runner_up(self.arena.judge, queries) if targets is None else targets
         classes = self.arena.schema.label.classes
+        if targets is None:
+            blind = self.explainer.guidance == "surrogate" and len(classes) > 2
+            targets = (any_other(self.arena, queries) if blind
+                       else runner_up(self.arena.judge, queries))  # fmt: skip
+        if self.name in PUBLISHED:
+            rows = self._last_iterates(queries, targets)
+            return Released(rows, np.ones(len(rows), dtype=bool), targets.numpy())
         result = self.explainer.explain(
             queries, [classes[int(number)] for number in targets], seed=seed, progress=False,
             **self.way,
         )  # fmt: skip
         return Released(result.rows, result.valid, targets.numpy())
+
+    def _last_iterates(self, queries: pd.DataFrame, targets: Tensor) -> pd.DataFrame:
+        """As published: f is not asked whether it agrees, which `Explainer.explain` always does."""
+        encoding = self.explainer.encoding
+        frame = encoding.pick(queries)
+        points = encoding.encode(frame)
+        asked = Questions(torch.as_tensor(points, dtype=torch.float32), targets,
+                          box_around(encoding, points))  # fmt: skip
+        answerer = self.explainer._answerer(progress=False)
+        found, _ = self.explainer._search(answerer, asked, AS_PUBLISHED, 1, 0, False)
+        return original_units(encoding, frame, points, found[:, 0].double().numpy(), None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,6 +217,14 @@ def runner_up(judge: TargetModel, queries: pd.DataFrame) -> Tensor:
     decided = judge.log_proba_rows(judge.encoding.pick(queries))
     first = decided.argmax(dim=1, keepdim=True)
     return decided.scatter(1, first, -torch.inf).argmax(dim=1)
+
+
+def any_other(arena: Arena, queries: pd.DataFrame) -> Tensor:
+    """A class that f does not predict, drawn evenly, for each query."""
+    decided = arena.judge.log_proba_rows(arena.judge.encoding.pick(queries))
+    count = decided.shape[1]
+    further = np.random.default_rng(arena.seed).integers(1, count, size=len(decided))
+    return (decided.argmax(dim=1) + torch.as_tensor(further)) % count
 
 
 def _dice(name: str, arena: Arena) -> Dice:

@@ -9,8 +9,11 @@
 | robust | naive, each weighed by how likely base-n's own model finds its claimed class | n |
 | cca | counterfactuals only have to be beyond the boundary (Dissanayake & Dutta 2024) | n |
 | relabel | counterfactuals with f's own probabilities, which costs a question each | 2n |
-| dualcf | naive, and the counterfactual of each counterfactual (after Wang 2022) | 2n |
+| dualcf | relabel, and the counterfactual of each counterfactual (after Wang 2022) | 2n |
+| relabel-cca | the same, those of counterfactuals only beyond the boundary, as in cca | 2n |
 | averaging | naive, every query sent twice with other seeds; what differs is pooled | 2n |
+
+averaging is not played where nothing differs.
 
 The base is what predictions alone give for as many questions. Fidelity is agreement with f: on test
 rows, and on legal rows drawn evenly. Where f answers with probabilities, a few hundred of them
@@ -37,9 +40,11 @@ from counterveil_lab.results import Row
 from counterveil_lab.targets import ROWS_AT_A_TIME, encoded
 
 BASES = ("base-n", "base-2n")
-ATTACKERS = ("naive", "robust", "cca", "relabel", "dualcf", "averaging")
-TWICE = frozenset({"base-2n", "relabel", "dualcf", "averaging"})  # who asks n times more
-PRIVATE = frozenset({"paper", "functional-model", "functional-surrogate", "random-labels"})
+ATTACKERS = ("naive", "robust", "cca", "relabel", "dualcf", "relabel-cca", "averaging")
+TWICE = frozenset(
+    {"base-2n", "relabel", "dualcf", "relabel-cca", "averaging"}
+)  # who asks n times more
+PRIVATE = ("paper", "functional", "dpsgd", "random-labels")  # how the names of those with ε begin
 SETTINGS = (("known", "probabilities"), ("unknown", "probabilities"), ("known", "labels"))
 
 
@@ -48,7 +53,7 @@ class Answers:
     """Counterfactuals that were found.
 
     `number`: of the query; `claims`: the class it is said to have, one-hot; `left`: the class that
-    f gave to the query; `proba`: what f says of it, which only `relabel` asks.
+    f gave to the query; `proba`: what f says of it, for those who ask.
     """
 
     number: Tensor
@@ -94,7 +99,9 @@ class Loot:
 
     def has(self, attacker: str) -> bool:
         """Whether the attacker has what he needs."""
-        return {"dualcf": self.again, "averaging": self.repeat}.get(attacker, self) is not None
+        if attacker == "averaging":
+            return self.repeat is not None and len(self.repeat.number) > 0
+        return self.again is not None or attacker not in {"dualcf", "relabel-cca"}
 
     def transfer(self, attacker: str, count: int, trust: Tensor | None = None) -> Transfer:
         """What he trains on with `count` queries; `trust`: weights of robust's counterfactuals."""
@@ -104,16 +111,20 @@ class Loot:
         if attacker in BASES:
             return asked
         first = self.first.head(count)
-        if attacker == "relabel":
-            return asked + Transfer.of(first.points, first.proba)
+        if attacker in {"relabel", "dualcf", "relabel-cca"}:
+            told = asked + Transfer.of(first.points, first.proba)
+            if attacker == "relabel" or self.again is None:
+                return told
+            again = self.again.head(count)
+            left = again.left if attacker == "relabel-cca" else None
+            return told + Transfer.of(again.points, again.claims, left=left)
         if attacker == "cca":
             return asked + Transfer.of(first.points, first.claims, left=first.left)
         claimed = asked + Transfer.of(first.points, first.claims, weights=trust)
-        more = {"dualcf": self.again, "averaging": self.repeat}.get(attacker)
-        if more is None:
+        if attacker != "averaging" or self.repeat is None:
             return claimed
-        more = more.head(count)
-        return claimed + Transfer.of(more.points, more.claims)
+        repeat = self.repeat.head(count)
+        return claimed + Transfer.of(repeat.points, repeat.claims)
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,6 +161,7 @@ def extract(
     size: Size,
     *,
     epsilon: float | None = None,
+    delta: float = 0.0,
     settings: Sequence[tuple[str, str]] = SETTINGS,
     attackers: Sequence[str] = ATTACKERS,
     say: Callable[[str], None] = lambda words: None,
@@ -168,7 +180,7 @@ def extract(
         "dataset": arena.name,
         "defence": defence.name,
         "seed": arena.seed,
-        **budget_of(defence.name, epsilon),
+        **budget_of(defence.name, epsilon, delta),
         "flip_ratio": int(accepted.sum()) / counts[-1],
         "target_accuracy": _share(exam.decided == exam.classes),
     }
@@ -194,8 +206,10 @@ def gather(defence: Defence, size: Size, attackers: Sequence[str] = ATTACKERS) -
     first = _found(released, torch.arange(most), decided, arena)
     again = repeat = None
     if "dualcf" in attackers and len(first.number) and defence.name != "dice-gradient":
-        back = defence.explain(released.rows.iloc[first.number.numpy()], first.left)
-        again = _found(back, first.number, first.claims.argmax(dim=1), arena)
+        said, claimed = first.proba.argmax(dim=1), first.claims.argmax(dim=1)
+        targets = torch.where(said == first.left, claimed, first.left)  # away from what f says
+        back = defence.explain(released.rows.iloc[first.number.numpy()], targets)
+        again = _found(back, first.number, said, arena)
     if "averaging" in attackers and defence.name != "dice-gradient":
         second = defence.explain(queries, seed=1)
         repeat = _found(second, torch.arange(most), decided, arena).new_to(first)
@@ -211,11 +225,11 @@ def query_counts(defence: Defence, size: Size) -> tuple[int, ...]:
     return tuple(sorted({min(count, most) for count in size.queries}))
 
 
-def budget_of(defence: str, epsilon: float | None) -> Row:
+def budget_of(defence: str, epsilon: float | None, delta: float = 0.0) -> Row:
     """ε and δ of a defence; None where it has none."""
     if defence == "dp-model":
         return {"epsilon": DP_BUDGET.epsilon, "delta": DP_BUDGET.delta}
-    return {"epsilon": epsilon, "delta": 0.0} if defence in PRIVATE else {
+    return {"epsilon": epsilon, "delta": delta} if defence.startswith(PRIVATE) else {
         "epsilon": None, "delta": None,
     }  # fmt: skip
 

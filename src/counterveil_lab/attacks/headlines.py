@@ -52,6 +52,8 @@ def sentence(line: Row) -> str:
     words += f" [{line['auc_low']:.3f}, {line['auc_high']:.3f}] over {over}"
     if line["auc_low"] <= 0.5 <= line["auc_high"]:
         words += ", not told apart from chance"
+    elif line["auc_high"] < 0.5:
+        words += ", the wrong way round"
     return f"{words} (best of {line['attackers']}: {line['attack']})."
 
 
@@ -63,8 +65,10 @@ def _name(line: Row) -> str:
 
 def linked(rows: Sequence[Row]) -> list[Row]:
     """How many more counterfactuals are exact rows of members than of others, over seeds."""
-    table = pd.DataFrame(rows)
-    table = table[table.attack == "linkage"]
+    table = pd.DataFrame([row for row in rows if row["attack"] == "linkage"])
+    if table.empty or not (table.counterfactuals > 0).any():
+        return []
+    table = table[(table.attack == "linkage") & (table.counterfactuals > 0)]
     table["epsilon"] = pd.to_numeric(table["epsilon"]).fillna(NONE)
     lines = []
     for key, group in table.groupby(CASE, sort=False):
@@ -89,8 +93,9 @@ def linkage_sentence(line: Row) -> str:
 
 def attribute_table(rows: Sequence[Row]) -> list[Row]:
     """What a model adds to imputation, for members and others, over seeds."""
-    table = pd.DataFrame(rows)
-    table = table[table.value == "all"]
+    table = pd.DataFrame([row for row in rows if row.get("value") == "all"])
+    if table.empty:
+        return []
     table["epsilon"] = pd.to_numeric(table["epsilon"]).fillna(NONE)
     lines = []
     keys = [*CASE, "who"]

@@ -21,12 +21,13 @@ import torch
 from torch import Tensor
 
 from counterveil.veil import Veil
-from counterveil_lab.attacks import attribute, linkage, membership, shadows
+from counterveil_lab.attacks import attribute, linkage, membership
 from counterveil_lab.attacks.attribute import Ask
 from counterveil_lab.attacks.candidates import Candidates, Pool, evidence_of, memoriser, shadows_of
-from counterveil_lab.attacks.defences import SLOW, ByVeil, Defence, RandomLabels, build
+from counterveil_lab.attacks.defences import SLOW, Defence
 from counterveil_lab.attacks.extraction import Loot, ask, gather, query_counts
 from counterveil_lab.attacks.membership import Guess
+from counterveil_lab.attacks.pipelines import shadow_defences
 from counterveil_lab.attacks.probe import distances, twins
 from counterveil_lab.attacks.protocol import Arena, Size, architecture
 from counterveil_lab.attacks.shadows import Evidence, Signals
@@ -36,7 +37,7 @@ from counterveil_lab.results import Row
 from counterveil_lab.targets import Recipe, encoded
 
 PIPELINES = 3  # shadow f -> shadow explainer -> shadow f', as the paper has it
-SHORT_EPOCHS, SHORT_STEPS = 10, 500  # of shadow explainers, at most
+COPIED = ("naive", "relabel")  # how f' is extracted; the strongest attacker has his choice
 TEACHERS, MOST_LESSONS = 8, 32  # shadows that teach the classifier of attributes, at least, at most
 Say = Callable[[str], None]
 
@@ -100,8 +101,8 @@ def on_defence(
     loot = gather(defence, size, ("naive",))
     made: list[Defence] = []
     if defence.name not in SLOW:
-        made = _shadow_defences(arena, defence, pool, stack, inside, size, epsilon,
-                                {} if veils is None else veils)  # fmt: skip
+        made = shadow_defences(arena, defence, pool, stack, inside, size, epsilon,
+                               {} if veils is None else veils)  # fmt: skip
     loots = [gather(each, size, ("naive",)) for each in made]
     say(f"{defence.name}: {len(made)} shadow explainers")
     rows: list[Row] = []
@@ -110,11 +111,17 @@ def on_defence(
         evidence = evidence_of(people, pool, inside, own, _each([one.arena for one in made]))
         rows += _attacks(evidence, people, "f", size, arena.seed)
     queries = loot.points[:count]
-    transfers = [each.transfer("naive", count) for each in (loot, *loots)] if made else [
-        loot.transfer("naive", count),  # too slow to imitate: its shadows do without
-        *(Transfer.of(queries, each.softmax(dim=1)) for each in stack.logits(queries)),
-    ]  # fmt: skip
-    rows += _on_extracted(arena, people, pool, inside, transfers, size)
+    # dice-ml is too slow to imitate: its shadows do without counterfactuals.
+    plain = [Transfer.of(queries, each.softmax(dim=1)) for each in stack.logits(queries)]
+    for way in COPIED:
+        copied = [each.transfer(way, count) for each in loots] if made else plain
+        found = _on_extracted(
+            arena, people, pool, inside, [loot.transfer(way, count), *copied], size,
+            learning=way == COPIED[0],
+        )  # fmt: skip
+        rows += found if way == COPIED[0] else [
+            {**row, "attack": f"{row['attack']}-{way}"} for row in found
+        ]  # fmt: skip
     say(f"{defence.name}: f' attacked")
     rows += _on_counterfactuals(arena, defence, made, loot, loots, pool, inside, size)
     say(f"{defence.name}: counterfactuals attacked")
@@ -122,8 +129,9 @@ def on_defence(
 
 
 def on_attribute(
-    arena: Arena, defence: Defence | None, size: Size, say: Say, recipe: Recipe | None = None
-) -> list[Row]:
+    arena: Arena, defence: Defence | None, size: Size, say: Say, recipe: Recipe | None = None, *,
+    name: str = attribute.SENSITIVE,
+) -> list[Row]:  # fmt: skip
     """Attribute inference with f, and with f' from the defence (None: predictions alone).
 
     The shadows of f' are extracted from predictions alone.
@@ -161,9 +169,10 @@ def on_attribute(
         },
         [pool.frame[kept].head(wanted // count) for kept in inside.numpy()],
         size.candidates,
+        name=name,
         seed=arena.seed,
     )
-    say(f"{arena.name}: {attribute.SENSITIVE} inferred")
+    say(f"{arena.name}: {name} inferred")
     return [{"attack": "attribute", **row} for row in rows]
 
 
@@ -186,7 +195,7 @@ def networks(arena: Arena, size: Size) -> int:
 
 def _on_extracted(
     arena: Arena, people: Candidates, pool: Pool, inside: Tensor, transfers: list[Transfer],
-    size: Size,
+    size: Size, *, learning: bool = True,
 ) -> list[Row]:  # fmt: skip
     """f' and its shadows, trained at once: `transfers` of the game, then of its shadows."""
     stacks = train_all(architecture(arena.schema), transfers, steps=size.steps, batch=size.batch,
@@ -197,18 +206,23 @@ def _on_extracted(
 
     evidence = evidence_of(people, pool, inside, lambda points: told(points)[:1],
                          lambda points: told(points)[1:])  # fmt: skip
-    return _attacks(evidence, people, "f'", size, arena.seed)
+    return _attacks(evidence, people, "f'", size, arena.seed, learning=learning)
 
 
 def _attacks(
-    evidence: Evidence, people: Candidates, target: str, size: Size, seed: int
-) -> list[Row]:
+    evidence: Evidence, people: Candidates, target: str, size: Size, seed: int, *,
+    learning: bool = True,
+) -> list[Row]:  # fmt: skip
+    """`learning`: the slowest of them, played on one of the copies alone."""
     guesses = {
         "threshold": membership.by_threshold(evidence),
-        "learning": membership.by_learning(evidence.first(PIPELINES), size.candidates // 2, seed),
         "lira": membership.by_lira(evidence),
         "rmia": membership.by_rmia(evidence),
     }
+    if learning:
+        guesses["learning"] = membership.by_learning(
+            evidence.first(PIPELINES), size.candidates // 2, seed
+        )
     return [people.row(name, target, guess, seed) for name, guess in guesses.items()]
 
 
@@ -249,37 +263,6 @@ def _on_counterfactuals(
         ratio = Guess(membership.likelihood_ratio(signals))
         rows.append(people.row("cf-distance-lrt", "cf", ratio, seed))
     return rows
-
-
-def _shadow_defences(
-    arena: Arena, defence: Defence, pool: Pool, stack: Stack, inside: Tensor, size: Size,
-    epsilon: float | None, veils: dict[int, Veil],
-) -> list[Defence]:  # fmt: skip
-    """The same kind of explainer for each shadow of f, made from the rows that this shadow saw."""
-    short = replace(
-        size,
-        epochs=min(size.epochs or SHORT_EPOCHS, SHORT_EPOCHS),
-        warm_steps=min(size.warm_steps or SHORT_STEPS, SHORT_STEPS),
-    )
-    made = []
-    for number, kept in enumerate(inside.numpy()):
-        game = replace(
-            arena.defended(shadows.one_of(stack, number)),
-            d1=pool.frame[kept].reset_index(drop=True),
-            seed=arena.seed + 1000 * (number + 1),
-        )
-        one = build(defence.name, game, epsilon=epsilon or _epsilon(defence), size=short,
-                    veil=veils.get(number))  # fmt: skip
-        if isinstance(one, ByVeil):
-            veils[number] = one.explainer.veil
-        made.append(one)
-    return made
-
-
-def _epsilon(defence: Defence) -> float:
-    own = defence.own if isinstance(defence, RandomLabels) else defence
-    stated = own.explainer.veil.statement.epsilon if isinstance(own, ByVeil) else None
-    return stated or 1.0
 
 
 def _by(answer: Ask) -> Ask:

@@ -2,6 +2,7 @@
 
 Rows of real tables repeat and lie near each other. So each share is compared with the one for as
 many rows of D4, who were not in the training set: only the excess says something about members.
+Which answers are a training row, exactly, is looked up among all of them and not among as many.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ NEAR = 0.1  # of the distance at which real rows usually lie from each other
 def linkage(arena: Arena, released: Tensor, *, seed: int = 0) -> Row:
     """Shares of `released` points that are (nearly) a row of D1, less those of D4.
 
-    `lean`: how many more lie nearer to a member than to a non-member, from -1 to 1.
+    `exact_training`: the share that is a row of the whole training set; all else is measured on
+    `rows` members and as many others. `lean`: how many more lie nearer to a member than to a
+    non-member, from -1 to 1. The exact comparison is of features: an answer has no label.
     """
     private, others = arena.members(len(arena.d1)), arena.d4
     count = min(len(private), len(others))
@@ -41,6 +44,8 @@ def linkage(arena: Arena, released: Tensor, *, seed: int = 0) -> Row:
         "distinct": len(torch.unique(released, dim=0)),
         "rows": count,
         "people": len(np.unique(person)),
+        "training": len(arena.d1) if arena.whole is None else len(arena.whole),
+        "exact_training": float((neighbours(released, _everyone(arena))[0] <= EXACT).mean()),
         "usual_distance": usual,
     }
     for name, within in (("exact", EXACT), ("near", max(EXACT, NEAR * usual))):
@@ -51,6 +56,10 @@ def linkage(arena: Arena, released: Tensor, *, seed: int = 0) -> Row:
             **_excess(f"{name}_excess", member - outsider, person, seed),
         }
     return row | _excess("lean", np.sign(to_outside - to_inside), person, seed)
+
+
+def _everyone(arena: Arena) -> Tensor:
+    return encoded(arena.d1 if arena.whole is None else arena.whole, arena.schema)[0]
 
 
 def neighbours(points: Tensor, rows: Tensor) -> tuple[Array, Array]:

@@ -16,6 +16,7 @@ STYLES = {
     "functional-model": (OURS, "-", "o"),
     "functional-surrogate": (FADED, "-", "s"),
     "no-noise": (WARM, "-", "o"),
+    "no-noise-published": (WARM, ":", "x"),
     "paper": (WARM, "--", "s"),
     "random-labels": (SOFT, ":", "x"),
     "dp-model": (THEIRS, "-", "^"),

@@ -16,7 +16,8 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from counterveil.errors import DataError, RequestError
+from counterveil.encoding import Array
+from counterveil.errors import DataError, InputError, RequestError
 from counterveil.models import TargetModel, adapt
 from counterveil.schema import Schema
 from counterveil.training import fit, seeded
@@ -24,6 +25,7 @@ from counterveil_lab.datasets import Dataset, Folder, load
 from counterveil_lab.targets import ANY_OTHER, RECIPES, encoded, new_target, train_target
 
 FEWEST = 50  # rows of a set; with fewer no attack says anything
+SAME, MORE = 0.5, 0.2  # the share of others that may be training rows; how far above repeats
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,13 @@ class Asked(nn.Module):
 
 @dataclass(frozen=True, eq=False)
 class Arena:
-    """One game. `decoys`: rows that are called members and are not; the control of `of`."""
+    """One game. `decoys`: rows that are called members and are not; the control of `of`.
+
+    No row of D4 equals one of D1: about such a person there is nothing to tell. The rows of D1 that
+    had such a twin come last, so that neither side of the candidates has more common rows than the
+    other. `dropped`: the share of others that were taken out for it. `whole`: all training rows,
+    where D1 is a part of them.
+    """
 
     name: str
     schema: Schema
@@ -83,6 +91,8 @@ class Arena:
     judge: TargetModel
     seed: int
     decoys: pd.DataFrame | None = None
+    dropped: float = 0.0
+    whole: pd.DataFrame | None = None
 
     def __repr__(self) -> str:
         return f"Arena({self.name!r}, {len(self.d1)} private rows, seed {self.seed})"
@@ -118,10 +128,15 @@ class Arena:
             return merged.take(order[number * rows :][:count]).reset_index(drop=True)
 
         d1, d2, d3, d4, decoys = (dealt(number) for number in range(5))
+        twins = meets(d4, d1, data.schema)
+        d1, d4 = _last(d1, meets(d1, d4, data.schema)), _less(d4, twins)
+        if disjoint:
+            decoys = _less(decoys, meets(decoys, d1, data.schema))
         model = shadow_target(data.schema, d1, seed)
         return cls(
             dataset, data.schema, d1, d2, d3, d4, dealt(5, size.test), model,
             adapt(model, data.schema, outputs="logits"), seed, decoys if disjoint else None,
+            float(twins.mean()),
         )  # fmt: skip
 
     @classmethod
@@ -137,7 +152,8 @@ class Arena:
         """Your own model (anything that `adapt` takes) and tables.
 
         `members_frame`: what it was trained on; `others_frame`: rows of the same kind that it was
-        not trained on, dealt out to the attacker. Both need the label.
+        not trained on, dealt out to the attacker. Both need the label. Others that equal any of the
+        members are left out, and too many of them are an error.
         """
         judge = adapt(model, schema)
         columns = [*schema.columns, schema.label.name]
@@ -147,15 +163,22 @@ class Arena:
             missing = [name for name in columns if name not in frame.columns]
             if missing:
                 raise DataError(f"{what}: no column {missing[0]!r}; the schema and label need it")
-            encoded(frame, schema)  # whatever does not fit is an error here, by row and column
+            try:
+                encoded(frame, schema)  # whatever does not fit is an error here, by row and column
+            except InputError as error:
+                raise DataError(f"{what}: {error}") from error
             return frame[columns].take(rng.permutation(len(frame))).reset_index(drop=True)
 
-        members = shuffled(members_frame, "members").head(size.rows)
-        others = shuffled(others_frame, "others")
+        whole, dealt = shuffled(members_frame, "members"), shuffled(others_frame, "others")
+        twins = meets(dealt, whole, schema)
+        _refuse_training_rows(twins, whole, schema)
+        members = _last(whole, meets(whole, dealt, schema)).head(size.rows)
+        others = _less(dealt, twins)
         if len(members) < FEWEST or len(others) < 4 * FEWEST:
             raise RequestError(
                 f"an attack needs at least {FEWEST} members and {4 * FEWEST} others; "
                 f"got {len(members)} and {len(others)}"
+                + (f" that equal no member ({len(dealt)} in all)" if twins.any() else "")
             )
         rows = min(size.rows, len(others) // 4)
         d2, d3, d4, test = (
@@ -163,7 +186,41 @@ class Arena:
         )
         name = schema.name
         return cls(
-            name, schema, members, d2, d3, d4, test.head(size.test), Asked(judge), judge, seed
+            name, schema, members, d2, d3, d4, test.head(size.test), Asked(judge), judge, seed,
+            dropped=float(twins.mean()), whole=whole,
+        )  # fmt: skip
+
+
+def meets(frame: pd.DataFrame, others: pd.DataFrame, schema: Schema) -> Array:
+    """Which rows of `frame` equal one of `others`, in every feature and the label, as encoded."""
+    known = set(_keys(others, schema))
+    return np.array([key in known for key in _keys(frame, schema)], dtype=bool)
+
+
+def _keys(frame: pd.DataFrame, schema: Schema) -> list[bytes]:
+    points, classes = encoded(frame, schema)
+    rows = torch.cat([points, classes[:, None].float()], dim=1).numpy()
+    return [row.tobytes() for row in rows]
+
+
+def _less(frame: pd.DataFrame, out: Array) -> pd.DataFrame:
+    return frame[~out].reset_index(drop=True)
+
+
+def _last(frame: pd.DataFrame, late: Array) -> pd.DataFrame:
+    return pd.concat([frame[~late], frame[late]], ignore_index=True)
+
+
+def _refuse_training_rows(twins: Array, members: pd.DataFrame, schema: Schema) -> None:
+    """Rows of a small table repeat by themselves; far more than that are training rows."""
+    if not len(twins) or not len(members):
+        return
+    keys = pd.Series(_keys(members, schema))
+    share, repeats = float(twins.mean()), float(keys.duplicated(keep=False).mean())
+    if share > SAME and share > repeats + MORE:
+        raise RequestError(
+            f"others: {share:.0%} of the rows are rows of members (among members {repeats:.0%} "
+            f"repeat); give rows that neither model nor veil has seen"
         )
 
 

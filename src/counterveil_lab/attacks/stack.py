@@ -22,6 +22,7 @@ from counterveil.training import seeded
 RATE = 1e-3
 SETTLING = 5  # one step in so many, the last ones, at a tenth of the rate
 AT_A_TIME = 2000  # rows of a forward pass
+COPIES = 104_729  # added to the seed: a copy must never start where f started
 ROOM = 2**25  # numbers of padded rows in memory
 
 
@@ -123,7 +124,7 @@ def train_all(
 def _train(
     build: Callable[[], nn.Module], transfers: Sequence[Transfer], steps: int, batch: int, seed: int
 ) -> Stack:
-    network = seeded(build, seed)
+    network = seeded(build, COPIES + seed)
     count = len(transfers)
     stack = Stack(
         network,
@@ -137,7 +138,7 @@ def _train(
     points, goals, weights, beyond, left = (torch.stack(part) for part in zip(*padded, strict=True))
     lengths = torch.tensor([len(transfer) for transfer in transfers])[:, None]
     each = torch.arange(count)[:, None]
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(COPIES + seed)
     optimiser = torch.optim.Adam(list(stack.weights.values()), RATE, fused=True)
     for step in range(steps):
         if step == steps - steps // SETTLING:

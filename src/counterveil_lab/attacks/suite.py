@@ -20,7 +20,8 @@ import pandas as pd
 from counterveil.files import write_whole
 from counterveil.veil import Veil
 from counterveil_lab.attacks import inference
-from counterveil_lab.attacks.attribute import sensitive
+from counterveil_lab.attacks.attribute import SENSITIVE, why_not
+from counterveil_lab.attacks.candidates import Candidates, without_model
 from counterveil_lab.attacks.defences import ByVeil, build
 from counterveil_lab.attacks.extraction import extract
 from counterveil_lab.attacks.protocol import FULL, QUICK, Arena, Size
@@ -28,6 +29,8 @@ from counterveil_lab.attacks.verdicts import gains, headline, verdicts
 from counterveil_lab.results import Row
 
 DEALS, QUICK_DEALS = 5, 2
+WAYS = {"model": "the default search, guidance model", "surrogate": "the default search, guidance "
+        "surrogate", "paper": "Algorithm 2 as published"}  # fmt: skip
 NETWORKS = {"known": "usual", "unknown": "deeper"}  # the lab's: of yours nothing is known
 Say = Callable[[str], None]
 
@@ -47,17 +50,18 @@ _TEMPLATES = jinja2.Environment(
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """All rows, and what they say. `facts`: what was attacked."""
+    """All rows, and what they say. `facts`: what was attacked; `notes`: what could not be."""
 
     veil: Veil
     facts: dict[str, str]
     extraction: list[Row]
     inference: list[Row]
+    notes: tuple[str, ...] = ()
 
     @property
     def verdicts(self) -> list[str]:
-        """What follows, worst things first within each kind of attack."""
-        return verdicts(self.extraction, self.inference)
+        """What follows: extraction, membership, linkage, attribute."""
+        return [*verdicts(self.extraction, self.inference), *self.notes]
 
     def save(self, page: Path) -> tuple[Path, Path]:
         """The page, and its numbers as JSON beside it."""
@@ -102,21 +106,24 @@ def attack(
     quick: bool = False,
     size: Size | None = None,
     deals: int | None = None,
+    attribute: str = SENSITIVE,
     say: Say = lambda words: None,
 ) -> Findings:
     """Attack `model` (whatever `counterveil.models.adapt` takes) as `veil` explains it.
 
     `members`: rows that the model and the veil were made from; `others`: rows of the same kind that
-    neither has seen. `deals`: how often the others are dealt out anew for extraction.
+    neither has seen. `deals`: how often the others are dealt out anew for extraction. `attribute`:
+    the column to infer, if the schema has it as categories.
     """
     size = size or (QUICK if quick else FULL)
     deals = deals or (QUICK_DEALS if quick else DEALS)
-    epsilon = veil.statement.epsilon
+    epsilon, delta = veil.statement.epsilon, veil.statement.delta
     first = Arena.own(veil.schema, members, others, model, 0, size)
     say(f"{len(first.d1)} members, {len(first.d4)} others to tell from them, "
         f"{len(first.d2)} rows to ask about")  # fmt: skip
     defences = []
-    for name in names_of(veil):
+    names = names_of(veil)
+    for name in names:
         defence = build(name, first, epsilon=epsilon or float("inf"), size=size, veil=veil)
         assert isinstance(defence, ByVeil)
         defences.append(defence)
@@ -124,37 +131,39 @@ def attack(
     for deal in range(deals):
         arena = first if not deal else Arena.own(veil.schema, members, others, model, deal, size)
         for defence in defences:
-            rows = extract(replace(defence, arena=arena), size, epsilon=epsilon)
+            rows = extract(replace(defence, arena=arena), size, epsilon=epsilon, delta=delta)
             stolen += [{**row, "architecture": NETWORKS[row["architecture"]]} for row in rows]
             say(f"extraction {deal + 1}/{deals}: {defence.name}")
-    has_attribute = sensitive(veil.schema) is not None
-    found = [{"defence": "none", **row} for row in inference.on_model(first, size, say)]
-    if has_attribute:
-        found += [{"defence": "none", **row} for row in
-                  inference.on_attribute(first, None, size, say)]  # fmt: skip
+    missing = why_not(first, attribute)
+    people = Candidates.of(first, size.candidates)
+    found = [without_model(people, first.seed), *inference.on_model(first, size, say)]
+    if missing is None:
+        found += inference.on_attribute(first, None, size, say, name=attribute)
+    found = [{"defence": "none", **row} for row in found]
     for defence in defences:
         inferred = inference.on_defence(first, defence, size, say, epsilon=epsilon)
-        if has_attribute:
-            inferred += inference.on_attribute(first, defence, size, say)
+        if missing is None:
+            inferred += inference.on_attribute(first, defence, size, say, name=attribute)
         found += [{"defence": defence.name, **row} for row in inferred]
     facts = {
         "veil": f"{veil.statement.mechanism}, {veil.statement.amount}",
         "guarantee": veil.statement.level.value,
         "accuracy of the model": f"{stolen[0]['target_accuracy']:.3f}",
         "members": f"{len(members):,}",
-        "others": f"{len(others):,}",
+        "others": f"{len(others):,}, of which {first.dropped:.1%} equal a member and are left out",
+        "attacked": "; ".join(f"{name}: {WAYS[name.rpartition('-')[2]]}" for name in names),
         "deals of the rows": str(deals),
     }
-    return Findings(veil, facts, stolen, found)
+    return Findings(veil, facts, stolen, found, () if missing is None else (missing,))
 
 
 def names_of(veil: Veil) -> tuple[str, ...]:
-    """What a veil can be asked: with either guidance, or as the paper does."""
-    if veil.statement.mechanism == "paper":
-        return ("paper",)
-    if veil.surrogate is None:
-        return ("functional-model",)
-    return ("functional-model", "functional-surrogate")
+    """What a veil can be asked: by either guidance; one of `paper` also as the paper does."""
+    mechanism = veil.statement.mechanism
+    names = [f"{mechanism}-model"]
+    if veil.surrogate is not None:
+        names.append(f"{mechanism}-surrogate")
+    return ("paper", *names) if mechanism == "paper" else tuple(names)
 
 
 def _by_attacker(rows: Sequence[Row]) -> list[Row]:

@@ -19,6 +19,8 @@ from counterveil_lab.results import Row
 
 DEFENCE = ["dataset", "defence", "epsilon", "predictions"]
 WAY = ["architecture", "queries"]
+TABLES = "tables"  # the target of who asks no model
+FEWEST_DISTINCT = 10  # counterfactuals; with fewer linkage says nothing
 NONE = -1.0  # stands for "no ε": groups want a number
 
 
@@ -59,14 +61,17 @@ def sentence(line: Row) -> str:
     if line["epsilon"] is not None:
         name += f" at ε {line['epsilon']:g}"
     start = f"{line['dataset']}, {name}, f answers with {line['predictions']}: "
-    against = f"against the best of {line['attackers']} attackers"
-    if line["attacker"] == "drop":
-        return f"{start}explanations add nothing over predictions alone, {against}."
     way = f"{line['attacker']}, {line['queries']} queries, {line['architecture']} architecture"
     sure = "" if line["half_width"] is None else f" ± {line['half_width']:.3f}"
+    if line["gain"] <= 0:
+        return (
+            f"{start}no attacker of {line['attackers']} gained fidelity on test rows over as many "
+            f"predictions alone ({line['base']:.3f}; best: {line['gain']:+.3f}{sure}, {way})."
+        )
     words = (
-        f"{start}explanations add at most {line['gain']:.3f}{sure} fidelity over as many "
-        f"predictions alone ({line['base']:.3f}), {against} ({way})"
+        f"{start}explanations added {line['gain']:.3f}{sure} fidelity on test rows over as many "
+        f"predictions alone ({line['base']:.3f}), against the best of {line['attackers']} "
+        f"attackers ({way})"
     )
     if line["half_width"] is not None and line["gain"] <= line["half_width"]:
         words += "; not told apart from nothing"
@@ -74,6 +79,9 @@ def sentence(line: Row) -> str:
 
 
 def _strongest(attacks: pd.DataFrame) -> Row:
+    """Who throws the counterfactuals away is the base and wins nothing: he is not in it."""
+    played = attacks[attacks.attacker.isin(ATTACKERS)]
+    attacks = played if len(played) else attacks
     groups = attacks.groupby(["attacker", *WAY], sort=False)
     best = groups.gain.mean().idxmax()
     chosen = groups.get_group(best)
@@ -118,6 +126,9 @@ def _membership(rows: Sequence[Row]) -> list[str]:
     for defence, target in groups:
         mine = [row for row in scored if (row["defence"], row["target"]) == (defence, target)]
         best = max(mine, key=lambda row: float(row["auc_first"]))
+        if target == TABLES:
+            words.append(_tables(best))
+            continue
         what = {
             "f": "asking the model directly",
             "f'": "a copy of the model from predictions alone"
@@ -125,46 +136,95 @@ def _membership(rows: Sequence[Row]) -> list[str]:
             else f"a copy of the model from predictions and {defence}",
             "cf": f"the counterfactuals of {defence} themselves",
         }[target]
-        auc = float(best["auc_second"])
-        # The interval is that of all people; half of them know less by a factor of √2.
-        sure = sqrt(2) * (float(best["auc_high"]) - float(best["auc_low"])) / 2
-        chance = "; not told apart from guessing" if auc - sure <= 0.5 else ""
+        auc, low, high = (float(best[f"auc_second{end}"]) for end in ("", "_low", "_high"))
+        chance = ""
+        if low <= 0.5 <= high:
+            chance = "; not told apart from guessing"
+        elif high < 0.5:
+            chance = "; told apart from guessing, the wrong way round"
         words.append(
             f"Membership by {what}: the best of {len(mine)} attacks ({best['attack']}) reaches an "
-            f"AUC of {auc:.3f} ± {sure:.3f} (.5 is guessing){chance}."
+            f"AUC of {auc:.3f} [{low:.3f}, {high:.3f}] (.5 is guessing){chance}."
         )
     return words
+
+
+def _tables(row: Row) -> str:
+    """The control: nobody who asks no model can tell members from others by membership."""
+    words = (
+        f"Control: without any model the two tables are told apart with an AUC of "
+        f"{row['auc']:.3f} [{row['auc_low']:.3f}, {row['auc_high']:.3f}]"
+    )
+    if row["auc_low"] <= 0.5 <= row["auc_high"]:
+        return f"{words}; no difference between them is shown."
+    return (
+        f"{words}: members and others differ by themselves, and every number on membership and "
+        f"linkage must be read with that."
+    )
 
 
 def _linkage(rows: Sequence[Row]) -> list[str]:
     words = []
     for row in rows:
-        if row["attack"] != "linkage" or not row["counterfactuals"]:
+        if row["attack"] != "linkage":
+            continue
+        start = f"Linkage, {row['defence']}: "
+        if not row["counterfactuals"]:
+            words.append(f"{start}no counterfactual was found, so there was nothing to link.")
+            continue
+        start += (
+            f"{row['exact_training']:.1%} of {row['counterfactuals']} counterfactuals are a "
+            f"training row ({row['training']} were looked through); "
+        )
+        if row["distinct"] < FEWEST_DISTINCT:
+            words.append(
+                f"{start}only {row['distinct']} of them are distinct: too few for a verdict."
+            )
             continue
         told = row["exact_excess_low"] > 0 or row["near_excess_low"] > 0
         words.append(
-            f"Linkage, {row['defence']}: {row['exact_members']:.1%} of counterfactuals are a "
-            f"training row, {row['exact_outsiders']:.1%} are a row that nobody trained on; nearly "
-            f"so {row['near_members']:.1%} and {row['near_outsiders']:.1%}"
+            f"{start}against {row['rows']} members and as many others, {row['exact_members']:.1%} "
+            f"are a row of a member and {row['exact_outsiders']:.1%} one of somebody the model "
+            f"was not trained on; nearly so {row['near_members']:.1%} and "
+            f"{row['near_outsiders']:.1%}"
             + (": training rows are given away." if told else "; no excess is shown.")
         )
     return words
 
 
 def _attribute(rows: Sequence[Row]) -> list[str]:
+    """What counts is what members lose beyond people the model never saw."""
     words = []
-    for row in rows:
-        if row["attack"] != "attribute" or row["value"] != "all" or row["who"] != "members":
-            continue
-        if row["target"] == "f" and row["defence"] != "none":
-            continue  # the same model, asked again
+    overall = [row for row in rows if row["attack"] == "attribute" and row["value"] == "all"]
+    for row in overall:
+        if row["who"] != "members" or (row["target"] == "f" and row["defence"] != "none"):
+            continue  # f is the same model whatever explains it
         source = "the model"
         if row["target"] != "f":
             more = "" if row["defence"] == "none" else f" and {row['defence']}"
             source = f"a copy of it from predictions{more}"
-        shown = "" if row["advantage_low"] > 0 else "; not told apart from none"
-        words.append(
+        start = (
             f"Attribute {row['attribute']} of members with {source}: balanced accuracy "
-            f"{row['advantage']:+.3f} over guessing it from the other values{shown}."
+            f"{row['advantage']:+.3f} over guessing it from the other values"
+        )
+        same = (row["defence"], row["target"])
+        beside = [
+            each
+            for each in overall
+            if each["who"] != "members" and (each["defence"], each["target"]) == same
+        ]
+        if not beside:
+            shown = "" if row["advantage_low"] > 0 else "; not told apart from none"
+            words.append(f"{start}{shown}.")
+            continue
+        excess = float(row["advantage"] - beside[0]["advantage"])
+        half = sqrt(sum(
+            (float(each["advantage_high"] - each["advantage_low"]) / 2) ** 2
+            for each in (row, beside[0])
+        ))  # fmt: skip
+        shown = "" if excess > half else "; not told apart from none"
+        words.append(
+            f"{start}, {beside[0]['advantage']:+.3f} for people it was not trained on: an excess "
+            f"of {excess:+.3f} ± {half:.3f}{shown}."
         )
     return words

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from counterveil.curator import Curator
-from counterveil_lab.attacks import inference
+from counterveil_lab.attacks import controls, inference
 from counterveil_lab.attacks.candidates import BY_HEART, overfitted
 from counterveil_lab.attacks.defences import build
 from counterveil_lab.attacks.extraction import budget_of
@@ -54,6 +54,8 @@ def run(
     if results.rows:
         for line in attribute_table(results.rows):
             say(attribute_sentence(line))
+        for words in controls.spoken(controls.of_attribute(results.rows)):
+            say(words)
     draw(_paint, results, folder, say)
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from counterveil.curator import Curator
 from counterveil.veil import Veil
-from counterveil_lab.attacks import inference
+from counterveil_lab.attacks import controls, inference
 from counterveil_lab.attacks.candidates import BY_HEART, overfitted
 from counterveil_lab.attacks.defences import build
 from counterveil_lab.attacks.extraction import budget_of
@@ -77,6 +77,8 @@ def run(
             say(sentence(line))
         for line in linked(results.rows):
             say(linkage_sentence(line))
+        for words in controls.spoken(controls.of_inference(results.rows)):
+            say(words)
     draw(_paint, results, folder, say)
 
 

@@ -13,8 +13,8 @@ from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
-from counterveil.curator import Curator
-from counterveil_lab.attacks.defences import build
+from counterveil_lab.attacks import controls
+from counterveil_lab.attacks.defences import ByVeil, build
 from counterveil_lab.attacks.extraction import SETTINGS, extract
 from counterveil_lab.attacks.protocol import FULL, QUICK, Arena, Size
 from counterveil_lab.attacks.verdicts import headline
@@ -32,10 +32,11 @@ PARTS: dict[str, tuple[tuple[str, ...], float]] = {
     "functional-0.025": (FUNCTIONAL, 0.025),
     "paper-0.025": (("paper",), 0.025),
     "dp-model": (("dp-model",), 0.0),
-    "no-noise": (("no-noise",), 0.0),
+    "no-noise": (("no-noise", "no-noise-published"), 0.0),
     "cf-k": (("cf-k",), 0.0),
 }
 PICTURES = frozenset({"mnist", "digits"})
+ON_TABLES = frozenset({"random-labels", "no-noise-published"})  # controls: tables are enough
 PICTURE_PARTS = ("functional-0.75", "paper-0.025", "no-noise")
 PICTURE_SETTINGS = (("known", "probabilities"), ("known", "labels"))
 NEEDS = {"dice-gradient": "dice_ml", "dice-kdtree": "dice_ml", "dp-model": "opacus"}
@@ -65,6 +66,8 @@ def run(
     if results.rows:
         for words in headline(results.rows).sentences:
             say(words)
+        for words in controls.spoken(controls.of_extraction(results.rows)):
+            say(words)
     draw(_paint, results, folder, say)
 
 
@@ -90,16 +93,14 @@ def measure_case(dataset: str, part: str, seed: int, *, quick: bool) -> list[Row
     arena = Arena.of(dataset, seed, size)
     defences, epsilon = PARTS[part]
     veil = None
-    if part.startswith("functional"):
-        veil = Curator(arena.schema).release(
-            arena.d1, epsilon, seed=seed, epochs=size.epochs, progress=False
-        )
     settings = PICTURE_SETTINGS if dataset in PICTURES else SETTINGS
     rows: list[Row] = []
     for name in defences:
-        if name == "random-labels" and dataset in PICTURES:
-            continue  # a control, and one dataset is enough for it
+        if name in ON_TABLES and dataset in PICTURES:
+            continue
         defence = build(name, arena, epsilon=epsilon, size=size, veil=veil)
+        if isinstance(defence, ByVeil):
+            veil = defence.explainer.veil  # all of a part share one
         rows += extract(defence, size, epsilon=epsilon, settings=settings)
     return rows
 

@@ -1,0 +1,173 @@
+"""Controls are said to have failed when they have, and only then; and the game deals fairly."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from counterveil.training import seeded
+from counterveil_lab.attacks import controls
+from counterveil_lab.attacks.attribute import why_not
+from counterveil_lab.attacks.candidates import Candidates, without_model
+from counterveil_lab.attacks.controls import FAILED, of_attribute, of_extraction, of_inference
+from counterveil_lab.attacks.defences import (
+    ByVeil,
+    any_other,
+    build,
+    mechanism_of,
+    runner_up,
+)  # fmt: skip
+from counterveil_lab.attacks.extraction import budget_of
+from counterveil_lab.attacks.headlines import attribute_table, linked
+from counterveil_lab.attacks.protocol import Arena, Size, architecture, meets
+from counterveil_lab.attacks.stack import Transfer, train_all
+from counterveil_lab.results import Row
+
+TINY = Size(
+    rows=600, test=100, queries=(60,), epochs=1, warm_steps=20, steps=20, uniform=50, shadows=2,
+    candidates=300,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def arena() -> Arena:
+    return Arena.of("adult", 0, TINY)
+
+
+def scored(control: str, auc: float, **more: object) -> Row:
+    return {
+        "dataset": "adult", "control": control, "defence": "none", "epsilon": None, "target": "f",
+        "attack": "lira", "seed": 0, "auc": auc, "auc_first": auc, "auc_second": auc,
+        "auc_second_low": auc - 0.03, "auc_second_high": auc + 0.03, "tpr_at_1": None, **more,
+    }  # fmt: skip
+
+
+def handed_out(excess: float) -> Row:
+    row = scored("none", 0.5, defence="dice-kdtree", target="cf", attack="linkage",
+                 counterfactuals=20)  # fmt: skip
+    row["auc"] = None
+    for name in ("exact_excess", "near_excess", "lean"):
+        row |= {name: excess, f"{name}_low": excess - 0.1, f"{name}_high": excess + 0.1}
+    return row
+
+
+@pytest.mark.parametrize(
+    ("row", "held"),
+    [
+        (scored("disjoint", 0.51), True),
+        (scored("disjoint", 0.6), False),
+        (scored("disjoint", 0.4), False),
+        (scored("overfitted", 0.7), True),
+        (scored("overfitted", 0.52), False),
+    ],
+)
+def test_controls_of_membership(row: Row, held: bool) -> None:
+    outcomes = of_inference([row, handed_out(0.8)])
+    assert [each for each, _ in outcomes] == [held, True]
+    said = controls.spoken(outcomes)
+    assert said[0].startswith(FAILED) is not held
+
+
+def test_controls_of_linkage_and_attribute() -> None:
+    assert not of_inference([scored("none", 0.9), handed_out(0.05)])[0][0]
+    told = scored("memoriser", 0.5, attack="attribute", value="all", who="members",
+                  imputation=0.2)  # fmt: skip
+    for advantage, held in ((0.3, True), (0.01, False)):
+        row = {**told, "advantage": advantage, "advantage_low": advantage - 0.05,
+               "advantage_high": advantage + 0.05}  # fmt: skip
+        assert [each for each, _ in of_attribute([row])] == [held]
+    assert controls.spoken([]) == []
+
+
+def played(defence: str, **fidelity: float) -> list[Row]:
+    return [
+        {
+            "dataset": "adult", "defence": defence, "epsilon": 0.75, "seed": 0,
+            "predictions": "labels", "architecture": "known", "queries": 250,
+            "attacker": name.replace("_", "-"), "fidelity": value, "flip_ratio": 1.0,
+            "extra_queries": 250 if name in {"base_2n", "relabel"} else 0,
+        }
+        for name, value in {"base_n": 0.9, "base_2n": 0.92, "drop": 0.9, **fidelity}.items()
+    ]  # fmt: skip
+
+
+def test_controls_of_extraction() -> None:
+    good = played("random-labels", relabel=0.9, naive=0.7)
+    assert [held for held, _ in of_extraction(good)] == [True, True]
+    bad = played("random-labels", relabel=0.85, naive=0.91)
+    assert [held for held, _ in of_extraction(bad)] == [False, False]
+    assert len(controls.spoken(of_extraction(bad))) == 2
+    assert of_extraction(played("cf-k", naive=0.95)) == []  # no relabel, no control
+
+
+def test_nothing_to_link_or_infer_gives_no_line() -> None:
+    none = {**handed_out(0.5), "counterfactuals": 0}
+    assert linked([none]) == []
+    assert linked([scored("none", 0.5)]) == []
+    assert attribute_table([scored("none", 0.5)]) == []
+
+
+def test_a_copy_never_starts_where_f_started(arena: Arena) -> None:
+    make = architecture(arena.schema)
+    points = torch.rand(4, arena.schema.width)
+    transfer = Transfer.of(points, torch.eye(2)[[0, 1, 0, 1]])
+    (copy,) = train_all(make, [transfer], steps=0, batch=2, seed=arena.seed)
+    with torch.no_grad():
+        start = seeded(make, arena.seed)(points)
+    assert not torch.allclose(copy.logits(points)[0], start, atol=1e-2)
+
+
+def test_in_the_control_nobody_equals_a_training_row() -> None:
+    control = Arena.of("adult", 1, TINY, disjoint=True)
+    for rows in (control.members(10**6), control.d4):
+        assert not meets(rows, control.d1, control.schema).any()
+    people = Candidates.of(control, 10**6)
+    assert people.is_member.sum() * 2 == len(people.frame)
+
+
+def test_tables_that_differ_are_told_apart_without_a_model(arena: Arena) -> None:
+    alike = without_model(Candidates.of(arena, 300), 0)
+    assert alike["auc_low"] <= 0.5 <= alike["auc_high"]
+    older = replace(arena, d4=arena.d4.sort_values("age").head(200))
+    assert without_model(Candidates.of(older, 200), 0)["auc_low"] > 0.6
+
+
+def test_an_attribute_that_nobody_has_is_a_sentence(arena: Arena) -> None:
+    assert why_not(arena, "race") is None
+    assert "no column of categories" in str(why_not(arena, "age"))
+    empty = replace(arena, d3=arena.d3.assign(race=None))
+    assert "known of 0 others" in str(why_not(empty, "race"))
+
+
+def test_the_paper_releases_every_last_iterate(arena: Arena) -> None:
+    defence = build("paper", arena, epsilon=0.025, size=TINY)
+    assert isinstance(defence, ByVeil)
+    queries = arena.d2.head(60)
+    released = defence.explain(queries)
+    assert released.found.all()
+    assert released.claimed.tolist() == runner_up(arena.judge, queries).tolist()
+    said = arena.judge.log_proba_rows(released.rows).argmax(dim=1).numpy()
+    assert (said != released.claimed).any()  # with claims that f does not share
+    usual = build("paper-model", arena, epsilon=0.025, size=TINY, veil=defence.explainer.veil)
+    answers = usual.explain(queries)
+    said = arena.judge.log_proba_rows(answers.rows).argmax(dim=1).numpy()
+    assert (said == answers.claimed)[answers.found].all()
+
+
+def test_names_tell_the_mechanism() -> None:
+    assert [mechanism_of(name) for name in ("no-noise", "paper-model", "dpsgd-model",
+            "functional-surrogate", "random-labels")] == ["paper", "paper", "dpsgd", "functional",
+                                                         "functional"]  # fmt: skip
+    assert budget_of("dpsgd-model", 1.0, 1e-5) == {"epsilon": 1.0, "delta": 1e-5}
+    assert budget_of("no-noise-published", 1.0)["epsilon"] is None
+
+
+def test_any_other_class_is_not_the_runner_up() -> None:
+    digits = Arena.of("digits", 0, replace(TINY, rows=100))
+    queries = digits.d2.head(80)
+    drawn, decided = any_other(digits, queries), digits.judge.log_proba_rows(queries)
+    assert (drawn != decided.argmax(dim=1)).all()
+    assert len(drawn.unique()) > 5
+    assert (drawn == runner_up(digits.judge, queries)).float().mean() < 0.5
