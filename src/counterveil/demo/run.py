@@ -91,8 +91,10 @@ def _measure(
 ) -> Measurement:
     explainer = Explainer(veil, model)
     keep: Literal["best", "last"] = "last" if which.mechanism == "paper" else "best"
-    started = time.perf_counter()
     method: Literal["amortised", "iterations"] = "amortised" if keep == "best" else "iterations"
+    if method == "amortised":
+        explainer.warm_up(progress=False)
+    started = time.perf_counter()
     result = explainer.explain(asked, method=method, keep=keep, progress=False)
     seconds = time.perf_counter() - started
     noisy = math.isfinite(which.epsilon)
