@@ -80,7 +80,7 @@ def _valid(row: Row) -> Row:
 def current_commit() -> str:
     """The commit of the working tree, with a + where it was changed since.
 
-    Where there is no repository (a copy on a lent machine) COUNTERVEIL_COMMIT may say it.
+    Where there is no repository (a copy on another machine) COUNTERVEIL_COMMIT may say it.
     """
     if "COUNTERVEIL_COMMIT" in os.environ:
         return os.environ["COUNTERVEIL_COMMIT"]

@@ -43,4 +43,4 @@ def headline(name: str) -> str:
     assert spec is not None
     assert spec.origin is not None
     tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
-    return (ast.get_docstring(tree) or "").partition("\n")[0]
+    return (ast.get_docstring(tree) or "").partition("\n")[0].removeprefix(f"`{name}`: ")
