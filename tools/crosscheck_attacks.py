@@ -77,7 +77,7 @@ def dump(path: Path) -> None:
 
     feature = sensitive(full.schema)
     assert feature is not None
-    rows = attribute.infer(full, {"f": (asked, [asked])}, [full.d3], 4000)
+    rows = attribute.infer(full, [({"f": asked}, [asked])], [full.d3], 4000)
     ours = next(row for row in rows if row["value"] == "all" and row["who"] == "members")
     for name, frame in (("taught", full.d3), ("asked", full.members(4000))):
         group = People.of(frame, full.schema, feature)

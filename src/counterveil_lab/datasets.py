@@ -52,7 +52,10 @@ class DatasetMissing(InputError):  # noqa: N818 - reads as what it says
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Rows to train on and rows held out, both with the label; `paper_accuracy` of f as printed."""
+    """Rows to train on and rows held out, both with the label; `paper_accuracy` of f as printed.
+
+    `people`: whose each row is, rows to train on first; None where everybody has one.
+    """
 
     name: str
     schema: Schema
@@ -60,6 +63,7 @@ class Dataset:
     test: pd.DataFrame
     paper_accuracy: float | None
     note: str
+    people: Array | None = None
 
     def __repr__(self) -> str:
         return f"Dataset({self.name!r}, {len(self.train)} + {len(self.test)} rows)"
@@ -93,9 +97,11 @@ def _hospital(seed: int, folder: Folder) -> Dataset:
         },
     )
     held_out = patients_held_out(raw["patient_nbr"].to_numpy(), seed)
-    train, test = _parts(_capped(frame, schema), held_out, seed)
+    kept = _capped(frame, schema).assign(patient=raw["patient_nbr"])
+    train, test = _parts(kept, held_out, seed)
+    people = np.concatenate([train.pop("patient"), test.pop("patient")])
     note = "UCI Diabetes 130-US hospitals, complete; split by patient."
-    return Dataset("hospital", schema, train, test, 0.701, note)
+    return Dataset("hospital", schema, train, test, 0.701, note, people)
 
 
 def _homecredit(seed: int, folder: Folder) -> Dataset:

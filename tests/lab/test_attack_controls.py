@@ -72,6 +72,9 @@ def test_controls_of_membership(row: Row, held: bool) -> None:
 
 def test_controls_of_linkage_and_attribute() -> None:
     assert not of_inference([scored("none", 0.9), handed_out(0.05)])[0][0]
+    for excess, held in ((0.05, True), (0.2, False)):
+        ours = {**handed_out(excess), "defence": "functional-model"}
+        assert [each for each, _ in of_inference([scored("none", 0.5), ours])] == [held]
     told = scored("memoriser", 0.5, attack="attribute", value="all", who="members",
                   imputation=0.2)  # fmt: skip
     for advantage, held in ((0.3, True), (0.01, False)):

@@ -23,8 +23,16 @@ from counterveil_lab.attacks import extraction, verdicts
 from counterveil_lab.attacks.defences import DP_BUDGET, ByVeil, Released, build, runner_up
 from counterveil_lab.attacks.extraction import ATTACKERS, Exam, Loot, extract, gather, query_counts
 from counterveil_lab.attacks.kanonymous import BINS, KAnonymous
-from counterveil_lab.attacks.protocol import Arena, Size, architecture, meets, shadow_target
+from counterveil_lab.attacks.protocol import (
+    Arena,
+    Size,
+    architecture,
+    meets,
+    person_by_person,
+    shadow_target,
+)  # fmt: skip
 from counterveil_lab.attacks.stack import _losses, train_all
+from counterveil_lab.datasets import Dataset, load
 from counterveil_lab.experiments import fig_tradeoff, table_extraction
 from counterveil_lab.metrics import legal_share
 from counterveil_lab.results import Row
@@ -165,9 +173,34 @@ def test_the_surrogate_asks_f_for_predictions_alone(arena: Arena, release: Veil)
     assert asked == [30]
 
 
+def test_rows_of_a_person_follow_each_other() -> None:
+    people = np.array([5, 5, 9, 7, 5, 7, 2])
+    orders = [person_by_person(people, seed) for seed in range(20)]
+    for order in orders:
+        assert sorted(order) == list(range(7))
+        assert (np.diff(people[order]) != 0).sum() == 3  # four people, three changes
+    assert len({tuple(order) for order in orders}) > 15
+
+
+def test_nobody_is_in_two_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = load("adult", seed=0)
+    rows = pd.concat([data.train, data.test], ignore_index=True).head(3000)
+    rows["age"] = np.arange(3000) // 3 % 50 + 20
+    rows["capital_gain"] = np.arange(3000) // 3
+    owned = Dataset("adult", data.schema, rows, rows.head(0), None, "", np.arange(3000) // 3)
+    monkeypatch.setattr("counterveil_lab.attacks.protocol.load", lambda *_, **__: owned)
+    arena = Arena.of("adult", 0, replace(TINY, rows=400, test=400))
+    sets = [set(each.capital_gain) for each in (arena.d1, arena.d2, arena.d3, arena.d4, arena.test)]
+    assert len(set.union(*sets)) == sum(map(len, sets))
+
+
 def test_random_labels_keep_the_rows(arena: Arena, release: Veil, by_model: ByVeil) -> None:
-    random = build("random-labels", arena, epsilon=3.0, size=TINY, veil=release)
     queries = arena.d2.head(60)
+    guided = build("random-labels-surrogate", arena, epsilon=3.0, size=TINY, veil=release)
+    plain = build("functional-surrogate", arena, epsilon=3.0, size=TINY, veil=release)
+    assert guided.name == "random-labels-surrogate"
+    assert keys(guided.explain(queries).rows) == keys(plain.explain(queries).rows)
+    random = build("random-labels", arena, epsilon=3.0, size=TINY, veil=release)
     first, again = random.explain(queries), random.explain(queries, seed=1)
     assert keys(first.rows) == keys(again.rows)
     assert 0.2 < (first.claimed != again.claimed).mean() < 0.8

@@ -95,12 +95,13 @@ def test_an_attribute_is_inferred_from_a_model_that_remembers_and_from_no_other(
     def shrugs(points: Tensor) -> Tensor:
         return torch.full((len(points), 2), 0.5).log()
 
-    models = {"f": (remembers, [remembers]), "f'": (shrugs, [shrugs])}
+    models = [({"f": remembers}, [remembers]), ({"f'": shrugs, "f' relabel": shrugs}, [shrugs])]
     rows = infer(arena, models, [arena.d3], 300)
     overall = {(row["target"], row["who"]): row for row in rows if row["value"] == "all"}
     assert overall["f", "members"]["advantage_low"] > 0.2
     assert overall["f", "outsiders"]["advantage_high"] < 0.3
     assert abs(overall["f'", "members"]["advantage"]) < 0.01
+    assert overall["f' relabel", "members"]["advantage"] == overall["f'", "members"]["advantage"]
     assert {row["value"] for row in rows} > {"White", "Black"}
     (own,) = (row for row in inference.on_memoriser(arena, TINY)
               if row["value"] == "all" and row["who"] == "members")  # fmt: skip

@@ -10,7 +10,7 @@ were not in the training set; what the model gives away about its members is wha
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,6 +72,7 @@ class People:
 
 
 Lessons = list[tuple[People, Ask]]  # people with the shadow that was trained on them
+Models = tuple[dict[str, Ask], list[Ask]]  # models by name, and the shadows that stand for them
 
 
 class Inputs:
@@ -108,7 +109,7 @@ def why_not(arena: Arena, name: str = SENSITIVE) -> str | None:
 
 def infer(
     arena: Arena,
-    models: dict[str, tuple[Ask, list[Ask]]],
+    models: Sequence[Models],
     taught: list[pd.DataFrame],
     count: int,
     *,
@@ -117,7 +118,7 @@ def infer(
 ) -> list[Row]:
     """Rows for every model, for members and outsiders, overall and by value.
 
-    `models`: by name, each with its shadows; `taught`: the rows that each of the shadows learnt.
+    `taught`: the rows that each of the shadows of `models` learnt.
     """
     feature = sensitive(arena.schema, name)
     missing = why_not(arena, name)
@@ -133,13 +134,14 @@ def infer(
     def silent(points: Tensor) -> Tensor:
         return nothing.expand(len(points), -1)
 
-    blank: tuple[Ask, list[Ask]] = silent, [silent] * len(taught)
+    blank: Models = {"": silent}, [silent] * len(taught)
     guesses: dict[str, dict[str, Array]] = {}
-    for model, (ask, shadows) in {"": blank, **models}.items():
+    for asked, shadows in (blank, *models):
         classify = _taught(list(zip(lessons, shadows, strict=True)), feature, seed)
-        guesses[model] = {who: classify(people, ask) for who, people in groups.items()}
+        for model, ask in asked.items():
+            guesses[model] = {who: classify(people, ask) for who, people in groups.items()}
     rows: list[Row] = []
-    for model in models:
+    for model in list(guesses)[1:]:
         for who, people in groups.items():
             truth = people.truth.numpy()
             rows += _compare(truth, guesses[model][who], guesses[""][who], feature,

@@ -6,6 +6,7 @@
 | overfitted | attacks on f succeed |
 | memoriser | the attribute is inferred |
 | dice-kdtree | linkage finds the training rows that it hands out |
+| functional | linkage finds none |
 | relabel | true labels do not put a copy below predictions alone |
 | random-labels | random labels put the naive attacker below it |
 """
@@ -51,6 +52,12 @@ def of_inference(rows: Sequence[Row]) -> list[Outcome]:
                 f"are handed out, excess {line['exact_excess']:+.3f}"
             )
             outcomes.append((line["exact_excess_low"] > 0, words))
+        if line["defence"].startswith("functional"):
+            words = (
+                f"{line['dataset']}, {line['defence']}: training rows are among the "
+                f"counterfactuals, excess {line['exact_excess']:+.3f}"
+            )
+            outcomes.append((not line["exact_excess_low"] > 0, words))
     return outcomes
 
 
@@ -79,7 +86,7 @@ def of_extraction(rows: Sequence[Row]) -> list[Outcome]:
         if not isnan(relabelled):  # played
             words = f"{place}: relabel is below predictions alone, {relabelled - without:+.3f}"
             outcomes.append((relabelled >= without - SLACK, words))
-        if defence == "random-labels":
+        if str(defence).startswith("random-labels"):
             naive = float(most[most.attacker == "naive"].fidelity.mean()) - without
             words = f"{place}: random labels do not harm the naive attacker, {naive:+.3f}"
             outcomes.append((naive < 0, words))

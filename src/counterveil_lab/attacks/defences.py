@@ -12,6 +12,7 @@
 | functional-surrogate | the same veil, guidance `surrogate`; f gives predictions alone |
 | dpsgd-model, dpsgd-surrogate | the same two ways on mechanism `dpsgd` |
 | random-labels | rows of functional-model, claimed classes drawn at random: a control |
+| random-labels-surrogate | the same with rows of functional-surrogate, off f's boundary |
 | dp-model | f itself by DP-SGD (ε 3, δ 1e-5), CADEX on it: all that leaves is (3, 1e-5)-DP |
 | cf-k | rows of public grid cells that hold at least 5 training rows: a reading of CF-K |
 
@@ -20,6 +21,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -50,7 +52,7 @@ from counterveil_lab.targets import encoded
 DEFENCES: tuple[str, ...] = (
     "dice-gradient", "dice-kdtree", "no-noise", "no-noise-published", "paper", "paper-model",
     "paper-surrogate", "functional-model", "functional-surrogate", "dpsgd-model",
-    "dpsgd-surrogate", "random-labels", "dp-model", "cf-k",
+    "dpsgd-surrogate", "random-labels", "random-labels-surrogate", "dp-model", "cf-k",
 )  # fmt: skip
 SLOW = frozenset({"dice-gradient", "dice-kdtree"})  # up to seconds a query: `Size` limits them
 PUBLISHED = frozenset({"paper", "no-noise-published"})
@@ -123,10 +125,20 @@ def build(
             mechanism=mechanism, delta=delta, seed=arena.seed,
             epochs=_epochs(mechanism, arena, size), progress=False,
         )  # fmt: skip
-    if name.endswith("-surrogate"):
-        return ByVeil(name, arena, Explainer(veil, guidance="surrogate"), {})
-    own = ByVeil(name, arena, Explainer(veil, arena.judge, warm_steps=size.warm_steps), {})
-    return RandomLabels(own) if name == "random-labels" else own
+    explainer = (Explainer(veil, guidance="surrogate") if name.endswith("-surrogate")
+                 else Explainer(veil, arena.judge, warm_steps=size.warm_steps))  # fmt: skip
+    own = ByVeil(name, arena, explainer, {})
+    return RandomLabels(own, name) if name.startswith("random-labels") else own
+
+
+def sharing(names: Sequence[str], arena: Arena, epsilon: float, size: Size) -> Iterator[Defence]:
+    """Defences of one mechanism one after the other; what has a veil takes the first one's."""
+    veil = None
+    for name in names:
+        defence = build(name, arena, epsilon=epsilon, size=size, veil=veil)
+        if isinstance(defence, ByVeil):
+            veil = defence.explainer.veil
+        yield defence
 
 
 def mechanism_of(name: str) -> str:
@@ -196,7 +208,7 @@ class RandomLabels:
     """Rows as they are, claimed classes at random: what poisoning alone does to an attacker."""
 
     own: ByVeil
-    name: str = "random-labels"
+    name: str
 
     @property
     def arena(self) -> Arena:

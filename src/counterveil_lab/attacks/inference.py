@@ -134,23 +134,27 @@ def on_attribute(
 ) -> list[Row]:  # fmt: skip
     """Attribute inference with f, and with f' from the defence (None: predictions alone).
 
-    The shadows of f' are extracted from predictions alone.
+    f' is copied in each of the ways `COPIED`; its shadows are extracted from predictions alone.
     """
     if defence is None:
         asked, game = min(size.queries[-1], len(arena.d2) // 2), arena
         queries, _ = encoded(arena.d2.head(asked), arena.schema)
-        transfer = Transfer.of(queries, ask(arena, queries))
+        transfers = {"f'": Transfer.of(queries, ask(arena, queries))}
     else:
         loot, game = gather(defence, size, ("naive",)), defence.arena
         asked = query_counts(defence, size)[-1]
-        queries, transfer = loot.points[:asked], loot.transfer("naive", asked)
+        queries = loot.points[:asked]
+        transfers = {
+            "f'" if way == COPIED[0] else f"f' {way}": loot.transfer(way, asked) for way in COPIED
+        }
     pool = Pool.of(arena, asked)
     wanted = 2 * len(arena.d3)
     count = min(MOST_LESSONS, max(TEACHERS, round(2 * wanted / len(pool.frame))))
     stack, inside = shadows_of(arena, pool, count, recipe)
     answers = stack.logits(queries).softmax(dim=2)
     extracted = train_all(
-        architecture(arena.schema), [transfer, *(Transfer.of(queries, each) for each in answers)],
+        architecture(arena.schema),
+        [*transfers.values(), *(Transfer.of(queries, each) for each in answers)],
         steps=size.steps, batch=size.batch, seed=arena.seed,
     )  # fmt: skip
     copies = [
@@ -160,13 +164,13 @@ def on_attribute(
     ]
     rows = attribute.infer(
         arena,
-        {
-            "f": (
-                lambda points: ask(game, points).log(),
+        [
+            (
+                {"f": lambda points: ask(game, points).log()},
                 [_one(stack, number) for number in range(count)],
             ),
-            "f'": (copies[0], copies[1:]),
-        },
+            (dict(zip(transfers, copies, strict=False)), copies[len(transfers) :]),
+        ],
         [pool.frame[kept].head(wanted // count) for kept in inside.numpy()],
         size.candidates,
         name=name,
@@ -183,7 +187,7 @@ def on_memoriser(arena: Arena, size: Size) -> list[Row]:
     learnt = memoriser(pool.points[half], pool.classes[half], count)
     own = memoriser(*encoded(arena.d1, arena.schema), count)
     rows = attribute.infer(
-        arena, {"f": (own, [learnt])}, [pool.frame[half]], size.candidates, seed=arena.seed
+        arena, [({"f": own}, [learnt])], [pool.frame[half]], size.candidates, seed=arena.seed
     )
     return [{"attack": "attribute", **row} for row in rows]
 

@@ -19,6 +19,7 @@ STYLES = {
     "no-noise-published": (WARM, ":", "x"),
     "paper": (WARM, "--", "s"),
     "random-labels": (SOFT, ":", "x"),
+    "random-labels-surrogate": (SOFT, ":", "+"),
     "dp-model": (THEIRS, "-", "^"),
     "cf-k": (THEIRS, "--", "v"),
     "dice-kdtree": (INK, "--", "D"),

@@ -202,7 +202,8 @@ def _attribute(rows: Sequence[Row]) -> list[str]:
         source = "the model"
         if row["target"] != "f":
             more = "" if row["defence"] == "none" else f" and {row['defence']}"
-            source = f"a copy of it from predictions{more}"
+            kind = "relabelled copy" if row["target"].endswith("relabel") else "copy"
+            source = f"a {kind} of it from predictions{more}"
         start = (
             f"Attribute {row['attribute']} of members with {source}: balanced accuracy "
             f"{row['advantage']:+.3f} over guessing it from the other values"

@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from counterveil.curator import Curator
 from counterveil_lab.attacks import controls, inference
+from counterveil_lab.attacks.attribute import SENSITIVE
 from counterveil_lab.attacks.candidates import BY_HEART, overfitted
-from counterveil_lab.attacks.defences import build
+from counterveil_lab.attacks.defences import sharing
 from counterveil_lab.attacks.extraction import budget_of
 from counterveil_lab.attacks.headlines import attribute_sentence, attribute_table
 from counterveil_lab.attacks.protocol import Arena
@@ -41,10 +41,14 @@ def run(
 ) -> None:  # fmt: skip
     """Measure every case that is not stored yet; say what follows. `mechanisms`: parts."""
     results = Results(folder, NAME, command, keep=add)
+    names = datasets or (("adult",) if quick else DATASETS)
+    having = [name for name in names if name in DATASETS]
+    if left := sorted(set(names) - set(having)):
+        say(f"without {', '.join(left)}: only {', '.join(DATASETS)} have the attribute {SENSITIVE}")
     cases = [
         {"dataset": name, "control": control, "part": part, "seed": seed}
         for part in PARTS
-        for name in datasets or (("adult",) if quick else DATASETS)
+        for name in having
         for control in CONTROLS
         for seed in repetitions(quick, seeds)
         if part in CONTROLS[control] and part in parts_of(name, quick)
@@ -73,18 +77,11 @@ def measure_case(dataset: str, control: str, part: str, seed: int, *, quick: boo
         rows = inference.on_attribute(arena, None, size, _silent, recipe)
         return [{"defence": "none", "epsilon": None, **row} for row in rows]
     defences, epsilon = PARTS[part]
-    veil = None
-    if part.startswith("functional"):
-        veil = Curator(arena.schema).release(
-            arena.d1, epsilon, seed=seed, epochs=size.epochs, progress=False
-        )
     return [
-        {"defence": name, **budget_of(name, epsilon), **row}
-        for name in defences
-        for row in inference.on_attribute(
-            arena, build(name, arena, epsilon=epsilon, size=size, veil=veil), size, _silent
-        )
-        if row["target"] != "f" or name == "dp-model"  # otherwise f is that of "none"
+        {"defence": defence.name, **budget_of(defence.name, epsilon), **row}
+        for defence in sharing(defences, arena, epsilon, size)
+        for row in inference.on_attribute(arena, defence, size, _silent)
+        if row["target"] != "f" or defence.name == "dp-model"  # otherwise f is that of "none"
     ]
 
 

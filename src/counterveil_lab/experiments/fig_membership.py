@@ -16,11 +16,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from counterveil.curator import Curator
 from counterveil.veil import Veil
 from counterveil_lab.attacks import controls, inference
 from counterveil_lab.attacks.candidates import BY_HEART, overfitted
-from counterveil_lab.attacks.defences import build
+from counterveil_lab.attacks.defences import sharing
 from counterveil_lab.attacks.extraction import budget_of
 from counterveil_lab.attacks.headlines import linkage_sentence, linked, sentence, strongest
 from counterveil_lab.attacks.protocol import FULL, QUICK, Arena, Size
@@ -40,7 +39,7 @@ PARTS: dict[str, tuple[tuple[str, ...], float]] = {
     "functional-0.025": (("functional-model",), 0.025),
     "dp-model": (("dp-model",), 0.0),
     "paper-0.025": (("paper",), 0.025),
-    "no-noise": (("no-noise",), 0.0),
+    "no-noise": (("no-noise", "no-noise-published"), 0.0),
     "dice-kdtree": (("dice-kdtree",), 0.0),
     "cf-k": (("cf-k",), 0.0),
     "none": ((), 0.0),
@@ -114,22 +113,16 @@ def measure_case(dataset: str, control: str, part: str, seed: int, *, quick: boo
         rows = inference.on_model(arena, size, _silent, recipe)
         return [{"defence": "none", "epsilon": None, **row} for row in rows]
     defences, epsilon = PARTS[part]
-    if dataset in {"mnist", "digits"}:
+    if dataset in {"mnist", "digits"} or control != "none":
         defences = defences[:1]  # guidance `model` alone: pictures take minutes
-    veil = None
-    if part.startswith("functional"):
-        veil = Curator(arena.schema).release(
-            arena.d1, epsilon, seed=seed, epochs=size.epochs, progress=False
-        )
     shared: dict[int, Veil] = {}
     return [
-        {"defence": name, **budget_of(name, epsilon), **row}
-        for name in defences
+        {"defence": defence.name, **budget_of(defence.name, epsilon), **row}
+        for defence in sharing(defences, arena, epsilon, size)
         for row in inference.on_defence(
-            arena, build(name, arena, epsilon=epsilon, size=size, veil=veil), size, _silent,
-            epsilon=epsilon, recipe=recipe, veils=shared,
+            arena, defence, size, _silent, epsilon=epsilon, recipe=recipe, veils=shared
         )
-    ]  # fmt: skip
+    ]
 
 
 def _silent(words: str) -> None:

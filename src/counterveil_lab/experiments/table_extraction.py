@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from counterveil_lab.attacks import controls
-from counterveil_lab.attacks.defences import ByVeil, build
+from counterveil_lab.attacks.defences import sharing
 from counterveil_lab.attacks.extraction import SETTINGS, extract
 from counterveil_lab.attacks.protocol import FULL, QUICK, Arena, Size
 from counterveil_lab.attacks.verdicts import headline
@@ -28,7 +28,7 @@ FUNCTIONAL = ("functional-model", "functional-surrogate")
 PARTS: dict[str, tuple[tuple[str, ...], float]] = {
     "dice-gradient": (("dice-gradient",), 0.0),
     "dice-kdtree": (("dice-kdtree",), 0.0),
-    "functional-0.75": ((*FUNCTIONAL, "random-labels"), 0.75),
+    "functional-0.75": ((*FUNCTIONAL, "random-labels", "random-labels-surrogate"), 0.75),
     "functional-0.025": (FUNCTIONAL, 0.025),
     "paper-0.025": (("paper",), 0.025),
     "dp-model": (("dp-model",), 0.0),
@@ -36,7 +36,9 @@ PARTS: dict[str, tuple[tuple[str, ...], float]] = {
     "cf-k": (("cf-k",), 0.0),
 }
 PICTURES = frozenset({"mnist", "digits"})
-ON_TABLES = frozenset({"random-labels", "no-noise-published"})  # controls: tables are enough
+ON_TABLES = frozenset(
+    {"random-labels", "random-labels-surrogate", "no-noise-published"}
+)  # controls: tables are enough
 PICTURE_PARTS = ("functional-0.75", "paper-0.025", "no-noise")
 PICTURE_SETTINGS = (("known", "probabilities"), ("known", "labels"))
 NEEDS = {"dice-gradient": "dice_ml", "dice-kdtree": "dice_ml", "dp-model": "opacus"}
@@ -92,17 +94,14 @@ def measure_case(dataset: str, part: str, seed: int, *, quick: bool) -> list[Row
     size = size_of(dataset, quick)
     arena = Arena.of(dataset, seed, size)
     defences, epsilon = PARTS[part]
-    veil = None
     settings = PICTURE_SETTINGS if dataset in PICTURES else SETTINGS
-    rows: list[Row] = []
-    for name in defences:
-        if name in ON_TABLES and dataset in PICTURES:
-            continue
-        defence = build(name, arena, epsilon=epsilon, size=size, veil=veil)
-        if isinstance(defence, ByVeil):
-            veil = defence.explainer.veil  # all of a part share one
-        rows += extract(defence, size, epsilon=epsilon, settings=settings)
-    return rows
+    if dataset in PICTURES:
+        defences = tuple(name for name in defences if name not in ON_TABLES)
+    return [
+        row
+        for defence in sharing(defences, arena, epsilon, size)
+        for row in extract(defence, size, epsilon=epsilon, settings=settings)
+    ]
 
 
 def _paint(rows: Sequence[Row], folder: Path) -> None:

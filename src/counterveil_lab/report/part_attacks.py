@@ -22,6 +22,7 @@ DEFENCES = {
     "functional-model": "`functional`, guidance `model`",
     "functional-surrogate": "`functional`, guidance `surrogate`",
     "random-labels": "control: classes at random",
+    "random-labels-surrogate": "control: classes at random, guidance `surrogate`",
     "dp-model": "f itself by DP-SGD",
     "cf-k": "CF-K",
 }
@@ -50,6 +51,7 @@ def extraction(rows: Sequence[Row]) -> Content:
         below_base(known, "paper", whose="paper"),
         stronger_with_queries(known),
         below_base(known, "random-labels"),
+        below_base(known, "random-labels-surrogate"),
         below_base(known, "functional-model"),
         *(no_gain(rows, d, said) for said in ("probabilities", "labels") for d in JUDGED),
     )
@@ -238,7 +240,7 @@ def below_base(rows: Sequence[Row], defence: str, whose: str = "ours") -> Verdic
         "mean accuracy below that of predictions alone at the largest number of queries",
         whose=whose,
         unit="cases",
-        aside=_POISON if defence == "random-labels" and outcomes else "",
+        aside=_POISON if defence.startswith("random-labels") and outcomes else "",
     )
 
 

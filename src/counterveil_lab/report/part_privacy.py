@@ -191,12 +191,14 @@ def attribute(rows: Sequence[Row]) -> Content:
                 (share, without, more), "Controls", folded=True),
     )  # fmt: skip
     outcomes = {}
-    members = pick(rows, value="all", who="members", target="f'")
-    for name in names_of(members):
-        for source in sources(pick(members, dataset=name)):
-            mean = average(of(members, source, dataset=name), "advantage")
+    members = pick(rows, value="all", who="members")
+    ways = [(word(row, "dataset"), word(row, "target")) for row in members]
+    for name, target in dict.fromkeys(way for way in ways if way[1] != "f"):
+        mine = pick(members, dataset=name, target=target)
+        for source in sources(mine):
+            mean = average(of(mine, source), "advantage")
             if mean:
-                case = f"{dataset_name(name)}, {source_name(source)}"
+                case = f"{dataset_name(name)}, {source_name(source)}, {target}"
                 outcomes[case] = (mean.value <= MORE, f"{100 * mean.value:+.1f} points")
     verdict = tally(
         "The extracted f' gives away no attribute beyond what the others tell anyway",
