@@ -24,6 +24,7 @@ from counterveil_lab.attacks.extraction import budget_of
 from counterveil_lab.attacks.headlines import linkage_sentence, linked, sentence, strongest
 from counterveil_lab.attacks.protocol import FULL, QUICK, Arena, Size
 from counterveil_lab.experiments.runner import Say, draw, only, repetitions, run_cases
+from counterveil_lab.experiments.table_extraction import ADULT_ONLY
 from counterveil_lab.results import Results, Row
 
 NAME = "fig-membership"
@@ -87,11 +88,11 @@ def controls_of(dataset: str, quick: bool) -> dict[str, tuple[str, ...]]:
 
 
 def parts_of(dataset: str, quick: bool) -> tuple[str, ...]:
-    """What is measured of a dataset. dice-ml takes no missing values and no large pictures."""
+    """What is measured of a dataset: `ADULT_ONLY` is not for others."""
     if dataset in {"mnist", "digits"}:
         return PICTURES
     parts = QUICK_PARTS if quick else tuple(PARTS)
-    return tuple(part for part in parts if dataset == "adult" or not part.startswith("dice"))
+    return tuple(part for part in parts if dataset == "adult" or part not in ADULT_ONLY)
 
 
 def size_of(dataset: str, quick: bool) -> Size:
