@@ -45,7 +45,7 @@ class Size:
     epochs: int | None = None
     warm_steps: int | None = None
     steps: int = 1500
-    batch: int = 64
+    batch: int = 256
     uniform: int = 5000
     slow_queries: int = 50
     kdtree_queries: int = 250

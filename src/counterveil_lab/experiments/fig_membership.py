@@ -99,7 +99,7 @@ def size_of(dataset: str, quick: bool) -> Size:
     """Pictures take a convolution a step, and dice-ml seconds a query: fewer of them."""
     size = replace(QUICK if quick else FULL, slow_queries=10 if quick else 50)
     if dataset in {"mnist", "digits"} and not quick:
-        return replace(size, queries=(1000,), steps=400, candidates=1000)
+        return replace(size, queries=(1000,), steps=400, batch=64, candidates=1000)
     return size
 
 

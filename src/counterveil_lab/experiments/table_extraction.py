@@ -87,7 +87,7 @@ def size_of(dataset: str, quick: bool) -> Size:
     """Pictures take a convolution a step: fewer of them."""
     size = QUICK if quick else FULL
     if dataset in PICTURES and not quick:
-        return replace(size, queries=(250, 1000), test=2000, uniform=1000, steps=400)
+        return replace(size, queries=(250, 1000), test=2000, uniform=1000, steps=400, batch=64)
     return size
 
 
