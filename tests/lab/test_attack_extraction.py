@@ -379,8 +379,25 @@ def test_headline_takes_the_strongest_against_the_base_of_its_questions() -> Non
     assert result.sentences == [
         "adult, functional-model at ε 0.75, f answers with labels: explanations added 0.030 ± "
         "0.025 fidelity on test rows over as many predictions alone (0.910), against the best of "
-        "3 attackers (cca, 250 queries, known architecture)."
+        "3 attackers (cca, 250 queries, known architecture; picked on other seeds +0.030 ± "
+        "0.025)."
     ]
+
+
+def test_picking_the_luckiest_is_no_gain() -> None:
+    rows = []
+    for seed in range(5):
+        rows += [made_up("base-n", seed, 0.9), made_up("base-2n", seed, 0.9, 250),
+                 made_up("drop", seed, 0.9)]  # fmt: skip
+        for number, name in enumerate(("naive", "robust", "cca")):  # each lucky on other seeds
+            rows.append(made_up(name, seed, 0.9 + (0.05 if seed % 3 == number else -0.02)))
+    (line,) = verdicts.headline(rows).table
+    assert line["gain"] > 0
+    assert line["unseen"] < line["gain"]
+    assert verdicts.gained(line) is False
+    sure = [{**row, "fidelity": 0.95} if row["attacker"] == "cca" else row for row in rows]
+    (line,) = verdicts.headline(sure).table
+    assert (line["attacker"], verdicts.gained(line)) == ("cca", True)
 
 
 def test_headline_of_nothing_and_of_one_seed() -> None:

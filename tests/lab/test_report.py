@@ -71,14 +71,17 @@ def answers(dataset: str = "mnist", *, paper: float = 0.8, functional: float = 1
 
 
 def attacks(defence: str, naive: float, best: float) -> list[Row]:
-    head = {"dataset": "adult", "defence": defence, "architecture": "known", "seed": 0,
+    head = {"dataset": "adult", "defence": defence, "architecture": "known",
             "epsilon": None if defence == "no-noise" else 0.025}  # fmt: skip
     values = {"base-n": (0.75, 0.8), "base-2n": (0.76, 0.82), "naive": (naive, 0.7),
               "relabel": (0.77, best)}  # fmt: skip
     return [
         {**head, "queries": count, "attacker": attacker, "accuracy": accuracy - 1e-5 * count,
-         "fidelity": fidelity, "predictions": "probabilities"}
-        for count in (250, 500) for attacker, (accuracy, fidelity) in values.items()
+         "fidelity": fidelity, "predictions": "probabilities", "flip_ratio": 1.0, "seed": seed,
+         "extra_queries": count if attacker in {"base-2n", "relabel"} else 0}
+        for seed in (0, 1)
+        for count in (250, 500)
+        for attacker, (accuracy, fidelity) in values.items()
     ]  # fmt: skip
 
 
