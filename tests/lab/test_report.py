@@ -85,6 +85,16 @@ def attacks(defence: str, naive: float, best: float) -> list[Row]:
     ]  # fmt: skip
 
 
+def stolen(guidance: str, fidelity: float) -> list[Row]:
+    return [
+        {"dataset": "adult", "defence": f"functional-{guidance}", "guidance": guidance,
+         "margin": 0.5, "predictions": "labels", "architecture": "known", "seed": 0,
+         "epsilon": 0.75, "queries": 500, "attacker": attacker, "extra_queries": 0,
+         "fidelity": fidelity if attacker == "naive" else 0.75, "flip_ratio": 0.9, "distance": 0.4}
+        for attacker in ("base-n", "base-2n", "naive")
+    ]  # fmt: skip
+
+
 def toys(folder: Path) -> None:
     """Every experiment in small."""
     folder.mkdir(exist_ok=True)
@@ -166,9 +176,7 @@ def toys(folder: Path) -> None:
         ],
     )
     put(folder, "fig-tradeoff",
-        [{"dataset": "adult", "guidance": g, "margin": 0.5, "predictions": "labels", "seed": 0,
-          "attacker": a, "fidelity": 0.9 if g == "model" else 0.8, "flip_ratio": 0.9}
-         for g in ("model", "surrogate") for a in ("base-n", "naive")])  # fmt: skip
+        [*stolen("model", 0.9), *stolen("surrogate", 0.8)])  # fmt: skip
     for name in ("audit", "bench-search", "bench-gpu", "bench-release"):
         text = (ROOT / "results" / f"{name}.json").read_text()
         (folder / f"{name}.json").write_text(text)
@@ -554,17 +562,7 @@ def test_attribute_and_tradeoff_go_both_ways() -> None:
         rows = [{"dataset": "adult", "defence": "paper", "target": "f'", "who": "members",
                  "value": "all", "advantage": more, "seed": 0}]  # fmt: skip
         assert state(part_privacy.attribute(rows), "gives away") is expected
-        rows = [
-            {
-                "dataset": "adult",
-                "guidance": g,
-                "margin": 0.5,
-                "attacker": "naive",
-                "seed": 0,
-                "fidelity": f,
-            }
-            for g, f in (("model", 0.85), ("surrogate", 0.8 + more))
-        ]
+        rows = [*stolen("model", 0.85), *stolen("surrogate", 0.8 + more)]
         assert state(part_privacy.tradeoff(rows), "thief") is expected
 
 

@@ -92,6 +92,12 @@ class Loot:
     again: Answers | None = None
     repeat: Answers | None = None
 
+    @property
+    def distance(self) -> float | None:
+        """From query to counterfactual, on average; None where there is none."""
+        moved = self.first.points - self.points[self.first.number]
+        return float(moved.norm(dim=1).mean()) if len(moved) else None
+
     def labels_only(self) -> Loot:
         """The same from an f that names its class and no probabilities."""
         first = replace(self.first, proba=_only_class(self.first.proba))
@@ -182,6 +188,7 @@ def extract(
         "seed": arena.seed,
         **budget_of(defence.name, epsilon, delta),
         "flip_ratio": int(accepted.sum()) / counts[-1],
+        "distance": loot.distance,
         "target_accuracy": _share(exam.decided == exam.classes),
     }
     for kind, predictions in settings:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isnan
 
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
-from counterveil_lab.attacks.extraction import BASES
+from counterveil_lab.attacks.extraction import ATTACKERS, BASES
+from counterveil_lab.attacks.scores import seeds_interval
+from counterveil_lab.attacks.verdicts import gains
 from counterveil_lab.experiments.drawing import grid
 from counterveil_lab.figures import FADED, INK, OURS, SOFT, THEIRS, WARM
 from counterveil_lab.results import Row
@@ -68,32 +72,50 @@ def extraction_figure(rows: Sequence[Row]) -> Figure:
 
 
 def tradeoff_figure(rows: Sequence[Row]) -> Figure:
-    """Gain of the strongest attacker against the share of answers that f accepts."""
-    table = pd.DataFrame(rows)
-    figure, panels = grid(2, 2, height=3.4)
-    for axes, kind in zip(panels, ("probabilities", "labels"), strict=True):
-        here = table[table.predictions == kind]
+    """Gain of the strongest attacker against what answers are worth: accepted by f, and near."""
+    ways: dict[tuple[str, float], list[Row]] = {}
+    for row in rows:
+        ways.setdefault((row["guidance"], row["margin"]), []).append(row)
+    table = pd.concat([gains(way) for way in ways.values()])  # each with its own base
+    table = table[table.attacker.isin(ATTACKERS)]
+    figure, panels = grid(4, 2, height=2.6)
+    usefulness = {"flip_ratio": "share of answers that f accepts",
+                  "distance": "distance from query to answer"}  # fmt: skip
+    places = [(worth, kind) for worth in usefulness for kind in ("probabilities", "labels")]
+    for axes, (worth, kind) in zip(panels, places, strict=True):
         for guidance, colour, mark in (("model", OURS, "o"), ("surrogate", WARM, "s")):
-            part = here[(here.guidance == guidance) & ~here.attacker.isin(BASES)]
+            part = table[(table.predictions == kind) & (table.guidance == guidance)]
             if part.empty:
                 continue
-            best = part.groupby(["margin", "attacker"]).agg(
-                fidelity=("fidelity", "mean"), flip_ratio=("flip_ratio", "mean")
-            )
-            best = best.loc[best.groupby("margin").fidelity.idxmax()].reset_index()
-            axes.plot(best.flip_ratio, best.fidelity, color=colour, marker=mark, markersize=5,
-                      linewidth=1, label=f"guidance {guidance}")  # fmt: skip
+            best = best_gains(part, worth)
+            axes.errorbar(best[worth], best.gain, yerr=best.half_width, color=colour, marker=mark,
+                          markersize=5, linewidth=1, elinewidth=0.7,
+                          label=f"guidance {guidance}")  # fmt: skip
             for _, point in best.iterrows():
-                axes.annotate(f"{point.margin:g}", (point.flip_ratio, point.fidelity), (4, 4),
-                              textcoords="offset points", fontsize=7, color=SOFT)  # fmt: skip
-        base = here[here.attacker.isin(BASES)].groupby("attacker").fidelity.mean()
-        axes.axhspan(base["base-n"], base["base-2n"], color=SOFT, alpha=0.25, linewidth=0,
-                     label="predictions alone, n to 2n")  # fmt: skip
-        title = f"f answers with {kind}"
-        axes.set_title(title, loc="left", fontsize=8, color=INK, fontweight="bold")
-        axes.set_xlabel("share of answers that f accepts; numbers: margin", fontsize=8, color=INK)
-    panels[0].set_ylabel("fidelity, strongest attacker", fontsize=8, color=INK)
-    keys, words = panels[0].get_legend_handles_labels()
-    figure.legend(keys, words, loc="outside lower center", ncols=3, fontsize=8, labelcolor=INK,
+                axes.annotate(f"{point.margin:g}", (point[worth], point.gain), (4, 4),
+                              textcoords="offset points", fontsize=7, color=colour)  # fmt: skip
+        axes.axhline(0, color=INK, linewidth=0.8)
+        axes.xaxis.set_major_locator(MaxNLocator(5))
+        axes.set_title(f"f answers with {kind}", loc="left", fontsize=8, color=INK,
+                       fontweight="bold")  # fmt: skip
+        axes.set_xlabel(usefulness[worth], fontsize=8, color=INK)
+    words = "fidelity gained over as many predictions alone, strongest attacker"
+    figure.supylabel(words, fontsize=8, color=INK)
+    keys, labels = panels[0].get_legend_handles_labels()
+    figure.legend(keys, labels, loc="outside lower center", ncols=2, fontsize=8, labelcolor=INK,
+                  title="numbers: margin; bars: 95 % over seeds", title_fontsize=7,
                   frameon=False)  # fmt: skip
     return figure
+
+
+def best_gains(part: pd.DataFrame, worth: str) -> pd.DataFrame:
+    """For every margin the attacker with the highest mean gain, with its interval over seeds."""
+    lines = []
+    for margin, group in part.groupby("margin"):
+        ways = group.groupby(["attacker", "queries", "architecture"])
+        chosen = ways.get_group(ways.gain.mean().idxmax())
+        mean, low, _ = seeds_interval(chosen.gain.tolist())
+        half = 0.0 if isnan(low) else mean - low
+        lines.append({"margin": margin, "gain": mean, "half_width": half,
+                      worth: chosen[worth].mean()})  # fmt: skip
+    return pd.DataFrame(lines)

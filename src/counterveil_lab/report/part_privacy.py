@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from counterveil_lab.attacks.verdicts import headline
 from counterveil_lab.report.blocks import Cell, Content, State, Table, Verdict
 from counterveil_lab.report.numbers import average, distinct, groups, number, pick, word
 from counterveil_lab.report.part_attacks import (
-    ATTACKERS,
     DEFENCES,
-    FIDELITY,
+    NEEDED,
     NON_DP,
     cases,
     names_of,
@@ -26,6 +26,7 @@ AUC = Measure("auc", "AUC", 3)
 AT_1 = Measure("tpr_at_1", "members found at 1 % false alarms", 3)
 CHANCE = 0.5
 NOISE = 0.02  # of AUC: nearer to chance than this is not told apart from it
+AWAY = Measure("distance", "distance", 2)
 MORE = 0.01  # of balanced accuracy beyond imputation
 SEEN = 0.6  # of AUC: an attack that works
 CONTROLS = {
@@ -216,33 +217,33 @@ def tradeoff(rows: Sequence[Row]) -> Content:
         return Content((), some(anything(rows, "What was measured")))
     found = groups(rows, lambda row: (word(row, "dataset"), word(row, "predictions"),
                                       word(row, "guidance"), row.get("margin")))  # fmt: skip
-    lines, seen, best_of = [], [], {}
+    lines, best_of = [], {}
     for (name, said, guidance, margin), mine in found.items():
-        means = {a: average(pick(mine, attacker=a), "fidelity") for a in (*ATTACKERS, "base-n")}
-        known = {a: mean for a, mean in means.items() if mean and a in ATTACKERS}
-        if not known:
+        if not all(row.keys() >= NEEDED for row in mine):
             continue
-        best = max(known, key=lambda attacker: known[attacker].value)
-        best_of[name, said, guidance, margin] = known[best].value
-        seen.append(known[best])
+        (line,) = headline(mine).table
+        best_of[name, said, guidance, margin] = line["gain"]
+        sure = "" if line["half_width"] is None else f" ± {100 * line['half_width']:.1f}"
         head = (dataset_name(name), said, f"`{guidance}`", str(margin))
         lines.append((*map(Cell, head), FLIP.cell(average(mine, "flip_ratio")),
-                      FIDELITY.cell(known[best]), Cell(best),
-                      FIDELITY.cell(means["base-n"])))  # fmt: skip
-    columns = ("dataset", "f answers with", "guidance", "margin", "flip ratio",
-               "best attacker's agreement with f, %", "best attacker",
-               "predictions alone, %")  # fmt: skip
+                      AWAY.cell(average(mine, "distance")), Cell(f"{100 * line['base']:.1f}"),
+                      Cell(f"{100 * line['gain']:+.1f}{sure}"),
+                      Cell(line["attacker"])))  # fmt: skip
+    columns = ("dataset", "f answers with", "guidance", "margin", "flip ratio", AWAY.name,
+               "predictions alone, %", "gain of the best attacker, points",
+               "best attacker")  # fmt: skip
     outcomes = {}
     for (name, said, guidance, margin), value in best_of.items():
         other = best_of.get((name, said, "model", margin))
         if guidance == "surrogate" and other is not None:
-            words = f"{100 * value:.1f} % against {100 * other:.1f} %"
+            words = f"{100 * value:+.1f} points against {100 * other:+.1f}"
             outcomes[f"{dataset_name(name)}, {said}, margin {margin}"] = (value < other, words)
     verdict = tally(
         "Guidance `surrogate` gives a thief of f less than guidance `model`",
         outcomes,
-        "mean agreement with f of the best attacker lower at the same margin",
+        "mean agreement with f of the best attacker, less that of as many predictions alone, is "
+        "lower at the same margin",
         unit="cases",
     )
-    table = Table("Usefulness and theft", columns, tuple(lines), repeats_note(seen), keys=4)
+    table = Table("Usefulness and theft", columns, tuple(lines), keys=4).without_empty_columns()
     return Content((verdict,), (table,) if lines else ())
