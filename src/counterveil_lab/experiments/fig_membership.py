@@ -50,7 +50,7 @@ QUICK_PARTS = ("functional-0.75", "no-noise", "dice-kdtree", "none")
 CONTROLS = {
     "none": tuple(PARTS),
     "disjoint": ("no-noise", "none"),
-    "overfitted": ("no-noise", "dice-kdtree", "none"),
+    "overfitted": ("functional-0.75", "no-noise", "dice-kdtree", "none"),
 }
 FEWER_CONTROLS = {**CONTROLS, "disjoint": ("none",), "overfitted": ("none",)}
 
@@ -60,7 +60,10 @@ def run(
     datasets: tuple[str, ...] | None = None, mechanisms: Sequence[str] | None = None,
     add: bool = False,
 ) -> None:  # fmt: skip
-    """Measure every case that is not stored yet; say what follows. `mechanisms`: parts."""
+    """Measure every case that is not stored yet; say what follows.
+
+    `mechanisms`: parts, or controls by their names.
+    """
     results = Results(folder, NAME, command, keep=add)
     cases = [
         {"dataset": name, "control": control, "part": part, "seed": seed}
@@ -70,8 +73,10 @@ def run(
         for seed in repetitions(quick, seeds)
         if part in parts and part in parts_of(name, quick)
     ]
-    run_cases(results, only(cases, "part", mechanisms), measure_case, workers=workers, say=say,
-              quick=quick)  # fmt: skip
+    controlled = [case for case in cases if case["control"] != "none"]
+    chosen = only(cases, "part", mechanisms)
+    chosen += [case for case in only(controlled, "control", mechanisms) if case not in chosen]
+    run_cases(results, chosen, measure_case, workers=workers, say=say, quick=quick)
     if results.rows:
         for line in strongest(results.rows):
             say(sentence(line))
