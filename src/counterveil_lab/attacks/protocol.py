@@ -2,8 +2,8 @@
 
 Training and test rows are merged and dealt out anew: D1 trains f and whatever explains it; the
 attacker owns D2 (what he asks), D3 (what his shadow models learn from) and D4 (people who were not
-in D1, to be told apart from those who were). Test rows belong to nobody and only measure. Where
-people have several rows, all of a person's lie in one set.
+in D1, to be told apart from those who were). Test rows belong to nobody and only measure. Of people
+with several rows one is drawn, so that to know a row is to know a person.
 """
 
 from __future__ import annotations
@@ -122,14 +122,13 @@ class Arena:
         """
         data = load(dataset, seed=seed, folder=folder)
         merged = pd.concat([data.train, data.test], ignore_index=True)
-        people = np.arange(len(merged)) if data.people is None else data.people
-        order = person_by_person(people, seed)
-        rows = min(size.rows, len(merged) // 6)
+        order = np.random.default_rng(seed).permutation(len(merged))
+        if data.people is not None:
+            order = order[~pd.Series(data.people[order]).duplicated().to_numpy()]
+        rows = min(size.rows, len(order) // 6)
 
         def dealt(number: int, count: int = rows) -> pd.DataFrame:
-            mine = order[number * rows :][:count]
-            before = people[order[number * rows - 1]] if number else None  # the set before has him
-            return merged.take(mine[people[mine] != before]).reset_index(drop=True)
+            return merged.take(order[number * rows :][:count]).reset_index(drop=True)
 
         d1, d2, d3, d4, decoys = (dealt(number) for number in range(5))
         twins = meets(d4, d1, data.schema)
@@ -193,15 +192,6 @@ class Arena:
             name, schema, members, d2, d3, d4, test.head(size.test), Asked(judge), judge, seed,
             dropped=float(twins.mean()), whole=whole,
         )  # fmt: skip
-
-
-def person_by_person(people: Array, seed: int) -> Array:
-    """A random order of the rows in which those of a person follow each other."""
-    rng = np.random.default_rng(seed)
-    mixed = rng.permutation(len(people))
-    _, number = np.unique(people[mixed], return_inverse=True)
-    order: Array = mixed[np.argsort(rng.permutation(number.max() + 1)[number], kind="stable")]
-    return order
 
 
 def meets(frame: pd.DataFrame, others: pd.DataFrame, schema: Schema) -> Array:
