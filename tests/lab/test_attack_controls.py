@@ -48,7 +48,7 @@ def handed_out(excess: float) -> Row:
     row = scored("none", 0.5, defence="dice-kdtree", target="cf", attack="linkage",
                  counterfactuals=20)  # fmt: skip
     row["auc"] = None
-    for name in ("exact_excess", "near_excess", "lean"):
+    for name in ("exact_excess", "near_excess"):
         row |= {name: excess, f"{name}_low": excess - 0.1, f"{name}_high": excess + 0.1}
     return row
 
@@ -65,22 +65,22 @@ def handed_out(excess: float) -> Row:
 )
 def test_controls_of_membership(row: Row, held: bool) -> None:
     outcomes = of_inference([row, handed_out(0.8)])
-    assert [each for each, _ in outcomes] == [held, True]
+    assert [each.held for each in outcomes] == [held, True]
     said = controls.spoken(outcomes)
     assert said[0].startswith(FAILED) is not held
 
 
 def test_controls_of_linkage_and_attribute() -> None:
-    assert not of_inference([scored("none", 0.9), handed_out(0.05)])[0][0]
+    assert not of_inference([scored("none", 0.9), handed_out(0.05)])[0].held
     for excess, held in ((0.05, True), (0.2, False)):
         ours = {**handed_out(excess), "defence": "functional-model"}
-        assert [each for each, _ in of_inference([scored("none", 0.5), ours])] == [held]
+        assert [each.held for each in of_inference([scored("none", 0.5), ours])] == [held]
     told = scored("memoriser", 0.5, attack="attribute", value="all", who="members",
                   imputation=0.2)  # fmt: skip
     for advantage, held in ((0.3, True), (0.01, False)):
         row = {**told, "advantage": advantage, "advantage_low": advantage - 0.05,
                "advantage_high": advantage + 0.05}  # fmt: skip
-        assert [each for each, _ in of_attribute([row])] == [held]
+        assert [each.held for each in of_attribute([row])] == [held]
     assert controls.spoken([]) == []
 
 
@@ -98,9 +98,9 @@ def played(defence: str, **fidelity: float) -> list[Row]:
 
 def test_controls_of_extraction() -> None:
     good = played("random-labels", relabel=0.9, naive=0.7)
-    assert [held for held, _ in of_extraction(good)] == [True, True]
+    assert [each.held for each in of_extraction(good)] == [True, True]
     bad = played("random-labels", relabel=0.85, naive=0.91)
-    assert [held for held, _ in of_extraction(bad)] == [False, False]
+    assert [each.held for each in of_extraction(bad)] == [False, False]
     assert len(controls.spoken(of_extraction(bad))) == 2
     assert of_extraction(played("cf-k", naive=0.95)) == []  # no relabel, no control
 

@@ -1,33 +1,58 @@
-"""Whether the controls came out as they must; if one did not, the numbers beside it mean little.
-
-| control | must |
-|---|---|
-| disjoint | no attack tells those called members from the others |
-| overfitted | attacks on f succeed |
-| memoriser | the attribute is inferred |
-| dice-kdtree | linkage finds the training rows that it hands out |
-| functional | linkage finds none |
-| relabel | true labels do not put a copy below predictions alone |
-| random-labels | random labels put the naive attacker below it |
-"""
+"""Whether the controls came out as they must; if one did not, the numbers beside it mean little."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from math import isnan
+from typing import NamedTuple
+
+import pandas as pd
 
 from counterveil_lab.attacks.headlines import attribute_table, linked, strongest
+from counterveil_lab.attacks.scores import seeds_interval
 from counterveil_lab.attacks.verdicts import DEFENCE, NONE, gains
 from counterveil_lab.results import Row
 
-SLACK = 0.01  # of AUC or fidelity: less is noise, whatever an interval says
+MUST = {
+    "disjoint": "people who were never trained on are not taken for members",
+    "overfitted": "where f knows its rows by heart, attacks on f find the members",
+    "memoriser": "the attribute is inferred from a model that remembers",
+    "dice-kdtree": "linkage finds the training rows that dice-ml's k-d tree hands out",
+    "functional": "linkage finds no more members than others among answers of `functional`",
+    "relabel": "true labels put no copy below predictions alone",
+    "random-labels": "random labels put the naive attacker below predictions alone",
+}
+RULES = {
+    "disjoint": "the interval of the strongest attack holds .5, or its AUC is within .01 of it",
+    "overfitted": "the interval of the strongest attack on f lies above .5",
+    "memoriser": "the interval of what members lose beyond imputation lies above 0",
+    "dice-kdtree": "the interval of the excess of exact rows lies above 0",
+    "functional": "no interval of the excess of exact or nearly exact rows lies above 0",
+    "relabel": "at the largest number of queries the copy does not disagree with f more often than "
+    "that of as few predictions, by more than a quarter and by more than the interval",
+    "random-labels": "at every number of queries the interval of the loss lies below 0",
+}
+SLACK = 0.01  # of AUC, and of the fidelity of a single seed: less is noise
+QUARTER = 0.25  # of the disagreement of the base
 FAILED = "CONTROL FAILED: "
-Outcome = tuple[bool, str]
+
+
+class Outcome(NamedTuple):
+    """How a control of `MUST` came out in one place."""
+
+    control: str
+    place: str
+    held: bool
+    numbers: str
 
 
 def spoken(outcomes: Sequence[Outcome]) -> list[str]:
     """A line for each control that failed, or one that says that all held."""
-    failed = [FAILED + words for held, words in outcomes if not held]
+    failed = [
+        f"{FAILED}{MUST[one.control]}; not so: {one.place}, {one.numbers}"
+        for one in outcomes
+        if not one.held
+    ]
     if failed or not outcomes:
         return failed
     return [f"All {len(outcomes)} controls came out as they must."]
@@ -37,36 +62,31 @@ def of_inference(rows: Sequence[Row]) -> list[Outcome]:
     """Controls of membership and linkage among stored rows."""
     outcomes = []
     for line in strongest(rows):
-        place = f"{line['dataset']}, {line['defence']}, attack on {line['target']}"
-        told = f"AUC {line['auc']:.3f} [{line['auc_low']:.3f}, {line['auc_high']:.3f}]"
+        place = f"{line['dataset']}, {line['defence']}, {line['target']}"
+        low, high = line["auc_low"], line["auc_high"]
+        told = f"AUC {line['auc']:.3f} [{low:.3f}, {high:.3f}]"
         if line["control"] == "disjoint":
-            chance = line["auc_low"] <= 0.5 <= line["auc_high"] or abs(line["auc"] - 0.5) <= SLACK
-            outcomes.append((chance, f"{place}: disjoint rows are not at chance, {told}"))
+            chance = low <= 0.5 <= high or abs(line["auc"] - 0.5) <= SLACK
+            outcomes.append(Outcome("disjoint", place, chance, told))
         if line["control"] == "overfitted" and line["target"] == "f":
-            words = f"{place}: an overfitted model is not found out, {told}"
-            outcomes.append((line["auc_low"] > 0.5, words))
+            outcomes.append(Outcome("overfitted", place, low > 0.5, told))
     for line in linked(rows):
+        place = f"{line['dataset']}, {line['defence']}"
+        place += "" if line["epsilon"] == NONE else f" at ε {line['epsilon']:g}"
+        told = f"excess {line['exact_excess']:+.3f}, nearly {line['near_excess']:+.3f}"
         if line["defence"] == "dice-kdtree":
-            words = (
-                f"{line['dataset']}, dice-kdtree: linkage does not find the training rows that "
-                f"are handed out, excess {line['exact_excess']:+.3f}"
-            )
-            outcomes.append((line["exact_excess_low"] > 0, words))
+            outcomes.append(Outcome("dice-kdtree", place, line["exact_excess_low"] > 0, told))
         if line["defence"].startswith("functional"):
-            words = (
-                f"{line['dataset']}, {line['defence']}: training rows are among the "
-                f"counterfactuals, excess {line['exact_excess']:+.3f}"
-            )
-            outcomes.append((not line["exact_excess_low"] > 0, words))
+            found = line["exact_excess_low"] > 0 or line["near_excess_low"] > 0
+            outcomes.append(Outcome("functional", place, not found, told))
     return outcomes
 
 
 def of_attribute(rows: Sequence[Row]) -> list[Outcome]:
     """The memoriser has to give the attribute away."""
     return [
-        (line["advantage_low"] > 0,
-         f"{line['dataset']}: the attribute is not inferred from a memoriser, "
-         f"{line['advantage']:+.3f}")
+        Outcome("memoriser", line["dataset"], line["advantage_low"] > 0,
+                f"{line['advantage']:+.3f}")
         for line in attribute_table(rows)
         if line["control"] == "memoriser" and line["who"] == "members"
     ]  # fmt: skip
@@ -75,19 +95,29 @@ def of_attribute(rows: Sequence[Row]) -> list[Outcome]:
 def of_extraction(rows: Sequence[Row]) -> list[Outcome]:
     """Controls of extraction: poison must harm who believes it, and nobody who relabels."""
     outcomes = []
-    table = gains(rows)
-    for key, group in table.groupby([*DEFENCE, "architecture"], sort=False):
+    for key, group in gains(rows).groupby([*DEFENCE, "architecture"], sort=False):
         dataset, defence, epsilon, predictions, architecture = key
         place = f"{dataset}, {defence}" + ("" if epsilon == NONE else f" at ε {epsilon:g}")
         place += f", {predictions}, {architecture} architecture"
         most = group[group.queries == group.queries.max()]
-        without = float(most[most.attacker == "drop"].fidelity.mean())  # that of base-n
-        relabelled = float(most[most.attacker == "relabel"].fidelity.mean())
-        if not isnan(relabelled):  # played
-            words = f"{place}: relabel is below predictions alone, {relabelled - without:+.3f}"
-            outcomes.append((relabelled >= without - SLACK, words))
+        if (most.attacker == "relabel").any():
+            allowed = QUARTER * (1 - float(most[most.attacker == "drop"].fidelity.mean()))
+            mean, _, high = _beyond_base(most, "relabel")
+            harmed = mean < -allowed and (mean < -SLACK if isnan(high) else high < 0)
+            outcomes.append(Outcome("relabel", place, not harmed, _told(mean, high)))
         if str(defence).startswith("random-labels"):
-            naive = float(most[most.attacker == "naive"].fidelity.mean()) - without
-            words = f"{place}: random labels do not harm the naive attacker, {naive:+.3f}"
-            outcomes.append((naive < 0, words))
+            ways = [_beyond_base(each, "naive") for _, each in group.groupby("queries")]
+            mean, _, high = max(ways, key=lambda way: way[0])
+            harmed = all((m if isnan(h) else h) < 0 for m, _, h in ways)
+            outcomes.append(Outcome("random-labels", place, harmed, _told(mean, high)))
     return outcomes
+
+
+def _beyond_base(group: pd.DataFrame, attacker: str) -> tuple[float, float, float]:
+    """Fidelity of an attacker less that of n predictions alone, seed by seed, with its interval."""
+    by_seed = group.pivot_table(index="seed", columns="attacker", values="fidelity")
+    return seeds_interval((by_seed[attacker] - by_seed["drop"]).dropna().tolist())
+
+
+def _told(mean: float, high: float) -> str:
+    return f"{mean:+.4f}" + ("" if isnan(high) else f" ± {high - mean:.4f}")

@@ -10,6 +10,7 @@
 | paper-model, paper-surrogate | mechanism `paper`, counterveil's search by either guidance |
 | functional-model | mechanism `functional` at ε, guidance `model` |
 | functional-surrogate | the same veil, guidance `surrogate`; f gives predictions alone |
+| elsewhere-surrogate | a veil of D4, which f never saw, guidance `surrogate`: a control |
 | dpsgd-model, dpsgd-surrogate | the same two ways on mechanism `dpsgd` |
 | random-labels | rows of functional-model, claimed classes drawn at random: a control |
 | random-labels-surrogate | the same with rows of functional-surrogate, off f's boundary |
@@ -51,7 +52,8 @@ from counterveil_lab.targets import encoded
 
 DEFENCES: tuple[str, ...] = (
     "dice-gradient", "dice-kdtree", "no-noise", "no-noise-published", "paper", "paper-model",
-    "paper-surrogate", "functional-model", "functional-surrogate", "dpsgd-model",
+    "paper-surrogate", "functional-model", "functional-surrogate",
+    "elsewhere-surrogate", "dpsgd-model",
     "dpsgd-surrogate", "random-labels", "random-labels-surrogate", "dp-model", "cf-k",
 )  # fmt: skip
 SLOW = frozenset({"dice-gradient", "dice-kdtree"})  # up to seconds a query: `Size` limits them
@@ -121,7 +123,7 @@ def build(
     if veil is None:
         mechanism = mechanism_of(name)
         veil = Curator(arena.schema).release(
-            arena.d1, float("inf") if name.startswith("no-noise") else epsilon,
+            arena.d4 if name.startswith("elsewhere") else arena.d1, float("inf") if name.startswith("no-noise") else epsilon,
             mechanism=mechanism, delta=delta, seed=arena.seed,
             epochs=_epochs(mechanism, arena, size), progress=False,
         )  # fmt: skip

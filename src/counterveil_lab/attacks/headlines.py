@@ -73,7 +73,7 @@ def linked(rows: Sequence[Row]) -> list[Row]:
     lines = []
     for key, group in table.groupby(CASE, sort=False):
         line = dict(zip(CASE, key, strict=True))
-        for name in ("exact_excess", "near_excess", "lean"):
+        for name in ("exact_excess", "near_excess"):
             mean, low, high = seeds_interval(group[name].tolist())
             if len(group) == 1:
                 low, high = group[f"{name}_low"].iloc[0], group[f"{name}_high"].iloc[0]

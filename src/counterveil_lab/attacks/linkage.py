@@ -26,8 +26,7 @@ def linkage(arena: Arena, released: Tensor, *, seed: int = 0) -> Row:
     """Shares of `released` points that are (nearly) a row of D1, less those of D4.
 
     `exact_training`: the share that is a row of the whole training set; all else is measured on
-    `rows` members and as many others. `lean`: how many more lie nearer to a member than to a
-    non-member, from -1 to 1. The exact comparison is of features: an answer has no label.
+    `rows` members and as many others. The exact comparison is of features: an answer has no label.
     """
     private, others = arena.members(len(arena.d1)), arena.d4
     count = min(len(private), len(others))
@@ -55,7 +54,7 @@ def linkage(arena: Arena, released: Tensor, *, seed: int = 0) -> Row:
             f"{name}_outsiders": float(outsider.mean()),
             **_excess(f"{name}_excess", member - outsider, person, seed),
         }
-    return row | _excess("lean", np.sign(to_outside - to_inside), person, seed)
+    return row
 
 
 def _everyone(arena: Arena) -> Tensor:

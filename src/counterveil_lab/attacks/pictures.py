@@ -19,6 +19,7 @@ from counterveil_lab.results import Row
 STYLES = {
     "functional-model": (OURS, "-", "o"),
     "functional-surrogate": (FADED, "-", "s"),
+    "elsewhere-surrogate": (FADED, ":", "x"),
     "no-noise": (WARM, "-", "o"),
     "no-noise-published": (WARM, ":", "x"),
     "paper": (WARM, "--", "s"),

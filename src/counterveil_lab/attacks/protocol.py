@@ -175,8 +175,10 @@ class Arena:
         whole, dealt = shuffled(members_frame, "members"), shuffled(others_frame, "others")
         twins = meets(dealt, whole, schema)
         _refuse_training_rows(twins, whole, schema)
-        members = _last(whole, meets(whole, dealt, schema)).head(size.rows)
-        others = _less(dealt, twins)
+        once = ~pd.Series([*_keys(whole, schema), *_keys(dealt, schema)]).duplicated(keep=False)
+        common = ~once.to_numpy()  # of both tables, whatever their sizes, such rows come last
+        members = _last(whole, common[: len(whole)]).head(size.rows)
+        others, common = _less(dealt, twins), common[len(whole) :][~twins]
         if len(members) < FEWEST or len(others) < 4 * FEWEST:
             raise RequestError(
                 f"an attack needs at least {FEWEST} members and {4 * FEWEST} others; "
@@ -187,6 +189,7 @@ class Arena:
         d2, d3, d4, test = (
             others.iloc[number * rows :][:rows].reset_index(drop=True) for number in range(4)
         )
+        d4 = _last(d4, common[2 * rows :][:rows])
         name = schema.name
         return cls(
             name, schema, members, d2, d3, d4, test.head(size.test), Asked(judge), judge, seed,

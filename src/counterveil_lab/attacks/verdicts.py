@@ -33,25 +33,28 @@ class Headline:
     sentences: list[str]
 
 
-def gains(rows: Sequence[Row]) -> pd.DataFrame:
+def gains(rows: Sequence[Row], column: str = "fidelity") -> pd.DataFrame:
     """Every attacker's fidelity less that of the base with as many questions to f."""
     table = pd.DataFrame(rows)
     table["epsilon"] = pd.to_numeric(table["epsilon"]).fillna(NONE)
     bases = {
-        name: table[table.attacker == name].set_index([*DEFENCE, *WAY, "seed"]).fidelity
+        name: table[table.attacker == name].set_index([*DEFENCE, *WAY, "seed"])[column]
         for name in BASES
     }
     attacks = table[~table.attacker.isin(BASES)].copy()
     keys = pd.MultiIndex.from_frame(attacks[[*DEFENCE, *WAY, "seed"]])
     alike, twice = (bases[name].reindex(keys).to_numpy() for name in BASES)
     attacks["base"] = pd.Series(alike, attacks.index).where(attacks.extra_queries == 0, twice)
-    attacks["gain"] = attacks.fidelity - attacks.base
+    attacks["gain"] = attacks[column] - attacks.base
     return attacks
 
 
-def headline(rows: Sequence[Row]) -> Headline:
-    """The strongest attacker on every defence, and how much he gains from counterfactuals."""
-    attacks = gains(rows)
+def headline(rows: Sequence[Row], column: str = "fidelity") -> Headline:
+    """The strongest attacker on every defence, and how much he gains from counterfactuals.
+
+    `column`: of fidelity, on test rows or on legal rows drawn evenly.
+    """
+    attacks = gains(rows, column)
     table = [_strongest(group) for _, group in attacks.groupby(DEFENCE, sort=False)]
     return Headline(table, [sentence(line) for line in table])
 
@@ -125,6 +128,7 @@ def _strongest(attacks: pd.DataFrame) -> Row:
 def _picked_elsewhere(attacks: pd.DataFrame) -> list[float]:
     """For each seed the gain of the attacker who did best on all other seeds."""
     table = attacks.pivot_table(index="seed", columns=["attacker", *WAY], values="gain")
+    table = table.dropna(axis=1)
     found = [table.loc[seed, table.drop(index=seed).mean().idxmax()] for seed in table.index
              if len(table) > 1]  # fmt: skip
     return [float(value) for value in found] or [float(attacks.gain.max())]

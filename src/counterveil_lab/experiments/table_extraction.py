@@ -30,6 +30,7 @@ PARTS: dict[str, tuple[tuple[str, ...], float]] = {
     "dice-kdtree": (("dice-kdtree",), 0.0),
     "functional-0.75": ((*FUNCTIONAL, "random-labels", "random-labels-surrogate"), 0.75),
     "functional-0.025": (FUNCTIONAL, 0.025),
+    "elsewhere-0.75": (("elsewhere-surrogate",), 0.75),
     "paper-0.025": (("paper",), 0.025),
     "dp-model": (("dp-model",), 0.0),
     "no-noise": (("no-noise", "no-noise-published"), 0.0),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from counterveil_lab.attacks.controls import MUST, RULES, Outcome, of_extraction
 from counterveil_lab.attacks.verdicts import gained, headline
 from counterveil_lab.report import paper_values as printed
 from counterveil_lab.report.blocks import Cell, Content, Table, Verdict
@@ -22,6 +23,7 @@ DEFENCES = {
     "paper": "`paper`",
     "functional-model": "`functional`, guidance `model`",
     "functional-surrogate": "`functional`, guidance `surrogate`",
+    "elsewhere-surrogate": "control: a veil of people f never saw, guidance `surrogate`",
     "random-labels": "control: classes at random",
     "random-labels-surrogate": "control: classes at random, guidance `surrogate`",
     "dp-model": "f itself by DP-SGD",
@@ -48,6 +50,7 @@ def extraction(rows: Sequence[Row]) -> Content:
     for measure in (FIDELITY, EVENLY):
         tables += [_by_attacker(*setting, measure) for setting in settings]
     known = pick(as_paper(rows), architecture="known") or as_paper(rows)
+    whole = [row for row in rows if row.keys() >= NEEDED]
     verdicts = (
         helps_without_privacy(known),
         below_base(known, "paper", whose="paper"),
@@ -56,6 +59,8 @@ def extraction(rows: Sequence[Row]) -> Content:
         below_base(known, "random-labels-surrogate"),
         below_base(known, "functional-model"),
         *(no_gain(rows, d, said) for said in ("probabilities", "labels") for d in JUDGED),
+        *(no_gain(rows, d, "labels", EVENLY.column) for d in JUDGED),
+        *of_controls(of_extraction(whole) if whole else []),
     )
     return Content(verdicts, some(*tables))
 
@@ -269,11 +274,30 @@ def stronger_with_queries(rows: Sequence[Row]) -> Verdict:
     )
 
 
-def no_gain(rows: Sequence[Row], defence: str, said: str = "probabilities") -> Verdict:
+def of_controls(outcomes: Sequence[Outcome]) -> tuple[Verdict, ...]:
+    """A verdict for each control that was played."""
+    return tuple(
+        tally(
+            f"Control: {words}",
+            {each.place: (each.held, each.numbers) for each in outcomes if each.control == control},
+            RULES[control],
+            unit="cases",
+        )
+        for control, words in MUST.items()
+        if any(each.control == control for each in outcomes)
+    )
+
+
+def no_gain(
+    rows: Sequence[Row], defence: str, said: str = "probabilities", column: str = FIDELITY.column
+) -> Verdict:
     """A defence is worth what it is worth against the attacker who knows it best."""
     outcomes = {}
+    where = "test rows" if column == FIDELITY.column else "legal rows drawn evenly"
     mine = [row for row in pick(rows, defence=defence, predictions=said) if row.keys() >= NEEDED]
-    for line in headline(mine).table if mine else []:
+    for line in headline(mine, column).table if mine else []:
+        if gained(line) is None:  # a single seed settles nothing
+            continue
         epsilon = "" if line["epsilon"] is None else f", ε {line['epsilon']:g}"
         words = f"best is *{line['attacker']}* with {line['queries']} queries, "
         words += f"{100 * line['gain']:+.1f} points"
@@ -283,8 +307,8 @@ def no_gain(rows: Sequence[Row], defence: str, said: str = "probabilities") -> V
             )
         outcomes[f"{dataset_name(line['dataset'])}{epsilon}"] = (not gained(line), words)
     return tally(
-        f"{DEFENCES.get(defence, defence)}, f answers with {said}: no attacker gains over "
-        "predictions alone",
+        f"{DEFENCES.get(defence, defence)}, f answers with {said}: no attacker gains agreement "
+        f"with f on {where} over predictions alone",
         outcomes,
         "agreement with f of the strongest attacker, picked on other seeds than those he is scored "
         "on, is not above that of as many predictions alone by more than the interval over seeds",

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from counterveil_lab.attacks.controls import of_attribute, of_inference
+from counterveil_lab.attacks.headlines import NONE, attribute_table, strongest
+from counterveil_lab.attacks.scores import seeds_interval
 from counterveil_lab.attacks.verdicts import headline
-from counterveil_lab.report.blocks import Cell, Content, State, Table, Verdict
-from counterveil_lab.report.numbers import average, distinct, groups, number, pick, word
+from counterveil_lab.report.blocks import Cell, Content, Table, Verdict
+from counterveil_lab.report.numbers import UNSETTLED, average, epsilon_of, groups, pick, word
 from counterveil_lab.report.part_attacks import (
     DEFENCES,
     NEEDED,
-    NON_DP,
-    cases,
     names_of,
     of,
+    of_controls,
     source_name,
     sources,
 )
@@ -25,10 +27,11 @@ from counterveil_lab.results import Row
 AUC = Measure("auc", "AUC", 3)
 AT_1 = Measure("tpr_at_1", "members found at 1 % false alarms", 3)
 CHANCE = 0.5
-NOISE = 0.02  # of AUC: nearer to chance than this is not told apart from it
 AWAY = Measure("distance", "distance", 2)
-MORE = 0.01  # of balanced accuracy beyond imputation
-SEEN = 0.6  # of AUC: an attack that works
+SCORED = {"dataset", "control", "defence", "epsilon", "target", "attack", "seed", "auc",
+          "auc_first", "auc_second", "auc_second_low", "auc_second_high", "tpr_at_1"}  # fmt: skip
+GUESSED = {"dataset", "control", "defence", "epsilon", "target", "who", "seed", "value",
+           "advantage", "advantage_low", "advantage_high", "imputation"}  # fmt: skip
 CONTROLS = {
     "disjoint": "those called members were never trained on",
     "overfitted": "f knows its rows by heart",
@@ -58,33 +61,16 @@ def membership(rows: Sequence[Row]) -> Content:
         ),
         anything(linked, "Training rows among the counterfactuals", folded=True),
     )
+    whole = [row for row in rows if row.get("attack") == "linkage" or row.keys() >= SCORED]
+    told = [row for row in whole if row.get("attack") != "linkage"]
     verdicts = (
-        less_than_without_privacy(game, "paper", whose="paper"),
-        less_than_without_privacy(game, "functional-surrogate"),
-        *(at_chance(game, d) for d in ("paper", "functional-model", "functional-surrogate")),
-        *controls(scored),
-    )
-    return Content(verdicts, tables)
-
-
-def controls(rows: Sequence[Row]) -> tuple[Verdict, ...]:
-    """Whether the attacks see what is there, and nothing where nothing is."""
-    calm, caught = {}, {}
-    for name in names_of(rows):
-        nothing = best_attack(pick(played(rows, "disjoint"), dataset=name))
-        if nothing:
-            words = f"AUC {nothing[1]:.3f} by *{nothing[0]}*"
-            calm[name] = (abs(nothing[1] - CHANCE) <= NOISE, words)
-        by_heart = best_attack(pick(played(rows, "overfitted"), dataset=name, target="f"))
-        if by_heart:
-            caught[name] = (by_heart[1] >= SEEN, f"AUC {by_heart[1]:.3f} by *{by_heart[0]}*")
-    found = (
-        tally("Control: people who were never trained on are not taken for members", calm,
-              f"AUC of the best attack within {NOISE:g} of 0.5"),
-        tally("Control: where f knows its rows by heart, the attacks find the members", caught,
-              f"AUC of the best attack on f at least {SEEN:g}"),
+        less_than_without_privacy(played(told), "paper", whose="paper"),
+        less_than_without_privacy(played(told), "functional-model"),
+        *(at_chance(played(told), d) for d in ("paper", "functional-model",
+                                               "functional-surrogate")),
+        *of_controls(of_inference(whole) if told else []),
     )  # fmt: skip
-    return tuple(verdict for verdict in found if verdict.state is not State.OPEN)
+    return Content(verdicts, tables)
 
 
 def by_defence(rows: Sequence[Row], measure: Measure, title: str, *, folded: bool) -> Table | None:
@@ -109,41 +95,33 @@ def by_defence(rows: Sequence[Row], measure: Measure, title: str, *, folded: boo
     return Table(title, names, tuple(lines), notes, folded, 3).without_empty_columns()
 
 
-def best_attack(rows: Sequence[Row]) -> tuple[str, float] | None:
-    """The strongest attack and its AUC.
-
-    Picked by one half of the people and told of the other, where the rows have both: the largest of
-    several noisy numbers is too large.
-    """
-    halves = any(number(row.get("auc_first")) is not None for row in rows)
-    choose, tell = ("auc_first", "auc_second") if halves else ("auc", "auc")
-    found = {}
-    for attack in distinct(rows, "attack"):
-        mine = pick(rows, attack=attack)
-        chosen, told = average(mine, choose), average(mine, tell)
-        if chosen and told:
-            found[str(attack)] = (chosen.value, told.value)
-    if not found:
-        return None
-    name = max(found, key=lambda attack: found[attack][0])
-    return name, found[name][1]
-
-
 def less_than_without_privacy(rows: Sequence[Row], defence: str, whose: str = "ours") -> Verdict:
-    """f' from private counterfactuals against f' from others."""
+    """f' from private counterfactuals against f' from those of the same search without noise."""
+    without = "no-noise-published" if defence == "paper" else "no-noise"
+    lines = strongest(pick(rows, target="f'")) if rows else []
     outcomes = {}
-    extracted = pick(rows, target="f'")
-    for case, mine, source in cases(extracted, defence):
-        ours = best_attack(of(mine, source))
-        others = (best_attack(of(mine, s)) for d in NON_DP for s in sources(mine, d))
-        theirs = next((best for best in others if best), None)
-        if ours and theirs:
-            outcomes[case] = (ours[1] < theirs[1], f"AUC {ours[1]:.3f} against {theirs[1]:.3f}")
+    for line in lines:
+        twin = next((one for one in lines if one["defence"] == without
+                     and one["dataset"] == line["dataset"]), None)  # fmt: skip
+        if line["defence"] != defence or twin is None:
+            continue
+        pair = [
+            {row["seed"]: float(row["auc_second"])
+             for row in pick(rows, target="f'", dataset=one["dataset"], defence=one["defence"],
+                             attack=one["attack"])
+             if epsilon_of(row) in {None, one["epsilon"]}}
+            for one in (line, twin)
+        ]  # fmt: skip
+        mean, low, high = seeds_interval([pair[0][s] - pair[1][s] for s in pair[0] if s in pair[1]])
+        words = f"AUC {line['auc']:.3f} against {twin['auc']:.3f}"
+        words += UNSETTLED if low <= 0 <= high else ""
+        outcomes[_case(line)] = (mean < 0, words)
     return tally(
         f"{DEFENCES.get(defence, defence)}: the extracted f' tells less about members than one "
-        "from counterfactuals without privacy",
+        "from the same search without noise",
         outcomes,
-        "AUC of the best attack on f' below that without privacy (DiCE, else no noise)",
+        "AUC of the strongest attack on f', picked on other people, below that without noise; "
+        "settled where the interval of the difference over seeds leaves out 0",
         whose=whose,
         unit="cases",
     )
@@ -151,17 +129,29 @@ def less_than_without_privacy(rows: Sequence[Row], defence: str, whose: str = "o
 
 def at_chance(rows: Sequence[Row], defence: str) -> Verdict:
     """What the counterfactuals themselves say about members."""
+    lines = strongest(pick(rows, target="cf")) if rows else []
     outcomes = {}
-    for case, mine, source in cases(pick(rows, target="cf"), defence):
-        if best := best_attack(of(mine, source)):
-            outcomes[case] = (best[1] <= CHANCE + NOISE, f"AUC {best[1]:.3f} by *{best[0]}*")
+    for line in lines:
+        if line["defence"] == defence:
+            words = f"AUC {line['auc']:.3f} [{line['auc_low']:.3f}, {line['auc_high']:.3f}]"
+            outcomes[_case(line)] = (line["auc_low"] <= CHANCE <= line["auc_high"],
+                                     f"{words} by *{line['attack']}*")  # fmt: skip
+    beside = [f"{dataset_name(line['dataset'])} {line['auc']:.3f}"
+              for line in lines if line["defence"] == "no-noise"]  # fmt: skip
+    aside = f"without any noise {', '.join(beside)}" if beside and outcomes else ""
     return tally(
         f"{DEFENCES.get(defence, defence)}: the counterfactuals do not tell members from others",
         outcomes,
-        f"AUC of the best attack on the counterfactuals at most {CHANCE + NOISE:g}; so near to 0.5 "
-        "it is not told apart from guessing, which proves nothing",
+        "the interval of the strongest attack on the counterfactuals holds 0.5; where that is so "
+        "without noise too, it is no evidence for the noise",
         unit="cases",
+        aside=aside,
     )
+
+
+def _case(line: Row) -> str:
+    epsilon = "" if line["epsilon"] == NONE else f", ε {line['epsilon']:g}"
+    return f"{dataset_name(line['dataset'])}{epsilon}"
 
 
 def attribute(rows: Sequence[Row]) -> Content:
@@ -192,23 +182,21 @@ def attribute(rows: Sequence[Row]) -> Content:
                 (share, without, more), "Controls", folded=True),
     )  # fmt: skip
     outcomes = {}
-    members = pick(rows, value="all", who="members")
-    ways = [(word(row, "dataset"), word(row, "target")) for row in members]
-    for name, target in dict.fromkeys(way for way in ways if way[1] != "f"):
-        mine = pick(members, dataset=name, target=target)
-        for source in sources(mine):
-            mean = average(of(mine, source), "advantage")
-            if mean:
-                case = f"{dataset_name(name)}, {source_name(source)}, {target}"
-                outcomes[case] = (mean.value <= MORE, f"{100 * mean.value:+.1f} points")
+    for line in attribute_table([row for row in rows if row.keys() >= GUESSED]):
+        if line["who"] == "members" and line["target"] != "f":
+            case = f"{_case(line)}, {DEFENCES.get(line['defence'], line['defence'])}"
+            low, high = 100 * line["advantage_low"], 100 * line["advantage_high"]
+            words = f"{100 * line['advantage']:+.1f} points [{low:+.1f}, {high:+.1f}]"
+            outcomes[f"{case}, {line['target']}"] = (line["advantage_low"] <= 0, words)
     verdict = tally(
         "The extracted f' gives away no attribute beyond what the others tell anyway",
         outcomes,
-        f"balanced accuracy for members at most {100 * MORE:g} point above that of the same "
-        "classifier without any model",
+        "the interval of what members lose beyond the same classifier without any model does not "
+        "lie above 0",
         unit="cases",
     )
-    return Content((verdict,), tables)
+    control = of_controls(of_attribute([row for row in controlled if row.keys() >= GUESSED]))
+    return Content((verdict, *control), tables)
 
 
 def tradeoff(rows: Sequence[Row]) -> Content:
