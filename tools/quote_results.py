@@ -92,8 +92,8 @@ def peers() -> str:
 
 
 ATTACKED = ("adult", "hospital", "mnist")
-DEFENCES = ("none", "functional-model", "functional-surrogate", "elsewhere-surrogate", "paper", "no-noise",
-            "no-noise-published", "dice-gradient", "dice-kdtree", "cf-k", "dp-model",
+DEFENCES = ("none", "functional-model", "functional-surrogate", "elsewhere-surrogate", "paper",
+            "no-noise", "no-noise-published", "dice-gradient", "dice-kdtree", "cf-k", "dp-model",
             "random-labels", "random-labels-surrogate")  # fmt: skip
 
 

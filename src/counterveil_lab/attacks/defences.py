@@ -52,9 +52,9 @@ from counterveil_lab.targets import encoded
 
 DEFENCES: tuple[str, ...] = (
     "dice-gradient", "dice-kdtree", "no-noise", "no-noise-published", "paper", "paper-model",
-    "paper-surrogate", "functional-model", "functional-surrogate",
-    "elsewhere-surrogate", "dpsgd-model",
-    "dpsgd-surrogate", "random-labels", "random-labels-surrogate", "dp-model", "cf-k",
+    "paper-surrogate", "functional-model", "functional-surrogate", "elsewhere-surrogate",
+    "dpsgd-model", "dpsgd-surrogate", "random-labels", "random-labels-surrogate", "dp-model",
+    "cf-k",
 )  # fmt: skip
 SLOW = frozenset({"dice-gradient", "dice-kdtree"})  # up to seconds a query: `Size` limits them
 PUBLISHED = frozenset({"paper", "no-noise-published"})
@@ -123,7 +123,8 @@ def build(
     if veil is None:
         mechanism = mechanism_of(name)
         veil = Curator(arena.schema).release(
-            arena.d4 if name.startswith("elsewhere") else arena.d1, float("inf") if name.startswith("no-noise") else epsilon,
+            arena.d4 if name.startswith("elsewhere") else arena.d1,
+            float("inf") if name.startswith("no-noise") else epsilon,
             mechanism=mechanism, delta=delta, seed=arena.seed,
             epochs=_epochs(mechanism, arena, size), progress=False,
         )  # fmt: skip
