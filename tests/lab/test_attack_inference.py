@@ -131,6 +131,7 @@ class Copies:
     """An explainer that gives out private rows, and to members their own, from far away."""
 
     name = "dice-kdtree"  # of those that are not imitated
+    varies = False
 
     def __init__(self, arena: Arena) -> None:
         self.arena = arena

@@ -93,6 +93,11 @@ class Defence(Protocol):
         """The game as this defence leaves it: dp-model replaces f. Attack this one."""
         ...
 
+    @property
+    def varies(self) -> bool:
+        """Whether the same query may get another answer with another seed."""
+        ...
+
     def explain(
         self, queries: pd.DataFrame, targets: Tensor | None = None, *, seed: int = 0
     ) -> Released:
@@ -158,6 +163,7 @@ class ByVeil:
     arena: Arena
     explainer: Explainer
     way: dict[str, Any]
+    varies: bool = False
 
     def explain(
         self, queries: pd.DataFrame, targets: Tensor | None = None, *, seed: int = 0
@@ -196,6 +202,11 @@ class ByBaseline:
     arena: Arena
     baseline: Baseline
 
+    @property
+    def varies(self) -> bool:
+        """Of these dice-ml alone draws at random."""
+        return isinstance(self.baseline, Dice)
+
     def explain(
         self, queries: pd.DataFrame, targets: Tensor | None = None, *, seed: int = 0
     ) -> Released:
@@ -212,6 +223,7 @@ class RandomLabels:
 
     own: ByVeil
     name: str
+    varies: bool = True
 
     @property
     def arena(self) -> Arena:

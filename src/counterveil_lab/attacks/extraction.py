@@ -223,7 +223,7 @@ def gather(defence: Defence, size: Size, attackers: Sequence[str] = ATTACKERS) -
         targets = torch.where(said == first.left, claimed, first.left)  # away from what f says
         back = defence.explain(released.rows.iloc[first.number.numpy()], targets)
         again = _found(back, first.number, said, arena)
-    if "averaging" in attackers and defence.name != "dice-gradient":
+    if "averaging" in attackers and defence.name != "dice-gradient" and defence.varies:
         second = defence.explain(queries, seed=1)
         repeat = _found(second, torch.arange(most), decided, arena).new_to(first)
     return Loot(points, proba, first, again, repeat)
@@ -258,18 +258,26 @@ def _play(
     build: Callable[[], nn.Module], loot: Loot, exam: Exam, counts: Sequence[int],
     attackers: Sequence[str], size: Size, seed: int,
 ) -> list[tuple[str, int, Row]]:  # fmt: skip
-    """Train the base first, whose model tells `robust` which claims to believe; then the others."""
+    """Train the base first, whose model tells `robust` which claims to believe; then the others.
+
+    Who has the same rows gets the same network: it is trained once.
+    """
 
     def train(jobs: Sequence[tuple[str, int, Tensor | None]]) -> list[Row]:
         transfers = [loot.transfer(attacker, count, trust) for attacker, count, trust in jobs]
-        answers = []
-        for stack in train_all(build, transfers, steps=size.steps, batch=size.batch, seed=seed):
+        keys = [transfer.key for transfer in transfers]
+        new = {key: each for key, each in zip(keys, transfers, strict=True) if key not in marks_of}
+        answers: list[tuple[Tensor, Tensor]] = []
+        for stack in train_all(build, list(new.values()), steps=size.steps, batch=size.batch,
+                               seed=seed):  # fmt: skip
             logits = (stack.logits(points) for points in (exam.test, exam.uniform))
-            answers += list(zip(*(part.argmax(dim=2) for part in logits), strict=True))
+            answers += zip(*(part.argmax(dim=2) for part in logits), strict=True)
             bases.append(stack.logits(loot.first.points).softmax(dim=2))
-        return [exam.marks(*pair) for pair in answers]
+        marks_of.update((key, exam.marks(*pair)) for key, pair in zip(new, answers, strict=True))
+        return [marks_of[key] for key in keys]
 
     bases: list[Tensor] = []
+    marks_of: dict[bytes, Row] = {}
     first: list[tuple[str, int, Tensor | None]] = [("base-n", count, None) for count in counts]
     played = list(zip(first, train(first), strict=True))
     beliefs = (torch.cat(bases) * loot.first.claims).sum(dim=2)
