@@ -73,6 +73,7 @@ def of_inference(rows: Sequence[Row]) -> list[Outcome]:
     for line in linked(rows):
         place = f"{line['dataset']}, {line['defence']}"
         place += "" if line["epsilon"] == NONE else f" at ε {line['epsilon']:g}"
+        place += "" if line["control"] == "none" else f" ({line['control']} control)"
         told = f"excess {line['exact_excess']:+.3f}, nearly {line['near_excess']:+.3f}"
         if line["defence"] == "dice-kdtree":
             outcomes.append(Outcome("dice-kdtree", place, line["exact_excess_low"] > 0, told))

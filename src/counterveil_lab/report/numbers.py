@@ -46,6 +46,11 @@ class Mean:
         unsettled = self.half is not None and abs(self.value - float(printed)) < self.half
         return f"{self.text}, printed {printed}{UNSETTLED if unsettled else ''}"
 
+    @property
+    def unsettled(self) -> str:
+        """Words to put behind a difference that the seeds do not tell from none."""
+        return UNSETTLED if self.half is not None and abs(self.value) < self.half else ""
+
     def overlaps(self, other: Mean) -> str:
         """Words to put behind a comparison that the seeds do not settle."""
         if self.half is None or other.half is None:

@@ -8,7 +8,15 @@ from counterveil_lab.attacks.controls import MUST, RULES, Outcome, of_extraction
 from counterveil_lab.attacks.verdicts import gained, headline
 from counterveil_lab.report import paper_values as printed
 from counterveil_lab.report.blocks import Cell, Content, Table, Verdict
-from counterveil_lab.report.numbers import Mean, average, distinct, epsilon_of, number, pick
+from counterveil_lab.report.numbers import (
+    Mean,
+    average,
+    distinct,
+    epsilon_of,
+    mean_of,
+    number,
+    pick,
+)  # fmt: skip
 from counterveil_lab.report.rules import tally
 from counterveil_lab.report.tables import Measure, repeats_note, some
 from counterveil_lab.report.ways import dataset_name, in_order
@@ -55,8 +63,6 @@ def extraction(rows: Sequence[Row]) -> Content:
         helps_without_privacy(known),
         below_base(known, "paper", whose="paper"),
         stronger_with_queries(known),
-        below_base(known, "random-labels"),
-        below_base(known, "random-labels-surrogate"),
         below_base(known, "functional-model"),
         *(no_gain(rows, d, said) for said in ("probabilities", "labels") for d in JUDGED),
         *(no_gain(rows, d, "labels", EVENLY.column) for d in JUDGED),
@@ -204,9 +210,9 @@ def helps_without_privacy(rows: Sequence[Row]) -> Verdict:
         mine = pick(rows, dataset=name)
         found = [(s, c) for d in NON_DP for s in sources(mine, d) if (c := _naive(mine, s))]
         if found:
-            source, (ours, without) = found[0]
-            words = f"{source_name(source)}: {against(ours, without)}"
-            outcomes[name] = (ours.value > without.value, words)
+            source, (ours, without, more) = found[0]
+            words = f"{source_name(source)}: {against(ours, without, more)}"
+            outcomes[name] = (more.value > 0, words)
     return tally(
         "Counterfactuals without privacy help the naive attacker",
         outcomes,
@@ -216,13 +222,21 @@ def helps_without_privacy(rows: Sequence[Row]) -> Verdict:
     )
 
 
-def _naive(rows: Sequence[Row], source: Source) -> tuple[Mean, Mean] | None:
-    """The naive attacker's accuracy, and that of predictions alone."""
+def _naive(rows: Sequence[Row], source: Source) -> tuple[Mean, Mean, Mean] | None:
+    """The naive attacker's accuracy, that of predictions alone, and the difference."""
     mine = of(rows, source, attacker="naive")
     count = largest(mine)
-    ours = average(pick(mine, queries=count), "accuracy")
-    without = average(base(rows, source, queries=count), "accuracy")
-    return (ours, without) if ours and without else None
+    return paired(pick(mine, queries=count), base(rows, source, queries=count))
+
+
+def paired(rows: Sequence[Row], others: Sequence[Row]) -> tuple[Mean, Mean, Mean] | None:
+    """Two mean accuracies, and the mean of their difference seed by seed, for f differs with it."""
+    here, there = ({row.get("seed"): value for row in each
+                    if (value := number(row.get("accuracy"))) is not None}
+                   for each in (rows, others))  # fmt: skip
+    ours, without = mean_of(list(here.values())), mean_of(list(there.values()))
+    more = mean_of([here[seed] - there[seed] for seed in here if seed in there])
+    return (ours, without, more) if ours and without and more else None
 
 
 def cases(rows: Sequence[Row], defence: str) -> Iterator[tuple[str, list[Row], Source]]:
@@ -239,19 +253,15 @@ def below_base(rows: Sequence[Row], defence: str, whose: str = "ours") -> Verdic
     outcomes = {}
     for case, mine, source in cases(rows, defence):
         if both := _naive(mine, source):
-            ours, without = both
-            outcomes[case] = (ours.value < without.value, against(ours, without))
+            ours, without, more = both
+            outcomes[case] = (more.value < 0, against(ours, without, more))
     return tally(
         f"{DEFENCES.get(defence, defence)}: the naive attacker ends below predictions alone",
         outcomes,
         "mean accuracy below that of predictions alone at the largest number of queries",
         whose=whose,
         unit="cases",
-        aside=_POISON if defence.startswith("random-labels") and outcomes else "",
     )
-
-
-_POISON = "classes at random protect nothing: where this holds, ending below is poisoning"
 
 
 def stronger_with_queries(rows: Sequence[Row]) -> Verdict:
@@ -260,11 +270,11 @@ def stronger_with_queries(rows: Sequence[Row]) -> Verdict:
     for case, rows_of, source in cases(rows, "paper"):
         mine = of(rows_of, source, attacker="naive")
         counts = sorted(c for c in distinct(mine, "queries") if number(c) is not None)
-        ends = [average(pick(mine, queries=c), "accuracy") for c in (counts[:1] + counts[-1:])]
-        if len(counts) > 1 and ends[0] and ends[1]:
-            words = f"{percent(ends[0])} at {counts[0]}, {percent(ends[1])} at {counts[-1]}"
-            words += ends[0].overlaps(ends[1])
-            outcomes[case] = (ends[1].value < ends[0].value, words)
+        ends = [pick(mine, queries=c) for c in (counts[-1:] + counts[:1])]
+        if len(counts) > 1 and (both := paired(*ends)):
+            many, few, more = both
+            words = f"{percent(few)} at {counts[0]}, {percent(many)} at {counts[-1]}"
+            outcomes[case] = (more.value < 0, words + more.unsettled)
     return tally(
         "`paper`: the more counterfactuals, the worse the naive attacker's model",
         outcomes,
@@ -316,9 +326,9 @@ def no_gain(
     )
 
 
-def against(ours: Mean, without: Mean) -> str:
-    """Two shares in a sentence."""
-    return f"{percent(ours)} against {percent(without)}{ours.overlaps(without)}"
+def against(ours: Mean, without: Mean, more: Mean) -> str:
+    """Two shares in a sentence, and whether the seeds settle their difference."""
+    return f"{percent(ours)} against {percent(without)}{more.unsettled}"
 
 
 def percent(mean: Mean) -> str:
