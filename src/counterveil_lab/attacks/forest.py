@@ -16,7 +16,7 @@ from counterveil_lab.attacks.headlines import (
     membership_table,
     strongest,
 )  # fmt: skip
-from counterveil_lab.experiments.drawing import grid
+from counterveil_lab.experiments.drawing import datasets_in, grid
 from counterveil_lab.figures import FADED, INK, OURS, SOFT, WARM
 from counterveil_lab.results import Row
 
@@ -53,7 +53,7 @@ def _forest(
 ) -> Figure:  # fmt: skip
     lines = lines.assign(name=_names(lines))
     names = list(dict.fromkeys(lines.sort_values("control", key=_rank, kind="stable").name))[::-1]
-    datasets = list(dict.fromkeys(lines.dataset))
+    datasets = datasets_in(lines)
     height = 0.24 * len(names) + 0.9
     figure, panels = grid(len(datasets), len(datasets), height=height, share=True)
     for axes, dataset in zip(panels, datasets, strict=True):

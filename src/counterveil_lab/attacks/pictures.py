@@ -9,10 +9,10 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from counterveil_lab.attacks.extraction import ATTACKERS, BASES
+from counterveil_lab.attacks.extraction import ATTACKERS
 from counterveil_lab.attacks.scores import seeds_interval
-from counterveil_lab.attacks.verdicts import gains
-from counterveil_lab.experiments.drawing import grid
+from counterveil_lab.attacks.verdicts import NONE, gains
+from counterveil_lab.experiments.drawing import datasets_in, grid
 from counterveil_lab.figures import FADED, INK, OURS, SOFT, THEIRS, WARM
 from counterveil_lab.results import Row
 
@@ -33,31 +33,22 @@ STYLES = {
 
 
 def extraction_figure(rows: Sequence[Row]) -> Figure:
-    """Fidelity of the strongest attacker over queries; the band is predictions alone, n to 2n.
-
-    dp-model is left out: its f is another one, and so is its base.
-    """
-    table = pd.DataFrame(rows)
-    table = table[(table.architecture == "known") & (table.defence != "dp-model")]
-    names = list(dict.fromkeys(table.dataset))
-    kinds = ("probabilities", "labels")
+    """What the strongest attacker gains over as many predictions alone, over queries."""
+    table = gains(rows)
+    table = table[(table.architecture == "known") & table.attacker.isin(ATTACKERS)]
+    names = datasets_in(table)
     figure, panels = grid(2 * len(names), 2, height=2.6)
     for number, name in enumerate(names):
-        for axes, kind in zip(panels[2 * number :], kinds, strict=False):
+        for axes, kind in zip(panels[2 * number :], ("probabilities", "labels"), strict=False):
             here = table[(table.dataset == name) & (table.predictions == kind)]
-            base = here.groupby(["attacker", "queries"]).fidelity.mean()
-            low, high = (base[which] for which in BASES)
-            axes.fill_between(low.index, low, high.reindex(low.index), color=SOFT, alpha=0.25,
-                              linewidth=0, label="predictions alone, n to 2n")  # fmt: skip
-            attacks = here[~here.attacker.isin(BASES)]
-            for (defence, epsilon), part in attacks.groupby(["defence", "epsilon"], dropna=False):
+            for (defence, epsilon), part in here.groupby(["defence", "epsilon"], sort=False):
                 colour, line, mark = STYLES[defence]
-                means = part.groupby(["queries", "attacker"]).fidelity.mean()
-                best = means.groupby("queries").max()
-                small = pd.notna(epsilon) and epsilon < 0.5
-                words = defence if pd.isna(epsilon) else f"{defence}, ε {epsilon:g}"
+                best = part.groupby(["queries", "attacker"]).gain.mean().groupby("queries").max()
+                words = defence if epsilon == NONE else f"{defence}, ε {epsilon:g}"
                 axes.plot(best.index, best, color=colour, linestyle=line, marker=mark, markersize=4,
-                          linewidth=1.3, alpha=0.55 if small else 1.0, label=words)  # fmt: skip
+                          linewidth=1.3, alpha=0.55 if 0 < epsilon < 0.5 else 1.0,
+                          label=words)  # fmt: skip
+            axes.axhline(0, color=INK, linewidth=0.8)
             axes.set_xscale("log")
             ticks = sorted(here.queries.unique())
             axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
@@ -65,10 +56,12 @@ def extraction_figure(rows: Sequence[Row]) -> Figure:
             title = f"{name}: f answers with {kind}"
             axes.set_title(title, loc="left", fontsize=8, color=INK, fontweight="bold")
             axes.set_xlabel("queries" if name == names[-1] else "", fontsize=8, color=INK)
-    figure.supylabel("fidelity on test rows, strongest attacker", fontsize=8, color=INK)
-    keys, words = panels[0].get_legend_handles_labels()
-    figure.legend(keys, words, loc="outside lower center", ncols=3, fontsize=7, labelcolor=INK,
-                  frameon=False)  # fmt: skip
+    words = "fidelity gained over as many predictions alone, strongest attacker"
+    figure.supylabel(words, fontsize=8, color=INK)
+    shown = {label: key for axes in panels
+             for key, label in zip(*axes.get_legend_handles_labels(), strict=True)}  # fmt: skip
+    figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=3, fontsize=7,
+                  labelcolor=INK, frameon=False)  # fmt: skip
     return figure
 
 

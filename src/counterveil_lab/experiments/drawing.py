@@ -51,7 +51,7 @@ def words_of(row: Row) -> str:
 def errors_over_epsilon(rows: Sequence[Row]) -> Figure:
     """Reconstruction error over ε, a panel a dataset; bars from the least to the most of seeds."""
     table = pd.DataFrame(rows)
-    names = _datasets(table)
+    names = datasets_in(table)
     figure, panels = grid(len(names), min(4, len(names)), height=2.3)
     for axes, dataset in zip(panels, names, strict=False):
         here = table[table.dataset == dataset]
@@ -73,7 +73,7 @@ def frontier(rows: Sequence[Row]) -> Figure:
     """Flip ratio, distance, plausibility, flip ratio of the surrogate over ε; a line a dataset."""
     table = pd.DataFrame(rows)
     table = table[table.asked_order.isna()]
-    names = _datasets(table)
+    names = datasets_in(table)
     shown: tuple[tuple[str, str, Callable[[pd.DataFrame], pd.DataFrame]], ...] = (
         ("flip_ratio", "flip ratio", lambda part: part[part.guidance == "model"]),
         ("distance", "distance", lambda part: part[part.guidance == "model"]),
@@ -105,7 +105,7 @@ def times(rows: Sequence[Row]) -> Figure:
     """Seconds for ten queries; whiskers from the fastest to the slowest run."""
     table = pd.DataFrame(rows)
     table["name"] = [_method(row) for row in rows]
-    names = _datasets(table)
+    names = datasets_in(table)
     methods = list(dict.fromkeys(table.name))[::-1]
     figure, panels = grid(len(names), len(names), height=0.36 * len(methods) + 1.4, share=True)
     for axes, dataset in zip(panels, names, strict=False):
@@ -175,8 +175,11 @@ def grid(
     return figure, every
 
 
-def _datasets(table: pd.DataFrame) -> list[str]:
-    return [name for name in ORDER if name in set(table.dataset)]
+def datasets_in(table: pd.DataFrame) -> list[str]:
+    """Those of a table, in the order of the paper."""
+    found = dict.fromkeys(table.dataset)
+    return [*(name for name in ORDER if name in found),
+            *(name for name in found if name not in ORDER)]  # fmt: skip
 
 
 def _line(axes: Axes, rows: pd.DataFrame, column: str, mechanism: str) -> None:
