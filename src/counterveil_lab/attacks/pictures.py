@@ -41,7 +41,8 @@ def extraction_figure(rows: Sequence[Row]) -> Figure:
     for number, name in enumerate(names):
         for axes, kind in zip(panels[2 * number :], ("probabilities", "labels"), strict=False):
             here = table[(table.dataset == name) & (table.predictions == kind)]
-            for (defence, epsilon), part in here.groupby(["defence", "epsilon"], sort=False):
+            for _, part in here.groupby(["defence", "epsilon"], sort=False):
+                defence, epsilon = str(part.defence.iloc[0]), float(part.epsilon.iloc[0])
                 colour, line, mark = STYLES[defence]
                 best = part.groupby(["queries", "attacker"]).gain.mean().groupby("queries").max()
                 words = defence if epsilon == NONE else f"{defence}, ε {epsilon:g}"
