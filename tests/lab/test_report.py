@@ -15,9 +15,9 @@ import pytest
 from scipy import stats
 
 from counterveil_lab.report import (
+    claims,
     paper_values,
     part_answers,
-    part_attacks,
     part_audit,
     part_distances,
     part_noise,
@@ -439,14 +439,14 @@ BOTH_WAYS: list[tuple[str, list[Row], list[Row], Any]] = [
     ("below printed", answers(), [{**r, "distance": 9.0} for r in answers()],
      part_distances.below_printed),
     ("helps", attacks("no-noise", 0.8, 0.9), attacks("no-noise", 0.6, 0.9),
-     part_attacks.helps_without_privacy),
+     claims.helps_without_privacy),
     ("below base", attacks("paper", 0.6, 0.8), attacks("paper", 0.8, 0.8),
-     lambda rows: part_attacks.below_base(rows, "paper")),
+     lambda rows: claims.below_base(rows, "paper")),
     ("queries", attacks("paper", 0.6, 0.8),
      [{**r, "accuracy": r["queries"] / 1000} for r in attacks("paper", 0.6, 0.8)],
-     part_attacks.stronger_with_queries),
+     claims.stronger_with_queries),
     ("no gain", attacks("paper", 0.6, 0.8), attacks("paper", 0.6, 0.9),
-     lambda rows: part_attacks.no_gain(rows, "paper")),
+     lambda rows: claims.no_gain(rows, "paper")),
     ("no time", [ours("paper", e, seconds_per_query=1.0) for e in ("none", 1.0)],
      [ours("paper", e, seconds_per_query=s) for e, s in (("none", 1.0), (1.0, 2.0))],
      part_noise.no_time_for_noise),
@@ -530,7 +530,7 @@ def test_membership_goes_both_ways() -> None:
 
 def test_a_single_seed_settles_no_gain() -> None:
     alone = [row for row in attacks("paper", 0.6, 0.9) if row["seed"] == 0]
-    assert part_attacks.no_gain(alone, "paper").state is State.OPEN
+    assert claims.no_gain(alone, "paper").state is State.OPEN
 
 
 def test_attribute_and_tradeoff_go_both_ways() -> None:

@@ -9,16 +9,9 @@ from counterveil_lab.attacks.headlines import NONE, attribute_table, strongest
 from counterveil_lab.attacks.scores import seeds_interval
 from counterveil_lab.attacks.verdicts import headline
 from counterveil_lab.report.blocks import Cell, Content, Table, Verdict
+from counterveil_lab.report.claims import NEEDED, of_controls
+from counterveil_lab.report.defended import DEFENCES, names_of, of, source_name, sources
 from counterveil_lab.report.numbers import UNSETTLED, average, epsilon_of, groups, pick, word
-from counterveil_lab.report.part_attacks import (
-    DEFENCES,
-    NEEDED,
-    names_of,
-    of,
-    of_controls,
-    source_name,
-    sources,
-)
 from counterveil_lab.report.rules import tally
 from counterveil_lab.report.tables import FLIP, Measure, anything, by_case, repeats_note, some
 from counterveil_lab.report.ways import dataset_name
