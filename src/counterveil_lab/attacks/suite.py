@@ -28,7 +28,7 @@ from counterveil_lab.attacks.protocol import FULL, QUICK, Arena, Size
 from counterveil_lab.attacks.verdicts import gains, headline, verdicts
 from counterveil_lab.results import Row
 
-DEALS, QUICK_DEALS = 5, 2
+DEALS, QUICK_DEALS = 5, 3
 WAYS = {"model": "the default search, guidance model", "surrogate": "the default search, guidance "
         "surrogate", "paper": "Algorithm 2 as published"}  # fmt: skip
 NETWORKS = {"known": "usual", "unknown": "deeper"}  # the lab's: of yours nothing is known
