@@ -66,7 +66,7 @@ def test_the_command_ends_in_verdicts(files: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(suite, "QUICK", TINY)
     result = CliRunner().invoke(app, command(files))
     assert result.exit_code == 0, result.output
-    assert "extraction 2/2: functional-model" in result.output
+    assert "extraction 3/3: functional-model" in result.output
     content = json.loads((files / "attack.json").read_text())
     page = (files / "attack.html").read_text()
     said = content["verdicts"]
@@ -81,7 +81,7 @@ def test_the_command_ends_in_verdicts(files: Path, monkeypatch: pytest.MonkeyPat
     assert "http" not in page  # nothing is loaded from anywhere
     assert "<script" not in page
     assert {row["defence"] for row in content["extraction"]} == {"functional-model"}
-    assert len({row["seed"] for row in content["extraction"]}) == 2
+    assert len({row["seed"] for row in content["extraction"]}) == 3
     assert content["statement"]["mechanism"] == "functional"
 
 
