@@ -141,6 +141,25 @@ def _points(line: Row, value: str, half: str) -> str:
     )
 
 
+def tradeoff() -> str:
+    """Gains over the margin, for both guidances."""
+    ways: dict[tuple[str, float], list[Row]] = {}
+    for row in stored_rows(ROOT / "results", "fig-tradeoff"):
+        ways.setdefault((row["guidance"], row["margin"]), []).append(row)
+    table = [
+        "| guidance | margin | flip ratio | distance | gain from classes, points | gain from "
+        "probabilities, points |",
+        "|---|---|---|---|---|---|",
+    ]
+    for (guidance, margin), rows in ways.items():
+        lines = {line["predictions"]: line for line in headline(rows).table}
+        worth = pd.DataFrame(rows)[["flip_ratio", "distance"]].mean()
+        gains = (_points(lines[said], "gain", "half_width") for said in ("labels", "probabilities"))
+        table.append(f"| `{guidance}` | {margin:g} | {worth.flip_ratio:.3f} | "
+                     f"{worth.distance:.2f} | {' | '.join(gains)} |")  # fmt: skip
+    return "\n".join(table)
+
+
 def membership() -> str:
     """The strongest attack on f, on f' and on counterfactuals; linkage beside."""
     rows = stored_rows(ROOT / "results", "fig-membership")
@@ -207,12 +226,9 @@ def quote(text: str, name: str, table: Callable[[], str]) -> str:
 PLACES = {
     "README.md": {"frontier": frontier, "table-fr": table_fr, "peers": peers},
     "docs/method.md": {"objective": objective},
-    "docs/red-team.md": {
-        "extraction": extraction,
-        "membership": membership,
-        "attributes": attributes,
-    },
-}
+    "docs/red-team.md": {"extraction": extraction, "tradeoff": tradeoff, "membership": membership,
+                         "attributes": attributes},
+}  # fmt: skip
 for where, tables in PLACES.items():
     path = ROOT / where
     content = path.read_text()
