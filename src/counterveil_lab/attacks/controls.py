@@ -108,7 +108,7 @@ def of_extraction(rows: Sequence[Row]) -> list[Outcome]:
             outcomes.append(Outcome("relabel", place, not harmed, _told(mean, high)))
         if str(defence).startswith("random-labels"):
             ways = [_beyond_base(each, "naive") for _, each in group.groupby("queries")]
-            mean, _, high = max(ways, key=lambda way: way[0])
+            mean, _, high = max(ways, key=lambda way: way[0] if isnan(way[2]) else way[2])
             harmed = all((m if isnan(h) else h) < 0 for m, _, h in ways)
             outcomes.append(Outcome("random-labels", place, harmed, _told(mean, high)))
     return outcomes
