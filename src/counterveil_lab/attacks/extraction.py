@@ -44,13 +44,8 @@ ATTACKERS = ("naive", "robust", "cca", "relabel", "dualcf", "relabel-cca", "aver
 TWICE = frozenset(
     {"base-2n", "relabel", "dualcf", "relabel-cca", "averaging"}
 )  # who asks n times more
-PRIVATE = (
-    "paper",
-    "functional",
-    "elsewhere",
-    "dpsgd",
-    "random-labels",
-)  # how the names of those with ε begin
+# How the names of those with ε begin.
+PRIVATE = ("paper", "functional", "elsewhere", "dpsgd", "random-labels")
 SETTINGS = (("known", "probabilities"), ("unknown", "probabilities"), ("known", "labels"))
 
 

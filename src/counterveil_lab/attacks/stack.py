@@ -4,7 +4,7 @@ All of a stack start from the same weights and see their rows in the same random
 of them differ only by what they were given. Training takes a fixed number of steps, whatever the
 number of rows: no attacker gets more of it than another. Hard labels at the boundary are slow to
 learn: with small batches at an even rate, copies from more and true labels came out worse than from
-fewer. Large batches and a rate that falls to nearly nothing do what ten times the steps would.
+fewer. Large batches and a rate that falls to nearly nothing do what many more steps would.
 """
 
 from __future__ import annotations
