@@ -13,7 +13,7 @@ from rows import random_rows
 from counterveil import Explainer
 from counterveil.encoding import Encoding
 from counterveil.schema import Binary, Categorical, Numeric
-from counterveil.search.pool import Pool
+from counterveil.search.repair import LabelledRows
 from counterveil.search.rules import Rules
 
 CASES, SETS = 10_000, 250
@@ -131,7 +131,7 @@ def test_rows_the_model_has_classified_are_a_last_resort(schema):
     """Near each query, of the class that is asked for, and never more than there are."""
     points = torch.tensor(Encoding(schema).encode(random_rows(schema, 40, seed=3))).float()
     classes = (torch.arange(40) < 5).long()
-    near = Pool(points, classes).nearest(points[10:13], torch.tensor([1, 0, 1]))
+    near = LabelledRows(points, classes).nearest(points[10:13], torch.tensor([1, 0, 1]))
     assert near.shape[:2] == (3, 5)
     assert torch.equal(near[1, 0], points[11])
     for row in near[0]:

@@ -29,7 +29,6 @@ from counterveil.privacy import Access, Budget, Level, Statement
 from counterveil.privacy.ledger import Ledger
 from counterveil.progress import progress_bar
 from counterveil.schema import Schema
-from counterveil.search.amortise import shipped
 from counterveil.veil import Veil
 
 MECHANISMS = ("functional", "paper", "dpsgd")
@@ -131,8 +130,6 @@ class Curator:
             veil = self._by_dpsgd(table, budget, seed, epochs, progress)
         else:
             veil = self._by_functional(table, budget, order, seed, epochs, progress)
-        most_steps = None if epochs is None else 50 * epochs
-        veil = shipped(veil, device=self.device, progress=progress, most_steps=most_steps)
         if self.ledger and reserved:
             self.ledger.commit(reserved, veil.digest)
         return veil

@@ -1,37 +1,46 @@
 """The amortised search: Algorithm 2's answer in one step.
 
 Algorithm 2 minimises the same objective L_cs anew for every query. Here a small network learns the
-minimiser once: a(q, s, what may move) -> δ, trained by L_cs itself on legal rows that are drawn
-from the Veil, towards random other classes, with random features held. Nothing else enters: it is
-post-processing of the Veil and of the guide, so with guidance `surrogate` of the Veil alone.
+minimiser once: a(q, s, which columns may move) -> δ. It is trained by L_cs itself, on legal rows
+drawn from the Veil, towards random other classes, with random features held. It is post-processing
+of the Veil and of the guide; with guidance `surrogate`, of the Veil alone.
+
+Learning takes seconds. A file can keep the weights, named after the veil and the model that they
+belong to; a file of another veil, model or version is not used, and the weights are learnt anew.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import hashlib
+import os
+from dataclasses import dataclass
 
 import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as save_tensors
 from torch import Tensor
 
 from counterveil.amortiser import Amortiser, is_free
 from counterveil.encoding import Encoding
-from counterveil.models import TargetModel, TorchModel
+from counterveil.files import write_whole
+from counterveil.models import TargetModel
 from counterveil.progress import Tick, progress_bar, silent
 from counterveil.schema import Family
-from counterveil.search.constraints import box_around
-from counterveil.search.objective import SearchObjective, Weights
-from counterveil.search.sampling import legal_rows
+from counterveil.search.algorithm2 import SearchObjective, Weights
+from counterveil.search.constraints import Box, box_around, hold_columns
 from counterveil.search.snap import Snap
 from counterveil.training import seeded
 from counterveil.veil import Veil
 
-POOL = 20_000  # rows to learn from
-RATE = 3e-3
+TRAINING_ROWS = 20_000
+LEARNING_RATE = 3e-3
+LATENT_SPREAD = 0.5  # of the codes of drawn rows; codes are sigmoids in (0, 1)
+FILE_VERSION = "1"
 
 
 @dataclass(frozen=True)
 class Lessons:
-    """How long to learn for one family of data."""
+    """How long to learn: optimiser steps, and queries in each."""
 
     steps: int
     batch: int
@@ -44,95 +53,94 @@ LESSONS: dict[Family, Lessons] = {
 }
 
 
-def shipped(
-    veil: Veil, *, device: torch.device, progress: bool, most_steps: int | None = None
-) -> Veil:
-    """The veil with the amortised search for guidance `surrogate`, if it has a surrogate."""
-    if veil.surrogate is None:
-        return veil
-    amortiser = learn_for(
-        veil,
-        TorchModel(veil.surrogate, veil.schema, outputs="logits").to(device),
-        Weights.of(veil.schema.family, "surrogate"),
-        Snap(Encoding(veil.schema), device),
-        device=device,
-        progress=progress,
-        most_steps=most_steps,
-    )
-    veil.autoencoder.cpu()
-    return replace(veil, amortiser=amortiser.cpu())
+@torch.no_grad()
+def legal_rows(veil: Veil, snap: Snap, count: int, *, seed: int, device: torch.device) -> Tensor:
+    """`count` legal rows drawn from the Veil alone, (count, width): what is learnt from.
+
+    What matters lies between the classes, so codes are mixtures of two prototypes plus noise. A
+    random share of the features of each row is then drawn anew, which spreads the rows over the
+    whole cube.
+    """
+    generator = torch.Generator().manual_seed(seed)
+
+    def uniform(*shape: int) -> Tensor:
+        return torch.rand(*shape, generator=generator).to(device)
+
+    prototypes = veil.prototypes.to(device)
+    first, second = torch.randint(len(prototypes), (2, count), generator=generator).to(device)
+    share = uniform(count, 1)
+    codes = share * prototypes[first] + (1 - share) * prototypes[second]
+    noise = torch.randn(codes.shape, generator=generator).to(device)
+    decoded = veil.autoencoder.to(device).decode(codes + LATENT_SPREAD * uniform(count, 1) * noise)
+
+    features = veil.schema.features
+    widths = torch.tensor([feature.width for feature in features])
+    feature_of_column = torch.repeat_interleave(torch.arange(len(features)), widths).to(device)
+    drawn_anew = uniform(count, len(features)) < uniform(count, 1)
+    blend = torch.where(drawn_anew[:, feature_of_column], uniform(*decoded.shape), decoded)
+    return snap(blend, Box(torch.zeros_like(blend), torch.ones_like(blend)))
 
 
-def learn_for(
+def learn_amortiser(
     veil: Veil,
     guide: TargetModel,
     weights: Weights,
     snap: Snap,
     *,
-    device: torch.device,
-    progress: bool,
-    most_steps: int | None = None,
+    progress: bool = False,
+    max_steps: int | None = None,
 ) -> Amortiser:
-    """a for a guide under a veil, from rows that the veil gives."""
-    schema = veil.schema
-    lessons = LESSONS[schema.family]
-    steps = min(lessons.steps, most_steps or lessons.steps)
-    rows = legal_rows(veil, snap, POOL, seed=0, device=device)
-    box = box_around(Encoding(schema), rows.cpu().double().numpy()).to(device)
+    """The network a for a guide under a veil, learnt from rows that the veil gives."""
+    device = snap.part_of_column.device
+    lessons = LESSONS[veil.schema.family]
+    steps = min(lessons.steps, max_steps or lessons.steps)
+    rows = legal_rows(veil, snap, TRAINING_ROWS, seed=0, device=device)
     objective = SearchObjective(
         model=guide,
         autoencoder=veil.autoencoder.to(device),
         weights=weights,
         queries=rows,
         targets=torch.zeros(len(rows), dtype=torch.long, device=device),
-        all_prototypes=veil.prototypes.to(device),
-        box=box,
+        prototypes=veil.prototypes.to(device),
+        box=box_around(Encoding(veil.schema), rows.cpu().double().numpy()).to(device),
     )
     feature_of_column = snap.feature_of_part[snap.part_of_column]
     with progress_bar("learning to search", steps, show=progress) as tick:
-        return learn(
-            objective, feature_of_column, seed=0, steps=steps, batch=lessons.batch,
-            tick=tick,
-        )  # fmt: skip
+        return _learn(objective, feature_of_column, Lessons(steps, lessons.batch), tick)
 
 
-def learn(
-    objective: SearchObjective,
-    feature_of_column: Tensor,
-    *,
-    seed: int,
-    steps: int,
-    batch: int,
-    tick: Tick = silent,
+def _learn(
+    objective: SearchObjective, feature_of_column: Tensor, lessons: Lessons, tick: Tick = silent
 ) -> Amortiser:
-    """a for the guide, autoencoder and weights of `objective`, whose rows are what it learns from.
+    """The network for the guide and weights of `objective`, whose queries it learns from.
 
     The objective's targets are replaced by random ones: any class but the one the guide gives.
     """
-    queries = objective.queries
+    queries, batch, seed = objective.queries, lessons.batch, 0
     device = queries.device
-    classes, latent = len(objective.all_prototypes), objective.all_prototypes.shape[1]
+    classes, latent = objective.prototypes.shape
     network = seeded(lambda: Amortiser(queries.shape[1], classes, latent), seed).to(device)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        order = torch.cat(
-            [objective.model.log_proba(part) for part in queries.split(8192)]
-        ).argsort(dim=1, descending=True)
-    optimiser = torch.optim.Adam(network.parameters(), RATE, fused=True)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, RATE, total_steps=steps)
+        answers = [objective.model.log_proba(part) for part in queries.split(8192)]
+        likeliest_first = torch.cat(answers).argsort(dim=1, descending=True)
+    optimiser = torch.optim.Adam(network.parameters(), LEARNING_RATE, fused=True)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimiser, LEARNING_RATE, total_steps=lessons.steps
+    )
     features = int(feature_of_column.max()) + 1
-    for step in range(steps):
+    for step in range(lessons.steps):
         rows = torch.randint(len(queries), (batch,), generator=generator).to(device)
         # Half of the time the runner-up, which is what people ask for when they name no class.
         rank = torch.randint(1, classes, (batch,), generator=generator)
         rank = torch.where(torch.rand(batch, generator=generator) < 0.5, rank, 1).to(device)
-        targets = order[rows].gather(1, rank[:, None])[:, 0]
-        part = objective.rows(rows, targets=targets)
-        share = torch.rand(batch, 1, generator=generator) * (
-            torch.rand(batch, 1, generator=generator) < 0.5
-        )
+        targets = likeliest_first[rows].gather(1, rank[:, None])[:, 0]
+        # In half of the lessons a random share of the features is held.
+        share = torch.rand(batch, 1, generator=generator)
+        share = share * (torch.rand(batch, 1, generator=generator) < 0.5)
         held = (torch.rand(batch, features, generator=generator) < share).to(device)
-        part = part.holding(held[:, feature_of_column])
+        part = objective.select(rows, targets)
+        part = part.in_box(hold_columns(part.box, held[:, feature_of_column], part.queries))
         loss = part(network(part.queries, targets, is_free(part.box.lower, part.box.upper))).mean()
         optimiser.zero_grad()
         loss.backward()
@@ -140,3 +148,39 @@ def learn(
         schedule.step()
         tick(step + 1, "steps")
     return network.requires_grad_(False).eval()
+
+
+# --- The file that keeps the weights ---
+
+
+def fingerprint(veil_digest: str, model: TargetModel, rows: Tensor) -> str:
+    """The name of a model under a veil: by its answers on public `rows`, to three digits."""
+    answers = (model.log_proba(rows).exp() * 1000).round().to(torch.int32).cpu()
+    content = f"{FILE_VERSION} {veil_digest} ".encode() + answers.numpy().tobytes()
+    return hashlib.sha256(content).hexdigest()
+
+
+def save_amortiser(path: str | os.PathLike[str], amortiser: Amortiser, name: str) -> None:
+    """Keep the weights under a name."""
+    tensors = {key: value.contiguous().cpu() for key, value in amortiser.state_dict().items()}
+    write_whole(path, save_tensors(tensors, metadata={"counterveil": name}))
+
+
+def load_amortiser(
+    path: str | os.PathLike[str], amortiser: Amortiser, name: str
+) -> Amortiser | None:
+    """`amortiser` with the weights of the file; None if there are none of that name."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            if (file.metadata() or {}).get("counterveil") != name:
+                return None
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError):
+        return None
+    shapes = {key: value.shape for key, value in amortiser.state_dict().items()}
+    if {key: value.shape for key, value in tensors.items()} != shapes:
+        return None
+    if not all(bool(value.isfinite().all()) for value in tensors.values()):
+        return None
+    amortiser.load_state_dict(tensors)
+    return amortiser.requires_grad_(False).eval()

@@ -283,3 +283,13 @@ def _encoded(block: Block, value: Any) -> list[float]:
         return [float(n == feature.categories.index(value)) for n in range(feature.width)]
     assert isinstance(feature, Binary)
     return [float(feature.values.index(value))]
+
+
+def hold_columns(box: Box, columns: Tensor, queries: Tensor) -> Box:
+    """The box where the marked columns must stay as near to the query's as they may be."""
+    nearest = box.project(queries)
+    return Box(
+        torch.where(columns, nearest, box.lower),
+        torch.where(columns, nearest, box.upper),
+        box.own,
+    )

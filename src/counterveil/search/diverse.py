@@ -1,62 +1,89 @@
 """Several answers to one query that differ from each other.
 
-Further answers are sought with something of an earlier one held as it is in the query ("and without
-changing your hours?"), and from disturbed starts. Of all that the judge accepts, the nearest comes
-first and each further one is the farthest from those chosen before it.
+Further answers are sought with one feature of an earlier answer held as it is in the query ("and
+without changing your hours?"), and from disturbed starts. Of all rows that the model accepts, the
+nearest comes first, and each further one is the farthest from those chosen before it.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from counterveil.progress import Tick, silent
-from counterveil.search.answer import Answerer, How, Questions
 from counterveil.search.parts import changed_features, columns_of_features
+from counterveil.search.pipeline import Found, Pipeline, QueryBatch, SearchOptions
+from counterveil.search.snap import Snap
 
 TRIES = 2  # searches for each further answer
 SPREAD = 0.3  # of the disturbed starts; codes are sigmoids in (0, 1)
 _SAME = 1e-4
 
 
-def several(
-    answerer: Answerer, questions: Questions, how: How, k: int, seed: int, tick: Tick = silent
-) -> tuple[Tensor, Tensor]:
-    """Rows of shape (queries, k, width), the nearest first, and which of them stand."""
-    generator = torch.Generator().manual_seed(seed)
-    rows, stands = answerer(questions, how, tick)
+def several_answers(
+    pipeline: Pipeline, batch: QueryBatch, options: SearchOptions, k: int, tick: Tick = silent
+) -> Found:
+    """Rows of shape (queries, k, width), the nearest first, and which of them are accepted."""
+    generator = torch.Generator().manual_seed(options.seed)
+    first_rows, first_accepted = pipeline(batch, options, tick)
     if k == 1:
-        return rows[:, None], stands[:, None]
-    pool, pool_stands = [rows], [stands]
+        return first_rows[:, None], first_accepted[:, None]
+    all_rows, all_accepted = [first_rows], [first_accepted]
+    everyone = torch.arange(len(batch), device=first_rows.device)
+    latent = pipeline.autoencoder.latent
     for _ in range(TRIES * (k - 1)):
-        earlier = torch.randint(len(pool), (len(rows),), generator=generator).to(rows.device)
-        model = torch.stack(pool)[earlier, torch.arange(len(rows), device=rows.device)]
-        held = _one_change(answerer, model, questions.queries, generator)
-        noise = SPREAD * torch.randn(
-            len(rows), answerer.autoencoder.latent, generator=generator
-        ).to(rows.device)
-        tried, accepted = answerer(questions.holding(held), how, noise=noise)
-        pool.append(tried)
-        pool_stands.append(accepted)
-    rows, stands = torch.stack(pool, 1), torch.stack(pool_stands, 1)
-    return choose(rows, stands, questions.queries, k, _ways(answerer, rows, questions.queries))
+        which = torch.randint(len(all_rows), (len(batch),), generator=generator)
+        earlier = torch.stack(all_rows)[which.to(first_rows.device), everyone]
+        held = _one_change(pipeline.snap, earlier, batch.queries, generator)
+        noise = SPREAD * torch.randn(len(batch), latent, generator=generator).to(first_rows.device)
+        rows, accepted = pipeline(replace(batch.holding(held), start_noise=noise), options)
+        all_rows.append(rows)
+        all_accepted.append(accepted)
+    tried, accepted = torch.stack(all_rows, dim=1), torch.stack(all_accepted, dim=1)
+    kinds = _kinds_of_answers(pipeline.snap, tried, batch.queries)
+    return choose(tried, accepted, batch.queries, k, kinds)
 
 
-def _ways(answerer: Answerer, pool: Tensor, queries: Tensor) -> Tensor:
+def choose(tried: Tensor, accepted: Tensor, queries: Tensor, k: int, kinds: Tensor) -> Found:
+    """k of the rows tried for each query: the nearest, then the farthest from those chosen.
+
+    `tried`: (queries, tries, width). `kinds`: (queries, tries, anything): two answers with the same
+    numbers there count as the same answer, and only one of them is chosen. The chosen rows come in
+    the order of their distance to the query.
+    """
+    to_query = (tried - queries[:, None]).norm(dim=2)
+    place = torch.where(accepted, to_query, torch.inf).argmin(dim=1)
+    everyone = torch.arange(len(tried), device=tried.device)
+    to_chosen = torch.full_like(to_query, torch.inf)
+    open_still = accepted.clone()
+    places, found = [], []
+    for _ in range(k):
+        places.append(place)
+        found.append(open_still[everyone, place])
+        chosen = tried[everyone, place]
+        to_chosen = torch.minimum(to_chosen, (tried - chosen[:, None]).norm(dim=2))
+        open_still &= (kinds - kinds[everyone, place][:, None]).abs().amax(dim=2) > _SAME
+        place = torch.where(open_still, to_chosen, -torch.inf).argmax(dim=1)
+    all_places, all_found = torch.stack(places, dim=1), torch.stack(found, dim=1)
+    distance = torch.where(all_found, to_query.gather(1, all_places), torch.inf)
+    order = distance.argsort(dim=1, stable=True)
+    all_places, all_found = all_places.gather(1, order), all_found.gather(1, order)
+    return tried[everyone[:, None], all_places], all_found
+
+
+def _kinds_of_answers(snap: Snap, tried: Tensor, queries: Tensor) -> Tensor:
     """What tells answers apart: which features change; for a picture, the pixels themselves."""
-    tries = pool.shape[1]
-    many = queries.repeat_interleave(tries, dim=0)
-    changed = changed_features(answerer.snap, pool.flatten(0, 1), many)
+    tries = tried.shape[1]
+    changed = changed_features(snap, tried.flatten(0, 1), queries.repeat_interleave(tries, dim=0))
     if changed.shape[1] == 1:
-        return pool
+        return tried
     return changed.unflatten(0, (-1, tries)).float()
 
 
-def _one_change(
-    answerer: Answerer, rows: Tensor, queries: Tensor, generator: torch.Generator
-) -> Tensor:
-    """The columns of a feature, at random, of those in which each row differs from its query."""
-    snap = answerer.snap
+def _one_change(snap: Snap, rows: Tensor, queries: Tensor, generator: torch.Generator) -> Tensor:
+    """The columns of one changed feature of each row, chosen at random: (rows, width)."""
     changed = changed_features(snap, rows, queries)
     if changed.shape[1] == 1:  # a picture: half of its pixels
         dice = torch.rand(len(rows), snap.parts, generator=generator).to(rows.device)
@@ -64,30 +91,3 @@ def _one_change(
     dice = torch.rand(changed.shape, generator=generator).to(rows.device)
     chosen = torch.where(changed, dice, -1.0).argmax(dim=1, keepdim=True)
     return columns_of_features(snap, torch.zeros_like(changed).scatter_(1, chosen, True))
-
-
-def choose(
-    pool: Tensor, stands: Tensor, queries: Tensor, k: int, ways: Tensor
-) -> tuple[Tensor, Tensor]:
-    """k of the pool's rows for each query: the nearest, then by greatest distance to those chosen.
-
-    `pool`: (queries, tries, width). An answer by the same way as one chosen before is no other
-    answer. Those after the first come in the order of their distance.
-    """
-    to_query = (pool - queries[:, None]).norm(dim=2)
-    first = torch.where(stands, to_query, torch.inf).argmin(dim=1)
-    everyone = torch.arange(len(pool), device=pool.device)
-    apart = torch.full_like(to_query, torch.inf)
-    open_still, place = stands.clone(), first
-    places, accepted = [], []
-    for _ in range(k):
-        places.append(place)
-        accepted.append(open_still[everyone, place])
-        apart = torch.minimum(apart, (pool - pool[everyone, place][:, None]).norm(dim=2))
-        open_still &= (ways - ways[everyone, place][:, None]).abs().amax(dim=2) > _SAME
-        place = torch.where(open_still, apart, -torch.inf).argmax(dim=1)
-    chosen, found = torch.stack(places, 1), torch.stack(accepted, 1)
-    far = torch.where(found, to_query.gather(1, chosen), torch.inf)
-    order = far.argsort(dim=1, stable=True)
-    chosen, found = chosen.gather(1, order), found.gather(1, order)
-    return pool[everyone[:, None], chosen], found

@@ -3,325 +3,376 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from contextlib import suppress
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any, TypedDict
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
+from typing_extensions import Unpack
 
 from counterveil.amortiser import Amortiser
 from counterveil.autoencoder import pick_device
 from counterveil.encoding import Array, Encoding
-from counterveil.errors import InputError, InternalError, RequestError
-from counterveil.models import TargetModel, distil
+from counterveil.errors import CallLimitError, InputError, InternalError, RequestError
+from counterveil.models import TargetModel, TorchModel, adapt, distil
 from counterveil.models.student import EPOCHS
-from counterveil.privacy import Budget
+from counterveil.privacy import Budget, Statement
 from counterveil.progress import Tick, progress_bar
-from counterveil.schema import Category
-from counterveil.search import amortise, request, warm
-from counterveil.search.answer import Answerer, How, Questions
-from counterveil.search.constraints import ManyRules, box_around, column_costs, most_changes
-from counterveil.search.diverse import several
-from counterveil.search.objective import Weights
-from counterveil.search.pool import Pool
-from counterveil.search.result import Explanations, Status
+from counterveil.search import amortise
+from counterveil.search.algorithm2 import TargetClasses, Weights, select_targets
+from counterveil.search.constraints import (
+    ANY_NUMBER,
+    ManyRules,
+    box_around,
+    column_costs,
+    most_changes,
+)
+from counterveil.search.diverse import several_answers
+from counterveil.search.pipeline import (
+    Found,
+    Guidance,
+    Pipeline,
+    QueryBatch,
+    SearchChoices,
+    SearchOptions,
+    search_options,
+)
+from counterveil.search.repair import LabelledRows
+from counterveil.search.result import NO_FURTHER, Explanations, Status
 from counterveil.search.rules import Rules
-from counterveil.search.sampling import legal_rows
 from counterveil.search.snap import Snap
 from counterveil.search.units import original_units
 from counterveil.veil import Veil
 
-ITERATIONS = 300  # of Algorithm 2
-SURE_SURROGATE = 0.95  # f~ must be this sure, for it is not the model that decides
+STUDENT_ROWS = 20_000  # that a model without a gradient classifies for its student
+FEWEST_STUDENT_ROWS = 200
+
+
+class Tuning(TypedDict, total=False):
+    """How an Explainer works; the answers stay the same but for rounding.
+
+    `warm_file`: where the amortised search is kept once it has been learnt (see `warm_up`).
+    `warm_steps`: how many optimiser steps it learns at most. `chunk`: how many queries are searched
+    together; it bounds the memory.
+    """
+
+    warm_file: str | os.PathLike[str] | None
+    warm_steps: int | None
+    chunk: int
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What was asked: k answers to each query of `frame`.
+
+    `points`: the encoded queries as float64, (queries, width); `batch`: the same for the search;
+    `before`: what the model says of them, (queries, classes) log-probabilities; `fixed`: features
+    held for every query besides those of the schema; `target_was_named`: by the caller.
+    """
+
+    frame: pd.DataFrame
+    points: Array
+    batch: QueryBatch
+    before: Tensor
+    rules: ManyRules
+    fixed: tuple[str, ...]
+    k: int
+    target_was_named: bool
+
+    def repeated(self) -> tuple[pd.DataFrame, Array, ManyRules]:
+        """Queries, encoded queries and rules, each k times over: one row an answer."""
+        if self.k == 1:
+            return self.frame, self.points, self.rules
+        rows = np.repeat(np.arange(len(self.frame)), self.k)
+        rules = self.rules
+        if rules is not None and not isinstance(rules, Rules):
+            rules = [each for each in rules for _ in range(self.k)]
+        return self.frame.loc[rows].reset_index(drop=True), self.points[rows], rules
 
 
 class Explainer:
     """Explains the decisions of `model` with the prototypes of `veil`.
 
-    `model`: a torch module over the encoding, an estimator with predict_proba, an ONNX file, a
-    function from rows to class probabilities, or an adapter of `counterveil.models` with options.
-    `guidance`: "model" consults the target model; "surrogate" consults f~ of the veil for
-    everything and needs no model: answers are then private in the training rows, end to end.
-    `model_budget`: the declared privacy of the target model, if it was trained with any.
-    `weights`: α, β, γ of the search; the paper's for this family of data if not given.
-    `warm_file`: where the amortised search is kept once it has been learnt (see `warm_up`);
-    `warm_steps`: how long it learns at most.
-    `chunk`: how many queries are searched together; bounds the memory.
+    `veil`: a Veil, or the path of its file. `model`: a torch module over the encoding, an estimator
+    with predict_proba, an ONNX file, a function from rows to class probabilities, or an adapter of
+    `counterveil.models` with options. `guidance`: "model" consults the target model; "surrogate"
+    consults the veil's surrogate f~ for everything and needs no model: answers are then private in
+    the training rows, end to end. `model_budget`: the declared privacy of the target model, if it
+    was trained with any. `weights`: α, β, γ of Algorithm 2; by default the paper's for this family
+    of data. `device`: "cpu", "cuda", "mps" or "auto". `tuning`: see `Tuning`.
     """
 
     def __init__(
         self,
-        veil: Veil,
+        veil: Veil | str | os.PathLike[str],
         model: Any = None,
         *,
-        guidance: Literal["model", "surrogate"] = "model",
+        guidance: Guidance = "model",
         model_budget: Budget | None = None,
         weights: Weights | None = None,
-        warm_file: str | os.PathLike[str] | None = None,
-        warm_steps: int | None = None,
         device: str = "cpu",
-        chunk: int = 8192,
+        **tuning: Unpack[Tuning],
     ) -> None:
-        if chunk < 1 or (warm_steps is not None and warm_steps < 1):
-            raise RequestError("chunk and warm_steps must be at least 1")
-        self.veil = veil
-        self.encoding = Encoding(veil.schema)
-        self.model = request.guide_model(veil, model, guidance)
-        self.statement = request.statement_of(veil, guidance, model_budget)
+        self.chunk, self._warm_file, self._warm_steps = _tuned(**tuning)
+        self.veil = veil if isinstance(veil, Veil) else Veil.load(veil)
+        self.encoding = Encoding(self.veil.schema)
+        self.model = _consulted_model(self.veil, model, guidance)
+        self.statement = _statement_of_answers(self.veil, guidance, model_budget)
         self.guidance = guidance
-        self.weights = weights or Weights.of(veil.schema.family, guidance)
+        self.weights = weights or Weights.of(self.veil.schema.family, guidance)
         self.device = pick_device(device)
-        self.chunk = chunk
-        self._warm_file, self._warm_steps = warm_file, warm_steps
         self._snap = Snap(self.encoding, self.device)
         self._guide: TargetModel | None = None
         self._amortiser: Amortiser | None = None
-        self._ready: Answerer | None = None
-        self._pool: Pool | None = None
+        self._ready: Pipeline | None = None
+        self._labelled_rows: LabelledRows | None = None
 
     def warm_up(self, *, progress: bool = True) -> None:
         """Learn what the amortised search needs to know of the model: seconds, once.
 
-        The first `explain` does it otherwise. With a `warm_file` it is read from there, or kept
-        there for the next time. With guidance `surrogate` it comes with the veil.
+        The first `explain` does it otherwise. With a `warm_file` the result is read from there, or
+        kept there for the next time.
         """
-        guide = self._follow(progress)
         if self._amortiser is not None:
             return
-        shipped = self.veil.amortiser if self.guidance == "surrogate" else None
-        if shipped is not None:
-            self._amortiser = shipped.to(self.device)
-            return
-        latent = self.veil.autoencoder.latent
-        network = Amortiser(self.encoding.width, self.model.classes, latent)
+        guide = self._guide_of_the_search(progress)
         name = ""
         if self._warm_file is not None:
-            probes = legal_rows(self.veil, self._snap, 256, seed=1, device=self.device)
-            name = warm.fingerprint(self.veil.digest, guide, probes)
-            if warm.load(self._warm_file, network, name):
-                self._amortiser = network.requires_grad_(False).eval().to(self.device)
-                return
-        self._amortiser = amortise.learn_for(
-            self.veil, guide, self.weights, self._snap, device=self.device, progress=progress,
-            most_steps=self._warm_steps,
-        )  # fmt: skip
-        if self._warm_file is not None:
-            with suppress(InputError):  # a folder that cannot be written only costs time
-                warm.save(self._warm_file, self._amortiser, name)
+            probes = amortise.legal_rows(self.veil, self._snap, 256, seed=1, device=self.device)
+            name = amortise.fingerprint(self.veil.digest, guide, probes)
+            latent = self.veil.autoencoder.latent
+            empty = Amortiser(self.encoding.width, self.model.classes, latent)
+            self._amortiser = amortise.load_amortiser(self._warm_file, empty, name)
+        if self._amortiser is None:
+            self._amortiser = amortise.learn_amortiser(
+                self.veil,
+                guide,
+                self.weights,
+                self._snap,
+                progress=progress,
+                max_steps=self._warm_steps,
+            )
+            if self._warm_file is not None:
+                with suppress(InputError):  # a folder that cannot be written only costs time
+                    amortise.save_amortiser(self._warm_file, self._amortiser, name)
+        self._amortiser = self._amortiser.to(self.device)
 
     def explain(
         self,
         queries: Any,
-        target: Category | Sequence[Category] | None = None,
+        target: TargetClasses = None,
         *,
         k: int = 1,
         rules: ManyRules = None,
         immutable: Collection[str] = (),
-        method: Literal["amortised", "iterations"] = "amortised",
-        iterations: int | None = None,
-        keep: Literal["best", "last"] = "best",
-        polish: bool | None = None,
-        margin: float | None = None,
-        seed: int = 0,
         progress: bool = True,
+        **search: Unpack[SearchChoices],
     ) -> Explanations:
         """`k` counterfactuals for every row of `queries`.
 
-        `target`: a class of the label set, or a list with one for each query; by default the class
-        that the model finds most likely after the one it predicts. `rules`: what may change, for
-        all queries or a list with one `Rules` for each; `immutable`: features that must stay,
-        besides those of schema and rules. `method`: the amortised search, or Algorithm 2.
-        `iterations`: of Algorithm 2 (300 by default), or to refine an amortised answer (none).
-        `keep`: the nearest legal row seen on the way that the model accepts, or literally the last
-        iterate, as in the paper. `polish`: give back what an answer does not need; by default with
-        guidance `model`. `margin`: the probability of the target class from which a row is
-        accepted; winning is enough with guidance `model`, .95 is wished for with `surrogate`.
-        `seed` steers the variety of k answers.
+        `queries`: a table in original units, or one record as a mapping. `target`: a class of the
+        label set, or a list with one for each query; by default the class that the model finds most
+        likely after the one it predicts. `rules`: what may change, for all queries or a list with
+        one `Rules` for each; `immutable`: features that must stay, besides those of schema and
+        rules. `search`: method, iterations, keep, polish, margin and seed of `SearchOptions`; with
+        guidance `model` winning is enough and answers are polished, with guidance `surrogate` a
+        probability of .95 is sought.
         """
-        how = self._how(method, iterations, keep, polish, margin)
+        options = search_options(self.guidance, **search)
         if k < 1:
             raise RequestError("k must be at least 1")
         frame = self.encoding.pick(queries)
         points = self.encoding.encode(frame)
-        box = box_around(self.encoding, points, rules, immutable)
-        query_points = torch.as_tensor(points, dtype=torch.float32)
-        before = self.model.decide(frame, query_points)
-        predicted = before.argmax(dim=1)
-        targets = self._choose(before, predicted, target)
-        if how.method == "amortised":
-            self.warm_up(progress=progress)
-        answerer = self._answerer(progress)
-        questions = Questions(
-            query_points,
-            targets,
-            box,
+        encoded = torch.as_tensor(points, dtype=torch.float32)
+        before = self.model.decide(frame, encoded)
+        batch = QueryBatch(
+            encoded,
+            select_targets(before, target, self.veil.schema.label.classes),
+            box_around(self.encoding, points, rules, immutable),
             column_costs(self.encoding, rules, len(frame)),
             most_changes(rules, len(frame)),
         )
-        found, stands = self._search(answerer, questions, how, k, seed, progress)
-        fixed = request.fixed_features(rules, immutable)
-        sure = self.guidance == "model" or target is None
-        return self._judge(
-            frame, points, questions, found, stands, before, how, k, rules, fixed, sure
-        )
+        for_all = rules.immutable if isinstance(rules, Rules) else ()
+        fixed = tuple(sorted({*for_all, *immutable}))
+        request = _Request(frame, points, batch, before, rules, fixed, k, target is not None)
+        if options.method == "amortised":
+            self.warm_up(progress=progress)
+        rows, accepted = self._search(batch, options, k, progress)
+        return self._judge(request, rows, accepted, options.iterations)
 
     def answer_tensors(
-        self, questions: Questions, *, polish: bool = True, margin: float = 0.0
-    ) -> tuple[Tensor, Tensor]:
-        """Encoded answers to encoded questions, and which stand: the search without any table."""
-        how = How(polish=polish, margin=margin)
+        self, batch: QueryBatch, *, polish: bool = True, margin: float = 0.0
+    ) -> Found:
+        """Encoded answers to encoded queries, and which are accepted: no table is made."""
         self.warm_up(progress=False)
-        return self._answerer(progress=False)(questions.to(self.device), how)
+        options = SearchOptions(polish=polish, margin=margin)
+        return self._pipeline(progress=False)(batch.to(self.device), options)
 
-    def _how(
-        self, method: str, iterations: int | None, keep: str, polish: bool | None,
-        margin: float | None,
-    ) -> How:  # fmt: skip
-        if iterations is not None and iterations < 0:
-            raise RequestError("iterations must not be negative")
-        if method not in {"amortised", "iterations"}:
-            raise RequestError("method must be 'amortised' or 'iterations'")
-        if keep not in {"best", "last"} or (keep == "last" and method != "iterations"):
-            raise RequestError("keep must be 'best', or 'last' with method 'iterations'")
-        if margin is not None and not 0 <= margin < 1:
-            raise RequestError("margin must be a probability from 0 to below 1")
-        by_model = self.guidance == "model"
-        if iterations is None:
-            iterations = ITERATIONS if method == "iterations" else 0
-        return How(
-            method,  # type: ignore[arg-type]
-            iterations,
-            keep,  # type: ignore[arg-type]
-            by_model if polish is None else polish,
-            (0.0 if by_model else SURE_SURROGATE) if margin is None else margin,
-            wish=margin is None,
-        )
-
-    def _choose(
-        self, log_proba: Tensor, predicted: Tensor, target: Category | Sequence[Category] | None
-    ) -> Tensor:
-        """Step 1 of Algorithm 2: the target class of each query."""
-        if target is None:
-            others = log_proba.scatter(1, predicted[:, None], -torch.inf)
-            return others.argmax(dim=1)
-        classes = self.veil.schema.label.classes
-        if isinstance(target, np.generic):
-            target = target.item()
-        one = isinstance(target, (str, int, float))
-        wanted: list[Any] = [target] * len(predicted) if one else [*target]  # type: ignore[misc]
-        if len(wanted) != len(predicted):
-            raise RequestError(f"target: {len(wanted)} classes for {len(predicted)} queries")
-        numbers = {name: number for number, name in enumerate(classes)}
-        for name in wanted:
-            if name not in numbers or isinstance(name, bool):
-                known = ", ".join(str(name) for name in classes[:12])
-                raise RequestError(f"target: no class {name!r}; the label has: {known}")
-        return torch.tensor([numbers[name] for name in wanted])
-
-    def _follow(self, progress: bool) -> TargetModel:
-        """The model whose gradient the search follows: f, or a student of it."""
-        if self._guide is None:
-            if self.model.differentiable:
-                self._guide = self.model.to(self.device)
-            else:
-                count = request.rows_for_a_student(self.model)
-                rows = legal_rows(self.veil, self._snap, count, seed=0, device=self.device)
-                answers = self.model.log_proba(rows)
-                self._pool = Pool(rows, answers.argmax(dim=1))
-                with progress_bar("learning a student of the model", EPOCHS, show=progress) as tick:
-                    self._guide = distil(self.model, rows, answers, seed=0, tick=tick)
-        return self._guide
-
-    def _answerer(self, progress: bool) -> Answerer:
-        if self._ready is None or self._ready.amortiser is not self._amortiser:
-            self._ready = self._make_answerer(progress)
-        return self._ready
-
-    def _make_answerer(self, progress: bool) -> Answerer:
-        return Answerer(
-            autoencoder=self.veil.autoencoder.to(self.device),
-            prototypes=self.veil.prototypes.to(self.device),
-            guide=self._follow(progress),
-            judge=self.model.to(self.device),
-            weights=self.weights,
-            snap=self._snap,
-            amortiser=self._amortiser,
-            mends=self.guidance == "model",
-            both_sides=self.guidance == "model" and self.veil.schema.family == "mixed",
-            pool=None if self.model.calls_left is not None else self._pool,
-        )
-
-    def _search(
-        self, answerer: Answerer, questions: Questions, how: How, k: int, seed: int, progress: bool
-    ) -> tuple[Tensor, Tensor]:
-        """Rows of shape (queries, k, width), legal and within their boxes, and which stand."""
-        starts = range(0, len(questions), self.chunk)
-        rows, stands = [], []
-        with progress_bar("searching", len(starts) * max(how.iterations, 1), show=progress) as tick:
+    def _search(self, batch: QueryBatch, options: SearchOptions, k: int, progress: bool) -> Found:
+        """Rows of shape (queries, k, width), legal and within their boxes; which are accepted."""
+        pipeline = self._pipeline(progress)
+        starts = range(0, len(batch), self.chunk)
+        ticks = max(options.iterations, 1)  # of a chunk
+        all_rows, all_accepted = [], []
+        with progress_bar("searching", len(starts) * ticks, show=progress) as tick:
             for number, start in enumerate(starts):
-                part = questions.rows(slice(start, start + self.chunk)).to(self.device)
-                shifted = _shifted(tick, number * how.iterations)
-                found, accepted = several(answerer, part, how, k, seed, shifted)
-                whole = found.flatten(0, 1)
-                if bool(self._snap.broken(whole, part.repeated(k).box).any()):
+                part = batch.select(slice(start, start + self.chunk)).to(self.device)
+                ticks_of_part = _shifted(tick, number * options.iterations)
+                rows, accepted = several_answers(pipeline, part, options, k, ticks_of_part)
+                if bool(self._snap.broken(rows.flatten(0, 1), part.repeated(k).box).any()):
                     raise InternalError("an answer broke a rule of the schema; please report this")
-                rows.append(found.cpu())
-                stands.append(accepted.cpu())
-                tick((number + 1) * max(how.iterations, 1), "")
-        return torch.cat(rows), torch.cat(stands)
+                all_rows.append(rows.cpu())
+                all_accepted.append(accepted.cpu())
+                tick((number + 1) * ticks, "")
+        return torch.cat(all_rows), torch.cat(all_accepted)
 
     def _judge(
-        self, frame: pd.DataFrame, points: Array, questions: Questions, found: Tensor,
-        stands: Tensor, before: Tensor, how: How, k: int, rules: ManyRules,
-        fixed: tuple[str, ...], sure: bool,
-    ) -> Explanations:  # fmt: skip
-        """The model has the last word, on the rows exactly as they are given out."""
-        predicted, targets = before.argmax(dim=1), questions.targets
-        # f~ does not know what was decided: a class that was asked for by name is always sought.
-        already = (predicted == targets) & sure
-        stands = (stands & ~already[:, None]).flatten()
-        if k > 1:
-            frame = frame.loc[np.repeat(np.arange(len(frame)), k)].reset_index(drop=True)
-            rules = (
-                rules
-                if rules is None or isinstance(rules, Rules)
-                else [each for each in rules for _ in range(k)]
-            )
-            predicted, targets, already, before = (
-                each.repeat_interleave(k, dim=0) for each in (predicted, targets, already, before)
-            )
-        points = points.repeat(k, axis=0)
-        tried = np.where(stands.numpy()[:, None], found.flatten(0, 1).double().numpy(), points)
-        rows = original_units(self.encoding, frame, points, tried, rules)
-        final = self.encoding.encode(rows)
-        after = self.model.decide(rows, torch.as_tensor(final, dtype=torch.float32))
-        valid = (after.argmax(dim=1) == targets) & stands
-        lost = (stands & ~valid).numpy()
+        self, request: _Request, rows: Tensor, accepted: Tensor, iterations: int
+    ) -> Explanations:
+        """The model has the last word, on the rows exactly as they are given out.
+
+        `rows`: (queries, k, width), encoded; `accepted`: (queries, k), by the search.
+        """
+        k = request.k
+        frame, points, rules = request.repeated()
+        before = request.before.repeat_interleave(k, dim=0)
+        targets = request.batch.targets.repeat_interleave(k)
+        predicted = before.argmax(dim=1)
+        already = predicted == targets
+        if self.guidance == "surrogate" and request.target_was_named:
+            # f~ does not know what was decided: a class that was asked for is always sought.
+            already = torch.zeros_like(already)
+        wanted = accepted.flatten() & ~already
+        tried = np.where(wanted.numpy()[:, None], rows.flatten(0, 1).double().numpy(), points)
+        answers = original_units(self.encoding, frame, points, tried, rules)
+        encoded = self.encoding.encode(answers)
+        after = self.model.decide(answers, torch.as_tensor(encoded, dtype=torch.float32))
+        valid = (after.argmax(dim=1) == targets) & wanted
+        lost = (wanted & ~valid).numpy()
         if lost.any():
-            rows = rows.where(pd.Series(~lost), frame)
-            final[lost] = points[lost]
-        moved = np.abs(final - points)
+            answers = answers.where(pd.Series(~lost), frame)
+            encoded[lost] = points[lost]
+        moved = np.abs(encoded - points)
+        block_starts = [block.start for block in self.encoding.blocks]
         log_proba = torch.where(valid[:, None], after, before)
         status = np.where(valid.numpy(), Status.FOUND.value, Status.NOT_FOUND.value)
         return Explanations(
             schema=self.veil.schema,
             statement=self.statement,
             queries=frame,
-            rows=rows,
+            rows=answers,
             status=np.where(already.numpy(), Status.ALREADY.value, status),
             predicted=predicted.numpy(),
             target=targets.numpy(),
             probability=log_proba.exp().gather(1, targets[:, None])[:, 0].double().numpy(),
             distance=np.sqrt((moved**2).sum(axis=1)),
-            changed=request.features_changed(self.encoding, moved),
-            iterations=how.iterations,
+            changed=(np.maximum.reduceat(moved, block_starts, axis=1) > 0).sum(axis=1),
+            iterations=iterations,
             k=k,
-            reason=request.reasons(questions, valid, already, k),
-            fixed=fixed,
+            reason=_reasons(request, valid.numpy(), already.numpy()),
+            fixed=request.fixed,
         )
+
+    def _guide_of_the_search(self, progress: bool) -> TargetModel:
+        """The model whose gradient the search follows: f, or a student of it."""
+        if self._guide is None:
+            if self.model.differentiable:
+                self._guide = self.model.to(self.device)
+            else:
+                count = _rows_for_a_student(self.model)
+                rows = amortise.legal_rows(self.veil, self._snap, count, seed=0, device=self.device)
+                answers = self.model.log_proba(rows)
+                self._labelled_rows = LabelledRows(rows, answers.argmax(dim=1))
+                with progress_bar("learning a student of the model", EPOCHS, show=progress) as tick:
+                    self._guide = distil(self.model, rows, answers, seed=0, tick=tick)
+        return self._guide
+
+    def _pipeline(self, progress: bool) -> Pipeline:
+        if self._ready is None or self._ready.amortiser is not self._amortiser:
+            by_model = self.guidance == "model"
+            guide = self._guide_of_the_search(progress)
+            self._ready = Pipeline(
+                autoencoder=self.veil.autoencoder.to(self.device),
+                prototypes=self.veil.prototypes.to(self.device),
+                guide=guide,
+                judge=self.model.to(self.device),
+                weights=self.weights,
+                snap=self._snap,
+                amortiser=self._amortiser,
+                may_repair=by_model,
+                polish_both_starts=by_model and self.veil.schema.family == "mixed",
+                labelled_rows=self._labelled_rows if self.model.calls_left is None else None,
+            )
+        return self._ready
+
+
+def _tuned(
+    *,
+    warm_file: str | os.PathLike[str] | None = None,
+    warm_steps: int | None = None,
+    chunk: int = 8192,
+) -> tuple[int, str | os.PathLike[str] | None, int | None]:
+    if chunk < 1 or (warm_steps is not None and warm_steps < 1):
+        raise RequestError("chunk and warm_steps must be at least 1")
+    return chunk, warm_file, warm_steps
+
+
+def _consulted_model(veil: Veil, model: Any, guidance: str) -> TargetModel:
+    """What the search may consult: f, or the surrogate; f is then not even kept."""
+    if guidance == "surrogate":
+        if veil.surrogate is None:
+            raise RequestError(
+                f"this veil has no surrogate (mechanism {veil.statement.mechanism}); "
+                "use guidance 'model', or release with mechanism functional"
+            )
+        return TorchModel(veil.surrogate, veil.schema, outputs="logits")
+    if guidance != "model":
+        raise RequestError("guidance must be 'model' or 'surrogate'")
+    if model is None:
+        raise RequestError("guidance 'model' needs a model; or use guidance='surrogate'")
+    return adapt(model, veil.schema)
+
+
+def _statement_of_answers(veil: Veil, guidance: str, model_budget: Budget | None) -> Statement:
+    """What is promised of answers found with this guidance."""
+    if guidance == "surrogate":
+        return veil.statement.guided_by_surrogate()
+    return veil.statement if model_budget is None else veil.statement.composed_with(model_budget)
+
+
+def _rows_for_a_student(model: TargetModel) -> int:
+    """How many rows a student may learn from; where calls are counted, half are for answers."""
+    left, batch = model.calls_left, model.batch
+    if left is None:
+        return STUDENT_ROWS
+    rows = STUDENT_ROWS * min(1, left // 2) if batch is None else batch * (left // 2)
+    if rows < FEWEST_STUDENT_ROWS:
+        raise CallLimitError(
+            f"{left} calls of at most {batch} rows are too few to learn how the model answers; "
+            "allow more calls or larger batches"
+        )
+    return min(STUDENT_ROWS, rows)
+
+
+def _reasons(request: _Request, valid: Array, already: Array) -> Array:
+    """Why there is no answer, for each that is missing, (queries · k,); "" for all others."""
+    batch, k = request.batch, request.k
+    reasons = np.full(len(valid), "no row within the rules convinced the model", dtype=object)
+    if batch.max_changes is not None:
+        for number, most in enumerate(batch.max_changes.tolist()):
+            if most < ANY_NUMBER:
+                said = f"no row with at most {most} changes convinced the model"
+                reasons[number * k : (number + 1) * k] = said
+    nothing_may_change = (batch.box.upper <= batch.box.lower).all(dim=1).numpy()
+    reasons[nothing_may_change.repeat(k)] = "the rules leave nothing that may change"
+    has_first = valid.reshape(-1, k)[:, :1].repeat(k, axis=1)
+    reasons[(has_first & (np.arange(k) > 0)).ravel()] = NO_FURTHER
+    reasons[valid | already] = ""
+    return reasons
 
 
 def _shifted(tick: Tick, start: int) -> Tick:

@@ -1,13 +1,13 @@
 """Polish: give back to the query what an answer does not need. Few changes, small changes.
 
-Two ways back, both taken only as far as the judge still accepts the row, which stays legal and
+Two ways back, both taken only as far as the model still accepts the row, which stays legal and
 inside its box at every step:
 
-- **give back**: whole parts (features, pixels) take the query's value again, in the order of how
-  little the judge minds for the distance it saves, as many at once as it will bear;
+- **give back**: whole parts (features, pixels) take the query's value again, as many at once as the
+  model accepts, those first whose return costs little margin for the distance that it saves;
 - **pull**: numbers that remain changed move towards the query's.
 
-Vectorised over the batch; rows with nothing left to give drop out.
+All queries of a batch are polished together; rows with nothing left to give back drop out.
 """
 
 from __future__ import annotations
@@ -23,161 +23,166 @@ from counterveil.search.constraints import Box
 from counterveil.search.parts import SAME, squares_by_part
 from counterveil.search.snap import Snap
 
-Gap = Callable[[Tensor, Tensor], Tensor]
-ROUNDS = 2
-EXACT = 64  # changed parts a row up to which each is tried by itself
+OfRows = Callable[[Tensor, Tensor], Tensor]  # (rows, targets) -> something of each row
+ROUNDS = 2  # of giving back
+TRIED_SINGLY = 64  # changed parts of a row up to which each is tried by itself
 LEVELS = 2  # how often the way of a number is split
-SPLIT = 8  # places that are tried at once
+SPLIT = 8  # places on the way that are tried at once
+REFUSED = 1e6  # margin counted as lost where the model refuses the row without a part
 
 
 @dataclass(frozen=True)
-class Polishing:
-    """What is asked of answers, and where they are drawn back to.
+class Polish:
+    """What answers are drawn back to, and what the model asks of them.
 
-    `home`: the legal row of each box that is nearest to its query: mostly the query itself.
-    `gap(points, targets)`: by how much the judge is for the target class; an answer stands from 0
-    on. `slope(points, targets)`: the gradient of it, or of a guide's. `costs`: of each column.
+    `nearest_legal`: the legal row of each query's box that is nearest to the query, (queries,
+    width); mostly the query itself. `margin(rows, targets)`: how far the model accepts each row,
+    from 0 on; `margin_gradient(rows, targets)`: the gradient of that margin or of a guide's, (rows,
+    width). `costs`: of a change in each column, (1, width), (queries, width) or None.
     """
 
-    home: Tensor
+    nearest_legal: Tensor
     targets: Tensor
     box: Box
     snap: Snap
-    gap: Gap
-    slope: Gap
+    margin: OfRows
+    margin_gradient: OfRows
     costs: Tensor | None = None
 
-    def __call__(self, rows: Tensor, rounds: int = ROUNDS) -> Tensor:
-        """`rows`, which the judge accepts, with as little changed as can be found."""
-        rows = rows.clone()
-        active = torch.arange(len(rows), device=rows.device)
-        for _ in range(rounds):
+    def __call__(self, accepted_rows: Tensor) -> Tensor:
+        """`accepted_rows`, (queries, width), with as little changed as can be found."""
+        rows = accepted_rows.clone()
+        everyone = torch.arange(len(rows), device=rows.device)
+        active = everyone
+        for _ in range(ROUNDS):
             active = self._give_back(active, rows)
             if not len(active):
                 break
-        everyone = torch.arange(len(rows), device=rows.device)
-        if bool(self._pull(everyone, rows)):
+        if self._pull(everyone, rows):
             self._give_back(everyone, rows)
         return rows
 
     @cached_property
-    def _home_stands(self) -> Tensor:
-        """Where the judge accepts even what the rows are drawn back to."""
-        return self.gap(self.home, self.targets) >= 0
+    def _start_is_accepted(self) -> Tensor:
+        """Where the model accepts even what the rows are drawn back to."""
+        return self.margin(self.nearest_legal, self.targets) >= 0
 
-    def _give_back(self, numbers: Tensor, everything: Tensor) -> Tensor:
-        """As many parts given back as the judge will bear, in the rows `numbers`; which changed."""
-        home, rows = self.home[numbers], everything[numbers]
-        saved = squares_by_part(self.snap, rows, home, self._costs(numbers))
+    def _give_back(self, indices: Tensor, all_rows: Tensor) -> Tensor:
+        """Give back parts of the rows `indices`, in place; returns the indices that changed."""
+        start, rows = self.nearest_legal[indices], all_rows[indices]
+        saved = squares_by_part(self.snap, rows, start, self._costs(indices))
         changed = saved > 0
         count = changed.sum(dim=1)
-        # To give back the last part is to go home.
-        can = (count > 1) | ((count == 1) & self._home_stands[numbers])
-        able = int(can.sum())
-        if able == 0:
-            return numbers[:0]
-        if able < len(can):
-            numbers, rows, home = numbers[can], rows[can], home[can]
-            saved, changed, count = saved[can], changed[can], count[can]
-        most = int(count.max())
-        harm = self._harm(numbers, rows, home, changed, exact=most <= EXACT)
-        order = torch.where(changed, harm / saved.clamp(min=1e-12), torch.inf)
+        # To give back the only changed part is to return to the start.
+        able = (count > 1) | ((count == 1) & self._start_is_accepted[indices])
+        how_many = int(able.sum())
+        if how_many == 0:
+            return indices[:0]
+        if how_many < len(able):
+            indices, rows, start = indices[able], rows[able], start[able]
+            saved, changed, count = saved[able], changed[able], count[able]
+        largest = int(count.max())
+        lost = self._margin_lost(indices, rows, changed, singly=largest <= TRIED_SINGLY)
+        order = torch.where(changed, lost / saved.clamp(min=1e-12), torch.inf)
         rank = order.argsort(dim=1).argsort(dim=1)
         rank = torch.where(changed, rank, self.snap.parts)
-        least = self._longest_prefix(numbers, rows, home, rank, most)
-        given = (rank < least[:, None])[:, self.snap.part_of_column]
-        everything[numbers] = torch.where(given, home, rows)
-        return numbers[least > 0]
+        given_back = self._longest_prefix(indices, rows, rank, largest)
+        columns = (rank < given_back[:, None])[:, self.snap.part_of_column]
+        all_rows[indices] = torch.where(columns, start, rows)
+        return indices[given_back > 0]
 
-    def _longest_prefix(
-        self, numbers: Tensor, rows: Tensor, home: Tensor, rank: Tensor, most: int
-    ) -> Tensor:
-        """How many parts, in order of rank, the judge lets go at once.
+    def _longest_prefix(self, indices: Tensor, rows: Tensor, rank: Tensor, largest: int) -> Tensor:
+        """How many parts, in the order of their rank, the model lets go at once: (rows,).
 
-        Looked for among a few lengths at a time, and then between the last two.
+        A few lengths are tried at a time, and then those between the last two.
         """
-        low = torch.zeros(len(rows), dtype=torch.long, device=rows.device)
-        gap = most
-        while gap > 0:
-            step = -(-gap // SPLIT)
-            tries = range(step, gap + 1, step)
-            lengths = low[:, None] + torch.tensor([*tries], device=rows.device)
-            given = (rank[:, None, :] < lengths[:, :, None])[:, :, self.snap.part_of_column]
-            stands = self._stand(torch.where(given, home[:, None], rows[:, None]), numbers)
-            low = torch.maximum(low, torch.where(stands, lengths, 0).amax(dim=1))
-            gap = step - 1
-        return low
+        start = self.nearest_legal[indices]
+        length = torch.zeros(len(rows), dtype=torch.long, device=rows.device)
+        unknown = largest
+        while unknown > 0:
+            step = -(-unknown // SPLIT)
+            offsets = torch.arange(step, unknown + 1, step, device=rows.device)
+            lengths = length[:, None] + offsets
+            columns = (rank[:, None, :] < lengths[:, :, None])[:, :, self.snap.part_of_column]
+            tried = torch.where(columns, start[:, None], rows[:, None])
+            accepted = self._accepted(tried, indices)
+            length = torch.maximum(length, torch.where(accepted, lengths, 0).amax(dim=1))
+            unknown = step - 1
+        return length
 
-    def _stand(self, tried: Tensor, numbers: Tensor) -> Tensor:
-        """Which of several rows for each query the judge accepts: (queries, tries)."""
-        count = tried.shape[1]
-        targets = self.targets[numbers].repeat_interleave(count)
-        return (self.gap(tried.flatten(0, 1), targets) >= 0).unflatten(0, (-1, count))
+    def _accepted(self, tried: Tensor, indices: Tensor) -> Tensor:
+        """Which of several rows for each query, (queries, tries, width), the model accepts."""
+        tries = tried.shape[1]
+        targets = self.targets[indices].repeat_interleave(tries)
+        return (self.margin(tried.flatten(0, 1), targets) >= 0).unflatten(0, (-1, tries))
 
-    def _harm(
-        self, numbers: Tensor, rows: Tensor, home: Tensor, changed: Tensor, *, exact: bool
+    def _margin_lost(
+        self, indices: Tensor, rows: Tensor, changed: Tensor, *, singly: bool
     ) -> Tensor:
-        """How much of the gap is lost when a part is given back: by trying, or to first order."""
-        targets = self.targets[numbers]
-        harm = torch.zeros(changed.shape, device=rows.device)
-        if not exact:
-            lost_by_column = self.slope(rows, targets) * (rows - home)
-            return harm.index_add_(1, self.snap.part_of_column, lost_by_column)
+        """How much margin is lost when a part is given back, (rows, parts).
+
+        Each part is tried `singly`, or the loss is taken from the gradient.
+        """
+        targets, start = self.targets[indices], self.nearest_legal[indices]
+        lost = torch.zeros(changed.shape, device=rows.device)
+        if not singly:
+            lost_by_column = self.margin_gradient(rows, targets) * (rows - start)
+            return lost.index_add_(1, self.snap.part_of_column, lost_by_column)
         row, part = changed.nonzero(as_tuple=True)
-        given = self.snap.part_of_column[None, :] == part[:, None]
-        tried = torch.where(given, home[row], rows[row])
-        gaps = self.gap(torch.cat([rows, tried]), torch.cat([targets, targets[row]]))
-        now, gap = gaps.split([len(rows), len(tried)])
-        lost = now[row] - gap
-        # What the judge refuses by itself comes last.
-        harm[row, part] = torch.where(gap >= 0, lost, lost + 1e6)
-        return harm
+        columns = self.snap.part_of_column[None, :] == part[:, None]
+        tried = torch.where(columns, start[row], rows[row])
+        margins = self.margin(torch.cat([rows, tried]), torch.cat([targets, targets[row]]))
+        before, after = margins.split([len(rows), len(tried)])
+        difference = before[row] - after
+        lost[row, part] = torch.where(after >= 0, difference, difference + REFUSED)
+        return lost
 
-    def _pull(self, numbers: Tensor, everything: Tensor) -> Tensor:
-        """Numbers moved towards the query's: all together, then the largest change by itself.
+    def _pull(self, indices: Tensor, all_rows: Tensor) -> bool:
+        """Move numbers towards the query's, in place: all together, then the farthest alone.
 
-        Says whether any row changed.
+        Returns whether any row changed.
         """
-        far = self._far(everything)
-        far_count = (far > SAME).sum(dim=1)
-        numbers = numbers[far_count > 0]
-        before = everything[numbers]
-        if len(numbers):
-            self._nearer(numbers, everything, self.snap.is_number.expand_as(before))
-        several = numbers[far_count[numbers] > 1]
+        how_many_away = (self._away(all_rows) > SAME).sum(dim=1)
+        indices = indices[how_many_away > 0]
+        before = all_rows[indices]
+        if len(indices):
+            self._move_back(indices, all_rows, self.snap.is_number.expand_as(before))
+        several = indices[how_many_away[indices] > 1]
         if len(several):
-            largest = self._far(everything)[several].argmax(dim=1, keepdim=True)
-            only = torch.zeros_like(everything[several], dtype=torch.bool)
-            self._nearer(several, everything, only.scatter_(1, largest, True))
-        return (everything[numbers] != before).any()
+            farthest = self._away(all_rows)[several].argmax(dim=1, keepdim=True)
+            alone = torch.zeros_like(all_rows[several], dtype=torch.bool)
+            self._move_back(several, all_rows, alone.scatter_(1, farthest, True))
+        return bool((all_rows[indices] != before).any())
 
-    def _far(self, rows: Tensor) -> Tensor:
-        return (rows - self.home).abs() * self.snap.is_number
+    def _away(self, rows: Tensor) -> Tensor:
+        """How far each number is from the query's, (rows, width); 0 for all other columns."""
+        return (rows - self.nearest_legal).abs() * self.snap.is_number
 
-    def _nearer(self, numbers: Tensor, everything: Tensor, columns: Tensor) -> None:
-        """The marked columns as near to the query's as the judge will bear.
+    def _move_back(self, indices: Tensor, all_rows: Tensor, columns: Tensor) -> None:
+        """Put the marked columns as near to the query's as the model accepts, in place.
 
         A few shares of the way are tried at once, and then a few between the last two.
         """
-        rows = everything[numbers]
-        way = torch.where(columns, rows - self.home[numbers], 0.0)
+        rows = all_rows[indices]
+        way = torch.where(columns, rows - self.nearest_legal[indices], 0.0)
         share = torch.ones(len(rows), 1, device=rows.device)
         kept, width = rows, 1.0
         grid = torch.arange(1, SPLIT, device=rows.device) / SPLIT
-        box = self.box.rows(numbers.repeat_interleave(SPLIT - 1))
+        box = self.box.rows(indices.repeat_interleave(SPLIT - 1))
         everyone = torch.arange(len(rows), device=rows.device)
         for _ in range(LEVELS):
-            shares = share - width * (1 - grid)  # ascending: the first that stands is the nearest
+            # Ascending: the first share that is accepted is the nearest to the query.
+            shares = share - width * (1 - grid)
             tried = rows[:, None] - (1 - shares)[:, :, None] * way[:, None]
             tried = self.snap(tried.flatten(0, 1), box).unflatten(0, (-1, SPLIT - 1))
-            stands = self._stand(tried, numbers)
-            first = torch.where(stands, 0, 1).argmin(dim=1)
-            any_stands = stands.any(dim=1, keepdim=True)
-            kept = torch.where(any_stands, tried[everyone, first], kept)
-            share = torch.where(any_stands, shares.gather(1, first[:, None]), share)
+            accepted = self._accepted(tried, indices)
+            first = torch.where(accepted, 0, 1).argmin(dim=1)
+            any_accepted = accepted.any(dim=1, keepdim=True)
+            kept = torch.where(any_accepted, tried[everyone, first], kept)
+            share = torch.where(any_accepted, shares.gather(1, first[:, None]), share)
             width /= SPLIT
-        everything[numbers] = kept
+        all_rows[indices] = kept
 
-    def _costs(self, numbers: Tensor) -> Tensor | None:
+    def _costs(self, indices: Tensor) -> Tensor | None:
         costs = self.costs
-        return costs if costs is None or len(costs) == 1 else costs[numbers]
+        return costs if costs is None or len(costs) == 1 else costs[indices]

@@ -1,12 +1,17 @@
 """Repair: for a query without an answer, move one feature at a time.
 
-Starting from a legal row, the move with the highest first-order gain in the gap between the target
-class and its strongest rival is made, again and again, inside the query's box, until the guide puts
-the row into the target class. No bit or category is moved twice, so that it never goes in circles.
-Rows are legal at every step. Vectorised over the batch; rows that are done drop out.
+The log-odds margin of a row is the log-probability of its target class minus that of the strongest
+other class. Starting from a legal row, the move that promises the largest gain in this margin for
+its length is made, again and again, inside the query's box, until the guide puts the row into the
+target class. No bit or category is moved twice, so the moves never go in circles. Rows are legal
+after every move. All queries of a batch move together; those that are done drop out.
+
+`LabelledRows` is the last resort for models without a gradient: rows whose class is known already.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -17,63 +22,93 @@ from counterveil.search.parts import changed_features, columns_of_features
 from counterveil.search.snap import Snap
 
 STRIDE = 0.5  # how far a number moves at once, as a share of its range; a bit flips whole
+NEAREST = 8  # labelled rows that are tried for a query
 
 
-def repair(
-    rows: Tensor,
-    targets: Tensor,
-    box: Box,
-    snap: Snap,
-    guide: TargetModel,
-    *,
-    steps: int,
-    need: float = 0.0,
-    most: Tensor | None = None,
-    costs: Tensor | None = None,
-) -> Tensor:
-    """`rows` after at most `steps` moves each.
-
-    `need`: how far beyond the boundary, in log-odds, a row must come. `most`: in how many features
-    each row may differ from what it was. `costs`: of a move in each column, one row or one a query.
-    """
-    start, rows = rows, rows.clone()
-    moved = torch.zeros_like(rows, dtype=torch.bool)
-    active = torch.arange(len(rows), device=rows.device)
-    for _ in range(steps):
-        points = rows[active].requires_grad_(True)
-        gap = gap_of(guide.log_proba(points), targets[active])
-        still = gap <= need
-        if not bool(still.any()):
-            break
-        slope = torch.autograd.grad(gap.sum(), points)[0][still]
-        active = active[still]
-        barred = moved[active]
-        if most is not None:
-            barred = barred | _over_budget(rows[active], start[active], most[active], snap)
-        dear = costs if costs is None or len(costs) == 1 else costs[active]
-        rows[active], moves = snap.best_move(
-            rows[active], slope, box.rows(active), barred, STRIDE, dear
-        )
-        moved[active] |= moves & ~barred
-    return rows
-
-
-def gap_and_slope(guide: TargetModel, rows: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Target log-probability minus the strongest other one, and its gradient."""
-    points = rows.detach().clone().requires_grad_(True)
-    gap = gap_of(guide.log_proba(points), targets)
-    (slope,) = torch.autograd.grad(gap.sum(), points)
-    return gap.detach(), slope
-
-
-def gap_of(log_proba: Tensor, targets: Tensor) -> Tensor:
-    """By how much the target class is ahead of its strongest rival."""
+def logit_margin(log_proba: Tensor, targets: Tensor) -> Tensor:
+    """By how much the target class leads its strongest rival, shape (rows,), in log-odds."""
     wanted = log_proba.gather(1, targets[:, None])
-    return (wanted - log_proba.scatter(1, targets[:, None], -torch.inf).amax(1, keepdim=True))[:, 0]
+    rival = log_proba.scatter(1, targets[:, None], -torch.inf).amax(dim=1, keepdim=True)
+    return (wanted - rival)[:, 0]
 
 
-def _over_budget(rows: Tensor, start: Tensor, most: Tensor, snap: Snap) -> Tensor:
-    """Columns of features that may not be touched because as many as may were touched already."""
-    touched = changed_features(snap, rows, start)
-    full = touched.sum(dim=1) >= most
-    return columns_of_features(snap, full[:, None] & ~touched)
+def margin_gradient(guide: TargetModel, rows: Tensor, targets: Tensor) -> Tensor:
+    """The gradient of the logit margin at `rows`, shape (rows, width)."""
+    points = rows.detach().clone().requires_grad_(True)
+    margin = logit_margin(guide.log_proba(points), targets)
+    return torch.autograd.grad(margin.sum(), points)[0]
+
+
+@dataclass(frozen=True)
+class Moves:
+    """What single moves of a batch of queries may do.
+
+    `targets`: (queries,); `max_changes`: how many features of a query may differ from the start,
+    (queries,) or None; `costs`: of a move in each column, (1, width), (queries, width) or None.
+    """
+
+    guide: TargetModel
+    snap: Snap
+    targets: Tensor
+    box: Box
+    max_changes: Tensor | None = None
+    costs: Tensor | None = None
+
+    def repair(self, start: Tensor, steps: int, needed_margin: float = 0.0) -> Tensor:
+        """Legal rows `start`, (queries, width), after at most `steps` moves each.
+
+        `needed_margin`: the logit margin above which a row is done.
+        """
+        rows = start.clone()
+        moved = torch.zeros_like(rows, dtype=torch.bool)
+        active = torch.arange(len(rows), device=rows.device)
+        for _ in range(steps):
+            points = rows[active].requires_grad_(True)
+            margin = logit_margin(self.guide.log_proba(points), self.targets[active])
+            open_still = margin <= needed_margin
+            if not bool(open_still.any()):
+                break
+            gradient = torch.autograd.grad(margin.sum(), points)[0][open_still]
+            active = active[open_still]
+            barred = moved[active]
+            if self.max_changes is not None:
+                barred = barred | self._beyond_limit(rows, start, active)
+            costs = self.costs
+            if costs is not None and len(costs) > 1:
+                costs = costs[active]
+            rows[active], moves = self.snap.best_move(
+                rows[active], gradient, self.box.rows(active), barred, STRIDE, costs
+            )
+            moved[active] |= moves & ~barred
+        return rows
+
+    def _beyond_limit(self, rows: Tensor, start: Tensor, active: Tensor) -> Tensor:
+        """Columns of unchanged features, where as many features as may have changed already."""
+        assert self.max_changes is not None
+        changed = changed_features(self.snap, rows[active], start[active])
+        is_full = changed.sum(dim=1) >= self.max_changes[active]
+        return columns_of_features(self.snap, is_full[:, None] & ~changed)
+
+
+@dataclass(frozen=True)
+class LabelledRows:
+    """Legal rows, (rows, width), and the class that the model gives each, (rows,).
+
+    A model without a gradient has classified them so that a student could learn from them. Where
+    the student leads to nothing that the model accepts, the nearest of them that has the target
+    class, brought inside the query's box, often is an answer.
+    """
+
+    rows: Tensor
+    classes: Tensor
+
+    def nearest(self, queries: Tensor, targets: Tensor) -> Tensor:
+        """Rows of the target class nearest to each query, shape (queries, at most 8, width)."""
+        sizes = torch.bincount(self.classes)
+        count = min(NEAREST, int(sizes[sizes > 0].min()))
+        found = []
+        for part, goals in zip(queries.split(256), targets.split(256), strict=True):
+            distance = torch.cdist(part, self.rows)
+            distance = torch.where(self.classes[None, :] == goals[:, None], distance, torch.inf)
+            found.append(self.rows[distance.topk(count, dim=1, largest=False).indices])
+        return torch.cat(found)

@@ -1,0 +1,419 @@
+"""From encoded queries to legal rows that the model accepts: a list of stages.
+
+    propose         the amortised search, or Algorithm 2, and the legal row nearest to its result
+    repair          for queries without an answer: one feature at a time, from the query itself
+    try_labelled    for those still without: the nearest rows that the model has classified
+    insist          for those still without: Algorithm 2 with an ever heavier L_pred
+    polish          give back to the query what an answer does not need
+    limit_changes   search anew, move by move, where more features changed than may
+
+Every stage has one signature: (batch, rows, accepted) -> (rows, accepted), where `rows` is a legal
+row for each query, (queries, width), and `accepted`, (queries,), says where the model accepts it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal, TypedDict
+
+import torch
+from torch import Tensor
+
+from counterveil.amortiser import Amortiser, is_free
+from counterveil.autoencoder import Autoencoder
+from counterveil.errors import RequestError
+from counterveil.models import TargetModel
+from counterveil.progress import Tick, silent
+from counterveil.search.algorithm2 import (
+    ITERATIONS,
+    NearestAccepted,
+    SearchObjective,
+    Weights,
+    minimise,
+    refine,
+)
+from counterveil.search.constraints import Box, hold_columns
+from counterveil.search.parts import changed_features, squares_by_part
+from counterveil.search.polish import Polish
+from counterveil.search.repair import LabelledRows, Moves, logit_margin, margin_gradient
+from counterveil.search.snap import Snap
+
+REPAIR_STEPS = 80  # single moves for a query that no search could answer
+BEYOND = (0.0, 1.0, 2.0, 4.0)  # log-odds past the boundary of a student, until the model agrees
+INSIST_ALPHA = (1.0, 4.0, 16.0)  # factors on α for a query without an answer, one after the other
+INSIST_ITERATIONS = 200
+SURE_SURROGATE = 0.95  # the probability asked of the surrogate, which is not the model that decides
+SAFELY = 1e-4  # log-odds: more than float arithmetic is off by
+
+Guidance = Literal["model", "surrogate"]
+Method = Literal["amortised", "iterations"]
+Keep = Literal["best", "last"]
+Found = tuple[Tensor, Tensor]
+Stage = Callable[["QueryBatch", Tensor, Tensor], Found]
+
+
+class SearchChoices(TypedDict, total=False):
+    """What may be said about the search as keywords of `Explainer.explain`."""
+
+    method: Method
+    iterations: int | None
+    keep: Keep
+    polish: bool | None
+    margin: float | None
+    seed: int
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """How to look for answers.
+
+    `method`: the amortised search, or Algorithm 2. `iterations`: of Algorithm 2, or to refine an
+    amortised answer. `keep`: the nearest legal row on the way that the model accepts, or literally
+    the last iterate, as in the paper. `polish`: give back what an answer does not need. `margin`:
+    the probability of the target class from which a row is accepted; 0 asks only that the class
+    wins. `soft_margin`: where no row reaches the margin, one that only wins is accepted. `seed`
+    steers the variety of several answers to one query.
+    """
+
+    method: Method = "amortised"
+    iterations: int = 0
+    keep: Keep = "best"
+    polish: bool = True
+    margin: float = 0.0
+    soft_margin: bool = False
+    seed: int = 0
+
+
+def search_options(
+    guidance: Guidance,
+    *,
+    method: Method = "amortised",
+    iterations: int | None = None,
+    keep: Keep = "best",
+    polish: bool | None = None,
+    margin: float | None = None,
+    seed: int = 0,
+) -> SearchOptions:
+    """The options that were asked for, checked, with the defaults of a guidance."""
+    if iterations is not None and iterations < 0:
+        raise RequestError("iterations must not be negative")
+    if method not in {"amortised", "iterations"}:
+        raise RequestError("method must be 'amortised' or 'iterations'")
+    if keep not in {"best", "last"} or (keep == "last" and method != "iterations"):
+        raise RequestError("keep must be 'best', or 'last' with method 'iterations'")
+    if margin is not None and not 0 <= margin < 1:
+        raise RequestError("margin must be a probability from 0 to below 1")
+    by_model = guidance == "model"
+    usual_iterations = ITERATIONS if method == "iterations" else 0
+    usual_margin = 0.0 if by_model else SURE_SURROGATE
+    return SearchOptions(
+        method=method,
+        iterations=usual_iterations if iterations is None else iterations,
+        keep=keep,
+        polish=by_model if polish is None else polish,
+        margin=usual_margin if margin is None else margin,
+        soft_margin=margin is None,
+        seed=seed,
+    )
+
+
+@dataclass(frozen=True)
+class QueryBatch:
+    """Encoded queries, and what is asked of their answers.
+
+    `queries`: (queries, width) in the unit cube; `targets`: (queries,) class numbers; `costs`: of a
+    change in each column, (1, width), (queries, width) or None; `max_changes`: how many features
+    may change, (queries,) or None; `start_noise`: added to the amortised δ, (queries, latent) or
+    None.
+    """
+
+    queries: Tensor
+    targets: Tensor
+    box: Box
+    costs: Tensor | None = None
+    max_changes: Tensor | None = None
+    start_noise: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.queries)
+
+    def select(self, part: Tensor | slice) -> QueryBatch:
+        """Some of the queries, by indices or as a slice."""
+        costs = self.costs
+        return QueryBatch(
+            self.queries[part],
+            self.targets[part],
+            self.box.rows(part),
+            costs if costs is None or len(costs) == 1 else costs[part],
+            None if self.max_changes is None else self.max_changes[part],
+            None if self.start_noise is None else self.start_noise[part],
+        )
+
+    def repeated(self, times: int) -> QueryBatch:
+        """Each query so many times, one after the other."""
+        every = torch.arange(len(self), device=self.queries.device)
+        return self.select(every.repeat_interleave(times))
+
+    def holding(self, columns: Tensor) -> QueryBatch:
+        """The same queries where the marked columns, (queries, width), must stay as they are."""
+        return replace(self, box=hold_columns(self.box, columns, self.queries))
+
+    def to(self, device: torch.device) -> QueryBatch:
+        """The same on another device."""
+        optional = (self.costs, self.max_changes, self.start_noise)
+        moved = (None if each is None else each.to(device) for each in optional)
+        return QueryBatch(
+            self.queries.to(device), self.targets.to(device), self.box.to(device), *moved
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Pipeline:
+    """Everything that answers are made of.
+
+    `guide` lends its gradient to the search and `judge` decides: they are the same model unless it
+    has no gradient, and both are the surrogate with guidance `surrogate`. `may_repair`: whether
+    single moves may stand for a search. `polish_both_starts`: whether answers are also sought from
+    the query's own side where a search found one, and the nearer of the two is kept.
+    """
+
+    autoencoder: Autoencoder
+    prototypes: Tensor
+    guide: TargetModel
+    judge: TargetModel
+    weights: Weights
+    snap: Snap
+    amortiser: Amortiser | None
+    may_repair: bool
+    polish_both_starts: bool = False
+    labelled_rows: LabelledRows | None = None
+
+    def __call__(self, batch: QueryBatch, options: SearchOptions, tick: Tick = silent) -> Found:
+        """A legal row for every query, and whether the judge accepts it."""
+        rows = batch.queries
+        accepted = torch.zeros(len(batch), dtype=torch.bool, device=rows.device)
+        for stage in self.stages(options, tick):
+            rows, accepted = stage(batch, rows, accepted)
+        return rows, accepted
+
+    def stages(self, options: SearchOptions, tick: Tick = silent) -> Iterator[Stage]:
+        """The stages that these options ask for, in order."""
+        if options.keep == "last":
+            yield partial(self.last_iterate, options, tick)
+            return
+        if options.method == "amortised":
+            yield partial(self.propose_amortised, options)
+        else:
+            yield partial(self.propose_by_iterations, options, tick)
+        if self.may_repair:
+            yield partial(self.repair, options)
+            yield partial(self.try_labelled, options)
+        yield partial(self.insist, options)
+        if options.polish and self.polish_both_starts and self.judge.calls_left is None:
+            yield partial(self.polish_from_both_starts, options)
+        elif options.polish:
+            yield partial(self.polish, options)
+        yield partial(self.limit_changes, options)
+
+    # --- The stages ---
+
+    def last_iterate(
+        self, options: SearchOptions, tick: Tick, batch: QueryBatch, rows: Tensor, accepted: Tensor
+    ) -> Found:
+        """Algorithm 2 literally: the legal row nearest to its last iterate."""
+        objective = self.objective(batch)
+        delta = minimise(objective, options.iterations, tick)
+        rows = self.snap(objective.counterfactual(delta), batch.box)
+        return rows, self.accepts(rows, batch.targets, options.margin)
+
+    def propose_by_iterations(
+        self, options: SearchOptions, tick: Tick, batch: QueryBatch, rows: Tensor, accepted: Tensor
+    ) -> Found:
+        """Algorithm 2, and the nearest row on its way that the guide accepts."""
+        rows = self._by_iterations(self.objective(batch), options, tick)
+        return rows, self.accepts(rows, batch.targets, options.margin)
+
+    def propose_amortised(
+        self, options: SearchOptions, batch: QueryBatch, rows: Tensor, accepted: Tensor
+    ) -> Found:
+        """The δ that the amortised search gives, refined if iterations are asked for."""
+        objective = self.objective(batch)
+        delta = objective.no_perturbation
+        if self.amortiser is not None:
+            free = is_free(batch.box.lower, batch.box.upper)
+            delta = self.amortiser(batch.queries, batch.targets, free)
+        if batch.start_noise is not None:
+            delta = delta + batch.start_noise
+        if options.iterations:
+            delta = refine(objective, delta, options.iterations)
+        with torch.no_grad():
+            rows = self.snap(objective.counterfactual(delta), batch.box)
+        return rows, self.accepts(rows, batch.targets, options.margin)
+
+    def repair(
+        self, options: SearchOptions, batch: QueryBatch, rows: Tensor, accepted: Tensor
+    ) -> Found:
+        """Single moves from the query, further beyond a student's boundary until f agrees."""
+        for beyond in BEYOND[:1] if self.guide is self.judge else BEYOND:
+            left = (~accepted).nonzero()[:, 0]
+            if not len(left):
+                break
+            part = batch.select(left)
+            tried = self._moves(part, options, beyond)
+            rows, accepted = self._take(part, tried, left, (rows, accepted), options.margin)
+        return rows, accepted
+
+    def try_labelled(
+        self, options: SearchOptions, batch: QueryBatch, rows: Tensor, accepted: Tensor
+    ) -> Found:
+        """The nearest rows of the target class that a model without a gradient has classified."""
+        left = (~accepted).nonzero()[:, 0]
+        if self.labelled_rows is None or not len(left):
+            return rows, accepted
+        part = batch.select(left)
+        for tried in self.labelled_rows.nearest(part.queries, part.targets).unbind(dim=1):
+            legal = self.snap(tried, part.box)
+            rows, accepted = self._take(part, legal, left, (rows, accepted), options.margin)
+        return rows, accepted
+
+    def insist(
+        self, options: SearchOptions, batch: QueryBatch, rows: Tensor, accepted: Tensor
+    ) -> Found:
+        """Algorithm 2 with an ever heavier L_pred; a soft margin gives way at the last attempt."""
+        longer = replace(options, iterations=max(options.iterations, INSIST_ITERATIONS))
+        for factor in INSIST_ALPHA:
+            left = (~accepted).nonzero()[:, 0]
+            if not len(left):
+                break
+            part = batch.select(left)
+            tried = self._by_iterations(self.objective(part).with_alpha_times(factor), longer)
+            gives_way = options.soft_margin and factor == INSIST_ALPHA[-1]
+            margin = 0.0 if gives_way else options.margin
+            rows, accepted = self._take(part, tried, left, (rows, accepted), margin)
+        return rows, accepted
+
+    def polish(
+        self, options: SearchOptions, batch: QueryBatch, rows: Tensor, accepted: Tensor
+    ) -> Found:
+        """Accepted rows with as little changed as can be found."""
+        found = accepted.nonzero()[:, 0]
+        if not len(found):
+            return rows, accepted
+        part = batch if len(found) == len(rows) else batch.select(found)
+        # Where calls of the judge are counted, the guide stands in and the judge is asked once.
+        counted = self.judge.calls_left is not None
+        model = self.guide if counted else self.judge
+        polished = Polish(
+            nearest_legal=self.snap(part.queries, part.box),
+            targets=part.targets,
+            box=part.box,
+            snap=self.snap,
+            margin=lambda points, targets: self.margin(points, targets, options.margin, model),
+            margin_gradient=partial(margin_gradient, self.guide),
+            costs=part.costs,
+        )(rows[found])
+        if counted:
+            still = self.accepts(polished, part.targets, options.margin)
+            polished = torch.where(still[:, None], polished, rows[found])
+        rows = rows.clone()
+        rows[found] = polished
+        return rows, accepted
+
+    def polish_from_both_starts(
+        self, options: SearchOptions, batch: QueryBatch, rows: Tensor, accepted: Tensor
+    ) -> Found:
+        """Polish the rows so far and rows moved from the query itself; keep the nearer ones."""
+        moved = self._moves(batch, options)
+        moved_accepted = self.accepts(moved, batch.targets, options.margin)
+        both_accepted = torch.stack([accepted, moved_accepted], dim=1)
+        twice = batch.repeated(2)
+        both = torch.stack([rows, moved], dim=1).flatten(0, 1)
+        both, _ = self.polish(options, twice, both, both_accepted.flatten())
+        squares = squares_by_part(self.snap, both, twice.queries, twice.costs).sum(dim=1)
+        distance = torch.where(both_accepted, squares.unflatten(0, (-1, 2)), torch.inf)
+        nearer = distance.argmin(dim=1)
+        everyone = torch.arange(len(rows), device=rows.device)
+        return both.unflatten(0, (-1, 2))[everyone, nearer], both_accepted.any(dim=1)
+
+    def limit_changes(
+        self, options: SearchOptions, batch: QueryBatch, rows: Tensor, accepted: Tensor
+    ) -> Found:
+        """Search anew, move by move, where an answer changes more features than it may."""
+        if batch.max_changes is None:
+            return rows, accepted
+        too_many = self._changes(rows, batch) > batch.max_changes
+        accepted = accepted & ~too_many
+        left = too_many.nonzero()[:, 0]
+        if len(left):
+            part = batch.select(left)
+            for beyond in BEYOND:
+                tried = self._moves(part, options, beyond)
+                rows, accepted = self._take(part, tried, left, (rows, accepted), options.margin)
+        return rows, accepted & (self._changes(rows, batch) <= batch.max_changes)
+
+    # --- What the stages share ---
+
+    def objective(self, batch: QueryBatch) -> SearchObjective:
+        """L_cs of the queries, under the guide."""
+        return SearchObjective(
+            model=self.guide,
+            autoencoder=self.autoencoder,
+            weights=self.weights,
+            queries=batch.queries,
+            targets=batch.targets,
+            prototypes=self.prototypes,
+            box=batch.box,
+        )
+
+    @torch.no_grad()
+    def margin(self, rows: Tensor, targets: Tensor, margin: float, model: TargetModel) -> Tensor:
+        """How far `model` is beyond what is asked of each row, in log-odds; accepted from 0 on."""
+        log_proba = model.log_proba(rows)
+        wins_by = logit_margin(log_proba, targets) - SAFELY
+        if margin > 0:
+            beyond = log_proba.gather(1, targets[:, None])[:, 0] - math.log(margin)
+            return torch.minimum(wins_by, beyond)
+        return wins_by
+
+    def accepts(self, rows: Tensor, targets: Tensor, margin: float) -> Tensor:
+        """Which rows the judge puts into their target class with at least `margin`, (rows,)."""
+        return self.margin(rows, targets, margin, self.judge) >= 0
+
+    def _by_iterations(
+        self, objective: SearchObjective, options: SearchOptions, tick: Tick = silent
+    ) -> Tensor:
+        """The nearest legal row on the way of Algorithm 2 that the guide accepts, or the last."""
+
+        def accepts(rows: Tensor, targets: Tensor) -> Tensor:
+            return self.margin(rows, targets, options.margin, self.guide) >= 0
+
+        nearest = NearestAccepted(objective, self.snap, accepts)
+        delta = minimise(objective, options.iterations, tick, nearest.look)
+        with torch.no_grad():
+            return nearest.or_else(self.snap(objective.counterfactual(delta), objective.box))
+
+    def _moves(self, batch: QueryBatch, options: SearchOptions, beyond: float = 0.0) -> Tensor:
+        """Rows reached from the queries by single moves, `beyond` log-odds past the boundary."""
+        needed = beyond + SAFELY
+        if options.margin > 0.5:
+            needed += math.log(options.margin / (1 - min(options.margin, 1 - 1e-6)))
+        moves = Moves(
+            self.guide, self.snap, batch.targets, batch.box, batch.max_changes, batch.costs
+        )
+        return moves.repair(self.snap(batch.queries, batch.box), REPAIR_STEPS, needed)
+
+    def _changes(self, rows: Tensor, batch: QueryBatch) -> Tensor:
+        return changed_features(self.snap, rows, batch.queries).sum(dim=1)
+
+    def _take(
+        self, part: QueryBatch, tried: Tensor, left: Tensor, so_far: Found, margin: float
+    ) -> Found:
+        """What was found so far, with the rows `tried` for the queries `left` where accepted."""
+        rows, accepted = so_far
+        better = self.accepts(tried, part.targets, margin) & ~accepted[left]
+        rows, accepted = rows.clone(), accepted.clone()
+        rows[left[better]], accepted[left[better]] = tried[better], True
+        return rows, accepted
