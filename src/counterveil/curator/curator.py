@@ -24,6 +24,7 @@ from counterveil.curator.functional import measure
 from counterveil.curator.plan import Plan, make_plan
 from counterveil.curator.table import PrivateTable
 from counterveil.errors import BudgetError, RequestError
+from counterveil.population import population_of
 from counterveil.postprocess import TRAININGS, mould
 from counterveil.privacy import Access, Budget, Level, Statement
 from counterveil.privacy.ledger import Ledger
@@ -150,13 +151,14 @@ class Curator:
         epochs: int | None, progress: bool,
     ) -> Veil:  # fmt: skip
         plan = make_plan(self.schema, table.size, budget, records=table.records, order=order)
-        population, accesses = measure(table, plan)
+        record = measure(table, plan)
+        population = population_of(self.schema, record)
         total = epochs or TRAININGS[self.schema.family].epochs
         with progress_bar("training on the noisy population", total, show=progress) as tick:
             moulded = mould(
                 population, self.schema, seed=seed, device=self.device, epochs=epochs, tick=tick
             )
-        statement = self._state("functional", table, budget, accesses)
+        statement = self._state("functional", table, budget, record.accesses)
         statement = statement.model_copy(update={"plan": (*plan.reasons, *plan.warnings)})
         return Veil(
             self.schema, moulded.autoencoder, moulded.prototypes, statement, moulded.surrogate

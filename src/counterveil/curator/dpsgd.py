@@ -38,7 +38,9 @@ import secrets
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 import torch
@@ -46,14 +48,15 @@ from torch import Tensor, nn
 
 from counterveil import autoencoder as networks
 from counterveil.autoencoder import Architecture, Autoencoder
-from counterveil.curator.coefficients import BoundedSums, Sensitivity, root_above
-from counterveil.curator.functional import perturb
+from counterveil.curator.coefficients import BoundedSums
+from counterveil.curator.noise import EXACT, NoiseSource
 from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Array
 from counterveil.errors import InternalError, RequestError
 from counterveil.postprocess import EDGE, TRAININGS
 from counterveil.privacy import Access, Budget
 from counterveil.privacy.budget import rest_of
+from counterveil.privacy.record import Sensitivity, root_above
 from counterveil.progress import Tick, silent
 from counterveil.schema import Family
 from counterveil.training import Network, seeded, tanh_network
@@ -92,6 +95,16 @@ class Schedule:
     @property
     def steps(self) -> int:
         return self.epochs * self.steps_per_epoch
+
+
+@dataclass(frozen=True)
+class NoisyTraining:
+    """One training: what it is of, its schedule, its share of the budget, the gradients' clip."""
+
+    what: str
+    schedule: Schedule
+    budget: Budget
+    clip: float
 
 
 def installed() -> bool:
@@ -160,11 +173,8 @@ def release(
     first = train(
         autoencoder,
         lambda numbers: _reconstruction(autoencoder, private_rows[numbers]),
-        schedule,
-        for_autoencoder,
-        CLIP,
-        "training of the autoencoder",
-        tick,
+        NoisyTraining("training of the autoencoder", schedule, for_autoencoder, CLIP),
+        tick=tick,
     )
     sums = CodeSums(architecture.encoder[-1], classes)
     for part, labels in zip(private_rows.split(65536), private_labels.split(65536), strict=True):
@@ -180,11 +190,8 @@ def release(
         lambda numbers: nn.functional.cross_entropy(
             surrogate(private_rows[numbers]), private_labels[numbers], reduction="sum"
         ),
-        schedule,
-        for_surrogate,
-        SURROGATE_CLIP,
-        "training of the surrogate",
-        lambda done, words="": tick(architecture.epochs + done, words),
+        NoisyTraining("training of the surrogate", schedule, for_surrogate, SURROGATE_CLIP),
+        tick=lambda done, words="": tick(architecture.epochs + done, words),
     )
     _even_out(surrogate, counts)
     found = torch.as_tensor(prototypes, dtype=torch.float32)
@@ -222,20 +229,17 @@ class CodeSums:
         """(class, 1 + latent): private."""
         return self._sums.sums
 
-    def release(self, budget: Budget) -> tuple[Array, Array, Access]:
+    def release(self, budget: Budget, noise: NoiseSource = EXACT) -> tuple[Array, Array, Access]:
         """Prototypes and class counts from the noisy sums, (ε, δ)-DP under replace-one."""
-        noisy, noise, access = perturb(
-            "class sums of codes and class counts",
-            self.exact,
-            self.sensitivity,
-            budget.epsilon,
-            budget.delta,
+        measured = noise.perturb(
+            "codes", "class sums of codes and class counts", self.exact, self.sensitivity, budget
         )
+        noisy = measured.values.astype(np.float64)
         counts = noisy[:, 0] / self.weight
         # A count below the deviation of its noise says nothing: its mean shrinks to the middle.
-        floor = max(1.0, math.sqrt(noise.variance) / self.weight)
+        floor = max(1.0, math.sqrt(measured.variance) / self.weight)
         means = noisy[:, 1:] / FIXED_POINT / np.maximum(counts, floor)[:, None]
-        return (np.clip(means, -1, 1) + 1) / 2, np.maximum(counts, floor), access
+        return (np.clip(means, -1, 1) + 1) / 2, np.maximum(counts, floor), measured.access
 
 
 def training_epsilon(
@@ -258,6 +262,7 @@ def add_remove(budget: Budget) -> Budget:
     return Budget(epsilon, budget.delta / (1 + math.exp(epsilon)))
 
 
+@lru_cache(maxsize=256)  # of public numbers alone
 def calibrate_training(schedule: Schedule, budget: Budget) -> float:
     """The least noise, in units of the clip, that makes the training `budget`-DP, replace-one."""
     asked = add_remove(budget)
@@ -280,28 +285,29 @@ def calibrate_training(schedule: Schedule, budget: Budget) -> float:
 def train(
     network: Network,
     loss_of: Callable[[Tensor], Tensor],
-    schedule: Schedule,
-    budget: Budget,
-    clip: float,
-    what: str,
-    tick: Tick,
+    training: NoisyTraining,
+    *,
+    tick: Tick = silent,
+    optimiser_class: Callable[..., Any] | None = None,
 ) -> Access:
     """Minimise the sum of `loss_of(row numbers)`, a sum over records, by DP-SGD; ends frozen.
 
-    Formal guarantee: the weights are `budget`-DP under replace-one (see the module), if the loss of
-    a record depends on that record alone.
+    Formal guarantee: the weights are `training.budget`-DP under replace-one (see the module), if
+    the loss of a record depends on that record alone. The optimiser is Opacus' `DPOptimizer`; an
+    audit may give a subclass that listens where it adds the noise.
     """
     from opacus import GradSampleModule
     from opacus.optimizers import DPOptimizer
 
-    noise = calibrate_training(schedule, budget)
+    schedule, clip = training.schedule, training.clip
+    noise = calibrate_training(schedule, training.budget)
     device = next(network.parameters()).device
     rows = round(schedule.expected / schedule.rate)
     at_once = max(1, AT_ONCE // sum(weights.numel() for weights in network.parameters()))
     wrapped = GradSampleModule(network, loss_reduction="sum")
     generator = torch.Generator(device)
     batches = np.random.default_rng()  # 128 bits of the operating system's entropy
-    optimiser = DPOptimizer(
+    optimiser = (optimiser_class or DPOptimizer)(
         torch.optim.Adam(network.parameters(), RATE),
         noise_multiplier=noise,
         max_grad_norm=clip,
@@ -324,15 +330,15 @@ def train(
     if not all(bool(weights.isfinite().all()) for weights in network.parameters()):
         raise RequestError("training diverged: the noise at this epsilon is too large; raise it")
     return Access(
-        what=what,
+        what=training.what,
         mechanism=(
             f"DP-SGD, {schedule.steps} Poisson batches at rate {schedule.rate:.4g}, "
             f"Gaussian; {FLOATS}"
         ),
         sensitivity=f"each record's gradient cut to L2 {clip:g}",
         scale=noise * clip,
-        epsilon=budget.epsilon,
-        delta=budget.delta,
+        epsilon=training.budget.epsilon,
+        delta=training.budget.delta,
     )
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol
 
 import numpy as np
 import opendp.prelude as dp
@@ -17,6 +19,15 @@ from torch import Tensor
 
 from counterveil.encoding import Array
 from counterveil.errors import BudgetError, InternalError
+from counterveil.privacy import Budget
+from counterveil.privacy.record import (
+    GAUSSIAN,
+    LAPLACE,
+    Measurement,
+    Mechanism,
+    Sensitivity,
+    noise_variance,
+)
 
 dp.enable_features("contrib")
 
@@ -32,18 +43,57 @@ def laplace(scale: float, size: int) -> Tensor:
 class Noise:
     """A noise distribution for an integer vector, and the privacy it was proved to give."""
 
-    kind: str  # "discrete Laplace" or "discrete Gaussian"
+    kind: Mechanism
     scale: float
     epsilon: float
     delta: float
 
     @property
     def variance(self) -> float:
-        """Of one draw (that of the continuous twin, which is larger by less than 1)."""
-        square = self.scale * self.scale  # infinite where ** would overflow
-        return 2 * square if self.kind == "discrete Laplace" else square
+        """Of one draw."""
+        return noise_variance(self.kind, self.scale)
 
 
+class NoiseSource(Protocol):
+    """Where a mechanism gets its noise: the only thing it may do with exact numbers.
+
+    `EXACT` is the one source of the product. An audit may listen by a source of its own.
+    """
+
+    def perturb(
+        self, name: str, what: str, exact: Array, sensitivity: Sensitivity, budget: Budget
+    ) -> Measurement:
+        """Exact int64 sums with the noise that makes them `budget`-DP, as a measurement."""
+        ...
+
+    def choose(self, scores: Sequence[int], sensitivity: int, epsilon: float) -> int:
+        """The number of (nearly) the highest score, ε-DP."""
+        ...
+
+
+class ExactNoise:
+    """Exact discrete noise from the operating system's entropy; takes no seed."""
+
+    def perturb(
+        self, name: str, what: str, exact: Array, sensitivity: Sensitivity, budget: Budget
+    ) -> Measurement:
+        """Formal guarantee: (ε, δ)-DP for vectors that move by at most `sensitivity`."""
+        l1, l2 = sensitivity.l1, sensitivity.l2
+        noise = calibrate(l1, l2, budget.epsilon, budget.delta)
+        noisy = add(exact, noise, l1, l2)
+        return Measurement(
+            name, what, noisy, sensitivity, noise.kind, noise.scale, noise.epsilon, noise.delta
+        )
+
+    def choose(self, scores: Sequence[int], sensitivity: int, epsilon: float) -> int:
+        """Formal guarantee: ε-DP for scores that each move by at most `sensitivity`."""
+        return noisy_max(scores, sensitivity, epsilon)
+
+
+EXACT = ExactNoise()
+
+
+@lru_cache(maxsize=256)  # of public numbers alone
 def calibrate(l1: int, l2: float, epsilon: float, delta: float) -> Noise:
     """The noise with the smaller variance that makes a vector of these sensitivities (ε, δ)-DP.
 
@@ -56,11 +106,11 @@ def calibrate(l1: int, l2: float, epsilon: float, delta: float) -> Noise:
         raise BudgetError("epsilon is so small that no finite noise is enough; raise it")
     while _laplace(1, scale).map(l1) > epsilon:  # rounding may only ever add noise
         scale = math.nextafter(scale, math.inf)
-    chosen = Noise("discrete Laplace", scale, epsilon, 0.0)
+    chosen = Noise(LAPLACE, scale, epsilon, 0.0)
     if delta > 0:
         sigma = _gaussian_scale(l2, epsilon, delta, below=math.sqrt(2) * chosen.scale)
         if sigma is not None:
-            chosen = Noise("discrete Gaussian", sigma, epsilon, delta)
+            chosen = Noise(GAUSSIAN, sigma, epsilon, delta)
     return chosen
 
 
@@ -69,7 +119,7 @@ def add(values: Array, noise: Noise, l1: int, l2: float) -> Array:
     if values.dtype != np.int64:
         raise InternalError("only whole numbers may get exact noise")
     flat = values.reshape(-1)
-    if noise.kind == "discrete Laplace":
+    if noise.kind == LAPLACE:
         measurement = _laplace(len(flat), noise.scale)
         proved = measurement.map(l1) <= noise.epsilon
     else:

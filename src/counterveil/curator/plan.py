@@ -36,7 +36,8 @@ class Plan:
     records: int
     reasons: tuple[str, ...]
     warnings: tuple[str, ...] = ()
-    fine: int = FINE  # mixed: bins of a number
+    fine: int = 1  # mixed: bins of a number for its own counts
+    coarse: int = 1  # mixed: bins of a number for pairs
     ones: int = 0  # bits: at most so many a record
     frequencies: int = 0  # images: side of the square of low frequencies
     l1_clip: int = 0
@@ -101,7 +102,17 @@ def _plan_mixed(schema: Schema, rows: int, budget: Budget, records: int, order: 
         f"noise scale {scale:.0f}"
     )
     warnings = _drowning(rows, classes, scale)
-    return Plan("mixed", order, shares, budget.delta, records, tuple(reasons), warnings, fine=fine)
+    return Plan(
+        "mixed",
+        order,
+        shares,
+        budget.delta,
+        records,
+        tuple(reasons),
+        warnings,
+        fine=fine,
+        coarse=COARSE,
+    )
 
 
 def _drowning(rows: int, classes: int, scale: float) -> tuple[str, ...]:

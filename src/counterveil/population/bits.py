@@ -8,13 +8,15 @@ import numpy as np
 
 from counterveil.encoding import Array
 from counterveil.population.base import draw_classes, positive_totals, shrinkage
+from counterveil.privacy.record import NoisyRecord
+from counterveil.schema import Schema
 
 STEPS = 300  # of expectation-maximisation
 
 
 @dataclass(frozen=True)
 class NoisyBitSums:
-    """What was measured: pooled sums of each bit, and class counts and class sums."""
+    """The measurements of a set of bits: pooled sums of each bit, class counts and class sums."""
 
     rows: int
     pooled: Array  # (bits,)
@@ -22,6 +24,15 @@ class NoisyBitSums:
     counts: Array  # (classes,)
     sums: Array  # (classes, bits)
     variance: float
+
+    @classmethod
+    def of_record(cls, schema: Schema, record: NoisyRecord) -> NoisyBitSums:
+        """The sums in a record; a `VeilError` if they are not those of this schema."""
+        pooled, pooled_variance = record.read("pooled", (schema.width,))
+        sums, variance = record.read("sums", (len(schema.label.classes), 1 + schema.width))
+        counts = sums[:, 0]
+        rows = record.records(counts.sum())
+        return cls(rows, pooled, pooled_variance, counts, sums[:, 1:], variance)
 
 
 def likely_frequencies(noisy: Array, scale: float) -> Array:

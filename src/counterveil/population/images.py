@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
 from counterveil.encoding import Array
+from counterveil.errors import VeilError
 from counterveil.population.base import draw_classes, positive_totals, shrinkage
-from counterveil.schema import Pixels
+from counterveil.privacy.record import NoisyRecord
+from counterveil.schema import Pixels, Schema
 
 FINE = 1 << 12  # cosines in fixed point
 SPREAD = 0.12  # standard deviation of frequency (1, 0), as a share of the image's side
@@ -16,12 +19,21 @@ SPREAD = 0.12  # standard deviation of frequency (1, 0), as a share of the image
 
 @dataclass(frozen=True)
 class NoisyImageSums:
-    """What was measured: class counts and class sums of the lowest frequencies."""
+    """The measurements of images: class counts and class sums of the lowest frequencies."""
 
     rows: int
     counts: Array  # (classes,)
     sums: Array  # (classes, channels·frequencies²)
     variance: float
+
+    @classmethod
+    def of_record(cls, frequencies: Frequencies, classes: int, record: NoisyRecord) -> Self:
+        """The sums in a record; a `VeilError` if they are not those of these frequencies."""
+        whole, variance = record.read("sums", (classes, 1 + frequencies.width))
+        unit = record.fixed_point
+        counts = whole[:, 0] / unit
+        rows = record.records(whole[:, 0].sum() / unit)
+        return cls(rows, counts, whole[:, 1:] / unit, variance / unit**2)
 
 
 class Frequencies:
@@ -29,7 +41,16 @@ class Frequencies:
 
     def __init__(self, image: Pixels, side: int) -> None:
         self.image, self.side = image, side
+        self.width = image.channels * side**2
         self._rows, self._columns = _cosines(image.height, side), _cosines(image.breadth, side)
+
+    @classmethod
+    def of_schema(cls, schema: Schema, side: int) -> Self:
+        """The `side` × `side` lowest frequencies of the images of a schema."""
+        image = next(feature for feature in schema.features if isinstance(feature, Pixels))
+        if side > min(image.height, image.breadth):
+            raise VeilError("its noisy record has more frequencies than its images")
+        return cls(image, side)
 
     def of(self, points: Array) -> Array:
         """Pixels in [0, 1], flat, as coefficients (images, channels·side²)."""

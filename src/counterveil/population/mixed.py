@@ -14,12 +14,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from counterveil.encoding import Array
+from counterveil.errors import VeilError
 from counterveil.grid import Cells, Grid
 from counterveil.population.base import believable, draw_classes, positive_totals, to_simplex
+from counterveil.privacy.record import NoisyRecord
+from counterveil.schema import Schema
 
-FAR = (
-    4.0  # no class has a cell so many times more or less often than all have: never 0 against some
-)
+FAR = 4.0  # no class has a cell more than so many times more or less often than all classes have
 SMOOTH = 3  # coefficients of the curve along which a class may deviate over the bins of a number
 
 
@@ -35,13 +36,46 @@ class Edge:
 
 @dataclass(frozen=True)
 class NoisyCounts:
-    """All that was measured of a mixed table: what crosses from the private side to the public."""
+    """The measurements of a mixed table, feature by feature and edge by edge."""
 
     rows: int
     singles: tuple[Array, ...]  # per feature: (class, fine cell)
     variance: float
     coarse: tuple[Array, ...]  # per feature: the coarse cell of each fine cell
     edges: tuple[Edge, ...]
+
+    @classmethod
+    def of_record(cls, grid: Grid, record: NoisyRecord) -> NoisyCounts:
+        """The counts in a record; a `VeilError` if they are not those of this grid."""
+        classes, features = len(grid.schema.label.classes), len(grid.cells)
+        flat, variance = record.read("singles", (classes, grid.width))
+        singles = tuple(np.split(flat, grid.starts[1:], axis=1))
+        coarse = grid.merged(record.coarse)
+        edges: tuple[Edge, ...] = ()
+        if record.find("tree") is not None:
+            tree = record.read("tree", (features - 1, 2))[0].astype(np.int64)
+            _check_tree(tree, features)
+            wide = [int(merge.max()) + 1 for merge in coarse]
+            shapes = [(classes, wide[parent], wide[child]) for parent, child in tree]
+            ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
+            pairs, noise = record.read("pairs", (int(ends[-1]),))
+            edges = tuple(
+                Edge(int(parent), int(child), counts.reshape(shape), noise)
+                for (parent, child), counts, shape in zip(
+                    tree, np.split(pairs, ends[:-1]), shapes, strict=True
+                )
+            )
+        rows = record.records(float(singles[0].sum()))
+        return cls(rows, singles, variance, coarse, edges)
+
+
+def _check_tree(tree: Array, features: int) -> None:
+    """Every edge must lead from a feature that is already in the tree to one that is not."""
+    inside = {0}
+    for parent, child in tree.tolist():
+        if parent not in inside or child in inside or not 0 <= child < features:
+            raise VeilError("its noisy record holds no tree of its features")
+        inside.add(child)
 
 
 class TreePopulation:
@@ -50,7 +84,7 @@ class TreePopulation:
     def __init__(self, grid: Grid, noisy: NoisyCounts) -> None:
         self.grid, self._noisy = grid, noisy
         self._coarse = noisy.coarse
-        totals = class_totals(noisy)
+        self._totals = totals = class_totals(noisy)
         self.class_share = totals / totals.sum()
         self._fine = tuple(
             denoise_single(counts, totals, noisy.variance, bins=_bins(cells))
@@ -60,8 +94,14 @@ class TreePopulation:
             merge(fine, coarse) for fine, coarse in zip(self._fine, noisy.coarse, strict=True)
         )
         self._edges = tuple(
-            (edge.parent, edge.child, self._conditional(edge, totals)) for edge in noisy.edges
+            (edge.parent, edge.child, self._conditional(edge)) for edge in noisy.edges
         )
+
+    @classmethod
+    def of_record(cls, schema: Schema, record: NoisyRecord) -> TreePopulation:
+        """P~ of the record of a mixed table."""
+        grid = Grid(schema, record.fine)
+        return cls(grid, NoisyCounts.of_record(grid, record))
 
     @property
     def without_tree(self) -> TreePopulation:
@@ -85,20 +125,19 @@ class TreePopulation:
             codes[:, feature] = _draw((fine[classes] + 1e-9) * inside[codes[:, feature]], rng)
         return self.grid.points(codes, rng), classes
 
-    def expected_pair(self, first: int, second: int, totals: Array) -> Array:
+    def expected_pair(self, first: int, second: int) -> Array:
         """Counts of (class, first, second) if the two were independent inside each class."""
         one, two = _rows(self._wide[first]), _rows(self._wide[second])
-        return totals[:, None, None] * one[:, :, None] * two[:, None, :]
+        return self._totals[:, None, None] * one[:, :, None] * two[:, None, :]
 
-    def _conditional(self, edge: Edge, totals: Array) -> Array:
-        """P(child | class, parent) from a noisy pair table."""
-        expected = self.expected_pair(edge.parent, edge.child, totals)
-        classes = len(totals)
+    def _conditional(self, edge: Edge) -> Array:
+        """P(child | class, parent) from a noisy pair table, shaped like it."""
+        expected = self.expected_pair(edge.parent, edge.child)
         mixed = believable(edge.noisy_counts, expected, edge.variance)
         joint = np.stack(
             [
-                to_simplex(mixed[c].ravel(), totals[c]).reshape(mixed[c].shape)
-                for c in range(classes)
+                to_simplex(table.ravel(), total).reshape(table.shape)
+                for table, total in zip(mixed, self._totals, strict=True)
             ]
         )
         # Where a parent cell is nearly empty, fall back on independence.
