@@ -84,7 +84,7 @@ def choice_scores(one: Heard, two: Heard, draws: int) -> Scores:
 
     def chosen(heard: Heard) -> Array:
         (choose,) = heard.choices
-        trees = (tuple(map(tuple, choose())) for _ in range(draws))
+        trees = (choose() for _ in range(draws))
         return np.array([numbers.setdefault(tree, len(numbers)) for tree in trees])
 
     return by_frequency(chosen(one), chosen(two))

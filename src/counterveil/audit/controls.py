@@ -35,6 +35,7 @@ from counterveil.audit.worlds import CLASSES, Pair
 from counterveil.curator import functional
 from counterveil.curator.plan import make_plan
 from counterveil.curator.table import PrivateTable
+from counterveil.population import population_of
 from counterveil.postprocess import mould
 from counterveil.privacy import Budget
 from counterveil.schema import Label, Numeric, Schema
@@ -89,7 +90,7 @@ def unnoised_prototypes(pair: Pair, budget: Budget, runs: int) -> Scores:
     with short_training():
         for world, table in enumerate(pair.tables):
             for run in range(runs):
-                population, _ = functional.measure(table, plan)
+                population = population_of(pair.schema, functional.measure(table, plan))
                 moulded = mould(
                     population, pair.schema, seed=0, device=torch.device("cpu"), epochs=EPOCHS
                 )

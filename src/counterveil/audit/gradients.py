@@ -15,31 +15,24 @@ probability of the schedule, and the noise is normal. Real trainings are played 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
 from counterveil.audit.coefficients import Moved, Scores
-from counterveil.audit.tap import Stage, replaced
-from counterveil.curator import dpsgd, functional
-from counterveil.curator.dpsgd import CodeSums, Schedule
-from counterveil.curator.noise import calibrate
+from counterveil.audit.tap import Listener, Stage
+from counterveil.curator import dpsgd
+from counterveil.curator.dpsgd import CodeSums, NoisyTraining, Schedule
 from counterveil.encoding import Array
 from counterveil.privacy import Budget
-from counterveil.progress import silent
 from counterveil.training import seeded
 
 FAR = 1e3  # the canary's gradient before it is cut
 LATENT = 16  # numbers in a code
 WORLDS = (-FAR, FAR)
-
-_calibrate, _calibrate_training = cache(calibrate), cache(dpsgd.calibrate_training)
 
 
 @dataclass(frozen=True)
@@ -60,15 +53,6 @@ class Steps:
     deviation: float
     rate: float
     steps: int
-
-
-@contextmanager
-def calibrated_once() -> Iterator[None]:
-    """Calibration takes longer than a tiny release and always answers alike: ask it once."""
-    with ExitStack() as taps:
-        taps.enter_context(replaced(functional, "calibrate", _calibrate))
-        taps.enter_context(replaced(dpsgd, "calibrate_training", _calibrate_training))
-        yield
 
 
 @cache
@@ -135,20 +119,11 @@ def moved_codes(budget: Budget) -> Moved:
 
 
 def _heard_sums(code: float, budget: Budget) -> Stage:
-    heard = []
-
-    def perturb(
-        what: str, exact: Array, sensitivity: Any, epsilon: float, delta: float
-    ) -> tuple[Array, Any, Any]:
-        noisy, noise, access = functional.perturb(what, exact, sensitivity, epsilon, delta)
-        heard.append(Stage(what, exact.copy(), sensitivity, noise))
-        return noisy, noise, access
-
     sums = CodeSums(LATENT, 2)
     sums.add(np.full((1, LATENT), code), np.array([0]))
-    with calibrated_once(), replaced(dpsgd, "perturb", perturb):
-        sums.release(budget)
-    (stage,) = heard
+    listener = Listener()
+    sums.release(budget, listener)
+    (stage,) = listener.heard.stages
     return stage
 
 
@@ -163,24 +138,20 @@ def _run(training: Training, number: float) -> tuple[Array, Array, float]:
     exact: list[float] = []
     noisy: list[float] = []
     deviations: set[float] = set()
-    real_noise = DPOptimizer.add_noise
 
-    def add_noise(optimiser: Any) -> None:
-        (parameter,) = optimiser.params
-        exact.append(parameter.summed_grad.item())
-        real_noise(optimiser)
-        noisy.append(parameter.grad.item())
-        deviations.add(optimiser.noise_multiplier * optimiser.max_grad_norm)
+    class Listening(DPOptimizer):  # type: ignore[misc]
+        def add_noise(self) -> None:
+            (parameter,) = self.params
+            exact.append(parameter.summed_grad.item())
+            super().add_noise()
+            noisy.append(parameter.grad.item())
+            deviations.add(self.noise_multiplier * self.max_grad_norm)
 
-    with calibrated_once(), replaced(DPOptimizer, "add_noise", add_noise):
-        dpsgd.train(
-            weight,
-            lambda rows: weight(private_numbers[rows]).sum(),
-            schedule,
-            training.budget,
-            training.clip,
-            "a training for the audit",
-            silent,
-        )
+    dpsgd.train(
+        weight,
+        lambda rows: weight(private_numbers[rows]).sum(),
+        NoisyTraining("a training for the audit", schedule, training.budget, training.clip),
+        optimiser_class=Listening,
+    )
     (deviation,) = deviations
     return np.array(exact), np.array(noisy), deviation

@@ -1,29 +1,27 @@
 """A tap on the mechanism: which exact numbers got which noise.
 
 An audit that computed the coefficients its own way would test its own reading of the mechanism. The
-tap runs `functional.measure` itself and listens at the one place where noise is added and at the
-one where a tree of pairs is chosen. It answers with what it heard instead of noisy numbers, so that
+tap runs `functional.measure` itself with a noise source that listens. It answers with what it heard instead of noisy numbers, so that
 one run tells everything; a second run may be given the answers of a first, which is what it takes
 to compare two worlds that agree on all they have released so far.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from counterveil.curator import functional
-from counterveil.curator.coefficients import Sensitivity
-from counterveil.curator.noise import Noise
+from counterveil.curator.noise import EXACT, Noise, calibrate
 from counterveil.curator.plan import Plan
 from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Array
+from counterveil.privacy import Budget
+from counterveil.privacy.record import Measurement, Sensitivity
 
 
 @dataclass(frozen=True)
@@ -43,34 +41,56 @@ class Heard:
     stages: list[Stage] = field(default_factory=list)
     choices: list[Callable[[], Any]] = field(default_factory=list)
     chosen: list[Any] = field(default_factory=list)
+    picks: list[int] = field(default_factory=list)
+
+
+@dataclass
+class Listener:
+    """Answers with the exact numbers it hears, or with those that `before` heard."""
+
+    before: Heard | None = None
+    repeat_choices: bool = True
+    heard: Heard = field(default_factory=Heard)
+
+    def perturb(
+        self, name: str, what: str, exact: Array, sensitivity: Sensitivity, budget: Budget
+    ) -> Measurement:
+        noise = calibrate(sensitivity.l1, sensitivity.l2, budget.epsilon, budget.delta)
+        number = len(self.heard.stages)
+        self.heard.stages.append(Stage(what, np.array(exact), sensitivity, noise))
+        answer = exact if self.before is None else self.before.stages[number].exact
+        return Measurement(
+            name, what, answer, sensitivity, noise.kind, noise.scale, noise.epsilon, noise.delta
+        )
+
+    def choose(self, scores: Sequence[int], sensitivity: int, epsilon: float) -> int:
+        if self.before is None or not self.repeat_choices:
+            pick = EXACT.choose(scores, sensitivity, epsilon)
+        else:
+            pick = self.before.picks[len(self.heard.picks)]
+        self.heard.picks.append(pick)
+        return pick
 
 
 def listen(table: PrivateTable, plan: Plan, before: Heard | None = None) -> Heard:
     """Run `measure` without noise and report; with `before`, answer as in that run."""
-    heard = Heard()
-    real_perturb, real_choice = functional.perturb, functional.choose_tree
-    signature = inspect.signature(real_perturb)
+    listener = Listener(before)
+    heard = listener.heard
+    tree = functional.measure(table, plan, listener).find("tree")
+    if tree is not None:
+        answers = before or heard
 
-    def perturb(*given: Any, **named: Any) -> Any:
-        arguments = signature.bind(*given, **named).arguments
-        _, noise, access = real_perturb(*given, **named)
-        exact = np.array(arguments["exact"])
-        number = len(heard.stages)
-        heard.stages.append(Stage(arguments["what"], exact, arguments["sensitivity"], noise))
-        answer = exact if before is None else before.stages[number].exact
-        return answer.astype(np.float64), noise, access
+        def again() -> Any:
+            # A choice that was made stands: the pairs along another tree have other sizes.
+            counts = Listener(Heard(answers.stages[:1]), repeat_choices=False)
+            try:
+                functional.measure(table, plan, counts)
+            except IndexError:
+                return tuple(counts.heard.picks)
+            raise AssertionError("the mechanism measured nothing after its choice")
 
-    def choose(*given: Any, **named: Any) -> Any:
-        number = len(heard.choices)
-        heard.choices.append(partial(real_choice, *given, **named))
-        tree = heard.choices[number]() if before is None else before.chosen[number]
-        heard.chosen.append(tree)
-        return tree
-
-    with ExitStack() as taps:
-        taps.enter_context(replaced(functional, "perturb", perturb))
-        taps.enter_context(replaced(functional, "choose_tree", choose))
-        functional.measure(table, plan)
+        heard.choices.append(again)
+        heard.chosen.append(tree.values.tolist())
     return heard
 
 
