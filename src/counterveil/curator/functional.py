@@ -6,12 +6,12 @@ network, L_D(W) = Σ_cell λ_cell·ℓ(cell, W) with λ_cell the number of recor
 to low-order marginals as the paper truncates its polynomial to a degree. All data is in the integer
 counts λ; they get exact discrete noise, once; everything after is post-processing.
 
-Formal guarantee: the noisy record that `measure` returns is (ε, δ)-DP (pure ε-DP for δ = 0) under replace-one of
-one unit, N public. Proof: each step below adds noise that OpenDP's privacy map certifies for the
-sensitivity stated in `coefficients`, or selects by a certified noisy maximum; the steps' parameters
-add up to those of the plan (basic composition); the plan looks at public numbers only. What is
-built from the record (population, autoencoder, prototypes, surrogate, counterfactuals) is
-post-processing.
+Formal guarantee: the noisy record that `measure` returns is (ε, δ)-DP (pure ε-DP for δ = 0) under
+replace-one of one unit, N public. Proof: each step below adds noise that OpenDP's privacy map
+certifies for the sensitivity stated in `coefficients`, or selects by a certified noisy maximum; the
+steps' parameters add up to those of the plan (basic composition); the plan looks at public numbers
+only. What is built from the record (population, autoencoder, prototypes, surrogate,
+counterfactuals) is post-processing.
 """
 
 from __future__ import annotations

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from counterveil.curator.coefficients import Sensitivity
 from counterveil.curator.noise import calibrate
 from counterveil.grid import Grid
 from counterveil.privacy import Budget
 from counterveil.privacy.budget import rest_of
+from counterveil.privacy.record import Sensitivity
 from counterveil.schema import Pixels, Schema
 
 FINE, COARSE = 64, 16  # bins of a number: for its own counts, and for pairs

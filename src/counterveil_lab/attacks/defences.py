@@ -37,7 +37,6 @@ from counterveil.encoding import Array
 from counterveil.errors import RequestError
 from counterveil.models import TargetModel
 from counterveil.privacy import Budget
-from counterveil.progress import silent
 from counterveil.search import Explainer
 from counterveil.search.answer import How, Questions
 from counterveil.search.constraints import box_around
@@ -284,10 +283,8 @@ def _private_target(arena: Arena) -> nn.Module:
         lambda rows: nn.functional.cross_entropy(
             model(points[rows]) + shares, classes[rows], reduction="sum"
         ),
-        dpsgd.Schedule.of(settings, len(points)),
-        DP_BUDGET,
-        DP_CLIP,
-        "training of f",
-        silent,
+        dpsgd.NoisyTraining(
+            "training of f", dpsgd.Schedule.of(settings, len(points)), DP_BUDGET, DP_CLIP
+        ),
     )
     return model
