@@ -26,10 +26,10 @@ from torch import Tensor
 from counterveil.audit import dpsgd, neighbours
 from counterveil.audit.functional import (
     COEFFICIENTS,
-    Instrument,
     Moved,
     differing,
     likelihood_scores,
+    listen,
     moved_sums,
 )
 from counterveil.audit.game import Claim, Effort, Game, Scores
@@ -125,9 +125,7 @@ def learnt_bounds(budget: Budget) -> list[Moved]:
         )
         labels = [CLASSES[row % 2] for row in range(len(numbers))]
         table = PrivateTable(pd.DataFrame({"x": numbers, "label": labels}), schema)
-        instrument = Instrument()
-        measure(table, make_plan(schema, len(numbers), budget), instrument)
-        heard.append(instrument)
+        heard.append(listen(table, make_plan(schema, len(numbers), budget)))
     return differing(*heard)
 
 

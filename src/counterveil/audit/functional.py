@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
+from typing import Any
 
 import numpy as np
 
@@ -23,8 +24,10 @@ from counterveil.audit.neighbours import Pair
 from counterveil.audit.releases import outcome_games, view_games
 from counterveil.curator.functional import measure
 from counterveil.curator.noise import EXACT
+from counterveil.curator.plan import Plan
 from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Array
+from counterveil.population import population_of
 from counterveil.privacy import Budget
 from counterveil.privacy.record import Measurement, Sensitivity
 
@@ -32,41 +35,47 @@ DELTA = 1e-6
 COEFFICIENTS = "coefficients"
 CHUNK = 1 << 22  # noisy numbers drawn at a time
 
+Question = tuple[Sequence[int], int, float]  # scores, sensitivity, ε: what a choice is made by
+
 
 @dataclass
 class Instrument:
     """A source of noise that writes down what it is given and answers without noise.
 
-    Every vector of exact sums is kept in `exact`, beside the measurement that the curator's own
-    noise makes of it. `answers` and `choices` are what the mechanism is told, in order; after them
-    it is told its exact sums, and choices by the curator's own noisy maximum.
+    Every answer says which noise the curator puts on such sums; its values are the exact sums. The
+    first answers and choices may be told beforehand: then the mechanism gets those instead. All
+    other choices are made by the curator's own noisy maximum.
     """
 
-    answers: Sequence[Array] = ()
-    choices: Sequence[int] = ()
+    told: Sequence[Measurement] = ()
+    told_choices: Sequence[int] = ()
     exact: list[Array] = field(default_factory=list)
-    measurements: list[Measurement] = field(default_factory=list)
-    chosen: list[int] = field(default_factory=list)
+    answers: list[Measurement] = field(default_factory=list)
+    questions: list[Question] = field(default_factory=list)
+    choices: list[int] = field(default_factory=list)
 
     def perturb(
         self, name: str, what: str, exact: Array, sensitivity: Sensitivity, budget: Budget
     ) -> Measurement:
-        """Keep the exact sums and how they would be perturbed; answer without noise."""
-        measurement = EXACT.perturb(name, what, exact, sensitivity, budget)
+        """Write down the exact sums; answer as told, or with these sums."""
         number = len(self.exact)
+        if number < len(self.told):
+            answer = self.told[number]
+        else:
+            answer = EXACT.perturb(name, what, exact, sensitivity, budget)
+            answer = replace(answer, values=exact)
         self.exact.append(exact.copy())
-        self.measurements.append(measurement)
-        answer = self.answers[number] if number < len(self.answers) else exact
-        return replace(measurement, values=answer.copy())
+        self.answers.append(answer)
+        return answer
 
     def choose(self, scores: Sequence[int], sensitivity: int, epsilon: float) -> int:
-        """Choose as told, or by the curator's own noisy maximum."""
-        number = len(self.chosen)
-        told = number < len(self.choices)
-        self.chosen.append(
-            self.choices[number] if told else EXACT.choose(scores, sensitivity, epsilon)
-        )
-        return self.chosen[-1]
+        """Write down the scores; choose as told, or by the curator's own noisy maximum."""
+        number = len(self.questions)
+        self.questions.append((scores, sensitivity, epsilon))
+        told = number < len(self.told_choices)
+        choice = self.told_choices[number] if told else EXACT.choose(scores, sensitivity, epsilon)
+        self.choices.append(choice)
+        return choice
 
 
 @dataclass(frozen=True)
@@ -81,27 +90,29 @@ class Moved:
     measurement: Measurement
 
 
+def listen(table: PrivateTable, plan: Plan, **told: Any) -> Instrument:
+    """What an instrument hears in one run of the mechanism; `told` as for `Instrument`."""
+    instrument = Instrument(**told)
+    measure(table, plan, instrument)
+    return instrument
+
+
 def moved_sums(pair: Pair, budget: Budget) -> list[Moved]:
     """For each measurement, what an adversary who knows both tables has to look at.
 
     The mechanism runs on D, and then on D' with the same answers as on D.
     """
     table_one, table_two = pair.tables
-    plan = pair.plan(budget)
-    one = Instrument()
-    measure(table_one, plan, one)
-    two = Instrument(answers=one.exact, choices=one.chosen)
-    measure(table_two, plan, two)
+    one = listen(table_one, pair.plan(budget))
+    two = listen(table_two, pair.plan(budget), told=one.answers, told_choices=one.choices)
     return differing(one, two)
 
 
 def differing(one: Instrument, two: Instrument) -> list[Moved]:
     """The exact sums in which two runs of a mechanism differ."""
     return [
-        Moved(exact_one[differs], exact_two[differs], measurement)
-        for exact_one, exact_two, measurement in zip(
-            one.exact, two.exact, one.measurements, strict=True
-        )
+        Moved(exact_one[differs], exact_two[differs], answer)
+        for exact_one, exact_two, answer in zip(one.exact, two.exact, one.answers, strict=True)
         if (differs := exact_one != exact_two).any()
     ]
 
@@ -147,15 +158,21 @@ def choice_scores(pair: Pair, budget: Budget, draws: int) -> Scores:
     In every draw the mechanism is told the same counts of single features, those of D.
     """
     plan = pair.plan(budget)
-    first = Instrument()
-    measure(pair.tables[0], plan, first)
+    first = listen(pair.tables[0], plan)
+
+    @cache
+    def question(table: int, choices: tuple[int, ...]) -> Question:
+        """What the mechanism asks after these choices; it is the same in every draw."""
+        told = listen(pair.tables[table], plan, told=first.answers[:1], told_choices=choices)
+        return told.questions[len(choices)]
+
     numbers: dict[tuple[int, ...], int] = {}
     trees = np.zeros((2, draws), dtype=np.int64)
-    for number, table in enumerate(pair.tables):
-        for draw in range(draws):
-            again = Instrument(answers=first.exact[:1])
-            measure(table, plan, again)
-            trees[number, draw] = numbers.setdefault(tuple(again.chosen), len(numbers))
+    for table, draw in np.ndindex(2, draws):
+        choices: tuple[int, ...] = ()
+        while len(choices) < len(first.choices):
+            choices += (EXACT.choose(*question(table, choices)),)
+        trees[table, draw] = numbers.setdefault(choices, len(numbers))
     return by_frequency(trees[0], trees[1])
 
 
@@ -175,14 +192,14 @@ def pure_games(epsilon: float, effort: Effort) -> Iterator[Game]:
     yield from view_games("functional", budget, effort)
 
     def attempt(pair: Pair, table: PrivateTable) -> None:
-        measure(table, pair.plan(budget))
+        population_of(pair.schema, measure(table, pair.plan(budget)))
 
     yield from outcome_games("functional", budget, 2 * effort.runs, attempt)
 
 
 def approximate_games(epsilon: float, effort: Effort) -> Iterator[Game]:
-    """The games against (ε, δ)-DP, on pairs for which the curator chooses Gaussian noise."""
-    for make in neighbours.GAUSSIAN_PAIRS:
+    """The games against (ε, δ)-DP. The curator may choose Gaussian noise, and on `wide` it does."""
+    for make in neighbours.APPROXIMATE_PAIRS:
         yield _coefficient_game(make(), Budget(epsilon, DELTA), effort)
 
 

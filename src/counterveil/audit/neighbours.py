@@ -148,7 +148,7 @@ def last_of_its_kind() -> Pair:
 
 
 PURE_PAIRS = (one_feature, wide, pairs_of_features, persons, bits, crowded_bits, images)
-GAUSSIAN_PAIRS = (wide, pairs_of_features, bits, images)  # where δ > 0 makes the noise Gaussian
+APPROXIMATE_PAIRS = (wide, pairs_of_features, bits, images)  # are played with δ > 0, too
 
 
 def _letters(name: str) -> Categorical:
