@@ -29,14 +29,14 @@ from counterveil.audit.coefficients import (
     moved,
 )
 from counterveil.audit.gradients import Training, heard_training, moved_codes, step_scores
-from counterveil.audit.releases import EPOCHS, KnownRows, short_training
+from counterveil.audit.releases import SHORT, KnownRows
 from counterveil.audit.tap import listen
 from counterveil.audit.worlds import CLASSES, Pair
+from counterveil.build import fit_networks
 from counterveil.curator import functional
 from counterveil.curator.plan import make_plan
 from counterveil.curator.table import PrivateTable
 from counterveil.population import population_of
-from counterveil.postprocess import mould
 from counterveil.privacy import Budget
 from counterveil.schema import Label, Numeric, Schema
 
@@ -87,13 +87,12 @@ def unnoised_prototypes(pair: Pair, budget: Budget, runs: int) -> Scores:
     """Private population, private autoencoder, and prototypes that are exact class means."""
     plan, adversary = pair.plan(budget), KnownRows(pair)
     worlds = np.zeros((2, runs))
-    with short_training():
-        for world, table in enumerate(pair.tables):
-            for run in range(runs):
-                population = population_of(pair.schema, functional.measure(table, plan))
-                moulded = mould(
-                    population, pair.schema, seed=0, device=torch.device("cpu"), epochs=EPOCHS
-                )
-                released = adversary.means(moulded.autoencoder, world)
-                worlds[world, run] = adversary.score(moulded.autoencoder, released)
+    for world, table in enumerate(pair.tables):
+        for run in range(runs):
+            population = population_of(pair.schema, functional.measure(table, plan))
+            made = fit_networks(
+                population, pair.schema, seed=0, device=torch.device("cpu"), training=SHORT
+            )
+            released = adversary.means(made.autoencoder, world)
+            worlds[world, run] = adversary.score(made.autoencoder, released)
     return worlds[0], worlds[1]

@@ -27,8 +27,8 @@ from counterveil.audit.tap import Listener, Stage
 from counterveil.curator import dpsgd
 from counterveil.curator.dpsgd import CodeSums, NoisyTraining, Schedule
 from counterveil.encoding import Array
+from counterveil.networks import seeded
 from counterveil.privacy import Budget
-from counterveil.training import seeded
 
 FAR = 1e3  # the canary's gradient before it is cut
 LATENT = 16  # numbers in a code

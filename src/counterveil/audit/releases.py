@@ -14,8 +14,7 @@ cut short: it is post-processing, and a few hundred releases a side have to be m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -25,12 +24,12 @@ from torch import Tensor
 from counterveil.audit.coefficients import Scores
 from counterveil.audit.game import project
 from counterveil.audit.worlds import Pair
-from counterveil.autoencoder import Autoencoder, class_means
+from counterveil.build import Training
 from counterveil.curator import Curator
 from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Array, Encoding
 from counterveil.errors import InputError
-from counterveil.postprocess import TRAININGS, Training
+from counterveil.networks import Autoencoder, class_means
 from counterveil.privacy import Budget
 from counterveil.search import Explainer
 from counterveil.veil import Veil
@@ -38,17 +37,6 @@ from counterveil.veil import Veil
 EPOCHS = 2
 SHORT = Training(256, EPOCHS, 128, 5e-3, (8,), 2)
 SEARCH_STEPS = 10
-
-
-@contextmanager
-def short_training() -> Iterator[None]:
-    """Post-processing with few samples and steps, for as long as this lasts."""
-    usual = dict(TRAININGS)
-    TRAININGS.update(dict.fromkeys(usual, SHORT))
-    try:
-        yield
-    finally:
-        TRAININGS.update(usual)
 
 
 def release_pair(pair: Pair, budget: Budget, mechanism: str, runs: int) -> list[list[Veil]]:
@@ -61,10 +49,10 @@ def release_pair(pair: Pair, budget: Budget, mechanism: str, runs: int) -> list[
         mechanism=mechanism,
         order=pair.order,
         epochs=EPOCHS,
+        training=SHORT,
         progress=False,
     )
-    with short_training():
-        return [[release(frame) for _ in range(runs)] for frame in (pair.one, pair.two)]
+    return [[release(frame) for _ in range(runs)] for frame in (pair.one, pair.two)]
 
 
 def weights_and_prototypes(veil: Veil) -> Array:

@@ -1,15 +1,14 @@
 """A tap on the mechanism: which exact numbers got which noise.
 
 An audit that computed the coefficients its own way would test its own reading of the mechanism. The
-tap runs `functional.measure` itself with a noise source that listens. It answers with what it heard instead of noisy numbers, so that
-one run tells everything; a second run may be given the answers of a first, which is what it takes
-to compare two worlds that agree on all they have released so far.
+tap runs `functional.measure` itself with a noise source that listens. It answers with what it heard
+instead of noisy numbers, so that one run tells everything; a second run may be given the answers of
+a first, which is what it takes to compare two worlds that agree on all they have released so far.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -92,14 +91,3 @@ def listen(table: PrivateTable, plan: Plan, before: Heard | None = None) -> Hear
         heard.choices.append(again)
         heard.chosen.append(tree.values.tolist())
     return heard
-
-
-@contextmanager
-def replaced(module: Any, name: str, stand_in: Any) -> Iterator[None]:
-    """`stand_in` in the place of what `module` calls `name`, for as long as this lasts."""
-    original = getattr(module, name)
-    setattr(module, name, stand_in)
-    try:
-        yield
-    finally:
-        setattr(module, name, original)
