@@ -38,7 +38,9 @@ from counterveil.audit.game import (
 )
 from counterveil.audit.report import tables
 from counterveil.cli_audit import audit as command
-from counterveil.curator import Curator, dpsgd, source
+from counterveil.curator import Curator, dpsgd
+from counterveil.curator import table as table_module
+from counterveil.curator.curator import TrainingChoices
 from counterveil.curator.functional import measure
 from counterveil.curator.noise import EXACT, calibrate
 from counterveil.curator.table import PrivateTable
@@ -243,8 +245,19 @@ def test_nothing_but_the_command_reaches_the_audit():
 
 
 def test_a_release_takes_no_other_noise():
-    for method in (Curator, Curator.release, dpsgd.release):
-        assert not {"noise", "optimiser_class"} & inspect.signature(method).parameters.keys()
+    """Neither can a noise source be given to the Curator, nor does it give one to a mechanism."""
+    injected = {"noise", "optimiser_class"}
+    for method in (Curator, Curator.release):
+        assert not injected & inspect.signature(method).parameters.keys()
+    assert not injected & TrainingChoices.__annotations__.keys()
+    calls = [
+        node
+        for node in ast.walk(ast.parse(inspect.getsource(inspect.getmodule(Curator))))
+        if isinstance(node, ast.Call)
+    ]
+    assert not injected & {named.arg for call in calls for named in call.keywords}
+    (measured,) = [call for call in calls if getattr(call.func, "id", "") == "measure"]
+    assert len(measured.args) == 2  # the table and the plan
 
 
 def test_the_audit_patches_nothing():
@@ -313,7 +326,7 @@ def test_pairs_attain_the_sensitivity(make):
 def test_a_person_is_one_person_in_every_part_of_a_file(tmp_path, monkeypatch):
     # Numbers for all but one person, who comes last: parts of the file must not be read each in
     # its own way, or the others count once as numbers and once more as text.
-    monkeypatch.setattr(source, "BATCH", 10)
+    monkeypatch.setattr(table_module, "BATCH", 10)
     pair = neighbours.persons()
     others = [pair.one.iloc[row % 12] for row in range(35)]
     frame = pd.DataFrame(others).assign(who=[str(row % 12) for row in range(34)] + ["A"])

@@ -10,10 +10,10 @@ import pytest
 import torch
 from conftest import random_rows
 
-from counterveil.autoencoder import Architecture
 from counterveil.curator import dpsgd
 from counterveil.curator.table import PrivateTable
 from counterveil.errors import RequestError
+from counterveil.networks import Architecture
 from counterveil.privacy import Budget
 from counterveil.schema import Binary, Label, Schema
 

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 import torch
 
-from counterveil.autoencoder import ARCHITECTURES, Architecture, Autoencoder, class_means
 from counterveil.curator import Curator, noise, paper
 from counterveil.curator.table import PrivateTable
 from counterveil.errors import BudgetError, DataError, RequestError
+from counterveil.networks import ARCHITECTURES, Architecture, Autoencoder, class_means
 from counterveil.privacy import Budget
 from counterveil.schema import Binary, Label, Pixels, Schema
 

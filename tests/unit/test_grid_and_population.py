@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from counterveil.population.tree import Edge, NoisyCounts, TreePopulation, denoise_single
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rows import random_rows
@@ -14,7 +15,6 @@ from counterveil.population import BitPopulation, ImagePopulation, NoisyBitSums,
 from counterveil.population.base import believable, shrinkage, to_simplex
 from counterveil.population.bits import likely_frequencies
 from counterveil.population.images import Frequencies
-from counterveil.population.tree import Edge, NoisyCounts, TreePopulation, denoise_single
 from counterveil.schema import Label, Numeric, Pixels, Schema
 
 LABEL = Label(name="y", classes=(0, 1))

@@ -4,9 +4,9 @@ import pytest
 import torch
 from rows import random_rows
 
-from counterveil.amortiser import is_free
 from counterveil.encoding import Encoding
 from counterveil.models import adapt
+from counterveil.networks import is_free
 from counterveil.search.amortise import learn_for
 from counterveil.search.constraints import Box, box_around
 from counterveil.search.latent import LEARNING_RATE, search

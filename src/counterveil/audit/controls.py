@@ -34,14 +34,14 @@ from counterveil.audit.functional import (
 )
 from counterveil.audit.game import Claim, Effort, Game, Scores
 from counterveil.audit.neighbours import CLASSES, Pair
-from counterveil.audit.releases import EPOCHS, release
-from counterveil.autoencoder import Autoencoder, class_means
+from counterveil.audit.releases import SHORT, release
+from counterveil.build import fit_networks
 from counterveil.curator.dpsgd import installed
 from counterveil.curator.functional import measure
 from counterveil.curator.plan import make_plan
 from counterveil.curator.table import PrivateTable
+from counterveil.networks import Autoencoder, class_means
 from counterveil.population import population_of
-from counterveil.postprocess import mould
 from counterveil.privacy import Budget
 from counterveil.schema import Label, Numeric, Schema
 
@@ -133,7 +133,7 @@ def unnoised_prototypes(pair: Pair, budget: Budget, table: int) -> tuple[Autoenc
     """An autoencoder from a private population, and prototypes that are exact class means."""
     record = measure(pair.tables[table], pair.plan(budget))
     population, device = population_of(pair.schema, record), torch.device("cpu")
-    networks = mould(population, pair.schema, seed=0, device=device, epochs=EPOCHS)
+    networks = fit_networks(population, pair.schema, seed=0, device=device, training=SHORT)
     return networks.autoencoder, exact_means(pair, networks.autoencoder, table)
 
 

@@ -36,8 +36,8 @@ from counterveil.curator import dpsgd
 from counterveil.curator.dpsgd import CodeSums, NoisyTraining, Schedule
 from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Array
+from counterveil.networks import seeded
 from counterveil.privacy import Budget
-from counterveil.training import seeded
 
 SHARP = 1e-2
 DELTAS = (1e-6, SHARP)

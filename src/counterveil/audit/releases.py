@@ -23,17 +23,16 @@ import torch
 from counterveil.audit import neighbours
 from counterveil.audit.game import Claim, Effort, Game, Scores, project
 from counterveil.audit.neighbours import Pair
+from counterveil.build import Training
 from counterveil.curator import Curator
 from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Array, Encoding
 from counterveil.errors import InputError
-from counterveil.postprocess import Training
 from counterveil.privacy import Budget
 from counterveil.search import Explainer
 from counterveil.veil import Veil
 
-EPOCHS = 2
-SHORT = Training(256, EPOCHS, 128, 5e-3, (8,), 2)
+SHORT = Training(samples=256, epochs=2, batch=128, rate=5e-3, surrogate=(8,), surrogate_epochs=2)
 SEARCH_STEPS = 10
 
 View = Callable[[Veil], Array]  # what an adversary sees of a veil, as one vector
@@ -84,7 +83,8 @@ def release(pair: Pair, budget: Budget, mechanism: str, table: int) -> Veil:
         budget.delta,
         mechanism=mechanism,
         order=pair.order,
-        epochs=EPOCHS,
+        epochs=SHORT.epochs,
+        training=SHORT,
         progress=False,
     )
 

@@ -36,8 +36,9 @@ from __future__ import annotations
 import math
 import secrets
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any
@@ -46,25 +47,36 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from counterveil import autoencoder as networks
-from counterveil.autoencoder import Architecture, Autoencoder
+from counterveil import networks
+from counterveil.build import TRAININGS, Networks, reconstruction_loss
 from counterveil.curator.coefficients import BoundedSums
 from counterveil.curator.noise import EXACT, NoiseSource
 from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Array
 from counterveil.errors import InternalError, RequestError
-from counterveil.postprocess import EDGE, TRAININGS
+from counterveil.networks import Architecture, Autoencoder, Network, is_finite, seeded, tanh_network
 from counterveil.privacy import Access, Budget
 from counterveil.privacy.budget import rest_of
 from counterveil.privacy.record import Sensitivity, root_above
 from counterveil.progress import Tick, silent
 from counterveil.schema import Family
-from counterveil.training import Network, seeded, tanh_network
 
-ARCHITECTURES: dict[Family, Architecture] = {
-    "mixed": replace(networks.ARCHITECTURES["mixed"], epochs=20, batch=1024),
-    "image": replace(networks.ARCHITECTURES["image"], epochs=5, batch=1024),
-    "binary": replace(networks.ARCHITECTURES["binary"], epochs=5, batch=1024),
+
+@dataclass(frozen=True)
+class DpsgdArchitecture(Architecture):
+    """The layers of both networks, and for how long and in which batches they train."""
+
+    surrogate: tuple[int, ...]  # neurons of each hidden layer
+
+
+ARCHITECTURES: dict[Family, DpsgdArchitecture] = {
+    family: DpsgdArchitecture(
+        encoder=networks.ARCHITECTURES[family].encoder,
+        epochs=20 if family == "mixed" else 5,
+        batch=1024,
+        surrogate=training.surrogate,
+    )
+    for family, training in TRAININGS.items()
 }
 SHARES = (0.5, 0.1, 0.4)  # autoencoder, prototypes, surrogate
 MOST_EPSILON = 500.0  # more protects nothing and overflows the accountants
@@ -73,6 +85,7 @@ SURROGATE_CLIP = 4.0  # a tighter one makes the larger class win
 RATE = 1e-2
 FIXED_POINT = 1 << 12  # steps from the middle of a code to its end
 ORDERS = (*range(2, 33), 36, 40, 48, 56, 64, 80, 96, 128, 192, 256, 512)
+TOLERANCE = 5e-4  # of ε: the noise may be that much more than the least
 AT_ONCE = 1 << 23  # numbers that the gradients of one part of a batch may take: fits a cache
 TWISTER = slice(24, 24 + 8 * 624)  # the words of the Mersenne twister in torch's CPU generator
 FLOATS = "floating-point noise of torch's generator, not exact and not cryptographic"
@@ -89,6 +102,7 @@ class Schedule:
 
     @classmethod
     def of(cls, architecture: Architecture, rows: int) -> Schedule:
+        """Batches of the architecture's size on average, from a table of `rows` rows."""
         rate = min(1.0, architecture.batch / rows)
         return cls(rate, math.ceil(1 / rate), architecture.epochs, rate * rows)
 
@@ -149,17 +163,18 @@ def split(budget: Budget) -> tuple[Budget, Budget, Budget]:
 def release(
     table: PrivateTable,
     budget: Budget,
-    architecture: Architecture,
+    architecture: DpsgdArchitecture,
     *,
     seed: int,
     device: torch.device,
     tick: Tick = silent,
-) -> tuple[Autoencoder, Tensor, nn.Sequential | None, tuple[Access, ...]]:
-    """Autoencoder, prototypes, surrogate, and the readings of the rows they cost.
+    noise: NoiseSource = EXACT,
+) -> tuple[Networks, tuple[Access, ...]]:
+    """The networks of a veil, and the readings of the rows they cost.
 
     Formal guarantee: (ε, δ)-DP under replace-one of a record, N public; see the module for the
-    proof and for what floating point takes from it. `architecture`: one of `ARCHITECTURES` here.
-    `tick` counts to twice its epochs. The seed steers initial weights alone.
+    proof and for what floating point takes from it. `tick` counts to twice the epochs. The seed
+    steers initial weights alone. `noise` is for the sums of codes.
     """
     check(table, budget)
     for_autoencoder, for_prototypes, for_surrogate = split(budget)
@@ -167,23 +182,22 @@ def release(
     points, private_classes = table.private_rows()
     private_rows = torch.as_tensor(points, dtype=torch.float32, device=device)
     private_labels = torch.as_tensor(private_classes, dtype=torch.long, device=device)
-    classes = len(table.schema.label.classes)
+    width, classes = table.encoding.width, len(table.schema.label.classes)
 
-    autoencoder = Autoencoder.new(table.encoding.width, architecture.encoder, seed).to(device)
+    autoencoder = Autoencoder.new(width, architecture.encoder, seed).to(device)
     first = train(
         autoencoder,
-        lambda numbers: _reconstruction(autoencoder, private_rows[numbers]),
+        lambda numbers: reconstruction_loss(autoencoder, private_rows[numbers]).sum(),
         NoisyTraining("training of the autoencoder", schedule, for_autoencoder, CLIP),
         tick=tick,
     )
-    sums = CodeSums(architecture.encoder[-1], classes)
+    sums = CodeSums(autoencoder.latent, classes)
     for part, labels in zip(private_rows.split(65536), private_labels.split(65536), strict=True):
         with torch.no_grad():
             sums.add(autoencoder.encode(part).cpu().double().numpy(), labels.cpu().numpy())
-    prototypes, counts, second = sums.release(for_prototypes)
+    prototypes, counts, second = sums.release(for_prototypes, noise)
 
-    hidden = TRAININGS[table.schema.family].surrogate
-    surrogate = seeded(lambda: tanh_network(table.encoding.width, hidden, classes), seed)
+    surrogate = seeded(lambda: tanh_network(width, architecture.surrogate, classes), seed)
     surrogate = surrogate.to(device)
     third = train(
         surrogate,
@@ -195,7 +209,7 @@ def release(
     )
     _even_out(surrogate, counts)
     found = torch.as_tensor(prototypes, dtype=torch.float32)
-    return autoencoder.cpu(), found, surrogate.cpu(), (first, second, third)
+    return Networks(autoencoder.cpu(), found, surrogate.cpu()), (first, second, third)
 
 
 class CodeSums:
@@ -242,18 +256,23 @@ class CodeSums:
         return (np.clip(means, -1, 1) + 1) / 2, np.maximum(counts, floor), measured.access
 
 
-def training_epsilon(
-    noise: float, rate: float, steps: int, delta: float, *, orders: tuple[int, ...] = ORDERS
-) -> float:
+def training_epsilon(noise: float, rate: float, steps: int, delta: float) -> float:
     """ε at δ of DP-SGD under **add/remove**, by Opacus' RDP accountant."""
     from opacus.accountants.analysis import rdp
 
-    spent = rdp.compute_rdp(q=rate, noise_multiplier=noise, steps=steps, orders=list(orders))
-    with warnings.catch_warnings():
-        # An order at the end of the list is not the best one: ε is then stated too large.
-        warnings.filterwarnings("ignore", message="Optimal order is the", category=UserWarning)
-        epsilon, _ = rdp.get_privacy_spent(orders=list(orders), rdp=spent, delta=delta)
+    orders = list(ORDERS)
+    spent = rdp.compute_rdp(q=rate, noise_multiplier=noise, steps=steps, orders=orders)
+    with _any_order():
+        epsilon, _ = rdp.get_privacy_spent(orders=orders, rdp=spent, delta=delta)
     return float(epsilon)
+
+
+@contextmanager
+def _any_order() -> Iterator[None]:
+    """No warning where the best order is the first or last of the list: ε is only stated larger."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Optimal order is the", category=UserWarning)
+        yield
 
 
 def add_remove(budget: Budget) -> Budget:
@@ -264,22 +283,32 @@ def add_remove(budget: Budget) -> Budget:
 
 @lru_cache(maxsize=256)  # of public numbers alone
 def calibrate_training(schedule: Schedule, budget: Budget) -> float:
-    """The least noise, in units of the clip, that makes the training `budget`-DP, replace-one."""
+    """The least noise, in units of the clip, that makes the training `budget`-DP, replace-one.
+
+    Opacus searches for it, over our integer orders; the accountant is asked once more at the end.
+    """
+    from opacus.accountants.utils import get_noise_multiplier
+
     asked = add_remove(budget)
-
-    def enough(noise: float) -> bool:
-        spent = training_epsilon(noise, schedule.rate, schedule.steps, asked.delta)
-        return 0 <= spent <= asked.epsilon
-
-    low, high = 0.0, 0.5
-    while not enough(high):
-        low, high = high, 2 * high
-        if high > 1e6:
-            raise RequestError("no noise is enough for this epsilon and delta; raise them")
-    while high - low > 1e-3 * high:
-        middle = (low + high) / 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    try:
+        with _any_order():
+            noise = float(
+                get_noise_multiplier(
+                    target_epsilon=asked.epsilon,
+                    target_delta=asked.delta,
+                    sample_rate=schedule.rate,
+                    steps=schedule.steps,
+                    accountant="rdp",
+                    epsilon_tolerance=TOLERANCE * asked.epsilon,
+                    alphas=list(ORDERS),
+                )
+            )
+    except ValueError:
+        raise RequestError("no noise is enough for this epsilon and delta; raise them") from None
+    spent = training_epsilon(noise, schedule.rate, schedule.steps, asked.delta)
+    if not 0 <= spent <= asked.epsilon:
+        raise InternalError("the noise of training does not give the privacy that was promised")
+    return noise
 
 
 def train(
@@ -327,7 +356,7 @@ def train(
         tick(epoch + 1, "epochs")
     wrapped.to_standard_module()
     network.requires_grad_(False).eval()
-    if not all(bool(weights.isfinite().all()) for weights in network.parameters()):
+    if not is_finite(network):
         raise RequestError("training diverged: the noise at this epsilon is too large; raise it")
     return Access(
         what=training.what,
@@ -361,11 +390,6 @@ def _backward(loss: Tensor) -> None:
         # Opacus hooks every layer, and the first one's input needs no gradient.
         warnings.filterwarnings("ignore", message="Full backward hook is firing")
         loss.backward()
-
-
-def _reconstruction(autoencoder: Autoencoder, x: Tensor) -> Tensor:
-    kept = autoencoder(x).clamp(EDGE, 1 - EDGE)
-    return nn.functional.binary_cross_entropy(kept, x, reduction="sum")
 
 
 def _even_out(surrogate: nn.Sequential, counts: Array) -> None:

@@ -175,15 +175,11 @@ def _gaussian_epsilon(scale: float, l2: float, delta: float) -> float:
 
 def _gaussian_scale(l2: float, epsilon: float, delta: float, below: float) -> float | None:
     """The least scale that is enough; none if it is not below `below`."""
-    low, high = 0.0, min(l2, below)
-    while _gaussian_epsilon(high, l2, delta) > epsilon:
-        if high >= below:
-            return None
-        low, high = high, min(2 * high, below)
-    for _ in range(60):
-        middle = (low + high) / 2
-        if _gaussian_epsilon(middle, l2, delta) > epsilon:
-            low = middle
-        else:
-            high = middle
-    return high if high < below else None
+
+    def enough(scale: float) -> bool:
+        return _gaussian_epsilon(scale, l2, delta) <= epsilon
+
+    if not enough(below):
+        return None
+    scale = float(dp.binary_search(enough, bounds=(0.0, below), T=float))
+    return scale if scale < below else None

@@ -1,6 +1,10 @@
 """Noisy record -> a distribution P~ to sample from. Post-processing: sees no private row."""
 
+from collections.abc import Callable
+from functools import partial
+
 from counterveil.errors import VeilError
+from counterveil.grid import Grid
 from counterveil.population.base import Population
 from counterveil.population.bits import BitPopulation, NoisyBitSums
 from counterveil.population.images import Frequencies, ImagePopulation, NoisyImageSums
@@ -17,8 +21,16 @@ __all__ = [
     "NoisyImageSums",
     "Population",
     "TreePopulation",
+    "check_record",
     "population_of",
 ]
+
+
+MEASURED: dict[str, set[tuple[str, ...]]] = {
+    "mixed": {("singles",), ("singles", "tree", "pairs")},
+    "binary": {("pooled", "sums")},
+    "image": {("sums",)},
+}
 
 
 def population_of(schema: Schema, record: NoisyRecord) -> Population:
@@ -26,12 +38,25 @@ def population_of(schema: Schema, record: NoisyRecord) -> Population:
 
     A `VeilError` if the record is not that of a table with this schema.
     """
-    if record.family != schema.family:
+    return _population_maker(schema, record)()
+
+
+def check_record(schema: Schema, record: NoisyRecord) -> None:
+    """A `VeilError` unless `population_of` can read the record with this schema; cheap."""
+    _population_maker(schema, record)
+
+
+def _population_maker(schema: Schema, record: NoisyRecord) -> Callable[[], Population]:
+    """Check names and shapes of all measurements; what is returned does the estimation."""
+    names = tuple(measurement.name for measurement in record.measurements)
+    if record.family != schema.family or names not in MEASURED[schema.family]:
         raise VeilError("its noisy record does not fit its schema")
-    if record.family == "mixed":
-        return TreePopulation.of_record(schema, record)
-    if record.family == "binary":
-        return BitPopulation(NoisyBitSums.of_record(schema, record))
+    if schema.family == "mixed":
+        grid = Grid(schema, record.fine)
+        return partial(TreePopulation, grid, NoisyCounts.of_record(grid, record))
+    if schema.family == "binary":
+        return partial(BitPopulation, NoisyBitSums.of_record(schema, record))
     frequencies = Frequencies.of_schema(schema, record.frequencies)
     classes = len(schema.label.classes)
-    return ImagePopulation(frequencies, NoisyImageSums.of_record(frequencies, classes, record))
+    sums = NoisyImageSums.of_record(frequencies, classes, record)
+    return partial(ImagePopulation, frequencies, sums)

@@ -178,9 +178,11 @@ def from_members(members: dict[str, bytes]) -> NoisyRecord | None:
     text, arrays = (members[name] for name in MEMBERS)
     content: Any = json.loads(text)
     values = load_arrays(arrays)
-    if isinstance(content, dict) and isinstance(content.get("measurements"), list):
-        for entry in content["measurements"]:
-            entry["values"] = values.get(entry.get("name"))
+    try:
+        for entry in content["measurements"] if content is not None else ():
+            entry["values"] = values[entry["name"]]
+    except (KeyError, TypeError):
+        raise ValueError("the record has no measurements") from None
     record = _RECORD.validate_python(content)
     if to_members(record) != {name: members[name] for name in MEMBERS}:
         raise ValueError("the record is not written as records are")

@@ -8,21 +8,20 @@ post-processing of the Veil and of the guide, so with guidance `surrogate` of th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from counterveil.amortiser import Amortiser, is_free
 from counterveil.encoding import Encoding
-from counterveil.models import TargetModel, TorchModel
+from counterveil.models import TargetModel
+from counterveil.networks import Amortiser, is_free, seeded
 from counterveil.progress import Tick, progress_bar, silent
 from counterveil.schema import Family
 from counterveil.search.constraints import box_around
 from counterveil.search.objective import SearchObjective, Weights
 from counterveil.search.sampling import legal_rows
 from counterveil.search.snap import Snap
-from counterveil.training import seeded
 from counterveil.veil import Veil
 
 POOL = 20_000  # rows to learn from
@@ -42,25 +41,6 @@ LESSONS: dict[Family, Lessons] = {
     "image": Lessons(1000, 128),
     "binary": Lessons(1500, 128),
 }
-
-
-def shipped(
-    veil: Veil, *, device: torch.device, progress: bool, most_steps: int | None = None
-) -> Veil:
-    """The veil with the amortised search for guidance `surrogate`, if it has a surrogate."""
-    if veil.surrogate is None:
-        return veil
-    amortiser = learn_for(
-        veil,
-        TorchModel(veil.surrogate, veil.schema, outputs="logits").to(device),
-        Weights.of(veil.schema.family, "surrogate"),
-        Snap(Encoding(veil.schema), device),
-        device=device,
-        progress=progress,
-        most_steps=most_steps,
-    )
-    veil.autoencoder.cpu()
-    return replace(veil, amortiser=amortiser.cpu())
 
 
 def learn_for(

@@ -19,9 +19,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from counterveil.amortiser import Amortiser, is_free
-from counterveil.autoencoder import Autoencoder
 from counterveil.models import TargetModel
+from counterveil.networks import Amortiser, Autoencoder, is_free
 from counterveil.progress import Tick, silent
 from counterveil.search.best import Best
 from counterveil.search.constraints import Box

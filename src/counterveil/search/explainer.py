@@ -12,12 +12,11 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from counterveil.amortiser import Amortiser
-from counterveil.autoencoder import pick_device
 from counterveil.encoding import Array, Encoding
 from counterveil.errors import InputError, InternalError, RequestError
 from counterveil.models import TargetModel, distil
 from counterveil.models.student import EPOCHS
+from counterveil.networks import Amortiser, pick_device
 from counterveil.privacy import Budget
 from counterveil.progress import Tick, progress_bar
 from counterveil.schema import Category
@@ -86,14 +85,10 @@ class Explainer:
         """Learn what the amortised search needs to know of the model: seconds, once.
 
         The first `explain` does it otherwise. With a `warm_file` it is read from there, or kept
-        there for the next time. With guidance `surrogate` it comes with the veil.
+        there for the next time.
         """
         guide = self._follow(progress)
         if self._amortiser is not None:
-            return
-        shipped = self.veil.amortiser if self.guidance == "surrogate" else None
-        if shipped is not None:
-            self._amortiser = shipped.to(self.device)
             return
         latent = self.veil.autoencoder.latent
         network = Amortiser(self.encoding.width, self.model.classes, latent)

@@ -7,11 +7,16 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from counterveil.autoencoder import ARCHITECTURES, Autoencoder
 from counterveil.models import TargetModel
+from counterveil.networks import Autoencoder
 from counterveil.schema import Family
 from counterveil.search.constraints import Box
 
+PAPER_WEIGHTS: dict[Family, tuple[float, float, float]] = {  # α, β, γ of section 5.2
+    "mixed": (1.0, 0.5, 0.1),
+    "image": (1.0, 0.2, 20.0),
+    "binary": (1.0, 0.5, 10.0),
+}
 SURROGATE_ALPHA = 4.0
 _ROOT = 1e-12  # keeps the gradient of a norm finite at 0
 
@@ -31,9 +36,9 @@ class Weights:
         With guidance `surrogate` α is heavier: what convinces f~ has to convince a model that was
         never asked.
         """
-        architecture = ARCHITECTURES[family]
+        alpha, beta, gamma = PAPER_WEIGHTS[family]
         heavier = SURROGATE_ALPHA if guidance == "surrogate" else 1.0
-        return cls(heavier * architecture.alpha, architecture.beta, architecture.gamma)
+        return cls(heavier * alpha, beta, gamma)
 
 
 @dataclass(frozen=True)

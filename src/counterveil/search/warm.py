@@ -14,9 +14,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
-from counterveil.amortiser import Amortiser
 from counterveil.files import write_whole
 from counterveil.models import TargetModel
+from counterveil.networks import Amortiser
 
 VERSION = "1"
 

@@ -31,18 +31,17 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from counterveil.autoencoder import ARCHITECTURES
 from counterveil.curator import Curator, dpsgd
 from counterveil.encoding import Array
 from counterveil.errors import RequestError
 from counterveil.models import TargetModel
+from counterveil.networks import ARCHITECTURES, seeded
 from counterveil.privacy import Budget
 from counterveil.search import Explainer
 from counterveil.search.answer import How, Questions
 from counterveil.search.constraints import box_around
 from counterveil.search.explainer import ITERATIONS
 from counterveil.search.units import original_units
-from counterveil.training import seeded
 from counterveil.veil import Veil
 from counterveil_lab.attacks.kanonymous import KAnonymous
 from counterveil_lab.attacks.protocol import Arena, Size, architecture
