@@ -30,12 +30,12 @@ from counterveil.audit.game import (
     Claim,
     by_frequency,
     ceiling,
+    clopper_pearson,
     epsilon_bound,
-    lower_share,
     play,
     project,
-    upper_share,
 )
+from counterveil.audit.releases import release
 from counterveil.audit.report import tables
 from counterveil.cli_audit import audit as command
 from counterveil.curator import Curator, dpsgd
@@ -64,15 +64,14 @@ def test_clopper_pearson_has_the_known_values():
         (3, 100): (0.0062, 0.0852),
     }
     for (hits, draws), interval in known.items():
-        found = lower_share(hits, draws, 0.025), upper_share(hits, draws, 0.025)
-        assert found == pytest.approx(interval, abs=6e-5)
+        assert clopper_pearson(hits, draws, 0.025) == pytest.approx(interval, abs=6e-5)
 
 
 def test_shares_are_where_the_binomial_tail_has_the_stated_error():
     for draws in (7, 300, 50_000):
         for hits in (1, draws // 3, draws - 1):
             for error in (0.025, 1e-5):
-                low, high = lower_share(hits, draws, error), upper_share(hits, draws, error)
+                low, high = clopper_pearson(hits, draws, error)
                 assert binom.sf(hits - 1, draws, low) == pytest.approx(error, rel=1e-9)
                 assert binom.cdf(hits, draws, high) == pytest.approx(error, rel=1e-9)
 
@@ -298,6 +297,20 @@ def test_the_instrument_tells_the_noise_of_a_real_measurement():
         same = real.find(answer.name)
         assert (answer.mechanism, answer.scale) == (same.mechanism, same.scale)
         assert (answer.sensitivity, answer.delta) == (same.sensitivity, same.delta)
+
+
+@pytest.mark.parametrize("make", neighbours.PURE_PAIRS, ids=lambda make: make.__name__)
+def test_the_record_of_a_veil_is_what_got_noise(make):
+    pair, budget = make(), Budget(1.0)
+    record = release(pair, budget, "functional", 0).record
+    heard = listen(pair.tables[0], pair.plan(budget))
+    noisy = [made for made in record.measurements if made.name != "tree"]
+    assert [made.access for made in noisy] == [answer.access for answer in heard.answers]
+    for found, exact in zip(noisy, heard.exact, strict=True):
+        if found.name != "pairs":  # those are of another tree
+            away = np.abs(found.values - exact)
+            assert away.any()
+            assert away.max() < 40 * found.scale
 
 
 def test_trees_differ_where_the_curator_chooses():

@@ -12,8 +12,8 @@ The score is the exact log-likelihood ratio of D' and D. For many draws the step
 noise; real trainings are played beside it.
 
 At a usual δ, such as 1e-6, what a Gaussian leaks up to its ε lies in events that draws hardly ever
-see: with 100,000 of them at ε = 1, half of the noise is barely caught. At δ = 0.01 the same
-calibration is caught with ease. So every ε is played at both.
+see: with 100,000 of them at ε = 1, half of the noise is barely caught. At δ = 0.01 it is caught
+with ease. So every ε is played at both.
 """
 
 from __future__ import annotations

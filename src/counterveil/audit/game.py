@@ -42,14 +42,11 @@ CANDIDATES = 400  # thresholds tried on the first half
 Scores = tuple[Array, Array]  # of draws for D and of as many draws for D'
 
 
-def lower_share(hits: int, draws: int, error: float) -> float:
-    """Clopper–Pearson: a lower bound on a probability, wrong with probability `error` at most."""
-    return float(beta.ppf(error, hits, draws - hits + 1)) if hits else 0.0
-
-
-def upper_share(hits: int, draws: int, error: float) -> float:
-    """Clopper–Pearson: an upper bound on a probability, wrong with probability `error` at most."""
-    return float(beta.isf(error, hits + 1, draws - hits)) if hits < draws else 1.0
+def clopper_pearson(hits: int, draws: int, error: float) -> tuple[float, float]:
+    """A lower and an upper bound on a probability, each wrong with probability `error` at most."""
+    low = float(beta.ppf(error, hits, draws - hits + 1)) if hits > 0 else 0.0
+    high = float(beta.isf(error, hits + 1, draws - hits)) if hits < draws else 1.0
+    return low, high
 
 
 def epsilon_bound(
@@ -61,9 +58,9 @@ def epsilon_bound(
     an (ε, δ)-DP mechanism the bound exceeds ε with probability `error` at most, provided that the
     event was fixed before these draws were seen.
     """
-    low = lower_share(hits_two, draws, error / 2) - delta
-    high = upper_share(hits_one, draws, error / 2)
-    return max(0.0, math.log(low / high)) if low > 0 else 0.0
+    low, _ = clopper_pearson(hits_two, draws, error / 2)
+    _, high = clopper_pearson(hits_one, draws, error / 2)
+    return max(0.0, math.log((low - delta) / high)) if low > delta else 0.0
 
 
 def ceiling(draws: int, *, delta: float = 0.0, error: float = ERROR) -> float:

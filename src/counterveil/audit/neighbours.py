@@ -8,6 +8,7 @@ would not help it, and the noise does not depend on them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -34,18 +35,11 @@ class Pair:
     unit_column: str | None = None
     max_records: int = 1
 
-    @property
+    @cached_property
     def tables(self) -> tuple[PrivateTable, PrivateTable]:
         """D and D' as a release reads them."""
-        one, two = (
-            PrivateTable(
-                private_frame,
-                self.schema,
-                unit_column=self.unit_column,
-                max_records=self.max_records,
-            )
-            for private_frame in (self.one, self.two)
-        )
+        units: Any = {"unit_column": self.unit_column, "max_records": self.max_records}
+        one, two = (PrivateTable(frame, self.schema, **units) for frame in (self.one, self.two))
         return one, two
 
     def plan(self, budget: Budget) -> Plan:
