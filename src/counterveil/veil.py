@@ -36,7 +36,7 @@ from torch import Tensor, nn
 from counterveil.errors import RequestError, SchemaError, VeilError
 from counterveil.files import read_bytes, write_whole
 from counterveil.networks import Autoencoder, tanh_network
-from counterveil.population import Population, check_record, population_of
+from counterveil.population import Population, population_of
 from counterveil.privacy import Statement
 from counterveil.privacy.record import NoisyRecord, from_members, to_members
 from counterveil.schema import Schema
@@ -130,7 +130,7 @@ class Veil:
                 _refuse_control_characters(json.loads(members[name]))
             record = from_members(members)
             if record is not None:
-                check_record(schema, record)
+                population_of(schema, record)  # refuses a record that does not fit
                 if record.accesses != statement.accesses:
                     raise VeilError("its noisy record is not the one its statement tells of")
             networks = _rebuild(members["weights.safetensors"], manifest, schema)
