@@ -15,7 +15,7 @@ from rows import random_rows
 from counterveil.curator import functional
 from counterveil.curator.coefficients import BoundedSums, GridCounts, cut
 from counterveil.curator.functional import keep_ones
-from counterveil.curator.noise import add, calibrate, noisy_max
+from counterveil.curator.noise import EXACT, add, calibrate
 from counterveil.curator.plan import make_plan
 from counterveil.curator.table import PrivateTable
 from counterveil.errors import InternalError
@@ -169,9 +169,9 @@ def test_noise_refuses_a_sensitivity_it_was_not_made_for():
 
 
 def test_noisy_max_prefers_high_scores():
-    picks = [noisy_max([0, 0, 400], 2, 0.2) for _ in range(30)]
+    picks = [EXACT.choose([0, 0, 400], 2, 0.2) for _ in range(30)]
     assert picks.count(2) > 25
-    assert len({noisy_max([5, 5, 5], 2, 0.2) for _ in range(60)}) == 3
+    assert len({EXACT.choose([5, 5, 5], 2, 0.2) for _ in range(60)}) == 3
 
 
 @pytest.mark.parametrize("order", [1, 2])
