@@ -89,7 +89,7 @@ def test_half_of_the_noise_is_caught(epsilon):
 def test_far_too_little_noise_is_caught_in_real_trainings(monkeypatch):
     budget = Budget(1.0, 0.1)
     enough = dpsgd.calibrate_training(EVERY, budget)
-    monkeypatch.setattr(gradients, "_calibrate_training", lambda *_: enough / 5)
+    monkeypatch.setattr(dpsgd, "calibrate_training", lambda *_: enough / 5)
     training = Training(EVERY, budget, 0.9)  # a clip of its own: what was heard is remembered
     scores = gradients.real_step_scores(training, 300)
     assert play(*scores, Claim(1.0, 0.1)).bound > 1
@@ -114,10 +114,10 @@ def test_the_tap_hears_the_training(clip):
 def test_the_tap_lets_go():
     from opacus.optimizers import DPOptimizer
 
-    real = DPOptimizer.add_noise, dpsgd.calibrate_training, dpsgd.perturb
+    real = DPOptimizer.add_noise, dpsgd.calibrate_training
     gradients.real_step_scores(Training(SOME, BUDGET, 1.0), 2)
     gradients.moved_codes(BUDGET)
-    assert (DPOptimizer.add_noise, dpsgd.calibrate_training, dpsgd.perturb) == real
+    assert (DPOptimizer.add_noise, dpsgd.calibrate_training) == real
 
 
 @needs_opacus
