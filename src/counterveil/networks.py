@@ -148,13 +148,7 @@ def tanh_network(width: int, hidden: tuple[int, ...], classes: int) -> nn.Sequen
 
 
 def train_surrogate(
-    points: Tensor,
-    labels: Tensor,
-    classes: int,
-    *,
-    hidden: tuple[int, ...],
-    epochs: int,
-    seed: int,
+    points: Tensor, labels: Tensor, classes: int, *, hidden: tuple[int, ...], epochs: int, seed: int
 ) -> nn.Sequential:
     """f~: learns the class numbers `labels` (rows,) of samples `points` of the population.
 

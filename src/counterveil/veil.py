@@ -36,7 +36,7 @@ from torch import Tensor, nn
 from counterveil.errors import RequestError, SchemaError, VeilError
 from counterveil.files import read_bytes, write_whole
 from counterveil.networks import Autoencoder, tanh_network
-from counterveil.population import Population, check_record, population_of
+from counterveil.population import Population, population_of
 from counterveil.privacy import Statement
 from counterveil.privacy.record import NoisyRecord, from_members, to_members
 from counterveil.schema import Schema
@@ -95,16 +95,12 @@ class Veil:
         write_whole(path, buffer.getvalue())
 
     def _members(self) -> dict[str, bytes]:
-        tensors = dict(self.autoencoder.state_dict())
-        if self.surrogate is not None:
-            tensors |= {f"surrogate.{k}": v for k, v in self.surrogate.state_dict().items()}
-        tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}
+        tensors = _named(self.autoencoder, self.surrogate) | {"prototypes": self.prototypes}
+        weights = {name: tensor.contiguous() for name, tensor in tensors.items()}
         return {
             "schema.json": self.schema.to_json().encode(),
             "statement.json": self.statement.model_dump_json(indent=2).encode(),
-            "weights.safetensors": save_tensors(
-                {**tensors, "prototypes": self.prototypes.contiguous()}
-            ),
+            "weights.safetensors": save_tensors(weights),
             **to_members(self.record),
         }
 
@@ -130,7 +126,7 @@ class Veil:
                 _refuse_control_characters(json.loads(members[name]))
             record = from_members(members)
             if record is not None:
-                check_record(schema, record)
+                population_of(schema, record)  # refuses a record that does not fit
                 if record.accesses != statement.accesses:
                     raise VeilError("its noisy record is not the one its statement tells of")
             networks = _rebuild(members["weights.safetensors"], manifest, schema)
@@ -236,22 +232,24 @@ def _hidden_of(surrogate: nn.Sequential | None) -> list[int] | None:
     return [layer.out_features for layer in surrogate if isinstance(layer, nn.Linear)][:-1]
 
 
+def _named(autoencoder: Autoencoder, surrogate: nn.Sequential | None) -> dict[str, Tensor]:
+    """The weights under the names that they have in a file."""
+    further = {} if surrogate is None else surrogate.state_dict()
+    return autoencoder.state_dict() | {f"surrogate.{key}": part for key, part in further.items()}
+
+
 def _rebuild(
     content: bytes, manifest: _Manifest, schema: Schema
 ) -> tuple[Autoencoder, Tensor, nn.Sequential | None]:
     """Autoencoder, prototypes and surrogate from the weights of a file."""
-    classes = len(schema.label.classes)
+    width, classes = schema.width, len(schema.label.classes)
     tensors = load_tensors(content)
     with torch.device("meta"):  # shapes first, memory only for what really is in the file
-        autoencoder = Autoencoder(schema.width, manifest.hidden)
-        surrogate = None
-        if manifest.surrogate is not None:
-            surrogate = tanh_network(schema.width, manifest.surrogate, classes)
-    shapes = {name: tensor.shape for name, tensor in autoencoder.state_dict().items()}
+        autoencoder = Autoencoder(width, manifest.hidden)
+        hidden = manifest.surrogate
+        surrogate = None if hidden is None else tanh_network(width, hidden, classes)
+    shapes = {name: tensor.shape for name, tensor in _named(autoencoder, surrogate).items()}
     shapes["prototypes"] = torch.Size((classes, autoencoder.latent))
-    if surrogate is not None:
-        state = surrogate.state_dict()
-        shapes |= {f"surrogate.{name}": tensor.shape for name, tensor in state.items()}
     if {name: tensor.shape for name, tensor in tensors.items()} != shapes:
         raise VeilError("its weights do not fit its schema")
     for tensor in tensors.values():

@@ -157,10 +157,7 @@ class Curator:
 
     def _table(self, private_data: Any) -> PrivateTable:
         return PrivateTable(
-            private_data,
-            self.schema,
-            unit_column=self.unit_column,
-            max_records=self.max_records,
+            private_data, self.schema, unit_column=self.unit_column, max_records=self.max_records
         )
 
     def _plan(self, table: PrivateTable, budget: Budget, order: int | None) -> Plan:

@@ -23,12 +23,11 @@ Prototypes (`CodeSums`): calibrated for replace-one directly, by the certified i
 `noise`.
 
 **The noise of training is floating point from torch's generator: not exact, not cryptographic.**
-The proof is about real numbers, and the noise here is not certified against attacks on the low bits
-of floats (Mironov 2012) or on the state of a generator; `functional` has neither weakness. What can
-be done is: for every step the whole state of the generator comes anew from the operating system,
-not a seed, of which torch's CPU generator keeps 32 bits that could be tried one by one; batches are
-drawn by a generator with 128 bits of the same entropy, as amplification by sampling needs secret
-batches. `seed` steers initial weights alone.
+The proof is about real numbers; the noise is not certified against attacks on the low bits of
+floats (Mironov 2012) or on the state of a generator. `functional` has neither weakness. What can be
+done is: for every step the whole state of the generator comes anew from the operating system (a
+seed would leave 2³² streams to try), and batches are drawn by a generator with 128 bits of the same
+entropy, as amplification by sampling needs secret batches. `seed` steers initial weights alone.
 """
 
 from __future__ import annotations
@@ -47,13 +46,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from counterveil import networks
 from counterveil.build import TRAININGS, Networks, reconstruction_loss
 from counterveil.curator.coefficients import BoundedSums
 from counterveil.curator.noise import EXACT, NoiseSource
 from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Array
 from counterveil.errors import InternalError, RequestError
+from counterveil.networks import ARCHITECTURES as PAPER
 from counterveil.networks import Architecture, Autoencoder, Network, is_finite, seeded, tanh_network
 from counterveil.privacy import Access, Budget
 from counterveil.privacy.budget import rest_of
@@ -69,14 +68,10 @@ class DpsgdArchitecture(Architecture):
     surrogate: tuple[int, ...]  # neurons of each hidden layer
 
 
+EPOCHS: dict[Family, int] = {"mixed": 20, "image": 5, "binary": 5}
 ARCHITECTURES: dict[Family, DpsgdArchitecture] = {
-    family: DpsgdArchitecture(
-        encoder=networks.ARCHITECTURES[family].encoder,
-        epochs=20 if family == "mixed" else 5,
-        batch=1024,
-        surrogate=training.surrogate,
-    )
-    for family, training in TRAININGS.items()
+    family: DpsgdArchitecture(PAPER[family].encoder, epochs, 1024, TRAININGS[family].surrogate)
+    for family, epochs in EPOCHS.items()
 }
 SHARES = (0.5, 0.1, 0.4)  # autoencoder, prototypes, surrogate
 MOST_EPSILON = 500.0  # more protects nothing and overflows the accountants
@@ -262,17 +257,9 @@ def training_epsilon(noise: float, rate: float, steps: int, delta: float) -> flo
 
     orders = list(ORDERS)
     spent = rdp.compute_rdp(q=rate, noise_multiplier=noise, steps=steps, orders=orders)
-    with _any_order():
+    with _quiet():
         epsilon, _ = rdp.get_privacy_spent(orders=orders, rdp=spent, delta=delta)
     return float(epsilon)
-
-
-@contextmanager
-def _any_order() -> Iterator[None]:
-    """No warning where the best order is the first or last of the list: ε is only stated larger."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Optimal order is the", category=UserWarning)
-        yield
 
 
 def add_remove(budget: Budget) -> Budget:
@@ -291,17 +278,15 @@ def calibrate_training(schedule: Schedule, budget: Budget) -> float:
 
     asked = add_remove(budget)
     try:
-        with _any_order():
-            noise = float(
-                get_noise_multiplier(
-                    target_epsilon=asked.epsilon,
-                    target_delta=asked.delta,
-                    sample_rate=schedule.rate,
-                    steps=schedule.steps,
-                    accountant="rdp",
-                    epsilon_tolerance=TOLERANCE * asked.epsilon,
-                    alphas=list(ORDERS),
-                )
+        with _quiet():
+            noise: float = get_noise_multiplier(
+                target_epsilon=asked.epsilon,
+                target_delta=asked.delta,
+                sample_rate=schedule.rate,
+                steps=schedule.steps,
+                accountant="rdp",
+                epsilon_tolerance=TOLERANCE * asked.epsilon,
+                alphas=list(ORDERS),
             )
     except ValueError:
         raise RequestError("no noise is enough for this epsilon and delta; raise them") from None
@@ -350,7 +335,8 @@ def train(
             parts = torch.as_tensor(chosen, device=device).split(at_once)  # one, if it is empty
             for number, part in enumerate(parts, 1):
                 optimiser.signal_skip_step(do_skip=number < len(parts))
-                _backward(loss_of(part))
+                with _quiet():
+                    loss_of(part).backward()
                 optimiser.step()
                 optimiser.zero_grad(set_to_none=True)
         tick(epoch + 1, "epochs")
@@ -358,12 +344,10 @@ def train(
     network.requires_grad_(False).eval()
     if not is_finite(network):
         raise RequestError("training diverged: the noise at this epsilon is too large; raise it")
+    batches_words = f"{schedule.steps} Poisson batches at rate {schedule.rate:.4g}"
     return Access(
         what=training.what,
-        mechanism=(
-            f"DP-SGD, {schedule.steps} Poisson batches at rate {schedule.rate:.4g}, "
-            f"Gaussian; {FLOATS}"
-        ),
+        mechanism=f"DP-SGD, {batches_words}, Gaussian; {FLOATS}",
         sensitivity=f"each record's gradient cut to L2 {clip:g}",
         scale=noise * clip,
         epsilon=training.budget.epsilon,
@@ -372,11 +356,7 @@ def train(
 
 
 def renew(generator: torch.Generator) -> None:
-    """Fill the state of `generator` from the operating system's entropy.
-
-    On the CPU a seed would leave 2³² streams of noise: of a training of one step somebody who knows
-    all rows but one could try them all, and see which one explains every weight.
-    """
+    """Fill the whole state of `generator` from the operating system's entropy."""
     generator.manual_seed(secrets.randbits(64))
     if generator.device.type == "cpu":
         state = generator.get_state().numpy()
@@ -385,11 +365,15 @@ def renew(generator: torch.Generator) -> None:
         generator.set_state(torch.from_numpy(state))
 
 
-def _backward(loss: Tensor) -> None:
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without two warnings of Opacus that mean nothing here."""
     with warnings.catch_warnings():
+        # Where the best order is the first or last of the list, ε is only stated larger.
+        warnings.filterwarnings("ignore", message="Optimal order is the", category=UserWarning)
         # Opacus hooks every layer, and the first one's input needs no gradient.
         warnings.filterwarnings("ignore", message="Full backward hook is firing")
-        loss.backward()
+        yield
 
 
 def _even_out(surrogate: nn.Sequential, counts: Array) -> None:

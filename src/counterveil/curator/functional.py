@@ -80,7 +80,7 @@ def _measure_mixed(table: PrivateTable, plan: Plan, noise: NoiseSource) -> Noisy
     if plan.order == 1:
         return record
 
-    independent = TreePopulation.of_record(table.schema, record)
+    independent = TreePopulation(table.schema, record)
     tree = choose_tree(private_counts, independent, plan, noise)
     pairs = noise.perturb(
         "pairs",

@@ -7,7 +7,7 @@ single row is read. It gives its reasons, and warns where class structure must d
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -101,18 +101,8 @@ def _plan_mixed(schema: Schema, rows: int, budget: Budget, records: int, order: 
         f"{fine} bins a number: {rows / (classes * fine):.0f} rows of a class in an average bin, "
         f"noise scale {scale:.0f}"
     )
-    warnings = _drowning(rows, classes, scale)
-    return Plan(
-        "mixed",
-        order,
-        shares,
-        budget.delta,
-        records,
-        tuple(reasons),
-        warnings,
-        fine=fine,
-        coarse=COARSE,
-    )
+    why, warnings = tuple(reasons), _drowning(rows, classes, scale)
+    return Plan("mixed", order, shares, budget.delta, records, why, warnings, fine, COARSE)
 
 
 def _drowning(rows: int, classes: int, scale: float) -> tuple[str, ...]:
@@ -158,7 +148,5 @@ def _plan_image(schema: Schema, rows: int, budget: Budget, records: int) -> Plan
     )
     scale = 2 * l1 * records / budget.epsilon / fixed_point
     warnings = _drowning(rows, classes, scale / 10)
-    return Plan(
-        "image", 1, (budget.epsilon,), budget.delta, records, reasons, warnings,
-        frequencies=frequencies, l1_clip=l1, l2_clip=l2, fixed_point=fixed_point,
-    )  # fmt: skip
+    plan = Plan("image", 1, (budget.epsilon,), budget.delta, records, reasons, warnings)
+    return replace(plan, frequencies=frequencies, l1_clip=l1, l2_clip=l2, fixed_point=fixed_point)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -15,25 +14,6 @@ from counterveil.schema import Pixels, Schema
 
 FINE = 1 << 12  # cosines in fixed point
 SPREAD = 0.12  # standard deviation of frequency (1, 0), as a share of the image's side
-
-
-@dataclass(frozen=True)
-class NoisyImageSums:
-    """The measurements of images: class counts and class sums of the lowest frequencies."""
-
-    rows: int
-    counts: Array  # (classes,)
-    sums: Array  # (classes, channels·frequencies²)
-    variance: float
-
-    @classmethod
-    def of_record(cls, frequencies: Frequencies, classes: int, record: NoisyRecord) -> Self:
-        """The sums in a record; a `VeilError` if they are not those of these frequencies."""
-        whole, variance = record.read("sums", (classes, 1 + frequencies.width))
-        unit = record.fixed_point
-        counts = whole[:, 0] / unit
-        rows = record.records(whole[:, 0].sum() / unit)
-        return cls(rows, counts, whole[:, 1:] / unit, variance / unit**2)
 
 
 class Frequencies:
@@ -55,8 +35,8 @@ class Frequencies:
     def of(self, points: Array) -> Array:
         """Pixels in [0, 1], flat, as coefficients (images, channels·side²)."""
         shape = (len(points), self.image.height, self.image.breadth, self.image.channels)
-        found = np.einsum("uh,nhwc,vw->ncuv", self._rows, points.reshape(shape), self._columns,
-                          optimize=True)  # fmt: skip
+        pixels = points.reshape(shape)
+        found = np.einsum("uh,nhwc,vw->ncuv", self._rows, pixels, self._columns, optimize=True)
         return found.reshape(len(points), -1)
 
     def whole(self, points: Array, fixed_point: int) -> Array:
@@ -88,19 +68,23 @@ class Frequencies:
 class ImagePopulation:
     """Class means from noisy sums, variation from the public guess."""
 
-    def __init__(self, frequencies: Frequencies, noisy: NoisyImageSums) -> None:
-        totals = positive_totals(noisy.counts, noisy.rows)
+    def __init__(self, schema: Schema, record: NoisyRecord) -> None:
+        self._frequencies = Frequencies.of_schema(schema, record.frequencies)
+        shape = (len(schema.label.classes), 1 + self._frequencies.width)
+        whole, variance_of_whole = record.read("sums", shape)
+        unit = record.fixed_point
+        rows, variance = record.records(whole[:, 0].sum() / unit), variance_of_whole / unit**2
+        sums = whole[:, 1:] / unit
+        totals = positive_totals(whole[:, 0] / unit, rows)
         self.class_share = totals / totals.sum()
-        self._frequencies, self._spread = frequencies, frequencies.spread()
-        pooled = noisy.sums.sum(axis=0) / noisy.rows
+        self._spread = self._frequencies.spread()
         # Each frequency is believed as far as its expected size exceeds the noise on the mean.
-        believe = _wiener(self._spread * 3, noisy.variance * len(totals) / noisy.rows**2)
-        pooled = pooled * believe
-        residual = noisy.sums - totals[:, None] * pooled
-        weight = shrinkage(residual, noisy.variance)
-        means = residual / totals[:, None]
-        believe = _wiener(self._spread, noisy.variance / totals[:, None] ** 2)
-        self.means = pooled + min(1.0, weight * 2) * believe * means
+        believe = _wiener(self._spread * 3, variance * len(totals) / rows**2)
+        pooled = sums.sum(axis=0) / rows * believe
+        residual = sums - totals[:, None] * pooled
+        weight = shrinkage(residual, variance)
+        believe = _wiener(self._spread, variance / totals[:, None] ** 2)
+        self.means = pooled + min(1.0, weight * 2) * believe * (residual / totals[:, None])
 
     @property
     def without_tree(self) -> ImagePopulation:

@@ -9,13 +9,13 @@ falls first into a coarse bin and then into a fine one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from counterveil.encoding import Array
 from counterveil.errors import VeilError
-from counterveil.grid import Cells, Grid
+from counterveil.grid import Grid
 from counterveil.population.base import believable, draw_classes, positive_totals, to_simplex
 from counterveil.privacy.record import NoisyRecord
 from counterveil.schema import Schema
@@ -24,89 +24,30 @@ FAR = 4.0  # no class has a cell more than so many times more or less often than
 SMOOTH = 3  # coefficients of the curve along which a class may deviate over the bins of a number
 
 
-@dataclass(frozen=True)
-class Edge:
-    """A branch of the tree: `child` is drawn given `parent`, from noisy (class, parent, child)."""
-
-    parent: int
-    child: int
-    noisy_counts: Array
-    variance: float
-
-
-@dataclass(frozen=True)
-class NoisyCounts:
-    """The measurements of a mixed table, feature by feature and edge by edge."""
-
-    rows: int
-    singles: tuple[Array, ...]  # per feature: (class, fine cell)
-    variance: float
-    coarse: tuple[Array, ...]  # per feature: the coarse cell of each fine cell
-    edges: tuple[Edge, ...]
-
-    @classmethod
-    def of_record(cls, grid: Grid, record: NoisyRecord) -> NoisyCounts:
-        """The counts in a record; a `VeilError` if they are not those of this grid."""
-        classes, features = len(grid.schema.label.classes), len(grid.cells)
-        flat, variance = record.read("singles", (classes, grid.width))
-        singles = tuple(np.split(flat, grid.starts[1:], axis=1))
-        coarse = grid.merged(record.coarse)
-        edges: tuple[Edge, ...] = ()
-        if record.find("tree") is not None:
-            tree = record.read("tree", (features - 1, 2))[0].astype(np.int64)
-            _check_tree(tree, features)
-            wide = [int(merge.max()) + 1 for merge in coarse]
-            shapes = [(classes, wide[parent], wide[child]) for parent, child in tree]
-            ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
-            pairs, noise = record.read("pairs", (int(ends[-1]),))
-            edges = tuple(
-                Edge(int(parent), int(child), counts.reshape(shape), noise)
-                for (parent, child), counts, shape in zip(
-                    tree, np.split(pairs, ends[:-1]), shapes, strict=True
-                )
-            )
-        rows = record.records(float(singles[0].sum()))
-        return cls(rows, singles, variance, coarse, edges)
-
-
-def _check_tree(tree: Array, features: int) -> None:
-    """Every edge must lead from a feature that is already in the tree to one that is not."""
-    inside = {0}
-    for parent, child in tree.tolist():
-        if parent not in inside or child in inside or not 0 <= child < features:
-            raise VeilError("its noisy record holds no tree of its features")
-        inside.add(child)
-
-
 class TreePopulation:
-    """P~ of a mixed table."""
+    """P~ of a mixed table. A `VeilError` if the record is not that of this schema."""
 
-    def __init__(self, grid: Grid, noisy: NoisyCounts) -> None:
-        self.grid, self._noisy = grid, noisy
-        self._coarse = noisy.coarse
-        self._totals = totals = class_totals(noisy)
+    def __init__(self, schema: Schema, record: NoisyRecord) -> None:
+        self._schema, self._record = schema, record
+        self.grid = grid = Grid(schema, record.fine)
+        self._coarse = grid.merged(record.coarse)
+        noisy, variance = record.read("singles", (len(schema.label.classes), grid.width))
+        singles = np.split(noisy, grid.starts[1:], axis=1)  # per feature: (classes, fine cells)
+        rows = record.records(float(singles[0].sum()))
+        self._totals = totals = class_totals(singles, rows)
         self.class_share = totals / totals.sum()
         self._fine = tuple(
-            denoise_single(counts, totals, noisy.variance, bins=_bins(cells))
-            for counts, cells in zip(noisy.singles, grid.cells, strict=True)
+            denoise_single(counts, totals, variance, bins=len(cells.low))
+            for counts, cells in zip(singles, grid.cells, strict=True)
         )
-        self._wide = tuple(
-            merge(fine, coarse) for fine, coarse in zip(self._fine, noisy.coarse, strict=True)
-        )
-        self._edges = tuple(
-            (edge.parent, edge.child, self._conditional(edge)) for edge in noisy.edges
-        )
-
-    @classmethod
-    def of_record(cls, schema: Schema, record: NoisyRecord) -> TreePopulation:
-        """P~ of the record of a mixed table."""
-        grid = Grid(schema, record.fine)
-        return cls(grid, NoisyCounts.of_record(grid, record))
+        self._wide = tuple(map(merge, self._fine, self._coarse))
+        self._edges = self._read_edges() if record.find("tree") else ()
 
     @property
     def without_tree(self) -> TreePopulation:
         """The same with features independent inside each class."""
-        return TreePopulation(self.grid, replace(self._noisy, edges=()))
+        singles = self._record.measurements[:1]
+        return TreePopulation(self._schema, replace(self._record, measurements=singles))
 
     def sample(
         self, count: int, rng: np.random.Generator, class_share: Array | None = None
@@ -130,10 +71,26 @@ class TreePopulation:
         one, two = _rows(self._wide[first]), _rows(self._wide[second])
         return self._totals[:, None, None] * one[:, :, None] * two[:, None, :]
 
-    def _conditional(self, edge: Edge) -> Array:
-        """P(child | class, parent) from a noisy pair table, shaped like it."""
-        expected = self.expected_pair(edge.parent, edge.child)
-        mixed = believable(edge.noisy_counts, expected, edge.variance)
+    def _read_edges(self) -> tuple[tuple[int, int, Array], ...]:
+        """Parent, child and P(child | class, parent) of each edge of the tree."""
+        tree = self._record.read("tree", (len(self._wide) - 1, 2))[0].astype(int).tolist()
+        inside = {0}
+        for parent, child in tree:
+            if parent not in inside or child in inside or not 0 <= child < len(self._wide):
+                raise VeilError("its noisy record holds no tree of its features")
+            inside.add(child)
+        expected = [self.expected_pair(parent, child) for parent, child in tree]
+        ends = np.cumsum([table.size for table in expected])
+        flat, variance = self._record.read("pairs", (int(ends[-1]),))
+        noisy = np.split(flat, ends[:-1])
+        return tuple(
+            (parent, child, self._conditional(child, counts, prior, variance))
+            for (parent, child), counts, prior in zip(tree, noisy, expected, strict=True)
+        )
+
+    def _conditional(self, child: int, noisy: Array, expected: Array, variance: float) -> Array:
+        """P(child | class, parent), shaped like `expected`: (classes, parent, child)."""
+        mixed = believable(noisy.reshape(expected.shape), expected, variance)
         joint = np.stack(
             [
                 to_simplex(table.ravel(), total).reshape(table.shape)
@@ -141,17 +98,18 @@ class TreePopulation:
             ]
         )
         # Where a parent cell is nearly empty, fall back on independence.
-        trust = np.sqrt(edge.variance)
-        joint = joint + trust * 1e-3 * _rows(self._wide[edge.child])[:, None, :]
+        joint = joint + np.sqrt(variance) * 1e-3 * _rows(self._wide[child])[:, None, :]
         return joint / joint.sum(axis=2, keepdims=True)
 
 
-def class_totals(noisy: NoisyCounts) -> Array:
-    """How many rows each class has: every feature's counts add up to it, the narrow ones best."""
-    weights = np.array([1 / counts.shape[1] for counts in noisy.singles])
-    sums = np.stack([counts.sum(axis=1) for counts in noisy.singles])
-    estimate = (weights[:, None] * sums).sum(axis=0) / weights.sum()
-    return positive_totals(estimate, noisy.rows)
+def class_totals(singles: list[Array], rows: int) -> Array:
+    """How many of `rows` rows each class has, from the counts (classes, cells) of each feature.
+
+    Every feature's counts add up to it; those of few cells carry the least noise.
+    """
+    weights = np.array([1 / counts.shape[1] for counts in singles])
+    sums = np.stack([counts.sum(axis=1) for counts in singles])
+    return positive_totals((weights[:, None] * sums).sum(axis=0) / weights.sum(), rows)
 
 
 def denoise_single(noisy: Array, totals: Array, variance: float, bins: int = 0) -> Array:
@@ -188,10 +146,6 @@ def smooth_part(residual: Array, expected: Array, variance: float, bins: int) ->
     size = basis.T @ residual
     kept = size * np.maximum(0.0, 1 - variance / np.maximum(size**2, 1e-9))
     return basis @ kept
-
-
-def _bins(cells: Cells) -> int:
-    return len(cells.low)
 
 
 def merge(counts: Array, coarse: Array) -> Array:

@@ -366,11 +366,12 @@ def _accounts(file: sqlite3.Connection, dataset: str | None = None) -> tuple[Acc
 
 def _entries(file: sqlite3.Connection, dataset: str | None = None) -> tuple[Entry, ...]:
     columns = "SELECT id, dataset, epsilon, delta, what, digest, time FROM spends"
-    return tuple(
-        Entry(id_, name, float(exact_decimal(epsilon)), float(exact_decimal(delta)), what,
-              "released" if digest else "reserved", digest or None, time)
-        for id_, name, epsilon, delta, what, digest, time in _rows(file, columns, dataset)
-    )  # fmt: skip
+    found = []
+    for id_, name, epsilon, delta, what, digest, time in _rows(file, columns, dataset):
+        price = float(exact_decimal(epsilon)), float(exact_decimal(delta))
+        state: Literal["reserved", "released"] = "released" if digest else "reserved"
+        found.append(Entry(id_, name, *price, what, state, digest or None, time))
+    return tuple(found)
 
 
 def _rows(
