@@ -13,7 +13,7 @@ from rich.text import Text
 from counterveil.console import Json, cell, out, print_json, visible
 
 if TYPE_CHECKING:
-    from counterveil.privacy.account import Account, Amount, Entry
+    from counterveil.privacy.ledger import Account, Amount, Entry
 
 ledger_app = typer.Typer(
     no_args_is_help=True,
@@ -37,9 +37,8 @@ def open_account(
     The total is fixed for good: choose it before the first release, for everything that will ever
     be released from these rows.
     """
-    from counterveil.privacy.account import Amount
     from counterveil.privacy.budget import Budget
-    from counterveil.privacy.ledger import Ledger
+    from counterveil.privacy.ledger import Amount, Ledger
 
     total = Budget(epsilon, delta)
     Ledger(file).open_account(dataset, total)

@@ -39,7 +39,7 @@ def schema_draft(
     The draft LOOKS AT THE DATA: its bounds and categories are those of the rows. Before you release
     anything, replace them by public knowledge and remove "drafted" from the file.
     """
-    from counterveil.curator.draft import draft_schema
+    from counterveil.curator.infer_schema import draft_schema
     from counterveil.files import check_output
     from counterveil.tables import read_table
 

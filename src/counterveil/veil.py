@@ -1,15 +1,17 @@
 """The Veil: what the curator releases, and its file.
 
-A veil file is a zip of exactly four members and nothing that can run:
+A veil file is a zip of exactly six members and nothing that can run:
 
     manifest.json        format, version, layer sizes, SHA-256 of the other members
     schema.json          the public description of the table
     statement.json       what is promised about the rows
-    weights.safetensors  the autoencoder, the class prototypes and, if there, the surrogate f~ and
-                         the amortised search guided by it
+    weights.safetensors  the autoencoder, the class prototypes and, if there, the surrogate f~
+    record.json          how the noisy integers were made, or null where there are none
+    record.safetensors   the noisy integers
 
 Loading trusts nothing: other members, odd paths, repeated or oversized or encrypted members, wrong
-digests, wrong shapes and numbers that are not finite are all refused with a `VeilError`.
+digests, wrong shapes, numbers that are not finite, and a record that does not fit the schema or the
+statement are all refused with a `VeilError`.
 """
 
 from __future__ import annotations
@@ -31,22 +33,24 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
-from counterveil.amortiser import Amortiser
-from counterveil.autoencoder import Autoencoder
-from counterveil.errors import SchemaError, VeilError
+from counterveil.errors import RequestError, SchemaError, VeilError
 from counterveil.files import read_bytes, write_whole
+from counterveil.networks import Autoencoder, tanh_network
+from counterveil.population import Population, population_of
 from counterveil.privacy import Statement
+from counterveil.privacy.record import NoisyRecord, from_members, to_members
 from counterveil.schema import Schema
-from counterveil.training import tanh_network
 
 FORMAT = "counterveil-veil"
-VERSION = 1
+VERSION = 2
 MANIFEST = "manifest.json"
 MEMBER_LIMITS = {
     MANIFEST: 1 << 16,
     "schema.json": 1 << 25,
     "statement.json": 1 << 20,
     "weights.safetensors": 1 << 29,
+    "record.json": 1 << 16,
+    "record.safetensors": 1 << 27,
 }
 FILE_LIMIT = sum(MEMBER_LIMITS.values())
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the same veil is the same file, to the byte
@@ -54,14 +58,14 @@ _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the same veil is the same file, to the byte
 
 @dataclass(frozen=True, eq=False)
 class Veil:
-    """Autoencoder, class prototypes, schema and statement. Safe to ship; holds no row."""
+    """Schema, statement, noisy record and what was trained on it. Safe to ship; holds no row."""
 
     schema: Schema
     autoencoder: Autoencoder
-    prototypes: Tensor
+    prototypes: Tensor  # (classes, latent)
     statement: Statement
     surrogate: nn.Sequential | None = None
-    amortiser: Amortiser | None = None  # guided by the surrogate
+    record: NoisyRecord | None = None  # of mechanism `functional`
 
     def __repr__(self) -> str:
         return f"Veil({self.schema.name!r}, {self.statement.headline})"
@@ -70,6 +74,15 @@ class Veil:
     def digest(self) -> str:
         """SHA-256 over everything in the veil: the name under which it can be cited."""
         return hashlib.sha256(self._manifest(self._members())).hexdigest()
+
+    def population(self) -> Population:
+        """P~, rebuilt from the noisy record at no privacy cost."""
+        if self.record is None:
+            raise RequestError(
+                f"this veil has no noisy record: mechanism {self.statement.mechanism} makes none; "
+                "release it by mechanism functional"
+            )
+        return population_of(self.schema, self.record)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the file; the same veil always gives the same bytes."""
@@ -82,18 +95,13 @@ class Veil:
         write_whole(path, buffer.getvalue())
 
     def _members(self) -> dict[str, bytes]:
-        tensors = dict(self.autoencoder.state_dict())
-        if self.surrogate is not None:
-            tensors |= {f"surrogate.{k}": v for k, v in self.surrogate.state_dict().items()}
-        if self.amortiser is not None:
-            tensors |= {f"amortiser.{k}": v for k, v in self.amortiser.state_dict().items()}
-        tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}
+        tensors = _named(self.autoencoder, self.surrogate) | {"prototypes": self.prototypes}
+        weights = {name: tensor.contiguous() for name, tensor in tensors.items()}
         return {
             "schema.json": self.schema.to_json().encode(),
             "statement.json": self.statement.model_dump_json(indent=2).encode(),
-            "weights.safetensors": save_tensors(
-                {**tensors, "prototypes": self.prototypes.contiguous()}
-            ),
+            "weights.safetensors": save_tensors(weights),
+            **to_members(self.record),
         }
 
     def _manifest(self, members: dict[str, bytes]) -> bytes:
@@ -102,7 +110,6 @@ class Veil:
             "version": VERSION,
             "hidden": list(self.autoencoder.hidden),
             "surrogate": _hidden_of(self.surrogate),
-            "amortiser": None if self.amortiser is None else [self.amortiser.hidden],
             "sha256": {name: _sha256(content) for name, content in members.items()},
         }
         return json.dumps(content, indent=2).encode()
@@ -112,13 +119,17 @@ class Veil:
         """Read a file and check all of it."""
         content = read_bytes(path, "veil", VeilError)
         try:
-            members = _unpack(content)
-            sizes = _check_manifest(members)
+            members, manifest = _unpack(content)
             schema = Schema.from_json(members["schema.json"])
             statement = Statement.model_validate_json(members["statement.json"])
-            _refuse_control_characters(json.loads(members["schema.json"]))
-            _refuse_control_characters(json.loads(members["statement.json"]))
-            networks = _rebuild(members["weights.safetensors"], sizes, schema)
+            for name in ("schema.json", "statement.json", "record.json"):
+                _refuse_control_characters(json.loads(members[name]))
+            record = from_members(members)
+            if record is not None:
+                population_of(schema, record)  # refuses a record that does not fit
+                if record.accesses != statement.accesses:
+                    raise VeilError("its noisy record is not the one its statement tells of")
+            networks = _rebuild(members["weights.safetensors"], manifest, schema)
         except VeilError as error:
             raise VeilError(f"{path}: {error}") from None
         except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError):
@@ -127,23 +138,30 @@ class Veil:
             raise VeilError(
                 f"{path}: its content is not that of a veil; ask for it again"
             ) from None
-        autoencoder, prototypes, surrogate, amortiser = networks
-        return cls(schema, autoencoder, prototypes, statement, surrogate, amortiser)
+        autoencoder, prototypes, surrogate = networks
+        return cls(schema, autoencoder, prototypes, statement, surrogate, record)
 
 
 def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _unpack(content: bytes) -> dict[str, bytes]:
+def _unpack(content: bytes) -> tuple[dict[str, bytes], _Manifest]:
+    """All members, each as its digest says, and what the manifest tells of them."""
     if len(content) > FILE_LIMIT:
         raise VeilError("larger than any veil can be; refused")
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         entries = archive.infolist()
         names = [entry.filename for entry in entries]
+        if names.count(MANIFEST) == 1:  # the version first: others have other members
+            manifest = _read_manifest(_read_member(archive, archive.getinfo(MANIFEST)))
         if sorted(names) != sorted(MEMBER_LIMITS):
             raise VeilError("not a veil file: it does not hold exactly the members of one")
-        return {entry.filename: _read_member(archive, entry) for entry in entries}
+        members = {entry.filename: _read_member(archive, entry) for entry in entries}
+    for name in MEMBER_LIMITS.keys() - {MANIFEST}:
+        if manifest.digests.get(name) != _sha256(members[name]):
+            raise VeilError(f"member {name} was changed or damaged: its SHA-256 does not match")
+    return members, manifest
 
 
 def _read_member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
@@ -172,18 +190,17 @@ def _refuse_control_characters(content: Any) -> None:
 
 
 @dataclass(frozen=True)
-class _Sizes:
-    """Of the hidden layers; none where there is no such network."""
+class _Manifest:
+    """Sizes of the hidden layers, and the SHA-256 of the other members."""
 
-    autoencoder: tuple[int, ...]
+    hidden: tuple[int, ...]
     surrogate: tuple[int, ...] | None
-    amortiser: tuple[int, ...] | None
+    digests: dict[str, Any]
 
 
-def _check_manifest(members: dict[str, bytes]) -> _Sizes:
-    """Format, version and digests; returns the layer sizes."""
+def _read_manifest(text: bytes) -> _Manifest:
     try:
-        manifest: Any = json.loads(members[MANIFEST])
+        manifest: Any = json.loads(text)
     except (ValueError, RecursionError):
         raise VeilError("its manifest cannot be read; the file is damaged") from None
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
@@ -193,14 +210,11 @@ def _check_manifest(members: dict[str, bytes]) -> _Sizes:
             f"this counterveil reads veils of version {VERSION}, the file has another; "
             "install the counterveil that made it, or release it again"
         )
-    for name in MEMBER_LIMITS.keys() - {MANIFEST}:
-        digests = manifest.get("sha256")
-        if not isinstance(digests, dict) or digests.get(name) != _sha256(members[name]):
-            raise VeilError(f"member {name} was changed or damaged: its SHA-256 does not match")
-    further = (manifest.get(name) for name in ("surrogate", "amortiser"))
-    return _Sizes(
+    digests, surrogate = manifest.get("sha256"), manifest.get("surrogate")
+    return _Manifest(
         _sizes(manifest.get("hidden")),
-        *(None if sizes is None else _sizes(sizes) for sizes in further),
+        None if surrogate is None else _sizes(surrogate),
+        digests if isinstance(digests, dict) else {},
     )
 
 
@@ -218,27 +232,23 @@ def _hidden_of(surrogate: nn.Sequential | None) -> list[int] | None:
     return [layer.out_features for layer in surrogate if isinstance(layer, nn.Linear)][:-1]
 
 
+def _named(autoencoder: Autoencoder, surrogate: nn.Sequential | None) -> dict[str, Tensor]:
+    """The weights under the names that they have in a file."""
+    further = {} if surrogate is None else surrogate.state_dict()
+    return autoencoder.state_dict() | {f"surrogate.{key}": part for key, part in further.items()}
+
+
 def _rebuild(
-    content: bytes, sizes: _Sizes, schema: Schema
-) -> tuple[Autoencoder, Tensor, nn.Sequential | None, Amortiser | None]:
-    classes = len(schema.label.classes)
+    content: bytes, manifest: _Manifest, schema: Schema
+) -> tuple[Autoencoder, Tensor, nn.Sequential | None]:
+    """Autoencoder, prototypes and surrogate from the weights of a file."""
+    width, classes = schema.width, len(schema.label.classes)
     tensors = load_tensors(content)
-    networks: dict[str, nn.Module] = {}
     with torch.device("meta"):  # shapes first, memory only for what really is in the file
-        autoencoder = Autoencoder(schema.width, sizes.autoencoder)
-        surrogate = amortiser = None
-        if sizes.surrogate:
-            surrogate = networks["surrogate."] = tanh_network(
-                schema.width, sizes.surrogate, classes
-            )
-        if sizes.amortiser:
-            amortiser = networks["amortiser."] = Amortiser(
-                schema.width, classes, autoencoder.latent, sizes.amortiser[0]
-            )
-    expected = dict(autoencoder.state_dict())
-    for prefix, network in networks.items():
-        expected |= {prefix + key: tensor for key, tensor in network.state_dict().items()}
-    shapes = {name: tensor.shape for name, tensor in expected.items()}
+        autoencoder = Autoencoder(width, manifest.hidden)
+        hidden = manifest.surrogate
+        surrogate = None if hidden is None else tanh_network(width, hidden, classes)
+    shapes = {name: tensor.shape for name, tensor in _named(autoencoder, surrogate).items()}
     shapes["prototypes"] = torch.Size((classes, autoencoder.latent))
     if {name: tensor.shape for name, tensor in tensors.items()} != shapes:
         raise VeilError("its weights do not fit its schema")
@@ -246,9 +256,9 @@ def _rebuild(
         if tensor.dtype != torch.float32 or not bool(tensor.isfinite().all()):
             raise VeilError("its weights are not finite 32-bit numbers")
     prototypes = tensors.pop("prototypes")
-    for prefix, network in networks.items():
-        mine = {k.removeprefix(prefix): tensors.pop(k) for k in [*tensors] if k.startswith(prefix)}
-        network.load_state_dict(mine, assign=True)
-        network.requires_grad_(False).eval()
+    if surrogate is not None:
+        mine = {name: tensors.pop(f"surrogate.{name}") for name in surrogate.state_dict()}
+        surrogate.load_state_dict(mine, assign=True)
+        surrogate.requires_grad_(False).eval()
     autoencoder.load_state_dict(tensors, assign=True)
-    return autoencoder.requires_grad_(False).eval(), prototypes, surrogate, amortiser
+    return autoencoder.requires_grad_(False).eval(), prototypes, surrogate

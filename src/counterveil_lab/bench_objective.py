@@ -13,9 +13,9 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from counterveil.amortiser import is_free
 from counterveil.encoding import Encoding
 from counterveil.models import TargetModel
+from counterveil.networks import is_free
 from counterveil.search import Explainer
 from counterveil.search.amortise import learn_for
 from counterveil.search.answer import Questions

@@ -34,10 +34,10 @@ from counterveil.curator import Curator
 from counterveil.encoding import Encoding
 from counterveil.errors import RequestError
 from counterveil.models import adapt
+from counterveil.networks import seeded, tanh_network
 from counterveil.schema import Binary, Categorical, Feature, Label, Numeric, Schema
 from counterveil.search import Explainer, Explanations
 from counterveil.search.answer import Questions
-from counterveil.training import seeded, tanh_network
 from counterveil_lab import floor as limits
 from counterveil_lab.bench_objective import EPSILON, objective, questions_of
 from counterveil_lab.bench_peers import (

@@ -18,9 +18,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from counterveil.amortiser import Amortiser
 from counterveil.encoding import Encoding
 from counterveil.errors import RequestError
+from counterveil.networks import Amortiser
 from counterveil.search import Explainer
 from counterveil.search.answer import Questions
 from counterveil.search.constraints import Box, box_around

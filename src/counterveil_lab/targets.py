@@ -14,11 +14,10 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from counterveil.autoencoder import pick_device
 from counterveil.encoding import Encoding
+from counterveil.networks import fit, pick_device, seeded
 from counterveil.progress import Tick, progress_bar, silent
 from counterveil.schema import Pixels, Schema
-from counterveil.training import fit, seeded
 from counterveil_lab.datasets import Dataset
 
 ROWS_AT_A_TIME = 8192

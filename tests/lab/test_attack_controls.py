@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from counterveil.training import seeded
+from counterveil.networks import seeded
 from counterveil_lab.attacks import controls
 from counterveil_lab.attacks.attribute import why_not
 from counterveil_lab.attacks.candidates import Candidates, without_model

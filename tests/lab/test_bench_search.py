@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from typer.testing import CliRunner
 
-from counterveil import postprocess
+from counterveil import build
 from counterveil.search import amortise, answer, request
 from counterveil_lab import bench_peers, bench_search, floor
 from counterveil_lab.bench import BENCHMARKS
@@ -39,9 +39,9 @@ def short_lessons(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(amortise, "POOL", 200)
     trainings = {
         family: replace(training, samples=300, surrogate_epochs=1)
-        for family, training in postprocess.TRAININGS.items()
+        for family, training in build.TRAININGS.items()
     }
-    monkeypatch.setattr(postprocess, "TRAININGS", trainings)
+    monkeypatch.setattr(build, "TRAININGS", trainings)
     monkeypatch.setitem(bench_peers.WAYS["algorithm-2"], "iterations", 10)
     monkeypatch.setattr(answer, "ATTEMPTS", 1)
     monkeypatch.setattr(request, "STUDENT_ROWS", 200)

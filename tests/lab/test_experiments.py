@@ -16,7 +16,7 @@ from rows import random_rows
 from torch import nn
 from typer.testing import CliRunner
 
-from counterveil import postprocess
+from counterveil import build
 from counterveil.encoding import Encoding
 from counterveil.models import adapt
 from counterveil.schema import Pixels, Schema
@@ -47,9 +47,9 @@ def toy() -> Iterator[None]:
         patch.setattr(peers, "QUICK", peers.Asked(cadex=2, cchvae=1, revise=1, dice=1))
         patch.setattr(peers, "PARTS", ("cadex", "vae"))  # dice-ml takes seconds a query
         patch.setattr(releases, "why_not", lambda name, _: "slow" if name == "dpsgd" else None)
-        for family, training in postprocess.TRAININGS.items():
+        for family, training in build.TRAININGS.items():
             short = replace(training, samples=500, surrogate_epochs=1)
-            patch.setitem(postprocess.TRAININGS, family, short)
+            patch.setitem(build.TRAININGS, family, short)
         for name in ("adult", "digits"):
             patch.setitem(targets.RECIPES, name, targets.Recipe(epochs=2, batch=64))
         yield

@@ -1,4 +1,4 @@
-"""The audit of `dpsgd`: its tap is the mechanism, its twin is the real training, faults are caught.
+"""The audit of `dpsgd`: it hears the mechanism, its fast noise is the real one, it catches faults.
 
 A failing `test_dpsgd_is_not_refuted` means that the mechanism breaks its promise, not that the test
 is noisy: its bounds are wrong with a probability far below 5 %.
@@ -11,18 +11,19 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from counterveil.audit import Effort, failures, games, gradients, suite_dpsgd, twin
+from counterveil.audit import Effort, controls, failures, fast_noise, games
+from counterveil.audit import dpsgd as audited
+from counterveil.audit.fast_noise import Steps
 from counterveil.audit.game import Claim, play
-from counterveil.audit.gradients import Steps, Training
 from counterveil.cli_audit import audit as command
 from counterveil.curator import dpsgd
-from counterveil.curator.noise import Noise
 from counterveil.errors import RequestError
 from counterveil.privacy import Budget
+from counterveil.privacy.record import GAUSSIAN, Measurement, Sensitivity
 
 SMALL = Effort(draws=20_000, runs=30, seed=7)
-BUDGET = Budget(3.0, suite_dpsgd.SHARP)
-EVERY, SOME = suite_dpsgd.SCHEDULES.values()
+BUDGET = Budget(3.0, audited.SHARP)
+EVERY, SOME = audited.SCHEDULES.values()
 
 needs_opacus = pytest.mark.skipif(
     not dpsgd.installed(), reason="opacus is absent: pip install 'counterveil[dpsgd]'"
@@ -54,7 +55,7 @@ def test_every_claim_has_a_game_that_could_refute_it():
     for game in DPSGD.values():
         limit = play(np.zeros(game.draws), np.ones(game.draws), game.claim).ceiling
         blind[game.claim.delta].append(limit <= game.claim.epsilon)
-    assert blind.keys() == set(suite_dpsgd.DELTAS)
+    assert blind.keys() == set(audited.DELTAS)
     assert not any(map(all, blind.values()))
 
 
@@ -64,11 +65,11 @@ def test_every_claim_has_a_game_that_could_refute_it():
     "view",
     [
         "gradients, all of ε, a canary in every batch",
-        "sums of codes, all of ε, " + suite_dpsgd.CODES,
+        "sums of codes, all of ε, " + audited.CODES,
     ],
 )
 def test_the_worst_pairs_come_near_the_claim(epsilon, share, view):
-    game = planned("dpsgd", epsilon, Effort())[f"dpsgd, {view}, {suite_dpsgd.SHARP:g}"]
+    game = planned("dpsgd", epsilon, Effort())[f"dpsgd, {view}, {audited.SHARP:g}"]
     row = game.play()
     assert share * epsilon <= row.bound <= epsilon
 
@@ -76,7 +77,7 @@ def test_the_worst_pairs_come_near_the_claim(epsilon, share, view):
 @needs_opacus
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0])
 def test_half_of_the_noise_is_caught(epsilon):
-    rows = [game.play() for game in suite_dpsgd.control_games(epsilon, SMALL)]
+    rows = [game.play() for game in controls.dpsgd_games(epsilon, SMALL)]
     assert [row.mechanism for row in rows] == [
         "control: halved noise of gradients",
         "control: halved noise of codes",
@@ -86,50 +87,41 @@ def test_half_of_the_noise_is_caught(epsilon):
 
 
 @needs_opacus
-def test_far_too_little_noise_is_caught_in_real_trainings(monkeypatch):
-    budget = Budget(1.0, 0.1)
-    enough = dpsgd.calibrate_training(EVERY, budget)
-    monkeypatch.setattr(gradients, "_calibrate_training", lambda *_: enough / 5)
-    training = Training(EVERY, budget, 0.9)  # a clip of its own: what was heard is remembered
-    scores = gradients.real_step_scores(training, 300)
-    assert play(*scores, Claim(1.0, 0.1)).bound > 1
+def test_far_too_little_noise_is_caught_in_real_trainings():
+    training = audited.canary_training(EVERY, Budget(1.0, 0.1))
+    faulty = audited.step_scores(training, 300, noise_share=0.2)
+    assert play(*faulty, Claim(1.0, 0.1)).bound > 1
+    sound = audited.step_scores(training, 300)
+    assert play(*sound, Claim(1.0, 0.1)).bound <= 1
 
 
-# The tap and the twin
+# What is heard, and the fast noise
 
 
 @needs_opacus
 @pytest.mark.parametrize("clip", [dpsgd.CLIP, dpsgd.SURROGATE_CLIP])
-def test_the_tap_hears_the_training(clip):
-    heard = gradients.heard_training(Training(SOME, BUDGET, clip))
+def test_the_training_is_heard(clip):
+    training = audited.canary_training(SOME, BUDGET, clip)
+    heard = audited.heard_training(training)
     assert heard.one == pytest.approx(-clip, rel=1e-6)
     assert heard.two == pytest.approx(clip, rel=1e-6)
     assert abs(heard.two - heard.one) <= 2 * clip
     noise = dpsgd.calibrate_training(SOME, BUDGET)
     assert heard.deviation == pytest.approx(noise * clip)
     assert (heard.rate, heard.steps) == (0.25, 8)
+    assert audited.heard_training(training, 0.5).deviation == pytest.approx(noise * clip / 2)
 
 
 @needs_opacus
-def test_the_tap_lets_go():
-    from opacus.optimizers import DPOptimizer
-
-    real = DPOptimizer.add_noise, dpsgd.calibrate_training, dpsgd.perturb
-    gradients.real_step_scores(Training(SOME, BUDGET, 1.0), 2)
-    gradients.moved_codes(BUDGET)
-    assert (DPOptimizer.add_noise, dpsgd.calibrate_training, dpsgd.perturb) == real
-
-
-@needs_opacus
-def test_the_twin_is_the_curators_training():
+def test_fast_steps_are_those_of_the_curators_training():
     """Kolmogorov–Smirnov on sums with little noise, so that who was in a batch shows."""
-    training = Training(SOME, Budget(60.0, 0.1), 1.0)
-    real = np.sort(gradients.real_steps(training, 1, 150).ravel())
-    steps, rng = gradients.heard_training(training), np.random.default_rng(0)
+    training = audited.canary_training(SOME, Budget(60.0, 0.1))
+    real = np.sort(audited.real_steps(training, 1, 150).ravel())
+    steps, rng = audited.heard_training(training), np.random.default_rng(0)
     assert steps.deviation < 0.7
 
     def distance(other):
-        drawn = np.sort(gradients.twin_steps(other, 1, 100_000 // other.steps, rng).ravel())
+        drawn = np.sort(fast_noise.draw_steps(other, 1, 100_000 // other.steps, rng).ravel())
         shares = np.searchsorted(drawn, real) / len(drawn)
         return np.abs(shares - np.arange(len(real)) / len(real)).max() * math.sqrt(len(real))
 
@@ -148,21 +140,22 @@ def test_log_ratio_of_steps_is_exact(rate):
         return rate * inside + (1 - rate) * outside
 
     expected = [sum(math.log(density(x, 0.5) / density(x, -1.0)) for x in row) for row in noisy]
-    assert gradients.log_ratio(steps, noisy) == pytest.approx(expected)
+    assert fast_noise.log_ratio_of_steps(steps, noisy) == pytest.approx(expected)
 
 
 def test_codes_attain_the_sensitivity():
-    part = gradients.moved_codes(BUDGET)
+    (part,) = audited.moved_codes(BUDGET)
     shift = part.two - part.one
-    sensitivity = part.stage.sensitivity
+    sensitivity = part.measurement.sensitivity
     assert math.sqrt((shift**2).sum()) == pytest.approx(sensitivity.l2)
     assert np.abs(shift).sum() <= sensitivity.l1
-    assert part.noise.kind == "discrete Gaussian"
+    assert part.measurement.mechanism == GAUSSIAN
 
 
-def test_the_twin_of_a_wide_gaussian():
-    noise = Noise("discrete Gaussian", 1.001 * twin.WIDE, 1.0, 1e-6)
-    drawn = np.sort(twin.draw(noise, (100_000,), np.random.default_rng(0)))
+def test_fast_noise_of_a_wide_gaussian():
+    nothing, scale = np.zeros(1, dtype=np.int64), 1.001 * fast_noise.WIDE
+    noise = Measurement("x", "x", nothing, Sensitivity(1, 1.0), GAUSSIAN, scale, 1.0, 1e-6)
+    drawn = np.sort(fast_noise.draw(noise, (100_000,), np.random.default_rng(0)))
     assert drawn.dtype == np.int64
     shares = [0.5 * (1 + math.erf(x / noise.scale / math.sqrt(2))) for x in drawn]
     away = np.abs(shares - np.arange(len(drawn)) / len(drawn)).max()

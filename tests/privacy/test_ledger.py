@@ -24,8 +24,7 @@ from counterveil.cli_ledger import ledger_app
 from counterveil.errors import BudgetError, InputError, RequestError
 from counterveil.privacy import Budget
 from counterveil.privacy import ledger as module
-from counterveil.privacy.account import Amount, Reservation, digits
-from counterveil.privacy.ledger import Ledger, OverdrawnError
+from counterveil.privacy.ledger import Amount, Ledger, OverdrawnError, Reservation, digits
 
 DIGEST = "5f0c" * 16
 

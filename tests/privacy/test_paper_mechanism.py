@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 import torch
 
-from counterveil.autoencoder import ARCHITECTURES, Architecture, Autoencoder, class_means
 from counterveil.curator import Curator, noise, paper
 from counterveil.curator.table import PrivateTable
 from counterveil.errors import BudgetError, DataError, RequestError
+from counterveil.networks import ARCHITECTURES, Architecture, Autoencoder, class_means
 from counterveil.privacy import Budget
 from counterveil.schema import Binary, Label, Pixels, Schema
 
@@ -23,7 +23,8 @@ def test_objective_is_the_formula():
     eta0, eta1, eta2 = torch.randn(3, width, generator=generator, dtype=torch.float64) * 500
     x = torch.rand(rows, width, generator=generator)
     x_hat = torch.rand(rows, width, generator=generator)
-    objective = paper.PerturbedObjective(eta0, eta1, eta2, total).on(torch.device("cpu"))
+    eta = torch.stack([eta0, eta1, eta2])
+    objective = paper.perturbed_objective(eta, total, torch.device("cpu"))
     expected = 0.0
     for i in range(rows):
         for j in range(width):
@@ -34,7 +35,8 @@ def test_objective_is_the_formula():
 
 
 def test_without_noise_it_is_the_squared_error():
-    objective = paper.PerturbedObjective.draw(5, 10, 32, Budget(math.inf)).on(torch.device("cpu"))
+    eta = paper.perturbation(5, paper.sensitivity(32), Budget(math.inf))
+    objective = paper.perturbed_objective(eta, 10, torch.device("cpu"))
     x, x_hat = torch.rand(2, 3, 5)
     assert float(objective(x, x_hat)) == pytest.approx(
         float((x - x_hat).square().sum(dim=1).mean()), rel=1e-5
@@ -52,7 +54,7 @@ def test_scale_is_four_times_widest_plus_one_over_epsilon(family, epsilon):
 
     widest = ARCHITECTURES[family].widest
     assert widest == {"mixed": 32, "image": 256, "binary": 512}[family]
-    paper.PerturbedObjective.draw(11, 100, widest, Budget(epsilon), record)
+    paper.perturbation(11, paper.sensitivity(widest), Budget(epsilon), record)
     assert asked == [(4 * (widest + 1) / epsilon, 3 * 11)]
 
 
@@ -64,8 +66,8 @@ def test_noise_is_drawn_once_a_training(schema, rows, monkeypatch):
         calls.append((scale, size))
         return original(scale, size)
 
-    draw = paper.PerturbedObjective.draw.__func__
-    monkeypatch.setattr(draw, "__defaults__", (counted,))
+    defaults = paper.build_prototypes.__kwdefaults__
+    monkeypatch.setitem(defaults, "noise", counted)
     Curator(schema).release(rows, epsilon=2, mechanism="paper", epochs=3, progress=False)
     assert calls == [(4 * 33 / 2, 3 * schema.width)]
 
@@ -117,7 +119,7 @@ def test_statement_says_nominal_and_why(schema, rows):
     assert len(veil.statement.reasons) == 6
     assert veil.statement.accesses[0].scale == 4 * 33 / 100
     assert veil.statement.accesses[1].scale is None
-    reference = paper.state(Budget(math.inf), Architecture((2,), 1, 1, 1, 1, 1), (), {})
+    reference = paper.state(Budget(math.inf), Architecture((2,), 1, 1))
     assert "nothing is protected" in reference.headline
 
 

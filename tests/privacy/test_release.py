@@ -1,6 +1,9 @@
 """The curator as a whole: one pass, streams, the ledger, the statement, guidance."""
 
 import math
+import subprocess
+import sys
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -13,16 +16,20 @@ from hypothesis import strategies as st
 from rows import random_rows
 
 from counterveil import Explainer
-from counterveil.curator import Curator, source
+from counterveil.build import TRAININGS
+from counterveil.curator import Curator, functional
+from counterveil.curator.noise import EXACT
 from counterveil.curator.plan import make_plan
 from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Encoding
 from counterveil.errors import BudgetError, DataError, RequestError
 from counterveil.models import CallableModel
+from counterveil.population import population_of
 from counterveil.privacy import Budget
 from counterveil.privacy.budget import rest_of
 from counterveil.privacy.ledger import Ledger, OverdrawnError
 from counterveil.schema import Binary, Label, Pixels, Schema
+from counterveil.veil import Veil
 
 
 def release(schema, data, epsilon=1.0, **options):
@@ -40,7 +47,7 @@ def test_statement(veil):
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "folder", "arrow", "frame"])
 def test_every_source_gives_the_same_rows(schema, rows, tmp_path, monkeypatch, kind):
-    monkeypatch.setattr(source, "BATCH", 64)
+    monkeypatch.setattr("counterveil.curator.table.BATCH", 64)
     data = rows
     if kind == "csv":
         data = tmp_path / "t.csv"
@@ -64,7 +71,7 @@ def test_every_source_gives_the_same_rows(schema, rows, tmp_path, monkeypatch, k
 
 
 def test_bad_rows_are_numbered_in_the_whole_table(schema, rows, tmp_path, monkeypatch):
-    monkeypatch.setattr(source, "BATCH", 64)
+    monkeypatch.setattr("counterveil.curator.table.BATCH", 64)
     frame = rows.copy()
     frame.loc[300, "income"] = 99.0
     with pytest.raises(DataError, match=r"row 301, column 'income'"):
@@ -241,3 +248,103 @@ def test_images_and_bits_end_to_end(tmp_path):
             frame.head(5), iterations=20, progress=False
         )
         Encoding(schema).encode(result.rows)
+
+
+class Listener:
+    """The exact noise of the product; keeps what it answered."""
+
+    def __init__(self):
+        self.answers, self.picks = [], []
+
+    def perturb(self, name, what, exact, sensitivity, budget):
+        self.answers.append(EXACT.perturb(name, what, exact, sensitivity, budget))
+        return self.answers[-1]
+
+    def choose(self, scores, sensitivity, epsilon):
+        self.picks.append(EXACT.choose(scores, sensitivity, epsilon))
+        return self.picks[-1]
+
+
+def tables_of_every_family(schema, rows):
+    rng = np.random.default_rng(0)
+    label = Label(name="y", classes=("a", "b", "c"))
+    bits = Schema(features=tuple(Binary(name=f"b{i}") for i in range(24)), label=label)
+    image = Schema(features=(Pixels(name="p", height=6, breadth=6, levels=16),), label=label)
+    yield schema, rows
+    for other, top in ((bits, 2), (image, 17)):
+        frame = pd.DataFrame(rng.integers(0, top, (90, other.width)), columns=other.columns)
+        frame["y"] = np.array(["a", "b", "c"])[np.arange(90) % 3]
+        yield other, frame
+
+
+@pytest.mark.parametrize("person", [False, True])
+def test_every_number_of_a_record_came_from_the_noise(schema, rows, person):
+    for one, frame in tables_of_every_family(schema, rows):
+        unit = {"unit_column": "who", "max_records": 2} if person else {}
+        table = PrivateTable(frame.assign(who=np.arange(len(frame)) // 3), one, **unit)
+        plan = make_plan(one, table.size, Budget(2.0), records=table.records, order=2)
+        listener = Listener()
+        record = functional.measure(table, plan, listener)
+        assert record.units == table.size
+        assert record.unit == ("person" if person else "record")
+        heard = {answer.name: answer for answer in listener.answers}
+        tree = record.find("tree")
+        assert {found.name for found in record.measurements if found is not tree} == set(heard)
+        for name, answer in heard.items():
+            assert record.find(name) is answer
+        assert bool(listener.picks) == (tree is not None)
+        if tree is not None:  # the choices alone make the tree
+            inside, features = [0], range(len(one.features))
+            for pick, edge in zip(listener.picks, tree.values.tolist(), strict=True):
+                edges = [(i, j) for i in inside for j in features if j not in inside]
+                assert edges[pick] == tuple(edge)
+                inside.append(edge[1])
+        assert not any(found.values.flags.writeable for found in record.measurements)
+
+
+def test_the_veil_carries_the_record_and_rebuilds_the_population(schema, rows, tmp_path):
+    for one, frame in tables_of_every_family(schema, rows):
+        veil = Curator(one).release(frame, 5.0, order=2, epochs=1, progress=False)
+        assert veil.record.accesses == veil.statement.accesses
+        veil.save(tmp_path / "a.veil")
+        again = Veil.load(tmp_path / "a.veil")
+        before, after = (
+            population_of(each.schema, each.record).sample(200, np.random.default_rng(1))
+            for each in (veil, again)
+        )
+        for mine, yours in zip(before, after, strict=True):
+            np.testing.assert_array_equal(mine, yours)
+        points, _ = again.population().sample(200, np.random.default_rng(1))
+        np.testing.assert_array_equal(points, before[0])
+
+
+def test_a_veil_without_a_record_says_so(schema, rows):
+    veil = Curator(schema).release(rows, 1, mechanism="paper", epochs=1, progress=False)
+    assert veil.record is None
+    with pytest.raises(RequestError, match=r"mechanism paper makes none; release it by mechanism"):
+        veil.population()
+
+
+@pytest.mark.parametrize("module", ["build", "population", "veil", "networks", "privacy.record"])
+def test_the_public_side_does_not_load_the_curator(module):
+    code = (
+        f"import sys, counterveil.{module}; "
+        "sys.exit(any(name.startswith('counterveil.curator') for name in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_curator_does_not_load_the_search():
+    code = (
+        "import sys, counterveil.curator; "
+        "sys.exit(any(name.startswith('counterveil.search') for name in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_how_to_train_may_be_chosen(schema, rows):
+    short = replace(TRAININGS["mixed"], samples=100, epochs=1, surrogate=(5,), surrogate_epochs=1)
+    veil = Curator(schema).release(rows, 1, training=short, seed=3, progress=False)
+    assert veil.surrogate[0].out_features == 5
+    with pytest.raises(TypeError, match="epoch"):
+        Curator(schema).release(rows, 1, epoch=1, progress=False)

@@ -13,14 +13,16 @@ from hypothesis import strategies as st
 from rows import random_rows
 
 from counterveil.curator import functional
-from counterveil.curator.coefficients import BoundedSums, GridCounts, Sensitivity, cut
+from counterveil.curator.coefficients import BoundedSums, GridCounts, cut
 from counterveil.curator.functional import keep_ones
-from counterveil.curator.noise import add, calibrate, noisy_max
+from counterveil.curator.noise import EXACT, add, calibrate
 from counterveil.curator.plan import make_plan
 from counterveil.curator.table import PrivateTable
 from counterveil.errors import InternalError
 from counterveil.grid import Grid
+from counterveil.population import population_of
 from counterveil.privacy import Budget
+from counterveil.privacy.record import Sensitivity
 from counterveil.schema import Binary, Label, Numeric, Pixels, Schema
 
 LABEL = Label(name="y", classes=(0, 1))
@@ -167,9 +169,9 @@ def test_noise_refuses_a_sensitivity_it_was_not_made_for():
 
 
 def test_noisy_max_prefers_high_scores():
-    picks = [noisy_max([0, 0, 400], 2, 0.2) for _ in range(30)]
+    picks = [EXACT.choose([0, 0, 400], 2, 0.2) for _ in range(30)]
     assert picks.count(2) > 25
-    assert len({noisy_max([5, 5, 5], 2, 0.2) for _ in range(60)}) == 3
+    assert len({EXACT.choose([5, 5, 5], 2, 0.2) for _ in range(60)}) == 3
 
 
 @pytest.mark.parametrize("order", [1, 2])
@@ -178,7 +180,7 @@ def test_the_steps_add_up_to_the_budget(schema, rows, order, delta):
     budget = Budget(0.7, delta)
     plan = make_plan(schema, len(rows), budget, order=order)
     assert sum(plan.epsilons) <= budget.epsilon * (1 + 1e-12)
-    _, accesses = functional.measure(PrivateTable(rows, schema), plan)
+    accesses = functional.measure(PrivateTable(rows, schema), plan).accesses
     assert sum(access.epsilon for access in accesses) <= budget.epsilon * (1 + 1e-12)
     assert sum(access.delta for access in accesses) <= delta
     assert len(accesses) == (1 if order == 1 else 3)
@@ -192,9 +194,9 @@ def test_every_family_is_measured_within_its_budget():
         frame = pd.DataFrame(rng.integers(0, top, (80, schema.width)), columns=schema.columns)
         frame["y"] = np.arange(80) % 2
         plan = make_plan(schema, 80, Budget(0.5))
-        population, accesses = functional.measure(PrivateTable(frame, schema), plan)
-        assert sum(access.epsilon for access in accesses) <= 0.5
-        points, labels = population.sample(50, rng)
+        record = functional.measure(PrivateTable(frame, schema), plan)
+        assert sum(access.epsilon for access in record.accesses) <= 0.5
+        points, labels = population_of(schema, record).sample(50, rng)
         assert points.shape == (50, schema.width)
         assert len(labels) == 50
 
@@ -202,7 +204,12 @@ def test_every_family_is_measured_within_its_budget():
 def test_noise_is_drawn_from_the_system_and_not_from_seeds(schema, rows):
     plan = make_plan(schema, len(rows), Budget(0.5), order=1)
     np.random.seed(0)
-    first = functional.measure(PrivateTable(rows, schema), plan)[0].class_share
+    first = functional.measure(PrivateTable(rows, schema), plan).measurements[0].values
     np.random.seed(0)
-    second = functional.measure(PrivateTable(rows, schema), plan)[0].class_share
+    second = functional.measure(PrivateTable(rows, schema), plan).measurements[0].values
     assert not np.array_equal(first, second)
+    shares = [
+        population_of(schema, functional.measure(PrivateTable(rows, schema), plan)).class_share
+        for _ in range(2)
+    ]
+    assert not np.array_equal(*shares)

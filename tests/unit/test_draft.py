@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from counterveil.curator import Curator
-from counterveil.curator.draft import draft_schema
+from counterveil.curator.infer_schema import draft_schema
 from counterveil.encoding import Encoding
 from counterveil.errors import DataError
 from counterveil.schema import Schema

@@ -8,14 +8,15 @@ from hypothesis import strategies as st
 from rows import random_rows
 
 from counterveil.encoding import Encoding
-from counterveil.errors import RequestError
+from counterveil.errors import RequestError, VeilError
 from counterveil.grid import Grid
-from counterveil.population import BitPopulation, ImagePopulation, NoisyBitSums, NoisyImageSums
+from counterveil.population import BitPopulation, ImagePopulation, TreePopulation, population_of
 from counterveil.population.base import believable, shrinkage, to_simplex
 from counterveil.population.bits import likely_frequencies
 from counterveil.population.images import Frequencies
-from counterveil.population.tree import Edge, NoisyCounts, TreePopulation, denoise_single
-from counterveil.schema import Label, Numeric, Pixels, Schema
+from counterveil.population.mixed import denoise_single
+from counterveil.privacy.record import Measurement, NoisyRecord, Sensitivity
+from counterveil.schema import Binary, Label, Numeric, Pixels, Schema
 
 LABEL = Label(name="y", classes=(0, 1))
 
@@ -93,6 +94,17 @@ def test_pure_noise_is_not_believed_and_exact_counts_are():
     assert shrinkage(noise, 2 * 50**2) < 0.3
 
 
+def measured(name, values, variance=1e-6):
+    """A measurement of whole numbers with Laplace noise of that variance."""
+    whole = np.round(values).astype(np.int64)
+    scale = float(np.sqrt(variance / 2))
+    return Measurement(name, name, whole, Sensitivity(1, 1.0), "discrete Laplace", scale, 1.0, 0.0)
+
+
+def recorded(family, units, *measurements, **settings):
+    return NoisyRecord(family, "record", units, measurements, **settings)
+
+
 def tree_population(schema, rows, *, noise=0.0, edges=True):
     grid = Grid(schema, 32)
     coarse = grid.merged(8)
@@ -105,14 +117,20 @@ def tree_population(schema, rows, *, noise=0.0, edges=True):
         table = np.zeros((2, count))
         np.add.at(table, (labels, codes[:, number]), 1)
         singles.append(table + rng.laplace(0, noise, table.shape) if noise else table)
-    tree = []
-    for child in range(1, len(grid.cells)) if edges else ():
-        one, two = coarse[0][codes[:, 0]], coarse[child][codes[:, child]]
-        table = np.zeros((2, coarse[0].max() + 1, coarse[child].max() + 1))
-        np.add.at(table, (labels, one, two), 1)
-        tree.append(Edge(0, child, table, 1e-6))
-    noisy = NoisyCounts(len(rows), tuple(singles), max(2 * noise**2, 1e-6), coarse, tuple(tree))
-    return TreePopulation(grid, noisy)
+    measurements = [measured("singles", np.hstack(singles), max(2 * noise**2, 1e-6))]
+    if edges:
+        tree, pairs = [], []
+        for child in range(1, len(grid.cells)):
+            one, two = coarse[0][codes[:, 0]], coarse[child][codes[:, child]]
+            table = np.zeros((2, coarse[0].max() + 1, coarse[child].max() + 1))
+            np.add.at(table, (labels, one, two), 1)
+            tree.append((0, child))
+            pairs.append(table.ravel())
+        measurements += [
+            measured("tree", np.array(tree)),
+            measured("pairs", np.concatenate(pairs)),
+        ]
+    return TreePopulation(schema, recorded("mixed", len(rows), *measurements, fine=32, coarse=8))
 
 
 def test_without_noise_the_population_has_the_tables_marginals(schema):
@@ -153,14 +171,19 @@ def test_bits():
     frequencies = np.array([[0.9, 0.1, 0.0, 0.3], [0.1, 0.8, 0.0, 0.3]])
     counts = np.array([4000.0, 6000.0])
     sums = frequencies * counts[:, None]
-    noisy = NoisyBitSums(10_000, sums.sum(axis=0), 1e-6, counts, sums, 1e-6)
-    population = BitPopulation(noisy)
+    schema = Schema(features=tuple(Binary(name=f"b{i}") for i in range(4)), label=LABEL)
+
+    def population_of_sums(sums, variance):
+        pooled = measured("pooled", (frequencies * counts[:, None]).sum(axis=0))
+        own = measured("sums", np.column_stack([counts, sums]), variance)
+        return BitPopulation(schema, recorded("binary", 10_000, pooled, own))
+
+    population = population_of_sums(sums, 1e-6)
     np.testing.assert_allclose(population.frequencies, frequencies, atol=0.01)
     points, labels = population.sample(4000, np.random.default_rng(0))
     assert set(np.unique(points)) == {0.0, 1.0}
     np.testing.assert_allclose(points[labels == 0].mean(axis=0), frequencies[0], atol=0.05)
-    drowned = NoisyBitSums(10_000, sums.sum(axis=0), 1e-6, counts, sums * 0, 1e12)
-    pooled = BitPopulation(drowned).frequencies
+    pooled = population_of_sums(sums * 0, 1e12).frequencies
     np.testing.assert_allclose(pooled[0], pooled[1], atol=0.02)
 
 
@@ -179,8 +202,9 @@ def test_image_population_has_class_means_and_whole_levels():
     image = Pixels(name="p", height=8, breadth=8, levels=16)
     frequencies = Frequencies(image, 4)
     means = frequencies.of(np.stack([np.full(64, 0.2), np.full(64, 0.7)]))
-    noisy = NoisyImageSums(2000, np.array([1000.0, 1000.0]), means * 1000, 1e-6)
-    population = ImagePopulation(frequencies, noisy)
+    sums = measured("sums", 16 * np.column_stack([[1000.0, 1000.0], means * 1000]), 1e-4)
+    record = recorded("image", 2000, sums, frequencies=4, fixed_point=16)
+    population = ImagePopulation(Schema(features=(image,), label=LABEL), record)
     points, labels = population.sample(600, np.random.default_rng(0))
     assert (np.abs(points * 16 - np.round(points * 16)) < 1e-9).all()
     assert points[labels == 1].mean() > points[labels == 0].mean() + 0.2
@@ -223,3 +247,29 @@ def test_frequencies_are_learnt_from_how_noisy_ones_lie():
     likely = likely_frequencies(noisy, 0.07)
     assert ((likely > 0) & (likely < 1)).all()
     assert ((likely - exact) ** 2).mean() < 0.4 * ((noisy.clip(0, 1) - exact) ** 2).mean()
+
+
+def test_a_record_of_another_table_is_refused(schema):
+    bits = Schema(features=tuple(Binary(name=f"b{i}") for i in range(4)), label=LABEL)
+    image = Schema(features=(Pixels(name="p", height=4, breadth=4),), label=LABEL)
+    width = Grid(schema, 8).width
+    singles, pooled = measured("singles", np.zeros((2, width))), measured("pooled", np.zeros(4))
+    edges = [(0, child) for child in range(1, len(schema.features))]
+    for wrong, of in (
+        (recorded("mixed", 9, singles, fine=9), schema),  # other bins
+        (recorded("mixed", 9, measured("singles", np.zeros((3, width))), fine=8), schema),
+        (recorded("mixed", 9, fine=8), schema),
+        (recorded("mixed", 9, singles, singles, fine=8), schema),
+        (recorded("binary", 9, pooled, measured("sums", np.zeros((2, 4)))), bits),
+        (recorded("binary", 9, pooled, measured("sums", np.zeros((2, 5)))), image),
+        (recorded("image", 9, measured("sums", np.zeros((2, 5))), frequencies=3), image),
+        (recorded("image", 9, measured("sums", np.zeros((2, 26))), frequencies=5), image),
+    ):
+        with pytest.raises(VeilError):
+            population_of(of, wrong)
+    for tree in ([*edges[:-1], (0, 1)], [*edges[:-1], (7, 7)], [(5, 1), *edges[1:]],
+                 [*edges[:-1], (0, 99)], [*edges[:-1], (0, -1)], edges[:-1]):  # fmt: skip
+        pairs = measured("pairs", np.zeros(10))
+        whole = recorded("mixed", 9, singles, measured("tree", np.array(tree)), pairs, fine=8)
+        with pytest.raises(VeilError):
+            population_of(schema, whole)

@@ -4,10 +4,10 @@ import pytest
 import torch
 from rows import random_rows
 
-from counterveil.amortiser import is_free
 from counterveil.encoding import Encoding
 from counterveil.errors import RequestError
 from counterveil.models import adapt
+from counterveil.networks import is_free
 from counterveil.search.algorithm2 import (
     LEARNING_RATE,
     NearestAccepted,

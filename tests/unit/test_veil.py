@@ -4,12 +4,15 @@ import json
 import pickle
 import zipfile
 
+import numpy as np
 import pytest
 import torch
+from safetensors.numpy import save as save_arrays
 from safetensors.torch import save
 
 from counterveil.curator import Curator
 from counterveil.errors import RequestError, VeilError
+from counterveil.privacy.record import to_members
 from counterveil.veil import MEMBER_LIMITS, Veil
 
 
@@ -124,7 +127,8 @@ def test_a_lie_about_the_size_is_noticed(members, tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"version": 2}, "reads veils of version 1"),
+        ({"version": 1}, "reads veils of version 2.*release it again"),
+        ({"version": 3}, "reads veils of version 2"),
         ({"format": "other"}, "foreign"),
         ({"hidden": [10**9]}, "layer sizes"),
         ({"hidden": []}, "layer sizes"),
@@ -153,12 +157,12 @@ def _with_digest(members, name, content):
 
 
 def test_right_digest_wrong_content(members, load, veil):
-    for name in ("schema.json", "statement.json", "weights.safetensors"):
+    for name in ("schema.json", "statement.json", "weights.safetensors", "record.json",
+                 "record.safetensors"):  # fmt: skip
         with pytest.raises(VeilError, match="not that of a veil"):
             load(_with_digest(members, name, b"{}").items())
     tensors = {**veil.autoencoder.state_dict(), "prototypes": veil.prototypes * float("nan")}
     tensors |= {f"surrogate.{name}": part for name, part in veil.surrogate.state_dict().items()}
-    tensors |= {f"amortiser.{name}": part for name, part in veil.amortiser.state_dict().items()}
     with pytest.raises(VeilError, match="not finite"):
         load(_with_digest(members, "weights.safetensors", save(tensors)).items())
 
@@ -197,3 +201,113 @@ def test_a_veil_without_surrogate(schema, rows, tmp_path):
     veil = Curator(schema).release(rows, 1, mechanism="paper", epochs=1, progress=False)
     veil.save(tmp_path / "p.veil")
     assert Veil.load(tmp_path / "p.veil").surrogate is None
+
+
+def test_a_veil_of_version_1_is_refused_with_the_remedy(members, load):
+    """It had four members, and the amortised search among its weights."""
+    manifest = {**json.loads(members["manifest.json"]), "version": 1, "amortiser": [128]}
+    old = {name: members[name] for name in ("schema.json", "statement.json", "weights.safetensors")}
+    manifest["sha256"] = {name: hashlib.sha256(old[name]).hexdigest() for name in old}
+    with pytest.raises(VeilError, match=r"reads veils of version 2.*or release it again"):
+        load({"manifest.json": json.dumps(manifest).encode(), **old}.items())
+
+
+def test_the_record_goes_through_the_file_byte_for_byte(veil, members, tmp_path):
+    veil.save(tmp_path / "a.veil")
+    again = Veil.load(tmp_path / "a.veil")
+    assert to_members(again.record) == to_members(veil.record)
+    for name in ("record.json", "record.safetensors"):
+        assert to_members(again.record)[name] == members[name]
+    assert len(members["record.safetensors"]) < 1 << 16  # kilobytes
+
+
+def _changed(name, value):
+    return lambda record: {**record, name: value}
+
+
+def _measured(name, value):
+    return lambda record: {
+        **record, "measurements": [{**record["measurements"][0], name: value},
+                                   *record["measurements"][1:]],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _changed("family", "binary"),
+        _changed("family", "other"),
+        _changed("unit", "family"),
+        _changed("units", 0),
+        _changed("units", 1.5),
+        _changed("units", True),
+        _changed("units", "600"),
+        _changed("units", 10**30),
+        _changed("fine", 10**9),
+        _changed("fine", 63),
+        _changed("fine", -1),
+        _changed("coarse", 10**9),
+        _changed("coarse", 1),
+        _changed("frequencies", 10**9),
+        _changed("fixed_point", 0),
+        _changed("extra", 1),
+        _changed("measurements", []),
+        _changed("measurements", None),
+        _changed("measurements", [3]),
+        _changed("measurements", [{"name": [1]}]),
+        _measured("name", "pairs"),
+        _measured("name", "other"),
+        _measured("name", None),
+        _measured("what", "\x1b[2J"),
+        _measured("what", "something else"),
+        _measured("mechanism", "no noise"),
+        _measured("mechanism", "discrete Gaussian"),
+        _measured("scale", 0),
+        _measured("scale", float("nan")),
+        _measured("scale", float("inf")),
+        _measured("scale", 1.0),
+        _measured("epsilon", -1),
+        _measured("delta", 1),
+        _measured("sensitivity", {"l1": 0, "l2": 1.0}),
+        _measured("sensitivity", {"l1": 1, "l2": 1.0, "l3": 1}),
+        _measured("values", [1, 2]),
+        lambda record: [record],
+        lambda record: None,
+    ],
+)
+def test_a_forged_record_is_refused(members, load, change):
+    content = json.dumps(change(json.loads(members["record.json"])), indent=2).encode()
+    with pytest.raises(VeilError):
+        load(_with_digest(members, "record.json", content).items())
+
+
+@pytest.mark.parametrize("kind", ["float", "int32", "shape", "more", "fewer", "name", "tree"])
+def test_forged_integers_are_refused(veil, members, load, kind):
+    arrays = {found.name: found.values for found in veil.record.measurements}
+    assert [*arrays] == ["singles", "tree", "pairs"]
+    if kind == "float":
+        arrays["pairs"] = arrays["pairs"] + 0.5
+    elif kind == "int32":
+        arrays["pairs"] = arrays["pairs"].astype(np.int32)
+    elif kind == "shape":
+        arrays["singles"] = arrays["singles"].T.copy()
+    elif kind == "more":
+        arrays["pairs"] = np.append(arrays["pairs"], 1)
+    elif kind == "fewer":
+        del arrays["tree"]
+    elif kind == "name":
+        arrays["other"] = arrays["tree"]
+    else:
+        arrays["tree"] = arrays["tree"] * 0
+    with pytest.raises(VeilError):
+        load(_with_digest(members, "record.safetensors", save_arrays(arrays)).items())
+
+
+def test_any_other_integers_load(veil, members, load):
+    """The file holds whatever noise there was: extremes are as legal as small numbers."""
+    for value in (-(2**63), 0, 2**63 - 1):
+        arrays = {found.name: found.values for found in veil.record.measurements}
+        arrays["singles"] = np.full_like(arrays["singles"], value)
+        loaded = load(_with_digest(members, "record.safetensors", save_arrays(arrays)).items())
+        points, _ = loaded.population().sample(50, np.random.default_rng(0))
+        assert np.isfinite(points).all()

@@ -1,26 +1,51 @@
-"""The audit: try to refute what the mechanisms promise.
+"""The audit: it tries to refute what the mechanisms promise.
 
 A proof can be wrong, and code can differ from its proof. The audit plays the distinguishing game
 against the code itself and gives lower bounds on ε at a stated confidence. It can refute a claim;
 it cannot prove one. Only the command line may import this package: it holds noise that can be
 repeated, which no release may ever use.
 
-    bound        counts of an event in two worlds -> a lower bound on ε, and its ceiling
-    game         scores in two worlds -> threshold on one half, bound on the other
-    worlds       pairs of neighbouring tables
-    tap          the exact numbers and the noise of a run of the mechanism
-    twin         fast noise with the mechanism's distribution
-    coefficients games on all noisy numbers of `functional`
-    gradients    games on all noisy gradients and sums of `dpsgd`
-    releases     games on real veils and answers
-    controls     known faults that must be caught
-    contest      one game as it is planned and played
-    suite        which games are played; those against `dpsgd` in suite_dpsgd
+    game         from scores for two tables to a lower bound on ε
+    neighbours   the pairs of neighbouring tables
+    functional   games on the noisy numbers of `functional`, heard by an instrument
+    dpsgd        games on the noisy gradients and sums of `dpsgd`
+    releases     games on real veils, answers and refusals
+    controls     games against known faults, which must be caught
+    fast_noise   fast imitations of the noise
     report       rows, verdicts, files
 """
 
-from counterveil.audit.contest import Effort, Game
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from counterveil.audit import controls, dpsgd, functional
+from counterveil.audit.game import Effort, Game, share_error
 from counterveil.audit.report import Row, failures, save
-from counterveil.audit.suite import games
+from counterveil.curator.dpsgd import check_installed, installed
+from counterveil.privacy import Budget
 
 __all__ = ["Effort", "Game", "Row", "failures", "games", "save"]
+
+
+def games(mechanism: str, epsilons: Sequence[float], effort: Effort) -> list[Game]:
+    """The games against `functional`, `dpsgd`, `paper`, the `controls`, or `all` of them.
+
+    Where Opacus is not installed, `dpsgd` is refused, and left out of `all` and the `controls`.
+    """
+    if mechanism == "dpsgd":
+        check_installed()
+    found: list[Game] = []
+    for epsilon in epsilons:
+        if mechanism in ("functional", "all"):
+            found += share_error(functional.pure_games(epsilon, effort))
+            found += share_error(functional.approximate_games(epsilon, effort))
+        if mechanism in ("dpsgd", "all") and installed():
+            for delta in dpsgd.DELTAS:
+                found += share_error(dpsgd.games(Budget(epsilon, delta), effort))
+        if mechanism in ("paper", "all"):
+            found += share_error(controls.paper_games(epsilon, effort))
+        if mechanism in ("controls", "all"):
+            for game in controls.games(epsilon, effort):
+                found += share_error([game])
+    return found

@@ -1,106 +1,121 @@
-"""The distinguishing game: which of two neighbouring tables is behind a release?
+"""The distinguishing game, and the lower bound on ε that it certifies.
 
-Two worlds, D and D', differ in one unit. What an adversary sees in each is reduced to a score that
-is higher in world D'. On the first half of the draws a threshold is chosen, for the event "score at
-or above" in favour of D' and for the event "score below" in favour of D; the second half, which had
-no say in the choice, gives the bound of each event, and the better one counts. Looking at several
-pairs, views and directions would find something by luck, so all bounds that test one claim share
-its error evenly (Bonferroni).
+Two neighbouring tables, D and D', differ in one unit (a record, or a person). An adversary who
+knows both tables sees what a mechanism gave out for one of them and has to say for which. What it
+sees is reduced to one number, the score, which tends to be higher for D'.
+
+(ε, δ)-DP means P[event | D'] ≤ e^ε·P[event | D] + δ for every event. The game looks at the events
+"score at or above a threshold", in favour of D', and "score below a threshold", in favour of D. The
+first half of the draws chooses the threshold. The second half, which had no say in that choice,
+counts how often the event happens for each table, and exact binomial bounds (Clopper–Pearson) turn
+the counts into a lower bound on ε. All bounds that test one claim share its error of 5 % evenly
+(Bonferroni), so with a confidence of 95 % all of them hold together.
 
 A bound above the claimed ε refutes the claim. A bound of 0 means "not detected", never "private".
+
+>>> round(epsilon_bound(90, 10, 100), 2)
+1.54
+>>> [round(ceiling(draws), 2) for draws in (200, 300, 10_000)]
+[3.98, 4.39, 7.9]
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import zlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
 from statistics import NormalDist
 
 import numpy as np
+from scipy.stats import beta
 
-from counterveil.audit.bound import ERROR, ceiling, epsilon_bound
+from counterveil.audit.report import Row
 from counterveil.encoding import Array
+from counterveil.privacy import Budget
 
-DIRECTIONS = 2
-CANDIDATES = 400  # thresholds that are tried on the first half
+ERROR = 0.05  # the probability that any bound against a claim is too high
+DIRECTIONS = 2  # events in favour of D' and events in favour of D
+CANDIDATES = 400  # thresholds tried on the first half
+
+Scores = tuple[Array, Array]  # of draws for D and of as many draws for D'
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What a game certified. `held_out` draws a side gave the bound; `ceiling` is their limit."""
+def clopper_pearson(hits: int, draws: int, error: float) -> tuple[float, float]:
+    """A lower and an upper bound on a probability, each wrong with probability `error` at most."""
+    low = float(beta.ppf(error, hits, draws - hits + 1)) if hits > 0 else 0.0
+    high = float(beta.isf(error, hits + 1, draws - hits)) if hits < draws else 1.0
+    return low, high
 
-    bound: float
-    ceiling: float
-    held_out: int
+
+def epsilon_bound(
+    hits_two: int, hits_one: int, draws: int, *, delta: float = 0.0, error: float = ERROR
+) -> float:
+    """A lower bound on ε, or 0 where the counts refute no ε.
+
+    The event happened in `hits_two` of `draws` draws for D' and in `hits_one` of as many for D. For
+    an (ε, δ)-DP mechanism the bound exceeds ε with probability `error` at most, provided that the
+    event was fixed before these draws were seen.
+    """
+    low, _ = clopper_pearson(hits_two, draws, error / 2)
+    _, high = clopper_pearson(hits_one, draws, error / 2)
+    return max(0.0, math.log((low - delta) / high)) if low > delta else 0.0
+
+
+def ceiling(draws: int, *, delta: float = 0.0, error: float = ERROR) -> float:
+    """The highest bound that `draws` held-out draws for each table can give.
+
+    It is reached by an event that always happens for D' and never for D. However much is leaked,
+    no bound is higher, so the ceiling says how little a game with few draws can find.
+    """
+    return epsilon_bound(draws, 0, draws, delta=delta, error=error)
 
 
 @dataclass(frozen=True)
 class Claim:
-    """(ε, δ), and how many games are played against it."""
+    """The (ε, δ) that a mechanism promises, and how many games are played against it."""
 
     epsilon: float
     delta: float = 0.0
     games: int = 1
 
+    @classmethod
+    def of(cls, budget: Budget) -> Claim:
+        """The claim of a mechanism that was given this budget."""
+        return cls(budget.epsilon, budget.delta)
+
     @property
     def error(self) -> float:
-        """The error that each direction of each game may use."""
+        """The share of the error that each direction of each game may use."""
         return ERROR / (self.games * DIRECTIONS)
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """What one game certified: a lower bound on ε, and the highest bound it could have given."""
+
+    bound: float
+    ceiling: float
+
+
 def play(one: Array, two: Array, claim: Claim) -> Outcome:
-    """The game for scores drawn in world D (`one`) and in world D' (`two`), as many of each."""
+    """Play the game on scores of draws for D (`one`) and of as many draws for D' (`two`)."""
     half = len(one) // 2
-    # Ratios that are equal may differ in the last bit; an event must not tear them apart.
+    held_out = len(one) - half
+    bound_of = partial(epsilon_bound, draws=held_out, delta=claim.delta, error=claim.error)
+    # Likelihood ratios that are equal may differ in the last bit; no threshold may separate them.
     one, two = np.round(one, 9), np.round(two, 9)
     bounds = []
-    for towards_one, towards_two in ((one, two), (-two, -one)):
-        threshold = _threshold(towards_one[:half], towards_two[:half], claim)
-        bounds.append(
-            epsilon_bound(
-                int((towards_two[half:] >= threshold).sum()),
-                len(towards_two) - half,
-                int((towards_one[half:] >= threshold).sum()),
-                len(towards_one) - half,
-                delta=claim.delta,
-                error=claim.error,
-            )
-        )
-    held_out = len(one) - half
-    limit = ceiling(held_out, delta=claim.delta, error=claim.error)
-    return Outcome(max(bounds), limit, held_out)
-
-
-def project(one: Array, two: Array) -> tuple[Array, Array]:
-    """Scores of released vectors, shape (draws, numbers): along the difference of the means.
-
-    The difference, number by number over its variance, is learnt on the first half.
-    """
-    half = len(one) // 2
-    first_one, first_two = one[:half], two[:half]
-    spread = first_one.var(axis=0) + first_two.var(axis=0)
-    difference = first_two.mean(axis=0) - first_one.mean(axis=0)
-    weights = difference / (spread + 1e-12 + 1e-6 * spread.max(initial=0.0))
-    length = float(np.linalg.norm(weights))
-    weights = weights / length if length > 0 else weights
-    return one @ weights, two @ weights
-
-
-def by_frequency(one: Array, two: Array) -> tuple[Array, Array]:
-    """Scores of discrete answers, given by their numbers: the log-ratio of how often each came.
-
-    The ratios are learnt on the first half; an answer that was never seen there scores 0.
-    """
-    half = len(one) // 2
-    answers = int(max(one.max(), two.max())) + 1
-    seen_one = np.bincount(one[:half], minlength=answers) + 1.0
-    seen_two = np.bincount(two[:half], minlength=answers) + 1.0
-    ratio = np.log(seen_two / seen_one)
-    return ratio[one], ratio[two]
+    for lower, higher in ((one, two), (-two, -one)):
+        threshold = _threshold(lower[:half], higher[:half], claim)
+        hits_lower, hits_higher = (int((x[half:] >= threshold).sum()) for x in (lower, higher))
+        bounds.append(bound_of(hits_higher, hits_lower))
+    return Outcome(max(bounds), bound_of(held_out, 0))
 
 
 def _threshold(one: Array, two: Array, claim: Claim) -> float:
-    """The threshold that promises the best bound; Wilson's interval is good enough to choose by."""
+    """The threshold with the best bound, estimated by Wilson's interval, which is fast."""
     both = np.concatenate([one, two])
     tried = np.unique(both)
     if len(tried) > CANDIDATES:
@@ -117,6 +132,91 @@ def _share_above(scores: Array, thresholds: Array) -> Array:
 
 
 def _wilson(share: Array, draws: int, z: float) -> Array:
+    """The end of Wilson's interval at `z` deviations; the tiny term keeps divisors above 0."""
     centre = share + z * z / (2 * draws)
     width = z * np.sqrt(share * (1 - share) / draws + z * z / (4 * draws * draws))
     return np.asarray((centre + width) / (1 + z * z / draws)) + math.copysign(1e-12, z)
+
+
+def project(one: Array, two: Array) -> Scores:
+    """Score released vectors, two arrays of shape (draws, numbers).
+
+    The score is the projection on the difference of the two means, each number weighted by one over
+    its variance. Means and variances are learnt on the first half of the draws.
+    """
+    half = len(one) // 2
+    first_one, first_two = one[:half], two[:half]
+    variance = first_one.var(axis=0) + first_two.var(axis=0)
+    difference = first_two.mean(axis=0) - first_one.mean(axis=0)
+    weights = difference / (variance + 1e-12 + 1e-6 * variance.max(initial=0.0))
+    length = float(np.linalg.norm(weights))
+    weights = weights / length if length > 0 else weights
+    return one @ weights, two @ weights
+
+
+def by_frequency(one: Array, two: Array) -> Scores:
+    """Score discrete answers, given as arrays of whole numbers from 0.
+
+    The score is the log-ratio of how often an answer came for D' and for D in the first half of the
+    draws; an answer that never came there scores 0.
+    """
+    half = len(one) // 2
+    answers = int(max(one.max(), two.max())) + 1
+    seen_one = np.bincount(one[:half], minlength=answers) + 1.0
+    seen_two = np.bincount(two[:half], minlength=answers) + 1.0
+    ratio = np.log(seen_two / seen_one)
+    return ratio[one], ratio[two]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How hard to look.
+
+    `draws` of noisy numbers and `runs` of real releases are made for each table of a pair. `seed`
+    steers the fast noise of the audit; the curator's own noise takes no seed.
+    """
+
+    draws: int = 100_000
+    runs: int = 300
+    seed: int = 0
+
+    def rng(self, *names: object) -> np.random.Generator:
+        """The generator of the game with these names."""
+        return np.random.default_rng((self.seed, zlib.crc32(repr(names).encode())))
+
+
+@dataclass(frozen=True)
+class Game:
+    """A planned game: what is seen (`view`) of which pair of tables, and the claim it tests.
+
+    `scores` makes the draws and scores them; `draws` is their number for each table.
+    """
+
+    mechanism: str
+    view: str
+    pair: str
+    claim: Claim
+    draws: int
+    scores: Callable[[], Scores]
+
+    def play(self) -> Row:
+        """Make the draws, play the game and report what was found."""
+        outcome = play(*self.scores(), self.claim)
+        return Row(
+            mechanism=self.mechanism,
+            view=self.view,
+            pair=self.pair,
+            claimed_epsilon=self.claim.epsilon,
+            delta=self.claim.delta,
+            draws=self.draws,
+            bound=outcome.bound,
+            ceiling=outcome.ceiling,
+            confidence=1 - ERROR,
+            refuted=outcome.bound > self.claim.epsilon,
+        )
+
+
+def share_error(same_claim: Iterable[Game]) -> list[Game]:
+    """All games against one claim, with its error of 5 % shared among them."""
+    together = list(same_claim)
+    return [replace(game, claim=replace(game.claim, games=len(together))) for game in together]

@@ -1,86 +1,108 @@
-"""Games at the level of releases: real ones, with the curator's own noise, on tiny tables.
+"""Games on real releases, with the curator's own noise, of tiny tables.
 
 | view | the adversary sees |
 |---|---|
-| autoencoder + prototypes | every number of a veil |
+| autoencoder + prototypes | every number of a veil's networks, and the class prototypes |
 | prototypes | the class prototypes alone |
-| counterfactuals | answers to fixed queries, guided by the surrogate: end to end |
-| outcome | whether a release comes out at all |
+| counterfactuals | answers of an explainer to fixed queries, guided by the surrogate |
+| outcome | whether the mechanism gives a release at all |
 
-Whatever is computed from private coefficients can only lose information, so these games find less
-than those on coefficients; they are here to find what reaches a release some other way. Training is
-cut short: it is post-processing, and a few hundred releases a side have to be made.
+What is computed from noisy numbers can only lose information, so these games find less than the
+games on the noisy numbers themselves. They are here to find what reaches a release in some other
+way. Training is short: it is post-processing, and hundreds of releases have to be made.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from counterveil.audit.coefficients import Scores
-from counterveil.audit.game import project
-from counterveil.audit.worlds import Pair
-from counterveil.autoencoder import Autoencoder, class_means
+from counterveil.audit import neighbours
+from counterveil.audit.game import Claim, Effort, Game, Scores, project
+from counterveil.audit.neighbours import Pair
+from counterveil.build import Training
 from counterveil.curator import Curator
 from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Array, Encoding
 from counterveil.errors import InputError
-from counterveil.postprocess import TRAININGS, Training
 from counterveil.privacy import Budget
 from counterveil.search import Explainer
 from counterveil.veil import Veil
 
-EPOCHS = 2
-SHORT = Training(256, EPOCHS, 128, 5e-3, (8,), 2)
+SHORT = Training(samples=256, epochs=2, batch=128, rate=5e-3, surrogate=(8,), surrogate_epochs=2)
 SEARCH_STEPS = 10
 
-
-@contextmanager
-def short_training() -> Iterator[None]:
-    """Post-processing with few samples and steps, for as long as this lasts."""
-    usual = dict(TRAININGS)
-    TRAININGS.update(dict.fromkeys(usual, SHORT))
-    try:
-        yield
-    finally:
-        TRAININGS.update(usual)
+View = Callable[[Veil], Array]  # what an adversary sees of a veil, as one vector
+Attempt = Callable[[Pair, PrivateTable], object]  # runs a mechanism on a table of a pair
 
 
-def release_pair(pair: Pair, budget: Budget, mechanism: str, runs: int) -> list[list[Veil]]:
-    """`runs` veils of each world. The training seed is fixed: the adversary knows it."""
+def view_games(mechanism: str, budget: Budget, effort: Effort) -> Iterator[Game]:
+    """Every view of the same real veils of the worst pair."""
+    pair, claim, runs = neighbours.one_feature(), Claim.of(budget), effort.runs
+
+    @cache
+    def veils(table: int) -> list[Veil]:
+        return [release(pair, budget, mechanism, table) for _ in range(runs)]
+
+    def scores(view: View) -> Scores:
+        one, two = (np.stack([view(veil) for veil in veils(table)]) for table in (0, 1))
+        return project(one, two)
+
+    for name, view in VIEWS.items():
+        yield Game(mechanism, name, pair.name, claim, runs, partial(scores, view))
+
+
+def outcome_games(mechanism: str, budget: Budget, runs: int, attempt: Attempt) -> Iterator[Game]:
+    """Whether the mechanism refuses a table. An error is an answer, too: 1, and no error is 0."""
+
+    def refuses(pair: Pair, table: PrivateTable) -> float:
+        try:
+            attempt(pair, table)
+        except InputError:
+            return 1.0
+        return 0.0
+
+    def scores(pair: Pair) -> Scores:
+        one, two = (np.array([refuses(pair, table) for _ in range(runs)]) for table in pair.tables)
+        return one, two
+
+    for pair in (neighbours.last_of_its_class(), neighbours.last_of_its_kind()):
+        claim = Claim.of(budget)
+        yield Game(mechanism, "outcome", pair.name, claim, runs, partial(scores, pair))
+
+
+def release(pair: Pair, budget: Budget, mechanism: str, table: int) -> Veil:
+    """A real veil of D (table 0) or of D' (1). The adversary knows the fixed training seed."""
     curator = Curator(pair.schema, unit_column=pair.unit_column, max_records=pair.max_records)
-    release = partial(
-        curator.release,
-        epsilon=budget.epsilon,
-        delta=budget.delta,
+    return curator.release(
+        (pair.one, pair.two)[table],
+        budget.epsilon,
+        budget.delta,
         mechanism=mechanism,
         order=pair.order,
-        epochs=EPOCHS,
+        epochs=SHORT.epochs,
+        training=SHORT,
         progress=False,
     )
-    with short_training():
-        return [[release(frame) for _ in range(runs)] for frame in (pair.one, pair.two)]
 
 
 def weights_and_prototypes(veil: Veil) -> Array:
-    """Every number of a veil."""
+    """All weights of the veil's networks and its prototypes, as one vector."""
     networks = [veil.autoencoder] + ([veil.surrogate] if veil.surrogate is not None else [])
     parts = [weights.reshape(-1) for network in networks for weights in network.parameters()]
     return torch.cat([*parts, veil.prototypes.reshape(-1)]).double().numpy()
 
 
 def prototypes_alone(veil: Veil) -> Array:
-    """The class prototypes."""
+    """The class prototypes, as one vector."""
     return veil.prototypes.reshape(-1).double().numpy()
 
 
 def counterfactuals(veil: Veil) -> Array:
-    """Answers to one query in each cell of the first feature: row, status and probability."""
+    """Answers to one query in each cell of the first feature: rows, validity and probability."""
     encoding = Encoding(veil.schema)
     queries = encoding.decode(np.eye(veil.schema.width))
     target = veil.schema.label.classes[-1]
@@ -91,66 +113,8 @@ def counterfactuals(veil: Veil) -> Array:
     return np.concatenate([rows, answer.valid.astype(np.float64), answer.probability])
 
 
-VIEWS: dict[str, Callable[[Veil], Array]] = {
+VIEWS: dict[str, View] = {
     "autoencoder + prototypes": weights_and_prototypes,
     "prototypes": prototypes_alone,
     "counterfactuals": counterfactuals,
 }
-
-
-def view_scores(pair: Pair, budget: Budget, mechanism: str, runs: int) -> dict[str, Scores]:
-    """Every view of the same veils, along the difference of the worlds' means."""
-    veils = release_pair(pair, budget, mechanism, runs)
-    scores = {}
-    for name, view in VIEWS.items():
-        one, two = (np.stack([view(veil) for veil in world]) for world in veils)
-        scores[name] = project(one, two)
-    return scores
-
-
-class KnownRows:
-    """An adversary who knows both tables and is handed an encoder and prototypes.
-
-    With the encoder it computes the exact class means of D and of D', and looks which of them were
-    released. Noise on the way to the encoder is of no use against it.
-    """
-
-    def __init__(self, pair: Pair) -> None:
-        self._classes = len(pair.schema.label.classes)
-        self._worlds = [_tensors(table) for table in pair.tables]
-
-    def means(self, autoencoder: Autoencoder, world: int) -> Tensor:
-        """Class means of encodings of the rows of a world (Eq. prot_construct)."""
-        return class_means(autoencoder, *self._worlds[world], self._classes)
-
-    def score(self, autoencoder: Autoencoder, prototypes: Tensor) -> float:
-        """1 if the prototypes are nearer to those of D', -1 if to those of D, 0 if neither."""
-        away = [float((self.means(autoencoder, world) - prototypes).norm()) for world in (0, 1)]
-        return float(np.sign(away[0] - away[1]))
-
-    def scores(self, veils: list[list[Veil]]) -> Scores:
-        """The score of every veil."""
-        one, two = (
-            np.array([self.score(veil.autoencoder, veil.prototypes) for veil in world])
-            for world in veils
-        )
-        return one, two
-
-
-def _tensors(table: PrivateTable) -> tuple[Tensor, Tensor]:
-    points, labels = table.private_rows()
-    return torch.as_tensor(points, dtype=torch.float32), torch.as_tensor(labels)
-
-
-def outcome_scores(pair: Pair, attempt: Callable[[PrivateTable], object], runs: int) -> Scores:
-    """1 where the mechanism refuses the table: an error is an answer, too."""
-
-    def refuses(table: PrivateTable) -> float:
-        try:
-            attempt(table)
-        except InputError:
-            return 1.0
-        return 0.0
-
-    one, two = (np.array([refuses(table) for _ in range(runs)]) for table in pair.tables)
-    return one, two

@@ -23,7 +23,11 @@ NOTE = (
 
 @dataclass(frozen=True)
 class Row:
-    """One game: `bound` is a lower bound on the true ε of what this mechanism did on this pair."""
+    """The result of one game: `bound` is a lower bound on the true ε of `mechanism`.
+
+    `ceiling` is the highest bound that so many draws can give, and `refuted` says whether the bound
+    is above the claimed ε.
+    """
 
     mechanism: str
     view: str
@@ -43,12 +47,12 @@ class Row:
 
     @property
     def claims(self) -> bool:
-        """Whether anything is promised: `paper` and the controls promise nothing."""
+        """Whether the mechanism promises anything; `paper` and the controls promise nothing."""
         return not self.control and self.mechanism != "paper"
 
     @property
     def verdict(self) -> str:
-        """In words. A claim that was not refuted has not been proved by that."""
+        """The result in words. A claim that was not refuted is not thereby proved."""
         blind = self.ceiling <= self.claimed_epsilon
         few = f"; so few draws certify {self.ceiling:.2f} at most" if blind else ""
         if self.control:
@@ -59,25 +63,25 @@ class Row:
 
 
 def failures(rows: Sequence[Row], mechanism: str) -> list[str]:
-    """Why an audit of `mechanism` must end with exit code 1; nothing if it need not.
+    """The reasons why an audit of `mechanism` must end with exit code 1, one line each.
 
-    A mechanism that claims something and is refuted fails, and so does the audit itself if a known
-    fault was not caught. `paper` claims nothing: among others it is a control, and it fails only
-    when it is what was asked about.
+    A refuted mechanism that promises something is a failure. So is a control that was not caught:
+    then the audit itself failed. `paper` promises nothing, so it is a control too, except where it
+    is the mechanism that was asked about: then being refuted is its failure.
     """
     found = []
     for row in rows:
         name = f"{row.mechanism}, {row.view}, {row.pair}, ε = {row.claimed_epsilon:g}"
-        must_fall = not row.claims and row.mechanism != mechanism
-        if must_fall and not row.refuted:
+        must_be_refuted = not row.claims and row.mechanism != mechanism
+        if must_be_refuted and not row.refuted:
             found.append(f"the audit failed: {name}: {row.verdict}")
-        elif not must_fall and row.refuted:
+        elif not must_be_refuted and row.refuted:
             found.append(f"refuted: {name}: the true ε is at least {row.bound:.3g}")
     return found
 
 
 def tables(rows: Sequence[Row]) -> Iterator[Table]:
-    """The rows for a terminal, a table for each mechanism."""
+    """The rows for a terminal, one table for each mechanism."""
     for mechanism in dict.fromkeys(row.mechanism for row in rows):
         shown = Table(title=mechanism, title_justify="left")
         shown.add_column("view of a pair")
@@ -87,27 +91,26 @@ def tables(rows: Sequence[Row]) -> Iterator[Table]:
         for row in rows:
             if row.mechanism == mechanism:
                 delta = f", δ {row.delta:g}" if row.delta else ""
-                style = "bold red" if row.refuted == row.claims else ""
                 shown.add_row(
-                    f"{row.view}: {row.pair}{delta}", f"{row.draws:,}",
-                    f"{row.claimed_epsilon:g}", f"{row.bound:.3f}", f"{row.ceiling:.2f}",
-                    row.verdict, style=style,
-                )  # fmt: skip
+                    f"{row.view}: {row.pair}{delta}",
+                    f"{row.draws:,}",
+                    f"{row.claimed_epsilon:g}",
+                    f"{row.bound:.3f}",
+                    f"{row.ceiling:.2f}",
+                    row.verdict,
+                    style="bold red" if row.refuted == row.claims else "",
+                )
         yield shown
 
 
 def content(rows: Sequence[Row], command: str) -> dict[str, Any]:
-    """The rows for machines."""
-    return {
-        "experiment": "audit",
-        "command": command,
-        "commit": commit(),
-        "rows": [asdict(row) for row in rows],
-    }
+    """The rows for a JSON file, with the command and the commit that made them."""
+    listed = [asdict(row) for row in rows]
+    return {"experiment": "audit", "command": command, "commit": commit(), "rows": listed}
 
 
 def save(rows: Sequence[Row], command: str, path: Path) -> tuple[Path, Path]:
-    """A JSON file, and a CSV file with the same rows beside it."""
+    """Write a JSON file, and a CSV file with the same rows beside it."""
     text = json.dumps(content(rows, command), ensure_ascii=False, indent=1)
     written = write_whole(path, f"{text}\n".encode())
     buffer = io.StringIO()

@@ -16,46 +16,18 @@ random and extreme neighbours, and attains them.
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-
 import numpy as np
 
 from counterveil.encoding import Array
 from counterveil.grid import Grid
-
-
-@dataclass(frozen=True)
-class Sensitivity:
-    """How far a vector of sums can move when one unit is replaced."""
-
-    l1: int
-    l2: float
-
-    @classmethod
-    def of_counts(cls, tables: int, records: int) -> Sensitivity:
-        """`tables` histograms of the same records."""
-        return cls(2 * tables * records, root_above(2 * tables * records**2))
-
-    @classmethod
-    def of_sums(cls, l1: int, l2_squared: int, records: int) -> Sensitivity:
-        """Sums of vectors with bounded norms: one is taken away and another one added."""
-        return cls(2 * l1 * records, root_above(4 * l2_squared * records**2))
-
-    def __str__(self) -> str:
-        return f"L1 {self.l1}, L2 {self.l2:.4g}"
-
-
-def root_above(square: int) -> float:
-    """The square root, rounded up: a sensitivity may be stated too large, never too small."""
-    return math.nextafter(math.sqrt(square), math.inf)
+from counterveil.privacy.record import Sensitivity
 
 
 class GridCounts:
     """How many records of each class sit in each cell of each feature, and of each pair."""
 
     def __init__(self, grid: Grid, classes: int, coarse: tuple[Array, ...], *, pairs: bool) -> None:
-        self.grid, self.coarse = grid, coarse
+        self.grid, self.coarse, self.features = grid, coarse, len(grid.cells)
         self._wide = np.array([int(merge.max()) + 1 for merge in coarse])
         self._starts = np.concatenate([[0], np.cumsum(self._wide)[:-1]])
         self._singles = np.zeros((classes, grid.width), dtype=np.int64)
@@ -123,6 +95,10 @@ class BoundedSums:
     def sums(self) -> Array:
         """(class, 1 + width)."""
         return self._sums
+
+    def sensitivity(self, records: int) -> Sensitivity:
+        """Of `sums`, for units of at most `records` records."""
+        return Sensitivity.of_sums(self.l1, self.l2_squared, records)
 
 
 def cut(vectors: Array, l1: int, l2_squared: int) -> Array:

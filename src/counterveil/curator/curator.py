@@ -1,4 +1,4 @@
-"""The Curator: validate -> reserve -> measure -> commit -> Veil.
+"""The Curator: validate -> reserve -> measure -> build -> commit.
 
 >>> import pandas
 >>> from counterveil.schema import Label, Numeric, Schema
@@ -14,17 +14,18 @@ from __future__ import annotations
 
 import os
 import platform
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.metadata import version
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
-from counterveil.autoencoder import ARCHITECTURES, pick_device
+from counterveil.build import TRAININGS, Training, fit_networks
 from counterveil.curator import dpsgd, paper
 from counterveil.curator.functional import measure
 from counterveil.curator.plan import Plan, make_plan
 from counterveil.curator.table import PrivateTable
 from counterveil.errors import BudgetError, RequestError
-from counterveil.postprocess import TRAININGS, mould
+from counterveil.networks import ARCHITECTURES, pick_device
+from counterveil.population import population_of
 from counterveil.privacy import Access, Budget, Level, Statement
 from counterveil.privacy.ledger import Ledger
 from counterveil.progress import progress_bar
@@ -32,6 +33,35 @@ from counterveil.schema import Schema
 from counterveil.veil import Veil
 
 MECHANISMS = ("functional", "paper", "dpsgd")
+
+
+class TrainingChoices(TypedDict, total=False):
+    """How a release trains its networks. What is not given is as usual for the family of data.
+
+    `seed` steers samples, weights and batches (0 by default); noise takes no seed. `epochs`
+    replaces the usual number. `training` replaces the usual samples, epochs, batches and layers of
+    `functional`, and the layers of the surrogate of `dpsgd`; `paper` trains as the paper says.
+    """
+
+    seed: int
+    epochs: int | None
+    training: Training | None
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One release: the rows, what may be spent on them, and how to train."""
+
+    table: PrivateTable
+    budget: Budget
+    progress: bool
+    seed: int = 0
+    epochs: int | None = None
+    training: Training | None = None
+
+    def __post_init__(self) -> None:
+        if self.epochs is not None and self.epochs < 1:
+            raise RequestError("epochs must be at least 1")
 
 
 class Curator:
@@ -63,13 +93,8 @@ class Curator:
         self, private_data: Any, epsilon: float, delta: float = 0.0, *, order: int | None = None
     ) -> Plan:
         """What `functional` would measure. Reads the number of rows, which is public; no row."""
-        return make_plan(
-            self.schema,
-            self._table(private_data).size,
-            _private(Budget(epsilon, delta)),
-            records=self.max_records if self.unit_column else 1,
-            order=order,
-        )
+        budget = _finite(Budget(epsilon, delta))
+        return self._plan(self._table(private_data), budget, order)
 
     def check(self, private_data: Any) -> int:
         """Read every row, release nothing, charge nothing: can this table be released?
@@ -88,9 +113,8 @@ class Curator:
         *,
         mechanism: str = "functional",
         order: int | None = None,
-        seed: int = 0,
-        epochs: int | None = None,
         progress: bool = True,
+        **choices: Unpack[TrainingChoices],
     ) -> Veil:
         """Turn private rows into a Veil.
 
@@ -100,83 +124,104 @@ class Curator:
 
         `mechanism`: "functional" is (ε, δ)-DP; "dpsgd" is too, by floating-point noise, and needs
         the extra of that name; "paper" is the published method and guarantees nothing, and
-        `epsilon=math.inf` adds no noise to it. `order` overrules the plan. `epochs`
-        replaces the usual number. `seed` steers training; noise takes no seed.
+        `epsilon=math.inf` adds no noise to it. `order` overrules the plan. `seed`, `epochs` and
+        `training`: see `TrainingChoices`.
         """
         if mechanism not in MECHANISMS:
             known = ", ".join(MECHANISMS)
             raise RequestError(f"unknown mechanism {mechanism!r}; use one of: {known}")
-        if epochs is not None and epochs < 1:
-            raise RequestError("epochs must be at least 1")
         if order not in {None, 1, 2}:
             raise RequestError("order must be 1 (single features) or 2 (pairs too)")
         budget = Budget(epsilon, delta)
         if mechanism != "paper":
-            _private(budget)
+            _finite(budget)
         elif self.ledger:
             raise RequestError(
                 "mechanism paper guarantees nothing, so there is nothing to charge; "
                 "leave the ledger out"
             )
-        table = self._table(private_data)
+        job = _Job(self._table(private_data), budget, progress, **choices)
         if mechanism == "dpsgd":
-            dpsgd.check(table, budget)
+            dpsgd.check(job.table, budget)
         what = f"release by {mechanism} of {self.schema.name}"
         reserved = self.ledger.reserve(self.dataset, budget, what) if self.ledger else None
         if mechanism == "paper":
-            table.check()
-            veil = self._by_paper(table, budget, seed, epochs, progress)
+            veil = self._by_paper(job)
         elif mechanism == "dpsgd":
-            veil = self._by_dpsgd(table, budget, seed, epochs, progress)
+            veil = self._by_dpsgd(job)
         else:
-            veil = self._by_functional(table, budget, order, seed, epochs, progress)
+            veil = self._by_functional(job, order)
         if self.ledger and reserved:
             self.ledger.commit(reserved, veil.digest)
         return veil
 
     def _table(self, private_data: Any) -> PrivateTable:
         return PrivateTable(
-            private_data,
-            self.schema,
-            unit_column=self.unit_column,
-            max_records=self.max_records,
+            private_data, self.schema, unit_column=self.unit_column, max_records=self.max_records
         )
 
-    def _by_functional(
-        self, table: PrivateTable, budget: Budget, order: int | None, seed: int,
-        epochs: int | None, progress: bool,
-    ) -> Veil:  # fmt: skip
-        plan = make_plan(self.schema, table.size, budget, records=table.records, order=order)
-        population, accesses = measure(table, plan)
-        total = epochs or TRAININGS[self.schema.family].epochs
-        with progress_bar("training on the noisy population", total, show=progress) as tick:
-            moulded = mould(
-                population, self.schema, seed=seed, device=self.device, epochs=epochs, tick=tick
+    def _plan(self, table: PrivateTable, budget: Budget, order: int | None) -> Plan:
+        return make_plan(self.schema, table.size, budget, records=table.records, order=order)
+
+    def _by_functional(self, job: _Job, order: int | None) -> Veil:
+        """Rows -> noisy record -> population -> networks; only the first step sees rows."""
+        plan = self._plan(job.table, job.budget, order)
+        record = measure(job.table, plan)
+        population = population_of(self.schema, record)
+        training = job.training or TRAININGS[self.schema.family]
+        training = replace(training, epochs=job.epochs or training.epochs)
+        title = "training on the noisy population"
+        with progress_bar(title, training.epochs, show=job.progress) as tick:
+            made = fit_networks(
+                population,
+                self.schema,
+                seed=job.seed,
+                device=self.device,
+                training=training,
+                tick=tick,
             )
-        statement = self._state("functional", table, budget, accesses)
+        statement = self._state("functional", job, record.accesses)
         statement = statement.model_copy(update={"plan": (*plan.reasons, *plan.warnings)})
         return Veil(
-            self.schema, moulded.autoencoder, moulded.prototypes, statement, moulded.surrogate
+            self.schema, made.autoencoder, made.prototypes, statement, made.surrogate, record
         )
 
-    def _by_dpsgd(
-        self, table: PrivateTable, budget: Budget, seed: int, epochs: int | None, progress: bool
-    ) -> Veil:
-        architecture = dpsgd.ARCHITECTURES[self.schema.family]
-        architecture = replace(architecture, epochs=epochs or architecture.epochs)
-        with progress_bar("training by DP-SGD", 2 * architecture.epochs, show=progress) as tick:
-            autoencoder, prototypes, surrogate, accesses = dpsgd.release(
-                table, budget, architecture, seed=seed, device=self.device, tick=tick
+    def _by_dpsgd(self, job: _Job) -> Veil:
+        """Networks trained on the rows by noisy gradients."""
+        usual = dpsgd.ARCHITECTURES[self.schema.family]
+        architecture = replace(
+            usual,
+            epochs=job.epochs or usual.epochs,
+            surrogate=job.training.surrogate if job.training else usual.surrogate,
+        )
+        epochs = 2 * architecture.epochs
+        with progress_bar("training by DP-SGD", epochs, show=job.progress) as tick:
+            made, accesses = dpsgd.release(
+                job.table, job.budget, architecture, seed=job.seed, device=self.device, tick=tick
             )
-        statement = self._state("dpsgd", table, budget, accesses)
+        statement = self._state("dpsgd", job, accesses)
         floats = "attacks on the floating-point noise of training"
         statement = statement.model_copy(update={"exclusions": (*statement.exclusions, floats)})
-        return Veil(self.schema, autoencoder, prototypes, statement, surrogate)
+        return Veil(self.schema, made.autoencoder, made.prototypes, statement, made.surrogate)
 
-    def _state(
-        self, mechanism: str, table: PrivateTable, budget: Budget, accesses: tuple[Access, ...]
-    ) -> Statement:
+    def _by_paper(self, job: _Job) -> Veil:
+        """Algorithm 1."""
+        job.table.check()
+        usual = ARCHITECTURES[self.schema.family]
+        architecture = replace(usual, epochs=job.epochs or usual.epochs)
+        title = f"training under the functional mechanism, {job.budget}"
+        with progress_bar(title, architecture.epochs, show=job.progress) as tick:
+            autoencoder, prototypes = paper.build_prototypes(
+                job.table, job.budget, architecture, seed=job.seed, device=self.device, tick=tick
+            )
+        statement = paper.state(job.budget, architecture)
+        reasons = (*statement.reasons, *_draft_note(self.schema))
+        statement = statement.model_copy(update={"reasons": reasons, "versions": _versions()})
+        return Veil(self.schema, autoencoder.cpu(), prototypes.cpu(), statement)
+
+    def _state(self, mechanism: str, job: _Job, accesses: tuple[Access, ...]) -> Statement:
         """What a private mechanism promises; nothing if its schema was read off the rows."""
+        table, budget = job.table, job.budget
         return Statement(
             level=Level.NONE if self.schema.drafted else Level.EXPLAINER,
             mechanism=mechanism,
@@ -195,21 +240,8 @@ class Curator:
             versions=_versions(),
         )
 
-    def _by_paper(
-        self, table: PrivateTable, budget: Budget, seed: int, epochs: int | None, progress: bool
-    ) -> Veil:
-        architecture = ARCHITECTURES[self.schema.family]
-        architecture = replace(architecture, epochs=epochs or architecture.epochs)
-        title = f"training under the functional mechanism, {budget}"
-        with progress_bar(title, architecture.epochs, show=progress) as tick:
-            autoencoder, prototypes = paper.build_prototypes(
-                table, budget, architecture, seed=seed, device=self.device, tick=tick
-            )
-        statement = paper.state(budget, architecture, _draft_note(self.schema), _versions())
-        return Veil(self.schema, autoencoder.cpu(), prototypes.cpu(), statement)
 
-
-def _private(budget: Budget) -> Budget:
+def _finite(budget: Budget) -> Budget:
     if not budget.adds_noise:
         raise BudgetError("epsilon must be finite for a private mechanism, for example 0.75")
     return budget

@@ -23,12 +23,11 @@ Prototypes (`CodeSums`): calibrated for replace-one directly, by the certified i
 `noise`.
 
 **The noise of training is floating point from torch's generator: not exact, not cryptographic.**
-The proof is about real numbers, and the noise here is not certified against attacks on the low bits
-of floats (Mironov 2012) or on the state of a generator; `functional` has neither weakness. What can
-be done is: for every step the whole state of the generator comes anew from the operating system,
-not a seed, of which torch's CPU generator keeps 32 bits that could be tried one by one; batches are
-drawn by a generator with 128 bits of the same entropy, as amplification by sampling needs secret
-batches. `seed` steers initial weights alone.
+The proof is about real numbers; the noise is not certified against attacks on the low bits of
+floats (Mironov 2012) or on the state of a generator. `functional` has neither weakness. What can be
+done is: for every step the whole state of the generator comes anew from the operating system (a
+seed would leave 2³² streams to try), and batches are drawn by a generator with 128 bits of the same
+entropy, as amplification by sampling needs secret batches. `seed` steers initial weights alone.
 """
 
 from __future__ import annotations
@@ -36,32 +35,43 @@ from __future__ import annotations
 import math
 import secrets
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from counterveil import autoencoder as networks
-from counterveil.autoencoder import Architecture, Autoencoder
-from counterveil.curator.coefficients import BoundedSums, Sensitivity, root_above
-from counterveil.curator.functional import perturb
+from counterveil.build import TRAININGS, Networks, reconstruction_loss
+from counterveil.curator.coefficients import BoundedSums
+from counterveil.curator.noise import EXACT, NoiseSource
 from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Array
 from counterveil.errors import InternalError, RequestError
-from counterveil.postprocess import EDGE, TRAININGS
+from counterveil.networks import ARCHITECTURES as PAPER
+from counterveil.networks import Architecture, Autoencoder, Network, is_finite, seeded, tanh_network
 from counterveil.privacy import Access, Budget
 from counterveil.privacy.budget import rest_of
+from counterveil.privacy.record import Sensitivity, root_above
 from counterveil.progress import Tick, silent
 from counterveil.schema import Family
-from counterveil.training import Network, seeded, tanh_network
 
-ARCHITECTURES: dict[Family, Architecture] = {
-    "mixed": replace(networks.ARCHITECTURES["mixed"], epochs=20, batch=1024),
-    "image": replace(networks.ARCHITECTURES["image"], epochs=5, batch=1024),
-    "binary": replace(networks.ARCHITECTURES["binary"], epochs=5, batch=1024),
+
+@dataclass(frozen=True)
+class DpsgdArchitecture(Architecture):
+    """The layers of both networks, and for how long and in which batches they train."""
+
+    surrogate: tuple[int, ...]  # neurons of each hidden layer
+
+
+EPOCHS: dict[Family, int] = {"mixed": 20, "image": 5, "binary": 5}
+ARCHITECTURES: dict[Family, DpsgdArchitecture] = {
+    family: DpsgdArchitecture(PAPER[family].encoder, epochs, 1024, TRAININGS[family].surrogate)
+    for family, epochs in EPOCHS.items()
 }
 SHARES = (0.5, 0.1, 0.4)  # autoencoder, prototypes, surrogate
 MOST_EPSILON = 500.0  # more protects nothing and overflows the accountants
@@ -70,6 +80,7 @@ SURROGATE_CLIP = 4.0  # a tighter one makes the larger class win
 RATE = 1e-2
 FIXED_POINT = 1 << 12  # steps from the middle of a code to its end
 ORDERS = (*range(2, 33), 36, 40, 48, 56, 64, 80, 96, 128, 192, 256, 512)
+TOLERANCE = 5e-4  # of ε: the noise may be that much more than the least
 AT_ONCE = 1 << 23  # numbers that the gradients of one part of a batch may take: fits a cache
 TWISTER = slice(24, 24 + 8 * 624)  # the words of the Mersenne twister in torch's CPU generator
 FLOATS = "floating-point noise of torch's generator, not exact and not cryptographic"
@@ -86,12 +97,23 @@ class Schedule:
 
     @classmethod
     def of(cls, architecture: Architecture, rows: int) -> Schedule:
+        """Batches of the architecture's size on average, from a table of `rows` rows."""
         rate = min(1.0, architecture.batch / rows)
         return cls(rate, math.ceil(1 / rate), architecture.epochs, rate * rows)
 
     @property
     def steps(self) -> int:
         return self.epochs * self.steps_per_epoch
+
+
+@dataclass(frozen=True)
+class NoisyTraining:
+    """One training: what it is of, its schedule, its share of the budget, the gradients' clip."""
+
+    what: str
+    schedule: Schedule
+    budget: Budget
+    clip: float
 
 
 def installed() -> bool:
@@ -136,17 +158,18 @@ def split(budget: Budget) -> tuple[Budget, Budget, Budget]:
 def release(
     table: PrivateTable,
     budget: Budget,
-    architecture: Architecture,
+    architecture: DpsgdArchitecture,
     *,
     seed: int,
     device: torch.device,
     tick: Tick = silent,
-) -> tuple[Autoencoder, Tensor, nn.Sequential | None, tuple[Access, ...]]:
-    """Autoencoder, prototypes, surrogate, and the readings of the rows they cost.
+    noise: NoiseSource = EXACT,
+) -> tuple[Networks, tuple[Access, ...]]:
+    """The networks of a veil, and the readings of the rows they cost.
 
     Formal guarantee: (ε, δ)-DP under replace-one of a record, N public; see the module for the
-    proof and for what floating point takes from it. `architecture`: one of `ARCHITECTURES` here.
-    `tick` counts to twice its epochs. The seed steers initial weights alone.
+    proof and for what floating point takes from it. `tick` counts to twice the epochs. The seed
+    steers initial weights alone. `noise` is for the sums of codes.
     """
     check(table, budget)
     for_autoencoder, for_prototypes, for_surrogate = split(budget)
@@ -154,41 +177,34 @@ def release(
     points, private_classes = table.private_rows()
     private_rows = torch.as_tensor(points, dtype=torch.float32, device=device)
     private_labels = torch.as_tensor(private_classes, dtype=torch.long, device=device)
-    classes = len(table.schema.label.classes)
+    width, classes = table.encoding.width, len(table.schema.label.classes)
 
-    autoencoder = Autoencoder.new(table.encoding.width, architecture.encoder, seed).to(device)
+    autoencoder = Autoencoder.new(width, architecture.encoder, seed).to(device)
     first = train(
         autoencoder,
-        lambda numbers: _reconstruction(autoencoder, private_rows[numbers]),
-        schedule,
-        for_autoencoder,
-        CLIP,
-        "training of the autoencoder",
-        tick,
+        lambda numbers: reconstruction_loss(autoencoder, private_rows[numbers]).sum(),
+        NoisyTraining("training of the autoencoder", schedule, for_autoencoder, CLIP),
+        tick=tick,
     )
-    sums = CodeSums(architecture.encoder[-1], classes)
+    sums = CodeSums(autoencoder.latent, classes)
     for part, labels in zip(private_rows.split(65536), private_labels.split(65536), strict=True):
         with torch.no_grad():
             sums.add(autoencoder.encode(part).cpu().double().numpy(), labels.cpu().numpy())
-    prototypes, counts, second = sums.release(for_prototypes)
+    prototypes, counts, second = sums.release(for_prototypes, noise)
 
-    hidden = TRAININGS[table.schema.family].surrogate
-    surrogate = seeded(lambda: tanh_network(table.encoding.width, hidden, classes), seed)
+    surrogate = seeded(lambda: tanh_network(width, architecture.surrogate, classes), seed)
     surrogate = surrogate.to(device)
     third = train(
         surrogate,
         lambda numbers: nn.functional.cross_entropy(
             surrogate(private_rows[numbers]), private_labels[numbers], reduction="sum"
         ),
-        schedule,
-        for_surrogate,
-        SURROGATE_CLIP,
-        "training of the surrogate",
-        lambda done, words="": tick(architecture.epochs + done, words),
+        NoisyTraining("training of the surrogate", schedule, for_surrogate, SURROGATE_CLIP),
+        tick=lambda done, words="": tick(architecture.epochs + done, words),
     )
     _even_out(surrogate, counts)
     found = torch.as_tensor(prototypes, dtype=torch.float32)
-    return autoencoder.cpu(), found, surrogate.cpu(), (first, second, third)
+    return Networks(autoencoder.cpu(), found, surrogate.cpu()), (first, second, third)
 
 
 class CodeSums:
@@ -222,33 +238,27 @@ class CodeSums:
         """(class, 1 + latent): private."""
         return self._sums.sums
 
-    def release(self, budget: Budget) -> tuple[Array, Array, Access]:
+    def release(self, budget: Budget, noise: NoiseSource = EXACT) -> tuple[Array, Array, Access]:
         """Prototypes and class counts from the noisy sums, (ε, δ)-DP under replace-one."""
-        noisy, noise, access = perturb(
-            "class sums of codes and class counts",
-            self.exact,
-            self.sensitivity,
-            budget.epsilon,
-            budget.delta,
+        measured = noise.perturb(
+            "codes", "class sums of codes and class counts", self.exact, self.sensitivity, budget
         )
+        noisy = measured.values.astype(np.float64)
         counts = noisy[:, 0] / self.weight
         # A count below the deviation of its noise says nothing: its mean shrinks to the middle.
-        floor = max(1.0, math.sqrt(noise.variance) / self.weight)
+        floor = max(1.0, math.sqrt(measured.variance) / self.weight)
         means = noisy[:, 1:] / FIXED_POINT / np.maximum(counts, floor)[:, None]
-        return (np.clip(means, -1, 1) + 1) / 2, np.maximum(counts, floor), access
+        return (np.clip(means, -1, 1) + 1) / 2, np.maximum(counts, floor), measured.access
 
 
-def training_epsilon(
-    noise: float, rate: float, steps: int, delta: float, *, orders: tuple[int, ...] = ORDERS
-) -> float:
+def training_epsilon(noise: float, rate: float, steps: int, delta: float) -> float:
     """ε at δ of DP-SGD under **add/remove**, by Opacus' RDP accountant."""
     from opacus.accountants.analysis import rdp
 
-    spent = rdp.compute_rdp(q=rate, noise_multiplier=noise, steps=steps, orders=list(orders))
-    with warnings.catch_warnings():
-        # An order at the end of the list is not the best one: ε is then stated too large.
-        warnings.filterwarnings("ignore", message="Optimal order is the", category=UserWarning)
-        epsilon, _ = rdp.get_privacy_spent(orders=list(orders), rdp=spent, delta=delta)
+    orders = list(ORDERS)
+    spent = rdp.compute_rdp(q=rate, noise_multiplier=noise, steps=steps, orders=orders)
+    with _quiet():
+        epsilon, _ = rdp.get_privacy_spent(orders=orders, rdp=spent, delta=delta)
     return float(epsilon)
 
 
@@ -258,50 +268,60 @@ def add_remove(budget: Budget) -> Budget:
     return Budget(epsilon, budget.delta / (1 + math.exp(epsilon)))
 
 
+@lru_cache(maxsize=256)  # of public numbers alone
 def calibrate_training(schedule: Schedule, budget: Budget) -> float:
-    """The least noise, in units of the clip, that makes the training `budget`-DP, replace-one."""
+    """The least noise, in units of the clip, that makes the training `budget`-DP, replace-one.
+
+    Opacus searches for it, over our integer orders; the accountant is asked once more at the end.
+    """
+    from opacus.accountants.utils import get_noise_multiplier
+
     asked = add_remove(budget)
-
-    def enough(noise: float) -> bool:
-        spent = training_epsilon(noise, schedule.rate, schedule.steps, asked.delta)
-        return 0 <= spent <= asked.epsilon
-
-    low, high = 0.0, 0.5
-    while not enough(high):
-        low, high = high, 2 * high
-        if high > 1e6:
-            raise RequestError("no noise is enough for this epsilon and delta; raise them")
-    while high - low > 1e-3 * high:
-        middle = (low + high) / 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    try:
+        with _quiet():
+            noise: float = get_noise_multiplier(
+                target_epsilon=asked.epsilon,
+                target_delta=asked.delta,
+                sample_rate=schedule.rate,
+                steps=schedule.steps,
+                accountant="rdp",
+                epsilon_tolerance=TOLERANCE * asked.epsilon,
+                alphas=list(ORDERS),
+            )
+    except ValueError:
+        raise RequestError("no noise is enough for this epsilon and delta; raise them") from None
+    spent = training_epsilon(noise, schedule.rate, schedule.steps, asked.delta)
+    if not 0 <= spent <= asked.epsilon:
+        raise InternalError("the noise of training does not give the privacy that was promised")
+    return noise
 
 
 def train(
     network: Network,
     loss_of: Callable[[Tensor], Tensor],
-    schedule: Schedule,
-    budget: Budget,
-    clip: float,
-    what: str,
-    tick: Tick,
+    training: NoisyTraining,
+    *,
+    tick: Tick = silent,
+    optimiser_class: Callable[..., Any] | None = None,
 ) -> Access:
     """Minimise the sum of `loss_of(row numbers)`, a sum over records, by DP-SGD; ends frozen.
 
-    Formal guarantee: the weights are `budget`-DP under replace-one (see the module), if the loss of
-    a record depends on that record alone.
+    Formal guarantee: the weights are `training.budget`-DP under replace-one (see the module), if
+    the loss of a record depends on that record alone. The optimiser is Opacus' `DPOptimizer`; an
+    audit may give a subclass that listens where it adds the noise.
     """
     from opacus import GradSampleModule
     from opacus.optimizers import DPOptimizer
 
-    noise = calibrate_training(schedule, budget)
+    schedule, clip = training.schedule, training.clip
+    noise = calibrate_training(schedule, training.budget)
     device = next(network.parameters()).device
     rows = round(schedule.expected / schedule.rate)
     at_once = max(1, AT_ONCE // sum(weights.numel() for weights in network.parameters()))
     wrapped = GradSampleModule(network, loss_reduction="sum")
     generator = torch.Generator(device)
     batches = np.random.default_rng()  # 128 bits of the operating system's entropy
-    optimiser = DPOptimizer(
+    optimiser = (optimiser_class or DPOptimizer)(
         torch.optim.Adam(network.parameters(), RATE),
         noise_multiplier=noise,
         max_grad_norm=clip,
@@ -315,33 +335,28 @@ def train(
             parts = torch.as_tensor(chosen, device=device).split(at_once)  # one, if it is empty
             for number, part in enumerate(parts, 1):
                 optimiser.signal_skip_step(do_skip=number < len(parts))
-                _backward(loss_of(part))
+                with _quiet():
+                    loss_of(part).backward()
                 optimiser.step()
                 optimiser.zero_grad(set_to_none=True)
         tick(epoch + 1, "epochs")
     wrapped.to_standard_module()
     network.requires_grad_(False).eval()
-    if not all(bool(weights.isfinite().all()) for weights in network.parameters()):
+    if not is_finite(network):
         raise RequestError("training diverged: the noise at this epsilon is too large; raise it")
+    batches_words = f"{schedule.steps} Poisson batches at rate {schedule.rate:.4g}"
     return Access(
-        what=what,
-        mechanism=(
-            f"DP-SGD, {schedule.steps} Poisson batches at rate {schedule.rate:.4g}, "
-            f"Gaussian; {FLOATS}"
-        ),
+        what=training.what,
+        mechanism=f"DP-SGD, {batches_words}, Gaussian; {FLOATS}",
         sensitivity=f"each record's gradient cut to L2 {clip:g}",
         scale=noise * clip,
-        epsilon=budget.epsilon,
-        delta=budget.delta,
+        epsilon=training.budget.epsilon,
+        delta=training.budget.delta,
     )
 
 
 def renew(generator: torch.Generator) -> None:
-    """Fill the state of `generator` from the operating system's entropy.
-
-    On the CPU a seed would leave 2³² streams of noise: of a training of one step somebody who knows
-    all rows but one could try them all, and see which one explains every weight.
-    """
+    """Fill the whole state of `generator` from the operating system's entropy."""
     generator.manual_seed(secrets.randbits(64))
     if generator.device.type == "cpu":
         state = generator.get_state().numpy()
@@ -350,16 +365,15 @@ def renew(generator: torch.Generator) -> None:
         generator.set_state(torch.from_numpy(state))
 
 
-def _backward(loss: Tensor) -> None:
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without two warnings of Opacus that mean nothing here."""
     with warnings.catch_warnings():
+        # Where the best order is the first or last of the list, ε is only stated larger.
+        warnings.filterwarnings("ignore", message="Optimal order is the", category=UserWarning)
         # Opacus hooks every layer, and the first one's input needs no gradient.
         warnings.filterwarnings("ignore", message="Full backward hook is firing")
-        loss.backward()
-
-
-def _reconstruction(autoencoder: Autoencoder, x: Tensor) -> Tensor:
-    kept = autoencoder(x).clamp(EDGE, 1 - EDGE)
-    return nn.functional.binary_cross_entropy(kept, x, reduction="sum")
+        yield
 
 
 def _even_out(surrogate: nn.Sequential, counts: Array) -> None:

@@ -6,12 +6,12 @@ network, L_D(W) = Σ_cell λ_cell·ℓ(cell, W) with λ_cell the number of recor
 to low-order marginals as the paper truncates its polynomial to a degree. All data is in the integer
 counts λ; they get exact discrete noise, once; everything after is post-processing.
 
-Formal guarantee: the output of `measure` is (ε, δ)-DP (pure ε-DP for δ = 0) under replace-one of
-one unit, N public. Proof: each step below adds noise that OpenDP's privacy map certifies for the
-sensitivity stated in `coefficients`, or selects by a certified noisy maximum; the steps' parameters
-add up to those of the plan (basic composition); the plan looks at public numbers only. What is
-built from the output (population, autoencoder, prototypes, surrogate, counterfactuals) is
-post-processing.
+Formal guarantee: the noisy record that `measure` returns is (ε, δ)-DP (pure ε-DP for δ = 0) under
+replace-one of one unit, N public. Proof: each step below adds noise that OpenDP's privacy map
+certifies for the sensitivity stated in `coefficients`, or selects by a certified noisy maximum; the
+steps' parameters add up to those of the plan (basic composition); the plan looks at public numbers
+only. What is built from the record (population, autoencoder, prototypes, surrogate,
+counterfactuals) is post-processing.
 """
 
 from __future__ import annotations
@@ -20,141 +20,115 @@ from dataclasses import replace
 
 import numpy as np
 
-from counterveil.curator.coefficients import BoundedSums, GridCounts, Sensitivity
-from counterveil.curator.noise import Noise, add, calibrate, noisy_max
-from counterveil.curator.plan import COARSE, Plan
+from counterveil.curator.coefficients import BoundedSums, GridCounts
+from counterveil.curator.noise import EXACT, NoiseSource
+from counterveil.curator.plan import Plan
 from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Array
 from counterveil.grid import Grid
-from counterveil.population import (
-    BitPopulation,
-    Edge,
-    ImagePopulation,
-    NoisyBitSums,
-    NoisyCounts,
-    NoisyImageSums,
-    Population,
-    TreePopulation,
-)
 from counterveil.population.images import Frequencies
-from counterveil.population.tree import class_totals
-from counterveil.privacy import Access
-from counterveil.schema import Pixels
+from counterveil.population.mixed import TreePopulation
+from counterveil.privacy import Budget
+from counterveil.privacy.record import CHOICE, Measurement, NoisyRecord, Sensitivity
 
 MOST_ROWS = 2**40  # of a table: what is expected of a cell never leaves the range of exact integers
-Measured = tuple[Population, tuple[Access, ...]]
 
 
-def measure(table: PrivateTable, plan: Plan) -> Measured:
-    """One pass over the private rows, noise on every sum, and the population it gives."""
+def measure(table: PrivateTable, plan: Plan, noise: NoiseSource = EXACT) -> NoisyRecord:
+    """One pass over the private rows, then noise on every sum: all that leaves the private side.
+
+    The curator always uses the exact noise; an audit may give a `noise` that listens.
+    """
     if plan.family == "mixed":
-        return _measure_mixed(table, plan)
+        return _measure_mixed(table, plan, noise)
     if plan.family == "binary":
-        return _measure_bits(table, plan)
-    return _measure_images(table, plan)
+        return _measure_bits(table, plan, noise)
+    return _measure_image(table, plan, noise)
 
 
-def perturb(
-    what: str, exact: Array, sensitivity: Sensitivity, epsilon: float, delta: float
-) -> tuple[Array, Noise, Access]:
-    """Exact integer sums with the noise that makes them (ε, δ)-DP, and the record of it."""
-    noise = calibrate(sensitivity.l1, sensitivity.l2, epsilon, delta)
-    noisy = add(exact, noise, sensitivity.l1, sensitivity.l2)
-    access = Access(
-        what=what,
-        mechanism=noise.kind,
-        sensitivity=str(sensitivity),
-        scale=noise.scale,
-        epsilon=epsilon,
-        delta=noise.delta,
+def _record(table: PrivateTable, plan: Plan, *measurements: Measurement) -> NoisyRecord:
+    """The measurements with the public settings of the plan."""
+    return NoisyRecord(
+        family=table.schema.family,
+        unit="record" if table.unit_column is None else "person",
+        units=table.size,
+        measurements=measurements,
+        fine=plan.fine,
+        coarse=plan.coarse,
+        ones=plan.ones,
+        frequencies=plan.frequencies,
+        fixed_point=plan.fixed_point,
     )
-    return noisy.astype(np.float64), noise, access
 
 
-def _measure_mixed(table: PrivateTable, plan: Plan) -> Measured:
+def _measure_mixed(table: PrivateTable, plan: Plan, noise: NoiseSource) -> NoisyRecord:
     grid = Grid(table.schema, plan.fine)
-    coarse = grid.merged(COARSE)
-    classes = len(table.schema.label.classes)
-    private_counts = GridCounts(grid, classes, coarse, pairs=plan.order == 2)
+    classes, features = len(table.schema.label.classes), len(grid.cells)
+    private_counts = GridCounts(grid, classes, grid.merged(plan.coarse), pairs=plan.order == 2)
     for private_points, private_classes in table.private_batches():
         private_counts.add(private_points, private_classes)
 
-    features = len(grid.cells)
     delta = plan.delta / 2 if plan.order == 2 else plan.delta
-    singles, noise, access = perturb(
+    singles = noise.perturb(
+        "singles",
         f"counts of (class, feature) for {features} features",
         private_counts.singles,
         Sensitivity.of_counts(features, plan.records),
-        plan.epsilons[0],
-        delta,
+        Budget(plan.epsilons[0], delta),
     )
-    tables = tuple(
-        singles[:, start : start + count]
-        for start, count in zip(grid.starts, grid.counts, strict=True)
-    )
-    noisy = NoisyCounts(_rows(table, tables[0].sum()), tables, noise.variance, coarse, ())
+    record = _record(table, plan, singles)
     if plan.order == 1:
-        return TreePopulation(grid, noisy), (access,)
+        return record
 
-    tree = choose_tree(private_counts, grid, noisy, plan.epsilons[1], plan.records)
-    choice = Access(
-        what=f"choice of a tree of {features - 1} feature pairs",
-        mechanism="permute-and-flip, one edge at a time",
-        sensitivity=f"each score {2 * plan.records}",
-        scale=4 * plan.records * (features - 1) / plan.epsilons[1],
-        epsilon=plan.epsilons[1],
-    )
-    exact = [private_counts.pair(*edge) for edge in tree]
-    flat, noise, pairs = perturb(
+    independent = TreePopulation(table.schema, record)
+    tree = choose_tree(private_counts, independent, plan, noise)
+    pairs = noise.perturb(
+        "pairs",
         f"counts of (class, pair) along the tree, {features - 1} pairs",
-        np.concatenate([counts.ravel() for counts in exact]),
+        np.concatenate([private_counts.pair(*edge).ravel() for edge in tree.values]),
         Sensitivity.of_counts(features - 1, plan.records),
-        plan.epsilons[2],
-        delta,
+        Budget(plan.epsilons[2], delta),
     )
-    edges = []
-    for (parent, child), counts in zip(tree, exact, strict=True):
-        part, flat = flat[: counts.size], flat[counts.size :]
-        edges.append(Edge(parent, child, part.reshape(counts.shape), noise.variance))
-    noisy = replace(noisy, edges=tuple(edges))
-    return TreePopulation(grid, noisy), (access, choice, pairs)
-
-
-def _rows(table: PrivateTable, noisy_total: float) -> int:
-    """How many records there are: public where a unit is a record, otherwise a noisy count."""
-    return table.size if table.unit_column is None else max(1, round(noisy_total))
+    return replace(record, measurements=(singles, tree, pairs))
 
 
 def choose_tree(
-    private_counts: GridCounts, grid: Grid, noisy: NoisyCounts, epsilon: float, records: int
-) -> list[tuple[int, int]]:
+    private_counts: GridCounts, independent: TreePopulation, plan: Plan, noise: NoiseSource
+) -> Measurement:
     """A spanning tree of strongly dependent pairs, grown edge by edge by noisy maxima.
 
     The score of a pair is the L1 distance of its exact counts to the whole numbers nearest to what
     independence inside the classes would give, computed from the noisy counts alone. Replacing a
     unit moves at most `records` from cells to cells, so a score changes by at most 2·records. Each
-    of the F−1 choices is ε/(F−1)-DP.
+    of the F−1 choices is ε/(F−1)-DP. The values are (F−1, 2): parent and child of each edge.
     """
-    features = len(grid.cells)
-    totals, population = class_totals(noisy), TreePopulation(grid, noisy)
+    features, epsilon, sensitivity = private_counts.features, plan.epsilons[1], 2 * plan.records
     private_scores = np.zeros((features, features), dtype=np.int64)
     for one in range(features):
         for two in range(one):
-            expected = population.expected_pair(one, two, totals)
-            expected = np.round(np.clip(expected, 0, MOST_ROWS)).astype(np.int64)
-            score = np.abs(private_counts.pair(one, two) - expected).sum()
-            private_scores[one, two] = private_scores[two, one] = score
+            expected = np.clip(independent.expected_pair(one, two), 0, MOST_ROWS)
+            away = private_counts.pair(one, two) - np.round(expected).astype(np.int64)
+            private_scores[one, two] = private_scores[two, one] = np.abs(away).sum()
     inside, tree = [0], []
     while len(inside) < features:
         open_edges = [(i, j) for i in inside for j in range(features) if j not in inside]
         scores = [int(private_scores[edge]) for edge in open_edges]
-        chosen = open_edges[noisy_max(scores, 2 * records, epsilon / (features - 1))]
+        chosen = open_edges[noise.choose(scores, sensitivity, epsilon / (features - 1))]
         tree.append(chosen)
         inside.append(chosen[1])
-    return tree
+    return Measurement(
+        name="tree",
+        what=f"choice of a tree of {features - 1} feature pairs",
+        values=np.array(tree, dtype=np.int64),
+        sensitivity=Sensitivity(sensitivity, float(sensitivity)),
+        mechanism=CHOICE,
+        scale=2 * sensitivity * (features - 1) / epsilon,
+        epsilon=epsilon,
+        delta=0.0,
+    )
 
 
-def _measure_bits(table: PrivateTable, plan: Plan) -> Measured:
+def _measure_bits(table: PrivateTable, plan: Plan, noise: NoiseSource) -> NoisyRecord:
     bits, classes = table.encoding.width, len(table.schema.label.classes)
     private_sums = BoundedSums(bits, classes, plan.ones, plan.ones, count_weight=1)
     private_pooled = np.zeros(bits, dtype=np.int64)
@@ -162,29 +136,21 @@ def _measure_bits(table: PrivateTable, plan: Plan) -> Measured:
         kept = keep_ones(private_points.astype(np.int64), plan.ones)
         private_sums.add(kept, private_classes)
         private_pooled += kept.sum(axis=0)
-    pooled, pooled_noise, first = perturb(
+    pooled = noise.perturb(
+        "pooled",
         f"pooled sums of {bits} bits",
         private_pooled,
         Sensitivity.of_sums(plan.ones, plan.ones, plan.records),
-        plan.epsilons[0],
-        plan.delta / 2,
+        Budget(plan.epsilons[0], plan.delta / 2),
     )
-    sums, noise, second = perturb(
+    sums = noise.perturb(
+        "sums",
         f"counts and sums of {bits} bits for {classes} classes",
         private_sums.sums,
-        Sensitivity.of_sums(private_sums.l1, private_sums.l2_squared, plan.records),
-        plan.epsilons[1],
-        plan.delta / 2,
+        private_sums.sensitivity(plan.records),
+        Budget(plan.epsilons[1], plan.delta / 2),
     )
-    noisy = NoisyBitSums(
-        _rows(table, sums[:, 0].sum()),
-        pooled,
-        pooled_noise.variance,
-        sums[:, 0],
-        sums[:, 1:],
-        noise.variance,
-    )
-    return BitPopulation(noisy), (first, second)
+    return _record(table, plan, pooled, sums)
 
 
 def keep_ones(rows: Array, most: int) -> Array:
@@ -206,26 +172,19 @@ def keep_ones(rows: Array, most: int) -> Array:
     return kept
 
 
-def _measure_images(table: PrivateTable, plan: Plan) -> Measured:
-    image = next(feature for feature in table.schema.features if isinstance(feature, Pixels))
-    frequencies = Frequencies(image, plan.frequencies)
-    width = image.channels * plan.frequencies**2
-    classes = len(table.schema.label.classes)
-    weight = plan.fixed_point
-    private_sums = BoundedSums(width, classes, plan.l1_clip, plan.l2_clip**2, count_weight=weight)
+def _measure_image(table: PrivateTable, plan: Plan, noise: NoiseSource) -> NoisyRecord:
+    frequencies = Frequencies.of_schema(table.schema, plan.frequencies)
+    width, classes = frequencies.width, len(table.schema.label.classes)
+    private_sums = BoundedSums(
+        width, classes, plan.l1_clip, plan.l2_clip**2, count_weight=plan.fixed_point
+    )
     for private_points, private_classes in table.private_batches():
         private_sums.add(frequencies.whole(private_points, plan.fixed_point), private_classes)
-    sums, noise, access = perturb(
+    sums = noise.perturb(
+        "sums",
         f"counts and sums of {width} frequencies for {classes} classes",
         private_sums.sums,
-        Sensitivity.of_sums(private_sums.l1, private_sums.l2_squared, plan.records),
-        plan.epsilons[0],
-        plan.delta,
+        private_sums.sensitivity(plan.records),
+        Budget(plan.epsilons[0], plan.delta),
     )
-    noisy = NoisyImageSums(
-        rows=_rows(table, sums[:, 0].sum() / weight),
-        counts=sums[:, 0] / weight,
-        sums=sums[:, 1:] / plan.fixed_point,
-        variance=noise.variance / plan.fixed_point**2,
-    )
-    return ImagePopulation(frequencies, noisy), (access,)
+    return _record(table, plan, sums)

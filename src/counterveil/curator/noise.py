@@ -1,6 +1,6 @@
 """The only source of privacy randomness: OpenDP's samplers over the operating system's entropy.
 
-No function here takes a seed, and none may: noise that can be repeated can be subtracted. The
+Nothing here takes a seed, and nothing may: noise that can be repeated can be subtracted. The
 integer mechanisms are exact: no float touches a private number before its noise is on it.
 """
 
@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol
 
 import numpy as np
 import opendp.prelude as dp
@@ -17,33 +19,86 @@ from torch import Tensor
 
 from counterveil.encoding import Array
 from counterveil.errors import BudgetError, InternalError
+from counterveil.privacy import Budget
+from counterveil.privacy.record import (
+    GAUSSIAN,
+    LAPLACE,
+    Measurement,
+    Mechanism,
+    Sensitivity,
+    noise_variance,
+)
 
 dp.enable_features("contrib")
-
-
-def laplace(scale: float, size: int) -> Tensor:
-    """`size` independent draws of Lap(scale), as float64. For the mechanism `paper` only."""
-    space = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=size), dp.l1_distance(T=float)
-    measurement = dp.m.make_laplace(*space, scale=scale)
-    return torch.tensor(measurement([0.0] * size), dtype=torch.float64)
 
 
 @dataclass(frozen=True)
 class Noise:
     """A noise distribution for an integer vector, and the privacy it was proved to give."""
 
-    kind: str  # "discrete Laplace" or "discrete Gaussian"
+    kind: Mechanism
     scale: float
     epsilon: float
     delta: float
 
     @property
     def variance(self) -> float:
-        """Of one draw (that of the continuous twin, which is larger by less than 1)."""
-        square = self.scale * self.scale  # infinite where ** would overflow
-        return 2 * square if self.kind == "discrete Laplace" else square
+        """Of one draw."""
+        return noise_variance(self.kind, self.scale)
 
 
+class NoiseSource(Protocol):
+    """Where a mechanism gets its noise: the only thing it may do with exact numbers.
+
+    `EXACT` is the one source of the product. An audit may listen by a source of its own.
+    """
+
+    def perturb(
+        self, name: str, what: str, exact: Array, sensitivity: Sensitivity, budget: Budget
+    ) -> Measurement:
+        """Exact int64 sums with the noise that makes them `budget`-DP, as a measurement."""
+        ...
+
+    def choose(self, scores: Sequence[int], sensitivity: int, epsilon: float) -> int:
+        """The number of (nearly) the highest score, ε-DP."""
+        ...
+
+
+class ExactNoise:
+    """Exact discrete noise; see `NoiseSource` for what goes in and out."""
+
+    def perturb(
+        self, name: str, what: str, exact: Array, sensitivity: Sensitivity, budget: Budget
+    ) -> Measurement:
+        """Formal guarantee: (ε, δ)-DP for vectors that move by at most `sensitivity`."""
+        l1, l2 = sensitivity.l1, sensitivity.l2
+        noise = calibrate(l1, l2, budget.epsilon, budget.delta)
+        noisy = add(exact, noise, l1, l2)
+        return Measurement(
+            name, what, noisy, sensitivity, noise.kind, noise.scale, noise.epsilon, noise.delta
+        )
+
+    def choose(self, scores: Sequence[int], sensitivity: int, epsilon: float) -> int:
+        """Formal guarantee: ε-DP for scores of which each changes by at most `sensitivity`.
+
+        They may change in any direction (permute-and-flip, McKenna & Sheldon 2020).
+        """
+        space = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
+        scale = 2 * sensitivity / epsilon
+        measurement = dp.m.make_noisy_max(*space, dp.max_divergence(), scale=scale)
+        while measurement.map(sensitivity) > epsilon:  # rounding may only ever add noise
+            scale = math.nextafter(scale, math.inf)
+            measurement = dp.m.make_noisy_max(*space, dp.max_divergence(), scale=scale)
+        try:
+            return int(measurement([int(score) for score in scores]))
+        except Exception:  # whatever went wrong, its message may hold an exact private score
+            raise InternalError("the noisy maximum could not be taken") from None
+
+
+EXACT = ExactNoise()
+
+
+@lru_cache(maxsize=256)  # of public numbers alone
 def calibrate(l1: int, l2: float, epsilon: float, delta: float) -> Noise:
     """The noise with the smaller variance that makes a vector of these sensitivities (ε, δ)-DP.
 
@@ -54,14 +109,18 @@ def calibrate(l1: int, l2: float, epsilon: float, delta: float) -> Noise:
     scale = l1 / epsilon
     if math.isinf(scale):
         raise BudgetError("epsilon is so small that no finite noise is enough; raise it")
-    while _laplace(1, scale).map(l1) > epsilon:  # rounding may only ever add noise
+    while _sampler(LAPLACE, scale).map(l1) > epsilon:  # rounding may only ever add noise
         scale = math.nextafter(scale, math.inf)
-    chosen = Noise("discrete Laplace", scale, epsilon, 0.0)
-    if delta > 0:
-        sigma = _gaussian_scale(l2, epsilon, delta, below=math.sqrt(2) * chosen.scale)
-        if sigma is not None:
-            chosen = Noise("discrete Gaussian", sigma, epsilon, delta)
-    return chosen
+
+    def enough(sigma: float) -> bool:
+        return _gaussian_epsilon(sigma, l2, delta) <= epsilon
+
+    as_wide = math.sqrt(2) * scale  # the Gaussian with the variance of this Laplace noise
+    if delta > 0 and enough(as_wide):
+        sigma = float(dp.binary_search(enough, bounds=(0.0, as_wide), T=float))
+        if sigma < as_wide:
+            return Noise(GAUSSIAN, sigma, epsilon, delta)
+    return Noise(LAPLACE, scale, epsilon, 0.0)
 
 
 def add(values: Array, noise: Noise, l1: int, l2: float) -> Array:
@@ -69,11 +128,10 @@ def add(values: Array, noise: Noise, l1: int, l2: float) -> Array:
     if values.dtype != np.int64:
         raise InternalError("only whole numbers may get exact noise")
     flat = values.reshape(-1)
-    if noise.kind == "discrete Laplace":
-        measurement = _laplace(len(flat), noise.scale)
+    measurement = _sampler(noise.kind, noise.scale, len(flat))
+    if noise.kind == LAPLACE:
         proved = measurement.map(l1) <= noise.epsilon
     else:
-        measurement = _gaussian(len(flat), noise.scale)
         proved = _gaussian_epsilon(noise.scale, l2, noise.delta) <= noise.epsilon
     if not proved:
         raise InternalError("the noise does not give the privacy that was promised")
@@ -84,32 +142,11 @@ def add(values: Array, noise: Noise, l1: int, l2: float) -> Array:
     return np.array(noisy, dtype=np.int64).reshape(values.shape)
 
 
-def noisy_max(scores: Sequence[int], sensitivity: int, epsilon: float) -> int:
-    """The number of (nearly) the highest score.
-
-    Formal guarantee: ε-DP for scores of which each changes by at most `sensitivity` between
-    neighbours, in any direction (permute-and-flip, McKenna & Sheldon 2020, through OpenDP).
-    """
-    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
-    scale = 2 * sensitivity / epsilon
-    measurement = dp.m.make_noisy_max(*space, dp.max_divergence(), scale=scale)
-    while measurement.map(sensitivity) > epsilon:
-        scale = math.nextafter(scale, math.inf)
-        measurement = dp.m.make_noisy_max(*space, dp.max_divergence(), scale=scale)
-    try:
-        return int(measurement([int(score) for score in scores]))
-    except Exception:  # whatever went wrong, its message may hold an exact private score
-        raise InternalError("the noisy maximum could not be taken") from None
-
-
-def _laplace(size: int, scale: float) -> dp.Measurement:
-    space = dp.vector_domain(dp.atom_domain(T="i64"), size=size), dp.l1_distance(T="i64")
-    return dp.m.make_laplace(*space, scale=scale)
-
-
-def _gaussian(size: int, scale: float) -> dp.Measurement:
-    space = dp.vector_domain(dp.atom_domain(T="i64"), size=size), dp.l2_distance(T=float)
-    return dp.m.make_gaussian(*space, scale=scale)
+def _sampler(kind: Mechanism, scale: float, size: int = 1) -> dp.Measurement:
+    domain = dp.vector_domain(dp.atom_domain(T="i64"), size=size)
+    if kind == LAPLACE:
+        return dp.m.make_laplace(domain, dp.l1_distance(T="i64"), scale=scale)
+    return dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale=scale)
 
 
 def _gaussian_epsilon(scale: float, l2: float, delta: float) -> float:
@@ -118,22 +155,14 @@ def _gaussian_epsilon(scale: float, l2: float, delta: float) -> float:
     Infinite where it proves none: so little noise that its arithmetic overflows.
     """
     try:
-        return float(dp.c.make_zCDP_to_approxDP(_gaussian(1, scale)).map(l2).epsilon(delta))
+        curve = dp.c.make_zCDP_to_approxDP(_sampler(GAUSSIAN, scale)).map(l2)
+        return float(curve.epsilon(delta))
     except dp.OpenDPException:
         return math.inf
 
 
-def _gaussian_scale(l2: float, epsilon: float, delta: float, below: float) -> float | None:
-    """The least scale that is enough; none if it is not below `below`."""
-    low, high = 0.0, min(l2, below)
-    while _gaussian_epsilon(high, l2, delta) > epsilon:
-        if high >= below:
-            return None
-        low, high = high, min(2 * high, below)
-    for _ in range(60):
-        middle = (low + high) / 2
-        if _gaussian_epsilon(middle, l2, delta) > epsilon:
-            low = middle
-        else:
-            high = middle
-    return high if high < below else None
+def laplace(scale: float, size: int) -> Tensor:
+    """`size` independent draws of Lap(scale), as float64. For the mechanism `paper` only."""
+    space = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=size), dp.l1_distance(T=float)
+    measurement = dp.m.make_laplace(*space, scale=scale)
+    return torch.tensor(measurement([0.0] * size), dtype=torch.float64)

@@ -17,18 +17,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from counterveil.autoencoder import Architecture, Autoencoder, class_means
 from counterveil.curator.noise import laplace
 from counterveil.curator.table import PrivateTable
 from counterveil.errors import RequestError
+from counterveil.networks import Architecture, Autoencoder, class_means, fit, is_finite
 from counterveil.privacy import Access, Budget, Level, Statement
 from counterveil.progress import Tick, silent
-from counterveil.training import fit
 
 LEARNING_RATE = 1e-3
 
@@ -46,54 +44,6 @@ WHY_NOMINAL = (
 )
 
 
-@dataclass(frozen=True)
-class PerturbedObjective:
-    """L~_D(W) / N for squared error: η0, η1, η2 perturb the coefficients of x̂⁰, x̂¹ and x̂².
-
-    Over a batch: mean_i Σ_j (x²+η0/N) + (−2x+η1/N)·x̂ + (1+η2/N)·x̂². The draws are made once,
-    before training: drawing anew for every batch would average the noise away.
-    """
-
-    eta0: Tensor
-    eta1: Tensor
-    eta2: Tensor
-    rows: int
-
-    @classmethod
-    def draw(
-        cls,
-        width: int,
-        rows: int,
-        widest: int,
-        budget: Budget,
-        noise: Callable[[float, int], Tensor] = laplace,
-    ) -> PerturbedObjective:
-        """Steps 1 and 2: one draw of Lap(Δ/ε) for each coefficient."""
-        if not budget.adds_noise:
-            nothing = torch.zeros(width, dtype=torch.float64)
-            return cls(nothing, nothing, nothing, rows)
-        scale = sensitivity(widest) / budget.epsilon
-        eta0, eta1, eta2 = noise(scale, 3 * width).reshape(3, width)
-        return cls(eta0, eta1, eta2, rows)
-
-    def on(self, device: torch.device) -> Callable[[Tensor, Tensor], Tensor]:
-        """Step 3: the objective of a batch (x, x̂), ready to be differentiated on `device`."""
-        constant, linear, square = (
-            (eta / self.rows).to(device, torch.float32) for eta in (self.eta0, self.eta1, self.eta2)
-        )
-
-        def objective(x: Tensor, x_hat: Tensor) -> Tensor:
-            terms = (x * x + constant) + (linear - 2 * x) * x_hat + (1 + square) * x_hat * x_hat
-            return terms.sum(dim=1).mean()
-
-        return objective
-
-
-def sensitivity(widest: int) -> float:
-    """Δ of Eq. case_bound: 4(K+1) for K neurons in the widest hidden layer."""
-    return 4.0 * (widest + 1)
-
-
 def build_prototypes(
     table: PrivateTable,
     budget: Budget,
@@ -102,39 +52,73 @@ def build_prototypes(
     seed: int,
     device: torch.device,
     tick: Tick = silent,
+    noise: Callable[[float, int], Tensor] = laplace,
 ) -> tuple[Autoencoder, Tensor]:
-    """Algorithm 1. The seed steers initial weights and batches; the noise takes none."""
+    """Algorithm 1: the autoencoder and the prototypes (classes, latent).
+
+    The seed steers initial weights and batches; the noise takes none. `noise(scale, size)` draws.
+    """
     points, classes_of_rows = table.private_rows()
     private_rows = torch.as_tensor(points, dtype=torch.float32, device=device)
     private_classes = torch.as_tensor(classes_of_rows, device=device)
-    draws = PerturbedObjective.draw(
-        table.encoding.width, len(private_rows), architecture.widest, budget
-    )  # steps 1, 2
-    objective = draws.on(device)  # step 3
-    autoencoder = Autoencoder.new(table.encoding.width, architecture.encoder, seed).to(device)
+    rows, width = private_rows.shape
+
+    delta = sensitivity(architecture.widest)  # step 1
+    eta = perturbation(width, delta, budget, noise)  # step 2
+    objective = perturbed_objective(eta, rows, device)  # step 3
+    autoencoder = Autoencoder.new(width, architecture.encoder, seed).to(device)
     fit(  # step 4
         autoencoder,
-        lambda rows: objective(x := private_rows[rows], autoencoder(x)),
-        len(private_rows),
+        lambda numbers: objective(x := private_rows[numbers], autoencoder(x)),
+        rows,
         epochs=architecture.epochs,
         batch=architecture.batch,
         rate=LEARNING_RATE,
         seed=seed,
         tick=tick,
     )
-    if not all(bool(weights.isfinite().all()) for weights in autoencoder.parameters()):
+    if not is_finite(autoencoder):
         raise RequestError("training diverged: the noise at this epsilon is too large; raise it")
     classes = len(table.schema.label.classes)
     prototypes = class_means(autoencoder, private_rows, private_classes, classes)  # step 5
     return autoencoder, prototypes
 
 
-def state(
-    budget: Budget,
-    architecture: Architecture,
-    draft_note: tuple[str, ...],
-    versions: dict[str, str],
-) -> Statement:
+def sensitivity(widest: int) -> float:
+    """Step 1: Δ of Eq. case_bound, 4(K+1) for K neurons in the widest hidden layer."""
+    return 4.0 * (widest + 1)
+
+
+def perturbation(
+    width: int, delta: float, budget: Budget, noise: Callable[[float, int], Tensor] = laplace
+) -> Tensor:
+    """Step 2: η0, η1, η2 of Eq. pert_coef as (3, width), one draw of Lap(Δ/ε) per coefficient.
+
+    The draws are made once, before training: drawing anew for every batch would average them away.
+    """
+    if not budget.adds_noise:
+        return torch.zeros(3, width, dtype=torch.float64)
+    return noise(delta / budget.epsilon, 3 * width).reshape(3, width)
+
+
+def perturbed_objective(
+    eta: Tensor, rows: int, device: torch.device
+) -> Callable[[Tensor, Tensor], Tensor]:
+    """Step 3: L~_D(W) / N for squared error, where N = `rows` (Theorem 2).
+
+    η0, η1, η2 perturb the coefficients of x̂⁰, x̂¹ and x̂². For a batch of rows x and
+    reconstructions x̂: mean_i Σ_j (x²+η0/N) + (−2x+η1/N)·x̂ + (1+η2/N)·x̂².
+    """
+    constant, linear, square = (eta / rows).to(device, torch.float32)
+
+    def objective(x: Tensor, x_hat: Tensor) -> Tensor:
+        terms = (x * x + constant) + (linear - 2 * x) * x_hat + (1 + square) * x_hat * x_hat
+        return terms.sum(dim=1).mean()
+
+    return objective
+
+
+def state(budget: Budget, architecture: Architecture) -> Statement:
     """The statement of a release: level `none`, and why."""
     scale = sensitivity(architecture.widest) / budget.epsilon if budget.adds_noise else None
     return Statement(
@@ -154,7 +138,6 @@ def state(
                 sensitivity="not bounded by noise",
             ),
         ),
-        reasons=(*WHY_NOMINAL, *draft_note),
+        reasons=WHY_NOMINAL,
         exclusions=("the target model and everything it reveals",),
-        versions=versions,
     )

@@ -7,15 +7,15 @@ single row is read. It gives its reasons, and warns where class structure must d
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from counterveil.curator.coefficients import Sensitivity
 from counterveil.curator.noise import calibrate
 from counterveil.grid import Grid
 from counterveil.privacy import Budget
 from counterveil.privacy.budget import rest_of
+from counterveil.privacy.record import Sensitivity
 from counterveil.schema import Pixels, Schema
 
 FINE, COARSE = 64, 16  # bins of a number: for its own counts, and for pairs
@@ -36,7 +36,8 @@ class Plan:
     records: int
     reasons: tuple[str, ...]
     warnings: tuple[str, ...] = ()
-    fine: int = FINE  # mixed: bins of a number
+    fine: int = 1  # mixed: bins of a number for its own counts
+    coarse: int = 1  # mixed: bins of a number for pairs
     ones: int = 0  # bits: at most so many a record
     frequencies: int = 0  # images: side of the square of low frequencies
     l1_clip: int = 0
@@ -100,8 +101,8 @@ def _plan_mixed(schema: Schema, rows: int, budget: Budget, records: int, order: 
         f"{fine} bins a number: {rows / (classes * fine):.0f} rows of a class in an average bin, "
         f"noise scale {scale:.0f}"
     )
-    warnings = _drowning(rows, classes, scale)
-    return Plan("mixed", order, shares, budget.delta, records, tuple(reasons), warnings, fine=fine)
+    why, warnings = tuple(reasons), _drowning(rows, classes, scale)
+    return Plan("mixed", order, shares, budget.delta, records, why, warnings, fine, COARSE)
 
 
 def _drowning(rows: int, classes: int, scale: float) -> tuple[str, ...]:
@@ -147,7 +148,5 @@ def _plan_image(schema: Schema, rows: int, budget: Budget, records: int) -> Plan
     )
     scale = 2 * l1 * records / budget.epsilon / fixed_point
     warnings = _drowning(rows, classes, scale / 10)
-    return Plan(
-        "image", 1, (budget.epsilon,), budget.delta, records, reasons, warnings,
-        frequencies=frequencies, l1_clip=l1, l2_clip=l2, fixed_point=fixed_point,
-    )  # fmt: skip
+    plan = Plan("image", 1, (budget.epsilon,), budget.delta, records, reasons, warnings)
+    return replace(plan, frequencies=frequencies, l1_clip=l1, l2_clip=l2, fixed_point=fixed_point)

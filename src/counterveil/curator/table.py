@@ -1,23 +1,31 @@
-"""PrivateTable: private rows behind glass.
+"""PrivateTable: private rows that cannot leave by accident, read in batches.
 
-It cannot be printed, iterated, indexed or pickled, so that rows do not slip into logs, notebooks
-or files by accident. The mechanisms of this package ask it for encoded batches by name.
+It cannot be printed, iterated, indexed or pickled, so that rows do not slip into logs, notebooks or
+files. The mechanisms of this package ask it for encoded batches by name. Rows come from a frame in
+memory, an Arrow table, a CSV file, a Parquet file or a folder of those; a table of any size streams
+through constant memory, and the number of its rows, which is public, is known before one is read.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.dataset as ds
 
-from counterveil.curator.source import open_source
 from counterveil.encoding import Array, Encoding
 from counterveil.errors import DataError, RequestError
 from counterveil.schema import Schema
+from counterveil.tables import as_frame, csv_batches, csv_columns
+
+BATCH = 50_000  # rows
 
 
 class PrivateTable:
@@ -64,7 +72,10 @@ class PrivateTable:
         return len(people)
 
     def private_batches(self) -> Iterator[tuple[Array, Array]]:
-        """Encoded rows and class numbers; every caller must account for what it does with them."""
+        """Encoded rows (rows, width) and class numbers (rows,), batch by batch.
+
+        Every caller must account for what it does with them.
+        """
         used: Counter[Any] = Counter()
         first_row = 0
         for private_frame in self._source.batches():
@@ -74,9 +85,7 @@ class PrivateTable:
             if not len(numbers):
                 continue
             kept = private_frame[mine]
-            private_points = self.encoding.encode(kept, numbers)
-            private_classes = self.encoding.labels(kept, numbers)
-            yield private_points, private_classes
+            yield self.encoding.encode(kept, numbers), self.encoding.labels(kept, numbers)
 
     def check(self) -> None:
         """Read every row and refuse a table that cannot be explained.
@@ -91,7 +100,19 @@ class PrivateTable:
             lowest = np.minimum(lowest, private_points.min(axis=0))
             highest = np.maximum(highest, private_points.max(axis=0))
             classes_seen.update(np.unique(private_classes).tolist())
-        self._check_whole(lowest == highest, classes_seen)
+        label = self.schema.label
+        if len(classes_seen) < 2:
+            raise DataError(
+                f"label {label.name!r} has one class only in this table; "
+                "counterfactuals need rows of at least two classes"
+            )
+        # Images have blank corners and sets of bits rare bits; in a mixed table it is a mistake.
+        for block in self.encoding.blocks if self.schema.family == "mixed" else ():
+            if bool((lowest == highest)[block.at].all()):
+                raise DataError(
+                    f"column {block.feature.name!r} is constant in this table; "
+                    "leave it out of the schema: it cannot explain anything"
+                )
 
     def private_rows(self) -> tuple[Array, Array]:
         """All encoded rows and class numbers at once, for mechanisms that train on them."""
@@ -114,21 +135,6 @@ class PrivateTable:
         used.update(units.tolist())
         return np.asarray(rank < self.records)
 
-    def _check_whole(self, constant: Array, classes_seen: set[int]) -> None:
-        label = self.schema.label
-        if len(classes_seen) < 2:
-            raise DataError(
-                f"label {label.name!r} has one class only in this table; "
-                "counterfactuals need rows of at least two classes"
-            )
-        # Images have blank corners and sets of bits rare bits; in a mixed table it is a mistake.
-        for block in self.encoding.blocks if self.schema.family == "mixed" else ():
-            if bool(constant[block.at].all()):
-                raise DataError(
-                    f"column {block.feature.name!r} is constant in this table; "
-                    "leave it out of the schema: it cannot explain anything"
-                )
-
     def __repr__(self) -> str:
         return "PrivateTable(…)"
 
@@ -137,3 +143,76 @@ class PrivateTable:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a PrivateTable cannot be pickled or copied")
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where private rows come from. Its repr shows none."""
+
+    columns: tuple[str, ...]
+    rows: int
+    batches: Callable[[], Iterator[pd.DataFrame]]
+
+    def __repr__(self) -> str:
+        return f"Source({self.rows} rows)"
+
+
+def open_source(data: Any, schema: Schema, extra: tuple[str, ...] = ()) -> Source:
+    """A source over `data`: a frame, an Arrow table, or the path of a file or folder.
+
+    `extra` names columns needed besides those of the schema, such as the one with the person.
+    """
+    wanted = (*schema.columns, schema.label.name, *extra)
+    if isinstance(data, (str, Path)):
+        return _open_path(Path(data), schema, wanted, extra)
+    if isinstance(data, pa.Table):
+        return _arrow(ds.dataset(data), wanted, extra)
+    frame = as_frame(data, schema)
+    return Source(
+        tuple(str(name) for name in frame.columns),
+        len(frame),
+        lambda: (frame.iloc[start : start + BATCH] for start in range(0, len(frame), BATCH)),
+    )
+
+
+def _open_path(
+    path: Path, schema: Schema, wanted: tuple[str, ...], extra: tuple[str, ...]
+) -> Source:
+    if not path.exists():
+        raise DataError(f"no table at {path}; check the path")
+    if path.is_dir() or path.suffix.lower() in {".parquet", ".pq"}:
+        try:
+            return _arrow(ds.dataset(path, format="parquet"), wanted, extra)
+        except (pa.ArrowException, OSError):
+            raise DataError(f"{path} is damaged, or holds no Parquet file") from None
+    columns = csv_columns(path)
+    rows = sum(len(batch) for batch in csv_batches(path, None, 10 * BATCH, columns[:1]))
+    # A person is the same person in every batch only if the column is read as text in all of them.
+    return Source(columns, rows, lambda: csv_batches(path, schema, BATCH, columns, extra))
+
+
+def _arrow(dataset: ds.Dataset, wanted: tuple[str, ...], extra: tuple[str, ...]) -> Source:
+    names = tuple(dataset.schema.names)
+    for name in extra:  # person 7 and person "7" would count as two people
+        kinds = {
+            str(fragment.physical_schema.field(name).type)
+            for fragment in dataset.get_fragments()
+            if name in fragment.physical_schema.names
+        }
+        if len(kinds) > 1:
+            raise DataError(
+                f"column {name!r} has another type in another file ({', '.join(sorted(kinds))}); "
+                "write it with one type in all of them"
+            )
+    present = [name for name in dict.fromkeys(wanted) if name in names]
+
+    def batches() -> Iterator[pd.DataFrame]:
+        # File by file, batch by batch: reading ahead holds more of a large table than it helps.
+        for fragment in dataset.get_fragments():
+            for batch in fragment.to_batches(
+                columns=present, batch_size=BATCH, batch_readahead=1, use_threads=False
+            ):
+                if batch.num_rows:
+                    yield batch.to_pandas()
+
+    return Source(names, dataset.count_rows(), batches)

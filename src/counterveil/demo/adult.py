@@ -15,8 +15,8 @@ import torch
 from torch import nn
 
 from counterveil.encoding import Encoding
+from counterveil.networks import fit, seeded, tanh_network
 from counterveil.schema import Schema
-from counterveil.training import fit, seeded, tanh_network
 
 TEST_SHARE = 0.25
 

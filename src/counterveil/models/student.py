@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from counterveil.models.adapters import TorchModel
 from counterveil.models.base import TargetModel
+from counterveil.networks import fit, seeded, tanh_network
 from counterveil.progress import Tick, silent
-from counterveil.training import fit, seeded, tanh_network
 
 HIDDEN = 64
 EPOCHS = 40

@@ -1,17 +1,35 @@
-"""Noisy coefficients -> a distribution P~ to sample from. Post-processing: sees no private row."""
+"""Noisy record -> a distribution P~ to sample from. Post-processing: sees no private row."""
 
+from collections.abc import Callable
+
+from counterveil.errors import VeilError
 from counterveil.population.base import Population
-from counterveil.population.bits import BitPopulation, NoisyBitSums
-from counterveil.population.images import ImagePopulation, NoisyImageSums
-from counterveil.population.tree import Edge, NoisyCounts, TreePopulation
+from counterveil.population.bits import BitPopulation
+from counterveil.population.images import ImagePopulation
+from counterveil.population.mixed import TreePopulation
+from counterveil.privacy.record import NoisyRecord
+from counterveil.schema import Family, Schema
 
-__all__ = [
-    "BitPopulation",
-    "Edge",
-    "ImagePopulation",
-    "NoisyBitSums",
-    "NoisyCounts",
-    "NoisyImageSums",
-    "Population",
-    "TreePopulation",
-]
+__all__ = ["BitPopulation", "ImagePopulation", "Population", "TreePopulation", "population_of"]
+
+MEASURED: dict[Family, set[tuple[str, ...]]] = {
+    "mixed": {("singles",), ("singles", "tree", "pairs")},
+    "binary": {("pooled", "sums")},
+    "image": {("sums",)},
+}
+POPULATIONS: dict[Family, Callable[[Schema, NoisyRecord], Population]] = {
+    "mixed": TreePopulation,
+    "binary": BitPopulation,
+    "image": ImagePopulation,
+}
+
+
+def population_of(schema: Schema, record: NoisyRecord) -> Population:
+    """P~ of a record: the same record always gives the same P~, at no privacy cost.
+
+    A `VeilError` if the record is not that of a table with this schema.
+    """
+    names = tuple(measurement.name for measurement in record.measurements)
+    if record.family != schema.family or names not in MEASURED[schema.family]:
+        raise VeilError("its noisy record does not fit its schema")
+    return POPULATIONS[schema.family](schema, record)

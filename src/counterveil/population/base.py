@@ -36,8 +36,10 @@ def to_simplex(values: Array, total: float) -> Array:
     """The nearest non-negative vector with the given positive sum."""
     ordered = np.sort(values)[::-1]
     excess = (np.cumsum(ordered) - total) / np.arange(1, len(values) + 1)
-    last = np.flatnonzero(ordered - excess > 0)[-1]
-    return np.maximum(values - excess[last], 0.0)
+    kept = np.flatnonzero(ordered - excess > 0)
+    if not len(kept):  # numbers so large that `total` is lost in rounding: differences decide
+        return to_simplex(values - values.max(), total)
+    return np.maximum(values - excess[kept[-1]], 0.0)
 
 
 def believable(noisy: Array, expected: Array, variance: float) -> Array:

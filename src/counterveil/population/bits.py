@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from counterveil.encoding import Array
 from counterveil.population.base import draw_classes, positive_totals, shrinkage
+from counterveil.privacy.record import NoisyRecord
+from counterveil.schema import Schema
 
 STEPS = 300  # of expectation-maximisation
-
-
-@dataclass(frozen=True)
-class NoisyBitSums:
-    """What was measured: pooled sums of each bit, and class counts and class sums."""
-
-    rows: int
-    pooled: Array  # (bits,)
-    pooled_variance: float
-    counts: Array  # (classes,)
-    sums: Array  # (classes, bits)
-    variance: float
 
 
 def likely_frequencies(noisy: Array, scale: float) -> Array:
@@ -44,17 +34,26 @@ def likely_frequencies(noisy: Array, scale: float) -> Array:
 class BitPopulation:
     """Bernoulli bits with a frequency for each class."""
 
-    def __init__(self, noisy: NoisyBitSums) -> None:
-        totals = positive_totals(noisy.counts, noisy.rows)
-        self.class_share = totals / totals.sum()
-        scale = np.sqrt(noisy.pooled_variance / 2) / noisy.rows
-        pooled = noisy.rows * likely_frequencies(noisy.pooled / noisy.rows, scale)
-        expected = totals[:, None] * pooled / noisy.rows
+    def __init__(self, schema: Schema, record: NoisyRecord) -> None:
+        self._pooled = record.read("pooled", (schema.width,))
+        sums, self._variance = record.read("sums", (len(schema.label.classes), 1 + schema.width))
+        self._rows, self._sums = record.records(sums[:, 0].sum()), sums[:, 1:]
+        self._totals = positive_totals(sums[:, 0], self._rows)
+        self.class_share = self._totals / self._totals.sum()
+
+    @cached_property
+    def frequencies(self) -> Array:
+        """(classes, bits): class sums believed as far as they say more than the pooled ones."""
+        rows, totals = self._rows, self._totals
+        noisy_pooled, pooled_variance = self._pooled
+        scale = np.sqrt(pooled_variance / 2) / rows
+        pooled = rows * likely_frequencies(noisy_pooled / rows, scale)
+        expected = totals[:, None] * pooled / rows
         kept = [
-            prior + shrinkage(row - prior, noisy.variance) * (row - prior)
-            for row, prior in zip(noisy.sums, expected, strict=True)
+            prior + shrinkage(row - prior, self._variance) * (row - prior)
+            for row, prior in zip(self._sums, expected, strict=True)
         ]
-        self.frequencies = np.clip(np.stack(kept) / totals[:, None], 1e-4, 0.98)
+        return np.clip(np.stack(kept) / totals[:, None], 1e-4, 0.98)
 
     @property
     def without_tree(self) -> BitPopulation:

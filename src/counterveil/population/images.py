@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
 from counterveil.encoding import Array
+from counterveil.errors import VeilError
 from counterveil.population.base import draw_classes, positive_totals, shrinkage
-from counterveil.schema import Pixels
+from counterveil.privacy.record import NoisyRecord
+from counterveil.schema import Pixels, Schema
 
 FINE = 1 << 12  # cosines in fixed point
 SPREAD = 0.12  # standard deviation of frequency (1, 0), as a share of the image's side
-
-
-@dataclass(frozen=True)
-class NoisyImageSums:
-    """What was measured: class counts and class sums of the lowest frequencies."""
-
-    rows: int
-    counts: Array  # (classes,)
-    sums: Array  # (classes, channels·frequencies²)
-    variance: float
 
 
 class Frequencies:
@@ -29,13 +21,22 @@ class Frequencies:
 
     def __init__(self, image: Pixels, side: int) -> None:
         self.image, self.side = image, side
+        self.width = image.channels * side**2
         self._rows, self._columns = _cosines(image.height, side), _cosines(image.breadth, side)
+
+    @classmethod
+    def of_schema(cls, schema: Schema, side: int) -> Self:
+        """The `side` × `side` lowest frequencies of the images of a schema."""
+        image = next(feature for feature in schema.features if isinstance(feature, Pixels))
+        if side > min(image.height, image.breadth):
+            raise VeilError("its noisy record has more frequencies than its images")
+        return cls(image, side)
 
     def of(self, points: Array) -> Array:
         """Pixels in [0, 1], flat, as coefficients (images, channels·side²)."""
         shape = (len(points), self.image.height, self.image.breadth, self.image.channels)
-        found = np.einsum("uh,nhwc,vw->ncuv", self._rows, points.reshape(shape), self._columns,
-                          optimize=True)  # fmt: skip
+        pixels = points.reshape(shape)
+        found = np.einsum("uh,nhwc,vw->ncuv", self._rows, pixels, self._columns, optimize=True)
         return found.reshape(len(points), -1)
 
     def whole(self, points: Array, fixed_point: int) -> Array:
@@ -67,19 +68,23 @@ class Frequencies:
 class ImagePopulation:
     """Class means from noisy sums, variation from the public guess."""
 
-    def __init__(self, frequencies: Frequencies, noisy: NoisyImageSums) -> None:
-        totals = positive_totals(noisy.counts, noisy.rows)
+    def __init__(self, schema: Schema, record: NoisyRecord) -> None:
+        self._frequencies = Frequencies.of_schema(schema, record.frequencies)
+        shape = (len(schema.label.classes), 1 + self._frequencies.width)
+        whole, variance_of_whole = record.read("sums", shape)
+        unit = record.fixed_point
+        rows, variance = record.records(whole[:, 0].sum() / unit), variance_of_whole / unit**2
+        sums = whole[:, 1:] / unit
+        totals = positive_totals(whole[:, 0] / unit, rows)
         self.class_share = totals / totals.sum()
-        self._frequencies, self._spread = frequencies, frequencies.spread()
-        pooled = noisy.sums.sum(axis=0) / noisy.rows
+        self._spread = self._frequencies.spread()
         # Each frequency is believed as far as its expected size exceeds the noise on the mean.
-        believe = _wiener(self._spread * 3, noisy.variance * len(totals) / noisy.rows**2)
-        pooled = pooled * believe
-        residual = noisy.sums - totals[:, None] * pooled
-        weight = shrinkage(residual, noisy.variance)
-        means = residual / totals[:, None]
-        believe = _wiener(self._spread, noisy.variance / totals[:, None] ** 2)
-        self.means = pooled + min(1.0, weight * 2) * believe * means
+        believe = _wiener(self._spread * 3, variance * len(totals) / rows**2)
+        pooled = sums.sum(axis=0) / rows * believe
+        residual = sums - totals[:, None] * pooled
+        weight = shrinkage(residual, variance)
+        believe = _wiener(self._spread, variance / totals[:, None] ** 2)
+        self.means = pooled + min(1.0, weight * 2) * believe * (residual / totals[:, None])
 
     @property
     def without_tree(self) -> ImagePopulation:

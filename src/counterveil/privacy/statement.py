@@ -47,7 +47,7 @@ class _Frozen(BaseModel):
 
 
 class Access(_Frozen):
-    """One reading of the private rows."""
+    """One reading of the private rows, in words; a `Measurement` gives its own (`access`)."""
 
     what: str
     mechanism: str
@@ -128,9 +128,9 @@ class Statement(_Frozen):
         """The statement in words."""
         lines = [self.headline, self.level.meaning + ".", ""]
         if self.level is not Level.NONE:
-            who = "one record" if self.unit == "record" else (
-                f"one person with all of their records (at most {self.max_records} are used)"
-            )  # fmt: skip
+            who = "one record"
+            if self.unit == "person":
+                who = f"one person with all of their records (at most {self.max_records} are used)"
             lines += [
                 f"Protected unit: {who}. Relation: {self.relation}, the number of units is public.",
                 "Whatever anybody learns from the veil, the odds between any two versions of one",

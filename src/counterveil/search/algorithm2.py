@@ -23,9 +23,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from counterveil.autoencoder import Autoencoder
 from counterveil.errors import RequestError
 from counterveil.models import TargetModel
+from counterveil.networks import Autoencoder
 from counterveil.progress import Tick, silent
 from counterveil.schema import Category, Family
 from counterveil.search.constraints import Box

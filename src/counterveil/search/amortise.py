@@ -20,16 +20,15 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
-from counterveil.amortiser import Amortiser, is_free
 from counterveil.encoding import Encoding
 from counterveil.files import write_whole
 from counterveil.models import TargetModel
+from counterveil.networks import Amortiser, is_free, seeded
 from counterveil.progress import Tick, progress_bar, silent
 from counterveil.schema import Family
 from counterveil.search.algorithm2 import SearchObjective, Weights
 from counterveil.search.constraints import Box, box_around, hold_columns
 from counterveil.search.snap import Snap
-from counterveil.training import seeded
 from counterveil.veil import Veil
 
 TRAINING_ROWS = 20_000

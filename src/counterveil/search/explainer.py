@@ -14,12 +14,11 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from counterveil.amortiser import Amortiser
-from counterveil.autoencoder import pick_device
 from counterveil.encoding import Array, Encoding
 from counterveil.errors import CallLimitError, InputError, InternalError, RequestError
 from counterveil.models import TargetModel, TorchModel, adapt, distil
 from counterveil.models.student import EPOCHS
+from counterveil.networks import Amortiser, pick_device
 from counterveil.privacy import Budget, Statement
 from counterveil.progress import Tick, progress_bar
 from counterveil.search import amortise

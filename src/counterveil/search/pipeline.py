@@ -22,10 +22,9 @@ from typing import Literal, TypedDict
 import torch
 from torch import Tensor
 
-from counterveil.amortiser import Amortiser, is_free
-from counterveil.autoencoder import Autoencoder
 from counterveil.errors import RequestError
 from counterveil.models import TargetModel
+from counterveil.networks import Amortiser, Autoencoder, is_free
 from counterveil.progress import Tick, silent
 from counterveil.search.algorithm2 import (
     ITERATIONS,

@@ -22,8 +22,8 @@ from torch.nn import functional
 
 from counterveil.encoding import Array, Encoding
 from counterveil.errors import RequestError
+from counterveil.networks import tanh_network
 from counterveil.schema import Categorical, Schema
-from counterveil.training import tanh_network
 from counterveil_lab.attacks.protocol import FEWEST, Arena
 from counterveil_lab.attacks.scores import CONFIDENCE, RESAMPLES
 from counterveil_lab.attacks.shadows import train_many

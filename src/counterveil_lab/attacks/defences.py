@@ -31,19 +31,17 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from counterveil.autoencoder import ARCHITECTURES
 from counterveil.curator import Curator, dpsgd
 from counterveil.encoding import Array
 from counterveil.errors import RequestError
 from counterveil.models import TargetModel
+from counterveil.networks import ARCHITECTURES, seeded
 from counterveil.privacy import Budget
-from counterveil.progress import silent
 from counterveil.search import Explainer
 from counterveil.search.answer import How, Questions
 from counterveil.search.constraints import box_around
 from counterveil.search.explainer import ITERATIONS
 from counterveil.search.units import original_units
-from counterveil.training import seeded
 from counterveil.veil import Veil
 from counterveil_lab.attacks.kanonymous import KAnonymous
 from counterveil_lab.attacks.protocol import Arena, Size, architecture
@@ -284,10 +282,8 @@ def _private_target(arena: Arena) -> nn.Module:
         lambda rows: nn.functional.cross_entropy(
             model(points[rows]) + shares, classes[rows], reduction="sum"
         ),
-        dpsgd.Schedule.of(settings, len(points)),
-        DP_BUDGET,
-        DP_CLIP,
-        "training of f",
-        silent,
+        dpsgd.NoisyTraining(
+            "training of f", dpsgd.Schedule.of(settings, len(points)), DP_BUDGET, DP_CLIP
+        ),
     )
     return model

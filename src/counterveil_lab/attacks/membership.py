@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from counterveil.encoding import Array
-from counterveil.training import seeded
+from counterveil.networks import seeded
 from counterveil_lab.attacks.scores import area
 from counterveil_lab.attacks.shadows import Evidence, Signals, confidence, margin
 

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from counterveil.encoding import Array
 from counterveil.errors import DataError, InputError, RequestError
 from counterveil.models import TargetModel, adapt
+from counterveil.networks import fit, seeded
 from counterveil.schema import Schema
-from counterveil.training import fit, seeded
 from counterveil_lab.datasets import Dataset, Folder, load
 from counterveil_lab.targets import ANY_OTHER, RECIPES, encoded, new_target, train_target
 

@@ -19,8 +19,8 @@ from torch.func import stack_module_state, vmap
 from torch.nn import functional
 
 from counterveil.encoding import Array
+from counterveil.networks import seeded
 from counterveil.schema import Schema
-from counterveil.training import seeded
 from counterveil_lab.attacks.protocol import architecture
 from counterveil_lab.attacks.stack import Stack
 from counterveil_lab.targets import ANY_OTHER, RECIPES, Recipe

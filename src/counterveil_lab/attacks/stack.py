@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn import functional
 
-from counterveil.training import seeded
+from counterveil.networks import seeded
 
 RATE = 5e-3  # at the start; it falls as half a cosine
 LEAST = 0.02  # of it, at the end

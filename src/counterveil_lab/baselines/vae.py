@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from counterveil.errors import RequestError
+from counterveil.networks import seeded
 from counterveil.schema import Schema
-from counterveil.training import seeded
 from counterveil_lab.targets import encoded
 
 LAYERS = (512, 256, 8)

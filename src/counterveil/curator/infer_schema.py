@@ -56,12 +56,11 @@ def draft_schema(
     classes = _classes(frame[label], label)
     constant = [column for column in columns if _is_constant(frame[column])]
     if constant:
-        listed = ", ".join(repr(column) for column in constant)
-        subject, it = ("column", "it") if len(constant) == 1 else ("columns", "them")
-        verb = "is" if len(constant) == 1 else "are"
-        raise DataError(
-            f"{subject} {listed} {verb} constant; leave {it} out with {_excluding(constant)}"
-        )
+        listed = ", ".join(map(repr, constant))
+        remedy = f"out with {_excluding(constant)}"
+        if len(constant) == 1:
+            raise DataError(f"column {listed} is constant; leave it {remedy}")
+        raise DataError(f"columns {listed} are constant; leave them {remedy}")
     return Schema(
         name=name,
         note=NOTE,

@@ -9,64 +9,45 @@ falls first into a coarse bin and then into a fine one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from counterveil.encoding import Array
-from counterveil.grid import Cells, Grid
+from counterveil.errors import VeilError
+from counterveil.grid import Grid
 from counterveil.population.base import believable, draw_classes, positive_totals, to_simplex
+from counterveil.privacy.record import NoisyRecord
+from counterveil.schema import Schema
 
-FAR = (
-    4.0  # no class has a cell so many times more or less often than all have: never 0 against some
-)
+FAR = 4.0  # no class has a cell more than so many times more or less often than all classes have
 SMOOTH = 3  # coefficients of the curve along which a class may deviate over the bins of a number
 
 
-@dataclass(frozen=True)
-class Edge:
-    """A branch of the tree: `child` is drawn given `parent`, from noisy (class, parent, child)."""
-
-    parent: int
-    child: int
-    noisy_counts: Array
-    variance: float
-
-
-@dataclass(frozen=True)
-class NoisyCounts:
-    """All that was measured of a mixed table: what crosses from the private side to the public."""
-
-    rows: int
-    singles: tuple[Array, ...]  # per feature: (class, fine cell)
-    variance: float
-    coarse: tuple[Array, ...]  # per feature: the coarse cell of each fine cell
-    edges: tuple[Edge, ...]
-
-
 class TreePopulation:
-    """P~ of a mixed table."""
+    """P~ of a mixed table. A `VeilError` if the record is not that of this schema."""
 
-    def __init__(self, grid: Grid, noisy: NoisyCounts) -> None:
-        self.grid, self._noisy = grid, noisy
-        self._coarse = noisy.coarse
-        totals = class_totals(noisy)
+    def __init__(self, schema: Schema, record: NoisyRecord) -> None:
+        self._schema, self._record = schema, record
+        self.grid = grid = Grid(schema, record.fine)
+        self._coarse = grid.merged(record.coarse)
+        noisy, variance = record.read("singles", (len(schema.label.classes), grid.width))
+        singles = np.split(noisy, grid.starts[1:], axis=1)  # per feature: (classes, fine cells)
+        rows = record.records(float(singles[0].sum()))
+        self._totals = totals = class_totals(singles, rows)
         self.class_share = totals / totals.sum()
         self._fine = tuple(
-            denoise_single(counts, totals, noisy.variance, bins=_bins(cells))
-            for counts, cells in zip(noisy.singles, grid.cells, strict=True)
+            denoise_single(counts, totals, variance, bins=len(cells.low))
+            for counts, cells in zip(singles, grid.cells, strict=True)
         )
-        self._wide = tuple(
-            merge(fine, coarse) for fine, coarse in zip(self._fine, noisy.coarse, strict=True)
-        )
-        self._edges = tuple(
-            (edge.parent, edge.child, self._conditional(edge, totals)) for edge in noisy.edges
-        )
+        self._wide = tuple(map(merge, self._fine, self._coarse))
+        self._edges = self._read_edges() if record.find("tree") else ()
 
     @property
     def without_tree(self) -> TreePopulation:
         """The same with features independent inside each class."""
-        return TreePopulation(self.grid, replace(self._noisy, edges=()))
+        singles = self._record.measurements[:1]
+        return TreePopulation(self._schema, replace(self._record, measurements=singles))
 
     def sample(
         self, count: int, rng: np.random.Generator, class_share: Array | None = None
@@ -85,34 +66,50 @@ class TreePopulation:
             codes[:, feature] = _draw((fine[classes] + 1e-9) * inside[codes[:, feature]], rng)
         return self.grid.points(codes, rng), classes
 
-    def expected_pair(self, first: int, second: int, totals: Array) -> Array:
+    def expected_pair(self, first: int, second: int) -> Array:
         """Counts of (class, first, second) if the two were independent inside each class."""
         one, two = _rows(self._wide[first]), _rows(self._wide[second])
-        return totals[:, None, None] * one[:, :, None] * two[:, None, :]
+        return self._totals[:, None, None] * one[:, :, None] * two[:, None, :]
 
-    def _conditional(self, edge: Edge, totals: Array) -> Array:
-        """P(child | class, parent) from a noisy pair table."""
-        expected = self.expected_pair(edge.parent, edge.child, totals)
-        classes = len(totals)
-        mixed = believable(edge.noisy_counts, expected, edge.variance)
+    def _read_edges(self) -> tuple[tuple[int, int, Array], ...]:
+        """Parent, child and P(child | class, parent) of each edge of the tree."""
+        tree = self._record.read("tree", (len(self._wide) - 1, 2))[0].astype(int).tolist()
+        inside = {0}
+        for parent, child in tree:
+            if parent not in inside or child in inside or not 0 <= child < len(self._wide):
+                raise VeilError("its noisy record holds no tree of its features")
+            inside.add(child)
+        expected = [self.expected_pair(parent, child) for parent, child in tree]
+        ends = np.cumsum([table.size for table in expected])
+        flat, variance = self._record.read("pairs", (int(ends[-1]),))
+        noisy = np.split(flat, ends[:-1])
+        return tuple(
+            (parent, child, self._conditional(child, counts, prior, variance))
+            for (parent, child), counts, prior in zip(tree, noisy, expected, strict=True)
+        )
+
+    def _conditional(self, child: int, noisy: Array, expected: Array, variance: float) -> Array:
+        """P(child | class, parent), shaped like `expected`: (classes, parent, child)."""
+        mixed = believable(noisy.reshape(expected.shape), expected, variance)
         joint = np.stack(
             [
-                to_simplex(mixed[c].ravel(), totals[c]).reshape(mixed[c].shape)
-                for c in range(classes)
+                to_simplex(table.ravel(), total).reshape(table.shape)
+                for table, total in zip(mixed, self._totals, strict=True)
             ]
         )
         # Where a parent cell is nearly empty, fall back on independence.
-        trust = np.sqrt(edge.variance)
-        joint = joint + trust * 1e-3 * _rows(self._wide[edge.child])[:, None, :]
+        joint = joint + np.sqrt(variance) * 1e-3 * _rows(self._wide[child])[:, None, :]
         return joint / joint.sum(axis=2, keepdims=True)
 
 
-def class_totals(noisy: NoisyCounts) -> Array:
-    """How many rows each class has: every feature's counts add up to it, the narrow ones best."""
-    weights = np.array([1 / counts.shape[1] for counts in noisy.singles])
-    sums = np.stack([counts.sum(axis=1) for counts in noisy.singles])
-    estimate = (weights[:, None] * sums).sum(axis=0) / weights.sum()
-    return positive_totals(estimate, noisy.rows)
+def class_totals(singles: list[Array], rows: int) -> Array:
+    """How many of `rows` rows each class has, from the counts (classes, cells) of each feature.
+
+    Every feature's counts add up to it; those of few cells carry the least noise.
+    """
+    weights = np.array([1 / counts.shape[1] for counts in singles])
+    sums = np.stack([counts.sum(axis=1) for counts in singles])
+    return positive_totals((weights[:, None] * sums).sum(axis=0) / weights.sum(), rows)
 
 
 def denoise_single(noisy: Array, totals: Array, variance: float, bins: int = 0) -> Array:
@@ -149,10 +146,6 @@ def smooth_part(residual: Array, expected: Array, variance: float, bins: int) ->
     size = basis.T @ residual
     kept = size * np.maximum(0.0, 1 - variance / np.maximum(size**2, 1e-9))
     return basis @ kept
-
-
-def _bins(cells: Cells) -> int:
-    return len(cells.low)
 
 
 def merge(counts: Array, coarse: Array) -> Array:

@@ -1,0 +1,234 @@
+"""Every network of a veil, and the one loop that trains them.
+
+The autoencoder ψ is the paper's (sections 4.3 and 5.1): dense layers with sigmoid activations, a
+normalisation without parameters before each layer so that what enters it lies in [-1, 1], and a
+decoder that mirrors the encoder. The surrogate f~ is a classifier of encoded rows; the amortiser
+predicts where Algorithm 2 would end. Nothing here knows of privacy: a network is as private as the
+rows it is trained on. Rows are (rows, width) tensors in the unit cube throughout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypedDict, TypeVar, Unpack
+
+import torch
+from torch import Tensor, nn
+
+from counterveil.errors import RequestError
+from counterveil.progress import Tick, silent
+from counterveil.schema import Family
+
+Network = TypeVar("Network", bound=nn.Module)
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """The paper's choices for one family of data (section 5.1)."""
+
+    encoder: tuple[int, ...]  # neurons of each hidden layer
+    epochs: int
+    batch: int
+
+    @property
+    def widest(self) -> int:
+        """K: the largest number of neurons over all hidden layers."""
+        return max(self.encoder)
+
+
+ARCHITECTURES: dict[Family, Architecture] = {
+    "mixed": Architecture((32, 16), epochs=300, batch=128),
+    "image": Architecture((256, 128, 64, 32), epochs=30, batch=256),
+    "binary": Architecture((512, 256, 128, 64, 32), epochs=500, batch=256),
+}
+
+
+class UnitNorm(nn.Module):
+    """Each row to mean 0 and variance 1, then cut to [-1, 1]; no parameter, no memory of rows."""
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return nn.functional.layer_norm(rows, rows.shape[-1:]).clamp(-1, 1)
+
+
+class Autoencoder(nn.Module):
+    """ψ^Dec(ψ^Enc(x)): (rows, width) to codes (rows, latent) and back, all in the unit cube."""
+
+    def __init__(self, width: int, hidden: tuple[int, ...]) -> None:
+        super().__init__()
+        self.hidden = hidden
+        self.encoder = _dense_layers((width, *hidden))
+        self.decoder = _dense_layers((*reversed(hidden), width))
+
+    @classmethod
+    def new(cls, width: int, hidden: tuple[int, ...], seed: int) -> Autoencoder:
+        """A network whose initial weights depend on `seed` alone."""
+        return seeded(lambda: cls(width, hidden), seed)
+
+    @property
+    def latent(self) -> int:
+        """How many numbers a code has."""
+        return self.hidden[-1]
+
+    def encode(self, rows: Tensor) -> Tensor:
+        """ψ^Enc: (rows, width) to (rows, latent)."""
+        code: Tensor = self.encoder(rows)
+        return code
+
+    def decode(self, codes: Tensor) -> Tensor:
+        """ψ^Dec: (rows, latent) to (rows, width)."""
+        rows: Tensor = self.decoder(codes)
+        return rows
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return self.decode(self.encode(rows))
+
+
+def _dense_layers(sizes: tuple[int, ...]) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    for wide, narrow in pairwise(sizes):
+        layers += [UnitNorm(), nn.Linear(wide, narrow), nn.Sigmoid()]
+    return nn.Sequential(*layers)
+
+
+@torch.no_grad()
+def class_means(autoencoder: Autoencoder, rows: Tensor, labels: Tensor, classes: int) -> Tensor:
+    """Eq. prot_construct: ρ_s, the mean code of the rows of class s, as (classes, latent).
+
+    The means are exact: they are as private as `rows`, not more. A class without rows gets the
+    mean of the other prototypes.
+    """
+    sums = torch.zeros(classes, autoencoder.latent, device=rows.device)
+    counts = torch.bincount(labels, minlength=classes).to(sums.dtype)
+    for part, classes_of_part in zip(rows.split(65536), labels.split(65536), strict=True):
+        sums.index_add_(0, classes_of_part, autoencoder.encode(part))
+    means = sums / counts.clamp(min=1)[:, None]
+    means[counts == 0] = means[counts > 0].mean(dim=0)
+    return means
+
+
+class Amortiser(nn.Module):
+    """Where Algorithm 2 would end for query q and target class s: a(q, s, what may move) -> δ.
+
+    `counterveil.search.amortise` teaches it.
+    """
+
+    def __init__(self, width: int, classes: int, latent: int, hidden: int = 128) -> None:
+        super().__init__()
+        self.hidden = hidden
+        self.query = nn.Linear(width, hidden)
+        self.free = nn.Linear(width, hidden, bias=False)
+        self.target = nn.Embedding(classes, hidden)
+        self.rest = nn.Sequential(
+            nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, latent)
+        )
+
+    def forward(self, queries: Tensor, targets: Tensor, free: Tensor) -> Tensor:
+        """δ (rows, latent) of queries (rows, width), target class numbers (rows,) and `free`.
+
+        `free` is (rows, width): 1 in the columns that may move, 0 in the others.
+        """
+        delta: Tensor = self.rest(self.query(queries) + self.free(free) + self.target(targets))
+        return delta
+
+
+def is_free(lower: Tensor, upper: Tensor) -> Tensor:
+    """Which columns may move between these bounds, as the amortiser reads it."""
+    return (upper > lower).to(upper.dtype)
+
+
+def tanh_network(width: int, hidden: tuple[int, ...], classes: int) -> nn.Sequential:
+    """A classifier of encoded rows with tanh layers: (rows, width) to logits (rows, classes)."""
+    layers: list[nn.Module] = []
+    for size in hidden:
+        layers += [nn.Linear(width, size), nn.Tanh()]
+        width = size
+    return nn.Sequential(*layers, nn.Linear(width, classes))
+
+
+def train_surrogate(
+    points: Tensor, labels: Tensor, classes: int, *, hidden: tuple[int, ...], epochs: int, seed: int
+) -> nn.Sequential:
+    """f~: learns the class numbers `labels` (rows,) of samples `points` of the population.
+
+    With guidance `surrogate` it stands in for the target model everywhere, so that answers depend
+    on the private rows through the Veil alone.
+    """
+    surrogate = seeded(lambda: tanh_network(points.shape[1], hidden, classes), seed)
+    surrogate = surrogate.to(points.device)
+    fit(
+        surrogate,
+        lambda rows: nn.functional.cross_entropy(surrogate(points[rows]), labels[rows]),
+        len(points),
+        epochs=epochs,
+        batch=128,
+        rate=2e-3,
+        seed=seed,
+    )
+    return surrogate
+
+
+def seeded(build: Callable[[], Network], seed: int) -> Network:
+    """A new network whose initial weights depend on `seed` and on nothing else."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return build()
+
+
+class Pace(TypedDict):
+    """How long and how fast a network trains; `rate` is Adam's learning rate."""
+
+    epochs: int
+    batch: int
+    rate: float
+
+
+def fit(
+    network: nn.Module,
+    loss_of: Callable[[Tensor], Tensor],
+    rows: int,
+    *,
+    seed: int,
+    tick: Tick = silent,
+    **pace: Unpack[Pace],
+) -> None:
+    """Minimise `loss_of(row numbers)` over shuffled batches of `rows` rows by Adam.
+
+    The seed steers the batches. The network ends frozen. `tick` counts the epochs.
+    """
+    device = next(network.parameters()).device
+    generator = torch.Generator().manual_seed(seed)
+    optimiser = torch.optim.Adam(network.parameters(), pace["rate"], fused=True)
+    for epoch in range(pace["epochs"]):
+        order = torch.randperm(rows, generator=generator).to(device)
+        for numbers in order.split(pace["batch"]):
+            loss = loss_of(numbers)
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+        tick(epoch + 1, "epochs")
+    network.requires_grad_(False).eval()
+
+
+def is_finite(network: nn.Module) -> bool:
+    """Whether every weight is a number."""
+    return all(bool(weights.isfinite().all()) for weights in network.parameters())
+
+
+def pick_device(name: str) -> torch.device:
+    """ "cpu", "cuda", "mps", or "auto" for the best that is there."""
+    there = {
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+        "cpu": True,
+    }
+    if name == "auto":
+        return torch.device(next(kind for kind, is_there in there.items() if is_there))
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise RequestError(f"unknown device {name!r}; use cpu, cuda, mps or auto") from None
+    if not there.get(device.type, False):
+        raise RequestError(f"no {name!r} device on this machine; use cpu or auto")
+    return device

@@ -1,0 +1,189 @@
+"""The noisy record: every number that ever leaves the private side, and how it was made.
+
+`curator.functional` ends in a `NoisyRecord` and in nothing else. The record is (ε, δ)-DP under
+replace-one of one unit, with ε and δ the sums over its measurements (basic composition). Whatever
+is computed from it (population, networks, answers) is post-processing and costs nothing more.
+
+A record holds the noisy integers and the public settings without which they cannot be read. A veil
+file carries it as two members: `record.json` (all but the integers) and `record.safetensors` (the
+integers of each measurement, under its name).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import ConfigDict, Field, PlainValidator, TypeAdapter
+from pydantic.dataclasses import dataclass
+from safetensors.numpy import load as load_arrays
+from safetensors.numpy import save as save_arrays
+
+from counterveil.encoding import Array
+from counterveil.errors import VeilError
+from counterveil.privacy.statement import Access
+from counterveil.schema import Family
+
+Mechanism = Literal["discrete Laplace", "discrete Gaussian", "permute-and-flip, one edge at a time"]
+LAPLACE: Mechanism = "discrete Laplace"
+GAUSSIAN: Mechanism = "discrete Gaussian"
+CHOICE: Mechanism = "permute-and-flip, one edge at a time"
+MEMBERS = ("record.json", "record.safetensors")
+
+_STRICT = ConfigDict(extra="forbid", allow_inf_nan=False, hide_input_in_errors=True)
+
+
+@dataclass(frozen=True, config=_STRICT)
+class Sensitivity:
+    """How far a vector of integers can move when one unit is replaced (L1 and L2 distance)."""
+
+    l1: Annotated[int, Field(ge=1)]
+    l2: Annotated[float, Field(gt=0)]
+
+    @classmethod
+    def of_counts(cls, tables: int, records: int) -> Sensitivity:
+        """Of `tables` histograms of the same records, for units of at most `records` records.
+
+        A replaced record leaves one cell and enters another in each table: Δ₁ = 2·tables·records,
+        Δ₂ = √(2·tables)·records.
+        """
+        return cls(2 * tables * records, root_above(2 * tables * records**2))
+
+    @classmethod
+    def of_sums(cls, l1: int, l2_squared: int, records: int) -> Sensitivity:
+        """Of sums of vectors with bounded norms: one is taken away and another one added."""
+        return cls(2 * l1 * records, root_above(4 * l2_squared * records**2))
+
+    def __str__(self) -> str:
+        return f"L1 {self.l1}, L2 {self.l2:.4g}"
+
+
+def root_above(square: int) -> float:
+    """The square root, rounded up: a sensitivity may be stated too large, never too small."""
+    return math.nextafter(math.sqrt(square), math.inf)
+
+
+def noise_variance(mechanism: str, scale: float) -> float:
+    """Variance of one draw (of the continuous distribution, which is larger by less than 1)."""
+    square = scale * scale  # infinite where ** would overflow
+    return 2 * square if mechanism == LAPLACE else square
+
+
+def _integers(values: Any) -> Array:
+    """A copy of an int64 array that cannot be written to."""
+    if not isinstance(values, np.ndarray) or values.dtype != np.int64:
+        raise ValueError("the values of a measurement must be an array of 64-bit integers")
+    kept = np.array(values, order="C")
+    kept.flags.writeable = False
+    return kept
+
+
+@dataclass(frozen=True, eq=False, config=_STRICT)
+class Measurement:
+    """Noisy integers: what they are, what one unit can do to the exact ones, and their noise.
+
+    `values` is an int64 array. For a choice (`mechanism` is `CHOICE`) they are what was chosen, and
+    `sensitivity` is that of a single score.
+    """
+
+    name: str
+    what: str
+    values: Annotated[Array, PlainValidator(_integers)]
+    sensitivity: Sensitivity
+    mechanism: Mechanism
+    scale: Annotated[float, Field(gt=0)]
+    epsilon: Annotated[float, Field(gt=0)]
+    delta: Annotated[float, Field(ge=0, lt=1)]
+
+    @property
+    def variance(self) -> float:
+        """Of the noise on one value."""
+        return noise_variance(self.mechanism, self.scale)
+
+    @property
+    def access(self) -> Access:
+        """This reading of the private rows as the statement tells it."""
+        chosen = self.mechanism == CHOICE
+        return Access(
+            what=self.what,
+            mechanism=self.mechanism,
+            sensitivity=f"each score {self.sensitivity.l1}" if chosen else str(self.sensitivity),
+            scale=self.scale,
+            epsilon=self.epsilon,
+            delta=self.delta,
+        )
+
+
+@dataclass(frozen=True, eq=False, config=_STRICT)
+class NoisyRecord:
+    """All measurements of one release and the public settings needed to read them.
+
+    | family | measurement | values (int64) |
+    |---|---|---|
+    | mixed | `singles` | (classes, cells of all features side by side): counts |
+    | mixed, order 2 | `tree` | (features − 1, 2): parent and child of each edge |
+    | mixed, order 2 | `pairs` | flat: (classes, parent cell, child cell) of each edge in turn |
+    | binary | `pooled` | (bits,): sums of each bit |
+    | binary | `sums` | (classes, 1 + bits): class counts, class sums of each bit |
+    | image | `sums` | (classes, 1 + channels·frequencies²): class counts, class sums |
+    """
+
+    family: Family
+    unit: Literal["record", "person"]
+    units: Annotated[int, Field(ge=1, lt=1 << 53)]  # how many there are: public
+    measurements: tuple[Measurement, ...]
+    fine: Annotated[int, Field(ge=1, le=256)] = 1  # mixed: bins of a number for its own counts
+    coarse: Annotated[int, Field(ge=1, le=256)] = 1  # mixed: bins of a number for pairs
+    ones: Annotated[int, Field(ge=0)] = 0  # binary: records were cut to at most so many ones
+    frequencies: Annotated[int, Field(ge=0, le=1 << 12)] = 0  # image: side of the square of them
+    fixed_point: Annotated[int, Field(ge=1, le=1 << 30)] = 1  # image: sums are in units of 1/this
+
+    def find(self, name: str) -> Measurement | None:
+        """The measurement of that name, if there is one."""
+        return next((found for found in self.measurements if found.name == name), None)
+
+    def read(self, name: str, shape: tuple[int, ...]) -> tuple[Array, float]:
+        """Values of a measurement as float64 and the variance of their noise; checks the shape."""
+        found = self.find(name)
+        if found is None or found.values.shape != shape:
+            raise VeilError("its noisy record does not fit its schema")
+        return found.values.astype(np.float64), found.variance
+
+    def records(self, noisy_total: float) -> int:
+        """How many records there are: public where a unit is a record, otherwise a noisy count."""
+        return self.units if self.unit == "record" else max(1, round(noisy_total))
+
+    @property
+    def accesses(self) -> tuple[Access, ...]:
+        """The readings of the private rows as the statement tells them."""
+        return tuple(measurement.access for measurement in self.measurements)
+
+
+_RECORD: TypeAdapter[NoisyRecord | None] = TypeAdapter(NoisyRecord | None)
+
+
+def to_members(record: NoisyRecord | None) -> dict[str, bytes]:
+    """The two members of a veil file that hold a record, or say that there is none."""
+    without_values: Any = {"measurements": {"__all__": {"values"}}}
+    text = _RECORD.dump_json(record, indent=2, exclude=without_values if record else None)
+    measurements = record.measurements if record else ()
+    arrays = save_arrays({found.name: found.values for found in measurements})
+    return dict(zip(MEMBERS, (text, arrays), strict=True))
+
+
+def from_members(members: dict[str, bytes]) -> NoisyRecord | None:
+    """The record in the members of a veil file; a ValueError unless it would be written alike."""
+    text, arrays = (members[name] for name in MEMBERS)
+    content: Any = json.loads(text)
+    values = load_arrays(arrays)
+    try:
+        for entry in content["measurements"] if content is not None else ():
+            entry["values"] = values[entry["name"]]
+    except (KeyError, TypeError):
+        raise ValueError("the record has no measurements") from None
+    record = _RECORD.validate_python(content)
+    if to_members(record) != {name: members[name] for name in MEMBERS}:
+        raise ValueError("the record is not written as records are")
+    return record
