@@ -15,7 +15,7 @@ from torch import Tensor
 
 from counterveil.amortiser import Amortiser, is_free
 from counterveil.encoding import Encoding
-from counterveil.models import TargetModel, TorchModel
+from counterveil.models import Rows, TargetModel, TorchModel
 from counterveil.progress import Tick, progress_bar, silent
 from counterveil.schema import Family
 from counterveil.search.constraints import box_around
@@ -115,9 +115,9 @@ def learn(
     network = seeded(lambda: Amortiser(queries.shape[1], classes, latent), seed).to(device)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        order = torch.cat(
-            [objective.model.log_proba(part) for part in queries.split(8192)]
-        ).argsort(dim=1, descending=True)
+        asked = [Rows.of_points(part, objective.model.encoding) for part in queries.split(8192)]
+        order = torch.cat([objective.model.ask(part) for part in asked])
+        order = order.argsort(dim=1, descending=True)
     optimiser = torch.optim.Adam(network.parameters(), RATE, fused=True)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, RATE, total_steps=steps)
     features = int(feature_of_column.max()) + 1

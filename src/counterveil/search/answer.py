@@ -21,7 +21,7 @@ from torch import Tensor
 
 from counterveil.amortiser import Amortiser, is_free
 from counterveil.autoencoder import Autoencoder
-from counterveil.models import TargetModel
+from counterveil.models import Rows, TargetModel
 from counterveil.progress import Tick, silent
 from counterveil.search.best import Best
 from counterveil.search.constraints import Box
@@ -156,7 +156,7 @@ class Answerer:
         self, points: Tensor, targets: Tensor, margin: float = 0.0, by: TargetModel | None = None
     ) -> Tensor:
         """By how much a model, the judge if not said, is for the target class with `margin`."""
-        log_proba = (by or self.judge).log_proba(points)
+        log_proba = (by or self.judge).ask(Rows.of_points(points, self.judge.encoding))
         gap = gap_of(log_proba, targets) - SAFELY
         if margin > 0:
             beyond = log_proba.gather(1, targets[:, None])[:, 0] - math.log(margin)

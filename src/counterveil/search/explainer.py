@@ -16,8 +16,8 @@ from counterveil.amortiser import Amortiser
 from counterveil.autoencoder import pick_device
 from counterveil.encoding import Array, Encoding
 from counterveil.errors import InputError, InternalError, RequestError
-from counterveil.models import TargetModel, distil
-from counterveil.models.student import EPOCHS
+from counterveil.models import Rows, TargetModel, distil
+from counterveil.models.adapters import STUDENT_EPOCHS
 from counterveil.privacy import Budget
 from counterveil.progress import Tick, progress_bar
 from counterveil.schema import Category
@@ -145,17 +145,17 @@ class Explainer:
         if k < 1:
             raise RequestError("k must be at least 1")
         frame = self.encoding.pick(queries)
-        points = self.encoding.encode(frame)
+        asked = Rows.of_frame(frame, self.encoding)
+        points = asked.encoded
         box = box_around(self.encoding, points, rules, immutable)
-        query_points = torch.as_tensor(points, dtype=torch.float32)
-        before = self.model.decide(frame, query_points)
+        before = self.model.ask(asked)
         predicted = before.argmax(dim=1)
         targets = self._choose(before, predicted, target)
         if how.method == "amortised":
             self.warm_up(progress=progress)
         answerer = self._answerer(progress)
         questions = Questions(
-            query_points,
+            asked.points,
             targets,
             box,
             column_costs(self.encoding, rules, len(frame)),
@@ -229,9 +229,11 @@ class Explainer:
             else:
                 count = request.rows_for_a_student(self.model)
                 rows = legal_rows(self.veil, self._snap, count, seed=0, device=self.device)
-                answers = self.model.log_proba(rows)
+                answers = self.model.ask(Rows.of_points(rows, self.encoding))
                 self._pool = Pool(rows, answers.argmax(dim=1))
-                with progress_bar("learning a student of the model", EPOCHS, show=progress) as tick:
+                with progress_bar(
+                    "learning a student of the model", STUDENT_EPOCHS, show=progress
+                ) as tick:
                     self._guide = distil(self.model, rows, answers, seed=0, tick=tick)
         return self._guide
 
@@ -296,8 +298,8 @@ class Explainer:
         points = points.repeat(k, axis=0)
         tried = np.where(stands.numpy()[:, None], found.flatten(0, 1).double().numpy(), points)
         rows = original_units(self.encoding, frame, points, tried, rules)
-        final = self.encoding.encode(rows)
-        after = self.model.decide(rows, torch.as_tensor(final, dtype=torch.float32))
+        answers = Rows.of_frame(rows, self.encoding)
+        final, after = answers.encoded, self.model.ask(answers)
         valid = (after.argmax(dim=1) == targets) & stands
         lost = (stands & ~valid).numpy()
         if lost.any():

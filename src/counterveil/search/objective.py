@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from counterveil.autoencoder import ARCHITECTURES, Autoencoder
-from counterveil.models import TargetModel
+from counterveil.models import Rows, TargetModel
 from counterveil.schema import Family
 from counterveil.search.constraints import Box
 
@@ -76,7 +76,7 @@ class SearchObjective:
     def __call__(self, delta: Tensor) -> Tensor:
         """L_cs of each row."""
         point = self.counterfactual(delta)
-        log_proba = self.model.log_proba(point)
+        log_proba = self.model.ask(Rows.of_points(point, self.model.encoding))
         prediction = -log_proba.gather(1, self.targets[:, None])[:, 0]  # L_pred
         distance = _norm(point - self.queries)  # L_dist
         prototype = _norm(delta)  # L_prot

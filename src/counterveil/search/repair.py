@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from counterveil.models import TargetModel
+from counterveil.models import Rows, TargetModel
 from counterveil.search.constraints import Box
 from counterveil.search.parts import changed_features, columns_of_features
 from counterveil.search.snap import Snap
@@ -41,7 +41,7 @@ def repair(
     active = torch.arange(len(rows), device=rows.device)
     for _ in range(steps):
         points = rows[active].requires_grad_(True)
-        gap = gap_of(guide.log_proba(points), targets[active])
+        gap = gap_of(guide.ask(Rows.of_points(points, guide.encoding)), targets[active])
         still = gap <= need
         if not bool(still.any()):
             break
@@ -61,7 +61,7 @@ def repair(
 def gap_and_slope(guide: TargetModel, rows: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Target log-probability minus the strongest other one, and its gradient."""
     points = rows.detach().clone().requires_grad_(True)
-    gap = gap_of(guide.log_proba(points), targets)
+    gap = gap_of(guide.ask(Rows.of_points(points, guide.encoding)), targets)
     (slope,) = torch.autograd.grad(gap.sum(), points)
     return gap.detach(), slope
 

@@ -16,14 +16,15 @@ from torch import Tensor
 
 from counterveil.amortiser import Amortiser
 from counterveil.files import write_whole
-from counterveil.models import TargetModel
+from counterveil.models import Rows, TargetModel
 
 VERSION = "1"
 
 
 def fingerprint(veil_digest: str, model: TargetModel, rows: Tensor) -> str:
     """The name of a model under a veil: by its answers on public `rows`, to three digits."""
-    answers = (model.log_proba(rows).exp() * 1000).round().to(torch.int32).cpu()
+    log_proba = model.ask(Rows.of_points(rows, model.encoding))
+    answers = (log_proba.exp() * 1000).round().to(torch.int32).cpu()
     content = f"{VERSION} {veil_digest} ".encode() + answers.numpy().tobytes()
     return hashlib.sha256(content).hexdigest()
 
