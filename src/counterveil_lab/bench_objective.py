@@ -15,7 +15,7 @@ from torch import Tensor
 
 from counterveil.amortiser import is_free
 from counterveil.encoding import Encoding
-from counterveil.models import TargetModel
+from counterveil.models import Rows, TargetModel
 from counterveil.search import Explainer
 from counterveil.search.amortise import learn_for
 from counterveil.search.answer import Questions
@@ -90,14 +90,16 @@ def questions_of(queries: pd.DataFrame, judge: TargetModel) -> Questions:
     """Each query towards the class that f finds next likely."""
     points = encoded(queries, judge.schema)[0]
     with torch.no_grad():
-        targets = judge.log_proba(points).argsort(dim=1)[:, -2]
+        targets = judge.ask(Rows.of_points(points, judge.encoding)).argsort(dim=1)[:, -2]
     return Questions(points, targets, limits.boxes_of(points, judge.encoding))
 
 
 @torch.no_grad()
 def _worth(asked: SearchObjective, delta: Tensor, snap: Snap) -> Row:
     rows = snap(asked.counterfactual(delta), asked.box)
-    found = asked.model.log_proba(rows).argmax(dim=1) == asked.targets
+    found = (
+        asked.model.ask(Rows.of_points(rows, asked.model.encoding)).argmax(dim=1) == asked.targets
+    )
     distance = torch.linalg.vector_norm((rows - asked.queries)[found], dim=1)
     return {
         "objective": float(asked(delta).mean()),

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from counterveil.amortiser import Amortiser
 from counterveil.encoding import Encoding
 from counterveil.errors import RequestError
+from counterveil.models import Rows
 from counterveil.search import Explainer
 from counterveil.search.answer import Questions
 from counterveil.search.constraints import Box, box_around
@@ -271,5 +272,8 @@ def boxes_of(queries: Tensor, encoding: Encoding) -> Box:
 def _runner_up(explainer: Explainer, queries: Tensor) -> Tensor:
     """The class that f finds most likely after the one it gives."""
     model = explainer.model.to(queries.device)
-    order = [model.log_proba(part).argsort(dim=1) for part in queries.split(AT_A_TIME)]
+    order = [
+        model.ask(Rows.of_points(part, model.encoding)).argsort(dim=1)
+        for part in queries.split(AT_A_TIME)
+    ]
     return torch.cat(order)[:, -2]

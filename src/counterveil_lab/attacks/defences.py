@@ -35,7 +35,7 @@ from counterveil.autoencoder import ARCHITECTURES
 from counterveil.curator import Curator, dpsgd
 from counterveil.encoding import Array
 from counterveil.errors import RequestError
-from counterveil.models import TargetModel
+from counterveil.models import Rows, TargetModel
 from counterveil.privacy import Budget
 from counterveil.progress import silent
 from counterveil.search import Explainer
@@ -241,14 +241,16 @@ class RandomLabels:
 
 def runner_up(judge: TargetModel, queries: pd.DataFrame) -> Tensor:
     """The class that f finds most likely after the one it predicts, for each query."""
-    decided = judge.log_proba_rows(judge.encoding.pick(queries))
+    decided = judge.ask(Rows.of_frame(judge.encoding.pick(queries), judge.encoding))
     first = decided.argmax(dim=1, keepdim=True)
     return decided.scatter(1, first, -torch.inf).argmax(dim=1)
 
 
 def any_other(arena: Arena, queries: pd.DataFrame) -> Tensor:
     """A class that f does not predict, drawn evenly, for each query."""
-    decided = arena.judge.log_proba_rows(arena.judge.encoding.pick(queries))
+    decided = arena.judge.ask(
+        Rows.of_frame(arena.judge.encoding.pick(queries), arena.judge.encoding)
+    )
     count = decided.shape[1]
     further = np.random.default_rng(arena.seed).integers(1, count, size=len(decided))
     return (decided.argmax(dim=1) + torch.as_tensor(further)) % count

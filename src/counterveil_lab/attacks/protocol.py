@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from counterveil.encoding import Array
 from counterveil.errors import DataError, InputError, RequestError
-from counterveil.models import TargetModel, adapt
+from counterveil.models import Rows, TargetModel, adapt
 from counterveil.schema import Schema
 from counterveil.training import fit, seeded
 from counterveil_lab.datasets import Dataset, Folder, load
@@ -68,7 +68,7 @@ class Asked(nn.Module):
         self._judge = judge
 
     def forward(self, points: Tensor) -> Tensor:
-        return self._judge.log_proba(points)
+        return self._judge.ask(Rows.of_points(points, self._judge.encoding))
 
 
 @dataclass(frozen=True, eq=False)
