@@ -84,12 +84,13 @@ class TorchModel(TargetModel):
 
     def ask(self, rows: Rows) -> Tensor:
         if not rows.from_frame:
-            return self._log_proba(rows.points)
+            return self._log_proba(self._raw(rows.points), rows)
         with torch.no_grad():
-            return sane(self._log_proba(rows.points.to(self.device)).cpu())
+            raw = self._raw(rows.points.to(self.device))
+            return sane(self._log_proba(raw.cpu().double(), rows))
 
-    def _log_proba(self, points: Tensor) -> Tensor:
-        answer = as_log_proba(self._raw(points), self._outputs, self.classes, len(points))
+    def _log_proba(self, raw: Tensor, rows: Rows) -> Tensor:
+        answer = as_log_proba(raw, self._outputs, self.classes, len(rows.points))
         return answer if self._order is None else answer[:, self._order]
 
     def _raw(self, points: Tensor) -> Tensor:

@@ -55,10 +55,6 @@ class Rows:
     @classmethod
     def of_points(cls, points: Tensor, encoding: Encoding) -> Rows:
         """Encoded rows: a float32 tensor of shape (rows, width)."""
-        if points.ndim != 2 or points.shape[1] != encoding.width:
-            raise ModelError(
-                f"points must have the shape (rows, {encoding.width}), not {tuple(points.shape)}"
-            )
         return cls(encoding, None, points)
 
     def __len__(self) -> int:
@@ -78,6 +74,9 @@ class Rows:
                 self._encoded = self._encoding.encode(self._frame)
             else:
                 self._encoded = self._points.detach().cpu().double().numpy()
+                width, shape = self._encoding.width, self._encoded.shape
+                if shape[1:] != (width,):
+                    raise ModelError(f"points must have the shape (rows, {width}), not {shape}")
         return self._encoded
 
     @property
@@ -105,9 +104,10 @@ class TargetModel:
     def ask(self, rows: Rows) -> Tensor:
         """Log-probabilities of shape (rows, classes), in the order of the schema's classes.
 
-        For rows made of a frame the answer is the model's own on exactly that frame, in the model's
-        own precision and on the CPU; a row without a probability for each class is a `ModelError`.
-        For rows made of points the answer is float32 and on the device of the points.
+        For rows made of a frame the answer is the model's own on exactly that frame, in float64 (so
+        that a probability just above 1/2 stays above it) and on the CPU; a row without a
+        probability for each class is a `ModelError`. For rows made of points the answer is in
+        float32 and on the device of the points.
         """
         raise NotImplementedError
 
@@ -145,15 +145,13 @@ def _refuse_row(bad: Tensor, what: str) -> None:
 
 
 def as_numbers(answer: Any, rows: Rows) -> Tensor:
-    """The answer of a model outside torch as floats: float32 for points, else its own precision."""
+    """The answer of a model outside torch as floats: float64 on a frame, float32 on points."""
+    dtype = np.float64 if rows.from_frame else np.float32
     try:
         with np.errstate(over="ignore"):
-            numbers = np.array(answer, dtype=None if rows.from_frame else np.float32)
-            if numbers.dtype != np.float32:
-                numbers = numbers.astype(np.float64)
+            return torch.as_tensor(np.array(answer, dtype=dtype))
     except (TypeError, ValueError, OverflowError):
         raise ModelError("the model must answer with numbers: class probabilities") from None
-    return torch.as_tensor(numbers)
 
 
 def as_log_proba(raw: Tensor, outputs: Outputs, classes: int, asked: int) -> Tensor:
@@ -162,19 +160,19 @@ def as_log_proba(raw: Tensor, outputs: Outputs, classes: int, asked: int) -> Ten
     `raw` has the shape (asked, classes), or for two classes also (asked,) or (asked, 1): then it
     speaks of the second class.
     """
-    if raw.ndim == 1:
-        raw = raw[:, None]
-    if raw.ndim != 2 or len(raw) != asked:
-        raise ModelError(
-            f"the model must answer one row of {classes} numbers for each input row, "
-            f"it gave an answer of shape {tuple(raw.shape)} for {asked} rows"
-        )
-    if raw.shape[1] == 1 and classes == 2:
+    if raw.shape != (asked, classes):
+        if raw.ndim == 1:
+            raw = raw[:, None]
+        if raw.ndim != 2 or len(raw) != asked:
+            raise ModelError(
+                f"the model must answer one row of {classes} numbers for each input row, "
+                f"it gave an answer of shape {tuple(raw.shape)} for {asked} rows"
+            )
+        if raw.shape[1] != 1 or classes != 2:
+            raise _wrong_count(raw.shape[1], classes)
         if outputs == "logits":
             return torch.nn.functional.logsigmoid(torch.cat([-raw, raw], dim=1))
         raw = torch.cat([1 - raw, raw], dim=1)
-    if raw.shape[1] != classes:
-        raise _wrong_count(raw.shape[1], classes)
     if outputs == "logits":
         return torch.log_softmax(raw, dim=1)
     return raw.clamp(min=TINY).log()

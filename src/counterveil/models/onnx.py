@@ -100,7 +100,7 @@ class OnnxModel(TargetModel):
             if isinstance(answer, list):  # of a ZipMap: {class: probability} for each row
                 if self._keys is None:
                     self._keys = list(answer[0])
-                answer = np.float32([[row[key] for key in self._keys] for row in answer])
+                answer = [[row[key] for key in self._keys] for row in answer]
             numbers = as_numbers(answer, rows)
             answers.append(numbers[: len(part)] if self._feeding.batch else numbers)
             labels += [name for given in label for name in np.ravel(given)[: len(part)].tolist()]
