@@ -83,15 +83,16 @@ class TorchModel(TargetModel):
         return self
 
     def ask(self, rows: Rows) -> Tensor:
-        if not rows.from_frame:
-            return self._log_proba(self._raw(rows.points), rows)
-        with torch.no_grad():
-            raw = self._raw(rows.points.to(self.device))
-            return sane(self._log_proba(raw.cpu().double(), rows))
-
-    def _log_proba(self, raw: Tensor, rows: Rows) -> Tensor:
-        answer = as_log_proba(raw, self._outputs, self.classes, len(rows.points))
-        return answer if self._order is None else answer[:, self._order]
+        points = rows.points
+        if rows.from_frame:
+            with torch.no_grad():
+                raw = self._raw(points.to(self.device)).cpu().double()
+        else:
+            raw = self._raw(points)
+        answer = as_log_proba(raw, self._outputs, self.classes, points.shape[0])
+        if self._order is not None:
+            answer = answer[:, self._order]
+        return sane(answer) if rows.from_frame else answer
 
     def _raw(self, points: Tensor) -> Tensor:
         inputs = points if self._shape is None else points.reshape(len(points), *self._shape)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -34,56 +35,48 @@ class Rows:
     | `points` | float32 tensor of shape (rows, width): the very points that were given (a gradient
       flows through them), or the encoded frame on the CPU |
 
-    `from_frame` says which of the two was given.
+    `from_frame` says whether a frame was given.
     """
 
-    __slots__ = ("_encoded", "_encoding", "_frame", "_points", "from_frame")
+    from_frame = False
 
-    def __init__(
-        self, encoding: Encoding, frame: pd.DataFrame | None, points: Tensor | None
-    ) -> None:
-        self.from_frame = frame is not None
+    def __init__(self, encoding: Encoding) -> None:
         self._encoding = encoding
-        self._frame, self._points = frame, points
-        self._encoded: Array | None = None
 
     @classmethod
     def of_frame(cls, frame: pd.DataFrame, encoding: Encoding) -> Rows:
         """Rows in original units. Models over original units get exactly this frame."""
-        return cls(encoding, frame, None)
+        rows = cls(encoding)
+        rows.frame, rows.from_frame = frame, True
+        return rows
 
     @classmethod
     def of_points(cls, points: Tensor, encoding: Encoding) -> Rows:
         """Encoded rows: a float32 tensor of shape (rows, width)."""
-        return cls(encoding, None, points)
+        rows = cls(encoding)
+        rows.points = points
+        return rows
 
     def __len__(self) -> int:
-        given = self._frame if self._points is None else self._points
-        return 0 if given is None else len(given)
+        return len(self.frame if self.from_frame else self.points)
 
-    @property
+    @cached_property
     def frame(self) -> pd.DataFrame:
-        if self._frame is None:
-            self._frame = self._encoding.decode(self.encoded)
-        return self._frame
+        return self._encoding.decode(self.encoded)
 
-    @property
+    @cached_property
     def encoded(self) -> Array:
-        if self._encoded is None:
-            if self._points is None:
-                self._encoded = self._encoding.encode(self._frame)
-            else:
-                self._encoded = self._points.detach().cpu().double().numpy()
-                width, shape = self._encoding.width, self._encoded.shape
-                if shape[1:] != (width,):
-                    raise ModelError(f"points must have the shape (rows, {width}), not {shape}")
-        return self._encoded
+        if self.from_frame:
+            return self._encoding.encode(self.frame)
+        array: Array = self.points.detach().cpu().double().numpy()
+        width = self._encoding.width
+        if array.shape[1:] != (width,):
+            raise ModelError(f"points must have the shape (rows, {width}), not {array.shape}")
+        return array
 
-    @property
+    @cached_property
     def points(self) -> Tensor:
-        if self._points is None:
-            self._points = torch.as_tensor(self.encoded, dtype=torch.float32)
-        return self._points
+        return torch.as_tensor(self.encoded, dtype=torch.float32)
 
 
 class TargetModel:
