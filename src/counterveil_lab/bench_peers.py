@@ -17,7 +17,7 @@ import pandas as pd
 from torch import Tensor, nn
 
 from counterveil.curator import Curator
-from counterveil.models import TargetModel, adapt
+from counterveil.models import Rows, TargetModel, adapt
 from counterveil.search import Explainer, Explanations
 from counterveil.veil import Veil
 from counterveil_lab.baselines import Baseline, Cadex, Cchvae, Dice, Revise, train_vae
@@ -82,7 +82,9 @@ class Setting:
         judge = adapt(model, data.schema)
         count = min(size.queries, len(data.test) // 2)
         queries, reference = data.test.head(count), data.test.iloc[count:]
-        order = judge.log_proba_rows(judge.encoding.pick(queries)).argsort(dim=1)
+        order = judge.ask(Rows.of_frame(judge.encoding.pick(queries), judge.encoding)).argsort(
+            dim=1
+        )
         return cls(data, model, judge, queries, reference, order[:, -2])
 
     def release(self, epsilon: float, seed: int, size: Size) -> Veil:
@@ -139,7 +141,12 @@ def _ours(setting: Setting, epsilon: float, seed: int, size: Size) -> Iterator[R
             result = ask(0, size.queries)
             quality = measure(result, setting.reference)
             if guidance == "surrogate":  # f is asked only when all is over
-                agreed = setting.judge.log_proba_rows(result.rows).argmax(dim=1) == setting.targets
+                agreed = (
+                    setting.judge.ask(Rows.of_frame(result.rows, setting.judge.encoding)).argmax(
+                        dim=1
+                    )
+                    == setting.targets
+                )
                 quality["flip_ratio"] = float((agreed.numpy() & result.valid).mean())
             for batch in (size.queries, *((10, 1) if seed == 0 else ())):
                 yield {

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from asking import ask_frame, ask_points
 
 from counterveil.encoding import Encoding
 from counterveil.errors import ModelError
@@ -95,8 +96,9 @@ def expected(points, model):
 
 
 def agree(adapted, frame, points, expected):
-    torch.testing.assert_close(adapted.log_proba(points).exp(), expected, atol=1e-5, rtol=1e-3)
-    torch.testing.assert_close(adapted.log_proba_rows(frame).exp(), expected, atol=1e-5, rtol=1e-3)
+    torch.testing.assert_close(ask_points(adapted, points).exp(), expected, atol=1e-5, rtol=1e-3)
+    found = ask_frame(adapted, frame).exp().float()
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-3)
 
 
 @pytest.mark.parametrize("answer", ["logits", "probabilities"])
@@ -116,12 +118,12 @@ def test_a_network_over_the_encoding(schema, frame, points, expected, answer, tm
 
 def test_more_rows_than_a_batch_and_graphs_for_a_fixed_number(schema, points, expected):
     many = points.repeat(9, 1)
-    found = OnnxModel(network(schema), schema).log_proba(many).exp()
+    found = ask_points(OnnxModel(network(schema), schema), many).exp()
     torch.testing.assert_close(found, expected.repeat(9, 1), atol=1e-5, rtol=1e-3)
     for rows in (1, 7):
         fixed = OnnxModel(network(schema, rows=rows), schema)
         torch.testing.assert_close(
-            fixed.log_proba(points[:17]).exp(), expected[:17], atol=1e-5, rtol=1e-3
+            ask_points(fixed, points[:17]).exp(), expected[:17], atol=1e-5, rtol=1e-3
         )
 
 
@@ -199,7 +201,7 @@ def test_labels_that_leave_the_names_open(schema, rows):
     with pytest.raises(ModelError, match=r"do not show which column.*--model-classes"):
         OnnxModel(content, three)
     named = OnnxModel(content, three, classes=("c", "b", "a"))
-    assert (named.log_proba_rows(rows).argmax(dim=1) == 1).all()
+    assert (ask_frame(named, rows).argmax(dim=1) == 1).all()
 
 
 @pytest.fixture(scope="module")
@@ -279,10 +281,10 @@ def test_named_columns_in_original_units(plain):
     )
     granted = 1 / (1 + np.exp(-score))
     adapted = OnnxModel(by_columns(), plain, missing_text="gap")
-    found = adapted.log_proba_rows(frame).exp().numpy()
+    found = ask_frame(adapted, frame).exp().numpy()
     np.testing.assert_allclose(found[:, 1], granted, atol=1e-5)
     points = torch.tensor(Encoding(plain).encode(frame))
-    np.testing.assert_allclose(adapted.log_proba(points).exp()[:, 1], granted, atol=1e-5)
+    np.testing.assert_allclose(ask_points(adapted, points).exp()[:, 1], granted, atol=1e-5)
 
 
 def test_what_stands_for_a_missing_text_is_not_guessed(plain):
@@ -328,7 +330,7 @@ def test_one_tensor_of_columns_in_original_units():
     )
     frame = pd.DataFrame({"region": [1, 2], "age": [50, 50]})
     for inputs in ("auto", "rows"):  # 2 columns, 3 encoded numbers: it cannot be the encoding
-        found = OnnxModel(content, schema, inputs=inputs).log_proba_rows(frame)
+        found = ask_frame(OnnxModel(content, schema, inputs=inputs), frame)
         np.testing.assert_array_equal(found.argmax(dim=1), [1, 0])
     with pytest.raises(ModelError, match="takes 2 numbers a row, the encoding of the schema has 3"):
         OnnxModel(content, schema, inputs="encoding")
@@ -402,5 +404,5 @@ def test_a_pipeline_of_scikit_learn(schema, rows, frame):
             pipeline, initial_types=kinds, options={id(pipeline): {"zipmap": zipmap}},
             target_opset={"": 17, "ai.onnx.ml": 3},
         )  # fmt: skip
-        found = OnnxModel(graph.SerializeToString(), schema).log_proba_rows(frame)
+        found = ask_frame(OnnxModel(graph.SerializeToString(), schema), frame)
         np.testing.assert_allclose(found.exp().numpy(), truth, atol=1e-5)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from asking import ask_frame
 
 from counterveil.networks import seeded
 from counterveil_lab.attacks import controls
@@ -151,11 +152,11 @@ def test_the_paper_releases_every_last_iterate(arena: Arena) -> None:
     released = defence.explain(queries)
     assert released.found.all()
     assert released.claimed.tolist() == runner_up(arena.judge, queries).tolist()
-    said = arena.judge.log_proba_rows(released.rows).argmax(dim=1).numpy()
+    said = ask_frame(arena.judge, released.rows).argmax(dim=1).numpy()
     assert (said != released.claimed).any()  # with claims that f does not share
     usual = build("paper-model", arena, epsilon=0.025, size=TINY, veil=defence.explainer.veil)
     answers = usual.explain(queries)
-    said = arena.judge.log_proba_rows(answers.rows).argmax(dim=1).numpy()
+    said = ask_frame(arena.judge, answers.rows).argmax(dim=1).numpy()
     assert (said == answers.claimed)[answers.found].all()
 
 
@@ -170,7 +171,7 @@ def test_names_tell_the_mechanism() -> None:
 def test_any_other_class_is_not_the_runner_up() -> None:
     digits = Arena.of("digits", 0, replace(TINY, rows=100))
     queries = digits.d2.head(80)
-    drawn, decided = any_other(digits, queries), digits.judge.log_proba_rows(queries)
+    drawn, decided = any_other(digits, queries), ask_frame(digits.judge, queries)
     assert (drawn != decided.argmax(dim=1)).all()
     assert len(drawn.unique()) > 5
     assert (drawn == runner_up(digits.judge, queries)).float().mean() < 0.5

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from asking import ask_frame, ask_points
 from torch import Tensor, nn
 
 from counterveil.curator import Curator
@@ -140,7 +141,7 @@ def test_your_own_model(arena: Arena) -> None:
     with pytest.raises(DataError, match="members: "):
         Arena.own(arena.schema, odd, others, judge, 0, TINY)
     points, _ = encoded(own.d2.head(4), arena.schema)
-    assert torch.allclose(own.model(points).softmax(dim=1), judge.log_proba(points).exp())
+    assert torch.allclose(own.model(points).softmax(dim=1), ask_points(judge, points).exp())
     with pytest.raises(RequestError, match="at least 50 members"):
         Arena.own(arena.schema, arena.d1.head(9), others, judge, 0, TINY)
     with pytest.raises(DataError, match="others: no column"):
@@ -153,7 +154,7 @@ def test_every_answer_is_legal_and_claims_the_runner_up(by_model: ByVeil) -> Non
     released = by_model.explain(queries)
     assert released.claimed.tolist() == runner_up(by_model.arena.judge, queries).tolist()
     assert legal_share(released.rows, by_model.arena.schema) == 1
-    said = by_model.arena.judge.log_proba_rows(released.rows).argmax(dim=1).numpy()
+    said = ask_frame(by_model.arena.judge, released.rows).argmax(dim=1).numpy()
     assert (said == released.claimed)[released.found].all()
     assert not (said == released.claimed)[~released.found].any()
 
@@ -164,7 +165,7 @@ def test_the_surrogate_asks_f_for_predictions_alone(arena: Arena, release: Veil)
 
     def counting(rows: pd.DataFrame) -> Any:
         asked.append(len(rows))
-        return judge.log_proba_rows(rows).exp().numpy()
+        return ask_frame(judge, rows).exp().numpy()
 
     watched = replace(arena, judge=CallableModel(counting, arena.schema))
     defence = build("functional-surrogate", watched, epsilon=3.0, size=TINY, veil=release)
@@ -211,7 +212,7 @@ def test_dp_model_is_another_game(arena: Arena) -> None:
     assert defence.arena.d1 is arena.d1
     assert extraction.budget_of("dp-model", 1.0)["epsilon"] == DP_BUDGET.epsilon
     released = defence.explain(arena.d2.head(20))
-    said = defence.arena.judge.log_proba_rows(released.rows).argmax(dim=1).numpy()
+    said = ask_frame(defence.arena.judge, released.rows).argmax(dim=1).numpy()
     assert (said == released.claimed)[released.found].all()
 
 
@@ -259,7 +260,7 @@ def test_transfer_sets(loot: Loot, by_model: ByVeil) -> None:
     assert lengths["dualcf"] == count + found + len(loot.again.head(count).points)
     assert lengths["averaging"] == lengths["naive"]  # the search is deterministic: nothing is new
     relabel = loot.transfer("relabel", count)
-    asked = by_model.arena.judge.log_proba(relabel.points).exp()
+    asked = ask_points(by_model.arena.judge, relabel.points).exp()
     assert torch.allclose(relabel.goals, asked, atol=1e-5)
     dual = loot.transfer("dualcf", count)  # f told its class of every counterfactual that was sent
     assert torch.equal(dual.goals[: len(relabel)], relabel.goals)

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from asking import ask_frame
 from torch import Tensor
 
 from counterveil_lab.attacks import inference, membership, shadows
@@ -172,7 +173,7 @@ class NearestRow(Copies):
         private, asked = (encoded(each.assign(income="<=50K"), schema)[0]
                           for each in (self.arena.d1, queries))  # fmt: skip
         far = torch.cdist(asked, private)
-        decided = self.arena.judge.log_proba_rows(self.arena.d1).argmax(dim=1)
+        decided = ask_frame(self.arena.judge, self.arena.d1).argmax(dim=1)
         far[targets[:, None] != decided[None]] = torch.inf
         rows = self.arena.d1[list(schema.columns)].iloc[far.argmin(dim=1).numpy()]
         return Released(rows, np.ones(len(rows), dtype=bool), targets.numpy())
@@ -181,7 +182,7 @@ class NearestRow(Copies):
 def test_probing_an_explainer_that_hands_out_training_rows_finds_members(arena: Arena) -> None:
     people = Candidates.of(arena, 100)
     twin, decided = twins(arena, people.frame, arena.d3)
-    judged = arena.judge.log_proba_rows(twin).argmax(dim=1)
+    judged = ask_frame(arena.judge, twin).argmax(dim=1)
     assert bool((judged != decided).all())  # every twin is across the boundary
     near = distances(NearestRow(arena), people.frame, queries=twin, targets=decided)
     assert (near[people.is_member] < 1e-6).mean() > 0.2

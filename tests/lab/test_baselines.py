@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from asking import ask_frame
 from torch import Tensor, nn
 
 from counterveil.encoding import Encoding
@@ -253,7 +254,7 @@ def test_answers_are_legal_and_keep_the_rules(
     build: Build, schema: Schema, rows: pd.DataFrame, model: nn.Module
 ) -> None:
     adapted, k = adapt(model, schema), 2
-    predicted = adapted.log_proba_rows(rows).argmax(dim=1).numpy()
+    predicted = ask_frame(adapted, rows).argmax(dim=1).numpy()
     queries = rows[predicted == 0].head(12).reset_index(drop=True)
     answers = build(schema, adapted, rows, 0).explain(queries, ones(12), k=k)
     assert len(answers.rows) == len(answers.found) == 12 * k
@@ -263,7 +264,7 @@ def test_answers_are_legal_and_keep_the_rules(
     before = queries.loc[np.repeat(np.arange(12), k)].reset_index(drop=True)
     assert (answers.rows.region == before.region).all()
     assert (answers.rows.age >= before.age).all()
-    judged = adapted.log_proba_rows(answers.rows).argmax(dim=1).numpy() == 1
+    judged = ask_frame(adapted, answers.rows).argmax(dim=1).numpy() == 1
     assert (judged == answers.found).all()
     by_query = answers.found.reshape(12, k)
     assert (np.diff(by_query.astype(int), axis=1) <= 0).all()  # those found come first
@@ -424,7 +425,7 @@ def test_dice_asks_the_same_model() -> None:
     points = Encoding(SHAPES).encode(rows)
     theirs = method._explainer.model.transformer.transform(words.say(points))
     answers = asked(torch.as_tensor(theirs.to_numpy(np.float32)))[:, 0]
-    expected = method.model.log_proba_rows(rows)[:, 1].exp()
+    expected = ask_frame(method.model, rows)[:, 1].exp()
     assert torch.allclose(answers, expected, atol=1e-5)
 
 

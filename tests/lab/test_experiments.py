@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from asking import ask_frame
 from rows import random_rows
 from torch import nn
 from typer.testing import CliRunner
@@ -227,7 +228,7 @@ def test_dice_answers_where_values_are_missing(
 ) -> None:
     pytest.importorskip("dice_ml")
     judge = adapt(model, schema)
-    refused = judge.log_proba_rows(judge.encoding.pick(rows)).argmax(dim=1) == 0
+    refused = ask_frame(judge, judge.encoding.pick(rows)).argmax(dim=1) == 0
     asked = rows[refused.numpy()].head(4)
     dice = CompleteDice(schema, model, rows, method="random")
     answers = dice.explain(asked, torch.ones(4, dtype=torch.long))

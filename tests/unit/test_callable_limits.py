@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from asking import ask_frame, ask_points
 
 from counterveil.encoding import Encoding
 from counterveil.errors import CallLimitError, ModelError, RequestError
@@ -28,11 +29,11 @@ def remote():
 
 def test_rows_go_in_batches_and_come_back_in_order(schema, rows, remote):
     frame = rows.drop(columns="loan")
-    whole = CallableModel(remote, schema).log_proba_rows(frame)
+    whole = ask_frame(CallableModel(remote, schema), frame)
     batched = CallableModel(remote, schema, batch=256)
-    torch.testing.assert_close(batched.log_proba_rows(frame), whole)
+    torch.testing.assert_close(ask_frame(batched, frame), whole)
     points = torch.tensor(Encoding(schema).encode(frame))
-    torch.testing.assert_close(batched.log_proba(points), whole)
+    torch.testing.assert_close(ask_points(batched, points), whole.float())
     assert remote.sizes == [600, 256, 256, 88, 256, 256, 88]
     assert batched.calls == 6
     assert batched.calls_left is None
@@ -45,32 +46,32 @@ def test_the_encoding_goes_in_batches_too(schema, rows):
         sizes.append(array.shape)
         return np.full((len(array), 2), 0.5)
 
-    CallableModel(function, schema, inputs="encoding", batch=500).log_proba_rows(rows)
+    ask_frame(CallableModel(function, schema, inputs="encoding", batch=500), rows)
     assert sizes == [(500, schema.width), (100, schema.width)]
 
 
 def test_too_many_calls_are_refused_before_the_first(schema, rows, remote):
     model = CallableModel(remote, schema, batch=100, max_calls=7)
-    model.log_proba_rows(rows)
+    ask_frame(model, rows)
     assert (model.calls, model.calls_left) == (6, 1)
     words = (
         r"called 6 times and may be called 7 times \(max_calls\); 200 rows need 2 more: "
         r"allow more calls, send more rows a call \(batch\), or explain fewer queries"
     )
     with pytest.raises(CallLimitError, match=words):
-        model.log_proba_rows(rows.head(200))
+        ask_frame(model, rows.head(200))
     assert (model.calls, len(remote.sizes)) == (6, 6)
-    model.log_proba_rows(rows.head(100))
+    ask_frame(model, rows.head(100))
     assert model.calls_left == 0
     with pytest.raises(ModelError, match="1 rows need 1 more"):
-        model.log_proba_rows(rows.head(1))
+        ask_frame(model, rows.head(1))
 
 
 def test_a_limit_without_batches_counts_calls(schema, rows, remote):
     model = CallableModel(remote, schema, max_calls=1)
-    model.log_proba_rows(rows)
+    ask_frame(model, rows)
     with pytest.raises(CallLimitError):
-        model.log_proba_rows(rows)
+        ask_frame(model, rows)
     assert remote.sizes == [600]
 
 
@@ -78,11 +79,11 @@ def test_a_student_respects_the_limit(schema, rows, remote):
     points = torch.tensor(Encoding(schema).encode(rows)).float()
     model = CallableModel(remote, schema, batch=100, max_calls=4)
     with pytest.raises(CallLimitError):
-        distil(model, points, model.log_proba(points), seed=0)
+        distil(model, points, ask_points(model, points), seed=0)
     assert model.calls == 0
     affordable = model.batch * model.calls_left // 2
     few = points[:affordable]
-    distil(model, few, model.log_proba(few), seed=0)
+    distil(model, few, ask_points(model, few), seed=0)
     assert remote.sizes == [100, 100]
 
 
@@ -93,9 +94,9 @@ def test_failed_calls_count(schema, rows):
     model = CallableModel(broken, schema, max_calls=2)
     for _ in range(2):
         with pytest.raises(ModelError, match="OSError"):
-            model.log_proba_rows(rows)
+            ask_frame(model, rows)
     with pytest.raises(CallLimitError, match="called 2 times"):
-        model.log_proba_rows(rows)
+        ask_frame(model, rows)
 
 
 def test_messages_number_rows_over_all_batches(schema, rows):
@@ -109,13 +110,13 @@ def test_messages_number_rows_over_all_batches(schema, rows):
         return answer
 
     with pytest.raises(ModelError, match="NaN or infinity for row 107;"):
-        CallableModel(holes, schema, batch=100).log_proba_rows(rows.head(200))
+        ask_frame(CallableModel(holes, schema, batch=100), rows.head(200))
 
 
 def test_a_batch_with_a_wrong_number_of_answers(schema, rows):
     model = CallableModel(lambda frame: np.full((7, 2), 0.5), schema, batch=10)
     with pytest.raises(ModelError, match="for 10 rows"):
-        model.log_proba_rows(rows)
+        ask_frame(model, rows)
 
 
 @pytest.mark.parametrize("limits", [{"batch": 0}, {"max_calls": 0}, {"batch": -1}])

@@ -4,6 +4,7 @@ import joblib
 import numpy as np
 import pytest
 import torch
+from asking import ask_frame, ask_points
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.impute import SimpleImputer
@@ -43,7 +44,10 @@ def test_torch_logits_and_probabilities_agree(schema, model, points):
     logits = TorchModel(model, schema)
     probabilities = TorchModel(nn.Sequential(model, nn.Softmax(dim=1)), schema)
     torch.testing.assert_close(
-        logits.log_proba(points).exp(), probabilities.log_proba(points).exp(), atol=1e-5, rtol=1e-4
+        ask_points(logits, points).exp(),
+        ask_points(probabilities, points).exp(),
+        atol=1e-5,
+        rtol=1e-4,
     )
     assert logits.differentiable
 
@@ -57,7 +61,7 @@ def test_torch_with_one_output(schema, points, outputs):
     with torch.no_grad():
         module[0].weight.mul_(20)  # logits that leave [0, 1]
         expected = torch.sigmoid(module[0](points)[:, 0])
-        found = TorchModel(module, schema).log_proba(points).exp()[:, 1]
+        found = ask_points(TorchModel(module, schema), points).exp()[:, 1]
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-3)
 
 
@@ -67,7 +71,7 @@ def test_torch_model_is_copied_and_frozen(schema, model):
     assert module.training
     assert all(weights.requires_grad for weights in module.parameters())
     point = torch.rand(1, schema.width, requires_grad=True)
-    adapted.log_proba(point).sum().backward()
+    ask_points(adapted, point).sum().backward()
     assert point.grad is not None
 
 
@@ -80,9 +84,9 @@ def test_convolutions_get_their_shape(schema):
 def test_estimators_over_rows(schema, rows, pipeline, points):
     adapted = adapt(pipeline, schema)
     expected = pipeline.predict_proba(rows.drop(columns="loan"))[:, ::-1]  # granted, refused
-    found = adapted.log_proba_rows(rows.drop(columns="loan")).exp().numpy()
+    found = ask_frame(adapted, rows.drop(columns="loan")).exp().numpy()
     np.testing.assert_allclose(found, expected, atol=1e-5)
-    np.testing.assert_allclose(adapted.log_proba(points).exp().numpy(), expected, atol=1e-5)
+    np.testing.assert_allclose(ask_points(adapted, points).exp().numpy(), expected, atol=1e-5)
 
 
 def test_one_output_within_0_and_1_is_ambiguous(schema, points):
@@ -95,7 +99,7 @@ def test_one_output_within_0_and_1_is_ambiguous(schema, points):
     said = {}
     for outputs in ("logits", "probabilities"):
         adapted = TorchModel(Gentle(), schema, outputs=outputs)
-        said[outputs] = set(adapted.log_proba(points).argmax(dim=1).tolist())
+        said[outputs] = set(ask_points(adapted, points).argmax(dim=1).tolist())
     assert said == {"logits": {1}, "probabilities": {0}}
 
 
@@ -106,7 +110,7 @@ def test_class_numbers_are_never_matched_by_position_unasked(schema, rows, point
         adapt(forest, schema)
     for names in (("refused", "granted"), ("granted", "refused")):
         adapted = EstimatorModel(forest, schema, classes=names)
-        found = adapted.log_proba_rows(rows).exp().numpy()
+        found = ask_frame(adapted, rows).exp().numpy()
         expected = forest.predict_proba(points.numpy())
         turned = expected if names[0] == "refused" else expected[:, ::-1]
         np.testing.assert_allclose(found, turned, atol=1e-5)
@@ -117,8 +121,8 @@ def test_class_numbers_are_never_matched_by_position_unasked(schema, rows, point
 
 
 def test_torch_columns_by_name(schema, model, points):
-    straight = TorchModel(model, schema).log_proba(points)
-    turned = TorchModel(model, schema, classes=("granted", "refused")).log_proba(points)
+    straight = ask_points(TorchModel(model, schema), points)
+    turned = ask_points(TorchModel(model, schema, classes=("granted", "refused")), points)
     torch.testing.assert_close(turned, straight.flip(1))
 
 
@@ -130,11 +134,11 @@ def test_a_model_that_answers_nan_for_one_row(schema, rows, model):
 
     frame = rows.drop(columns="loan").assign(income=[5.0] * 6 + [10.0] + [5.0] * 593)
     with pytest.raises(ModelError, match="answers NaN or infinity for row 7;"):
-        TorchModel(Holes(), schema).log_proba_rows(frame)
+        ask_frame(TorchModel(Holes(), schema), frame)
     bold = TorchModel(nn.Sequential(model, nn.Softmax(1)), schema)
     bold._outputs, bold._forward = "probabilities", model
     with pytest.raises(ModelError, match="a probability above 1 for row"):
-        bold.log_proba_rows(frame)
+        ask_frame(bold, frame)
 
 
 def test_functions_get_a_copy_and_their_errors_stay_closed(schema, rows):
@@ -143,14 +147,14 @@ def test_functions_get_a_copy_and_their_errors_stay_closed(schema, rows):
         return np.full((len(frame), 2), 0.5)
 
     frame = rows.drop(columns="loan")
-    CallableModel(greedy, schema).log_proba_rows(frame)
+    ask_frame(CallableModel(greedy, schema), frame)
     assert frame.income.equals(rows.income)
 
     def telling(frame):
         raise ValueError(f"bad income {frame.income[0]}")
 
     with pytest.raises(ModelError) as caught:
-        CallableModel(telling, schema).log_proba_rows(frame)
+        ask_frame(CallableModel(telling, schema), frame)
     assert "ValueError" in str(caught.value)
     assert str(frame.income[0]) not in str(caught.value)
 
@@ -162,8 +166,8 @@ def test_callables_over_rows_and_encoding(schema, rows, points):
 
     over_rows = CallableModel(by_rows, schema)
     over_points = CallableModel(lambda array: array[:, 1], schema, inputs="encoding")
-    assert (over_rows.log_proba_rows(rows).argmax(dim=1).numpy() == (rows.income > 5)).all()
-    assert (over_points.log_proba(points).argmax(dim=1) == (points[:, 1] > 0.5)).all()
+    assert (ask_frame(over_rows, rows).argmax(dim=1).numpy() == (rows.income > 5)).all()
+    assert (ask_points(over_points, points).argmax(dim=1) == (points[:, 1] > 0.5)).all()
 
 
 @pytest.mark.parametrize(
@@ -179,7 +183,7 @@ def test_callables_over_rows_and_encoding(schema, rows, points):
 )
 def test_wrong_answers(schema, rows, broken, words):
     with pytest.raises(ModelError, match=words):
-        CallableModel(broken, schema).log_proba_rows(rows)
+        ask_frame(CallableModel(broken, schema), rows)
 
 
 def test_models_that_do_not_fit(schema, rows, points):
@@ -215,9 +219,9 @@ def three_free():
 
 def test_a_student_learns_the_model(schema, pipeline, points):
     teacher = adapt(pipeline, schema)
-    student = distil(teacher, points, teacher.log_proba(points), seed=0)
+    student = distil(teacher, points, ask_points(teacher, points), seed=0)
     assert student.differentiable
-    agree = student.log_proba(points).argmax(dim=1) == teacher.log_proba(points).argmax(dim=1)
+    agree = ask_points(student, points).argmax(dim=1) == ask_points(teacher, points).argmax(dim=1)
     assert agree.float().mean() > 0.95
 
 
@@ -226,7 +230,7 @@ def test_files(schema, model, pipeline, points, rows, tmp_path):
     assert load_model(tmp_path / "m.pt2", schema).differentiable
     skops_io.dump(pipeline, tmp_path / "m.skops")
     expected = pipeline.predict_proba(rows.drop(columns="loan"))[:, ::-1]
-    found = load_model(tmp_path / "m.skops", schema).log_proba_rows(rows.drop(columns="loan"))
+    found = ask_frame(load_model(tmp_path / "m.skops", schema), rows.drop(columns="loan"))
     np.testing.assert_allclose(found.exp().numpy(), expected, atol=1e-5)
     (tmp_path / "m.pkl").write_bytes(pickle.dumps(pipeline))
     joblib.dump(pipeline, tmp_path / "m.joblib")
@@ -259,7 +263,7 @@ def test_skops_pipelines_load_untrusted(schema, rows, estimator, tmp_path):
     frame = rows.drop(columns="loan")
     pipeline = make_pipeline(columns, estimator).fit(frame, rows.loan)
     skops_io.dump(pipeline, tmp_path / "m.skops")
-    found = load_model(tmp_path / "m.skops", schema).log_proba_rows(frame).exp().numpy()
+    found = ask_frame(load_model(tmp_path / "m.skops", schema), frame).exp().numpy()
     np.testing.assert_allclose(found, pipeline.predict_proba(frame)[:, ::-1], atol=1e-5)
 
 

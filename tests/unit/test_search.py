@@ -6,7 +6,7 @@ from rows import random_rows
 
 from counterveil.encoding import Encoding
 from counterveil.errors import RequestError
-from counterveil.models import adapt
+from counterveil.models import Rows, adapt
 from counterveil.networks import is_free
 from counterveil.search.algorithm2 import (
     LEARNING_RATE,
@@ -174,7 +174,7 @@ def test_polish_gives_back_what_is_not_needed(objective, model, schema):
     snap, guide, targets = Snap(encoding), adapt(model, schema), objective.targets
 
     def margin(rows, goals):
-        return logit_margin(guide.log_proba(rows), goals)
+        return logit_margin(guide.ask(Rows.of_points(rows, guide.encoding)), goals)
 
     start = snap(objective.queries, box)
     far = snap(torch.rand_like(objective.queries), box)
@@ -215,7 +215,9 @@ def test_repair_reaches_the_target_by_single_moves(model, schema, objective):
     moves = Moves(guide, snap, targets, box)
     mended = moves.repair(start, steps=40)
     assert not snap.broken(mended, box).any()
-    assert (guide.log_proba(mended).argmax(dim=1) == targets).float().mean() > 0.9
+    assert (
+        guide.ask(Rows.of_points(mended, guide.encoding)).argmax(dim=1) == targets
+    ).float().mean() > 0.9
     assert torch.equal(moves.repair(start, steps=0), start)
 
 

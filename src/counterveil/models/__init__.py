@@ -1,16 +1,16 @@
-"""Adapters to the target model f: whatever it is, the search sees class probabilities."""
+"""Target models: adapters through which the search asks any model for class probabilities."""
 
-from counterveil.models.adapters import CallableModel, EstimatorModel, TorchModel, adapt
-from counterveil.models.base import TargetModel
+from counterveil.models.adapters import CallableModel, EstimatorModel, TorchModel, adapt, distil
+from counterveil.models.base import Rows, TargetModel
 from counterveil.models.exported import save_exported
-from counterveil.models.files import load_model
+from counterveil.models.load import load_model
 from counterveil.models.onnx import OnnxModel
-from counterveil.models.student import distil
 
 __all__ = [
     "CallableModel",
     "EstimatorModel",
     "OnnxModel",
+    "Rows",
     "TargetModel",
     "TorchModel",
     "adapt",

@@ -1,4 +1,4 @@
-"""Adapters: a torch module, an estimator, any callable; the others have modules of their own."""
+"""Adapters for torch modules, estimators and functions, and the student of a model."""
 
 from __future__ import annotations
 
@@ -17,18 +17,23 @@ from counterveil.errors import CallLimitError, ModelError, RequestError
 from counterveil.models.base import (
     Inputs,
     Outputs,
+    Rows,
     TargetModel,
     as_log_proba,
+    as_numbers,
     column_order,
     guess_outputs,
-    probabilities_of,
     sane,
 )
 from counterveil.models.boosted import BoosterClassifier, is_booster, rows_as_fitted
-from counterveil.models.exported import torch_kept_quiet
-from counterveil.models.graph import ExportedGraph
+from counterveil.models.exported import ExportedGraph, torch_kept_quiet
 from counterveil.models.onnx import OnnxModel
+from counterveil.networks import fit, seeded, tanh_network
+from counterveil.progress import Tick, silent
 from counterveil.schema import Category, Schema
+
+STUDENT_HIDDEN = 64
+STUDENT_EPOCHS = 40
 
 
 class TorchModel(TargetModel):
@@ -52,12 +57,14 @@ class TorchModel(TargetModel):
         classes: Sequence[Category] | None = None,
     ) -> None:
         super().__init__(schema)
-        self._module = _frozen_copy(module)
-        self._forward = _directly(self._module)
+        self._module = copy.deepcopy(module).requires_grad_(False)
+        if not isinstance(module, torch.fx.GraphModule):  # an exported program has no modes to set
+            self._module.eval()
+        self._forward = _without_module_calls(self._module)
         self._shape = shape
         self._order = None if classes is None else column_order(classes, schema)
         random = torch.rand(64, self.encoding.width, generator=torch.Generator().manual_seed(0))
-        raw = self._ask(random.to(self.device))
+        raw = self._raw(random.to(self.device))
         if not bool(raw.isfinite().all()):
             raise ModelError("the model answers NaN or infinity; it cannot be explained")
         self._outputs: Outputs = outputs
@@ -75,11 +82,19 @@ class TorchModel(TargetModel):
         self._module.to(device)
         return self
 
-    def log_proba(self, points: Tensor) -> Tensor:
-        answer = as_log_proba(self._ask(points), self._outputs, self.classes, len(points))
-        return answer if self._order is None else answer[:, self._order]
+    def ask(self, rows: Rows) -> Tensor:
+        points = rows.points
+        if rows.from_frame:
+            with torch.no_grad():
+                raw = self._raw(points.to(self.device)).cpu().double()
+        else:
+            raw = self._raw(points)
+        answer = as_log_proba(raw, self._outputs, self.classes, points.shape[0])
+        if self._order is not None:
+            answer = answer[:, self._order]
+        return sane(answer) if rows.from_frame else answer
 
-    def _ask(self, points: Tensor) -> Tensor:
+    def _raw(self, points: Tensor) -> Tensor:
         inputs = points if self._shape is None else points.reshape(len(points), *self._shape)
         try:
             answer = self._forward(inputs)
@@ -94,21 +109,15 @@ class TorchModel(TargetModel):
         return answer
 
 
-def _frozen_copy(module: nn.Module) -> nn.Module:
-    frozen = copy.deepcopy(module).requires_grad_(False)
-    if not isinstance(frozen, torch.fx.GraphModule):  # an exported program has no modes to set
-        frozen.eval()
-    return frozen
+def _without_module_calls(module: nn.Module) -> Callable[[Tensor], Tensor]:
+    """A function that computes what `module` does, without the overhead of calling modules.
 
-
-def _directly(module: nn.Module) -> Callable[[Tensor], Tensor]:
-    """`module` without the ceremony of calling modules, which for a few rows costs most.
-
-    Layers whose call could do more than their own forward (hooks, subclasses) are called as usual.
+    For a few rows that overhead is most of the time. Layers whose call could do more than their
+    own forward (hooks, subclasses) are called as usual.
     """
     hooked = module._forward_hooks or module._forward_pre_hooks
     if type(module) is nn.Sequential and not hooked:
-        layers = [_directly(layer) for layer in module]
+        layers = [_without_module_calls(layer) for layer in module]
 
         def forward(points: Tensor) -> Tensor:
             for layer in layers:
@@ -134,11 +143,11 @@ def _ends_in_sigmoid(module: nn.Module) -> bool:
 
 
 class CallableModel(TargetModel):
-    """A plain function from rows (a DataFrame) to class probabilities, one row each.
+    """A plain function from rows (a DataFrame) to class probabilities of shape (rows, classes).
 
-    With `inputs="encoding"` the function gets the encoded array instead. `classes` names its
-    columns, where their order is not that of the schema. No gradient: the search follows a student
-    of the function, and the function decides. It gets copies, to do with as it likes.
+    With `inputs="encoding"` the function gets the encoded float64 array instead. `classes` names
+    its columns, where their order is not that of the schema. It has no gradient: the search follows
+    a student of the function, and the function decides. It gets copies that it may change.
 
     For a model behind a network: `batch` is the most rows for one call, `max_calls` the most calls
     over the lifetime of the adapter. What would need more is a `CallLimitError`, and nothing is
@@ -170,45 +179,36 @@ class CallableModel(TargetModel):
     def calls_left(self) -> int | None:
         return None if self.max_calls is None else self.max_calls - self.calls
 
-    def log_proba(self, points: Tensor) -> Tensor:
-        array = points.detach().cpu().double().numpy()
-        return self._ask(self.encoding.decode(array) if self._over_rows else array).to(
-            points.device
-        )
-
-    def decide(self, rows: pd.DataFrame, points: Tensor) -> Tensor:
-        return self.log_proba_rows(rows)
-
-    def log_proba_rows(self, rows: pd.DataFrame) -> Tensor:
-        return self._ask(rows if self._over_rows else self.encoding.encode(rows))
-
-    def _ask(self, inputs: pd.DataFrame | Array) -> Tensor:
-        rows = len(inputs)
-        size = self.batch or max(rows, 1)
-        starts = range(0, max(rows, 1), size)
-        self._check_limit(len(starts), rows)
-        parts = [self._call(inputs[start : start + size]) for start in starts]
-        return sane(torch.cat(parts))[:, self._order]
-
-    def _check_limit(self, needed: int, rows: int) -> None:
-        if self.calls_left is not None and needed > self.calls_left:
+    def ask(self, rows: Rows) -> Tensor:
+        inputs = rows.frame if self._over_rows else rows.encoded
+        size = self.batch or max(len(inputs), 1)
+        starts = range(0, max(len(inputs), 1), size)
+        if self.calls_left is not None and len(starts) > self.calls_left:
             raise CallLimitError(
                 f"the model was called {self.calls} times and may be called {self.max_calls} times "
-                f"(max_calls); {rows} rows need {needed} more: allow more calls, "
+                f"(max_calls); {len(inputs)} rows need {len(starts)} more: allow more calls, "
                 "send more rows a call (batch), or explain fewer queries"
             )
+        parts = []
+        for start in starts:
+            part = inputs[start : start + size]
+            raw = as_numbers(self._call(part), rows)
+            parts.append(as_log_proba(raw, "probabilities", self.classes, len(part)))
+            if bool(((raw < -1e-6) | (raw > 1 + 1e-6)).any()):
+                raise ModelError("the model's answers must be probabilities between 0 and 1")
+        answer = sane(torch.cat(parts))[:, self._order]
+        return answer if rows.from_frame else answer.to(rows.points.device)
 
-    def _call(self, inputs: pd.DataFrame | Array) -> Tensor:
+    def _call(self, inputs: pd.DataFrame | Array) -> Any:
         self.calls += 1
         try:
-            answer = self._function(inputs.copy())
+            return self._function(inputs.copy())
         except Exception as error:  # its text may hold values: show the type alone
             kind = "rows in original units" if self._over_rows else "encoded rows"
             raise ModelError(
                 f"the model failed on {kind} with {type(error).__name__}; if it wants the other "
                 "form, set 'inputs' (--model-input)"
             ) from None
-        return probabilities_of(answer, self.classes, len(inputs))
 
 
 class EstimatorModel(CallableModel):
@@ -233,15 +233,14 @@ class EstimatorModel(CallableModel):
             inputs = "encoding"
         if classes is None and getattr(estimator, "classes_", None) is not None:
             classes = np.asarray(estimator.classes_).tolist()
-        if inputs == "encoding":
-            asked = estimator.predict_proba
-        else:
+        function = estimator.predict_proba
+        if inputs != "encoding":
             as_fitted = rows_as_fitted(estimator, schema)
 
-            def asked(rows: pd.DataFrame) -> Any:
+            def function(rows: pd.DataFrame) -> Any:
                 return estimator.predict_proba(as_fitted(rows))
 
-        super().__init__(asked, schema, inputs=inputs, classes=classes)
+        super().__init__(function, schema, inputs=inputs, classes=classes)
 
 
 def adapt(
@@ -275,3 +274,28 @@ def adapt(
         "of an .onnx file, or a function from rows to class probabilities; "
         f"got {type(model).__name__} (other files: counterveil.models.load_model)"
     )
+
+
+def distil(
+    model: TargetModel, points: Tensor, log_proba: Tensor, *, seed: int, tick: Tick = silent
+) -> TorchModel:
+    """A student of `model`: a small network that answers on `points` as the model did.
+
+    `points` (rows, width) are legal encoded rows, `log_proba` (rows, classes) the model's answers
+    on them. The student lends the search its gradient; the model itself decides on every answer.
+    """
+    answers = log_proba.exp().to(points.device)
+    hidden = (STUDENT_HIDDEN, STUDENT_HIDDEN)
+    network = seeded(lambda: tanh_network(points.shape[1], hidden, model.classes), seed)
+    network = network.to(points.device)
+    fit(
+        network,
+        lambda rows: nn.functional.cross_entropy(network(points[rows]), answers[rows]),
+        len(points),
+        epochs=STUDENT_EPOCHS,
+        batch=256,
+        rate=3e-3,
+        seed=seed,
+        tick=tick,
+    )
+    return TorchModel(network, model.schema, outputs="logits")

@@ -1,9 +1,11 @@
-"""What the search asks of a target model, and the reading of its raw answers."""
+"""How the search asks a target model, and how the raw answers of models are read."""
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -11,21 +13,77 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from counterveil.encoding import Encoding
+from counterveil.encoding import Array, Encoding
 from counterveil.errors import ModelError
 from counterveil.schema import Binary, Categorical, Category, Feature, Schema
 
 Outputs = Literal["auto", "logits", "probabilities"]
 Inputs = Literal["auto", "rows", "encoding"]
-TINY = 1e-7
+TINY = 1e-7  # probabilities below this are taken for it, so that their logarithm is finite
+
+
+class Rows:
+    """Rows to ask a model about, in whichever form the model takes them.
+
+    Rows are given as a frame in original units or as points of the encoding. The other forms are
+    made when they are first asked for, and kept:
+
+    | form | what it is |
+    |---|---|
+    | `frame` | rows in original units: the very frame that was given, or the decoded points |
+    | `encoded` | float64 array of shape (rows, width): the encoded frame, or the points |
+    | `points` | float32 tensor of shape (rows, width): the very points that were given (a gradient
+      flows through them), or the encoded frame on the CPU |
+
+    `from_frame` says whether a frame was given.
+    """
+
+    from_frame = False
+
+    def __init__(self, encoding: Encoding) -> None:
+        self._encoding = encoding
+
+    @classmethod
+    def of_frame(cls, frame: pd.DataFrame, encoding: Encoding) -> Rows:
+        """Rows in original units. Models over original units get exactly this frame."""
+        rows = cls(encoding)
+        rows.frame, rows.from_frame = frame, True
+        return rows
+
+    @classmethod
+    def of_points(cls, points: Tensor, encoding: Encoding) -> Rows:
+        """Encoded rows: a float32 tensor of shape (rows, width)."""
+        rows = cls(encoding)
+        rows.points = points
+        return rows
+
+    def __len__(self) -> int:
+        return len(self.frame if self.from_frame else self.points)
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        return self._encoding.decode(self.encoded)
+
+    @cached_property
+    def encoded(self) -> Array:
+        if self.from_frame:
+            return self._encoding.encode(self.frame)
+        array: Array = self.points.detach().cpu().double().numpy()
+        width = self._encoding.width
+        if array.shape[1:] != (width,):
+            raise ModelError(f"points must have the shape (rows, {width}), not {array.shape}")
+        return array
+
+    @cached_property
+    def points(self) -> Tensor:
+        return torch.as_tensor(self.encoded, dtype=torch.float32)
 
 
 class TargetModel:
-    """f over one schema: log-probabilities of the classes, in the order of the label set.
+    """The model f that is explained, over the rows of one schema.
 
-    `differentiable` says whether a gradient flows from the answer to the encoded points. `batch` is
-    the most rows that one call of the model takes, `calls_left` how many calls it has left; None:
-    no limit.
+    `differentiable`: whether a gradient flows from the answer of `ask` to the points asked about.
+    `batch`: the most rows for one call of the model; None for no limit.
     """
 
     differentiable = False
@@ -36,38 +94,33 @@ class TargetModel:
         self.encoding = Encoding(schema)
         self.classes = len(schema.label.classes)
 
-    def log_proba(self, points: Tensor) -> Tensor:
-        """log f(x) for encoded points, shape (points, classes)."""
+    def ask(self, rows: Rows) -> Tensor:
+        """Log-probabilities of shape (rows, classes), in the order of the schema's classes.
+
+        For rows made of a frame the answer is the model's own on exactly that frame, in float64 (so
+        that a probability just above 1/2 stays above it) and on the CPU; a row without a
+        probability for each class is a `ModelError`. For rows made of points the answer is in
+        float32 and on the device of the points.
+        """
         raise NotImplementedError
-
-    def log_proba_rows(self, rows: pd.DataFrame) -> Tensor:
-        """log f(x) for rows in original units: the last word on every answer."""
-        points = torch.as_tensor(self.encoding.encode(rows), dtype=torch.float32)
-        with torch.no_grad():
-            return sane(self.log_proba(points.to(self.device)).cpu())
-
-    def decide(self, rows: pd.DataFrame, points: Tensor) -> Tensor:
-        """log f(x) for rows that are given in original units and, as float32, in the encoding."""
-        with torch.no_grad():
-            return sane(self.log_proba(points.to(self.device)).cpu())
 
     @property
     def calls_left(self) -> int | None:
-        """How often the model may still be called, each time with at most `batch` rows."""
+        """How many more calls of at most `batch` rows the model allows; None for no limit."""
         return None
 
     @property
     def device(self) -> torch.device:
-        """Where `log_proba` wants its points."""
+        """Where the model computes; points given to `ask` must be there."""
         return torch.device("cpu")
 
     def to(self, device: torch.device) -> TargetModel:
-        """Move what can be moved."""
+        """The same model, moved to `device` if it can be moved."""
         return self
 
 
 def sane(log_proba: Tensor) -> Tensor:
-    """`log_proba`, or an error that names the first row without a probability for each class."""
+    """`log_proba` (rows, classes) if all is finite and no probability is above 1, else an error."""
     if not bool(((log_proba <= 1e-3) & (log_proba > -torch.inf)).all()):
         _refuse_row(~log_proba.isfinite(), "NaN or infinity")
         _refuse_row(log_proba > 1e-3, "a probability above 1")
@@ -84,24 +137,35 @@ def _refuse_row(bad: Tensor, what: str) -> None:
         )
 
 
+def as_numbers(answer: Any, rows: Rows) -> Tensor:
+    """The answer of a model outside torch as floats: float64 on a frame, float32 on points."""
+    dtype = np.float64 if rows.from_frame else np.float32
+    try:
+        with np.errstate(over="ignore"):
+            return torch.as_tensor(np.array(answer, dtype=dtype))
+    except (TypeError, ValueError, OverflowError):
+        raise ModelError("the model must answer with numbers: class probabilities") from None
+
+
 def as_log_proba(raw: Tensor, outputs: Outputs, classes: int, asked: int) -> Tensor:
-    """Raw answers (logits or probabilities, one or `classes` columns) as log-probabilities."""
-    if raw.ndim == 1:
-        raw = raw[:, None]
-    if raw.ndim != 2 or len(raw) != asked:
-        raise ModelError(
-            f"the model must answer one row of {classes} numbers for each input row, "
-            f"it gave an answer of shape {tuple(raw.shape)} for {asked} rows"
-        )
-    if raw.shape[1] == 1 and classes == 2:
+    """Logits or probabilities for `asked` rows as log-probabilities of shape (asked, classes).
+
+    `raw` has the shape (asked, classes), or for two classes also (asked,) or (asked, 1): then it
+    speaks of the second class.
+    """
+    if raw.shape != (asked, classes):
+        if raw.ndim == 1:
+            raw = raw[:, None]
+        if raw.ndim != 2 or len(raw) != asked:
+            raise ModelError(
+                f"the model must answer one row of {classes} numbers for each input row, "
+                f"it gave an answer of shape {tuple(raw.shape)} for {asked} rows"
+            )
+        if raw.shape[1] != 1 or classes != 2:
+            raise _wrong_count(raw.shape[1], classes)
         if outputs == "logits":
             return torch.nn.functional.logsigmoid(torch.cat([-raw, raw], dim=1))
         raw = torch.cat([1 - raw, raw], dim=1)
-    if raw.shape[1] != classes:
-        raise ModelError(
-            f"the model answers {raw.shape[1]} classes, the schema's label has {classes}; "
-            "use the model of this schema, or correct 'classes' in the schema"
-        )
     if outputs == "logits":
         return torch.log_softmax(raw, dim=1)
     return raw.clamp(min=TINY).log()
@@ -127,40 +191,28 @@ def guess_outputs(raw: Tensor, ends_in_sigmoid: bool = False) -> Outputs:
     return "probabilities" if looks else "logits"
 
 
-def probabilities_of(answer: Any, classes: int, asked: int) -> Tensor:
-    """The answer of a model without gradients as log-probabilities; `sane` checks the rest."""
-    if isinstance(answer, pd.DataFrame):
-        answer = answer.to_numpy()
-    try:
-        with np.errstate(over="ignore"):
-            raw = torch.as_tensor(np.array(answer, dtype=np.float32))
-    except (TypeError, ValueError):
-        raise ModelError("the model must answer with numbers: class probabilities") from None
-    log_proba = as_log_proba(raw, "probabilities", classes, asked)
-    if bool(((raw < -1e-6) | (raw > 1 + 1e-6)).any()):
-        raise ModelError("the model's answers must be probabilities between 0 and 1")
-    return log_proba
-
-
 def column_order(names: Sequence[Category], schema: Schema) -> list[int]:
     """Where each class of the schema stands among a model's columns, called `names`."""
     wanted = list(schema.label.classes)
     if len(names) != len(wanted):
-        raise ModelError(
-            f"the model answers {len(names)} classes, the schema's label has {len(wanted)}; "
-            "use the model of this schema, or correct 'classes' in the schema"
-        )
+        raise _wrong_count(len(names), len(wanted))
     if set(names) != set(wanted):
         raise foreign_classes(names, schema)
     return [list(names).index(name) for name in wanted]
 
 
+def _wrong_count(found: int, wanted: int) -> ModelError:
+    return ModelError(
+        f"the model answers {found} classes, the schema's label has {wanted}; "
+        "use the model of this schema, or correct 'classes' in the schema"
+    )
+
+
 def foreign_classes(names: Iterable[Category], schema: Schema) -> ModelError:
     """The error for a model whose classes are not called as in the schema."""
-    numbered = all(isinstance(name, int) for name in names)
-    how = "numbered 0, 1, ..., not called as in the schema" if numbered else (
-        "called otherwise than the schema's"
-    )  # fmt: skip
+    how = "called otherwise than the schema's"
+    if all(isinstance(name, int) for name in names):
+        how = "numbered 0, 1, ..., not called as in the schema"
     return ModelError(f"the model's classes are {how}; {name_columns(schema)}")
 
 
@@ -186,3 +238,11 @@ def values_of(feature: Feature | None) -> tuple[Category, ...] | None:
     if isinstance(feature, Categorical):
         return feature.categories
     return feature.values if isinstance(feature, Binary) else None
+
+
+def optional(package: str, install: str, what: str) -> Any:
+    """The module `package` that only some models need, or an error that says how to get it."""
+    try:
+        return importlib.import_module(package)
+    except ImportError:
+        raise ModelError(f"{what} needs: pip install {install}") from None

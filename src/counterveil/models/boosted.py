@@ -17,8 +17,7 @@ import pandas as pd
 
 from counterveil.encoding import Array
 from counterveil.errors import ModelError
-from counterveil.models.base import column_called, values_of
-from counterveil.models.optional import optional
+from counterveil.models.base import column_called, optional, values_of
 from counterveil.schema import Schema
 
 PROBABLE = frozenset({"binary", "multiclass", "multiclassova", "cross_entropy"})  # LightGBM

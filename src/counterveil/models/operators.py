@@ -9,14 +9,6 @@ from typing import Any
 import torch
 
 SIGMOID = "torch.ops.aten.sigmoid.default"
-SHAPING = frozenset(
-    f"torch.ops.aten.{name}"
-    for name in (
-        "alias.default", "clone.default", "flatten.using_ints", "reshape.default", "select.int",
-        "squeeze.default", "squeeze.dim", "squeeze.dims", "unsqueeze.default", "view.default",
-    )
-)  # fmt: skip
-
 # The operators of torch.ops.aten by overload. None reads files or gets at memory by address.
 _ATEN = {
     "default": (
@@ -50,32 +42,32 @@ _ATEN = {
     "dtype": "to",
 }
 _ARITHMETIC: dict[str, Callable[..., Any]] = {
-    "_operator.add": operator.add,
-    "_operator.sub": operator.sub,
-    "_operator.mul": operator.mul,
-    "_operator.floordiv": operator.floordiv,
-    "_operator.neg": operator.neg,
+    f"_operator.{name}": getattr(operator, name)
+    for name in ("add", "sub", "mul", "floordiv", "neg")
 }
 _KNOWN = {
     f"torch.ops.aten.{name}.{overload}": (name, overload)
     for overload, names in _ATEN.items()
     for name in names.split()
 }
+# Operators that change no number, only the shape of the tensor.
+SHAPING = {
+    target
+    for target, (name, _) in _KNOWN.items()
+    if name in {"alias", "clone", "flatten", "reshape", "select", "squeeze", "unsqueeze", "view"}
+}
 # Assertions that torch writes into the graph: the adapter checks inputs and answers itself.
-CHECKS = frozenset(
-    {
-        "torch.ops.aten._assert_scalar.default",
-        "torch.ops.aten._assert_tensor_metadata.default",
-        "torch.ops.aten.sym_constrain_range_for_size.default",
-        "_operator.eq",
-        "_operator.ge",
-        "_operator.le",
-    }
-)
-PLAIN = frozenset(
-    {"as_int", "as_ints", "as_float", "as_floats", "as_bool", "as_bools", "as_int_lists"}
-)
-WORDS = frozenset({"none", "tanh", "constant", "reflect", "replicate", "floor", "trunc"})
+CHECKS = {
+    "torch.ops.aten._assert_scalar.default",
+    "torch.ops.aten._assert_tensor_metadata.default",
+    "torch.ops.aten.sym_constrain_range_for_size.default",
+    "_operator.eq",
+    "_operator.ge",
+    "_operator.le",
+}
+# What an argument in the graph may be: kinds of numbers, and the words that options take.
+PLAIN = {"as_int", "as_ints", "as_float", "as_floats", "as_bool", "as_bools", "as_int_lists"}
+WORDS = {"none", "tanh", "constant", "reflect", "replicate", "floor", "trunc"}
 DTYPES = {
     1: torch.uint8,
     2: torch.int8,

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from counterveil.errors import RequestError
-from counterveil.models import TargetModel
+from counterveil.models import Rows, TargetModel
 from counterveil.networks import Autoencoder
 from counterveil.progress import Tick, silent
 from counterveil.schema import Category, Family
@@ -126,7 +126,7 @@ class SearchObjective:
     def __call__(self, delta: Tensor) -> Tensor:
         """L_cs of each query, shape (queries,), for perturbations of shape (queries, latent)."""
         point = self.counterfactual(delta)
-        log_proba = self.model.log_proba(point)
+        log_proba = self.model.ask(Rows.of_points(point, self.model.encoding))
         prediction = -log_proba.gather(1, self.targets[:, None])[:, 0]  # L_pred
         distance = _norm(point - self.queries)  # L_dist
         to_prototype = _norm(delta)  # L_prot

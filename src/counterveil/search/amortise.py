@@ -22,7 +22,7 @@ from torch import Tensor
 
 from counterveil.encoding import Encoding
 from counterveil.files import write_whole
-from counterveil.models import TargetModel
+from counterveil.models import Rows, TargetModel
 from counterveil.networks import Amortiser, is_free, seeded
 from counterveil.progress import Tick, progress_bar, silent
 from counterveil.schema import Family
@@ -121,7 +121,8 @@ def _learn(
     network = seeded(lambda: Amortiser(queries.shape[1], classes, latent), seed).to(device)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        answers = [objective.model.log_proba(part) for part in queries.split(8192)]
+        ask, encoding = objective.model.ask, objective.model.encoding
+        answers = [ask(Rows.of_points(part, encoding)) for part in queries.split(8192)]
         likeliest_first = torch.cat(answers).argsort(dim=1, descending=True)
     optimiser = torch.optim.Adam(network.parameters(), LEARNING_RATE, fused=True)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
@@ -154,7 +155,8 @@ def _learn(
 
 def fingerprint(veil_digest: str, model: TargetModel, rows: Tensor) -> str:
     """The name of a model under a veil: by its answers on public `rows`, to three digits."""
-    answers = (model.log_proba(rows).exp() * 1000).round().to(torch.int32).cpu()
+    log_proba = model.ask(Rows.of_points(rows, model.encoding))
+    answers = (log_proba.exp() * 1000).round().to(torch.int32).cpu()
     content = f"{FILE_VERSION} {veil_digest} ".encode() + answers.numpy().tobytes()
     return hashlib.sha256(content).hexdigest()
 

@@ -16,8 +16,8 @@ from typing_extensions import Unpack
 
 from counterveil.encoding import Array, Encoding
 from counterveil.errors import CallLimitError, InputError, InternalError, RequestError
-from counterveil.models import TargetModel, TorchModel, adapt, distil
-from counterveil.models.student import EPOCHS
+from counterveil.models import Rows, TargetModel, TorchModel, adapt, distil
+from counterveil.models.adapters import STUDENT_EPOCHS
 from counterveil.networks import Amortiser, pick_device
 from counterveil.privacy import Budget, Statement
 from counterveil.progress import Tick, progress_bar
@@ -184,12 +184,11 @@ class Explainer:
         options = search_options(self.guidance, **search)
         if k < 1:
             raise RequestError("k must be at least 1")
-        frame = self.encoding.pick(queries)
-        points = self.encoding.encode(frame)
-        encoded = torch.as_tensor(points, dtype=torch.float32)
-        before = self.model.decide(frame, encoded)
+        asked = Rows.of_frame(self.encoding.pick(queries), self.encoding)
+        frame, points = asked.frame, asked.encoded
+        before = self.model.ask(asked)
         batch = QueryBatch(
-            encoded,
+            asked.points,
             select_targets(before, target, self.veil.schema.label.classes),
             box_around(self.encoding, points, rules, immutable),
             column_costs(self.encoding, rules, len(frame)),
@@ -248,8 +247,8 @@ class Explainer:
         wanted = accepted.flatten() & ~already
         tried = np.where(wanted.numpy()[:, None], rows.flatten(0, 1).double().numpy(), points)
         answers = original_units(self.encoding, frame, points, tried, rules)
-        encoded = self.encoding.encode(answers)
-        after = self.model.decide(answers, torch.as_tensor(encoded, dtype=torch.float32))
+        given_out = Rows.of_frame(answers, self.encoding)
+        encoded, after = given_out.encoded, self.model.ask(given_out)
         valid = (after.argmax(dim=1) == targets) & wanted
         lost = (wanted & ~valid).numpy()
         if lost.any():
@@ -284,9 +283,11 @@ class Explainer:
             else:
                 count = _rows_for_a_student(self.model)
                 rows = amortise.legal_rows(self.veil, self._snap, count, seed=0, device=self.device)
-                answers = self.model.log_proba(rows)
+                answers = self.model.ask(Rows.of_points(rows, self.encoding))
                 self._labelled_rows = LabelledRows(rows, answers.argmax(dim=1))
-                with progress_bar("learning a student of the model", EPOCHS, show=progress) as tick:
+                with progress_bar(
+                    "learning a student of the model", STUDENT_EPOCHS, show=progress
+                ) as tick:
                     self._guide = distil(self.model, rows, answers, seed=0, tick=tick)
         return self._guide
 

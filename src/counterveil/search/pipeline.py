@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from counterveil.errors import RequestError
-from counterveil.models import TargetModel
+from counterveil.models import Rows, TargetModel
 from counterveil.networks import Amortiser, Autoencoder, is_free
 from counterveil.progress import Tick, silent
 from counterveil.search.algorithm2 import (
@@ -370,7 +370,7 @@ class Pipeline:
     @torch.no_grad()
     def margin(self, rows: Tensor, targets: Tensor, margin: float, model: TargetModel) -> Tensor:
         """How far `model` is beyond what is asked of each row, in log-odds; accepted from 0 on."""
-        log_proba = model.log_proba(rows)
+        log_proba = model.ask(Rows.of_points(rows, model.encoding))
         wins_by = logit_margin(log_proba, targets) - SAFELY
         if margin > 0:
             beyond = log_proba.gather(1, targets[:, None])[:, 0] - math.log(margin)

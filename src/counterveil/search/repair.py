@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from counterveil.models import TargetModel
+from counterveil.models import Rows, TargetModel
 from counterveil.search.constraints import Box
 from counterveil.search.parts import changed_features, columns_of_features
 from counterveil.search.snap import Snap
@@ -35,7 +35,7 @@ def logit_margin(log_proba: Tensor, targets: Tensor) -> Tensor:
 def margin_gradient(guide: TargetModel, rows: Tensor, targets: Tensor) -> Tensor:
     """The gradient of the logit margin at `rows`, shape (rows, width)."""
     points = rows.detach().clone().requires_grad_(True)
-    margin = logit_margin(guide.log_proba(points), targets)
+    margin = logit_margin(guide.ask(Rows.of_points(points, guide.encoding)), targets)
     return torch.autograd.grad(margin.sum(), points)[0]
 
 
@@ -64,7 +64,8 @@ class Moves:
         active = torch.arange(len(rows), device=rows.device)
         for _ in range(steps):
             points = rows[active].requires_grad_(True)
-            margin = logit_margin(self.guide.log_proba(points), self.targets[active])
+            log_proba = self.guide.ask(Rows.of_points(points, self.guide.encoding))
+            margin = logit_margin(log_proba, self.targets[active])
             open_still = margin <= needed_margin
             if not bool(open_still.any()):
                 break

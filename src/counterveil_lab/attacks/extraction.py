@@ -31,6 +31,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from counterveil.errors import RequestError
+from counterveil.models import Rows
 from counterveil.search.constraints import Box
 from counterveil.search.snap import Snap
 from counterveil_lab.attacks.defences import DP_BUDGET, Defence, Released
@@ -245,7 +246,10 @@ def budget_of(defence: str, epsilon: float | None, delta: float = 0.0) -> Row:
 @torch.no_grad()
 def ask(arena: Arena, points: Tensor) -> Tensor:
     """Class probabilities of f."""
-    parts = [arena.judge.log_proba(part).exp() for part in points.split(ROWS_AT_A_TIME)]
+    parts = [
+        arena.judge.ask(Rows.of_points(part, arena.judge.encoding)).exp()
+        for part in points.split(ROWS_AT_A_TIME)
+    ]
     return torch.cat(parts)
 
 

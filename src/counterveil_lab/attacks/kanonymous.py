@@ -16,7 +16,7 @@ from torch import Tensor
 
 from counterveil.errors import RequestError
 from counterveil.grid import Grid
-from counterveil.models import TargetModel
+from counterveil.models import Rows, TargetModel
 from counterveil.schema import Schema
 from counterveil_lab.baselines.base import Answers, Nearest, Problem, check
 from counterveil_lab.targets import encoded
@@ -50,7 +50,7 @@ class KAnonymous:
         points = grid.points(codes, np.random.default_rng(seed))
         self._rows = torch.as_tensor(points, dtype=torch.float32)
         with torch.no_grad():
-            self._classes = model.log_proba(self._rows).argmax(dim=1)
+            self._classes = model.ask(Rows.of_points(self._rows, model.encoding)).argmax(dim=1)
 
     def explain(self, queries: pd.DataFrame, targets: Tensor, *, k: int = 1) -> Answers:
         """As every baseline does."""

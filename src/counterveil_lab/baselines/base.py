@@ -16,7 +16,7 @@ from torch import Tensor
 
 from counterveil.encoding import Array, Encoding
 from counterveil.errors import RequestError
-from counterveil.models import TargetModel
+from counterveil.models import Rows, TargetModel
 from counterveil.schema import Schema
 from counterveil.search.constraints import Box, box_around
 from counterveil.search.request import features_changed
@@ -127,7 +127,9 @@ class Problem:
     @torch.no_grad()
     def accepted(self, rows: Tensor, numbers: Tensor) -> Tensor:
         """Which of `rows`, shaped as above, f puts into the target class of their query."""
-        winner = self.model.log_proba(rows.flatten(0, 1)).argmax(dim=1)
+        winner = self.model.ask(Rows.of_points(rows.flatten(0, 1), self.model.encoding)).argmax(
+            dim=1
+        )
         return winner.reshape(rows.shape[:2]) == self.targets[numbers][:, None]
 
     def answers(self, rows: Tensor) -> Answers:
@@ -138,8 +140,13 @@ class Problem:
         legal = rows.flatten(0, 1).double().cpu().numpy()
         given = original_units(self.model.encoding, frame, self.points[again], legal, None)
         targets = self.targets.cpu()
-        asked = (self.model.log_proba_rows(self.frame).argmax(dim=1) != targets).numpy()
-        accepted = self.model.log_proba_rows(given).argmax(dim=1) == targets[again]
+        asked = (
+            self.model.ask(Rows.of_frame(self.frame, self.model.encoding)).argmax(dim=1) != targets
+        ).numpy()
+        accepted = (
+            self.model.ask(Rows.of_frame(given, self.model.encoding)).argmax(dim=1)
+            == targets[again]
+        )
         found = accepted.numpy() & asked[again]
         given = given.where(pd.Series(found), frame)
         first = np.argsort(~found.reshape(count, self.k), axis=1, kind="stable")

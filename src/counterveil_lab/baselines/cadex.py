@@ -14,7 +14,7 @@ from torch import Tensor
 
 from counterveil.encoding import Encoding
 from counterveil.errors import RequestError
-from counterveil.models import TargetModel
+from counterveil.models import Rows, TargetModel
 from counterveil.schema import Categorical, Schema
 from counterveil_lab.baselines.base import Answers, Nearest, Problem, check
 
@@ -66,7 +66,7 @@ class Cadex:
         optimiser = torch.optim.Adam([added], self.rate)
         mask: Tensor | None = None
         for epoch in range(self.epochs + 1):
-            log_proba = self.model.log_proba(queries + added)
+            log_proba = self.model.ask(Rows.of_points(queries + added, self.model.encoding))
             won = (log_proba.argmax(dim=1) == problem.targets) & ~found
             if bool(won.any()):
                 numbers = problem.numbers[won]

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from counterveil.encoding import Array, Block, Encoding
 from counterveil.errors import RequestError
-from counterveil.models import TargetModel
+from counterveil.models import Rows, TargetModel
 from counterveil.schema import Numeric, Pixels, Schema
 from counterveil_lab.baselines.base import Answers, Problem, check
 from counterveil_lab.targets import encoded
@@ -216,7 +216,11 @@ class OneClass(nn.Module):
 
     def forward(self, points: Tensor) -> Tensor:
         ours = (torch.atleast_2d(points) @ self._matrix + self._shift).to(self._model.device)
-        proba = self._model.log_proba(ours)[:, [self.target]].exp().cpu()
+        proba = (
+            self._model.ask(Rows.of_points(ours, self._model.encoding))[:, [self.target]]
+            .exp()
+            .cpu()
+        )
         return proba if points.ndim == 2 else proba[0]
 
 
@@ -234,7 +238,12 @@ class AllClasses:
         if self.questions > MOST_QUESTIONS:
             raise EnoughError
         points = torch.as_tensor(self._words.hear(rows), dtype=torch.float32)
-        return self._model.log_proba(points.to(self._model.device)).exp().cpu().numpy()
+        return (
+            self._model.ask(Rows.of_points(points.to(self._model.device), self._model.encoding))
+            .exp()
+            .cpu()
+            .numpy()
+        )
 
     def predict(self, rows: pd.DataFrame) -> Array:
         """Class numbers."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from counterveil.models import TargetModel
+from counterveil.models import Rows, TargetModel
 from counterveil.schema import Schema
 from counterveil_lab.baselines.base import Answers, Nearest, Problem, check
 from counterveil_lab.baselines.vae import EPOCHS, LAYERS, Vae, train_vae
@@ -61,7 +61,7 @@ class Revise:
         return problem.answers(nearest.rows)
 
     def _loss(self, points: Tensor, problem: Problem) -> Tensor:
-        proba = self.model.log_proba(points).exp().clamp(0, 1)
+        proba = self.model.ask(Rows.of_points(points, self.model.encoding)).exp().clamp(0, 1)
         wanted = functional.one_hot(problem.targets, self.model.classes).to(proba.dtype)
         prediction = functional.binary_cross_entropy(proba, wanted, reduction="none").mean(dim=1)
         return prediction + self.weight * (points - problem.queries).abs().sum(dim=1)

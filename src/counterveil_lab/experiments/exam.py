@@ -16,7 +16,7 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from counterveil.models import TargetModel, adapt
+from counterveil.models import Rows, TargetModel, adapt
 from counterveil.schema import Category
 from counterveil.search import Explainer, Explanations
 from counterveil_lab.baselines import Baseline
@@ -48,7 +48,7 @@ class Exam:
         judge = adapt(model, data.schema)
         count = min(queries, len(data.test) // 2)
         asked, reference = data.test.head(count), data.test.iloc[count:]
-        order = judge.log_proba_rows(judge.encoding.pick(asked)).argsort(dim=1)
+        order = judge.ask(Rows.of_frame(judge.encoding.pick(asked), judge.encoding)).argsort(dim=1)
         specified = None
         if judge.classes > 2:
             rng = np.random.default_rng(seed)
@@ -126,7 +126,7 @@ class Exam:
 
     def _stands(self, result: Explanations, targets: Tensor) -> Any:
         """Which answers f accepts; with guidance `surrogate` f is asked when all is over."""
-        agreed = self.judge.log_proba_rows(result.rows).argmax(dim=1)
+        agreed = self.judge.ask(Rows.of_frame(result.rows, self.judge.encoding)).argmax(dim=1)
         return (agreed == targets.repeat_interleave(result.k)).numpy() & result.valid
 
     def _flipped(self, result: Explanations, targets: Tensor) -> float:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from counterveil.encoding import Array
-from counterveil.models import TargetModel, adapt
+from counterveil.models import Rows, TargetModel, adapt
 from counterveil.schema import Schema
 from counterveil.search.constraints import box_around
 from counterveil.search.latent import search
@@ -75,7 +75,7 @@ def measure_case(
     judge = adapt(model, data.schema)
     points, classes = encoded(data.test.head(1000), data.schema)
     nines = classes == FROM
-    known = nines & (judge.log_proba(points).argmax(dim=1) == FROM)
+    known = nines & (judge.ask(Rows.of_points(points, judge.encoding)).argmax(dim=1) == FROM)
     number = int((known if known.any() else nines).nonzero()[0, 0])
     query, target = points[[number]], torch.tensor([TO])
     veil = releases.release(data, mechanism, epsilon, seed, quick=quick).veil
@@ -101,12 +101,12 @@ def measure_case(
 
 
 def _judged(judge: TargetModel, query: Tensor, answer: Tensor) -> Row:
-    log_proba = judge.log_proba(answer)[0]
+    log_proba = judge.ask(Rows.of_points(answer, judge.encoding))[0]
     return {
         "f_says": int(log_proba.argmax()),
         "valid": bool(log_proba.argmax() == TO),
         "probability": float(log_proba[TO].exp()),
-        "probability_before": float(judge.log_proba(query)[0, TO].exp()),
+        "probability_before": float(judge.ask(Rows.of_points(query, judge.encoding))[0, TO].exp()),
         "distance": float((answer - query).norm()),
     }
 

@@ -19,7 +19,7 @@ import pandas as pd
 import torch
 
 from counterveil.encoding import Encoding
-from counterveil.models import adapt
+from counterveil.models import Rows, adapt
 from counterveil.veil import Veil
 from counterveil_lab.datasets import Dataset
 from counterveil_lab.experiments import releases
@@ -130,13 +130,13 @@ def _with_surrogate(veil: Veil, model: Any, data: Dataset) -> Row:
     """The person names the class that was not given; f is asked only when all is over."""
     queries, reference = _queries(data)
     judge = adapt(model, data.schema)
-    decided = judge.log_proba_rows(Encoding(data.schema).pick(queries))
+    decided = judge.ask(Rows.of_frame(Encoding(data.schema).pick(queries), judge.encoding))
     first = decided.argmax(dim=1)
     runner_up = decided.scatter(1, first[:, None], -torch.inf).argmax(dim=1)
     targets = [data.schema.label.classes[int(number)] for number in runner_up]
     explainer = releases.explainer_for(veil, guidance="surrogate")
     result = explainer.explain(queries, targets, progress=False)
-    agreed = judge.log_proba_rows(result.rows).argmax(dim=1) == runner_up
+    agreed = judge.ask(Rows.of_frame(result.rows, judge.encoding)).argmax(dim=1) == runner_up
     row = {"guidance": "surrogate", **measure(result, reference)}
     row["flip_ratio_by_surrogate"] = row["flip_ratio"]
     row["flip_ratio"] = float((agreed.numpy() & result.valid).mean())

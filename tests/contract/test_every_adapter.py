@@ -1,0 +1,407 @@
+"""What holds for every adapter: the answer is the model's own, on exactly the rows given.
+
+Each case is a model behind its adapter, and the same model asked without one: `own` gives its
+numbers for a frame (probabilities or logits), with columns in the order of the schema's classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from asking import ask_frame, ask_points
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+from torch import nn
+
+from counterveil.encoding import Encoding
+from counterveil.errors import ModelError
+from counterveil.models import (
+    CallableModel,
+    OnnxModel,
+    TargetModel,
+    TorchModel,
+    adapt,
+    load_model,
+    save_exported,
+)
+from counterveil.schema import Binary, Categorical, Label, Numeric, Schema
+from counterveil.surrogate import train_surrogate
+
+SCHEMA = Schema(
+    label=Label(name="loan", classes=("refused", "granted")),
+    features=(
+        Numeric(name="age", lower=18, upper=100, integer=True),
+        Numeric(name="income", lower=0, upper=10),
+        Numeric(name="debt", lower=0, upper=7),
+        Categorical(name="housing", categories=("rent", "own", "free")),
+        Binary(name="member", values=(0, 1)),
+    ),
+)
+NUMBERS = SCHEMA.model_copy(update={"features": SCHEMA.features[:3]})
+ENCODING = Encoding(SCHEMA)
+BACKWARDS = ("granted", "refused")  # scikit-learn sorts names; numbered models are fitted alike
+SLOPE = 1.7  # of the models written by hand: granted where SLOPE·income outweighs debt + BAR
+BAR = 4.321
+
+
+def people(count: int) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    return pd.DataFrame(
+        {
+            "age": rng.integers(18, 101, count),
+            "income": rng.uniform(0, 10, count),
+            "debt": rng.uniform(0, 7, count),
+            "housing": rng.choice(["rent", "own", "free"], count),
+            "member": rng.integers(0, 2, count),
+        }
+    )
+
+
+FRAME = people(400)
+GRANTED = (SLOPE * FRAME.income > FRAME.debt + BAR).to_numpy(copy=True)
+LOAN = np.where(GRANTED, "granted", "refused")
+POINTS = torch.as_tensor(ENCODING.encode(FRAME), dtype=torch.float32)
+
+
+@dataclass
+class Case:
+    adapted: TargetModel
+    own: Callable[[pd.DataFrame], Any]
+
+
+def points_of(frame: pd.DataFrame) -> torch.Tensor:
+    return torch.as_tensor(ENCODING.encode(frame), dtype=torch.float32)
+
+
+def network() -> nn.Sequential:
+    torch.manual_seed(0)
+    layers = nn.Sequential(nn.Linear(SCHEMA.width, 16), nn.Tanh(), nn.Linear(16, 2))
+    optimiser = torch.optim.Adam(layers.parameters(), 0.02)
+    for _ in range(150):
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(layers(POINTS), torch.as_tensor(GRANTED).long()).backward()
+        optimiser.step()
+    return layers.requires_grad_(False).eval()
+
+
+def torch_module(folder: Path) -> Case:
+    module = network()
+    return Case(adapt(module, SCHEMA), lambda frame: module(points_of(frame)))
+
+
+def exported_program(folder: Path) -> Case:
+    module = network()
+    rows = {0: torch.export.Dim("rows", min=1)}
+    program = torch.export.export(module, (POINTS[:4],), dynamic_shapes=(rows,))
+    return Case(adapt(program, SCHEMA), lambda frame: module(points_of(frame)))
+
+
+def pt2_file(folder: Path) -> Case:
+    module = network()
+    save_exported(module, SCHEMA, folder / "m.pt2")
+    return Case(load_model(folder / "m.pt2", SCHEMA), lambda frame: module(points_of(frame)))
+
+
+def surrogate(folder: Path) -> Case:
+    labels = torch.as_tensor(GRANTED).long()
+    module = train_surrogate(POINTS, labels, 2, hidden=(16,), epochs=20, seed=0)
+    adapted = TorchModel(module, SCHEMA, outputs="logits")
+    return Case(adapted, lambda frame: module(points_of(frame)))
+
+
+def estimator_over_rows(folder: Path) -> Case:
+    used = list(NUMBERS.columns)
+    model = HistGradientBoostingClassifier(max_iter=20).fit(FRAME[used], LOAN)
+    return Case(adapt(model, SCHEMA), lambda frame: model.predict_proba(frame[used])[:, ::-1])
+
+
+def estimator_over_encoding(folder: Path) -> Case:
+    model = LogisticRegression().fit(ENCODING.encode(FRAME), LOAN)
+    own = lambda frame: model.predict_proba(ENCODING.encode(frame))[:, ::-1]  # noqa: E731
+    return Case(adapt(model, SCHEMA), own)
+
+
+def pipeline(folder: Path) -> Case:
+    columns = make_column_transformer(
+        (OneHotEncoder(handle_unknown="ignore"), ["housing", "member"]),
+        ("passthrough", ["income", "debt"]),
+    )
+    model = make_pipeline(columns, LogisticRegression()).fit(FRAME, LOAN)
+    return Case(adapt(model, SCHEMA), lambda frame: model.predict_proba(frame)[:, ::-1])
+
+
+def boosted(package: str, *, over_rows: bool, raw: bool) -> Callable[[Path], Case]:
+    def build(folder: Path) -> Case:
+        module = pytest.importorskip(package, reason=f"{package} is not installed")
+        kind = module.XGBClassifier if package == "xgboost" else module.LGBMClassifier
+        quiet = {} if package == "xgboost" else {"verbose": -1}
+        model = kind(n_estimators=10, n_jobs=1, **quiet)
+        schema = NUMBERS if over_rows else SCHEMA
+
+        def seen(frame: pd.DataFrame) -> Any:
+            return frame[list(NUMBERS.columns)] if over_rows else ENCODING.encode(frame)
+
+        model.fit(seen(FRAME), (~GRANTED).astype(int))
+        given = model
+        if raw:
+            given = model.get_booster() if package == "xgboost" else model.booster_
+        adapted = adapt(given, schema, classes=BACKWARDS)
+        return Case(adapted, lambda frame: model.predict_proba(seen(frame))[:, ::-1])
+
+    return build
+
+
+def by_hand(income: Any, debt: Any) -> Any:
+    granted = 1 / (1 + np.exp(-(SLOPE * np.asarray(income) - np.asarray(debt) - BAR)))
+    return np.stack([1 - granted, granted], axis=1)
+
+
+def function_over_rows(folder: Path) -> Case:
+    def own(frame: pd.DataFrame) -> Any:
+        return by_hand(frame.income, frame.debt)
+
+    return Case(adapt(own, SCHEMA), own)
+
+
+def function_over_encoding(folder: Path) -> Case:
+    def function(array: Any) -> Any:
+        return by_hand(10 * array[:, 1], 7 * array[:, 2])
+
+    adapted = CallableModel(function, SCHEMA, inputs="encoding")
+    return Case(adapted, lambda frame: function(ENCODING.encode(frame)))
+
+
+def onnx_model(*, over_rows: bool, double: bool) -> Callable[[Path], Case]:
+    """Probabilities of `by_hand`, computed by a graph in float32 or float64."""
+
+    def build(folder: Path) -> Case:
+        onnx = pytest.importorskip("onnx", reason="the package onnx writes the models")
+        runtime = pytest.importorskip("onnxruntime", reason="counterveil[onnx] is not installed")
+        helper, kind = onnx.helper, onnx.TensorProto.DOUBLE if double else onnx.TensorProto.FLOAT
+        dtype = np.float64 if double else np.float32
+        names = ["income", "debt"] if over_rows else ["x"]
+        size = 1 if over_rows else SCHEMA.width
+        weights = np.zeros((len(names) * size, 1), dtype)
+        if over_rows:
+            weights[:, 0] = SLOPE, -1
+        else:
+            weights[1:3, 0] = 10 * SLOPE, -7
+        graph = helper.make_graph(
+            [
+                helper.make_node("Concat", names, ["all"], axis=1),
+                helper.make_node("MatMul", ["all", "w"], ["weighed"]),
+                helper.make_node("Sub", ["weighed", "bar"], ["score"]),
+                helper.make_node("Sigmoid", ["score"], ["yes"]),
+                helper.make_node("Sub", ["one", "yes"], ["no"]),
+                helper.make_node("Concat", ["no", "yes"], ["p"], axis=1),
+            ],
+            "by_hand",
+            [helper.make_tensor_value_info(name, kind, ["rows", size]) for name in names],
+            [helper.make_tensor_value_info("p", kind, ["rows", 2])],
+            [
+                onnx.numpy_helper.from_array(weights, "w"),
+                onnx.numpy_helper.from_array(np.array(BAR, dtype), "bar"),
+                onnx.numpy_helper.from_array(np.array(1, dtype), "one"),
+            ],
+        )
+        opsets = [helper.make_opsetid("", 17)]
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+        session = runtime.InferenceSession(model, providers=["CPUExecutionProvider"])
+
+        def own(frame: pd.DataFrame) -> Any:
+            if over_rows:
+                feed = {name: frame[[name]].to_numpy(dtype) for name in names}
+            else:
+                feed = {"x": ENCODING.encode(frame).astype(dtype)}
+            return session.run(["p"], feed)[0]
+
+        return Case(OnnxModel(model, SCHEMA), own)
+
+    return build
+
+
+CASES: dict[str, Callable[[Path], Case]] = {
+    "torch module": torch_module,
+    "exported program": exported_program,
+    ".pt2 file": pt2_file,
+    "surrogate": surrogate,
+    "estimator over rows": estimator_over_rows,
+    "estimator over the encoding": estimator_over_encoding,
+    "pipeline": pipeline,
+    "XGBoost over rows": boosted("xgboost", over_rows=True, raw=False),
+    "XGBoost over the encoding": boosted("xgboost", over_rows=False, raw=False),
+    "XGBoost booster": boosted("xgboost", over_rows=True, raw=True),
+    "LightGBM over rows": boosted("lightgbm", over_rows=True, raw=False),
+    "LightGBM over the encoding": boosted("lightgbm", over_rows=False, raw=False),
+    "LightGBM booster": boosted("lightgbm", over_rows=True, raw=True),
+    "function over rows": function_over_rows,
+    "function over the encoding": function_over_encoding,
+    "ONNX over rows, float64": onnx_model(over_rows=True, double=True),
+    "ONNX over rows, float32": onnx_model(over_rows=True, double=False),
+    "ONNX over the encoding, float64": onnx_model(over_rows=False, double=True),
+    "ONNX over the encoding, float32": onnx_model(over_rows=False, double=False),
+}
+
+
+@pytest.fixture(scope="module", params=CASES, ids=lambda name: name.replace(" ", "-"))
+def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
+    return CASES[request.param](tmp_path_factory.mktemp("models"))
+
+
+def own_probabilities(case: Case, frame: pd.DataFrame) -> Any:
+    own = np.asarray(case.own(frame), dtype=np.float64)
+    if own.min() < 0 or own.max() > 1:  # logits
+        own = np.exp(own) / np.exp(own).sum(axis=1, keepdims=True)
+    return own
+
+
+def own_verdict(case: Case, frame: pd.DataFrame) -> Any:
+    return np.asarray(case.own(frame)).argmax(axis=1)
+
+
+def rows_of(case: Case, count: int) -> pd.DataFrame:
+    """Rows of the case's own schema."""
+    return case.adapted.encoding.pick(FRAME.head(count))
+
+
+def near_a_threshold(case: Case, count: int) -> pd.DataFrame:
+    """Rows whose income is 1e-9 to 1e-6 off the place where the model's own verdict changes."""
+    frame = FRAME.head(count)
+    low, high = frame.assign(income=0.0), frame.assign(income=10.0)
+    first, last = own_verdict(case, low), own_verdict(case, high)
+    for _ in range(60):
+        middle = frame.assign(income=(low.income + high.income) / 2)
+        below = own_verdict(case, middle) == first
+        low = low.assign(income=np.where(below, middle.income, low.income))
+        high = high.assign(income=np.where(below, high.income, middle.income))
+    frame = frame.assign(income=high.income)[first != last]
+    offsets = np.geomspace(1e-9, 1e-6, 7)
+    steps = np.concatenate([-offsets, [0.0], offsets])
+    near = pd.concat([frame.assign(income=frame.income + step) for step in steps])
+    return near.reset_index(drop=True)
+
+
+def test_log_probabilities_in_the_order_of_the_label_set(case: Case) -> None:
+    found = ask_frame(case.adapted, rows_of(case, 400)).exp().numpy()
+    assert found.shape == (400, 2)
+    np.testing.assert_allclose(found, own_probabilities(case, FRAME), atol=1e-6)
+    np.testing.assert_array_equal(found.argmax(axis=1), own_verdict(case, FRAME))
+    assert (found.argmax(axis=1) == GRANTED).mean() > 0.8  # the second class is "granted"
+
+
+def test_verdicts_near_a_threshold_are_the_models_own(case: Case) -> None:
+    frame = near_a_threshold(case, 40)
+    wanted = own_verdict(case, frame)
+    assert len(frame) >= 100
+    assert 0.1 < wanted.mean() < 0.9
+    answer = ask_frame(case.adapted, case.adapted.encoding.pick(frame))
+    np.testing.assert_array_equal(answer.argmax(dim=1).numpy(), wanted)
+
+
+def test_the_order_of_rows_does_not_matter(case: Case) -> None:
+    frame = rows_of(case, 50)
+    order = np.random.default_rng(1).permutation(50)
+    straight, mixed = ask_frame(case.adapted, frame), ask_frame(case.adapted, frame.iloc[order])
+    torch.testing.assert_close(mixed, straight[order], atol=1e-6, rtol=1e-5)
+
+
+def test_a_row_alone_is_answered_as_in_a_batch(case: Case) -> None:
+    frame = rows_of(case, 50)
+    together = ask_frame(case.adapted, frame)
+    for number in (0, 7, 49):
+        alone = ask_frame(case.adapted, frame.iloc[[number]])
+        torch.testing.assert_close(alone, together[[number]], atol=1e-6, rtol=1e-5)
+
+
+def test_points_are_answered_alike_and_lend_a_gradient(case: Case) -> None:
+    frame = rows_of(case, 50)
+    points = torch.as_tensor(case.adapted.encoding.encode(frame), dtype=torch.float32)
+    points.requires_grad_(case.adapted.differentiable)
+    answer = ask_points(case.adapted, points)
+    assert answer.dtype == torch.float32
+    expected = own_probabilities(
+        case, case.adapted.encoding.decode(points.detach().double().numpy())
+    )
+    np.testing.assert_allclose(answer.exp().detach().numpy(), expected, atol=1e-5)
+    if case.adapted.differentiable:
+        (gradient,) = torch.autograd.grad(answer[:, 1].sum(), points)
+        assert bool((gradient != 0).any())
+
+
+def test_what_is_asked_about_stays_as_it_is(case: Case) -> None:
+    frame = rows_of(case, 50)
+    kept = frame.copy(deep=True)
+    ask_frame(case.adapted, frame)
+    pd.testing.assert_frame_equal(frame, kept)
+    points = torch.as_tensor(case.adapted.encoding.encode(frame), dtype=torch.float32)
+    copied = points.clone()
+    ask_points(case.adapted, points)
+    assert torch.equal(points, copied)
+
+
+def test_points_of_another_width_are_refused(case: Case) -> None:
+    with pytest.raises(ModelError):
+        ask_points(case.adapted, torch.rand(3, case.adapted.encoding.width + 1))
+
+
+class Answering(nn.Module):
+    """Answers wrongly where a row has the largest income."""
+
+    def __init__(self, wrong: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.wrong = wrong
+
+    def forward(self, points: torch.Tensor) -> torch.Tensor:
+        answer = torch.stack([1 - points[:, 1], points[:, 1]], dim=1)
+        return self.wrong(answer) if bool((points[:, 1] == 1).any()) else answer
+
+
+class AnsweringEstimator:
+    def __init__(self, wrong: Callable[[Any], Any], column: Any) -> None:
+        self.wrong, self.column = wrong, column
+
+    def predict_proba(self, rows: Any) -> Any:
+        granted = np.asarray(rows[self.column] / 10 if isinstance(self.column, str) else rows[:, 1])
+        return self.wrong(torch.tensor(np.stack([1 - granted, granted], axis=1))).numpy()
+
+
+WRONG: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "NaN in one row": lambda answer: torch.where(answer[:, 1:] > 0.999, torch.nan, answer),
+    "a third column": lambda answer: torch.cat([answer, answer[:, :1]], dim=1),
+    "a row too many": lambda answer: torch.cat([answer, answer[:1]]),
+    "another dimension": lambda answer: answer[:, :, None],
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=[name.replace(" ", "-") for name in WRONG])
+@pytest.mark.parametrize("kind", ["torch", "rows", "encoding", "estimator", "ONNX"])
+def test_wrong_answers_are_refused(
+    kind: str, wrong: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rich = FRAME.head(20).assign(income=10.0)
+    if kind == "torch":
+        adapted: TargetModel = TorchModel(Answering(wrong), SCHEMA, outputs="probabilities")
+    elif kind == "ONNX":
+        adapted = onnx_model(over_rows=True, double=True)(Path()).adapted
+        run = adapted._session.run  # type: ignore[attr-defined]
+        session = type("Session", (), {})()
+        session.run = lambda names, feed: [wrong(torch.tensor(run(names, feed)[0])).numpy()]
+        monkeypatch.setattr(adapted, "_session", session)
+    elif kind == "estimator":
+        adapted = adapt(AnsweringEstimator(wrong, "income"), SCHEMA)
+    else:
+        column = "income" if kind == "rows" else None
+        function = AnsweringEstimator(wrong, column).predict_proba
+        adapted = CallableModel(function, SCHEMA, inputs=kind)  # type: ignore[arg-type]
+    with pytest.raises(ModelError):
+        ask_frame(adapted, rich)
