@@ -10,8 +10,8 @@ import pytest
 from counterveil.errors import RequestError
 from counterveil.privacy import Level, Statement
 from counterveil.schema import Binary, Categorical, Label, Numeric, Pixels, Schema
-from counterveil.search.result import NO_FURTHER, Explanations
-from counterveil.search.sheet import WIDTH, apart, shorten, width, wrap
+from counterveil.search.canvas import WIDTH, keep_apart, shorten, width, wrap
+from counterveil.search.explanations import NO_FURTHER, Explanations
 
 LABEL = Label(name="y", classes=("refused", "granted $x$"))
 
@@ -114,7 +114,7 @@ def test_bits_are_switched_on_and_off():
     assert "179 bits stay: 90 on, 89 off; 9 of them cannot change" in words
     every = {name: 1 - value for name, value in query.items()}
     words = words_of(explanations(features, query, query | every).plot())
-    assert {"switch on (100)", "switch off (100)"} <= set(words)
+    assert {"switch on (100)", "switch off (100)", "0 bits stay: 0 on, 0 off"} <= set(words)
 
 
 @pytest.mark.parametrize("channels", [1, 2, 3])
@@ -185,7 +185,7 @@ def test_pictures_stand_alone(tmp_path):
 
 
 def test_without_matplotlib(monkeypatch):
-    for module in ("counterveil.search.plot", "counterveil.search.sheet"):
+    for module in ("counterveil.search.figure", "counterveil.search.canvas"):
         monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
     with pytest.raises(RequestError, match="pip install matplotlib"):
@@ -215,7 +215,7 @@ def test_lines_of_text():
 
 @pytest.mark.parametrize("places", [(0, 0), (0, WIDTH), (4, 4), (3.9, 4), (WIDTH, WIDTH)])
 def test_labels_stay_apart(places):
-    left, right = apart(*places, (1.0, 0.5), 0.0, WIDTH)
+    left, right = keep_apart(places, (1.0, 0.5), 0.0, WIDTH)
     assert right - left >= 0.75
     assert left >= 0.5 - 1e-9
     assert right <= WIDTH - 0.25 + 1e-9
