@@ -25,9 +25,9 @@ from counterveil.search import amortise, request, warm
 from counterveil.search.answer import Answerer, How, Questions
 from counterveil.search.constraints import ManyRules, box_around, column_costs, most_changes
 from counterveil.search.diverse import several
+from counterveil.search.explanations import Explanations, Status
 from counterveil.search.objective import Weights
 from counterveil.search.pool import Pool
-from counterveil.search.result import Explanations, Status
 from counterveil.search.rules import Rules
 from counterveil.search.sampling import legal_rows
 from counterveil.search.snap import Snap

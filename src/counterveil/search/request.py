@@ -14,7 +14,7 @@ from counterveil.models import TargetModel, TorchModel, adapt
 from counterveil.privacy import Budget, Statement
 from counterveil.search.answer import Questions
 from counterveil.search.constraints import ANY_NUMBER, ManyRules
-from counterveil.search.result import NO_FURTHER
+from counterveil.search.explanations import NO_FURTHER
 from counterveil.search.rules import Rules
 from counterveil.veil import Veil
 
