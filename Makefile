@@ -3,6 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 # Bytecode is written when a module is first loaded: the environment is smaller and ready sooner.
+unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(BIN)/pip install --quiet --no-compile --constraint constraints.txt
 
 .PHONY: demo test check docs clean
