@@ -45,13 +45,15 @@ def schema() -> Schema:
             Numeric(name="children", lower=0, upper=9, integer=True, missing=True),
             Categorical(name="housing", categories=("rent", "own", "free"), missing=True),
             Categorical(
-                name="degree", categories=("none", "school", "college"), ordered=True,
+                name="degree",
+                categories=("none", "school", "college"),
+                ordered=True,
                 direction="increase",
             ),
             Categorical(name="region", categories=(1, 2, 3), immutable=True),
             Binary(name="member", values=("no", "yes")),
         ),
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture(scope="session")
