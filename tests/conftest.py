@@ -1,25 +1,36 @@
-"""A small world: every kind of feature, a table, a model and a veil that train in a second."""
+"""A small world for all tests: a schema with every kind of feature, rows, a model and a veil.
+
+A veil takes about ten seconds to train, so it is trained once and kept in pytest's cache folder,
+for all workers of a run and for the next runs.
+"""
 
 from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 import torch
+from filelock import FileLock
+from hypothesis import settings
 from rows import random_rows
 from torch import nn
 
+import counterveil
+from counterveil import Explainer
 from counterveil.curator import Curator
 from counterveil.schema import Binary, Categorical, Label, Numeric, Schema
-from counterveil.search import amortise
 from counterveil.veil import Veil
 
 torch.set_num_threads(1)
+settings.register_profile("no deadline", deadline=None)  # a busy machine is not a failure
+settings.load_profile("no deadline")
 
-
-@pytest.fixture(autouse=True, scope="session")
-def _short_lessons() -> None:
-    """What explainers learn in these tests they learn quickly."""
-    amortise.LESSONS.update(dict.fromkeys(amortise.LESSONS, amortise.Lessons(300, 64)))
+PACKAGE = Path(counterveil.__file__).parent
+AFTER_A_RELEASE = {"audit", "cli", "demo", "models", "report", "search"}  # cannot change a veil
 
 
 @pytest.fixture(scope="session")
@@ -34,13 +45,15 @@ def schema() -> Schema:
             Numeric(name="children", lower=0, upper=9, integer=True, missing=True),
             Categorical(name="housing", categories=("rent", "own", "free"), missing=True),
             Categorical(
-                name="degree", categories=("none", "school", "college"), ordered=True,
+                name="degree",
+                categories=("none", "school", "college"),
+                ordered=True,
                 direction="increase",
             ),
             Categorical(name="region", categories=(1, 2, 3), immutable=True),
             Binary(name="member", values=("no", "yes")),
         ),
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture(scope="session")
@@ -48,9 +61,51 @@ def rows(schema: Schema) -> pd.DataFrame:
     return random_rows(schema, 600)
 
 
+ReleaseOnce = Callable[..., Veil]
+
+
 @pytest.fixture(scope="session")
-def veil(schema: Schema, rows: pd.DataFrame) -> Veil:
-    return Curator(schema).release(rows, epsilon=100.0, epochs=120, progress=False)
+def release_once(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> ReleaseOnce:
+    """`release_once(schema, rows, epsilon, **options)`: a veil, trained only if it is not kept yet.
+
+    For tests that need some veil; those that test a release call the Curator themselves.
+    """
+    cache = getattr(request.config, "cache", None)
+    folder = cache.mkdir("veils") if cache else tmp_path_factory.getbasetemp().parent
+
+    def release(schema: Schema, rows: pd.DataFrame, epsilon: float, **options: Any) -> Veil:
+        path = folder / f"{_fingerprint(schema, rows, epsilon, options)}.veil"
+        with FileLock(f"{path}.lock"):
+            if not path.exists():
+                made = Curator(schema).release(rows, epsilon, progress=False, **options)
+                made.save(path)
+            return Veil.load(path)
+
+    return release
+
+
+def _fingerprint(schema: Schema, rows: pd.DataFrame, epsilon: float, options: object) -> str:
+    """Names a veil by all that shapes it: schema, rows, options, torch and the source code."""
+    digest = hashlib.sha256(repr((epsilon, options, torch.__version__)).encode())
+    digest.update(schema.to_json().encode())
+    digest.update(rows.to_csv().encode())
+    for path in sorted(PACKAGE.rglob("*.py")):
+        if path.relative_to(PACKAGE).parts[0] not in AFTER_A_RELEASE:
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:32]
+
+
+@pytest.fixture(scope="session")
+def veil(release_once: ReleaseOnce, schema: Schema, rows: pd.DataFrame) -> Veil:
+    return release_once(schema, rows, 100.0, epochs=6)
+
+
+@pytest.fixture(scope="session")
+def explainer(veil: Veil, model: nn.Module) -> Explainer:
+    """Explains the model below; learns to search for two seconds when it is first asked."""
+    return Explainer(veil, model, warm_steps=300)
 
 
 class Linear(nn.Module):

@@ -19,6 +19,9 @@ def demo(
     epochs: Annotated[
         int, typer.Option(min=1, help="Epochs a veil of mechanism paper; the paper has 300.")
     ] = 60,
+    warm_steps: Annotated[
+        int | None, typer.Option(min=1, help="Steps in which the search is learnt, at most.")
+    ] = None,
     seed: Annotated[
         int, typer.Option(min=0, max=MOST_SEED, help="For split, weights and search.")
     ] = 0,
@@ -30,8 +33,15 @@ def demo(
     from counterveil.report import explanation_table
 
     check_output(folder / "report.html")
-    outcome = run_demo(folder, queries=queries, epochs=epochs, seed=seed, workers=workers,
-                       say=lambda words: notes.print(cell(f"· {words}", "dim")))  # fmt: skip
+    outcome = run_demo(
+        folder,
+        queries=queries,
+        epochs=epochs,
+        warm_steps=warm_steps,
+        seed=seed,
+        workers=workers,
+        say=lambda words: notes.print(cell(f"· {words}", "dim")),
+    )
     table = Table(
         title=f"{queries} queries",
         title_justify="left",

@@ -4,7 +4,6 @@ import shutil
 
 import pytest
 
-from counterveil import Explainer
 from counterveil.report import Curve, Measurement, demo_page, explanations_page
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs the playwright package")
@@ -28,8 +27,8 @@ def browser():
 
 
 @pytest.fixture(scope="module")
-def pages(veil, model, rows, tmp_path_factory):
-    result = Explainer(veil, model).explain(rows.head(12), progress=False)
+def pages(explainer, rows, tmp_path_factory):
+    result = explainer.explain(rows.head(12), progress=False)
     lines = [
         Measurement(mechanism, f"ε = {e}", "proved", e, 0.01, 0.9, 1.5, 1.0, 0.001)
         for mechanism in ("paper", "functional")

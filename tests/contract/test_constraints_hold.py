@@ -10,7 +10,6 @@ import pytest
 import torch
 from rows import random_rows
 
-from counterveil import Explainer
 from counterveil.encoding import Encoding
 from counterveil.schema import Binary, Categorical, Numeric
 from counterveil.search.repair import LabelledRows
@@ -80,12 +79,12 @@ def broken_rules(schema, before, after, rules):
             yield f"allowed {name}", changed & ~inside.fillna(True).to_numpy(dtype=bool)
 
 
-def test_no_rule_is_broken_and_no_row_is_illegal(veil, model, schema):
+def test_no_rule_is_broken_and_no_row_is_illegal(explainer, model, schema):
     rng = np.random.default_rng(0)
     kinds = [random_rules(schema, rng) for _ in range(SETS)]
     queries = random_rows(schema, CASES, seed=77)
     rules = [kinds[number % SETS] for number in range(CASES)]
-    result = Explainer(veil, model, warm_steps=300).explain(queries, rules=rules, progress=False)
+    result = explainer.explain(queries, rules=rules, progress=False)
     found = result.valid
     assert found.mean() > 0.3
     Encoding(schema).encode(result.rows)  # every row is legal
@@ -109,9 +108,8 @@ def test_no_rule_is_broken_and_no_row_is_illegal(veil, model, schema):
 
 
 @pytest.mark.parametrize("k", [2, 4])
-def test_several_answers_differ_and_all_convince(veil, model, schema, k):
+def test_several_answers_differ_and_all_convince(explainer, model, schema, k):
     queries = random_rows(schema, 60, seed=5)
-    explainer = Explainer(veil, model, warm_steps=300)
     result = explainer.explain(queries, k=k, immutable=["age"], progress=False)
     assert len(result) == 60
     assert result.flip_ratio > 0.9

@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 import torch
 from asking import ask_frame, ask_points
+from counterveil.surrogate import train_surrogate
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
@@ -35,7 +36,6 @@ from counterveil.models import (
     save_exported,
 )
 from counterveil.schema import Binary, Categorical, Label, Numeric, Schema
-from counterveil.surrogate import train_surrogate
 
 SCHEMA = Schema(
     label=Label(name="loan", classes=("refused", "granted")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,6 @@ import torch
 from asking import ask_frame, ask_points
 from torch import Tensor, nn
 
-from counterveil.curator import Curator
 from counterveil.encoding import Encoding
 from counterveil.errors import DataError, RequestError
 from counterveil.models import CallableModel
@@ -53,8 +53,8 @@ def arena() -> Arena:
 
 
 @pytest.fixture(scope="module")
-def release(arena: Arena) -> Veil:
-    return Curator(arena.schema).release(arena.d1, 3.0, epochs=3, progress=False)
+def release(arena: Arena, release_once: Callable[..., Veil]) -> Veil:
+    return release_once(arena.schema, arena.d1, 3.0, epochs=3)
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,6 @@ from rows import random_rows
 from torch import nn
 from typer.testing import CliRunner
 
-from counterveil.curator import Curator
 from counterveil.models import save_exported
 from counterveil.schema import Schema
 from counterveil.veil import Veil
@@ -33,8 +33,8 @@ app.command()(attack)
 
 
 @pytest.fixture(scope="module")
-def made(schema: Schema, rows: pd.DataFrame) -> Veil:
-    return Curator(schema).release(rows, epsilon=3.0, epochs=3, progress=False)
+def made(release_once: Callable[..., Veil], schema: Schema, rows: pd.DataFrame) -> Veil:
+    return release_once(schema, rows, 3.0, epochs=3)
 
 
 @pytest.fixture(scope="module")

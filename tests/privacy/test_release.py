@@ -220,8 +220,8 @@ def test_surrogate_learns_the_classes(veil, schema, rows):
     assert right.mean() > 0.85
 
 
-def test_guidance_errors_and_composition(veil, schema, rows, model):
-    paper = Curator(schema).release(rows, 1, mechanism="paper", epochs=1, progress=False)
+def test_guidance_errors_and_composition(release_once, veil, schema, rows, model):
+    paper = release_once(schema, rows, 1, mechanism="paper", epochs=1)
     with pytest.raises(RequestError, match="no surrogate"):
         Explainer(paper, guidance="surrogate")
     with pytest.raises(RequestError, match="needs a model"):

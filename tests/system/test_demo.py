@@ -24,7 +24,9 @@ def test_embedded_adult_fits_its_schema():
 
 
 def test_demo(tmp_path, capsys):
-    main_exits_well(["demo", "--out", str(tmp_path), "--queries", "30", "--epochs", "1"])
+    main_exits_well(
+        ["demo", "--out", str(tmp_path), "--queries", "30", "--epochs", "1", "--warm-steps", "300"]
+    )
     out = capsys.readouterr().out
     for words in ("flip ratio", "distance", "legal", "1.000", "→", "paper", "functional",
                   "proved", "guarantee explainer, ε = 0.75", "report.html"):  # fmt: skip
@@ -58,7 +60,7 @@ def test_an_interrupt_stops_the_demo_and_its_workers(tmp_path):
         assert said, "the demo ended early"
     time.sleep(2)
     os.killpg(running.pid, signal.SIGINT)
-    _, err = running.communicate(timeout=30)  # ends when every worker has let go of stderr
+    _, err = running.communicate(timeout=300)  # ends when every worker has let go of stderr
     assert running.returncode == 130
     assert err.strip() == "interrupted"
     assert not (tmp_path / "d").exists()

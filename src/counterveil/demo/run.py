@@ -51,9 +51,16 @@ class Outcome:
 
 
 def run_demo(
-    folder: Path, *, queries: int, epochs: int, seed: int, workers: int, say: Callable[[str], None]
+    folder: Path,
+    *,
+    queries: int,
+    epochs: int,
+    warm_steps: int | None,
+    seed: int,
+    workers: int,
+    say: Callable[[str], None],
 ) -> Outcome:
-    """Run the demo into `folder`."""
+    """Run the demo into `folder`; explainers learn to search in at most `warm_steps` steps."""
     torch.set_num_threads(1)  # the networks are small: a second thread only gets in the way
     schema, split = adult_schema(), adult_split(seed)
     asked = split.test.head(queries)
@@ -67,11 +74,11 @@ def run_demo(
     say(f"explaining {len(asked)} held-out rows with {len(COMPARED)} of them")
     errors = {which: reconstruction_error(veil, split.test) for which, veil in veils.items()}
     measurements = [
-        _measure(which, veils[which], model, asked, errors[which]) for which in COMPARED
+        _measure(which, Explainer(veils[which], model, warm_steps=warm_steps), asked, errors[which])
+        for which in COMPARED
     ]
-    shown = three_to_show(
-        Explainer(veils[SHOWN], model).explain(asked, immutable=FIXED, progress=False)
-    )
+    explainer = Explainer(veils[SHOWN], model, warm_steps=warm_steps)
+    shown = three_to_show(explainer.explain(asked, immutable=FIXED, progress=False))
     curve = Curve(CURVE, tuple(errors[Release("paper", e)] for e in CURVE), errors[PAPER[0]])
     facts = {
         "training rows": f"{len(split.train):,}",
@@ -87,9 +94,8 @@ def run_demo(
 
 
 def _measure(
-    which: Release, veil: Veil, model: nn.Module, asked: pd.DataFrame, error: float
+    which: Release, explainer: Explainer, asked: pd.DataFrame, error: float
 ) -> Measurement:
-    explainer = Explainer(veil, model)
     keep: Literal["best", "last"] = "last" if which.mechanism == "paper" else "best"
     method: Literal["amortised", "iterations"] = "amortised" if keep == "best" else "iterations"
     if method == "amortised":
@@ -101,12 +107,12 @@ def _measure(
     return Measurement(
         mechanism=which.mechanism,
         name=f"ε = {which.epsilon:g}" if noisy else "no noise",
-        promise="none" if veil.statement.level is Level.NONE else "proved",
+        promise="none" if explainer.veil.statement.level is Level.NONE else "proved",
         epsilon=which.epsilon,
         reconstruction=error,
         flip_ratio=result.flip_ratio,
         distance=result.mean_distance,
-        legal=legal_share(result.frame(), veil.schema),
+        legal=legal_share(result.frame(), explainer.veil.schema),
         seconds_per_query=seconds / len(asked),
     )
 

@@ -9,8 +9,8 @@ import jinja2
 import numpy as np
 
 from counterveil.report.chart import line_chart
-from counterveil.search.result import Explanations, Status
-from counterveil.search.words import pixel_columns, show, show_both
+from counterveil.search.explanations import Explanations, Status
+from counterveil.search.wording import pixel_columns, show, show_both
 
 MOST_COLUMNS = 40  # of one row on a page
 
@@ -94,7 +94,7 @@ def explanations_page(result: Explanations, *, most: int = 100) -> str:
 def card(result: Explanations, query: int) -> dict[str, Any]:
     """What a template needs to show the answers to one query."""
     now, goal = result.classes_of(query)
-    ranks = [rank for rank in range(result.k) if result.valid[result.at(query, rank)]]
+    ranks = result.ranks_of(query)
     stay = [dict(result.kept_of(query, rank)) for rank in ranks]
     pixels = pixel_columns(result.schema)
     kept = [

@@ -9,8 +9,8 @@ from rich.text import Text
 
 from counterveil.console import cell, visible
 from counterveil.privacy import Level, Statement
-from counterveil.search.result import Explanations
-from counterveil.search.words import pixel_columns, show_both
+from counterveil.search.explanations import Explanations
+from counterveil.search.wording import pixel_columns, show_both
 
 MOST_LINES = 20
 
@@ -27,7 +27,7 @@ def statement_panel(statement: Statement) -> Panel:
 
 def explanation_table(result: Explanations, query: int) -> RenderableType:
     """What would have to change for one query, answer by answer: column, from, to."""
-    ranks = [rank for rank in range(result.k) if result.valid[result.at(query, rank)]]
+    ranks = result.ranks_of(query)
     if not ranks:
         return cell(f"query {query}: {result.text(query)}")
     return Group(*(part for rank in ranks for part in _answer(result, query, rank)))

@@ -31,6 +31,7 @@ from counterveil.search.constraints import (
     most_changes,
 )
 from counterveil.search.diverse import several_answers
+from counterveil.search.explanations import NO_FURTHER, Explanations, Status
 from counterveil.search.pipeline import (
     Found,
     Guidance,
@@ -41,7 +42,6 @@ from counterveil.search.pipeline import (
     search_options,
 )
 from counterveil.search.repair import LabelledRows
-from counterveil.search.result import NO_FURTHER, Explanations, Status
 from counterveil.search.rules import Rules
 from counterveil.search.snap import Snap
 from counterveil.search.units import original_units

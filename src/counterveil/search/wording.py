@@ -1,4 +1,4 @@
-"""Cells and changes as a person reads them, as plain values, and as the content of a file."""
+"""How explanations are written: in sentences, as plain values, as the content of a file."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ import pyarrow as pa
 
 from counterveil.errors import RequestError
 from counterveil.privacy import Level, Statement
-from counterveil.schema import Category, Numeric, Pixels, Schema
+from counterveil.schema import Binary, Category, Numeric, Pixels, Schema
 
-Change = tuple[str, Any, Any]  # column, before, after
+Change = tuple[str, Any, Any]  # column, plain value before, plain value after
 
 
 def show(value: Any, digits: int = 4) -> str:
-    """A cell as a person reads it, with `digits` digits of what comes in fractions."""
+    """A plain value as text. Fractions get `digits` significant digits, large numbers commas."""
     if value is None:
         return "unknown"
     if isinstance(value, float):
@@ -31,7 +31,7 @@ def show(value: Any, digits: int = 4) -> str:
 
 
 def show_both(before: Any, after: Any) -> tuple[str, str]:
-    """Two different cells with as many digits as it takes to tell them apart."""
+    """Two different plain values as texts with enough digits to tell them apart."""
     for digits in range(4, 18):
         texts = show(before, digits), show(after, digits)
         if texts[0] != texts[1]:
@@ -40,40 +40,34 @@ def show_both(before: Any, after: Any) -> tuple[str, str]:
 
 
 def condition(schema: Schema, changes: Sequence[Change]) -> str:
-    """What would have to be different, to be read after "if"; pixels are only counted."""
+    """What would have to be different, to be read after "if". Pixels are only counted."""
     pixels = pixel_columns(schema)
     shown = [(column, *show_both(*values)) for column, *values in changes if column not in pixels]
     parts = [f"{column} were {after} instead of {before}" for column, before, after in shown]
-    painted = len(changes) - len(shown)
-    if painted:
-        parts.append(f"{painted} of {len(pixels)} pixels were different")
-    return join(parts)
+    changed_pixels = len(changes) - len(shown)
+    if changed_pixels:
+        parts.append(f"{changed_pixels} of {len(pixels)} pixels were different")
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def opening(now: Category, goal: Category, statement: Statement) -> str:
-    """Who says what, and what it could be brought to say."""
+    """The start of a sentence: what the model says now, and what it would say."""
     if statement.level is Level.END_TO_END:
         return f"The model was not asked. The veil's surrogate would say {goal}"
     return f"The model says {now}. It would say {goal}"
 
 
-def alternatives(
-    schema: Schema,
-    start: str,
-    answers: Sequence[tuple[int, float, list[Change]]],
-) -> str:
-    """Several answers to one query, each with its rank and the probability of the goal."""
-    lines = [start]
-    for rank, probability, changes in answers:
-        words = f"if {condition(schema, changes)} ({probability:.0%} sure)."
-        lines.append(f"  ({rank}) {'Or: ' if len(lines) > 1 else ''}{words}")
-    return "\n".join(lines)
+# What is asked of the kinds of features.
+
+
+def images(schema: Schema) -> list[Pixels]:
+    """The features that are images."""
+    return [feature for feature in schema.features if isinstance(feature, Pixels)]
 
 
 def pixel_columns(schema: Schema) -> set[str]:
-    """The columns that are dots of an image."""
-    images = [feature for feature in schema.features if isinstance(feature, Pixels)]
-    return {column for feature in images for column in feature.columns}
+    """The columns that are pixels of an image."""
+    return {column for image in images(schema) for column in image.columns}
 
 
 def whole_columns(schema: Schema) -> set[str]:
@@ -82,13 +76,25 @@ def whole_columns(schema: Schema) -> set[str]:
     return pixel_columns(schema) | {feature.name for feature in numbers}
 
 
-def join(parts: Sequence[str]) -> str:
-    """a, b and c."""
-    return " and ".join((", ".join(parts[:-1]), parts[-1])) if len(parts) > 1 else "".join(parts)
+def bounds_of(schema: Schema, column: str) -> tuple[float, float] | None:
+    """The lowest and the highest value of a column of numbers; None for any other kind."""
+    feature = schema.feature(column)
+    if not isinstance(feature, Numeric):
+        return None
+    bounds = feature.lower, feature.upper
+    return (int(bounds[0]), int(bounds[1])) if feature.integer else bounds
 
 
-def plain(value: Any, whole: bool = False) -> Any:
-    """A cell as a value of Python; None for a missing one, an integer where it is `whole`."""
+def yes_values(schema: Schema) -> dict[str, Category]:
+    """For every column of yes and no the value that means yes."""
+    return {f.name: f.values[1] for f in schema.features if isinstance(f, Binary)}
+
+
+# Plain values, and tables as files.
+
+
+def plain_value(value: Any, whole: bool = False) -> Any:
+    """A cell of a table as a value of Python: None if missing, an int if `whole`."""
     if pd.isna(value):
         return None
     single = value.item() if isinstance(value, np.generic) else value
@@ -98,19 +104,19 @@ def plain(value: Any, whole: bool = False) -> Any:
 
 
 def same(before: Any, after: Any) -> bool:
-    """Whether two plain cells are the same; True is not 1."""
+    """Whether two plain values are the same; True is not 1."""
     return bool(before == after) and isinstance(before, bool) == isinstance(after, bool)
 
 
-def free(name: str, taken: Collection[str]) -> str:
-    """`name`, or a longer one that is not taken."""
+def unused_name(name: str, taken: Collection[str]) -> str:
+    """`name` with as many prefixes as it takes to differ from all names in `taken`."""
     while name in taken:
         name = f"counterveil_{name}"
     return name
 
 
 def file_content(table: pd.DataFrame, path: str | os.PathLike[str]) -> bytes:
-    """`table` as the name of the file asks for."""
+    """`table` as CSV, Parquet or JSON, by the ending of `path`."""
     kind = Path(path).suffix.lower()
     if kind == ".csv":
         return table.to_csv(index=False).encode()
@@ -118,12 +124,12 @@ def file_content(table: pd.DataFrame, path: str | os.PathLike[str]) -> bytes:
         try:
             return table.to_parquet(index=False)
         except pa.ArrowException:
-            raise RequestError("a column mixes texts and numbers, which Parquet cannot hold; "
-                               "write .csv or .json instead") from None  # fmt: skip
+            raise RequestError(
+                "a column mixes texts and numbers, which Parquet cannot hold; "
+                "write .csv or .json instead"
+            ) from None
     if kind == ".json":
-        records = [
-            dict(zip(table.columns, map(plain, values), strict=True))
-            for values in zip(*(table[column] for column in table.columns), strict=True)
-        ]
+        columns = [map(plain_value, table[column]) for column in table.columns]
+        records = [dict(zip(table.columns, row, strict=True)) for row in zip(*columns, strict=True)]
         return json.dumps(records, ensure_ascii=False, indent=2).encode()
     raise RequestError(f"{path}: name the file .csv, .parquet or .json")

@@ -12,8 +12,8 @@ from counterveil.errors import RequestError
 from counterveil.privacy import Level, Statement
 from counterveil.report import explanation_table, explanations_page, statement_panel
 from counterveil.schema import Binary, Categorical, Label, Numeric, Pixels, Schema
-from counterveil.search.result import NO_FURTHER, Explanations
-from counterveil.search.words import show, show_both
+from counterveil.search.explanations import NO_FURTHER, Explanations
+from counterveil.search.wording import show, show_both
 
 SCHEMA = Schema(
     name="people",
@@ -64,8 +64,15 @@ def test_whole_numbers_stay_whole(result):
 def test_different_values_never_read_the_same(result):
     assert "income were 1,050.4 instead of 1,049.6" in result.text(0)
     hair = float(np.nextafter(123456.0, 2e5))
-    for pair in ((1049.6, 1050.4), (12345.4, 12345.6), (1e-12, 1.0000001e-12), (0.3, 0.1 + 0.2),
-                 (123456.0, hair), ("1", 1), (None, "unknown")):  # fmt: skip
+    for pair in (
+        (1049.6, 1050.4),
+        (12345.4, 12345.6),
+        (1e-12, 1.0000001e-12),
+        (0.3, 0.1 + 0.2),
+        (123456.0, hair),
+        ("1", 1),
+        (None, "unknown"),
+    ):
         texts = show_both(*pair)
         assert texts[0] != texts[1]
     assert show(12345.4) == "12,345"
@@ -148,9 +155,13 @@ def several():
     reason = np.where(status == "not_found", NO_FURTHER, "").astype(object)
     reason[3] = "nothing that may change matters"
     return explanations(
-        [row] * 12, [row | found.get(at, {}) for at in range(12)], k=3, status=status,
-        reason=reason, distance=np.arange(12) / 10,
-    )  # fmt: skip
+        [row] * 12,
+        [row | found.get(at, {}) for at in range(12)],
+        k=3,
+        status=status,
+        reason=reason,
+        distance=np.arange(12) / 10,
+    )
 
 
 def test_queries_are_counted_not_answers(several):

@@ -1,4 +1,4 @@
-"""Explanations: the answers to every query, in original units."""
+"""Explanations: the answers to every query, in the units of the table."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from counterveil.errors import RequestError
 from counterveil.files import write_whole
 from counterveil.privacy import Level, Statement
 from counterveil.schema import Category, Schema
-from counterveil.search import words
-from counterveil.search.words import Change, same
+from counterveil.search import wording
+from counterveil.search.wording import Change, same
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,7 +29,7 @@ _ARRAYS = ("status", "predicted", "target", "probability", "distance", "changed"
 
 
 class Status(StrEnum):
-    """How the search for one answer ended."""
+    """How the search for one answer ended; ALREADY: the query is of the target class itself."""
 
     FOUND = "found"
     NOT_FOUND = "not_found"
@@ -40,11 +40,14 @@ class Status(StrEnum):
 class Explanations:
     """What the search found. Queries are numbered from 0 in the order they came.
 
-    Each query has `k` answers, ranked from 0. All fields have a row an answer: those of query 0,
-    then those of query 1, and so on; `queries` repeats each query as often. An answer that was not
-    found keeps the query's own row, unchanged: no NaN, and no row that was not accepted by the
-    model; `reason` says why. `already` means that the model gives the target class as things are.
-    `fixed` names features that were held fixed besides those of the schema.
+    Each query has `k` answers, ranked from 0. Frames and arrays have one entry for each answer,
+    (queries · k) in all: those of query 0, then those of query 1, and so on.
+
+    `queries`: the row asked about, repeated for each of its answers. `rows`: the answer; where
+    none was found, the query's own row. `status`: values of `Status`. `predicted`, `target`:
+    indices of classes. `probability`: of the target class for `rows`. `distance`: L2 distance
+    in the unit cube. `changed`: number of changed features. `reason`: why no answer was found, or
+    an empty text. `fixed`: features held fixed besides those that the schema fixes.
     """
 
     schema: Schema
@@ -70,7 +73,7 @@ class Explanations:
 
     @property
     def valid(self) -> Array:
-        """Which answers are counterfactuals."""
+        """Which answers are counterfactuals: a mask over all answers."""
         return np.asarray(self.status == Status.FOUND.value)
 
     @property
@@ -111,7 +114,7 @@ class Explanations:
         return float((total[paired] / pairs[paired]).mean()) if paired.any() else float("nan")
 
     def count(self, status: Status) -> int:
-        """How many queries ended so; what counts is the first answer."""
+        """How many queries have a first answer of this status."""
         return int((self.status[:: self.k] == status.value).sum())
 
     @property
@@ -125,10 +128,7 @@ class Explanations:
         return line + (f"; mean distance {self.mean_distance:.2f}" if len(self.found) else "")
 
     def frame(self) -> pd.DataFrame:
-        """The counterfactual rows that were found.
-
-        The index is the number of the query, with k > 1 also the rank of the answer.
-        """
+        """The counterfactual rows that were found, by query (and with k > 1 by answer)."""
         number, rank = self._numbers
         index: pd.Index[Any] = pd.RangeIndex(len(number))
         if self.k > 1:
@@ -180,24 +180,20 @@ class Explanations:
 
     def changes_of(self, query: int, answer: int = 0) -> list[Change]:
         """The changed columns of one answer with their values before and after."""
-        at = self.at(query, answer)
-        return [
-            (column, before[at], after[at])
-            for column, (before, after) in self._cells.items()
-            if not same(before[at], after[at])
-        ]
+        return [cell for cell in self._cells_of(query, answer) if not same(*cell[1:])]
 
     def kept_of(self, query: int, answer: int = 0) -> list[tuple[str, Any]]:
         """The columns of one answer that stay as they are, with their values."""
-        at = self.at(query, answer)
-        return [
-            (column, before[at])
-            for column, (before, after) in self._cells.items()
-            if same(before[at], after[at])
-        ]
+        cells = self._cells_of(query, answer)
+        return [(column, before) for column, before, after in cells if same(before, after)]
+
+    def ranks_of(self, query: int) -> list[int]:
+        """The ranks of the counterfactuals that were found for one query."""
+        first = self.at(query, 0)
+        return np.flatnonzero(self.valid[first : first + self.k]).tolist()
 
     def at(self, query: int, answer: int) -> int:
-        """The place of an answer in every field."""
+        """The position of an answer in every field."""
         if not 0 <= query < len(self):
             raise RequestError(f"no query {query}; they are numbered from 0 to {len(self) - 1}")
         if not 0 <= answer < self.k:
@@ -215,20 +211,26 @@ class Explanations:
         number, rank = np.divmod(np.arange(len(self.status)), self.k)
         return number, rank
 
+    def _cells_of(self, query: int, answer: int) -> list[Change]:
+        """All columns of one answer with their plain values before and after."""
+        at = self.at(query, answer)
+        return [(column, before[at], after[at]) for column, before, after in self._cells]
+
     @cached_property
-    def _cells(self) -> dict[str, tuple[list[Any], list[Any]]]:
-        """Values before and after, column by column: a row of pandas makes integers floats."""
-        whole = words.whole_columns(self.schema)
-        return {
-            column: (
-                [words.plain(value, column in whole) for value in self.queries[column]],
-                [words.plain(value, column in whole) for value in self.rows[column]],
-            )
+    def _cells(self) -> list[tuple[str, list[Any], list[Any]]]:
+        """Each column with its values before and after; a row of pandas makes integers floats."""
+        whole = wording.whole_columns(self.schema)
+
+        def plain_values(frame: pd.DataFrame, column: str) -> list[Any]:
+            return [wording.plain_value(value, column in whole) for value in frame[column]]
+
+        return [
+            (column, plain_values(self.queries, column), plain_values(self.rows, column))
             for column in self.schema.columns
-        }
+        ]
 
     def text(self, query: int, answer: int = 0) -> str:
-        """One answer in words."""
+        """One answer as a sentence."""
         at = self.at(query, answer)
         now, goal = self.classes_of(query, answer)
         if self.status[at] == Status.ALREADY.value:
@@ -239,34 +241,50 @@ class Explanations:
             why = f": {reason}" if reason else " within the rules"
             said = "" if self.statement.level is Level.END_TO_END else f"The model says {now}. "
             return f"{said}No {way} to {goal} was found{why}."
-        condition = words.condition(self.schema, self.changes_of(query, answer))
-        sure = f"{self.probability[at]:.0%}"
-        return f"{words.opening(now, goal, self.statement)} ({sure} sure) if {condition}."
+        start = wording.opening(now, goal, self.statement)
+        condition = wording.condition(self.schema, self.changes_of(query, answer))
+        return f"{start} ({self.probability[at]:.0%} sure) if {condition}."
 
     def explain(self, query: int | None = None) -> str:
-        """The answers to one query in words, or those to every query that has any."""
+        """The answers to one query in sentences, or those to every query that has any."""
         if query is None:
             numbers = self.found.tolist()
             every = "\n\n".join(f"Query {number}: {self.explain(number)}" for number in numbers)
             return every or f"{self.headline}."
-        first = self.at(query, 0)
-        ranks = np.flatnonzero(self.valid[first : first + self.k]).tolist()
+        ranks = self.ranks_of(query)
         if len(ranks) < 2:
             return self.text(query)
-        found = [
-            (rank, self.probability[first + rank], self.changes_of(query, rank)) for rank in ranks
-        ]
-        start = words.opening(*self.classes_of(query), self.statement)
-        return words.alternatives(self.schema, start, found)
+        lines = [wording.opening(*self.classes_of(query), self.statement)]
+        for rank in ranks:
+            start = "if" if len(lines) == 1 else "Or: if"
+            condition = wording.condition(self.schema, self.changes_of(query, rank))
+            sure = f"{self.probability[self.at(query, rank)]:.0%} sure"
+            lines.append(f"  ({rank}) {start} {condition} ({sure}).")
+        return "\n".join(lines)
 
     def plot(self, query: int = 0, answer: int = 0) -> Figure:
         """One answer as a picture: a matplotlib Figure, to show or to `.savefig("cf.png")`."""
-        self.at(query, answer)
+        at = self.at(query, answer)
         try:
-            from counterveil.search.plot import draw
+            from counterveil.search.figure import Answer, draw
         except ModuleNotFoundError:
             raise RequestError("plot needs matplotlib: pip install matplotlib") from None
-        return draw(self, query, answer)
+        now, goal = self.classes_of(query, answer)
+        always = {feature.name for feature in self.schema.features if feature.immutable}
+        return draw(
+            Answer(
+                schema=self.schema,
+                name=f"query {query}" + (f" · answer {answer}" if self.k > 1 else ""),
+                text=self.text(query, answer),
+                found=bool(self.valid[at]),
+                now=now,
+                goal=goal,
+                probability=float(self.probability[at]),
+                changes=self.changes_of(query, answer),
+                kept=self.kept_of(query, answer),
+                fixed=always | set(self.fixed),
+            )
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values for JSON."""
@@ -292,10 +310,10 @@ class Explanations:
         written as `counterveil_status` and so on; the table keeps its names.
         """
         summary = self.summary()
-        names = {name: words.free(name, self.schema.columns) for name in summary.columns}
+        names = {name: wording.unused_name(name, self.schema.columns) for name in summary.columns}
         rows = self.rows.reset_index(drop=True)
         table = pd.concat([summary.rename(columns=names), rows], axis=1)
-        write_whole(path, words.file_content(table, path))
+        write_whole(path, wording.file_content(table, path))
 
 
 def _or_none(number: float) -> float | None:
