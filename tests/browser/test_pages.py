@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from counterveil import Explainer
-from counterveil.report import Curve, Measurement, demo_page, explanations_page
+from counterveil.report import Curve, VeilScore, demo_page, explanations_page
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs the playwright package")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -31,7 +31,7 @@ def browser():
 def pages(veil, model, rows, tmp_path_factory):
     result = Explainer(veil, model).explain(rows.head(12), progress=False)
     lines = [
-        Measurement(mechanism, f"ε = {e}", "proved", e, 0.01, 0.9, 1.5, 1.0, 0.001)
+        VeilScore(mechanism, f"ε = {e}", "proved", 0.01, 0.9, 1.5, 1.0, 0.001)
         for mechanism in ("paper", "functional")
         for e in (0.75, 0.025)
     ]

@@ -7,15 +7,16 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option, Typer
 
-from counterveil.console import MOST_SEED, Device, Json, print_json, say, warn, wrote
+from counterveil.cli.options import Device, Json, seed_option
 from counterveil.errors import RequestError
+from counterveil.terminal import print_json, say, warn, wrote
 
 if TYPE_CHECKING:
     from counterveil.curator import Curator
 
-schema_app = typer.Typer(no_args_is_help=True, help="Public descriptions of tables.")
+schema_app = Typer(no_args_is_help=True, help="Public descriptions of tables.")
 
 
 @schema_app.callback()
@@ -25,13 +26,13 @@ def _schema() -> None:
 
 @schema_app.command("draft")
 def schema_draft(
-    file: Annotated[Path, typer.Argument(help="The table: .csv or .parquet.")],
-    label: Annotated[str, typer.Option(help="The column that the model predicts.")],
+    file: Annotated[Path, Argument(help="The table: .csv or .parquet.")],
+    label: Annotated[str, Option(help="The column that the model predicts.")],
     exclude: Annotated[
-        list[str] | None, typer.Option(help="A column to leave out; repeat for more.")
+        list[str] | None, Option(help="A column to leave out; repeat for more.")
     ] = None,
     out_file: Annotated[
-        Path | None, typer.Option("--out", help="Write here instead of to the terminal.")
+        Path | None, Option("--out", help="Write here instead of to the terminal.")
     ] = None,
 ) -> None:
     """Draft a schema from a table, for you to edit. Reads the private rows.
@@ -51,52 +52,48 @@ def schema_draft(
     else:
         schema.save(out_file)
         wrote(out_file)
-    warn("this draft LOOKED AT THE DATA. Replace its bounds and categories by public knowledge, "
-         'then remove "drafted" from the file.')  # fmt: skip
+    warn(
+        "this draft LOOKED AT THE DATA. Replace its bounds and categories by public knowledge, "
+        'then remove "drafted" from the file.'
+    )
 
 
 def release(
     data: Annotated[
-        Path, typer.Option(help="The private table: .csv, .parquet, or a folder of Parquet files.")
+        Path, Option(help="The private table: .csv, .parquet, or a folder of Parquet files.")
     ],
-    schema: Annotated[Path, typer.Option(help="Its public schema: a JSON file.")],
-    epsilon: Annotated[float, typer.Option(help="The privacy budget; smaller is more private.")],
+    schema: Annotated[Path, Option(help="Its public schema: a JSON file.")],
+    epsilon: Annotated[float, Option(help="The privacy budget; smaller is more private.")],
     delta: Annotated[
-        float, typer.Option(help="0 for pure ε; otherwise far below one over the number of rows.")
+        float, Option(help="0 for pure ε; otherwise far below one over the number of rows.")
     ] = 0.0,
-    out_file: Annotated[
-        Path | None, typer.Option("--out", help="The veil to write, X.veil.")
-    ] = None,
+    out_file: Annotated[Path | None, Option("--out", help="The veil to write, X.veil.")] = None,
     mechanism: Annotated[
         str,
-        typer.Option(help="functional: proved ε. dpsgd: needs δ. paper: guarantees nothing."),
+        Option(help="functional: proved ε. dpsgd: needs δ. paper: guarantees nothing."),
     ] = "functional",
     ledger: Annotated[
-        Path | None, typer.Option(help="Charge this account; see counterveil ledger open.")
+        Path | None, Option(help="Charge this account; see counterveil ledger open.")
     ] = None,
     dataset: Annotated[
-        str | None, typer.Option(help="Its name in the ledger; by default the schema's.")
+        str | None, Option(help="Its name in the ledger; by default the schema's.")
     ] = None,
     unit_column: Annotated[
-        str | None, typer.Option(help="Who a record belongs to: protects people, not records.")
+        str | None, Option(help="Who a record belongs to: protects people, not records.")
     ] = None,
     max_records: Annotated[
-        int, typer.Option(min=1, help="Of each person, at most so many records are used.")
+        int, Option(min=1, help="Of each person, at most so many records are used.")
     ] = 1,
-    order: Annotated[
-        int | None, typer.Option(min=1, max=2, help="Overrule the plan: 1 or 2.")
-    ] = None,
+    order: Annotated[int | None, Option(min=1, max=2, help="Overrule the plan: 1 or 2.")] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the plan, check all rows, release nothing.")
+        bool, Option("--dry-run", help="Print the plan, check all rows, release nothing.")
     ] = False,
     no_check: Annotated[
         bool,
-        typer.Option("--no-check", help="Do not look at all rows before they are charged for."),
+        Option("--no-check", help="Do not look at all rows before they are charged for."),
     ] = False,
-    epochs: Annotated[int | None, typer.Option(help="Instead of the usual number.")] = None,
-    seed: Annotated[
-        int, typer.Option(min=0, max=MOST_SEED, help="For training; the noise takes none.")
-    ] = 0,
+    epochs: Annotated[int | None, Option(help="Instead of the usual number.")] = None,
+    seed: Annotated[int, seed_option("For training; the noise takes none.")] = 0,
     device: Device = "cpu",
     as_json: Json = False,
 ) -> None:
@@ -114,15 +111,19 @@ def release(
         check_output(out_file, data, schema, *(() if ledger is None else (ledger,)))
     public = Schema.load(schema)
     curator = Curator(
-        public, ledger=ledger, dataset=dataset, unit_column=unit_column,
-        max_records=max_records, device=device,
-    )  # fmt: skip
+        public,
+        ledger=ledger,
+        dataset=dataset,
+        unit_column=unit_column,
+        max_records=max_records,
+        device=device,
+    )
     if public.drafted:
         warn("the schema is a draft that looked at the data: the veil will guarantee nothing")
     if math.isinf(epsilon) and mechanism == "paper":
         warn("--epsilon inf adds no noise: nothing is protected")
     if dry_run:
-        _rehearse(curator, data, epsilon, delta, order, mechanism)
+        _dry_run(curator, data, epsilon, delta, order, mechanism)
         return
     if out_file is None:
         raise RequestError("give --out X.veil, or --dry-run to release nothing")
@@ -136,22 +137,21 @@ def release(
     )
     veil.save(out_file)
     if as_json:
-        print_json({"veil": str(out_file), "digest": veil.digest,
-                    "statement": veil.statement.model_dump(mode="json")})  # fmt: skip
-        return
-    wrote(out_file, f"  ({veil.digest[:12]})")
-    say(veil.statement.headline)
+        statement = veil.statement.model_dump(mode="json")
+        print_json({"veil": str(out_file), "digest": veil.digest, "statement": statement})
+    else:
+        wrote(out_file, f"  ({veil.digest[:12]})")
+        say(veil.statement.headline)
 
 
-def _rehearse(
+def _dry_run(
     curator: Curator, data: Path, epsilon: float, delta: float, order: int | None, mechanism: str
 ) -> None:
-    """The plan and a look at every row; what it finds is for the curator alone."""
+    """Print the plan and check every row. What it finds is meant for the curator alone."""
     if mechanism == "functional":
         for line in curator.plan(data, epsilon, delta, order=order).text().splitlines():
             say(line)
     else:
         say(f"mechanism {mechanism}: there is no plan")
-    say(
-        f"the table fits the schema: {curator.check(data):,} units; nothing was released or charged"
-    )
+    units = curator.check(data)
+    say(f"the table fits the schema: {units:,} units; nothing was released or charged")

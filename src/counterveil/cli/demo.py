@@ -1,0 +1,62 @@
+"""The `counterveil demo` command: the whole way on embedded data."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+from typer import Option
+
+from counterveil.cli.options import seed_option
+from counterveil.terminal import cell, notes, out, say
+
+LEGEND = (
+    "promise: whether it is proved that ε limits what the veil reveals about any one training row",
+    "flip ratio: share of the queries for which a row was found that the model decides otherwise",
+    "distance: from the query to that row, every encoded number between 0 and 1; small is good",
+    "legal: share of the found rows that could stand in the table",
+)
+
+
+def demo(
+    folder: Annotated[Path, Option("--out", help="Where the results go.")] = Path("demo"),
+    queries: Annotated[int, Option(min=3, help="How many rows to explain.")] = 500,
+    epochs: Annotated[
+        int, Option(min=1, help="Epochs a veil of mechanism paper; the paper has 300.")
+    ] = 60,
+    seed: Annotated[int, seed_option("For split, weights and search.")] = 0,
+    workers: Annotated[int, Option(min=1, help="Processes at a time.")] = 2,
+) -> None:
+    """See it work: embedded census data, a model, veils over ε, explanations, report.html."""
+    from counterveil.demo.run import run_demo
+    from counterveil.files import check_output
+    from counterveil.report import explanation_table, score_table
+
+    check_output(folder / "report.html")
+    outcome = run_demo(
+        folder,
+        queries=queries,
+        epochs=epochs,
+        seed=seed,
+        workers=workers,
+        say=lambda words: notes.print(cell(f"· {words}", "dim")),
+    )
+    statement = outcome.shown.statement
+    out.print(score_table(outcome.scores, f"{queries} queries, explained with five veils"))
+    for words in LEGEND:
+        say(words, "dim")
+    say("")
+    say(f"three of the answers (mechanism {statement.mechanism}, {statement.amount}):")
+    for query in range(len(outcome.shown)):
+        out.print(explanation_table(outcome.shown, query))
+    say("probability: how likely the model finds the class after the arrow, once changed", "dim")
+    say("")
+    say(f"privacy of these answers: {statement.headline}; {statement.level.meaning}")
+    say(f"report: {outcome.report}")
+    veil, model, asked = (
+        shlex.quote(str(folder / name)) for name in ("adult-0.75.veil", "model.pt2", "queries.csv")
+    )
+    explain = f"counterveil explain --veil {veil} --model {model} --queries {asked}"
+    say(f"next:   counterveil inspect {veil}")
+    say(f"        {explain} --target '>50K'")
