@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from counterveil.autoencoder import ARCHITECTURES, Autoencoder, class_means
 from counterveil.encoding import Array
 from counterveil.population import Population
-from counterveil.progress import Tick, silent
 from counterveil.schema import Family, Schema
 from counterveil.surrogate import train_surrogate
+from counterveil.terminal import Tick, silent
 from counterveil.training import fit
 
 EDGE = 1e-6

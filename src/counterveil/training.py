@@ -8,7 +8,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from counterveil.progress import Tick, silent
+from counterveil.terminal import Tick, silent
 
 Network = TypeVar("Network", bound=nn.Module)
 

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from counterveil.autoencoder import pick_device
 from counterveil.encoding import Encoding
-from counterveil.progress import Tick, progress_bar, silent
 from counterveil.schema import Pixels, Schema
+from counterveil.terminal import Tick, progress_bar, silent
 from counterveil.training import fit, seeded
 from counterveil_lab.datasets import Dataset
 

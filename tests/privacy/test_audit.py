@@ -25,7 +25,7 @@ from counterveil.audit.coefficients import by_curator, heard_in_both, likelihood
 from counterveil.audit.game import Claim, by_frequency, play, project
 from counterveil.audit.report import tables
 from counterveil.audit.tap import listen
-from counterveil.cli_audit import audit as command
+from counterveil.cli.audit import audit as command
 from counterveil.curator import dpsgd, functional, source
 from counterveil.curator.noise import Noise, add, calibrate
 from counterveil.curator.table import PrivateTable
@@ -201,7 +201,7 @@ def test_nothing_but_the_command_reaches_the_audit():
                      path.read_text())
     }  # fmt: skip
     inside = {str(path.relative_to(source)) for path in (source / "audit").iterdir()}
-    assert named - inside == {"cli_audit.py"}
+    assert named - inside == {"cli/audit.py"}
 
 
 # The tap and the pairs

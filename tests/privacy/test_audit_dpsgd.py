@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from counterveil.audit import Effort, failures, games, gradients, suite_dpsgd, twin
 from counterveil.audit.game import Claim, play
 from counterveil.audit.gradients import Steps, Training
-from counterveil.cli_audit import audit as command
+from counterveil.cli.audit import audit as command
 from counterveil.curator import dpsgd
 from counterveil.curator.noise import Noise
 from counterveil.errors import RequestError

@@ -32,7 +32,7 @@ from counterveil.curator.dpsgd import CodeSums, Schedule
 from counterveil.curator.noise import calibrate
 from counterveil.encoding import Array
 from counterveil.privacy import Budget
-from counterveil.progress import silent
+from counterveil.terminal import silent
 from counterveil.training import seeded
 
 FAR = 1e3  # the canary's gradient before it is cut

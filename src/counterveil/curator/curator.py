@@ -27,9 +27,9 @@ from counterveil.errors import BudgetError, RequestError
 from counterveil.postprocess import TRAININGS, mould
 from counterveil.privacy import Access, Budget, Level, Statement
 from counterveil.privacy.ledger import Ledger
-from counterveil.progress import progress_bar
 from counterveil.schema import Schema
 from counterveil.search.amortise import shipped
+from counterveil.terminal import progress_bar
 from counterveil.veil import Veil
 
 MECHANISMS = ("functional", "paper", "dpsgd")

@@ -54,8 +54,8 @@ from counterveil.errors import InternalError, RequestError
 from counterveil.postprocess import EDGE, TRAININGS
 from counterveil.privacy import Access, Budget
 from counterveil.privacy.budget import rest_of
-from counterveil.progress import Tick, silent
 from counterveil.schema import Family
+from counterveil.terminal import Tick, silent
 from counterveil.training import Network, seeded, tanh_network
 
 ARCHITECTURES: dict[Family, Architecture] = {

@@ -27,7 +27,7 @@ from counterveil.curator.noise import laplace
 from counterveil.curator.table import PrivateTable
 from counterveil.errors import RequestError
 from counterveil.privacy import Access, Budget, Level, Statement
-from counterveil.progress import Tick, silent
+from counterveil.terminal import Tick, silent
 from counterveil.training import fit
 
 LEARNING_RATE = 1e-3

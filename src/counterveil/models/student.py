@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from counterveil.models.adapters import TorchModel
 from counterveil.models.base import TargetModel
-from counterveil.progress import Tick, silent
+from counterveil.terminal import Tick, silent
 from counterveil.training import fit, seeded, tanh_network
 
 HIDDEN = 64

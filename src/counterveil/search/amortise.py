@@ -16,12 +16,12 @@ from torch import Tensor
 from counterveil.amortiser import Amortiser, is_free
 from counterveil.encoding import Encoding
 from counterveil.models import TargetModel, TorchModel
-from counterveil.progress import Tick, progress_bar, silent
 from counterveil.schema import Family
 from counterveil.search.constraints import box_around
 from counterveil.search.objective import SearchObjective, Weights
 from counterveil.search.sampling import legal_rows
 from counterveil.search.snap import Snap
+from counterveil.terminal import Tick, progress_bar, silent
 from counterveil.training import seeded
 from counterveil.veil import Veil
 

@@ -22,7 +22,6 @@ from torch import Tensor
 from counterveil.amortiser import Amortiser, is_free
 from counterveil.autoencoder import Autoencoder
 from counterveil.models import TargetModel
-from counterveil.progress import Tick, silent
 from counterveil.search.best import Best
 from counterveil.search.constraints import Box
 from counterveil.search.latent import search
@@ -32,6 +31,7 @@ from counterveil.search.polish import Polishing
 from counterveil.search.pool import Pool
 from counterveil.search.repair import gap_and_slope, gap_of, repair
 from counterveil.search.snap import Snap
+from counterveil.terminal import Tick, silent
 
 REPAIR_STEPS = 80  # single moves for a query that no search could answer
 BEYOND = (0.0, 1.0, 2.0, 4.0)  # log-odds past the boundary of a student, until the model agrees

@@ -10,9 +10,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from counterveil.progress import Tick, silent
 from counterveil.search.answer import Answerer, How, Questions
 from counterveil.search.parts import changed_features, columns_of_features
+from counterveil.terminal import Tick, silent
 
 TRIES = 2  # searches for each further answer
 SPREAD = 0.3  # of the disturbed starts; codes are sigmoids in (0, 1)

@@ -19,7 +19,6 @@ from counterveil.errors import InputError, InternalError, RequestError
 from counterveil.models import TargetModel, distil
 from counterveil.models.student import EPOCHS
 from counterveil.privacy import Budget
-from counterveil.progress import Tick, progress_bar
 from counterveil.schema import Category
 from counterveil.search import amortise, request, warm
 from counterveil.search.answer import Answerer, How, Questions
@@ -32,6 +31,7 @@ from counterveil.search.rules import Rules
 from counterveil.search.sampling import legal_rows
 from counterveil.search.snap import Snap
 from counterveil.search.units import original_units
+from counterveil.terminal import Tick, progress_bar
 from counterveil.veil import Veil
 
 ITERATIONS = 300  # of Algorithm 2

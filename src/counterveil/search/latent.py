@@ -19,8 +19,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from counterveil.progress import Tick, silent
 from counterveil.search.objective import SearchObjective
+from counterveil.terminal import Tick, silent
 
 LEARNING_RATE = 0.05
 REFINING_RATE, CALMED = 0.02, 0.9  # from a start that is nearly right; by how much it calms down

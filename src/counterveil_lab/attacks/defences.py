@@ -37,12 +37,12 @@ from counterveil.encoding import Array
 from counterveil.errors import RequestError
 from counterveil.models import TargetModel
 from counterveil.privacy import Budget
-from counterveil.progress import silent
 from counterveil.search import Explainer
 from counterveil.search.answer import How, Questions
 from counterveil.search.constraints import box_around
 from counterveil.search.explainer import ITERATIONS
 from counterveil.search.units import original_units
+from counterveil.terminal import silent
 from counterveil.training import seeded
 from counterveil.veil import Veil
 from counterveil_lab.attacks.kanonymous import KAnonymous
