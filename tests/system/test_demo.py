@@ -24,7 +24,9 @@ def test_embedded_adult_fits_its_schema():
 
 
 def test_demo(tmp_path, capsys):
-    main_exits_well(["demo", "--out", str(tmp_path), "--queries", "30", "--epochs", "1"])
+    main_exits_well(
+        ["demo", "--out", str(tmp_path), "--queries", "30", "--epochs", "1", "--warm-steps", "300"]
+    )
     out = capsys.readouterr().out
     for words in ("flip ratio", "distance", "legal", "1.000", "→", "paper", "functional",
                   "proved", "guarantee explainer, ε = 0.75", "report.html"):  # fmt: skip

@@ -11,13 +11,14 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import NoReturn
 
 import typer
 
 from counterveil.cli.audit import audit
 from counterveil.cli.demo import demo
 from counterveil.cli.ledger import ledger_app
+from counterveil.cli.options import option
 from counterveil.cli.private import release, schema_app
 from counterveil.cli.public import explain, inspect
 from counterveil.errors import InputError, InternalError
@@ -57,9 +58,7 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
-    version: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="And exit.")
-    ] = False,
+    version: bool = option(False, "And exit.", "--version", is_eager=True, callback=_show_version),
 ) -> None:
     pass
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
 
-from typer import Exit, Option
+from typer import Exit
 
-from counterveil.cli.options import Json, seed_option
+from counterveil.cli.options import JSON, option, seed_option
 from counterveil.errors import RequestError
 from counterveil.files import check_output
 from counterveil.terminal import complain, out, print_json, progress_bar, warn, wrote
@@ -30,22 +29,14 @@ QUICK_EPSILONS, QUICK_DRAWS, QUICK_RUNS = (1.0,), 20_000, 60
 
 
 def audit(
-    mechanism: Annotated[Audited, Option(help="Whose claims to test.")] = Audited.ALL,
-    epsilon: Annotated[
-        list[float] | None, Option(help="A claimed ε; repeat for more. [.1, .5, 1, 3]")
-    ] = None,
-    draws: Annotated[
-        int | None, Option(min=100, help="Draws of coefficients a side. [100000]")
-    ] = None,
-    runs: Annotated[int | None, Option(min=20, help="Real releases a side. [300]")] = None,
-    out_file: Annotated[
-        Path | None, Option("--out", help="Write X.json, and X.csv beside it.")
-    ] = None,
-    as_json: Json = False,
-    quick: Annotated[
-        bool, Option("--quick", help="A minute or two: ε = 1, 20000 draws, 60 runs.")
-    ] = False,
-    seed: Annotated[int, seed_option("For draws; real noise takes none.")] = 0,
+    mechanism: Audited = option(Audited.ALL, "Whose claims to test."),
+    epsilon: list[float] | None = option(None, "A claimed ε; repeat for more. [.1, .5, 1, 3]"),
+    draws: int | None = option(None, "Draws of coefficients a side. [100000]", min=100),
+    runs: int | None = option(None, "Real releases a side. [300]", min=20),
+    out_file: Path | None = option(None, "Write X.json, and X.csv beside it.", "--out"),
+    as_json: bool = JSON,
+    quick: bool = option(False, "A minute or two: ε = 1, 20000 draws, 60 runs.", "--quick"),
+    seed: int = seed_option("For draws; real noise takes none."),
 ) -> None:
     """Try to refute what is promised: a lower bound on ε from the distinguishing game.
 

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Annotated
 
-from typer import Option
-
-from counterveil.cli.options import seed_option
+from counterveil.cli.options import option, seed_option
 from counterveil.terminal import cell, notes, out, say
 
 LEGEND = (
@@ -20,13 +17,12 @@ LEGEND = (
 
 
 def demo(
-    folder: Annotated[Path, Option("--out", help="Where the results go.")] = Path("demo"),
-    queries: Annotated[int, Option(min=3, help="How many rows to explain.")] = 500,
-    epochs: Annotated[
-        int, Option(min=1, help="Epochs a veil of mechanism paper; the paper has 300.")
-    ] = 60,
-    seed: Annotated[int, seed_option("For split, weights and search.")] = 0,
-    workers: Annotated[int, Option(min=1, help="Processes at a time.")] = 2,
+    folder: Path = option(Path("demo"), "Where the results go.", "--out"),
+    queries: int = option(500, "How many rows to explain.", min=3),
+    epochs: int = option(60, "Epochs a veil of mechanism paper; the paper has 300.", min=1),
+    warm_steps: int | None = option(None, "", min=1, hidden=True),  # a short demo for tests
+    seed: int = seed_option("For split, weights and search."),
+    workers: int = option(2, "Processes at a time.", min=1),
 ) -> None:
     """See it work: embedded census data, a model, veils over ε, explanations, report.html."""
     from counterveil.demo.run import run_demo
@@ -38,9 +34,10 @@ def demo(
         folder,
         queries=queries,
         epochs=epochs,
+        warm_steps=warm_steps,
         seed=seed,
         workers=workers,
-        say=lambda words: notes.print(cell(f"· {words}", "dim")),
+        say=lambda words: notes.print(cell(f"· {words}", "dim"), soft_wrap=True),
     )
     statement = outcome.shown.statement
     out.print(score_table(outcome.scores, f"{queries} queries, explained with five veils"))

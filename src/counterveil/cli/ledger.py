@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.table import Table
 from rich.text import TextType
-from typer import Argument, Option, Typer
+from typer import Argument, Typer
 
-from counterveil.cli.options import Json
+from counterveil.cli.options import JSON, option
 from counterveil.terminal import cell, out, print_json
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ File = Annotated[Path, Argument(help="The ledger, for example ledger.db.")]
 @ledger_app.command("open")
 def open_account(
     file: File,
-    dataset: Annotated[str, Option(help="The name of the rows; releases charge it.")],
-    epsilon: Annotated[float, Option(help="The ε that all releases may spend together.")],
-    delta: Annotated[float, Option(help="The same for δ; 0 allows pure ε only.")] = 0.0,
+    dataset: str = option(..., "The name of the rows; releases charge it."),
+    epsilon: float = option(..., "The ε that all releases may spend together."),
+    delta: float = option(0.0, "The same for δ; 0 allows pure ε only."),
 ) -> None:
     """Open an account for a dataset; makes the ledger file where there is none.
 
@@ -52,8 +52,8 @@ def open_account(
 @ledger_app.command("show")
 def show(
     file: File,
-    dataset: Annotated[str | None, Option(help="This dataset only.")] = None,
-    as_json: Json = False,
+    dataset: str | None = option(None, "This dataset only."),
+    as_json: bool = JSON,
 ) -> None:
     """Show what each dataset may spend, has spent and has left, and every single charge.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from typer import Option
 
@@ -17,13 +17,19 @@ if TYPE_CHECKING:
     from counterveil.schema import Schema
     from counterveil.search import Explanations
 
-Json = Annotated[bool, Option("--json", help="Print JSON for machines.")]
-Device = Annotated[str, Option(help="cpu, cuda, mps, or auto for the best there is.")]
+
+def option(default: Any, what: str, *names: str, **limits: Any) -> Any:
+    """An option of a command: default (... if it must be given), help text, names, limits."""
+    return Option(default, *names, help=what, **limits)
 
 
 def seed_option(what_for: str) -> Any:
     """A seed that every generator of random numbers accepts, with its help text."""
-    return Option(min=0, max=2**31 - 1, help=what_for)
+    return option(0, what_for, min=0, max=2**31 - 1)
+
+
+JSON = option(False, "Print JSON for machines.", "--json")
+DEVICE = option("cpu", "cpu, cuda, mps, or auto for the best there is.")
 
 
 def one_of(option: str, given: str, *known: str) -> Any:

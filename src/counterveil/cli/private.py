@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from typer import Argument, Option, Typer
+from typer import Argument, Typer
 
-from counterveil.cli.options import Device, Json, seed_option
+from counterveil.cli.options import DEVICE, JSON, option, seed_option
 from counterveil.errors import RequestError
 from counterveil.terminal import print_json, say, warn, wrote
 
@@ -26,14 +26,10 @@ def _schema() -> None:
 
 @schema_app.command("draft")
 def schema_draft(
-    file: Annotated[Path, Argument(help="The table: .csv or .parquet.")],
-    label: Annotated[str, Option(help="The column that the model predicts.")],
-    exclude: Annotated[
-        list[str] | None, Option(help="A column to leave out; repeat for more.")
-    ] = None,
-    out_file: Annotated[
-        Path | None, Option("--out", help="Write here instead of to the terminal.")
-    ] = None,
+    file: Path = Argument(..., help="The table: .csv or .parquet."),
+    label: str = option(..., "The column that the model predicts."),
+    exclude: list[str] | None = option(None, "A column to leave out; repeat for more."),
+    out_file: Path | None = option(None, "Write here instead of to the terminal.", "--out"),
 ) -> None:
     """Draft a schema from a table, for you to edit. Reads the private rows.
 
@@ -59,43 +55,29 @@ def schema_draft(
 
 
 def release(
-    data: Annotated[
-        Path, Option(help="The private table: .csv, .parquet, or a folder of Parquet files.")
-    ],
-    schema: Annotated[Path, Option(help="Its public schema: a JSON file.")],
-    epsilon: Annotated[float, Option(help="The privacy budget; smaller is more private.")],
-    delta: Annotated[
-        float, Option(help="0 for pure ε; otherwise far below one over the number of rows.")
-    ] = 0.0,
-    out_file: Annotated[Path | None, Option("--out", help="The veil to write, X.veil.")] = None,
-    mechanism: Annotated[
-        str,
-        Option(help="functional: proved ε. dpsgd: needs δ. paper: guarantees nothing."),
-    ] = "functional",
-    ledger: Annotated[
-        Path | None, Option(help="Charge this account; see counterveil ledger open.")
-    ] = None,
-    dataset: Annotated[
-        str | None, Option(help="Its name in the ledger; by default the schema's.")
-    ] = None,
-    unit_column: Annotated[
-        str | None, Option(help="Who a record belongs to: protects people, not records.")
-    ] = None,
-    max_records: Annotated[
-        int, Option(min=1, help="Of each person, at most so many records are used.")
-    ] = 1,
-    order: Annotated[int | None, Option(min=1, max=2, help="Overrule the plan: 1 or 2.")] = None,
-    dry_run: Annotated[
-        bool, Option("--dry-run", help="Print the plan, check all rows, release nothing.")
-    ] = False,
-    no_check: Annotated[
-        bool,
-        Option("--no-check", help="Do not look at all rows before they are charged for."),
-    ] = False,
-    epochs: Annotated[int | None, Option(help="Instead of the usual number.")] = None,
-    seed: Annotated[int, seed_option("For training; the noise takes none.")] = 0,
-    device: Device = "cpu",
-    as_json: Json = False,
+    data: Path = option(..., "The private table: .csv, .parquet, or a folder of Parquet files."),
+    schema: Path = option(..., "Its public schema: a JSON file."),
+    epsilon: float = option(..., "The privacy budget; smaller is more private."),
+    delta: float = option(0.0, "0 for pure ε; otherwise far below one over the number of rows."),
+    out_file: Path | None = option(None, "The veil to write, X.veil.", "--out"),
+    mechanism: str = option(
+        "functional", "functional: proved ε. dpsgd: needs δ. paper: guarantees nothing."
+    ),
+    ledger: Path | None = option(None, "Charge this account; see counterveil ledger open."),
+    dataset: str | None = option(None, "Its name in the ledger; by default the schema's."),
+    unit_column: str | None = option(
+        None, "Who a record belongs to: protects people, not records."
+    ),
+    max_records: int = option(1, "Of each person, at most so many records are used.", min=1),
+    order: int | None = option(None, "Overrule the plan: 1 or 2.", min=1, max=2),
+    dry_run: bool = option(False, "Print the plan, check all rows, release nothing.", "--dry-run"),
+    no_check: bool = option(
+        False, "Do not look at all rows before they are charged for.", "--no-check"
+    ),
+    epochs: int | None = option(None, "Instead of the usual number."),
+    seed: int = seed_option("For training; the noise takes none."),
+    device: str = DEVICE,
+    as_json: bool = JSON,
 ) -> None:
     """Turn private rows into a veil. Reads the private rows.
 

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
-from typer import Argument, Option
+from typer import Argument
 
-from counterveil.cli.options import Device, Json, ModelOptions, Results, one_of, seed_option
+from counterveil.cli.options import (
+    DEVICE,
+    JSON,
+    ModelOptions,
+    Results,
+    one_of,
+    option,
+    seed_option,
+)
 from counterveil.errors import RequestError
 from counterveil.terminal import cell, class_named, out, print_json
 
@@ -18,8 +26,8 @@ if TYPE_CHECKING:
 
 
 def inspect(
-    veil_file: Annotated[Path, Argument(metavar="VEIL", help="A veil file.")],
-    as_json: Json = False,
+    veil_file: Path = Argument(..., metavar="VEIL", help="A veil file."),
+    as_json: bool = JSON,
 ) -> None:
     """Show what a veil is and what it promises."""
     from counterveil.report import statement_panel
@@ -44,74 +52,51 @@ def inspect(
 
 
 def explain(
-    veil: Annotated[Path, Option(help="A veil file.")],
-    queries: Annotated[Path, Option(help="Rows to explain: .csv or .parquet.")],
-    model: Annotated[
-        Path | None,
-        Option(
-            help="The model: .pt2, .skops, .onnx, .ubj or .json (XGBoost), .txt (LightGBM); "
-            "pickles: see --trust-pickle."
-        ),
-    ] = None,
-    guidance: Annotated[
-        str, Option(help="model, or surrogate: private end to end, consults no model.")
-    ] = "model",
-    target: Annotated[
-        str | None,
-        Option(help="The class to reach; by default the model's second most likely one."),
-    ] = None,
-    immutable: Annotated[
-        list[str] | None, Option(help="A feature that must stay; repeat for more.")
-    ] = None,
-    k: Annotated[int, Option("--k", min=1, help="How many different answers a query.")] = 1,
-    rules: Annotated[
-        Path | None,
-        Option(help="A JSON file: what may change (one object), or a list with one a query."),
-    ] = None,
-    max_changes: Annotated[
-        int | None, Option(min=1, help="Change at most so many features.")
-    ] = None,
-    margin: Annotated[
-        float | None, Option(help="How sure the model must be of an answer: 0 to below 1.")
-    ] = None,
-    method: Annotated[
-        str, Option(help="amortised: at once, after learning to search; iterations: Alg. 2.")
-    ] = "amortised",
-    iterations: Annotated[
-        int | None, Option(min=0, help="Steps of Algorithm 2, or to refine: 300 or none.")
-    ] = None,
-    polish: Annotated[bool | None, Option(help="Give back what an answer does not need.")] = None,
-    warm_file: Annotated[
-        bool, Option(help="Keep what was learnt of the model beside it, in MODEL.warm.")
-    ] = True,
-    warm_steps: Annotated[
-        int | None, Option(min=1, help="How long to learn to search, at most.")
-    ] = None,
-    seed: Annotated[int, seed_option("For the variety of several answers.")] = 0,
-    device: Device = "cpu",
-    trust_pickle: Annotated[
-        bool,
-        Option("--trust-pickle", help="Open .pkl, .joblib, .pt and more: can run any code."),
-    ] = False,
-    model_input: Annotated[
-        str, Option(help="What the model was fitted on: rows, encoding, or auto.")
-    ] = "auto",
-    model_outputs: Annotated[
-        str, Option(help="What a torch or ONNX model answers: logits, probabilities, auto.")
-    ] = "auto",
-    model_classes: Annotated[
-        str | None, Option(help="The classes of the model's columns in order: no,yes.")
-    ] = None,
-    model_epsilon: Annotated[
-        float | None, Option(help="The ε that the model was trained with, if it was.")
-    ] = None,
-    model_delta: Annotated[float, Option(help="The same for δ.")] = 0.0,
-    out_file: Annotated[
-        Path | None, Option("--out", help="Write the rows: .csv, .parquet or .json.")
-    ] = None,
-    report: Annotated[Path | None, Option(help="Write an HTML page for people.")] = None,
-    show: Annotated[int, Option(min=0, help="How many explanations to print.")] = 3,
-    as_json: Json = False,
+    veil: Path = option(..., "A veil file."),
+    queries: Path = option(..., "Rows to explain: .csv or .parquet."),
+    model: Path | None = option(
+        None,
+        "The model: .pt2, .skops, .onnx, .ubj or .json (XGBoost), .txt (LightGBM); "
+        "pickles: see --trust-pickle.",
+    ),
+    guidance: str = option("model", "model, or surrogate: private end to end, consults no model."),
+    target: str | None = option(
+        None, "The class to reach; by default the model's second most likely one."
+    ),
+    immutable: list[str] | None = option(None, "A feature that must stay; repeat for more."),
+    k: int = option(1, "How many different answers a query.", "--k", min=1),
+    rules: Path | None = option(
+        None, "A JSON file: what may change (one object), or a list with one a query."
+    ),
+    max_changes: int | None = option(None, "Change at most so many features.", min=1),
+    margin: float | None = option(None, "How sure the model must be of an answer: 0 to below 1."),
+    method: str = option(
+        "amortised", "amortised: at once, after learning to search; iterations: Alg. 2."
+    ),
+    iterations: int | None = option(
+        None, "Steps of Algorithm 2, or to refine: 300 or none.", min=0
+    ),
+    polish: bool | None = option(None, "Give back what an answer does not need."),
+    warm_file: bool = option(True, "Keep what was learnt of the model beside it, in MODEL.warm."),
+    warm_steps: int | None = option(None, "How long to learn to search, at most.", min=1),
+    seed: int = seed_option("For the variety of several answers."),
+    device: str = DEVICE,
+    trust_pickle: bool = option(
+        False, "Open .pkl, .joblib, .pt and more: can run any code.", "--trust-pickle"
+    ),
+    model_input: str = option("auto", "What the model was fitted on: rows, encoding, or auto."),
+    model_outputs: str = option(
+        "auto", "What a torch or ONNX model answers: logits, probabilities, auto."
+    ),
+    model_classes: str | None = option(
+        None, "The classes of the model's columns in order: no,yes."
+    ),
+    model_epsilon: float | None = option(None, "The ε that the model was trained with, if it was."),
+    model_delta: float = option(0.0, "The same for δ."),
+    out_file: Path | None = option(None, "Write the rows: .csv, .parquet or .json.", "--out"),
+    report: Path | None = option(None, "Write an HTML page for people."),
+    show: int = option(3, "How many explanations to print.", min=0),
+    as_json: bool = JSON,
 ) -> None:
     """Explain the model's decision on each query: what would have to change?"""
     from counterveil.search import Explainer

@@ -72,9 +72,19 @@ class Outcome:
 
 
 def run_demo(
-    folder: Path, *, queries: int, epochs: int, seed: int, workers: int, say: Callable[[str], None]
+    folder: Path,
+    *,
+    queries: int,
+    epochs: int,
+    warm_steps: int | None,
+    seed: int,
+    workers: int,
+    say: Callable[[str], None],
 ) -> Outcome:
-    """Run the demo and write its files into `folder`; `say` is told what happens now."""
+    """Run the demo and write its files into `folder`; `say` is told each step before it starts.
+
+    `epochs`: of a veil of mechanism paper; `warm_steps`: of learning to search, at most.
+    """
     torch.set_num_threads(1)  # the networks are too small to gain from a second thread
     schema, split = adult_schema(), adult_split(seed)
     asked = split.test.head(queries)
@@ -88,7 +98,9 @@ def run_demo(
     )
     veils = release_all((*FUNCTIONAL, *PAPER), seed, epochs, workers)
     errors = {which: reconstruction_error(veil, split.test) for which, veil in veils.items()}
-    explainers = {which: Explainer(veils[which], model) for which in COMPARED}
+    explainers = {
+        which: Explainer(veils[which], model, warm_steps=warm_steps) for which in COMPARED
+    }
     for which in FUNCTIONAL:
         say(f"functional, {which.noise}: learning to search; once for each veil and model")
         explainers[which].warm_up()
