@@ -77,9 +77,14 @@ def test_every_notebook_has_a_toy_size():
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_every_cell_runs(path, tmp_path):
     done = subprocess.run(
-        [sys.executable, "-c", RUNNER], input=json.dumps(at_toy_size(path)), cwd=tmp_path,
-        capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+        [sys.executable, "-c", RUNNER],
+        input=json.dumps(at_toy_size(path)),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -118,8 +123,15 @@ def test_stored_outputs_hold_no_error_and_no_path(path):
 
 @pytest.mark.parametrize(
     ("text", "found"),
-    [("/home/ann/x", True), ("in /tmp/a", True), ("C:\\data", True), ("~/x", True),
-     ("ε/2 and/or", False), ("</td>", False), ("docs/privacy.md", False)],
-)  # fmt: skip
+    [
+        ("/home/ann/x", True),
+        ("in /tmp/a", True),
+        ("C:\\data", True),
+        ("~/x", True),
+        ("ε/2 and/or", False),
+        ("</td>", False),
+        ("docs/privacy.md", False),
+    ],
+)
 def test_the_search_for_paths_finds_paths(text, found):
     assert bool(ABSOLUTE.search(text)) is found

@@ -110,7 +110,7 @@ def run_demo(
     curve = Curve(CURVE, tuple(errors[Release("paper", e)] for e in CURVE), errors[PAPER[0]])
     facts = {
         "training rows": f"{len(split.train):,}",
-        "queries (rows explained)": f"{len(asked)}",
+        "queries": f"{len(asked)}",
         "accuracy of the model": f"{accuracy:.3f}",
         "training epochs of paper": f"{epochs} (published: 300)",
     }
