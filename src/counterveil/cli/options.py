@@ -51,6 +51,11 @@ class ModelOptions:
     epsilon: float | None
     delta: float
 
+    @property
+    def warm_file(self) -> Path | None:
+        """Where the search that was learnt for the model is kept: beside it, as MODEL.warm."""
+        return None if self.file is None else self.file.with_name(self.file.name + ".warm")
+
     def load(self, schema: Schema) -> TargetModel:
         """The model of the file, adapted to `schema`."""
         from counterveil.models import load_model

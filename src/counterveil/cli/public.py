@@ -122,7 +122,7 @@ def explain(
         None if guidance == "surrogate" else about_model.load(schema),
         guidance=guidance,  # type: ignore[arg-type]
         model_budget=budget,
-        warm_file=_warm_file(model) if warm_file and guidance == "model" else None,
+        warm_file=about_model.warm_file if warm_file and guidance == "model" else None,
         warm_steps=warm_steps,
         device=device,
     )
@@ -139,11 +139,6 @@ def explain(
         seed=seed,
     )
     results.deliver(result)
-
-
-def _warm_file(model: Path | None) -> Path | None:
-    """Where the amortised search is kept that was learnt for `model`."""
-    return None if model is None else model.with_name(model.name + ".warm")
 
 
 def _rules(path: Path | None, max_changes: int | None) -> Rules | list[Rules] | None:
