@@ -54,8 +54,7 @@ def audit(
             raise RequestError("--epsilon must be a finite number above 0, for example 0.5")
     if out_file is not None and out_file.suffix != ".json":
         raise RequestError(f"--out {out_file}: name the file .json")
-    if out_file is not None:
-        check_output(out_file)
+    check_output(out_file)
     command = _as_typed(
         ("--mechanism", "" if mechanism is Audited.ALL else mechanism),
         *(("--epsilon", f"{claimed:g}") for claimed in epsilon or ()),

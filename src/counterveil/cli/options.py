@@ -104,7 +104,7 @@ class Results:
         from counterveil.files import check_output
 
         for path in self._files:
-            check_output(path, *(given for given in inputs if given is not None))
+            check_output(path, *inputs)
         if self.rows is not None and self.rows.suffix.lower() not in {".csv", ".parquet", ".json"}:
             raise RequestError(f"--out {self.rows}: name the file .csv, .parquet or .json")
 

@@ -40,8 +40,7 @@ def schema_draft(
     from counterveil.files import check_output
     from counterveil.tables import read_table
 
-    if out_file is not None:
-        check_output(out_file, file)
+    check_output(out_file, file)
     schema = draft_schema(read_table(file), label, exclude=exclude or (), name=file.stem)
     if out_file is None:
         sys.stdout.write(schema.to_json())
@@ -89,8 +88,7 @@ def release(
     from counterveil.files import check_output
     from counterveil.schema import Schema
 
-    if out_file is not None:
-        check_output(out_file, data, schema, *(() if ledger is None else (ledger,)))
+    check_output(out_file, data, schema, ledger)
     public = Schema.load(schema)
     curator = Curator(
         public,
