@@ -9,9 +9,10 @@ from counterveil.cli.options import option, seed_option
 from counterveil.terminal import cell, notes, out, say
 
 LEGEND = (
+    "query: a row whose decision is explained; the model was not trained on it",
     "promise: whether it is proved that ε limits what the veil reveals about any one training row",
     "flip ratio: share of the queries for which a row was found that the model decides otherwise",
-    "distance: from the query to that row, every encoded number between 0 and 1; small is good",
+    "distance: mean L2 distance from query to found row, every encoded number between 0 and 1",
     "legal: share of the found rows that could stand in the table",
 )
 
