@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from counterveil.encoding import Array
 from counterveil.networks import ARCHITECTURES, Autoencoder, class_means, fit, train_surrogate
 from counterveil.population import Population
-from counterveil.progress import Tick, silent
 from counterveil.schema import Family, Schema
+from counterveil.terminal import Tick, silent
 
 EDGE = 1e-6  # keeps the logarithm of a reconstruction finite
 

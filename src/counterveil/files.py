@@ -12,10 +12,15 @@ from counterveil.errors import RequestError
 Place = str | os.PathLike[str]
 
 
-def check_output(path: Place, *inputs: Place) -> None:
-    """Refuse a `path` that cannot be written, or that is one of `inputs`, before any work."""
+def check_output(path: Place | None, *inputs: Place | None) -> None:
+    """Refuse a `path` that cannot be written, or that is one of `inputs`, before any work.
+
+    None stands for a file that was not asked for.
+    """
+    if path is None:
+        return
     target = _target(path)
-    for given in inputs:
+    for given in (each for each in inputs if each is not None):
         same = target == Path(os.path.realpath(given))
         if same or (target.exists() and Path(given).exists() and target.samefile(given)):
             raise RequestError(f"{path} is an input of this command; write to another file")

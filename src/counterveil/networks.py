@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from counterveil.errors import RequestError
-from counterveil.progress import Tick, silent
 from counterveil.schema import Family
+from counterveil.terminal import Tick, silent
 
 Network = TypeVar("Network", bound=nn.Module)
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from counterveil.encoding import Encoding
 from counterveil.networks import fit, pick_device, seeded
-from counterveil.progress import Tick, progress_bar, silent
+from counterveil.terminal import Tick, progress_bar, silent
 from counterveil.schema import Pixels, Schema
 from counterveil_lab.datasets import Dataset
 

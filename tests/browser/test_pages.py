@@ -4,7 +4,8 @@ import shutil
 
 import pytest
 
-from counterveil.report import Curve, Measurement, demo_page, explanations_page
+from counterveil import Explainer
+from counterveil.report import Curve, VeilScore, demo_page, explanations_page
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs the playwright package")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -19,18 +20,20 @@ def browser():
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=CHROMIUM,
-            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking",
-                  "--disable-component-update", "--disable-sync", "--no-first-run"],
-        )  # fmt: skip
+            args=[
+                *("--no-sandbox", "--disable-gpu", "--disable-background-networking"),
+                *("--disable-component-update", "--disable-sync", "--no-first-run"),
+            ],
+        )
         yield browser
         browser.close()
 
 
 @pytest.fixture(scope="module")
-def pages(explainer, rows, tmp_path_factory):
-    result = explainer.explain(rows.head(12), progress=False)
+def pages(veil, model, rows, tmp_path_factory):
+    result = Explainer(veil, model).explain(rows.head(12), progress=False)
     lines = [
-        Measurement(mechanism, f"ε = {e}", "proved", e, 0.01, 0.9, 1.5, 1.0, 0.001)
+        VeilScore(mechanism, f"ε = {e}", "proved", 0.01, 0.9, 1.5, 1.0, 0.001)
         for mechanism in ("paper", "functional")
         for e in (0.75, 0.025)
     ]

@@ -16,7 +16,6 @@ import pandas as pd
 import pytest
 import torch
 from asking import ask_frame, ask_points
-from counterveil.surrogate import train_surrogate
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
@@ -35,6 +34,7 @@ from counterveil.models import (
     load_model,
     save_exported,
 )
+from counterveil.networks import train_surrogate
 from counterveil.schema import Binary, Categorical, Label, Numeric, Schema
 
 SCHEMA = Schema(

@@ -37,7 +37,7 @@ from counterveil.audit.game import (
 )
 from counterveil.audit.releases import release
 from counterveil.audit.report import tables
-from counterveil.cli_audit import audit as command
+from counterveil.cli.audit import audit as command
 from counterveil.curator import Curator, dpsgd
 from counterveil.curator import table as table_module
 from counterveil.curator.curator import TrainingChoices

@@ -15,7 +15,7 @@ from counterveil.audit import Effort, controls, failures, fast_noise, games
 from counterveil.audit import dpsgd as audited
 from counterveil.audit.fast_noise import Steps
 from counterveil.audit.game import Claim, play
-from counterveil.cli_audit import audit as command
+from counterveil.cli.audit import audit as command
 from counterveil.curator import dpsgd
 from counterveil.errors import RequestError
 from counterveil.privacy import Budget

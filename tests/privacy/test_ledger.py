@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterveil.cli_ledger import ledger_app
+from counterveil.cli.ledger import ledger_app
 from counterveil.errors import BudgetError, InputError, RequestError
 from counterveil.privacy import Budget
 from counterveil.privacy import ledger as module
@@ -605,6 +605,6 @@ def test_usage_and_help(run):
 
 
 def test_the_ledger_does_not_load_torch():
-    probe = "import sys, counterveil.cli_ledger, counterveil.privacy.ledger as _\n"
+    probe = "import sys, counterveil.cli.ledger, counterveil.privacy.ledger as _\n"
     probe += "assert not {'torch', 'pandas', 'numpy'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", probe], check=True)

@@ -1,9 +1,13 @@
 """Commands that several tests start from, and what a refusal looks like."""
 
-RELEASE = ("release", "--data", "rows.csv", "--schema", "schema.json", "--out", "new.veil",
-           "--epochs", "1", "--epsilon")  # fmt: skip
-EXPLAIN = ("explain", "--veil", "loans.veil", "--model", "model.pt2", "--queries", "queries.csv",
-           "--warm-steps", "200")  # fmt: skip
+RELEASE = (
+    *("release", "--data", "rows.csv", "--schema", "schema.json", "--out", "new.veil"),
+    *("--epochs", "1", "--epsilon"),
+)
+EXPLAIN = (
+    *("explain", "--veil", "loans.veil", "--model", "model.pt2", "--queries", "queries.csv"),
+    *("--warm-steps", "200"),
+)
 
 
 def assert_refused(answer, words):

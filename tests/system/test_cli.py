@@ -11,9 +11,9 @@ from commands import EXPLAIN, RELEASE, assert_refused
 
 def test_version_and_help(run):
     assert run("--version")[1].startswith("counterveil ")
-    for command in ((), ("release",), ("explain",), ("inspect",), ("demo",), ("schema", "draft"),
-                    ("ledger", "open"), ("ledger", "show"), ("audit",)):  # fmt: skip
-        code, out, _ = run(*command, "--help")
+    commands = ["", "release", "explain", "inspect", "demo", "audit"]
+    for command in (*commands, "schema draft", "ledger open", "ledger show"):
+        code, out, _ = run(*command.split(), "--help")
         assert code == 0
         assert "Usage" in out
 

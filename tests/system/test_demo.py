@@ -27,22 +27,29 @@ def test_demo(tmp_path, capsys):
     main_exits_well(
         ["demo", "--out", str(tmp_path), "--queries", "30", "--epochs", "1", "--warm-steps", "300"]
     )
-    out = capsys.readouterr().out
-    for words in ("flip ratio", "distance", "legal", "1.000", "→", "paper", "functional",
-                  "proved", "guarantee explainer, ε = 0.75", "report.html"):  # fmt: skip
+    out, err = capsys.readouterr()
+    assert err.count("learning to search") == 2
+    for words in (
+        *("flip ratio", "distance", "legal", "1.000", "→", "paper", "functional", "proved"),
+        *("three of the answers", "guarantee explainer, ε = 0.75; the veil is private"),
+        "report.html",
+    ):
         assert words in out
     page = (tmp_path / "report.html").read_text()
     for words in ("<svg", "reconstruction error", "Three explanations", "guarantee explainer"):
         assert words in page
     assert {path.name for path in tmp_path.glob("*.veil")} == {
-        "adult-0.75.veil", "adult-0.025.veil", "adult-paper-no-noise.veil",
-        "adult-paper-0.75.veil", "adult-paper-0.025.veil",
-    }  # fmt: skip
-    main_exits_well(
-        ["explain", "--veil", str(tmp_path / "adult-0.75.veil"), "--model",
-         str(tmp_path / "model.pt2"), "--queries", str(tmp_path / "queries.csv"),
-         "--target", ">50K", "--warm-steps", "200", "--out", str(tmp_path / "cf.csv")]
-    )  # fmt: skip
+        "adult-0.75.veil",
+        "adult-0.025.veil",
+        "adult-paper-no-noise.veil",
+        "adult-paper-0.75.veil",
+        "adult-paper-0.025.veil",
+    }
+    veil, model, queries, found = (
+        str(tmp_path / name) for name in ("adult-0.75.veil", "model.pt2", "queries.csv", "cf.csv")
+    )
+    explain = ["explain", "--veil", veil, "--model", model, "--queries", queries, "--out", found]
+    main_exits_well([*explain, "--target", ">50K", "--warm-steps", "200"])
     assert (tmp_path / "cf.csv").exists()
 
 
@@ -52,15 +59,16 @@ def test_an_interrupt_stops_the_demo_and_its_workers(tmp_path):
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
         f"from counterveil.cli import main; main(['demo', '--out', {str(tmp_path / 'd')!r}])"
     )
-    running = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE,
-                               start_new_session=True, text=True)  # fmt: skip
+    running = subprocess.Popen(
+        [sys.executable, "-c", code], stderr=subprocess.PIPE, start_new_session=True, text=True
+    )
     said = ""
     while "releasing" not in said:
         said = running.stderr.readline()
         assert said, "the demo ended early"
     time.sleep(2)
     os.killpg(running.pid, signal.SIGINT)
-    _, err = running.communicate(timeout=300)  # ends when every worker has let go of stderr
+    _, err = running.communicate(timeout=30)  # ends when every worker has let go of stderr
     assert running.returncode == 130
     assert err.strip() == "interrupted"
     assert not (tmp_path / "d").exists()

@@ -28,8 +28,8 @@ from counterveil.networks import ARCHITECTURES, pick_device
 from counterveil.population import population_of
 from counterveil.privacy import Access, Budget, Level, Statement
 from counterveil.privacy.ledger import Ledger
-from counterveil.progress import progress_bar
 from counterveil.schema import Schema
+from counterveil.terminal import progress_bar
 from counterveil.veil import Veil
 
 MECHANISMS = ("functional", "paper", "dpsgd")

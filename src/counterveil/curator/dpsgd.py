@@ -57,8 +57,8 @@ from counterveil.networks import Architecture, Autoencoder, Network, is_finite, 
 from counterveil.privacy import Access, Budget
 from counterveil.privacy.budget import rest_of
 from counterveil.privacy.record import Sensitivity, root_above
-from counterveil.progress import Tick, silent
 from counterveil.schema import Family
+from counterveil.terminal import Tick, silent
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from counterveil.curator.table import PrivateTable
 from counterveil.errors import RequestError
 from counterveil.networks import Architecture, Autoencoder, class_means, fit, is_finite
 from counterveil.privacy import Access, Budget, Level, Statement
-from counterveil.progress import Tick, silent
+from counterveil.terminal import Tick, silent
 
 LEARNING_RATE = 1e-3
 

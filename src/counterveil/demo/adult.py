@@ -23,7 +23,7 @@ TEST_SHARE = 0.25
 
 @dataclass(frozen=True)
 class Split:
-    """Rows for training and rows held out."""
+    """Rows for training, and rows held out for queries and tests."""
 
     train: pd.DataFrame
     test: pd.DataFrame
@@ -46,26 +46,24 @@ def adult_split(seed: int = 0) -> Split:
     )
 
 
+def encoded(frame: pd.DataFrame, schema: Schema) -> tuple[torch.Tensor, torch.Tensor]:
+    """The rows as a (rows, width) tensor in the unit cube, and the number of each row's class."""
+    encoding = Encoding(schema)
+    points = torch.as_tensor(encoding.encode(frame), dtype=torch.float32)
+    return points, torch.as_tensor(encoding.labels(frame))
+
+
 def train_target(
     frame: pd.DataFrame, schema: Schema, *, seed: int = 0, epochs: int = 10
 ) -> nn.Module:
     """The model to be explained: a tanh network over the encoding, classes weighted evenly."""
-    encoding = Encoding(schema)
-    points = torch.as_tensor(encoding.encode(frame), dtype=torch.float32)
-    classes = torch.as_tensor(encoding.labels(frame))
+    points, classes = encoded(frame, schema)
     count = len(schema.label.classes)
     evenly = len(classes) / (count * torch.bincount(classes, minlength=count).clamp(min=1).float())
-    model = seeded(
-        lambda: tanh_network(encoding.width, (32, 16), count),
-        seed,
-    )
-    fit(
-        model,
-        lambda rows: nn.functional.cross_entropy(model(points[rows]), classes[rows], evenly),
-        len(points),
-        epochs=epochs,
-        batch=128,
-        rate=1e-3,
-        seed=seed,
-    )
+    model = seeded(lambda: tanh_network(points.shape[1], (32, 16), count), seed)
+
+    def loss(rows: torch.Tensor) -> torch.Tensor:
+        return nn.functional.cross_entropy(model(points[rows]), classes[rows], evenly)
+
+    fit(model, loss, len(points), epochs=epochs, batch=128, rate=1e-3, seed=seed)
     return model

@@ -1,41 +1,64 @@
 """`counterveil demo`: the whole way, on the embedded Adult table.
 
-Train f -> release Veils over a range of ε, as published and with a proved ε -> explain 500 held-out
-rows -> report.html. Everything made on the way stays in the folder, to try the other commands on.
+Train a model, release veils over a range of ε by the published mechanism and by the one with a
+proved ε, explain held-out rows, and write report.html. The schema, the queries, the model and the
+compared veils stay in the folder, so that the other commands can be tried on them.
 """
 
 from __future__ import annotations
 
 import math
+import multiprocessing
+import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import pandas as pd
 import torch
 from torch import nn
 
-from counterveil.demo.adult import adult_schema, adult_split, train_target
-from counterveil.demo.releases import Release, release_all
+from counterveil.curator import Curator
+from counterveil.demo.adult import adult_schema, adult_split, encoded, train_target
 from counterveil.encoding import Encoding
 from counterveil.errors import DataError
 from counterveil.files import write_whole
 from counterveil.models import save_exported
 from counterveil.privacy import Level
-from counterveil.report import Curve, Measurement, demo_page
+from counterveil.report import Curve, VeilScore, demo_page
 from counterveil.schema import Schema
 from counterveil.search import Explainer, Explanations
+from counterveil.terminal import progress_bar
 from counterveil.veil import Veil
+
+
+@dataclass(frozen=True)
+class Release:
+    """A veil to make: a mechanism at an ε, which is infinite for no noise."""
+
+    mechanism: str
+    epsilon: float
+
+    @property
+    def noise(self) -> str:
+        return f"ε = {self.epsilon:g}" if math.isfinite(self.epsilon) else "no noise"
+
+    @property
+    def file(self) -> str:
+        start = "adult-paper" if self.mechanism == "paper" else "adult"
+        noise = f"{self.epsilon:g}" if math.isfinite(self.epsilon) else "no-noise"
+        return f"{start}-{noise}.veil"
+
 
 CURVE = (1.0, 0.75, 0.5, 0.1, 0.05, 0.025, 0.005, 5e-4)
 PAPER = tuple(Release("paper", epsilon) for epsilon in (math.inf, *CURVE))
-COMPARED = (
-    Release("paper", math.inf), Release("paper", 0.75), Release("paper", 0.025),
-    Release("functional", 0.75), Release("functional", 0.025),
-)  # fmt: skip
-SHOWN = Release("functional", 0.75)
+FUNCTIONAL = (Release("functional", 0.75), Release("functional", 0.025))
+COMPARED = (*(Release("paper", epsilon) for epsilon in (math.inf, 0.75, 0.025)), *FUNCTIONAL)
+SHOWN = FUNCTIONAL[0]
 FIXED = ("age", "race", "sex", "marital_status", "relationship")
 
 
@@ -43,9 +66,7 @@ FIXED = ("age", "race", "sex", "marital_status", "relationship")
 class Outcome:
     """What the demo found, for the terminal."""
 
-    accuracy: float
-    measurements: list[Measurement]
-    curve: Curve
+    scores: list[VeilScore]
     shown: Explanations
     report: Path
 
@@ -60,55 +81,61 @@ def run_demo(
     workers: int,
     say: Callable[[str], None],
 ) -> Outcome:
-    """Run the demo into `folder`; explainers learn to search in at most `warm_steps` steps."""
-    torch.set_num_threads(1)  # the networks are small: a second thread only gets in the way
+    """Run the demo and write its files into `folder`; `say` is told each step before it starts.
+
+    `epochs`: of a veil of mechanism paper; `warm_steps`: of learning to search, at most.
+    """
+    torch.set_num_threads(1)  # the networks are too small to gain from a second thread
     schema, split = adult_schema(), adult_split(seed)
     asked = split.test.head(queries)
     say(f"training the model to be explained on {len(split.train):,} rows of the 1994 census")
     model = train_target(split.train, schema, seed=seed)
     accuracy = _accuracy(model, split.test, schema)
-    say(f"its accuracy on held-out rows: {accuracy:.3f} (classes weighted evenly)")
-    wanted = tuple(dict.fromkeys((*COMPARED, *PAPER)))
-    say(f"releasing {len(wanted)} veils: as published ({epochs} epochs each) and with a proved ε")
-    veils = release_all(wanted, seed, epochs, workers)
-    say(f"explaining {len(asked)} held-out rows with {len(COMPARED)} of them")
+    say(f"its accuracy on rows it has not seen: {accuracy:.3f}")
+    say(
+        f"releasing {len(PAPER)} veils by the published method (mechanism paper, {epochs} epochs "
+        f"each) and {len(FUNCTIONAL)} with a proved ε (mechanism functional)"
+    )
+    veils = release_all((*FUNCTIONAL, *PAPER), seed, epochs, workers)
     errors = {which: reconstruction_error(veil, split.test) for which, veil in veils.items()}
-    measurements = [
-        _measure(which, Explainer(veils[which], model, warm_steps=warm_steps), asked, errors[which])
-        for which in COMPARED
-    ]
-    explainer = Explainer(veils[SHOWN], model, warm_steps=warm_steps)
-    shown = three_to_show(explainer.explain(asked, immutable=FIXED, progress=False))
+    explainers = {
+        which: Explainer(veils[which], model, warm_steps=warm_steps) for which in COMPARED
+    }
+    for which in FUNCTIONAL:
+        say(f"functional, {which.noise}: learning to search; once for each veil and model")
+        explainers[which].warm_up()
+    say(f"explaining {len(asked)} rows that the model has not seen, with {len(COMPARED)} veils")
+    scores = [_score(which, explainers[which], asked, errors[which]) for which in COMPARED]
+    shown = three_to_show(explainers[SHOWN].explain(asked, immutable=FIXED))
     curve = Curve(CURVE, tuple(errors[Release("paper", e)] for e in CURVE), errors[PAPER[0]])
     facts = {
         "training rows": f"{len(split.train):,}",
         "queries": f"{len(asked)}",
         "accuracy of the model": f"{accuracy:.3f}",
-        "epochs of paper": f"{epochs} (published: 300)",
+        "training epochs of paper": f"{epochs} (published: 300)",
     }
-    report = write_whole(
-        folder / "report.html", demo_page(measurements, curve, shown, facts, FIXED).encode()
-    )
-    _leave_for_trying(folder, schema, asked, model, veils)
-    return Outcome(accuracy, measurements, curve, shown, report)
+    page = demo_page(scores, curve, shown, facts, FIXED)
+    report = write_whole(folder / "report.html", page.encode())
+    schema.save(folder / "adult.schema.json")
+    write_whole(folder / "queries.csv", asked.to_csv(index=False).encode())
+    for which in COMPARED:
+        veils[which].save(folder / which.file)
+    save_exported(model, schema, folder / "model.pt2")
+    return Outcome(scores, shown, report)
 
 
-def _measure(
-    which: Release, explainer: Explainer, asked: pd.DataFrame, error: float
-) -> Measurement:
-    keep: Literal["best", "last"] = "last" if which.mechanism == "paper" else "best"
-    method: Literal["amortised", "iterations"] = "amortised" if keep == "best" else "iterations"
-    if method == "amortised":
-        explainer.warm_up(progress=False)
+def _score(which: Release, explainer: Explainer, asked: pd.DataFrame, error: float) -> VeilScore:
+    """Explain `asked`: mechanism paper by Algorithm 2 as published, functional as usual."""
     started = time.perf_counter()
-    result = explainer.explain(asked, method=method, keep=keep, progress=False)
+    if which.mechanism == "paper":
+        result = explainer.explain(asked, method="iterations", keep="last", progress=False)
+    else:
+        result = explainer.explain(asked, progress=False)
     seconds = time.perf_counter() - started
-    noisy = math.isfinite(which.epsilon)
-    return Measurement(
+    return VeilScore(
         mechanism=which.mechanism,
-        name=f"ε = {which.epsilon:g}" if noisy else "no noise",
+        noise=which.noise,
         promise="none" if explainer.veil.statement.level is Level.NONE else "proved",
-        epsilon=which.epsilon,
         reconstruction=error,
         flip_ratio=result.flip_ratio,
         distance=result.mean_distance,
@@ -119,7 +146,7 @@ def _measure(
 
 @torch.no_grad()
 def reconstruction_error(veil: Veil, frame: pd.DataFrame) -> float:
-    """Mean squared error of ψ on `frame`, over all encoded numbers."""
+    """Mean squared error of the veil's autoencoder on `frame`, over all encoded numbers."""
     points = torch.as_tensor(Encoding(veil.schema).encode(frame), dtype=torch.float32)
     return float((veil.autoencoder(points) - points).square().mean())
 
@@ -141,7 +168,7 @@ def legal_share(rows: pd.DataFrame, schema: Schema) -> float:
 
 
 def three_to_show(result: Explanations) -> Explanations:
-    """Three refused people who would be granted, with few changes: what one wants to read."""
+    """The three answers towards the second class with the fewest and smallest changes."""
     table = result.summary()
     towards = table[(table.status == "found") & (result.target == 1)]
     best = towards.sort_values(["changed_features", "distance"])["query"].head(3)
@@ -150,18 +177,59 @@ def three_to_show(result: Explanations) -> Explanations:
 
 @torch.no_grad()
 def _accuracy(model: nn.Module, frame: pd.DataFrame, schema: Schema) -> float:
-    encoding = Encoding(schema)
-    points = torch.as_tensor(encoding.encode(frame), dtype=torch.float32)
-    right = model(points).argmax(dim=1) == torch.as_tensor(encoding.labels(frame))
-    return float(right.float().mean())
+    points, classes = encoded(frame, schema)
+    return float((model(points).argmax(dim=1) == classes).float().mean())
 
 
-def _leave_for_trying(
-    folder: Path, schema: Schema, asked: pd.DataFrame, model: nn.Module, veils: dict[Release, Veil]
-) -> None:
-    """Files for `inspect` and `explain`: a schema, queries, the model, the compared veils."""
-    schema.save(folder / "adult.schema.json")
-    write_whole(folder / "queries.csv", asked.to_csv(index=False).encode())
-    for which in COMPARED:
-        veils[which].save(folder / f"{which.file}.veil")
-    save_exported(model, schema, folder / "model.pt2")
+def release_all(
+    wanted: Sequence[Release], seed: int, epochs: int, workers: int
+) -> dict[Release, Veil]:
+    """Every wanted veil, each made in a process of its own, `workers` at a time."""
+    veils: dict[Release, Veil] = {}
+    with progress_bar("releasing", len(wanted)) as tick, _workers(workers) as pool:
+        with _ignoring_interrupts():  # workers inherit it: an interrupt is for this process alone
+            jobs = {pool.submit(_release_one, which, seed, epochs): which for which in wanted}
+        for job in as_completed(jobs):
+            veils[jobs[job]] = job.result()
+            tick(len(veils), "veils")
+    return veils
+
+
+def _release_one(which: Release, seed: int, epochs: int) -> Veil:
+    torch.set_num_threads(1)
+    return Curator(adult_schema()).release(
+        adult_split(seed).train,
+        which.epsilon,
+        mechanism=which.mechanism,
+        seed=seed,
+        epochs=epochs if which.mechanism == "paper" else None,
+        progress=False,
+    )
+
+
+@contextmanager
+def _workers(count: int) -> Iterator[ProcessPoolExecutor]:
+    """A pool that stops at once when something goes wrong or the user interrupts."""
+    others = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn"))
+    try:
+        yield pool
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in set(multiprocessing.active_children()) - others:
+            process.terminate()
+        raise
+    pool.shutdown()
+
+
+@contextmanager
+def _ignoring_interrupts() -> Iterator[None]:
+    """Interrupts are ignored inside; only the main thread may set that."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

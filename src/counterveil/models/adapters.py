@@ -29,8 +29,8 @@ from counterveil.models.boosted import BoosterClassifier, is_booster, rows_as_fi
 from counterveil.models.exported import ExportedGraph, torch_kept_quiet
 from counterveil.models.onnx import OnnxModel
 from counterveil.networks import fit, seeded, tanh_network
-from counterveil.progress import Tick, silent
 from counterveil.schema import Category, Schema
+from counterveil.terminal import Tick, silent
 
 STUDENT_HIDDEN = 64
 STUDENT_EPOCHS = 40

@@ -1,13 +1,14 @@
 """Explanations and statements for people: terminal tables and self-contained HTML pages."""
 
-from counterveil.report.page import Curve, Measurement, demo_page, explanations_page
-from counterveil.report.terminal import explanation_table, statement_panel
+from counterveil.report.html import Curve, VeilScore, demo_page, explanations_page
+from counterveil.report.terminal import explanation_table, score_table, statement_panel
 
 __all__ = [
     "Curve",
-    "Measurement",
+    "VeilScore",
     "demo_page",
     "explanation_table",
     "explanations_page",
+    "score_table",
     "statement_panel",
 ]

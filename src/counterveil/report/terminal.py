@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from counterveil.console import cell, visible
 from counterveil.privacy import Level, Statement
+from counterveil.report.html import VeilScore
 from counterveil.search.explanations import Explanations
 from counterveil.search.wording import pixel_columns, show_both
+from counterveil.terminal import cell, visible
 
 MOST_LINES = 20
 
@@ -25,9 +29,25 @@ def statement_panel(statement: Statement) -> Panel:
     )
 
 
+def score_table(scores: Sequence[VeilScore], title: str) -> Table:
+    """How well the demo's rows were explained with each veil."""
+    table = Table(
+        title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False
+    )
+    for heading in ("mechanism", "noise", "promise"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("flip ratio", "distance", "legal", "ms/query"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for score in scores:
+        numbers = f"{score.flip_ratio:.3f}", f"{score.distance:.2f}", f"{score.legal:.3f}"
+        milliseconds = f"{1000 * score.seconds_per_query:.2f}"
+        table.add_row(score.mechanism, score.noise, score.promise, *numbers, milliseconds)
+    return table
+
+
 def explanation_table(result: Explanations, query: int) -> RenderableType:
     """What would have to change for one query, answer by answer: column, from, to."""
-    ranks = result.ranks_of(query)
+    ranks = [rank for rank in range(result.k) if result.valid[result.at(query, rank)]]
     if not ranks:
         return cell(f"query {query}: {result.text(query)}")
     return Group(*(part for rank in ranks for part in _answer(result, query, rank)))

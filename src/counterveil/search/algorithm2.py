@@ -26,10 +26,10 @@ from torch import Tensor
 from counterveil.errors import RequestError
 from counterveil.models import Rows, TargetModel
 from counterveil.networks import Autoencoder
-from counterveil.progress import Tick, silent
 from counterveil.schema import Category, Family
 from counterveil.search.constraints import Box
 from counterveil.search.snap import Snap
+from counterveil.terminal import Tick, silent
 
 ITERATIONS = 300
 LEARNING_RATE = 0.05

@@ -24,11 +24,11 @@ from counterveil.encoding import Encoding
 from counterveil.files import write_whole
 from counterveil.models import Rows, TargetModel
 from counterveil.networks import Amortiser, is_free, seeded
-from counterveil.progress import Tick, progress_bar, silent
 from counterveil.schema import Family
 from counterveil.search.algorithm2 import SearchObjective, Weights
 from counterveil.search.constraints import Box, box_around, hold_columns
 from counterveil.search.snap import Snap
+from counterveil.terminal import Tick, progress_bar, silent
 from counterveil.veil import Veil
 
 TRAINING_ROWS = 20_000

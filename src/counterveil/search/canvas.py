@@ -16,7 +16,7 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.patches import FancyArrowPatch
 from matplotlib.textpath import text_to_path
 
-from counterveil.console import visible
+from counterveil.terminal import visible
 
 INK, SOFT, FAINT, TRACK = "#1c2330", "#5b6577", "#8d96a5", "#e3e8ef"
 ACCENT, GOOD, BAD = "#1f5f8b", "#1d7a4f", "#b3382c"

@@ -12,10 +12,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from counterveil.progress import Tick, silent
 from counterveil.search.parts import changed_features, columns_of_features
 from counterveil.search.pipeline import Found, Pipeline, QueryBatch, SearchOptions
 from counterveil.search.snap import Snap
+from counterveil.terminal import Tick, silent
 
 TRIES = 2  # searches for each further answer
 SPREAD = 0.3  # of the disturbed starts; codes are sigmoids in (0, 1)

@@ -20,7 +20,6 @@ from counterveil.models import Rows, TargetModel, TorchModel, adapt, distil
 from counterveil.models.adapters import STUDENT_EPOCHS
 from counterveil.networks import Amortiser, pick_device
 from counterveil.privacy import Budget, Statement
-from counterveil.progress import Tick, progress_bar
 from counterveil.search import amortise
 from counterveil.search.algorithm2 import TargetClasses, Weights, select_targets
 from counterveil.search.constraints import (
@@ -45,6 +44,7 @@ from counterveil.search.repair import LabelledRows
 from counterveil.search.rules import Rules
 from counterveil.search.snap import Snap
 from counterveil.search.units import original_units
+from counterveil.terminal import Tick, progress_bar
 from counterveil.veil import Veil
 
 STUDENT_ROWS = 20_000  # that a model without a gradient classifies for its student

@@ -25,7 +25,6 @@ from torch import Tensor
 from counterveil.errors import RequestError
 from counterveil.models import Rows, TargetModel
 from counterveil.networks import Amortiser, Autoencoder, is_free
-from counterveil.progress import Tick, silent
 from counterveil.search.algorithm2 import (
     ITERATIONS,
     NearestAccepted,
@@ -39,6 +38,7 @@ from counterveil.search.parts import changed_features, squares_by_part
 from counterveil.search.polish import Polish
 from counterveil.search.repair import LabelledRows, Moves, logit_margin, margin_gradient
 from counterveil.search.snap import Snap
+from counterveil.terminal import Tick, silent
 
 REPAIR_STEPS = 80  # single moves for a query that no search could answer
 BEYOND = (0.0, 1.0, 2.0, 4.0)  # log-odds past the boundary of a student, until the model agrees

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from counterveil.console import class_named, complain, say, wrote
 from counterveil.errors import InputError, RequestError
+from counterveil.terminal import class_named, complain, say, wrote
 
 
 def attack(

@@ -11,17 +11,20 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import NoReturn
 
 import typer
 
-from counterveil.cli_audit import audit
-from counterveil.cli_demo import demo
-from counterveil.cli_ledger import ledger_app
-from counterveil.cli_private import release, schema_app
-from counterveil.cli_public import explain, inspect
-from counterveil.console import complain
+from counterveil.cli.audit import audit
+from counterveil.cli.demo import demo
+from counterveil.cli.ledger import ledger_app
+from counterveil.cli.options import option
+from counterveil.cli.private import release, schema_app
+from counterveil.cli.public import explain, inspect
 from counterveil.errors import InputError, InternalError
+from counterveil.terminal import complain
+
+__all__ = ["app", "main"]
 
 # Torch takes seconds to load: each command imports what it needs, so that --help answers at once.
 
@@ -55,9 +58,7 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
-    version: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="And exit.")
-    ] = False,
+    version: bool = option(False, "And exit.", "--version", is_eager=True, callback=_show_version),
 ) -> None:
     pass
 
@@ -67,34 +68,31 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         app(args=arguments)
     except InputError as error:
-        complain("error: ", error, "red")
-        sys.exit(2)
+        _end(2, "error: ", error)
     except InternalError as error:
-        complain("fault of counterveil: ", error, "red")
-        sys.exit(3)
+        _end(3, "fault of counterveil: ", error)
     except KeyboardInterrupt:
-        complain("interrupted", "", "yellow")
-        sys.exit(130)
+        _end(130, "interrupted")
     except Exception as error:
         if os.environ.get("COUNTERVEIL_DEBUG"):
             traceback.print_exc()
-        complain("fault of counterveil: ", _where(error), "red")
-        sys.exit(3)
+        _end(3, "fault of counterveil: ", _type_and_place(error))
     except SystemExit as done:
-        if done.code == 130:
-            complain("interrupted", "", "yellow")
+        if done.code == 130:  # an interrupt that typer has caught
+            _end(130, "interrupted")
         raise
 
 
-def _where(error: Exception) -> str:
-    """Type and place of an unexpected error; its text may hold values of rows."""
+def _end(code: int, title: str, words: object = "") -> NoReturn:
+    complain(title, words, "yellow" if code == 130 else "red")
+    sys.exit(code)
+
+
+def _type_and_place(error: Exception) -> str:
+    """What an unexpected error was and where; not its text, which may hold values of rows."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     place = f"{Path(last.filename).name}:{last.lineno}"
     return (
         f"{type(error).__name__} at {place}; please report it, with what "
         "COUNTERVEIL_DEBUG=1 shows if that holds nothing private"
     )
-
-
-if __name__ == "__main__":
-    main()

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import math
-import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
 
-import typer
+from typer import Exit
 
-from counterveil.console import MOST_SEED, complain, out, warn, wrote
+from counterveil.cli.options import JSON, option, seed_option
 from counterveil.errors import RequestError
 from counterveil.files import check_output
-from counterveil.progress import progress_bar
+from counterveil.terminal import complain, out, print_json, progress_bar, warn, wrote
 
 
 class Audited(StrEnum):
@@ -32,24 +29,14 @@ QUICK_EPSILONS, QUICK_DRAWS, QUICK_RUNS = (1.0,), 20_000, 60
 
 
 def audit(
-    mechanism: Annotated[Audited, typer.Option(help="Whose claims to test.")] = Audited.ALL,
-    epsilon: Annotated[
-        list[float] | None, typer.Option(help="A claimed ε; repeat for more. [.1, .5, 1, 3]")
-    ] = None,
-    draws: Annotated[
-        int | None, typer.Option(min=100, help="Draws of coefficients a side. [100000]")
-    ] = None,
-    runs: Annotated[int | None, typer.Option(min=20, help="Real releases a side. [300]")] = None,
-    out_file: Annotated[
-        Path | None, typer.Option("--out", help="Write X.json, and X.csv beside it.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="A minute or two: ε = 1, 20000 draws, 60 runs.")
-    ] = False,
-    seed: Annotated[
-        int, typer.Option(min=0, max=MOST_SEED, help="For draws; real noise takes none.")
-    ] = 0,
+    mechanism: Audited = option(Audited.ALL, "Whose claims to test."),
+    epsilon: list[float] | None = option(None, "A claimed ε; repeat for more. [.1, .5, 1, 3]"),
+    draws: int | None = option(None, "Draws of coefficients a side. [100000]", min=100),
+    runs: int | None = option(None, "Real releases a side. [300]", min=20),
+    out_file: Path | None = option(None, "Write X.json, and X.csv beside it.", "--out"),
+    as_json: bool = JSON,
+    quick: bool = option(False, "A minute or two: ε = 1, 20000 draws, 60 runs.", "--quick"),
+    seed: int = seed_option("For draws; real noise takes none."),
 ) -> None:
     """Try to refute what is promised: a lower bound on ε from the distinguishing game.
 
@@ -67,9 +54,16 @@ def audit(
             raise RequestError("--epsilon must be a finite number above 0, for example 0.5")
     if out_file is not None and out_file.suffix != ".json":
         raise RequestError(f"--out {out_file}: name the file .json")
-    if out_file is not None:
-        check_output(out_file)
-    command = _command(mechanism, epsilon, draws, runs, out_file, quick, seed)
+    check_output(out_file)
+    command = _as_typed(
+        ("--mechanism", "" if mechanism is Audited.ALL else mechanism),
+        *(("--epsilon", f"{claimed:g}") for claimed in epsilon or ()),
+        ("--draws", draws),
+        ("--runs", runs),
+        ("--quick", quick),
+        ("--seed", seed),
+        ("--out", out_file),
+    )
     effort = Effort(
         draws=draws or (QUICK_DRAWS if quick else DRAWS),
         runs=runs or (QUICK_RUNS if quick else RUNS),
@@ -85,8 +79,7 @@ def audit(
             rows.append(game.play())
     written = save(rows, command, out_file) if out_file is not None else ()
     if as_json:
-        text = json.dumps(content(rows, command), ensure_ascii=False, indent=2)
-        sys.stdout.write(f"{text}\n")
+        print_json(content(rows, command))
     else:
         out.print(*tables(rows), sep="\n")
         out.print(NOTE, style="dim")
@@ -96,20 +89,10 @@ def audit(
     for words in found:
         complain("failed: ", words, "red")
     if found:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
-def _command(
-    mechanism: Audited, epsilon: list[float] | None, draws: int | None, runs: int | None,
-    out_file: Path | None, quick: bool, seed: int,
-) -> str:  # fmt: skip
-    """The command as one would type it."""
-    words = ["counterveil audit"]
-    words += [f"--mechanism {mechanism}"] if mechanism is not Audited.ALL else []
-    words += [f"--epsilon {claimed:g}" for claimed in epsilon or ()]
-    words += [f"--draws {draws}"] if draws is not None else []
-    words += [f"--runs {runs}"] if runs is not None else []
-    words += ["--quick"] if quick else []
-    words += [f"--seed {seed}"] if seed else []
-    words += [f"--out {out_file}"] if out_file is not None else []
-    return " ".join(words)
+def _as_typed(*options: tuple[str, object]) -> str:
+    """The command as one would type it, with those of `options` that were given."""
+    words = [name if value is True else f"{name} {value}" for name, value in options if value]
+    return " ".join(["counterveil audit", *words])

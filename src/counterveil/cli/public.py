@@ -1,0 +1,162 @@
+"""The commands of the public side: a veil and a model, never the rows. `inspect` and `explain`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+from typer import Argument
+
+from counterveil.cli.options import (
+    DEVICE,
+    JSON,
+    ModelOptions,
+    Results,
+    one_of,
+    option,
+    seed_option,
+)
+from counterveil.errors import RequestError
+from counterveil.terminal import cell, class_named, out, print_json
+
+if TYPE_CHECKING:
+    from counterveil.search.rules import Rules
+
+
+def inspect(
+    veil_file: Path = Argument(..., metavar="VEIL", help="A veil file."),
+    as_json: bool = JSON,
+) -> None:
+    """Show what a veil is and what it promises."""
+    from counterveil.report import statement_panel
+    from counterveil.veil import Veil
+
+    veil = Veil.load(veil_file)
+    schema = veil.schema
+    if as_json:
+        statement = veil.statement.model_dump(mode="json")
+        described = json.loads(schema.to_json())
+        print_json({"digest": veil.digest, "schema": described, "statement": statement})
+        return
+    classes = ", ".join(str(name) for name in schema.label.classes[:12])
+    facts = Table.grid(padding=(0, 2))
+    facts.add_row("table", cell(schema.name))
+    facts.add_row("label", cell(f"{schema.label.name}: {classes}"))
+    facts.add_row("features", f"{len(schema.columns)} columns, {schema.width} encoded numbers")
+    facts.add_row("surrogate", "none" if veil.surrogate is None else "yes: --guidance surrogate")
+    facts.add_row("digest", veil.digest)
+    out.print(facts)
+    out.print(statement_panel(veil.statement))
+
+
+def explain(
+    veil: Path = option(..., "A veil file."),
+    queries: Path = option(..., "Rows to explain: .csv or .parquet."),
+    model: Path | None = option(
+        None,
+        "The model: .pt2, .skops, .onnx, .ubj or .json (XGBoost), .txt (LightGBM); "
+        "pickles: see --trust-pickle.",
+    ),
+    guidance: str = option("model", "model, or surrogate: private end to end, consults no model."),
+    target: str | None = option(
+        None, "The class to reach; by default the model's second most likely one."
+    ),
+    immutable: list[str] | None = option(None, "A feature that must stay; repeat for more."),
+    k: int = option(1, "How many different answers a query.", "--k", min=1),
+    rules: Path | None = option(
+        None, "A JSON file: what may change (one object), or a list with one a query."
+    ),
+    max_changes: int | None = option(None, "Change at most so many features.", min=1),
+    margin: float | None = option(None, "How sure the model must be of an answer: 0 to below 1."),
+    method: str = option(
+        "amortised", "amortised: at once, after learning to search; iterations: Alg. 2."
+    ),
+    iterations: int | None = option(
+        None, "Steps of Algorithm 2, or to refine: 300 or none.", min=0
+    ),
+    polish: bool | None = option(None, "Give back what an answer does not need."),
+    warm_file: bool = option(True, "Keep what was learnt of the model beside it, in MODEL.warm."),
+    warm_steps: int | None = option(None, "How long to learn to search, at most.", min=1),
+    seed: int = seed_option("For the variety of several answers."),
+    device: str = DEVICE,
+    trust_pickle: bool = option(
+        False, "Open .pkl, .joblib, .pt and more: can run any code.", "--trust-pickle"
+    ),
+    model_input: str = option("auto", "What the model was fitted on: rows, encoding, or auto."),
+    model_outputs: str = option(
+        "auto", "What a torch or ONNX model answers: logits, probabilities, auto."
+    ),
+    model_classes: str | None = option(
+        None, "The classes of the model's columns in order: no,yes."
+    ),
+    model_epsilon: float | None = option(None, "The ε that the model was trained with, if it was."),
+    model_delta: float = option(0.0, "The same for δ."),
+    out_file: Path | None = option(None, "Write the rows: .csv, .parquet or .json.", "--out"),
+    report: Path | None = option(None, "Write an HTML page for people."),
+    show: int = option(3, "How many explanations to print.", min=0),
+    as_json: bool = JSON,
+) -> None:
+    """Explain the model's decision on each query: what would have to change?"""
+    from counterveil.search import Explainer
+    from counterveil.tables import read_table
+    from counterveil.veil import Veil
+
+    about_model = ModelOptions(
+        file=model,
+        trust_pickle=trust_pickle,
+        inputs=model_input,
+        outputs=model_outputs,
+        classes=model_classes,
+        epsilon=model_epsilon,
+        delta=model_delta,
+    )
+    results = Results(rows=out_file, page=report, show=show, as_json=as_json)
+    results.check(veil, queries, model)
+    budget = about_model.budget(guidance)
+    opened = Veil.load(veil)
+    schema = opened.schema
+    explainer = Explainer(
+        opened,
+        None if guidance == "surrogate" else about_model.load(schema),
+        guidance=guidance,  # type: ignore[arg-type]
+        model_budget=budget,
+        warm_file=about_model.warm_file if warm_file and guidance == "model" else None,
+        warm_steps=warm_steps,
+        device=device,
+    )
+    result = explainer.explain(
+        read_table(queries, schema),
+        None if target is None else class_named(target, schema.label.classes),
+        k=k,
+        rules=_rules(rules, max_changes),
+        immutable=immutable or (),
+        method=one_of("--method", method, "amortised", "iterations"),
+        iterations=iterations,
+        polish=polish,
+        margin=margin,
+        seed=seed,
+    )
+    results.deliver(result)
+
+
+def _rules(path: Path | None, max_changes: int | None) -> Rules | list[Rules] | None:
+    """The rules of the JSON file at `path`, each with the limit of the command line."""
+    from counterveil.files import read_bytes
+    from counterveil.search.rules import Rules
+
+    limit = {} if max_changes is None else {"max_changes": max_changes}
+
+    def with_limit(content: Any) -> Rules:
+        return Rules.of_mapping({**content, **limit} if isinstance(content, dict) else content)
+
+    if path is None:
+        return with_limit({}) if limit else None
+    try:
+        content = json.loads(read_bytes(path, "file of rules", RequestError))
+    except (ValueError, RecursionError):
+        raise RequestError(f"--rules {path}: not JSON") from None
+    return (
+        [with_limit(each) for each in content] if isinstance(content, list) else with_limit(content)
+    )
