@@ -93,7 +93,7 @@ def test_amortised_answers_are_as_good_as_those_of_many_iterations(objective, ve
     objective = replace(objective, box=box_around(encoding, objective.queries.double().numpy()))
     amortiser = learn_for(
         veil, objective.model, objective.weights, snap,
-        device=torch.device("cpu"), progress=False, most_steps=1500,
+        device=torch.device("cpu"), progress=False, most_steps=300,
     )  # fmt: skip
     free = is_free(objective.box.lower, objective.box.upper)
     at_once = objective(amortiser(objective.queries, objective.targets, free)).mean()
