@@ -60,9 +60,9 @@ class Canvas:
         self, x: float, words: str, size: float = 9.5, *, bold: bool = False, **options: Any
     ) -> float:
         """Write one line in `size` points with options of matplotlib; returns where it ends."""
-        place = {"y": self.y, "va": "center_baseline", "fontproperties": _font(size, bold)}
-        plain: dict[str, Any] = {"color": INK, "parse_math": False, "usetex": False} | place
-        self._axes.text(x, s=visible(words), **plain | options)
+        style: dict[str, Any] = {"y": self.y, "color": INK, "va": "center_baseline"} | options
+        style |= {"fontproperties": _font(size, bold), "parse_math": False, "usetex": False}
+        self._axes.text(x, s=visible(words), **style)
         return x + width(words, size, bold)
 
     def paragraph(self, words: Sequence[str], *, size: float, color: str, lines: int = 99) -> None:
