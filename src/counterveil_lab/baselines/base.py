@@ -1,7 +1,7 @@
 """What the baselines share: the question, the nearest answers seen, and the last word of f.
 
 Whatever a method proposes is snapped to a legal row inside the query's box, so that no baseline
-loses by rows that nobody could live, and found is what f says of the rows as they are given out.
+loses by rows that cannot exist. An answer counts as found if f accepts the row as it is given out.
 """
 
 from __future__ import annotations
@@ -64,15 +64,12 @@ class Answers:
         encoding = Encoding(self.schema)
         before = np.repeat(encoding.encode(self.queries), self.k, axis=0)
         moved = np.abs(encoding.encode(self.rows) - before)[self.found]
-        nothing = not len(rows)
-        row = {
-            "flip_ratio": float(flipped.mean()) if len(flipped) else np.nan,
-            "legal": np.nan if nothing else legal_share(rows, self.schema),
-            "distance": np.nan if nothing else float(np.linalg.norm(moved, axis=1).mean()),
-            "changed_features": np.nan
-            if nothing
-            else float(features_changed(encoding, moved).mean()),
-        }
+        row = {"flip_ratio": float(flipped.mean()) if len(flipped) else np.nan}
+        row |= dict.fromkeys(("legal", "distance", "changed_features"), np.nan)
+        if len(rows):
+            row["legal"] = legal_share(rows, self.schema)
+            row["distance"] = float(np.linalg.norm(moved, axis=1).mean())
+            row["changed_features"] = float(features_changed(encoding, moved).mean())
         if reference is not None:
             row["plausibility"] = plausibility(rows, self.schema, reference)
         return row
