@@ -20,6 +20,8 @@ app = typer.Typer(
 )
 notes = Console(stderr=True)
 Out = Annotated[Path, typer.Option("--out", help="Where results go.")]
+Page = Annotated[Path, typer.Option("--out", help="The page: one HTML file.")]
+Names = Annotated[str | None, typer.Option(help="Only these, separated by commas.")]
 Quick = Annotated[bool, typer.Option("--quick", help="Toy size, to see it work.")]
 MODEL_HELP = ".pt2, .skops, .onnx, .ubj or .json (XGBoost), .txt (LightGBM)"
 
@@ -44,13 +46,8 @@ def run(
     data: Annotated[
         Path | None, typer.Option(help="The folder of datasets, instead of COUNTERVEIL_DATA.")
     ] = None,
-    datasets: Annotated[
-        str | None, typer.Option(help="Only these, separated by commas; parts add up in one file.")
-    ] = None,
-    mechanisms: Annotated[
-        str | None,
-        typer.Option(help="Only these, separated by commas; in tables also cadex, vae, dice."),
-    ] = None,
+    datasets: Names = None,
+    mechanisms: Names = None,
     add: Annotated[
         bool, typer.Option("--add", help="Keep stored rows of other commits and commands too.")
     ] = False,
@@ -59,7 +56,10 @@ def run(
         typer.Option(help="Keep models and veils here for later; empty it when the code changes."),
     ] = None,
 ) -> None:
-    """Run an experiment; a run that was cut short goes on where it stopped."""
+    """Run an experiment; a run that was cut short goes on where it stopped.
+
+    With --datasets and --mechanisms (in tables also cadex, vae, dice) parts add up in one file.
+    """
     from counterveil_lab.experiments.runner import CasesFailed, Options
     from counterveil_lab.experiments.table import run_named
 
@@ -136,12 +136,8 @@ def bench(
 @app.command()
 def report(
     folder: Annotated[Path, typer.Option("--results", help="Stored results.")] = Path("results"),
-    page: Annotated[Path, typer.Option("--out", help="The page: one HTML file.")] = Path(
-        "results/report.html"
-    ),
-    docs: Annotated[
-        Path | None, typer.Option(help="Also write the Markdown twin to this file.")
-    ] = None,
+    page: Page = Path("results/report.html"),
+    docs: Annotated[Path | None, typer.Option(help="Also write the Markdown twin here.")] = None,
 ) -> None:
     """All stored results on one page, beside what the paper prints; nothing is measured."""
     from counterveil_lab.report.command import write
@@ -164,12 +160,8 @@ def attack(
     others: Annotated[
         Path, typer.Option(help="Rows of the same kind that neither has seen, with the label.")
     ],
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Fewer rows, queries and shadows: minutes.")
-    ] = False,
-    page: Annotated[
-        Path, typer.Option("--out", help="The page; its numbers go beside it as .json.")
-    ] = Path("attack.html"),
+    quick: Quick = False,
+    page: Page = Path("attack.html"),
     attribute: Annotated[
         str, typer.Option(help="The column of categories that the attacker tries to infer.")
     ] = "race",
@@ -187,7 +179,10 @@ def attack(
         str | None, typer.Option(help="The classes of the model's columns in order: no,yes.")
     ] = None,
 ) -> None:
-    """Attack your own veil and model: extraction, membership, attributes, linkage."""
+    """Attack your own veil and model: extraction, membership, attributes, linkage.
+
+    The numbers go beside the page as .json. With --quick fewer rows, queries and shadows: minutes.
+    """
     from counterveil.console import class_named, say, wrote
     from counterveil.errors import RequestError
     from counterveil.files import check_output

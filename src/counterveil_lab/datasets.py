@@ -18,6 +18,7 @@ import os
 import tarfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -151,22 +152,14 @@ def _digits(seed: int, folder: Folder) -> Dataset:
     return Dataset("digits", schema, train, test, None, note)
 
 
-def _purchase_substitute(seed: int, folder: Folder) -> Dataset:
-    note = "A SUBSTITUTE for Purchase-100 (The Complete Journey); never report it as Purchase-100."
-    return _substitute("purchase-substitute", PURCHASE_FILE, note, seed, folder)
-
-
-def _texas_substitute(seed: int, folder: Folder) -> Dataset:
-    note = "A SUBSTITUTE for Texas-100 (Diabetes 130-US hospitals); never report it as Texas-100."
-    return _substitute("texas-substitute", TEXAS_FILE, note, seed, folder)
-
-
-def _substitute(name: str, file_name: str, note: str, seed: int, folder: Folder) -> Dataset:
+def _substitute(original: str, file_name: str, source: str, seed: int, folder: Folder) -> Dataset:
+    name = original.removesuffix("-100").lower() + "-substitute"
     with np.load(_find(file_name, folder)) as file:
         names = [str(feature) for feature in file["feature_names"]]
         bits = np.unpackbits(file["features_packed"], axis=1, count=len(names))
         classes = file["labels"]
     schema = schemas.binary_schema(name, names, int(classes.max()) + 1)
+    note = f"A SUBSTITUTE for {original} ({source}); never report it as {original}."
     return _of_bits(schema, bits, classes, None, note, seed)
 
 
@@ -178,36 +171,24 @@ def _of_bits(
     return Dataset(schema.name, schema, train, test, accuracy, note)
 
 
-def _purchase(seed: int, folder: Folder) -> Dataset:
-    def read(path: Path) -> tuple[Array, Array]:
-        table = _table_in_archive(path, "dataset_purchase", columns=601)
-        return table[:, 1:], table[:, 0]
-
-    return _published("purchase", "dataset_purchase.tgz", read, 0.713, seed, folder)
-
-
-def _texas(seed: int, folder: Folder) -> Dataset:
-    def read(path: Path) -> tuple[Array, Array]:
-        classes = _table_in_archive(path, "texas/100/labels", columns=1)[:, 0]
-        return _table_in_archive(path, "texas/100/feats"), classes
-
-    return _published("texas", "dataset_texas.tgz", read, 0.514, seed, folder)
-
-
-def _published(
-    name: str,
-    file: str,
-    read: Callable[[Path], tuple[Array, Array]],
-    accuracy: float,
-    seed: int,
-    folder: Folder,
-) -> Dataset:
+def _published(name: str, accuracy: float, seed: int, folder: Folder) -> Dataset:
     """A published archive. Its SHA-256 is not known here, so the note gives the one found."""
+    file = f"dataset_{name}.tgz"
     path = _inside(folder, f"{file} of privacytrustlab/datasets") / file
     try:
         digest = _digest(path)
-        bits, classes = read(path)
-        _check_bits(path, bits, classes)
+        if name == "purchase":
+            table = _table_in_archive(path, "dataset_purchase", columns=601)
+            bits, classes = table[:, 1:], table[:, 0]
+        else:
+            classes = _table_in_archive(path, "texas/100/labels", columns=1)[:, 0]
+            bits = _table_in_archive(path, "texas/100/feats")
+        if len(bits) != len(classes):
+            raise ValueError(f"{path}: {len(bits)} rows and {len(classes)} classes")
+        if bits.max() > 1:
+            raise ValueError(f"{path}: expected rows of 0 and 1")
+        if not 1 <= classes.min() <= classes.max() <= ARCHIVE_CLASSES:
+            raise ValueError(f"{path}: expected classes from 1 to {ARCHIVE_CLASSES}")
     except OSError:
         words = f"cannot read {path}; docs/datasets.md says where {file} comes from"
         raise DatasetMissing(words) from None
@@ -243,26 +224,18 @@ def _bytes(numbers: Array, path: Path, member: str) -> Array:
     return whole
 
 
-def _check_bits(path: Path, bits: Array, classes: Array) -> None:
-    """That there are bits, and for each row a class from 1 to 100."""
-    if len(bits) != len(classes):
-        raise ValueError(f"{path}: {len(bits)} rows and {len(classes)} classes")
-    if bits.max() > 1:
-        raise ValueError(f"{path}: expected rows of 0 and 1")
-    if not 1 <= classes.min() <= classes.max() <= ARCHIVE_CLASSES:
-        raise ValueError(f"{path}: expected classes from 1 to {ARCHIVE_CLASSES}")
-
-
 LOADERS: Mapping[str, Callable[[int, Folder], Dataset]] = {
     "adult": _adult,
     "hospital": _hospital,
     "homecredit": _homecredit,
     "mnist": _mnist,
-    "purchase-substitute": _purchase_substitute,
-    "texas-substitute": _texas_substitute,
+    "purchase-substitute": partial(
+        _substitute, "Purchase-100", PURCHASE_FILE, "The Complete Journey"
+    ),
+    "texas-substitute": partial(_substitute, "Texas-100", TEXAS_FILE, "Diabetes 130-US hospitals"),
     "digits": _digits,
-    "purchase": _purchase,
-    "texas": _texas,
+    "purchase": partial(_published, "purchase", 0.713),
+    "texas": partial(_published, "texas", 0.514),
 }
 
 

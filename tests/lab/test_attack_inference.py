@@ -193,10 +193,12 @@ def test_probing_an_explainer_that_hands_out_training_rows_finds_members(arena: 
     assert (near[~people.is_member] < 1e-6).mean() < 0.05
 
 
-def test_the_suite_plays_every_attack_on_a_defence(arena: Arena) -> None:
+def test_every_attack_is_played_on_a_defence(arena: Arena) -> None:
     said: list[str] = []
     defence = build("no-noise", arena, epsilon=1.0, size=TINY)
-    rows = inference.suite(arena, defence, TINY, said.append)
+    rows = inference.on_model(arena, TINY, said.append)
+    rows += inference.on_defence(arena, defence, TINY, said.append)
+    rows += inference.on_attribute(arena, defence, TINY, said.append)
     played = {(row["attack"], row["target"]) for row in rows}
     for attack in ("threshold", "learning", "lira", "rmia"):
         assert {(attack, "f"), (attack, "f'")} <= played

@@ -152,7 +152,7 @@ def test_a_dataset_that_is_not_there_is_left_out(monkeypatch: pytest.MonkeyPatch
 
 
 def a_row(part: str, **columns: Any) -> Row:
-    about = peers.head("adult", "counterveil", 0.75)
+    about = roofline.head("adult", "counterveil", 0.75)
     measured = {"batch": 500, "seconds_per_query": 1e-4, "flip_ratio": 1.0, "distance": 0.5}
     return {"part": part, **about, **measured, **columns}
 

@@ -125,19 +125,10 @@ def train_copies(
     build: Build, transfers: Sequence[Transfer], *, steps: int, batch: int, seed: int
 ) -> list[Networks]:
     """A network for each of `transfers`, in groups that fit into memory, in their order."""
-    groups = []
-    start = 0
-    while start < len(transfers):
-        stop = start + 1
-        longest = len(transfers[start])
-        while stop < len(transfers):
-            longest = max(longest, len(transfers[stop]))
-            if (stop + 1 - start) * longest * transfers[start].points.shape[1] > ROOM:
-                break
-            stop += 1
-        groups.append(_train_copies(build, transfers[start:stop], steps, batch, seed))
-        start = stop
-    return groups
+    room = max(map(len, transfers)) * transfers[0].points.shape[1]
+    together = max(1, ROOM // room)
+    groups = [transfers[at : at + together] for at in range(0, len(transfers), together)]
+    return [_train_copies(build, group, steps, batch, seed) for group in groups]
 
 
 def _train_copies(

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -87,23 +87,20 @@ class Released:
     claimed: Array
 
 
-class Defence(Protocol):
-    """A source of counterfactuals."""
+@dataclass(frozen=True, eq=False)
+class Defence:
+    """A source of counterfactuals, called by one of `DEFENCES`.
 
-    @property
-    def name(self) -> str:
-        """One of `DEFENCES`."""
-        ...
+    `arena`: the game as this defence leaves it (dp-model replaces f); attack this one.
+    """
 
-    @property
-    def arena(self) -> Arena:
-        """The game as this defence leaves it: dp-model replaces f. Attack this one."""
-        ...
+    name: str
+    arena: Arena
 
     @property
     def varies(self) -> bool:
         """Whether the same query may get another answer with another seed."""
-        ...
+        return False
 
     def explain(
         self, queries: pd.DataFrame, targets: Tensor | None = None, *, seed: int = 0
@@ -113,7 +110,7 @@ class Defence(Protocol):
         Guidance `surrogate` must not learn what f finds next likely: of more than two classes it
         gets any other.
         """
-        ...
+        raise NotImplementedError
 
 
 def build(
@@ -149,7 +146,7 @@ def build(
         own = ByVeil(name, arena, Explainer(veil, guidance="surrogate"))
     else:
         own = ByVeil(name, arena, Explainer(veil, arena.judge, warm_steps=size.warm_steps))
-    return RandomLabels(own, name) if name.startswith("random-labels") else own
+    return RandomLabels(name, arena, own) if name.startswith("random-labels") else own
 
 
 def sharing(names: Sequence[str], arena: Arena, epsilon: float, size: Size) -> Iterator[Defence]:
@@ -163,14 +160,11 @@ def sharing(names: Sequence[str], arena: Arena, epsilon: float, size: Size) -> I
 
 
 @dataclass(frozen=True, eq=False)
-class ByVeil:
+class ByVeil(Defence):
     """counterveil's search. The same queries always get the same answers: the seed is for k > 1."""
 
-    name: str
-    arena: Arena
     explainer: Explainer
     options: dict[str, Any] = field(default_factory=dict)
-    varies: bool = False
 
     def explain(
         self, queries: pd.DataFrame, targets: Tensor | None = None, *, seed: int = 0
@@ -194,11 +188,9 @@ class ByVeil:
 
 
 @dataclass(frozen=True, eq=False)
-class ByBaseline:
+class ByBaseline(Defence):
     """A published method."""
 
-    name: str
-    arena: Arena
     baseline: Baseline
 
     @property
@@ -217,17 +209,15 @@ class ByBaseline:
 
 
 @dataclass(frozen=True, eq=False)
-class RandomLabels:
+class RandomLabels(Defence):
     """Rows as they are, claimed classes at random: what poisoning alone does to an attacker."""
 
     own: ByVeil
-    name: str
-    varies: bool = True
 
     @property
-    def arena(self) -> Arena:
-        """The game."""
-        return self.own.arena
+    def varies(self) -> bool:
+        """Claims do."""
+        return True
 
     def explain(
         self, queries: pd.DataFrame, targets: Tensor | None = None, *, seed: int = 0

@@ -71,9 +71,13 @@ class Answers:
 
     def new_to(self, others: Answers) -> Answers:
         """Those that differ from what `others` have for the same query, in row or in claim."""
-        known = {_key(others, place) for place in range(len(others.number))}
-        kept = [_key(self, place) not in known for place in range(len(self.number))]
-        return self.only(torch.tensor(kept, dtype=torch.bool))
+        known = set(others.keys())
+        return self.only(torch.tensor([key not in known for key in self.keys()], dtype=torch.bool))
+
+    def keys(self) -> list[bytes]:
+        """Of each the query, row and claim as bytes."""
+        whole = torch.cat([self.number[:, None].double(), self.points, self.claims], dim=1)
+        return [row.tobytes() for row in whole.numpy()]
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,8 +102,12 @@ class Loot:
 
     def labels_only(self) -> Loot:
         """The same from an f that names its class and no probabilities."""
-        first = replace(self.first, proba=_only_class(self.first.proba))
-        return replace(self, proba=_only_class(self.proba), first=first)
+
+        def named(proba: Tensor) -> Tensor:
+            return functional.one_hot(proba.argmax(dim=1), proba.shape[1]).float()
+
+        first = replace(self.first, proba=named(self.first.proba))
+        return replace(self, proba=named(self.proba), first=first)
 
     def has(self, attacker: str) -> bool:
         """Whether the attacker has what he needs."""
@@ -282,15 +290,6 @@ def _found(released: Released, number: Tensor, left: Tensor, arena: Arena) -> An
     claimed = torch.as_tensor(released.claimed, dtype=torch.long)[found]
     claims = functional.one_hot(claimed, arena.classes).float()
     return Answers(number[found], points, claims, left[found], arena.ask(points))
-
-
-def _only_class(proba: Tensor) -> Tensor:
-    return functional.one_hot(proba.argmax(dim=1), proba.shape[1]).float()
-
-
-def _key(answers: Answers, place: int) -> tuple[int, bytes, bytes]:
-    parts = (part[place].numpy().tobytes() for part in (answers.points, answers.claims))
-    return (int(answers.number[place]), *parts)  # type: ignore[return-value]
 
 
 def _share(agreed: Tensor) -> float:

@@ -21,23 +21,13 @@ import torch
 from torch import Tensor
 
 from counterveil.veil import Veil
-from counterveil_lab.attacks import attribute, membership
+from counterveil_lab.attacks import attribute, membership, shadows
 from counterveil_lab.attacks.batched_training import Networks, Transfer, train_copies
 from counterveil_lab.attacks.counterfactuals import distances, linkage, twins
 from counterveil_lab.attacks.defences import SLOW, Defence
 from counterveil_lab.attacks.extraction import Loot, gather, query_counts
 from counterveil_lab.attacks.protocol import Arena, Size, architecture
-from counterveil_lab.attacks.shadows import (
-    Ask,
-    Candidates,
-    Evidence,
-    Guess,
-    Pool,
-    Signals,
-    memoriser,
-    shadow_defences,
-    shadows_of,
-)
+from counterveil_lab.attacks.shadows import Ask, Candidates, Evidence, Guess, Pool, Signals
 from counterveil_lab.metrics import nearest
 from counterveil_lab.results import Row
 from counterveil_lab.targets import Recipe, encoded
@@ -52,32 +42,18 @@ def _silent(words: str) -> None:
     pass
 
 
-def suite(
-    arena: Arena, defence: Defence, size: Size, say: Say = _silent, *, epsilon: float | None = None
-) -> list[Row]:
-    """Every inference attack on one defence.
-
-    `epsilon`: what shadow explainers are made with; that of the defence's own veil, if it has one.
-    """
-    rows = on_model(arena, size, say)
-    rows += on_defence(arena, defence, size, say, epsilon=epsilon)
-    if attribute.sensitive(arena.schema) is not None:
-        rows += on_attribute(arena, defence, size, say)
-    return rows
-
-
 def on_model(
     arena: Arena, size: Size, say: Say = _silent, recipe: Recipe | None = None
 ) -> list[Row]:
     """Membership: f asked directly, and f' from its probabilities alone."""
     asked = min(size.queries[-1], len(arena.d2) // 2)
     people, pool = Candidates.of(arena, size.candidates), Pool.of(arena, asked)
-    networks, inside = shadows_of(arena, pool, shadow_count(arena, size), recipe)
+    networks, inside = shadows.shadows_of(arena, pool, shadow_count(arena, size), recipe)
     evidence = Evidence.of(people, pool, inside, _f(arena), networks.log_proba)
     rows = _attacks(evidence, people, "f", size, arena.seed)
     say(f"{arena.name}: f attacked with {len(inside)} shadows")
     both = Pool.of(arena, asked, people.frame)
-    joint, joined = shadows_of(arena, both, shadow_count(arena, size), recipe, seed=1)
+    joint, joined = shadows.shadows_of(arena, both, shadow_count(arena, size), recipe, seed=1)
     evidence = Evidence.of(people, both, joined, _f(arena), joint.log_proba)
     evidence = replace(evidence, joined=joined[:, : len(people.frame)])
     for name, attack in (("lira", membership.by_lira), ("rmia", membership.by_rmia)):
@@ -103,22 +79,23 @@ def on_defence(
 ) -> list[Row]:
     """Membership and linkage: counterfactuals, and f' from them; a defended f as well.
 
+    `epsilon`: what shadow explainers are made with; that of the defence's own veil, if it has one.
     `veils`: of shadows, which defences of one mechanism can share; filled here.
     """
     count = query_counts(defence, size)[-1]
     people, pool = Candidates.of(arena, size.candidates), Pool.of(arena, count)
-    networks, inside = shadows_of(arena, pool, PIPELINES, recipe)
+    networks, inside = shadows.shadows_of(arena, pool, PIPELINES, recipe)
     loot = gather(defence, size, ("naive",))
     made: list[Defence] = []
     if defence.name not in SLOW:
         veils = {} if veils is None else veils
-        made = shadow_defences(arena, defence, pool, networks, inside, size, epsilon, veils)
+        made = shadows.shadow_defences(arena, defence, pool, networks, inside, size, epsilon, veils)
     loots = [gather(each, size, ("naive",)) for each in made]
     say(f"{defence.name}: {len(made)} shadow explainers")
     rows: list[Row] = []
     if defence.arena is not arena and made:
-        shadows = [_f(one.arena) for one in made]
-        evidence = Evidence.of(people, pool, inside, _f(defence.arena), _together(shadows))
+        others = _together([_f(one.arena) for one in made])
+        evidence = Evidence.of(people, pool, inside, _f(defence.arena), others)
         rows += _attacks(evidence, people, "f", size, arena.seed)
     queries = loot.points[:count]
     # dice-ml is too slow to imitate: its shadows do without counterfactuals.
@@ -161,7 +138,7 @@ def on_attribute(
     pool = Pool.of(arena, asked)
     wanted = 2 * len(arena.d3)
     count = min(MOST_LESSONS, max(TEACHERS, round(2 * wanted / len(pool.frame))))
-    networks, inside = shadows_of(arena, pool, count, recipe)
+    networks, inside = shadows.shadows_of(arena, pool, count, recipe)
     answers = networks.logits(queries).softmax(dim=2)
     shadow = [Transfer.of(queries, each) for each in answers]
     copies = _separate(_copies(arena, [*transfers.values(), *shadow], size))
@@ -178,8 +155,8 @@ def on_memoriser(arena: Arena, size: Size) -> list[Row]:
     """The control of attribute inference that has to succeed: f has seen D1 and forgets nothing."""
     pool = Pool.of(arena, len(arena.d2))
     half = np.arange(len(pool.frame)) < len(pool.frame) // 2
-    learnt = memoriser(pool.points[half], pool.classes[half], arena.classes)
-    own = memoriser(*encoded(arena.d1, arena.schema), arena.classes)
+    learnt = shadows.memoriser(pool.points[half], pool.classes[half], arena.classes)
+    own = shadows.memoriser(*encoded(arena.d1, arena.schema), arena.classes)
     taught, models = [pool.frame[half]], [({"f": own}, [learnt])]
     return attribute.infer(arena, models, taught, size.candidates, seed=arena.seed)
 
@@ -190,8 +167,8 @@ def shadow_count(arena: Arena, size: Size) -> int:
 
 
 def _copies(arena: Arena, transfers: list[Transfer], size: Size) -> list[Networks]:
-    build, seed = architecture(arena.schema), arena.seed
-    return train_copies(build, transfers, steps=size.steps, batch=size.batch, seed=seed)
+    options = {"steps": size.steps, "batch": size.batch, "seed": arena.seed}
+    return train_copies(architecture(arena.schema), transfers, **options)
 
 
 def _on_copies(

@@ -26,15 +26,9 @@ from torch.nn import functional
 
 from counterveil.encoding import Array
 from counterveil.training import seeded
+from counterveil_lab.attacks import shadows
 from counterveil_lab.attacks.scores import area
-from counterveil_lab.attacks.shadows import (
-    Candidates,
-    Evidence,
-    Guess,
-    Signals,
-    confidence,
-    margin,
-)
+from counterveil_lab.attacks.shadows import Candidates, Evidence, Guess, Signals
 from counterveil_lab.product import dense_relu
 from counterveil_lab.results import Row
 
@@ -46,7 +40,7 @@ BLENDS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)  # RMIA's a: how far out-of-shadow avera
 
 def by_threshold(evidence: Evidence) -> Guess:
     """Members are those whose class the model is sure of."""
-    signals = evidence.signals(confidence)
+    signals = evidence.signals(shadows.confidence)
     inside = signals.pool_shadows[signals.inside]
     outside = signals.pool_shadows[~signals.inside]
     return Guess(signals.target, best_threshold(inside, outside))
@@ -99,7 +93,7 @@ def _looks(log_proba: Tensor, classes: Tensor) -> Tensor:
 
 def by_lira(evidence: Evidence) -> Guess:
     """Online where shadows saw the candidates, each in half of them; offline elsewhere."""
-    signals = evidence.signals(margin)
+    signals = evidence.signals(shadows.margin)
     return Guess(online_ratio(signals) if evidence.online else likelihood_ratio(signals))
 
 
@@ -140,7 +134,7 @@ def online_ratio(signals: Signals) -> Array:
 
 def by_rmia(evidence: Evidence) -> Guess:
     """The share of the attacker's rows z that x outdoes: p(x|f)/p(x) ≥ p(z|f)/p(z)."""
-    signals = evidence.signals(confidence)
+    signals = evidence.signals(shadows.confidence)
     likely = signals.pool_shadows.mean(axis=0)  # every row of the pool was in half of them
     others = np.sort(signals.pool / (likely + TINY))
     average = signals.shadows.mean(axis=0)

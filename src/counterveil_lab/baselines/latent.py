@@ -130,12 +130,7 @@ class Cchvae(_LatentSearch):
     name, gradient = "cchvae", False
 
     def __init__(
-        self,
-        *given: Any,
-        samples: int = 300,
-        step: float = 0.1,
-        shells: int = 1000,
-        **options: Any,
+        self, *given: Any, samples: int = 300, step: float = 0.1, shells: int = 1000, **options: Any
     ) -> None:
         super().__init__(*given, **options)
         self.samples, self.step, self.shells = samples, step, shells

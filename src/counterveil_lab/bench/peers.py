@@ -32,7 +32,7 @@ from counterveil.search.objective import SearchObjective, Weights
 from counterveil.search.snap import Snap
 from counterveil.veil import Veil
 from counterveil_lab.baselines import Baseline, Cadex, Cchvae, Dice, Revise, train_vae
-from counterveil_lab.bench.roofline import SLOW_S
+from counterveil_lab.bench.roofline import SLOW_S, head
 from counterveil_lab.datasets import LOADERS, DatasetMissing, load
 from counterveil_lab.evaluation import Evaluation
 from counterveil_lab.metrics import measure, timed
@@ -100,30 +100,12 @@ def release(evaluation: Evaluation, epsilon: float, seed: int, size: Size) -> Ve
     return curator.release(train, epsilon, seed=seed, epochs=size.epochs, progress=False)
 
 
-def head(
-    dataset: str, method: str, epsilon: float | None, seed: int = 0, guidance: str | None = "model"
-) -> Row:
-    """What a row is about; a method without an ε has no mechanism either."""
-    private = epsilon is not None
-    return {
-        "dataset": dataset,
-        "method": method,
-        "mechanism": "functional" if private else None,
-        "guidance": guidance if private else None,
-        "epsilon": epsilon,
-        "delta": 0.0 if private else None,
-        "seed": seed,
-    }
-
-
 def warm_up(explainer: Explainer) -> float:
     """Seconds that the amortised search takes to learn."""
     return timed(lambda: explainer.warm_up(progress=False))[1]
 
 
-def seconds(
-    ask: Ask, batch: int, asked: int, repeats: int, *, warm: int = 1
-) -> Row:
+def seconds(ask: Ask, batch: int, asked: int, repeats: int, *, warm: int = 1) -> Row:
     """Median seconds a query of calls `ask(start, stop)` with `batch` queries, others in each call.
 
     By the clock, and of the processor: the same on one thread, unless others use the machine too.
@@ -169,56 +151,44 @@ def _batches(size: Size, seed: int) -> tuple[int, ...]:
 
 def _counterveil(evaluation: Evaluation, epsilon: float, seed: int, size: Size) -> Iterator[Row]:
     veil = release(evaluation, epsilon, seed, size)
-    by_model, by_surrogate = (
-        Explainer(veil, evaluation.model),
-        Explainer(veil, guidance="surrogate"),
-    )
-    for guidance, explainer in (("model", by_model), ("surrogate", by_surrogate)):
+    for guidance in ("model", "surrogate"):
+        of_f = {"model": evaluation.model} if guidance == "model" else {"guidance": "surrogate"}
+        explainer = Explainer(veil, **of_f)
         learning = {"warm_up_seconds": warm_up(explainer)}
         for method in METHODS if guidance == "model" else ("counterveil",):
-            ask: Callable[..., Explanations] = partial(
-                evaluation.explain, explainer, **METHODS[method]
-            )
-            result = ask(0, size.queries)
+            ask: Ask = partial(evaluation.explain, explainer, **METHODS[method])
+            result = evaluation.explain(explainer, **METHODS[method])
             quality = measure(result, evaluation.reference)
             quality["flip_ratio"] = float(evaluation.accepted(result).mean())
             for batch in _batches(size, seed):
-                yield {
-                    **head("adult", method, epsilon, seed, guidance),
-                    "batch": batch,
-                    "timed_queries": batch * size.repeats,
-                    **seconds(ask, batch, size.queries, size.repeats),
-                    **(quality if batch == size.queries else {}),
-                    **learning,
-                }
+                row = head("adult", method, epsilon, seed, guidance)
+                row |= {"batch": batch, "timed_queries": batch * size.repeats}
+                row |= seconds(ask, batch, size.queries, size.repeats)
+                yield {**row, **(quality if batch == size.queries else {}), **learning}
 
 
 def _baselines(evaluation: Evaluation, seed: int, size: Size) -> Iterator[Row]:
-    given = evaluation.data.schema, evaluation.judge, evaluation.data.train
-    vae, vae_seconds = timed(
-        lambda: train_vae(given[2], given[0], seed=seed, epochs=size.vae_epochs)
-    )
+    schema, train = evaluation.data.schema, evaluation.data.train
+    given = schema, evaluation.judge, train
+    vae, spent = timed(partial(train_vae, train, schema, seed=seed, epochs=size.vae_epochs))
     baselines: list[Baseline] = [Cadex(*given), Cadex(*given, threshold=0.5)]
     baselines += [Cchvae(*given, seed=seed, vae=vae), Revise(*given, seed=seed, vae=vae)]
     if find_spec("dice_ml") is not None:
         baselines += [Dice(*given, seed=seed, method="random")]
         baselines += [Dice(*given, seed=seed, method="gradient")]
     for baseline in baselines:
-        is_dice, learns = isinstance(baseline, Dice), isinstance(baseline, (Cchvae, Revise))
+        is_dice = isinstance(baseline, Dice)
         asked = size.dice_asked if is_dice else size.queries
+        learning = {"vae_seconds": spent} if isinstance(baseline, (Cchvae, Revise)) else {}
         ask = partial(evaluation.explain_by, baseline)
-        quality = ask(0, asked).metrics(evaluation.reference)
+        quality = {**ask(0, asked).metrics(evaluation.reference), "quality_queries": asked}
         for batch in _batches(size, seed):
             count = min(batch, size.dice_timed if is_dice else size.queries)
             repeats = 1 if batch > 1 else 3
-            yield {
-                **head("adult", baseline.name, None, seed),
-                "batch": batch,
-                "timed_queries": count * repeats,
-                **seconds(ask, count, asked, repeats, warm=0),
-                **({**quality, "quality_queries": asked} if batch == size.queries else {}),
-                **({"vae_seconds": vae_seconds} if learns else {}),
-            }
+            row = head("adult", baseline.name, None, seed)
+            row |= {"batch": batch, "timed_queries": count * repeats}
+            row |= seconds(ask, count, asked, repeats, warm=0)
+            yield {**row, **(quality if batch == size.queries else {}), **learning}
 
 
 def objective(size: Size, seeds: int) -> Iterator[Row]:
@@ -240,9 +210,8 @@ def _raw(evaluation: Evaluation, veil: Veil, size: Size) -> Iterator[tuple[str, 
     """L_cs where each method ends, and the legal rows there as they are."""
     judge, device = evaluation.judge, torch.device("cpu")
     snap, weights = Snap(Encoding(veil.schema), device), Weights.of(veil.schema.family)
-    amortiser, learning = timed(
-        lambda: learn_for(veil, judge, weights, snap, device=device, progress=False)
-    )
+    options = {"device": device, "progress": False}
+    amortiser, learning = timed(partial(learn_for, veil, judge, weights, snap, **options))
     points = encoded(evaluation.queries, veil.schema)[0]
     questions = questions_of(points, evaluation.targets, judge.encoding)
     asked = SearchObjective(

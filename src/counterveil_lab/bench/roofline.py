@@ -40,6 +40,22 @@ JITTER = 0.05  # of a number's range: no two queries are the same
 AT_A_TIME = 2**17  # queries that f is asked about together
 
 
+def head(
+    dataset: str, method: str, epsilon: float | None, seed: int = 0, guidance: str | None = "model"
+) -> Row:
+    """What a row is about; a method without an ε has no mechanism either."""
+    private = epsilon is not None
+    return {
+        "dataset": dataset,
+        "method": method,
+        "mechanism": "functional" if private else None,
+        "guidance": guidance if private else None,
+        "epsilon": epsilon,
+        "delta": 0.0 if private else None,
+        "seed": seed,
+    }
+
+
 def seconds_of(call: Callable[[], object], *, repeats: int = 9, warm: int = 1) -> list[float]:
     """Times of a call after `warm` calls that do not count; three times where it is slow."""
     for _ in range(warm):
@@ -199,39 +215,25 @@ def measure_device(
     queries = jittered(given.points, batch, explainer.encoding, device)
     questions = questions_of(queries, _runner_up(explainer, queries), explainer.encoding)
     shapes = shapes_of(networks_of(given.veil, given.model))
+    work, sizes = multiply_adds(shapes), {"square": square, "rows": min(batch, 2**18)}
     rate, bf16_rate = (
-        matrix_rate(shapes, device=device, dtype=dtype, square=square, rows=min(batch, 2**18))
+        matrix_rate(shapes, device=device, dtype=dtype, **sizes)
         for dtype in (torch.float32, torch.bfloat16)
     )
     bandwidth = copy_bandwidth(device, min(2**30, 2**12 * batch))
-    head: Row = {
-        "dataset": "adult",
-        "mechanism": "functional",
-        "guidance": "model",
-        "epsilon": EPSILON,
-        "delta": 0.0,
-        "seed": 0,
-        "batch": batch,
-        "warm_up_seconds": warm_up_seconds,
-        "multiply_adds": multiply_adds(shapes),
-        "matrix_rate": rate,
-        "matrix_rate_bf16": bf16_rate,
-        "bytes": 8 * queries.shape[1] + 8 + 1,
-        "copy_bandwidth": bandwidth,
-    }
+    size = 8 * queries.shape[1] + 8 + 1
+    limits = {"multiply_adds": work, "matrix_rate": rate, "matrix_rate_bf16": bf16_rate}
+    limits |= {"bytes": size, "copy_bandwidth": bandwidth}
     for polish in (False, True):
         seconds, kept = _timed(explainer, questions, polish)
         each = batch / seconds
-        yield {
-            **head,
-            "method": "counterveil" if polish else "counterveil-unpolished",
-            **kept,
-            "seconds_per_query": seconds / batch,
-            "answers_per_second": each,
-            "share_of_bandwidth": each * head["bytes"] / bandwidth,
-            "share_of_matrix_rate": each * head["multiply_adds"] / rate,
-            "share_of_matrix_rate_bf16": each * head["multiply_adds"] / bf16_rate,
-        }
+        row = head("adult", "counterveil" if polish else "counterveil-unpolished", EPSILON)
+        row |= {"batch": batch, "warm_up_seconds": warm_up_seconds, **limits, **kept}
+        row |= {"seconds_per_query": seconds / batch, "answers_per_second": each}
+        row["share_of_bandwidth"] = each * size / bandwidth
+        row["share_of_matrix_rate"] = each * work / rate
+        row["share_of_matrix_rate_bf16"] = each * work / bf16_rate
+        yield row
 
 
 def _timed(explainer: Explainer, questions: Questions, polish: bool) -> tuple[float, Row]:

@@ -37,20 +37,9 @@ from counterveil.models import adapt
 from counterveil.schema import Binary, Categorical, Feature, Label, Numeric, Schema
 from counterveil.search import Explainer
 from counterveil.training import seeded, tanh_network
-from counterveil_lab.bench import roofline
-from counterveil_lab.bench.peers import (
-    EPSILON,
-    METHODS,
-    QUICK,
-    Size,
-    evaluation_of,
-    head,
-    objective,
-    peers,
-    release,
-    seconds,
-    warm_up,
-)
+from counterveil_lab.bench import peers, roofline
+from counterveil_lab.bench.peers import EPSILON, METHODS, Size, release, seconds, warm_up
+from counterveil_lab.bench.roofline import head
 from counterveil_lab.datasets import LOADERS
 from counterveil_lab.metrics import measure
 from counterveil_lab.product import questions_of, runner_up
@@ -100,7 +89,7 @@ def measure_parts(
     torch.set_num_threads(1)
     name = "bench-search" + (f"-{only}" if only else "")
     results = Results(Path(folder), name, command, fresh=True)
-    size = QUICK if quick else Size()
+    size = peers.QUICK if quick else Size()
     size = replace(size, datasets=datasets or size.datasets)
     for part in [only] if only else PARTS:
         for row in PARTS[part](size, seeds):
@@ -126,7 +115,7 @@ def _in_words(row: Row) -> str:
 
 def batch_sizes(size: Size, seeds: int) -> Iterator[Row]:
     """One query at a time, four, sixteen, ...: Adult, the held-out rows again and again."""
-    evaluation = evaluation_of("adult", 0, size)
+    evaluation = peers.evaluation_of("adult", 0, size)
     explainer = Explainer(release(evaluation, EPSILON, 0, size), evaluation.model)
     explainer.warm_up(progress=False)
     batch = 1
@@ -180,7 +169,7 @@ def synthetic(kind: str, count: int, rows: int) -> tuple[Schema, pd.DataFrame]:
 
 def floor(size: Size, seeds: int) -> Iterator[Row]:
     """Adult: tensors to tensors, then tables to tables without polish and with it."""
-    evaluation = evaluation_of("adult", 0, size)
+    evaluation = peers.evaluation_of("adult", 0, size)
     veil = release(evaluation, EPSILON, 0, size)
     explainer = Explainer(veil, evaluation.model)
     explainer.warm_up(progress=False)
@@ -197,20 +186,15 @@ def floor(size: Size, seeds: int) -> Iterator[Row]:
         times = {"tensors-unpolished": seconds(ask, batch, batch, size.repeats)}
         times |= {way: _explaining(explainer, queries, size, way) for way in POLISHED_OR_NOT}
         for method, each in times.items():
-            yield {
-                **head("adult", method, EPSILON),
-                "batch": batch,
-                **each,
-                "multiply_adds": work,
-                "multiply_adds_per_second": rate,
-                "floor_seconds": work / rate,
-                "times_floor": each["seconds_per_query"] * rate / work,
-            }
+            row = {**head("adult", method, EPSILON), "batch": batch, **each}
+            row |= {"multiply_adds": work, "multiply_adds_per_second": rate}
+            row["floor_seconds"] = work / rate
+            yield {**row, "times_floor": each["seconds_per_query"] * rate / work}
 
 
 def boosted(size: Size, seeds: int) -> Iterator[Row]:
     """Adult with trees over the encoding as f; the packages that are there."""
-    evaluation = evaluation_of("adult", 0, size)
+    evaluation = peers.evaluation_of("adult", 0, size)
     schema, train, queries = evaluation.data.schema, evaluation.data.train, evaluation.queries
     encoding = Encoding(schema)
     points, classes = encoding.encode(train), encoding.labels(train)
@@ -244,10 +228,10 @@ def _explaining(explainer: Explainer, queries: pd.DataFrame, size: Size, method:
 
 
 PARTS: dict[str, Callable[[Size, int], Iterator[Row]]] = {
-    "peers": peers,
+    "peers": peers.peers,
     "batch": batch_sizes,
     "features": features,
     "floor": floor,
     "boosted": boosted,
-    "objective": objective,
+    "objective": peers.objective,
 }

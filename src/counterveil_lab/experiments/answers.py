@@ -17,7 +17,7 @@ and counted up to ten. Times compare inside one run of the command alone: `run`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -25,7 +25,7 @@ from typing import Any
 
 from counterveil_lab.evaluation import AS_PUBLISHED, QUERIES, Evaluation
 from counterveil_lab.experiments import peers, releases
-from counterveil_lab.experiments.runner import Case, Experiment, Options
+from counterveil_lab.experiments.runner import Case, Experiment, Options, figure
 from counterveil_lab.experiments.tables import write_table
 from counterveil_lab.metrics import timed
 from counterveil_lab.results import Row
@@ -71,10 +71,6 @@ def flip_cases(options: Options) -> Iterator[Case]:
 def distance_cases(options: Options) -> Iterator[Case]:
     """The same without `dpsgd`."""
     return (case for case in flip_cases(options) if case["part"] != "dpsgd")
-
-
-def _part(case: Case) -> Collection[str]:
-    return (case["part"],)
 
 
 def _why_not(case: Case) -> str | None:
@@ -154,7 +150,10 @@ def measure_times(dataset: str, seed: int, *, quick: bool) -> list[Row]:
         slow = row["method"].startswith("dice")
         count = DICE_QUERIES if slow else TIMED_QUERIES
         runs = 2 if quick else DICE_RUNS if slow else RUNS
-        times = _times(ask, count, runs, warm=not slow)
+        if not slow:
+            ask(0, count)  # a first call loads and learns
+        starts = [number * count for number in range(1, runs + 1)]  # other queries in every run
+        times = [timed(partial(ask, start, start + count))[1] for start in starts]
         scale = TIMED_QUERIES / count
         row |= {"timed_queries": count, "runs": len(times), "seconds_for_ten": fmean(times) * scale}
         row["least_seconds_for_ten"] = min(times) * scale
@@ -162,14 +161,6 @@ def measure_times(dataset: str, seed: int, *, quick: bool) -> list[Row]:
         row["seconds_per_query"] = fmean(times) / count
         rows.append(row)
     return rows
-
-
-def _times(ask: Ask, count: int, runs: int, *, warm: bool) -> list[float]:
-    """Seconds of each run, with other queries in every one."""
-    if warm:
-        ask(0, count)  # a first call loads and learns
-    starts = [number * count for number in range(1, runs + 1)]
-    return [timed(partial(ask, start, start + count))[1] for start in starts]
 
 
 def _timed_methods(evaluation: Evaluation, seed: int, quick: bool) -> Iterator[tuple[Row, Ask]]:
@@ -192,20 +183,13 @@ def _timed_methods(evaluation: Evaluation, seed: int, quick: bool) -> Iterator[t
             yield {"method": another.name}, partial(evaluation.explain_by, another)
 
 
-def paint_times(rows: Sequence[Row], folder: Path) -> None:
-    """The figure of times, from stored rows."""
-    from counterveil_lab.experiments import drawing
-
-    drawing.save(drawing.times(rows), folder / "fig-time")
-
-
 TABLE_FR = Experiment(
     "the paper's table of flip ratios: every method, every dataset.",
     flip_cases,
     measure_flips,
     write=write_flips,
     why_not=_why_not,
-    named=_part,
+    chosen_by=("part",),
 )
 TABLE_AD = Experiment(
     "the paper's table of average distances: ten counterfactuals a query.",
@@ -213,13 +197,13 @@ TABLE_AD = Experiment(
     measure_distances,
     write=write_distances,
     why_not=_why_not,
-    named=_part,
+    chosen_by=("part",),
 )
 FIG_TIME = Experiment(
     "the paper's figure of time costs: seconds for ten queries, five runs of each method.",
     time_cases,
     measure_times,
-    paint=paint_times,
-    named=None,
+    paint=figure("experiments.drawing", "times", "fig-time"),
+    chosen_by=(),
     stamped=True,
 )

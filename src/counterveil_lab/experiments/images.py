@@ -13,7 +13,8 @@ The pictures themselves are in NAME.npz beside the rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ SEED = 0
 WAYS = {"paper": ("published",), "functional": ("unpolished", "polished")}
 
 
-def _cases(options: Options, epsilons: Sequence[releases.Epsilon]) -> Iterator[Case]:
+def cases(epsilons: Sequence[releases.Epsilon], options: Options) -> Iterator[Case]:
     """Both mechanisms at every ε; one seed, whatever `seeds`."""
     name = pictures.picture_dataset(options.quick, options.datasets, options.say)
     if name is None:
@@ -47,16 +48,6 @@ def _cases(options: Options, epsilons: Sequence[releases.Epsilon]) -> Iterator[C
             if mechanism == "paper" or epsilon != releases.NO_NOISE:
                 case = {"dataset": name, "mechanism": mechanism, "epsilon": epsilon}
                 yield {**case, "seed": SEED}
-
-
-def reconstruction_cases(options: Options) -> Iterator[Case]:
-    """Every autoencoder."""
-    return _cases(options, EPSILONS)
-
-
-def case_study_cases(options: Options) -> Iterator[Case]:
-    """The two ε of the paper's tables."""
-    return _cases(options, (0.025, 0.75))
 
 
 def measure_reconstructions(
@@ -93,7 +84,7 @@ def measure_case_study(
     number = int((known if known.any() else nines).nonzero()[0, 0])
     query, target = points[[number]], torch.tensor([TO])
     veil = releases.release(data, mechanism, epsilon, seed, quick=quick).veil
-    explainer = releases.explainer_for(veil, model, quick=quick)
+    _, explainer = next(releases.explainers_for(veil, model, quick=quick))
     rows = []
     for way in WAYS[mechanism]:
         if way == "published":
@@ -108,7 +99,9 @@ def measure_case_study(
         both = [pictures.grey(each.numpy(), image) for each in (answer, seen)]
         row: Row = {"method": "counterveil", "guidance": "model", "way": way}
         row |= {"delta": releases.delta_of(mechanism), "query": number, "target": TO}
-        row |= {**_judged(judge, query, answer), "gradcam_on_changes": _share(seen, answer - query)}
+        row |= _judged(judge, query, answer)
+        on_changes, total = seen[(answer != query).reshape(seen.shape)].sum(), float(seen.sum())
+        row["gradcam_on_changes"] = float(on_changes) / total if total else None
         row[pictures.PICTURES] = {
             f"{data.schema.name} query": pictures.grey(query.numpy(), image),
             f"{dataset} {mechanism} {way} {epsilon}": np.concatenate(both),
@@ -126,12 +119,6 @@ def _judged(judge: TargetModel, query: Tensor, answer: Tensor) -> Row:
         "probability_before": float(judge.log_proba(query)[0, TO].exp()),
         "distance": float((answer - query).norm()),
     }
-
-
-def _share(seen: Tensor, change: Tensor) -> float | None:
-    """How much of what GradCAM shows lies on pixels that the explanation changed."""
-    total = float(seen.sum())
-    return float(seen[change.reshape(seen.shape) != 0].sum()) / total if total else None
 
 
 def gradcam(model: nn.Module, points: Tensor, classes: Tensor, image: Pixels) -> Tensor:
@@ -165,10 +152,6 @@ def gradcam(model: nn.Module, points: Tensor, classes: Tensor, image: Pixels) ->
     return maps / maps.amax(dim=(1, 2), keepdim=True).clamp(min=torch.finfo(maps.dtype).tiny)
 
 
-def _keeper(name: str) -> Callable[[Path], Callable[[Row], Row]]:
-    return lambda folder: pictures.keeper(folder / f"{name}.npz")
-
-
 def paint_reconstructions(rows: Sequence[Row], folder: Path) -> None:
     """The figure, from stored rows and pictures."""
     from counterveil_lab.experiments import drawing
@@ -199,15 +182,15 @@ def paint_case_study(rows: Sequence[Row], folder: Path) -> None:
 
 FIG_RECONSTRUCTIONS = Experiment(
     "the paper's figure of digits reconstructed at several ε.",
-    reconstruction_cases,
+    partial(cases, EPSILONS),
     measure_reconstructions,
     paint=paint_reconstructions,
-    store=_keeper("fig-reconstructions"),
+    store=lambda folder: pictures.keeper(folder / "fig-reconstructions.npz"),
 )
 FIG_CASE = Experiment(
     "the paper's case study: a 9 explained towards a 5, and where f looks.",
-    case_study_cases,
+    partial(cases, (0.025, 0.75)),
     measure_case_study,
     paint=paint_case_study,
-    store=_keeper("fig-case"),
+    store=lambda folder: pictures.keeper(folder / "fig-case.npz"),
 )

@@ -20,22 +20,14 @@ it would agree.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 
 import torch
 
 from counterveil_lab.datasets import LOADERS
 from counterveil_lab.evaluation import AS_PUBLISHED, QUERIES
-from counterveil_lab.experiments import releases
-from counterveil_lab.experiments.runner import (
-    PAPER_DATASETS,
-    SETS_OF_BITS,
-    TABLES_AND_MNIST,
-    Case,
-    Experiment,
-    Options,
-)
+from counterveil_lab.experiments import releases, runner
+from counterveil_lab.experiments.runner import Case, Experiment, Options, figure
 from counterveil_lab.metrics import legal_share, measure, reconstruction_error, timed
 from counterveil_lab.results import Row
 from counterveil_lab.targets import classes_of, encoded
@@ -46,7 +38,7 @@ MSE_ROWS = 5000
 PAPER_EPSILONS = (releases.NO_NOISE, 1.0, 0.75, 0.5, 0.1, 0.05, 0.025, 0.005, 5e-4)
 PUBLISHED_EPOCHS = 300
 WIDE = ("purchase-substitute", "texas-substitute")
-NARROW = (*TABLES_AND_MNIST, "digits")
+NARROW = (*runner.TABLES_AND_MNIST, "digits")
 
 
 def target_cases(options: Options) -> Iterator[Case]:
@@ -76,7 +68,7 @@ def mse_cases(options: Options) -> Iterator[Case]:
     """Both mechanisms at every ε, and `paper` without noise."""
     for seed in options.repetitions:
         for name in options.names():
-            some = FEWER_EPSILONS if name in SETS_OF_BITS else MSE_EPSILONS
+            some = FEWER_EPSILONS if name in runner.SETS_OF_BITS else MSE_EPSILONS
             epsilons = (5e-4, 0.75) if options.quick else some
             for mechanism, more in (("paper", (releases.NO_NOISE,)), ("functional", ())):
                 for epsilon in (*epsilons, *more):
@@ -108,7 +100,7 @@ def measure_paper(
     evaluation = releases.evaluation_for(dataset, seed, quick=quick)
     data = evaluation.data
     made = releases.release(data, mechanism, epsilon, seed, epochs=PUBLISHED_EPOCHS, quick=quick)
-    explainer = releases.explainer_for(made.veil, evaluation.model, quick=quick)
+    _, explainer = next(releases.explainers_for(made.veil, evaluation.model, quick=quick))
     evaluation.explain(explainer, stop=2, **AS_PUBLISHED)  # warm up
     result, seconds = timed(lambda: evaluation.explain(explainer, **AS_PUBLISHED))
     row: Row = {"method": "counterveil", "guidance": "model", "epochs": made.epochs}
@@ -124,7 +116,11 @@ def frontier_cases(options: Options) -> Iterator[Case]:
     """Every mechanism at the ε that it is made for, on every dataset; Adult at both orders."""
     four, two = (0.025, 0.1, 0.75, 3.0), (0.025, 0.75)
     cases = [
-        *(_case("adult", "functional", epsilon, order) for epsilon in four for order in (1, 2)),
+        *(
+            _case("adult", "functional", epsilon, asked_order=order)
+            for epsilon in four
+            for order in (1, 2)
+        ),
         *(_case(name, "functional", epsilon) for name in NARROW for epsilon in four),
         *(_case(name, "functional", epsilon) for name in WIDE for epsilon in two),
         *(_case(name, "paper", epsilon) for name in (*NARROW, *WIDE) for epsilon in two),
@@ -135,20 +131,12 @@ def frontier_cases(options: Options) -> Iterator[Case]:
         cases = [_case("digits", name, 0.75) for name in ("functional", "paper", "dpsgd")]
     for seed in options.repetitions:
         for case in cases:
-            if case["dataset"] in options.names(PAPER_DATASETS):
+            if case["dataset"] in options.names(runner.PAPER_DATASETS):
                 yield {**case, "asked_order": case.get("asked_order"), "seed": seed}
 
 
-def _case(
-    dataset: str,
-    mechanism: str,
-    epsilon: releases.Epsilon,
-    order: int | None = None,
-    seed: int | None = None,
-) -> Case:
-    case = {"dataset": dataset, "mechanism": mechanism, "epsilon": epsilon}
-    more = {"asked_order": order, "seed": seed}
-    return {**case, **{name: value for name, value in more.items() if value is not None}}
+def _case(dataset: str, mechanism: str, epsilon: releases.Epsilon, **more: int) -> Case:
+    return {"dataset": dataset, "mechanism": mechanism, "epsilon": epsilon, **more}
 
 
 def _why_not(case: Case) -> str | None:
@@ -156,13 +144,7 @@ def _why_not(case: Case) -> str | None:
 
 
 def measure_frontier(
-    dataset: str,
-    mechanism: str,
-    epsilon: float,
-    asked_order: int | None,
-    seed: int,
-    *,
-    quick: bool,
+    dataset: str, mechanism: str, epsilon: float, asked_order: int | None, seed: int, *, quick: bool
 ) -> list[Row]:
     """One release, its answers with both guidances."""
     evaluation = releases.evaluation_for(dataset, seed, quick=quick, queries=QUERIES)
@@ -194,42 +176,28 @@ def measure_frontier(
     return rows
 
 
-def paint_mse(rows: Sequence[Row], folder: Path) -> None:
-    """The figure of errors, from stored rows."""
-    from counterveil_lab.experiments import drawing
-
-    drawing.save(drawing.errors_over_epsilon(rows), folder / "fig-mse")
-
-
-def paint_frontier(rows: Sequence[Row], folder: Path) -> None:
-    """The figure of the frontier, from stored rows."""
-    from counterveil_lab.experiments import drawing
-
-    drawing.save(drawing.frontier(rows), folder / "frontier")
-
-
 TARGETS = Experiment(
     "how good the target models are, beside what the paper prints.",
     target_cases,
     measure_target,
-    named=None,
+    chosen_by=(),
 )
 FIG_MSE = Experiment(
     "the paper's figure of reconstruction error over ε, on every dataset.",
     mse_cases,
     measure_mse,
-    paint=paint_mse,
+    paint=figure("experiments.drawing", "errors_over_epsilon", "fig-mse"),
 )
 PAPER_ADULT = Experiment(
     "the paper's mechanism on Adult, over ε, trained as long as published.",
     paper_cases,
     measure_paper,
-    named=None,
+    chosen_by=(),
 )
 FRONTIER = Experiment(
     "how good the answers of each mechanism are at each ε, on every dataset.",
     frontier_cases,
     measure_frontier,
-    paint=paint_frontier,
+    paint=figure("experiments.drawing", "frontier", "frontier"),
     why_not=_why_not,
 )

@@ -27,30 +27,21 @@ Purchase and Texas at ε = .025 and 2,000 queries.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
-from pathlib import Path
 
 from counterveil.curator import Curator
-from counterveil.veil import Veil
-from counterveil_lab.attacks import controls, inference
+from counterveil_lab.attacks import controls, headlines, inference
 from counterveil_lab.attacks.attribute import SENSITIVE
-from counterveil_lab.attacks.defences import ByVeil, build, sharing
+from counterveil_lab.attacks.defences import ByVeil, Defence, build, sharing
 from counterveil_lab.attacks.extraction import SETTINGS, budget_of, extract
-from counterveil_lab.attacks.headlines import (
-    attribute_sentence,
-    attribute_table,
-    linkage_sentence,
-    linked,
-    sentence,
-    strongest,
-)
 from counterveil_lab.attacks.protocol import FULL, QUICK, Arena, Size
 from counterveil_lab.attacks.shadows import BY_HEART, overfitted
 from counterveil_lab.attacks.verdicts import headline
-from counterveil_lab.experiments.runner import Case, Experiment, Options
+from counterveil_lab.experiments.runner import Case, Experiment, Options, figure
 from counterveil_lab.results import Row
+from counterveil_lab.targets import Recipe
 
 DATASETS = ("adult", "hospital", "mnist")
 WITH_ATTRIBUTE = ("adult", "hospital")
@@ -90,7 +81,6 @@ INFERENCE_PARTS: Parts = {
     "cf-k": (("cf-k",), 0.0),
     "none": ((), 0.0),
 }
-PICTURE_INFERENCE_PARTS = (*PICTURE_PARTS, "none")
 QUICK_INFERENCE_PARTS = ("functional-0.75", "no-noise", "dice-kdtree", "none")
 # The parts that each control of membership is played on: everywhere, and on Adult also more.
 CONTROLS = {"none": tuple(INFERENCE_PARTS), "disjoint": ("none",), "overfitted": ("none",)}
@@ -104,25 +94,21 @@ MARGINS = (0.0, 0.6, 0.7, 0.8, 0.9, 0.95)
 TRADEOFF_QUERIES = 500
 
 
-def parts_of(
-    dataset: str, quick: bool, parts: Parts, of_pictures: Sequence[str], if_quick: Sequence[str]
-) -> tuple[str, ...]:
-    """What is measured of a dataset: `ADULT_ONLY` is not for others."""
-    if dataset in PICTURES:
-        return tuple(of_pictures)
-    chosen = if_quick if quick else tuple(parts)
-    return tuple(part for part in chosen if dataset == "adult" or part not in ADULT_ONLY)
-
-
 def extraction_parts(dataset: str, quick: bool) -> tuple[str, ...]:
-    """The parts of `table-extraction` for a dataset."""
-    return parts_of(dataset, quick, EXTRACTION_PARTS, PICTURE_PARTS, QUICK_PARTS)
+    """What `table-extraction` measures of a dataset."""
+    return _parts(dataset, PICTURE_PARTS, QUICK_PARTS if quick else tuple(EXTRACTION_PARTS))
 
 
 def inference_parts(dataset: str, quick: bool) -> tuple[str, ...]:
-    """The parts of `fig-membership` and `fig-attribute` for a dataset."""
-    chosen = PICTURE_INFERENCE_PARTS, QUICK_INFERENCE_PARTS
-    return parts_of(dataset, quick, INFERENCE_PARTS, *chosen)
+    """What `fig-membership` and `fig-attribute` measure of a dataset."""
+    parts = QUICK_INFERENCE_PARTS if quick else tuple(INFERENCE_PARTS)
+    return _parts(dataset, (*PICTURE_PARTS, "none"), parts)
+
+
+def _parts(dataset: str, of_pictures: tuple[str, ...], parts: tuple[str, ...]) -> tuple[str, ...]:
+    if dataset in PICTURES:
+        return of_pictures
+    return tuple(part for part in parts if dataset == "adult" or part not in ADULT_ONLY)
 
 
 def extraction_cases(options: Options) -> Iterator[Case]:
@@ -168,26 +154,24 @@ def measure_extraction(dataset: str, part: str, seed: int, *, quick: bool) -> li
 
 def membership_cases(options: Options) -> Iterator[Case]:
     """Every part under every control; those of counterfactuals are controlled on Adult."""
-    for part in INFERENCE_PARTS:
-        for name in options.names(DATASETS, quick=("adult",)):
-            more = name == "adult" and not options.quick
-            for control, parts in (ADULT_CONTROLS if more else CONTROLS).items():
-                for seed in options.repetitions:
-                    if part in parts and part in inference_parts(name, options.quick):
-                        case = {"dataset": name, "control": control, "part": part}
-                        yield {**case, "seed": seed}
+    for name in options.names(DATASETS, quick=("adult",)):
+        more = name == "adult" and not options.quick
+        yield from _inference_cases(name, options, ADULT_CONTROLS if more else CONTROLS)
 
 
 def attribute_cases(options: Options) -> Iterator[Case]:
     """Every part without control; the controls play f alone."""
-    for part in INFERENCE_PARTS:
-        for name in options.names(WITH_ATTRIBUTE, quick=("adult",)):
-            for control in ("none", "disjoint", "overfitted", "memoriser"):
-                for seed in options.repetitions:
-                    played = control == "none" or part == "none"
-                    if played and part in inference_parts(name, options.quick):
-                        case = {"dataset": name, "control": control, "part": part}
-                        yield {**case, "seed": seed}
+    for name in options.names(WITH_ATTRIBUTE, quick=("adult",)):
+        yield from _inference_cases(name, options, CONTROLS | {"memoriser": ("none",)})
+
+
+def _inference_cases(
+    dataset: str, options: Options, controls: dict[str, tuple[str, ...]]
+) -> Iterator[Case]:
+    for part in inference_parts(dataset, options.quick):
+        for control in (name for name, parts in controls.items() if part in parts):
+            for seed in options.repetitions:
+                yield {"dataset": dataset, "control": control, "part": part, "seed": seed}
 
 
 def why_no_attribute(case: Case) -> str | None:
@@ -206,54 +190,58 @@ def inference_size(dataset: str, quick: bool) -> Size:
     return size
 
 
+def _game(
+    dataset: str, control: str, part: str, seed: int, quick: bool
+) -> tuple[Arena, Size, Recipe | None, Iterator[Defence]]:
+    """The game under a control, its size, how f was trained if unusually, and its defences."""
+    size = inference_size(dataset, quick)
+    arena = Arena.of(dataset, seed, size, disjoint=control == "disjoint")
+    recipe = BY_HEART if control == "overfitted" else None
+    arena = overfitted(arena) if recipe else arena
+    defences, epsilon = INFERENCE_PARTS[part]
+    if dataset in PICTURES or control != "none":
+        defences = defences[:1]  # guidance `model` alone: pictures take minutes
+    return arena, size, recipe, sharing(defences, arena, epsilon, size)
+
+
+def _headed(rows: list[Row], defence: str, part: str) -> list[Row]:
+    head: Row = {"defence": defence, "epsilon": None}
+    if defence != "none":
+        head |= budget_of(defence, INFERENCE_PARTS[part][1])
+    return [{**head, **row} for row in rows]
+
+
 def measure_membership(
     dataset: str, control: str, part: str, seed: int, *, quick: bool
 ) -> list[Row]:
     """Every attack on the defences of one part."""
-    size = inference_size(dataset, quick)
-    arena = Arena.of(dataset, seed, size, disjoint=control == "disjoint")
-    recipe = BY_HEART if control == "overfitted" else None
-    if recipe is not None:
-        arena = overfitted(arena)
+    arena, size, recipe, defences = _game(dataset, control, part, seed, quick)
     if part == "none":
-        return _undefended(inference.on_model(arena, size, recipe=recipe))
-    defences, epsilon = INFERENCE_PARTS[part]
-    if dataset in PICTURES or control != "none":
-        defences = defences[:1]  # guidance `model` alone: pictures take minutes
-    shared: dict[int, Veil] = {}
-    return [
-        {"defence": defence.name, **budget_of(defence.name, epsilon), **row}
-        for defence in sharing(defences, arena, epsilon, size)
-        for row in inference.on_defence(
-            arena, defence, size, epsilon=epsilon, recipe=recipe, veils=shared
-        )
-    ]
+        return _headed(inference.on_model(arena, size, recipe=recipe), "none", part)
+    options = {"epsilon": INFERENCE_PARTS[part][1], "recipe": recipe, "veils": {}}
+    rows = []
+    for defence in defences:
+        found = inference.on_defence(arena, defence, size, **options)
+        rows += _headed(found, defence.name, part)
+    return rows
 
 
 def measure_attribute(
     dataset: str, control: str, part: str, seed: int, *, quick: bool
 ) -> list[Row]:
     """Attribute inference with f and with f' of each defence of a part."""
-    size = inference_size(dataset, quick)
-    arena = Arena.of(dataset, seed, size, disjoint=control == "disjoint")
-    recipe = BY_HEART if control == "overfitted" else None
-    if recipe is not None:
-        arena = overfitted(arena)
+    arena, size, recipe, defences = _game(dataset, control, part, seed, quick)
     if control == "memoriser":
-        return _undefended(inference.on_memoriser(arena, size))
+        return _headed(inference.on_memoriser(arena, size), "none", part)
     if part == "none":
-        return _undefended(inference.on_attribute(arena, None, size, recipe=recipe))
-    defences, epsilon = INFERENCE_PARTS[part]
-    return [
-        {"defence": defence.name, **budget_of(defence.name, epsilon), **row}
-        for defence in sharing(defences, arena, epsilon, size)
-        for row in inference.on_attribute(arena, defence, size)
-        if row["target"] != "f" or defence.name == "dp-model"  # otherwise f is that of "none"
-    ]
-
-
-def _undefended(rows: list[Row]) -> list[Row]:
-    return [{"defence": "none", "epsilon": None, **row} for row in rows]
+        return _headed(inference.on_attribute(arena, None, size, recipe=recipe), "none", part)
+    rows = []
+    for defence in defences:
+        found = inference.on_attribute(arena, defence, size)
+        if defence.name != "dp-model":  # f is that of "none"
+            found = [row for row in found if row["target"] != "f"]
+        rows += _headed(found, defence.name, part)
+    return rows
 
 
 def tradeoff_cases(options: Options) -> Iterator[Case]:
@@ -281,14 +269,6 @@ def measure_tradeoff(dataset: str, seed: int, *, quick: bool) -> list[Row]:
     return rows
 
 
-def _part(case: Case) -> Collection[str]:
-    return (case["part"],)
-
-
-def _part_or_control(case: Case) -> Collection[str]:
-    return {case["part"], case["control"]} if case["control"] != "none" else (case["part"],)
-
-
 def extraction_sentences(rows: Sequence[Row]) -> list[str]:
     """What the numbers say, and whether the controls held."""
     return [*headline(rows).sentences, *controls.spoken(controls.of_extraction(rows))]
@@ -296,78 +276,47 @@ def extraction_sentences(rows: Sequence[Row]) -> list[str]:
 
 def membership_sentences(rows: Sequence[Row]) -> list[str]:
     """The same of membership and linkage."""
-    told = [*map(sentence, strongest(rows)), *map(linkage_sentence, linked(rows))]
+    told = [headlines.sentence(line) for line in headlines.strongest(rows)]
+    told += [headlines.linkage_sentence(line) for line in headlines.linked(rows)]
     return [*told, *controls.spoken(controls.of_inference(rows))]
 
 
 def attribute_sentences(rows: Sequence[Row]) -> list[str]:
     """The same of attributes."""
-    told = [attribute_sentence(line) for line in attribute_table(rows)]
+    told = [headlines.attribute_sentence(line) for line in headlines.attribute_table(rows)]
     return [*told, *controls.spoken(controls.of_attribute(rows))]
-
-
-def paint_extraction(rows: Sequence[Row], folder: Path) -> None:
-    """The figure, from stored rows."""
-    from counterveil_lab.attacks.pictures import extraction_figure
-    from counterveil_lab.figures import save
-
-    save(extraction_figure(rows), folder / "table-extraction")
-
-
-def paint_tradeoff(rows: Sequence[Row], folder: Path) -> None:
-    """The figure, from stored rows."""
-    from counterveil_lab.attacks.pictures import tradeoff_figure
-    from counterveil_lab.figures import save
-
-    save(tradeoff_figure(rows), folder / "fig-tradeoff")
-
-
-def paint_membership(rows: Sequence[Row], folder: Path) -> None:
-    """The figure, from stored rows."""
-    from counterveil_lab.attacks.forest import membership_figure
-    from counterveil_lab.figures import save
-
-    save(membership_figure(rows), folder / "fig-membership")
-
-
-def paint_attribute(rows: Sequence[Row], folder: Path) -> None:
-    """The figure, from stored rows."""
-    from counterveil_lab.attacks.forest import attribute_figure
-    from counterveil_lab.figures import save
-
-    save(attribute_figure(rows), folder / "fig-attribute")
 
 
 TABLE_EXTRACTION = Experiment(
     "how well f can be rebuilt from predictions and counterfactuals.",
     extraction_cases,
     measure_extraction,
-    paint=paint_extraction,
+    paint=figure("attacks.pictures", "extraction_figure", "table-extraction"),
     sentences=extraction_sentences,
     why_not=why_no_package,
-    named=_part,
+    chosen_by=("part",),
 )
 FIG_MEMBERSHIP = Experiment(
     "can anyone tell who was in the training rows, from f, from f' or from answers?",
     membership_cases,
     measure_membership,
-    paint=paint_membership,
+    paint=figure("attacks.forest", "membership_figure", "fig-membership"),
     sentences=membership_sentences,
-    named=_part_or_control,
+    chosen_by=("part", "control"),
 )
 FIG_ATTRIBUTE = Experiment(
     "does the model, or what is extracted from it, give away a person's race?",
     attribute_cases,
     measure_attribute,
-    paint=paint_attribute,
+    paint=figure("attacks.forest", "attribute_figure", "fig-attribute"),
     sentences=attribute_sentences,
     why_not=why_no_attribute,
-    named=_part,
+    chosen_by=("part",),
 )
 FIG_TRADEOFF = Experiment(
     "what answers are worth to people, against what they are worth to a thief of f.",
     tradeoff_cases,
     measure_tradeoff,
-    paint=paint_tradeoff,
-    named=None,
+    paint=figure("attacks.pictures", "tradeoff_figure", "fig-tradeoff"),
+    chosen_by=(),
 )

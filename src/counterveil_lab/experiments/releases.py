@@ -15,6 +15,7 @@ import math
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
@@ -73,9 +74,7 @@ def vae_for(data: Dataset, seed: int, *, quick: bool = False) -> tuple[Vae, int]
     epochs = 1 if quick else VAE_EPOCHS[data.schema.family]
     path = _place("vae", ".pt", data.name, seed, epochs, len(data.train))
 
-    def train() -> Vae:
-        return train_vae(data.train, data.schema, seed=seed, epochs=epochs)
-
+    train = partial(train_vae, data.train, data.schema, seed=seed, epochs=epochs)
     return _kept(path, lambda: Vae(data.schema.width), train), epochs
 
 
@@ -128,11 +127,6 @@ def explainers_for(veil: Veil, model: Any, *, quick: bool) -> Iterator[tuple[str
     yield "model", Explainer(veil, model, warm_file=warm_file, warm_steps=steps)
     if veil.surrogate is not None:
         yield "surrogate", Explainer(veil, guidance="surrogate")
-
-
-def explainer_for(veil: Veil, model: Any, *, quick: bool) -> Explainer:
-    """The Explainer with guidance `model`."""
-    return next(explainers_for(veil, model, quick=quick))[1]
 
 
 def head_of(made: Release, mechanism: str) -> Row:

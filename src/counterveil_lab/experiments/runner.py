@@ -7,11 +7,12 @@ case is done. The rows of a case are stored together.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
@@ -25,6 +26,7 @@ from counterveil_lab.results import Results, Row
 Case = dict[str, Any]
 Measure = Callable[..., list[Row]]
 Say = Callable[[str], None]
+Finish = Callable[[Sequence[Row], Path], None]
 
 SETS_OF_BITS = ("texas", "texas-substitute", "purchase", "purchase-substitute")
 # What takes longest begins first, or the last case would keep all others waiting.
@@ -68,22 +70,14 @@ class Options:
         return tuple(self.datasets or (quick if self.quick else full))
 
 
-def _mechanism(case: Case) -> Collection[str]:
-    return (case["mechanism"],)
-
-
-def _always(case: Case) -> None:
-    return None
-
-
 @dataclass(frozen=True)
 class Experiment:
     """One experiment: what it measures, and how.
 
     `about`: one line for `counterveil-lab list`. `cases(options)`: what is to be measured.
     `measure(**case, quick)`: the rows of a case. `why_not(case)`: why it cannot be measured here,
-    or None. `named(case)`: the words of `--mechanisms` that choose a case; None: no such option.
-    `paint(rows, folder)` draws, `write(rows, folder)` writes what needs no matplotlib, and
+    or None. `chosen_by`: the entries of a case that `--mechanisms` chooses by; none: no such
+    option. `paint(rows, folder)` draws, `write(rows, folder)` writes what needs no matplotlib, and
     `sentences(rows)` says what follows. `store(folder)` gives a function that takes out of a row
     what belongs into another file. `stamped`: rows get the time of the command as `run`.
     """
@@ -91,13 +85,40 @@ class Experiment:
     about: str
     cases: Callable[[Options], Iterable[Case]]
     measure: Measure
-    paint: Callable[[Sequence[Row], Path], None] | None = None
-    write: Callable[[Sequence[Row], Path], None] | None = None
+    paint: Finish | None = None
+    write: Finish | None = None
     sentences: Callable[[Sequence[Row]], Iterable[str]] | None = None
-    why_not: Callable[[Case], str | None] = _always
-    named: Callable[[Case], Collection[str]] | None = _mechanism
+    why_not: Callable[[Case], str | None] | None = None
+    chosen_by: tuple[str, ...] = ("mechanism",)
     store: Callable[[Path], Callable[[Row], Row]] | None = None
     stamped: bool = False
+
+    def chosen(self, options: Options) -> Iterator[Case]:
+        """The cases that `--mechanisms` leaves and that can be measured; says why others cannot."""
+        said: set[str] = set()
+        for case in self.cases(options):
+            words = {
+                case[name] for name in self.chosen_by if (name, case[name]) != ("control", "none")
+            }
+            if options.mechanisms and self.chosen_by and not words & set(options.mechanisms):
+                continue
+            reason = self.why_not(case) if self.why_not else None
+            if reason is None:
+                yield case
+            elif reason not in said:
+                options.say(reason)
+                said.add(reason)
+
+
+def figure(module: str, function: str, name: str) -> Finish:
+    """A `paint` that saves the figure of rows which `function` of a module draws."""
+
+    def paint(rows: Sequence[Row], folder: Path) -> None:
+        from counterveil_lab.figures import save  # loads matplotlib
+
+        save(getattr(import_module(f"counterveil_lab.{module}"), function)(rows), folder / name)
+
+    return paint
 
 
 def run(name: str, experiment: Experiment, options: Options) -> None:
@@ -105,40 +126,26 @@ def run(name: str, experiment: Experiment, options: Options) -> None:
     command = f"counterveil-lab run {shlex.quote(name)} --seeds {options.seeds}"
     command += " --quick" if options.quick else ""
     results = Results(options.folder, name, command, keep=options.add)
-    chosen, wanted = [], options.mechanisms
-    for case in experiment.cases(options):
-        if not (experiment.named and wanted) or set(experiment.named(case)) & set(wanted):
-            chosen.append((case, experiment.why_not(case)))
-    for reason in dict.fromkeys(reason for _, reason in chosen if reason):
-        options.say(reason)
     extra = {"run": datetime.now(UTC).isoformat(timespec="seconds")} if experiment.stamped else {}
     store = experiment.store(options.folder) if experiment.store else dict
+    measure = partial(experiment.measure, quick=options.quick)
+    cases, keep = list(experiment.chosen(options)), lambda row: store({**row, **extra})
     try:
-        run_cases(
-            results,
-            [case for case, reason in chosen if not reason],
-            partial(experiment.measure, quick=options.quick),
-            workers=options.workers,
-            say=options.say,
-            store=lambda row: store({**row, **extra}),
-        )
+        run_cases(results, cases, measure, workers=options.workers, say=options.say, store=keep)
     finally:
         _finish(experiment, results.rows, options)
 
 
 def _finish(experiment: Experiment, rows: Sequence[Row], options: Options) -> None:
-    if rows and experiment.sentences:
-        for words in experiment.sentences(rows):
-            options.say(words)
+    for words in experiment.sentences(rows) if rows and experiment.sentences else ():
+        options.say(words)
     if rows and experiment.write:
         experiment.write(rows, options.folder)
-    if not experiment.paint:
-        return
-    if not rows:
+    if experiment.paint and not rows:
         options.say("nothing measured, nothing to draw")
-    elif find_spec("matplotlib") is None:
+    elif experiment.paint and find_spec("matplotlib") is None:
         options.say("no figures: matplotlib is missing; pip install 'counterveil[plot]'")
-    else:
+    elif experiment.paint:
         experiment.paint(rows, options.folder)
 
 
@@ -157,7 +164,7 @@ def run_cases(
     said and left out. A case that fails does not stop the others; it is raised when all are done.
     """
     missing = [case for case in cases if not results.has(**case)]
-    missing.sort(key=lambda case: _rank(case.get("dataset")))
+    missing.sort(key=lambda case: [*SLOWEST_FIRST, case.get("dataset")].index(case.get("dataset")))
     absent: set[str] = set()
     failures: list[str] = []
     for done, (case, rows_of) in enumerate(_finished(missing, measure, workers), 1):
@@ -184,20 +191,11 @@ def _finished(
 ) -> Iterator[tuple[Case, Callable[[], list[Row]]]]:
     """Each case with a function that gives its rows or raises; a single worker is this process."""
     if workers == 1 or len(cases) < 2:
-        _one_thread()
+        torch.set_num_threads(1)
         yield from ((case, partial(measure, **case)) for case in cases)
         return
-    with ProcessPoolExecutor(
-        min(workers, len(cases)), mp_context=get_context("spawn"), initializer=_one_thread
-    ) as pool:
+    start = {"mp_context": get_context("spawn"), "initializer": torch.set_num_threads}
+    with ProcessPoolExecutor(min(workers, len(cases)), initargs=(1,), **start) as pool:
         jobs = {pool.submit(measure, **case): case for case in cases}
         for job in as_completed(jobs):
             yield jobs[job], job.result
-
-
-def _one_thread() -> None:
-    torch.set_num_threads(1)
-
-
-def _rank(dataset: str | None) -> int:
-    return SLOWEST_FIRST.index(dataset) if dataset in SLOWEST_FIRST else len(SLOWEST_FIRST)

@@ -39,7 +39,7 @@ def run_named(name: str, options: Options) -> dict[str, str]:
     for dataset in options.datasets or ():
         if dataset not in LOADERS:
             raise RequestError(f"no dataset {dataset!r}; there are: {', '.join(LOADERS)}")
-    if name != EVERY and options.mechanisms and not EXPERIMENTS[name].named:
+    if name != EVERY and options.mechanisms and not EXPERIMENTS[name].chosen_by:
         raise RequestError(f"{name} has no option --mechanisms")
     with _environment(options):
         if name != EVERY:
