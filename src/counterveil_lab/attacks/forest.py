@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from counterveil_lab.results import Row
 TARGETS = {"f": (SOFT, "s"), "f'": (OURS, "o"), "cf": (WARM, "D")}
 WHO = {"members": (OURS, "o"), "outsiders": (FADED, "s")}
 CONTROLS = {"none": 0, "disjoint": 1, "overfitted": 2, "memoriser": 3}  # in this order
+BARS: dict[str, Any] = {"markersize": 4, "linewidth": 1.2, "capsize": 2}
 INTERVALS = "95 % over seeds (one seed: over people)"
 
 
@@ -60,8 +62,9 @@ def _forest(
             axes.scatter(faint[value], at, s=5, color=colour, alpha=0.35, linewidth=0)
             ends = here[[f"{value}_low", f"{value}_high"]].to_numpy(float).T
             bars = np.abs(np.nan_to_num(ends - here[value].to_numpy(float), nan=0.0))
-            style = {"color": colour, "markersize": 4, "linewidth": 1.2, "capsize": 2}
-            axes.errorbar(here[value], places, xerr=bars, fmt=mark, label=each, **style)
+            axes.errorbar(
+                here[value], places, xerr=bars, fmt=mark, label=each, **BARS, color=colour
+            )
         axes.axvline(chance, color=INK, linewidth=0.8)
         axes.set_yticks(range(len(names)), names)
         axes.set_ylim(-0.7, len(names) - 0.3)
@@ -73,6 +76,6 @@ def _forest(
     return figure
 
 
-def _name(line: pd.Series) -> str:
+def _name(line: pd.Series[Any]) -> str:
     epsilon = "" if line.epsilon == headlines.NONE else f", ε {line.epsilon:g}"
     return f"{line.defence}{epsilon}" + ("" if line.control == "none" else f" [{line.control}]")

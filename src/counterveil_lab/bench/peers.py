@@ -210,8 +210,8 @@ def _raw(evaluation: Evaluation, veil: Veil, size: Size) -> Iterator[tuple[str, 
     """L_cs where each method ends, and the legal rows there as they are."""
     judge, device = evaluation.judge, torch.device("cpu")
     snap, weights = Snap(Encoding(veil.schema), device), Weights.of(veil.schema.family)
-    options = {"device": device, "progress": False}
-    amortiser, learning = timed(partial(learn_for, veil, judge, weights, snap, **options))
+    learn = partial(learn_for, veil, judge, weights, snap, device=device, progress=False)
+    amortiser, learning = timed(learn)
     points = encoded(evaluation.queries, veil.schema)[0]
     questions = questions_of(points, evaluation.targets, judge.encoding)
     asked = SearchObjective(

@@ -30,6 +30,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
+from typing import Any
 
 from counterveil.curator import Curator
 from counterveil_lab.attacks import controls, headlines, inference
@@ -218,7 +219,7 @@ def measure_membership(
     arena, size, recipe, defences = _game(dataset, control, part, seed, quick)
     if part == "none":
         return _headed(inference.on_model(arena, size, recipe=recipe), "none", part)
-    options = {"epsilon": INFERENCE_PARTS[part][1], "recipe": recipe, "veils": {}}
+    options: dict[str, Any] = {"epsilon": INFERENCE_PARTS[part][1], "recipe": recipe, "veils": {}}
     rows = []
     for defence in defences:
         found = inference.on_defence(arena, defence, size, **options)

@@ -96,11 +96,11 @@ class Experiment:
     def chosen(self, options: Options) -> Iterator[Case]:
         """The cases that `--mechanisms` leaves and that can be measured; says why others cannot."""
         said: set[str] = set()
+        wanted = set(options.mechanisms or ()) if self.chosen_by else set()
         for case in self.cases(options):
-            words = {
-                case[name] for name in self.chosen_by if (name, case[name]) != ("control", "none")
-            }
-            if options.mechanisms and self.chosen_by and not words & set(options.mechanisms):
+            pairs = [(name, case.get(name)) for name in self.chosen_by]
+            words = {word for name, word in pairs if (name, word) != ("control", "none")}
+            if wanted and not words & wanted:
                 continue
             reason = self.why_not(case) if self.why_not else None
             if reason is None:
@@ -194,8 +194,8 @@ def _finished(
         torch.set_num_threads(1)
         yield from ((case, partial(measure, **case)) for case in cases)
         return
-    start = {"mp_context": get_context("spawn"), "initializer": torch.set_num_threads}
-    with ProcessPoolExecutor(min(workers, len(cases)), initargs=(1,), **start) as pool:
+    spawn = get_context("spawn")
+    with ProcessPoolExecutor(min(workers, len(cases)), spawn, torch.set_num_threads, (1,)) as pool:
         jobs = {pool.submit(measure, **case): case for case in cases}
         for job in as_completed(jobs):
             yield jobs[job], job.result
