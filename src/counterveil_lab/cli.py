@@ -240,7 +240,7 @@ def _one_line_errors() -> Iterator[None]:
 
 
 def _refuse(words: str) -> NoReturn:
-    notes.print(f"[red]error:[/red] {words}", highlight=False)
+    notes.print(f"[red]error:[/red] {words}", highlight=False, soft_wrap=True)
     raise typer.Exit(2) from None
 
 
