@@ -39,27 +39,25 @@ def dump(path: Path) -> None:
     import torch
 
     from counterveil_lab.attacks import attribute, membership
-    from counterveil_lab.attacks.attribute import People, balanced, sensitive
-    from counterveil_lab.attacks.candidates import (
+    from counterveil_lab.attacks.attribute import HiddenValues, balanced, sensitive
+    from counterveil_lab.attacks.protocol import FULL, Arena
+    from counterveil_lab.attacks.shadows import (
         BY_HEART,
         Candidates,
+        Evidence,
         Pool,
-        evidence_of,
         overfitted,
         shadows_of,
-    )  # fmt: skip
-    from counterveil_lab.attacks.extraction import ask
-    from counterveil_lab.attacks.protocol import FULL, Arena
+    )
 
     torch.set_num_threads(1)
     full = Arena.of("adult", 0, FULL)
     arena = overfitted(full)
     people, pool = Candidates.of(arena, 300), Pool.of(arena, 2000)
-    stack, inside = shadows_of(arena, pool, 16, BY_HEART)
-    evidence = evidence_of(
-        people, pool, inside, lambda points: ask(arena, points).log()[None],
-        lambda points: stack.logits(points).log_softmax(dim=2),
-    )  # fmt: skip
+    networks, inside = shadows_of(arena, pool, 16, BY_HEART)
+    evidence = Evidence.of(
+        people, pool, inside, lambda points: arena.ask(points).log(), networks.log_proba
+    )
     content: Arrays = {
         "is_member": people.is_member,
         "classes": people.classes.numpy(),
@@ -73,14 +71,14 @@ def dump(path: Path) -> None:
     }
 
     def asked(points: torch.Tensor) -> torch.Tensor:
-        return ask(full, points).log()
+        return full.ask(points).log()
 
     feature = sensitive(full.schema)
     assert feature is not None
     rows = attribute.infer(full, [({"f": asked}, [asked])], [full.d3], 4000)
     ours = next(row for row in rows if row["value"] == "all" and row["who"] == "members")
     for name, frame in (("taught", full.d3), ("asked", full.members(4000))):
-        group = People.of(frame, full.schema, feature)
+        group = HiddenValues.of(frame, full.schema, feature)
         own = group.versions[torch.arange(len(group.truth)), group.truth]
         content |= {f"{name}_known": group.known.numpy(), f"{name}_truth": group.truth.numpy(),
                     f"{name}_told": asked(own).exp().numpy()}  # fmt: skip

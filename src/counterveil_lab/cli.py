@@ -1,16 +1,16 @@
-"""The `counterveil-lab` command: run experiments, store results."""
+"""The `counterveil-lab` command: run experiments and benchmarks, store results, attack a veil."""
 
 from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
-
-from counterveil_lab.attacks.command import attack
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -19,17 +19,20 @@ app = typer.Typer(
     help="Measure counterveil: every experiment by name, results stored with command and commit.",
 )
 notes = Console(stderr=True)
-
-app.command()(attack)
+Out = Annotated[Path, typer.Option("--out", help="Where results go.")]
+Page = Annotated[Path, typer.Option("--out", help="The page: one HTML file.")]
+Names = Annotated[str | None, typer.Option(help="Only these, separated by commas.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Toy size, to see it work.")]
+MODEL_HELP = ".pt2, .skops, .onnx, .ubj or .json (XGBoost), .txt (LightGBM)"
 
 
 @app.command("list")
 def list_experiments() -> None:
     """The experiments there are."""
-    from counterveil_lab.experiments import EXPERIMENTS, headline
+    from counterveil_lab.experiments.table import EXPERIMENTS
 
-    for name in EXPERIMENTS:
-        sys.stdout.write(f"{name:20} {headline(name)}\n")
+    for name, experiment in EXPERIMENTS.items():
+        sys.stdout.write(f"{name:20} {experiment.about}\n")
     sys.stdout.write(f"{'all':20} every one of them, one after the other\n")
 
 
@@ -37,45 +40,36 @@ def list_experiments() -> None:
 def run(
     name: Annotated[str, typer.Argument(help="An experiment of `counterveil-lab list`, or all.")],
     seeds: Annotated[int, typer.Option(min=1, help="How many repetitions.")] = 3,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Toy size, to see it work; one repetition.")
-    ] = False,
+    quick: Quick = False,
     workers: Annotated[int, typer.Option(min=1, help="Processes at a time.")] = 2,
-    folder: Annotated[Path, typer.Option("--out", help="Where results go.")] = Path("results"),
+    folder: Out = Path("results"),
     data: Annotated[
         Path | None, typer.Option(help="The folder of datasets, instead of COUNTERVEIL_DATA.")
     ] = None,
-    datasets: Annotated[
-        str | None, typer.Option(help="Only these, separated by commas; parts add up in one file.")
-    ] = None,
-    mechanisms: Annotated[
-        str | None,
-        typer.Option(help="Only these, separated by commas; in tables also cadex, vae, dice."),
-    ] = None,
+    datasets: Names = None,
+    mechanisms: Names = None,
     add: Annotated[
         bool, typer.Option("--add", help="Keep stored rows of other commits and commands too.")
     ] = False,
     cache: Annotated[
         Path | None,
-        typer.Option(help="Keep target models and veils here for the next command; empty it "
-                     "when the code changes."),
+        typer.Option(help="Keep models and veils here for later; empty it when the code changes."),
     ] = None,
-) -> None:  # fmt: skip
-    """Run an experiment; a run that was cut short goes on where it stopped."""
-    from counterveil.errors import InputError
-    from counterveil_lab.experiments.command import Options, listed, run_named
-    from counterveil_lab.experiments.runner import CasesFailed
+) -> None:
+    """Run an experiment; a run that was cut short goes on where it stopped.
 
-    options = Options(
-        folder, seeds, quick, workers, listed(datasets), listed(mechanisms), add, data, cache
-    )
-    try:
-        failures = run_named(name, options, _say)
-    except InputError as error:
-        notes.print(f"[red]error:[/red] {error}", highlight=False)
-        raise typer.Exit(2) from None
-    except CasesFailed as error:
-        failures = {name: str(error)}
+    With --datasets and --mechanisms (in tables also cadex, vae, dice) parts add up in one file.
+    """
+    from counterveil_lab.experiments.runner import CasesFailed, Options
+    from counterveil_lab.experiments.table import run_named
+
+    chosen = _listed(datasets), _listed(mechanisms)
+    options = Options(folder, seeds, quick, workers, *chosen, add, data, cache, _say)
+    with _one_line_errors():
+        try:
+            failures = run_named(name, options)
+        except CasesFailed as error:
+            failures = {name: str(error)}
     for failed, reason in failures.items():
         notes.print(f"[red]failed:[/red] {failed}: {reason}", highlight=False)
     if failures:
@@ -92,7 +86,7 @@ def bench(
             "beside other methods, on one core. gpu: answers a second of a CUDA device."
         ),
     ],
-    quick: Annotated[bool, typer.Option("--quick", help="Toy size, to see it work.")] = False,
+    quick: Quick = False,
     only: Annotated[
         str | None,
         typer.Option(
@@ -104,8 +98,7 @@ def bench(
         int, typer.Option(min=1, help="search: repetitions of what peers says of quality.")
     ] = 1,
     datasets: Annotated[
-        str | None,
-        typer.Option(help="search: only these in objective, separated by commas."),
+        str | None, typer.Option(help="search: only these in objective, separated by commas.")
     ] = None,
     inputs: Annotated[
         Path | None,
@@ -114,57 +107,141 @@ def bench(
             "for a machine that can release nothing."
         ),
     ] = None,
-    folder: Annotated[Path, typer.Option("--out", help="Where results go.")] = Path("results"),
+    folder: Out = Path("results"),
 ) -> None:
     """Run a benchmark."""
-    from counterveil.errors import InputError
-    from counterveil_lab.bench import BENCHMARKS
+    from counterveil_lab.bench import BENCHMARKS, run_benchmark
 
     if name not in BENCHMARKS:
-        notes.print(f"[red]error:[/red] no benchmark {name!r}; there are: {', '.join(BENCHMARKS)}")
-        raise typer.Exit(2)
+        _refuse(f"no benchmark {name!r}; there are: {', '.join(BENCHMARKS)}")
     if name != "search" and (only is not None or seeds > 1 or datasets is not None):
-        notes.print("[red]error:[/red] --only, --seeds and --datasets are for the benchmark search")
-        raise typer.Exit(2)
+        _refuse("--only, --seeds and --datasets are for the benchmark search")
     if name != "gpu" and inputs is not None:
-        notes.print("[red]error:[/red] --inputs is for the benchmark gpu")
-        raise typer.Exit(2)
-    stem = f"bench-{name}" + (f"-{only}" if only else "")
-    chosen = tuple(datasets.split(",")) if datasets else None
-    options: dict[str, Any] = {
-        "search": {"only": only, "seeds": seeds, "datasets": chosen},
-        "gpu": {"inputs": inputs},
-    }
+        _refuse("--inputs is for the benchmark gpu")
+    options: dict[str, Any] = {}
+    if name == "search":
+        options = {"only": only, "seeds": seeds, "datasets": _listed(datasets)}
+    elif name == "gpu":
+        options = {"inputs": inputs}
     command = f"counterveil-lab bench {shlex.quote(name)}{' --quick' if quick else ''}"
     command += f" --only {shlex.quote(only)}" if only else ""
     command += f" --seeds {seeds}" if seeds > 1 else ""
     command += f" --datasets {shlex.quote(datasets)}" if datasets else ""
-    try:
-        BENCHMARKS[name](folder, command, quick=quick, say=_say, **options.get(name, {}))
-    except InputError as error:
-        notes.print(f"[red]error:[/red] {error}", highlight=False)
-        raise typer.Exit(2) from None
+    with _one_line_errors():
+        run_benchmark(name, folder, command, quick=quick, say=_say, **options)
+    stem = f"bench-{name}" + (f"-{only}" if only else "")
     notes.print(f"stored in {folder}/{stem}.json and .csv")
 
 
 @app.command()
 def report(
     folder: Annotated[Path, typer.Option("--results", help="Stored results.")] = Path("results"),
-    page: Annotated[Path, typer.Option("--out", help="The page: one HTML file.")] = Path(
-        "results/report.html"
-    ),
-    docs: Annotated[
-        Path | None, typer.Option(help="Also write the Markdown twin to this file.")
-    ] = None,
+    page: Page = Path("results/report.html"),
+    docs: Annotated[Path | None, typer.Option(help="Also write the Markdown twin here.")] = None,
 ) -> None:
     """All stored results on one page, beside what the paper prints; nothing is measured."""
     from counterveil_lab.report.command import write
 
     if not folder.is_dir():
-        notes.print(f"[red]error:[/red] no folder {folder}; say --results FOLDER", highlight=False)
-        raise typer.Exit(2)
+        _refuse(f"no folder {folder}; say --results FOLDER")
     for line in write(folder, page, docs):
         _say(line)
+
+
+@app.command()
+def attack(
+    veil: Annotated[Path, typer.Option(help="A veil file.")],
+    model: Annotated[
+        Path, typer.Option(help=f"The model: {MODEL_HELP}; pickles: see --trust-pickle.")
+    ],
+    data: Annotated[
+        Path, typer.Option(help="The rows that model and veil were made from: .csv or .parquet.")
+    ],
+    others: Annotated[
+        Path, typer.Option(help="Rows of the same kind that neither has seen, with the label.")
+    ],
+    quick: Quick = False,
+    page: Page = Path("attack.html"),
+    attribute: Annotated[
+        str, typer.Option(help="The column of categories that the attacker tries to infer.")
+    ] = "race",
+    trust_pickle: Annotated[
+        bool,
+        typer.Option("--trust-pickle", help="Open .pkl, .joblib, .pt and more: can run any code."),
+    ] = False,
+    model_input: Annotated[
+        str, typer.Option(help="What the model was fitted on: rows, encoding, or auto.")
+    ] = "auto",
+    model_outputs: Annotated[
+        str, typer.Option(help="What a torch or ONNX model answers: logits, probabilities, auto.")
+    ] = "auto",
+    model_classes: Annotated[
+        str | None, typer.Option(help="The classes of the model's columns in order: no,yes.")
+    ] = None,
+) -> None:
+    """Attack your own veil and model: extraction, membership, attributes, linkage.
+
+    The numbers go beside the page as .json. With --quick fewer rows, queries and shadows: minutes.
+    """
+    from counterveil.errors import RequestError
+    from counterveil.files import check_output
+    from counterveil.models import load_model
+    from counterveil.tables import read_table
+    from counterveil.terminal import class_named, say, wrote
+    from counterveil.veil import Veil
+    from counterveil_lab.attacks import suite
+
+    with _one_line_errors():
+        if model_input not in {"auto", "rows", "encoding"}:
+            raise RequestError("--model-input must be one of: auto, rows, encoding")
+        if model_outputs not in {"auto", "logits", "probabilities"}:
+            raise RequestError("--model-outputs must be one of: auto, logits, probabilities")
+        if page.suffix.lower() not in {".html", ".htm"}:
+            raise RequestError(f"--out {page}: name the page .html")
+        for path in (page, page.with_suffix(".json")):
+            check_output(path, veil, model, data, others)
+        loaded = Veil.load(veil)
+        schema = loaded.schema
+        options: dict[str, Any] = {"inputs": model_input, "outputs": model_outputs}
+        if model_classes is not None:
+            known = schema.label.classes
+            options["classes"] = [class_named(text, known) for text in model_classes.split(",")]
+        findings = suite.attack(
+            loaded,
+            load_model(model, schema, trust_pickle=trust_pickle, **options),
+            read_table(data, schema),
+            read_table(others, schema),
+            quick=quick,
+            attribute=attribute,
+            say=lambda words: say(f"· {words}", "dim"),
+        )
+        for words in findings.verdicts:
+            say(words)
+        for path in findings.save(page):
+            wrote(path)
+        say("What is promised: " + loaded.statement.headline, "dim")
+
+
+def _listed(words: str | None) -> tuple[str, ...] | None:
+    """`a,b` as names; None as it is."""
+    names = [word.strip() for word in (words or "").split(",")]
+    return tuple(name for name in names if name) or None
+
+
+@contextmanager
+def _one_line_errors() -> Iterator[None]:
+    """What the user got wrong is one line and exit status 2."""
+    from counterveil.errors import InputError
+
+    try:
+        yield
+    except InputError as error:
+        _refuse(str(error))
+
+
+def _refuse(words: str) -> NoReturn:
+    notes.print(f"[red]error:[/red] {words}", highlight=False, soft_wrap=True)
+    raise typer.Exit(2) from None
 
 
 def _say(words: str) -> None:

@@ -2,9 +2,9 @@
 
 `adult` and `digits` come with the packages. The others are files in a folder that the argument or
 the environment variable COUNTERVEIL_DATA names; each is known by its SHA-256, so that a result
-always means the same rows (but for the archives of `purchase` and `texas`, known by their form).
-Loading applies public rules only: id columns go, values above a cap of the schema count as the
-cap, codes are grouped by the code book. docs/datasets.md lists them.
+always means the same rows (except the archives of `purchase` and `texas`, whose form is checked).
+Loading applies public rules only: id columns are dropped, values above a cap of the schema are set
+to the cap, codes are grouped by the code book. docs/datasets.md lists them.
 
 >>> dataset = load("digits", seed=0)
 >>> len(dataset.train), len(dataset.test), dataset.schema.width
@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import tarfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,23 +29,25 @@ from counterveil.demo.adult import TEST_SHARE, adult_schema, adult_split
 from counterveil.encoding import Array
 from counterveil.errors import InputError, RequestError
 from counterveil.schema import Numeric, Schema
-from counterveil_lab import archives, schemas
+from counterveil_lab import schemas
 
 VARIABLE = "COUNTERVEIL_DATA"
 SUBSTITUTE_TEST_SHARE = 0.2
+ARCHIVE_CLASSES = 100
+ROWS_AT_A_TIME = 10_000
 NOT_EMPLOYED = 365243  # what HomeCredit writes into DAYS_EMPLOYED of people without a job
 DAYS_A_YEAR = 365.25
 Folder = str | os.PathLike[str] | None
 
+PURCHASE_FILE = "purchase_substitute_completejourney.npz"
+TEXAS_FILE = "texas_substitute_diabetes130.npz"
 CHECKSUMS: Mapping[str, str] = {
     "hospital.parquet": "3988ff9b1c32f96661f78064bcdfe483f70bd8d382cd587ac028b2d78ad26c43",
     "homecredit_sample.parquet": "4bc1c4ca4289804c69b8ec84962f9e89c7d55aea9f2f76df7edb00f8ab03423f",
     "mnist.npz": "01863b6226888f68e8bf2eccbdd42166454b0db5081d68d1d83c7d79c2ee3dc6",
-    "purchase_substitute_completejourney.npz":
-        "4d23e350cb3e2b647f12a7ba455a2d42917b97ede74982f8d5ae9400d6b6a8ae",
-    "texas_substitute_diabetes130.npz":
-        "0bdd0bb05d7fd56b4791f535b46eb697f8a6e248389d4d0a2460758e3a465483",
-}  # fmt: skip
+    PURCHASE_FILE: "4d23e350cb3e2b647f12a7ba455a2d42917b97ede74982f8d5ae9400d6b6a8ae",
+    TEXAS_FILE: "0bdd0bb05d7fd56b4791f535b46eb697f8a6e248389d4d0a2460758e3a465483",
+}
 
 
 class DatasetMissing(InputError):  # noqa: N818 - reads as what it says
@@ -52,9 +56,10 @@ class DatasetMissing(InputError):  # noqa: N818 - reads as what it says
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Rows to train on and rows held out, both with the label; `paper_accuracy` of f as printed.
+    """Rows to train on and rows held out, both with the label.
 
-    `people`: whose each row is, rows to train on first; None where everybody has one.
+    `paper_accuracy`: of f, as the paper prints it. `people`: whose each row is, rows to train on
+    first; None where everybody has one row.
     """
 
     name: str
@@ -84,17 +89,18 @@ def _adult(seed: int, folder: Folder) -> Dataset:
 
 def _hospital(seed: int, folder: Folder) -> Dataset:
     raw = pd.read_parquet(_find("hospital.parquet", folder))
-    schema = schemas.hospital_schema()
+    schema = schemas.read_schema("hospital")
+    diagnoses = {
+        name: _renamed(raw[name], schemas.diagnosis_group)
+        for name in ("diag_1", "diag_2", "diag_3")
+    }
     frame = raw.assign(
         gender=raw["gender"].where(raw["gender"] != "Unknown/Invalid"),
         admission_type=_grouped(raw["admission_type_id"], schemas.ADMISSION_TYPES),
         discharge=_grouped(raw["discharge_disposition_id"], schemas.DISCHARGES),
         admission_source=_grouped(raw["admission_source_id"], schemas.ADMISSION_SOURCES),
         readmitted_within_30_days=np.where(raw["readmitted"] == "<30", "yes", "no"),
-        **{
-            name: _renamed(raw[name], schemas.diagnosis_group)
-            for name in ("diag_1", "diag_2", "diag_3")
-        },
+        **diagnoses,
     )
     held_out = patients_held_out(raw["patient_nbr"].to_numpy(), seed)
     kept = _capped(frame, schema).assign(patient=raw["patient_nbr"])
@@ -106,7 +112,7 @@ def _hospital(seed: int, folder: Folder) -> Dataset:
 
 def _homecredit(seed: int, folder: Folder) -> Dataset:
     raw = pd.read_parquet(_find("homecredit_sample.parquet", folder))
-    schema = schemas.homecredit_schema()
+    schema = schemas.read_schema("homecredit")
     employed = raw["DAYS_EMPLOYED"].where(raw["DAYS_EMPLOYED"] != NOT_EMPLOYED)
     frame = raw.assign(
         CODE_GENDER=raw["CODE_GENDER"].where(raw["CODE_GENDER"] != "XNA"),
@@ -146,66 +152,76 @@ def _digits(seed: int, folder: Folder) -> Dataset:
     return Dataset("digits", schema, train, test, None, note)
 
 
-def _purchase_substitute(seed: int, folder: Folder) -> Dataset:
-    note = "A SUBSTITUTE for Purchase-100 (The Complete Journey); never report it as Purchase-100."
-    file = "purchase_substitute_completejourney.npz"
-    return _binary("purchase-substitute", file, note, seed, folder)
-
-
-def _texas_substitute(seed: int, folder: Folder) -> Dataset:
-    note = "A SUBSTITUTE for Texas-100 (Diabetes 130-US hospitals); never report it as Texas-100."
-    file = "texas_substitute_diabetes130.npz"
-    return _binary("texas-substitute", file, note, seed, folder)
-
-
-def _binary(name: str, file_name: str, note: str, seed: int, folder: Folder) -> Dataset:
+def _substitute(original: str, file_name: str, source: str, seed: int, folder: Folder) -> Dataset:
+    name = original.removesuffix("-100").lower() + "-substitute"
     with np.load(_find(file_name, folder)) as file:
         names = [str(feature) for feature in file["feature_names"]]
         bits = np.unpackbits(file["features_packed"], axis=1, count=len(names))
         classes = file["labels"]
     schema = schemas.binary_schema(name, names, int(classes.max()) + 1)
+    note = f"A SUBSTITUTE for {original} ({source}); never report it as {original}."
+    return _of_bits(schema, bits, classes, None, note, seed)
+
+
+def _of_bits(
+    schema: Schema, bits: Array, classes: Array, accuracy: float | None, note: str, seed: int
+) -> Dataset:
     held_out = _rows_held_out(len(bits), seed, SUBSTITUTE_TEST_SHARE)
     train, test = _parts(_matrix(bits, classes, schema), held_out, seed)
-    return Dataset(name, schema, train, test, None, note)
+    return Dataset(schema.name, schema, train, test, accuracy, note)
 
 
-def _purchase(seed: int, folder: Folder) -> Dataset:
-    def read(path: Path) -> tuple[Array, Array]:
-        table = archives.table_of(path, "dataset_purchase", columns=601)
-        return table[:, 1:], table[:, 0]
-
-    return _published("purchase", "dataset_purchase.tgz", read, 0.713, seed, folder)
-
-
-def _texas(seed: int, folder: Folder) -> Dataset:
-    def read(path: Path) -> tuple[Array, Array]:
-        classes = archives.table_of(path, "texas/100/labels", columns=1)[:, 0]
-        return archives.table_of(path, "texas/100/feats"), classes
-
-    return _published("texas", "dataset_texas.tgz", read, 0.514, seed, folder)
-
-
-def _published(
-    name: str, file: str, read: Callable[[Path], tuple[Array, Array]], accuracy: float, seed: int,
-    folder: Folder,
-) -> Dataset:  # fmt: skip
-    """A published archive; nobody here knows its SHA-256, so the note says the one found."""
+def _published(name: str, accuracy: float, seed: int, folder: Folder) -> Dataset:
+    """A published archive. Its SHA-256 is not known here, so the note gives the one found."""
+    file = f"dataset_{name}.tgz"
     path = _inside(folder, f"{file} of privacytrustlab/datasets") / file
     try:
         digest = _digest(path)
-        bits, classes = read(path)
-        archives.check_bits(path, bits, classes)
+        if name == "purchase":
+            table = _table_in_archive(path, "dataset_purchase", columns=601)
+            bits, classes = table[:, 1:], table[:, 0]
+        else:
+            classes = _table_in_archive(path, "texas/100/labels", columns=1)[:, 0]
+            bits = _table_in_archive(path, "texas/100/feats")
+        if len(bits) != len(classes):
+            raise ValueError(f"{path}: {len(bits)} rows and {len(classes)} classes")
+        if bits.max() > 1:
+            raise ValueError(f"{path}: expected rows of 0 and 1")
+        if not 1 <= classes.min() <= classes.max() <= ARCHIVE_CLASSES:
+            raise ValueError(f"{path}: expected classes from 1 to {ARCHIVE_CLASSES}")
     except OSError:
         words = f"cannot read {path}; docs/datasets.md says where {file} comes from"
         raise DatasetMissing(words) from None
     except ValueError as error:
         raise DatasetMissing(f"{error}; see docs/datasets.md") from None
     names = [f"bit{place}" for place in range(bits.shape[1])]
-    schema = schemas.binary_schema(name, names, archives.CLASSES)
-    held_out = _rows_held_out(len(bits), seed, SUBSTITUTE_TEST_SHARE)
-    train, test = _parts(_matrix(bits, classes - 1, schema), held_out, seed)
+    schema = schemas.binary_schema(name, names, ARCHIVE_CLASSES)
     note = f"As published by Shokri et al. 2017; SHA-256 of {file}: {digest}."
-    return Dataset(name, schema, train, test, accuracy, note)
+    return _of_bits(schema, bits, classes - 1, accuracy, note, seed)
+
+
+def _table_in_archive(path: Path, member: str, columns: int | None = None) -> Array:
+    """A comma-separated file inside an archive as bytes; ValueError says what is wrong with it."""
+    try:
+        with tarfile.open(path) as archive:
+            names = [name for name in archive.getnames() if f"/{name}".endswith(f"/{member}")]
+            content = archive.extractfile(names[0]) if names else None
+            if content is None:
+                raise ValueError(f"{path} has no file {member}; is it the published archive?")
+            parts = pd.read_csv(content, header=None, dtype=np.float32, chunksize=ROWS_AT_A_TIME)
+            table = np.concatenate([_bytes(part.to_numpy(), path, member) for part in parts])
+    except (tarfile.TarError, EOFError) as error:
+        raise ValueError(f"{path} is no archive that can be read ({error})") from None
+    if columns is not None and table.shape[1] != columns:
+        raise ValueError(f"{path}: {member} has {table.shape[1]} columns, not {columns}")
+    return table
+
+
+def _bytes(numbers: Array, path: Path, member: str) -> Array:
+    whole = numbers.astype(np.uint8)
+    if not np.array_equal(whole, numbers):
+        raise ValueError(f"{path}: {member} has other values than whole numbers from 0 to 255")
+    return whole
 
 
 LOADERS: Mapping[str, Callable[[int, Folder], Dataset]] = {
@@ -213,11 +229,13 @@ LOADERS: Mapping[str, Callable[[int, Folder], Dataset]] = {
     "hospital": _hospital,
     "homecredit": _homecredit,
     "mnist": _mnist,
-    "purchase-substitute": _purchase_substitute,
-    "texas-substitute": _texas_substitute,
+    "purchase-substitute": partial(
+        _substitute, "Purchase-100", PURCHASE_FILE, "The Complete Journey"
+    ),
+    "texas-substitute": partial(_substitute, "Texas-100", TEXAS_FILE, "Diabetes 130-US hospitals"),
     "digits": _digits,
-    "purchase": _purchase,
-    "texas": _texas,
+    "purchase": partial(_published, "purchase", 0.713),
+    "texas": partial(_published, "texas", 0.514),
 }
 
 
@@ -266,14 +284,14 @@ def patients_held_out(patients: Array, seed: int) -> Array:
 
 
 def _parts(frame: pd.DataFrame, held_out: Array, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Both parts in an order of the seed's, so that the first rows are a fair sample."""
+    """Both parts in an order that the seed gives, so that the first rows are a fair sample."""
     order = np.random.default_rng(seed).permutation(len(frame))
     train, test = order[~held_out[order]], order[held_out[order]]
     return frame.take(train).reset_index(drop=True), frame.take(test).reset_index(drop=True)
 
 
 def _capped(frame: pd.DataFrame, schema: Schema) -> pd.DataFrame:
-    """The columns of the schema and the label; numbers beyond a bound count as the bound."""
+    """The columns of the schema and the label; numbers beyond a bound are set to the bound."""
     kept = frame[[*schema.columns, schema.label.name]].copy()
     for feature in schema.features:
         if isinstance(feature, Numeric):
@@ -293,5 +311,5 @@ def _grouped(ids: pd.Series[Any], groups: Mapping[str, tuple[int, ...]]) -> pd.S
 
 
 def _renamed(column: pd.Series[Any], rule: Callable[[str], str | None]) -> pd.Series[Any]:
-    """`rule` of every name, asked once a name; what is missing stays missing."""
+    """`rule` of every name; what is missing stays missing."""
     return column.map({name: rule(name) for name in column.dropna().unique()})

@@ -13,6 +13,10 @@ Means are over the counterfactuals found, and NaN where there is none.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
 import pandas as pd
 import torch
 from torch import Tensor
@@ -22,9 +26,18 @@ from counterveil.encoding import Encoding
 from counterveil.schema import Schema
 from counterveil.search import Explanations
 
-__all__ = ["legal_share", "measure", "nearest", "plausibility", "reconstruction_error"]
+__all__ = ["legal_share", "measure", "nearest", "neighbours", "plausibility"]
+__all__ += ["reconstruction_error", "timed"]
 
 ROOM = 2**24  # distances in memory at a time
+Result = TypeVar("Result")
+
+
+def timed(call: Callable[[], Result]) -> tuple[Result, float]:
+    """What a call gives, and the seconds it took."""
+    started = time.perf_counter()
+    result = call()
+    return result, time.perf_counter() - started
 
 
 def measure(result: Explanations, reference: pd.DataFrame) -> dict[str, float]:
@@ -55,15 +68,20 @@ def plausibility(rows: pd.DataFrame, schema: Schema, reference: pd.DataFrame) ->
 
 
 def nearest(points: Tensor, real: Tensor) -> Tensor:
-    """The exact distance of each point to the nearest of `real`, in float64, part by part.
+    """The exact distance of each point to the nearest of `real`, in float64."""
+    return neighbours(points, real)[0]
+
+
+def neighbours(points: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
+    """The exact distance of each point to the nearest of `real`, and the number of that one.
 
     Matrix products find the neighbour (fast, but blurred near 0); the distance to it is then
-    taken by itself.
+    computed by itself. Points are taken in parts that fit into memory.
     """
     points, real = points.double(), real.double()
-    parts = points.split(max(1, ROOM // len(real)))
-    neighbours = [
+    parts = [
         torch.cdist(part, real, compute_mode="use_mm_for_euclid_dist").argmin(dim=1)
-        for part in parts
+        for part in points.split(max(1, ROOM // len(real)))
     ]
-    return torch.linalg.vector_norm(points - real[torch.cat(neighbours)], dim=1)
+    places = torch.cat(parts)
+    return torch.linalg.vector_norm(points - real[places], dim=1), places

@@ -31,9 +31,14 @@ class Results:
     """
 
     def __init__(
-        self, folder: Path, experiment: str, command: str, *, fresh: bool = False,
+        self,
+        folder: Path,
+        experiment: str,
+        command: str,
+        *,
+        fresh: bool = False,
         keep: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._stem = folder / experiment
         self._head = {"experiment": experiment, "command": command, "commit": current_commit()}
         self.rows: list[Row] = []
@@ -55,7 +60,7 @@ class Results:
     def add(self, *rows: Row) -> None:
         """Keep rows, all of them or, if this is cut short, none."""
         commit = {"commit": self._head["commit"]} if self._mixed else {}
-        self.rows += [{**_valid(row), **commit} for row in rows]
+        self.rows += [{**plain(row), **commit} for row in rows]
         content = {**self._head, "rows": self.rows}
         text = json.dumps(content, indent=1, allow_nan=False) + "\n"
         write_whole(self._stem.with_suffix(".json"), text.encode())
@@ -70,11 +75,13 @@ def stored_rows(folder: Path, experiment: str) -> Sequence[Row]:
     return rows
 
 
-def _valid(row: Row) -> Row:
-    """JSON knows neither NaN nor infinity."""
-    lost = {name for name, value in row.items()
-            if isinstance(value, float) and not math.isfinite(value)}  # fmt: skip
-    return {name: None if name in lost else value for name, value in row.items()}
+def plain(content: Any) -> Any:
+    """The content with None in the place of NaN and infinity, which JSON does not know."""
+    if isinstance(content, dict):
+        return {name: plain(value) for name, value in content.items()}
+    if isinstance(content, list):
+        return [plain(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
 
 
 def current_commit() -> str:

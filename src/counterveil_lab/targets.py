@@ -8,17 +8,17 @@ skewed data accuracy may then be below what naming the largest class would score
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import pandas as pd
 import torch
 from torch import Tensor, nn
 
 from counterveil.encoding import Encoding
-from counterveil.networks import fit, pick_device, seeded
-from counterveil.terminal import Tick, progress_bar, silent
+from counterveil.networks import fit, pick_device, seeded, tanh_network
 from counterveil.schema import Pixels, Schema
+from counterveil.terminal import progress_bar, silent
 from counterveil_lab.datasets import Dataset
+from counterveil_lab.product import evenly
 
 ROWS_AT_A_TIME = 8192
 
@@ -58,16 +58,16 @@ class Convolutional(nn.Module):
     def __init__(self, image: Pixels, classes: int) -> None:
         super().__init__()
         self._shape = (image.height, image.breadth, image.channels)
-        features = nn.Sequential(
+        height, breadth = (((side + 1) // 2 + 1) // 2 for side in self._shape[:2])
+        self.layers = nn.Sequential(
             nn.Conv2d(image.channels, 16, kernel_size=3, stride=2, padding=1),
             nn.ReLU(),
             nn.Conv2d(16, 32, kernel_size=3, stride=2, padding=1),
             nn.ReLU(),
             nn.Flatten(),
-        )
-        halved = [(((side + 1) // 2) + 1) // 2 for side in (image.height, image.breadth)]
-        self.layers = nn.Sequential(
-            *features, nn.Linear(32 * halved[0] * halved[1], 64), nn.ReLU(), nn.Linear(64, classes)
+            nn.Linear(32 * height * breadth, 64),
+            nn.ReLU(),
+            nn.Linear(64, classes),
         )
 
     def forward(self, points: Tensor) -> Tensor:
@@ -82,10 +82,7 @@ def new_target(schema: Schema) -> nn.Module:
     if isinstance(schema.features[0], Pixels) and len(schema.features) == 1:
         return Convolutional(schema.features[0], classes)
     hidden = HIDDEN["binary" if schema.family == "binary" else "mixed"]
-    layers: list[nn.Module] = []
-    for wide, narrow in pairwise((schema.width, *hidden)):
-        layers += [nn.Linear(wide, narrow), nn.Tanh()]
-    return nn.Sequential(*layers, nn.Linear(hidden[-1], classes))
+    return tanh_network(schema.width, hidden, classes)
 
 
 def train_target(
@@ -95,40 +92,49 @@ def train_target(
     schema, place = dataset.schema, pick_device(device)
     recipe = RECIPES.get(dataset.name, ANY_OTHER)
     points, classes = (part.to(place) for part in encoded(dataset.train, schema))
-    counts = torch.bincount(classes, minlength=len(schema.label.classes))
-    evenly = len(classes) / (len(counts) * counts.clamp(min=1).float())
+    weights = evenly(classes, len(schema.label.classes))
     model = seeded(lambda: new_target(schema), seed).to(place)
 
-    def learn(epochs: int, batch: int, rate: float, tick: Tick) -> None:
-        fit(
-            model.requires_grad_(True).train(),
-            lambda rows: nn.functional.cross_entropy(model(points[rows]), classes[rows], evenly),
-            len(points),
-            epochs=epochs,
-            batch=batch,
-            rate=rate,
-            seed=seed,
-            tick=tick,
-        )
+    def loss_of(rows: Tensor) -> Tensor:
+        return nn.functional.cross_entropy(model(points[rows]), classes[rows], weights)
 
-    with progress_bar(f"training f on {dataset.name}", recipe.epochs, show=progress) as tick:
-        learn(recipe.epochs, recipe.batch, recipe.rate, tick)
+    stages = [(recipe.epochs, recipe.batch, recipe.rate)]
     if recipe.settling:
-        learn(recipe.settling, 4 * recipe.batch, recipe.rate / 10, silent)
+        stages.append((recipe.settling, 4 * recipe.batch, recipe.rate / 10))
+    with progress_bar(f"training f on {dataset.name}", recipe.epochs, show=progress) as tick:
+        for number, (epochs, batch, rate) in enumerate(stages):
+            fit(
+                model.requires_grad_(True).train(),
+                loss_of,
+                len(points),
+                epochs=epochs,
+                batch=batch,
+                rate=rate,
+                seed=seed,
+                tick=silent if number else tick,
+            )
     return model
 
 
 @torch.no_grad()
+def classes_of(model: nn.Module, points: Tensor) -> Tensor:
+    """The class that `model` gives to each encoded point."""
+    device = next(model.parameters()).device
+    parts = points.split(ROWS_AT_A_TIME)
+    return torch.cat([model(part.to(device)).argmax(dim=1).cpu() for part in parts])
+
+
 def accuracy(model: nn.Module, dataset: Dataset) -> float:
     """The share of held-out rows that `model` puts into their class."""
-    device = next(model.parameters()).device
     points, classes = encoded(dataset.test, dataset.schema)
-    answers = [model(part.to(device)).argmax(dim=1).cpu() for part in points.split(ROWS_AT_A_TIME)]
-    return float((torch.cat(answers) == classes).float().mean())
+    return float((classes_of(model, points) == classes).float().mean())
 
 
 def encoded(frame: pd.DataFrame, schema: Schema) -> tuple[Tensor, Tensor]:
-    """Points as float32 and class numbers; encoded in parts, for float64 takes twice the room."""
+    """Points (rows, width) as float32 and class numbers (rows,).
+
+    Rows are encoded in parts, for the float64 of the encoding takes twice the room.
+    """
     encoding = Encoding(schema)
     points = torch.empty(len(frame), encoding.width)
     for start in range(0, len(frame), ROWS_AT_A_TIME):

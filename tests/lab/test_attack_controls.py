@@ -6,24 +6,19 @@ from dataclasses import replace
 
 import pytest
 import torch
-from asking import ask_frame
 
 from counterveil.networks import seeded
 from counterveil_lab.attacks import controls
 from counterveil_lab.attacks.attribute import why_not
-from counterveil_lab.attacks.candidates import Candidates, without_model
+from counterveil_lab.attacks.batched_training import Transfer, train_copies
 from counterveil_lab.attacks.controls import FAILED, of_attribute, of_extraction, of_inference
-from counterveil_lab.attacks.defences import (
-    ByVeil,
-    any_other,
-    build,
-    mechanism_of,
-    runner_up,
-)  # fmt: skip
+from counterveil_lab.attacks.defences import MECHANISMS, ByVeil, build
 from counterveil_lab.attacks.extraction import budget_of
 from counterveil_lab.attacks.headlines import attribute_table, linked
+from counterveil_lab.attacks.membership import without_model
 from counterveil_lab.attacks.protocol import Arena, Size, architecture, meets
-from counterveil_lab.attacks.stack import Transfer, train_all
+from counterveil_lab.attacks.shadows import Candidates
+from counterveil_lab.product import any_other, log_proba_of_rows, runner_up
 from counterveil_lab.results import Row
 
 TINY = Size(
@@ -117,7 +112,7 @@ def test_a_copy_never_starts_where_f_started(arena: Arena) -> None:
     make = architecture(arena.schema)
     points = torch.rand(4, arena.schema.width)
     transfer = Transfer.of(points, torch.eye(2)[[0, 1, 0, 1]])
-    (copy,) = train_all(make, [transfer], steps=0, batch=2, seed=arena.seed)
+    (copy,) = train_copies(make, [transfer], steps=0, batch=2, seed=arena.seed)
     with torch.no_grad():
         start = seeded(make, arena.seed)(points)
     assert not torch.allclose(copy.logits(points)[0], start, atol=1e-2)
@@ -152,18 +147,18 @@ def test_the_paper_releases_every_last_iterate(arena: Arena) -> None:
     released = defence.explain(queries)
     assert released.found.all()
     assert released.claimed.tolist() == runner_up(arena.judge, queries).tolist()
-    said = ask_frame(arena.judge, released.rows).argmax(dim=1).numpy()
+    said = log_proba_of_rows(arena.judge, released.rows).argmax(dim=1).numpy()
     assert (said != released.claimed).any()  # with claims that f does not share
     usual = build("paper-model", arena, epsilon=0.025, size=TINY, veil=defence.explainer.veil)
     answers = usual.explain(queries)
-    said = ask_frame(arena.judge, answers.rows).argmax(dim=1).numpy()
+    said = log_proba_of_rows(arena.judge, answers.rows).argmax(dim=1).numpy()
     assert (said == answers.claimed)[answers.found].all()
 
 
 def test_names_tell_the_mechanism() -> None:
-    assert [mechanism_of(name) for name in ("no-noise", "paper-model", "dpsgd-model",
-            "functional-surrogate", "random-labels")] == ["paper", "paper", "dpsgd", "functional",
-                                                         "functional"]  # fmt: skip
+    names = ("no-noise", "paper-model", "dpsgd-model", "functional-surrogate", "random-labels")
+    mechanisms = [MECHANISMS[name] for name in names]
+    assert mechanisms == ["paper", "paper", "dpsgd", "functional", "functional"]
     assert budget_of("dpsgd-model", 1.0, 1e-5) == {"epsilon": 1.0, "delta": 1e-5}
     assert budget_of("no-noise-published", 1.0)["epsilon"] is None
 
@@ -171,7 +166,8 @@ def test_names_tell_the_mechanism() -> None:
 def test_any_other_class_is_not_the_runner_up() -> None:
     digits = Arena.of("digits", 0, replace(TINY, rows=100))
     queries = digits.d2.head(80)
-    drawn, decided = any_other(digits, queries), ask_frame(digits.judge, queries)
+    drawn = any_other(digits.judge, queries, digits.seed)
+    decided = log_proba_of_rows(digits.judge, queries)
     assert (drawn != decided.argmax(dim=1)).all()
     assert len(drawn.unique()) > 5
     assert (drawn == runner_up(digits.judge, queries)).float().mean() < 0.5

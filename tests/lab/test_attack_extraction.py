@@ -21,20 +21,28 @@ from counterveil.models import CallableModel
 from counterveil.schema import Schema
 from counterveil.veil import Veil
 from counterveil_lab.attacks import extraction, verdicts
-from counterveil_lab.attacks.defences import DP_BUDGET, ByVeil, Released, build, runner_up
-from counterveil_lab.attacks.extraction import ATTACKERS, Exam, Loot, extract, gather, query_counts
-from counterveil_lab.attacks.kanonymous import BINS, KAnonymous
-from counterveil_lab.attacks.protocol import (
-    Arena,
-    Size,
-    architecture,
-    meets,
-    shadow_target,
-)  # fmt: skip
-from counterveil_lab.attacks.stack import _losses, train_all
+from counterveil_lab.attacks.batched_training import losses_of, train_copies
+from counterveil_lab.attacks.defences import (
+    BINS,
+    DP_BUDGET,
+    ByVeil,
+    KAnonymous,
+    Released,
+    build,
+)
+from counterveil_lab.attacks.extraction import (
+    ATTACKERS,
+    FidelityTest,
+    Loot,
+    extract,
+    gather,
+    query_counts,
+)
+from counterveil_lab.attacks.protocol import Arena, Size, architecture, meets
 from counterveil_lab.datasets import Dataset, load
-from counterveil_lab.experiments import fig_tradeoff, table_extraction
+from counterveil_lab.experiments import red_team, runner
 from counterveil_lab.metrics import legal_share
+from counterveil_lab.product import runner_up
 from counterveil_lab.results import Row
 from counterveil_lab.targets import encoded
 
@@ -92,7 +100,7 @@ def test_rows_numbered_before_the_deal_meet_nobody_twice(monkeypatch: pytest.Mon
         seen.append(encoded(frame, schema)[0])
         return architecture(schema)()
 
-    monkeypatch.setattr("counterveil_lab.attacks.protocol.shadow_target", numbered)
+    monkeypatch.setattr("counterveil_lab.attacks.protocol.train_like_f", numbered)
     arena = Arena.of("digits", 0, TINY, disjoint=True)
     sets = (arena.d1, arena.d2, arena.d3, arena.d4, arena.members(10**6), arena.test)
     parts = [encoded(part, arena.schema)[0] for part in sets]
@@ -114,7 +122,7 @@ def test_wider_networks_have_one_layer_more(arena: Arena) -> None:
     digits = Arena.of("digits", 0, replace(TINY, rows=60)).schema
     for schema in (arena.schema, digits):
         assert dense(schema, True) == dense(schema, False) + 1
-    wide = shadow_target(arena.schema, arena.d3.head(200), 0, wider=True)
+    wide = architecture(arena.schema, wider=True)()
     assert wide(encoded(arena.d3.head(3), arena.schema)[0]).shape == (3, 2)
 
 
@@ -278,7 +286,7 @@ def test_one_sided_loss() -> None:
     logits = torch.tensor([[[0.0, 2.0], [2.0, 0.0], [0.0, 0.0], [1.0, 0.0]]])
     goals = torch.tensor([[[0.0, 1.0]] * 4])
     left = torch.zeros(1, 4, dtype=torch.long)
-    sided = _losses(logits, goals, torch.tensor([[True, True, True, False]]), left)[0]
+    sided = losses_of(logits, goals, torch.tensor([[True, True, True, False]]), left)[0]
     p = float(torch.sigmoid(torch.tensor(-2.0)))
     assert sided[0] == 0  # beyond the boundary, however far
     assert sided[1] == pytest.approx(0.5 * np.log(0.5 / p) + 0.5 * np.log(0.5 / (1 - p)), rel=1e-4)
@@ -291,20 +299,20 @@ def test_a_network_learns_the_same_alone_as_in_a_stack(
 ) -> None:
     transfers = [loot.transfer(name, 50) for name in ("base-n", "naive", "cca", "base-n")]
     build_f = architecture(arena.schema)
-    (together,) = train_all(build_f, transfers, steps=20, batch=16, seed=3)
+    (together,) = train_copies(build_f, transfers, steps=20, batch=16, seed=3)
     logits = together.logits(loot.points[:30])
     assert torch.equal(logits[0], logits[3])
     assert not torch.allclose(logits[0], logits[1], atol=1e-3)
-    monkeypatch.setattr("counterveil_lab.attacks.stack.ROOM", 1)
-    alone = train_all(build_f, transfers, steps=20, batch=16, seed=3)
+    monkeypatch.setattr("counterveil_lab.attacks.batched_training.ROOM", 1)
+    alone = train_copies(build_f, transfers, steps=20, batch=16, seed=3)
     assert len(alone) == 4
     apart = torch.cat([stack.logits(loot.points[:30]) for stack in alone])
     assert torch.allclose(apart, logits, atol=1e-4)
 
 
 def test_uniform_rows_are_legal(arena: Arena) -> None:
-    exam = Exam.of(arena, TINY)
-    rows = Encoding(arena.schema).decode(exam.uniform.double().numpy())
+    test = FidelityTest.of(arena, TINY)
+    rows = Encoding(arena.schema).decode(test.uniform.double().numpy())
     assert legal_share(rows, arena.schema) == 1
     shares = [rows["sex"].value_counts(normalize=True).max(), len(rows) == TINY.uniform]
     assert shares[0] < 0.65
@@ -415,20 +423,20 @@ def test_figures_and_cases(
 ) -> None:
     pytest.importorskip("matplotlib")
     small = replace(TINY, steps=10, queries=(20, 40))
-    monkeypatch.setattr(table_extraction, "QUICK", small)
-    rows = table_extraction.measure_case("adult", "cf-k", 0, quick=True)
+    monkeypatch.setattr(red_team, "QUICK", small)
+    rows = red_team.measure_extraction("adult", "cf-k", 0, quick=True)
     assert {row["defence"] for row in rows} == {"cf-k"}
     rows += extract(by_model, small, epsilon=3.0)
-    table_extraction._paint(rows, tmp_path)
+    red_team.TABLE_EXTRACTION.paint(rows, tmp_path)
     few = replace(small, queries=(20,))
     margins = [
         {"guidance": "model", "margin": margin, **row}
         for margin in (0.0, 0.9)
         for row in extract(
-            replace(by_model, way={"margin": margin}), few, settings=fig_tradeoff.SETTINGS
+            replace(by_model, options={"margin": margin}), few, settings=red_team.PICTURE_SETTINGS
         )
     ]
-    fig_tradeoff._paint(margins, tmp_path)
+    red_team.FIG_TRADEOFF.paint(margins, tmp_path)
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == ["fig-tradeoff.png", "fig-tradeoff.svg", "table-extraction.png",
                      "table-extraction.svg"]  # fmt: skip
@@ -443,15 +451,20 @@ def test_a_missing_package_is_said_and_left_out(
         played.extend(case["part"] for case in cases)
 
     said: list[str] = []
-    monkeypatch.setattr(table_extraction, "find_spec", lambda name: None)
-    monkeypatch.setattr(table_extraction, "run_cases", collect)
-    table_extraction.run(tmp_path, "command", seeds=5, quick=True, workers=1, say=said.append)
-    assert played == ["functional-0.75", "no-noise", "cf-k"]
+    monkeypatch.setattr(red_team, "find_spec", lambda name: None)
+    monkeypatch.setattr(runner, "run_cases", collect)
+    options = runner.Options(tmp_path, 1, False, 1, datasets=("adult",), say=said.append)
+    runner.run("table-extraction", red_team.TABLE_EXTRACTION, options)
+    missing = {"dice-gradient", "dice-kdtree", "dp-model"}
+    assert played == [part for part in red_team.EXTRACTION_PARTS if part not in missing]
     assert sum(words.startswith("without ") for words in said) == 3
+    played.clear()
+    runner.run("table-extraction", red_team.TABLE_EXTRACTION, replace(options, quick=True))
+    assert played == ["functional-0.75", "no-noise", "cf-k"]
 
 
 def test_parts_of_each_dataset() -> None:
-    assert "dice-kdtree" in table_extraction.parts_of("adult", quick=False)
-    assert not any("dice" in part for part in table_extraction.parts_of("hospital", quick=False))
-    assert set(table_extraction.parts_of("mnist", quick=False)) < set(table_extraction.PARTS)
-    assert max(table_extraction.size_of("mnist", quick=False).queries) == 1000
+    assert "dice-kdtree" in red_team.extraction_parts("adult", quick=False)
+    assert not any("dice" in part for part in red_team.extraction_parts("hospital", quick=False))
+    assert set(red_team.extraction_parts("mnist", quick=False)) < set(red_team.EXTRACTION_PARTS)
+    assert max(red_team.extraction_size("mnist", quick=False).queries) == 1000

@@ -13,9 +13,9 @@ import torch
 from asking import ask_frame
 from torch import Tensor
 
-from counterveil_lab.attacks import inference, membership, shadows
+from counterveil_lab.attacks import inference, membership
 from counterveil_lab.attacks.attribute import balanced, infer, precision, sensitive
-from counterveil_lab.attacks.candidates import BY_HEART, Candidates, Pool, memoriser, overfitted
+from counterveil_lab.attacks.counterfactuals import distances, linkage, twins
 from counterveil_lab.attacks.defences import Released, build
 from counterveil_lab.attacks.headlines import (
     attribute_sentence,
@@ -25,10 +25,16 @@ from counterveil_lab.attacks.headlines import (
     sentence,
     strongest,
 )  # fmt: skip
-from counterveil_lab.attacks.linkage import linkage
-from counterveil_lab.attacks.probe import distances, twins
 from counterveil_lab.attacks.protocol import QUICK, Arena, Size
-from counterveil_lab.experiments import fig_attribute, fig_membership
+from counterveil_lab.attacks.shadows import (
+    BY_HEART,
+    Candidates,
+    Pool,
+    memoriser,
+    overfitted,
+    shadows_of,
+)
+from counterveil_lab.experiments import red_team
 from counterveil_lab.targets import encoded
 
 TINY = replace(
@@ -48,15 +54,14 @@ def arena() -> Arena:
 
 
 def test_shadows_of_a_stack_are_networks_of_their_own(arena: Arena) -> None:
-    points, classes = encoded(arena.d3, arena.schema)
-    numbers = shadows.halves(len(points), 3, seed=0)
-    assert shadows.mask(numbers, len(points)).sum(dim=1).tolist() == [300, 300, 300]
-    stack = shadows.train_shadows(arena.schema, points, classes, numbers, seed=0)
-    told = stack.logits(points)
+    pool = Pool(arena.d3, *encoded(arena.d3, arena.schema))
+    networks, inside = shadows_of(arena, pool, 3, None)
+    assert inside.sum(dim=1).tolist() == [300, 300, 300]
+    told = networks.logits(pool.points)
     with torch.no_grad():
-        assert torch.allclose(shadows.one_of(stack, 1)(points), told[1], atol=1e-5)
+        assert torch.allclose(networks.one(1)(pool.points), told[1], atol=1e-5)
     assert not torch.allclose(told[0], told[1])
-    assert (told.argmax(dim=2) == classes).float().mean() > 0.65
+    assert (told.argmax(dim=2) == pool.classes).float().mean() > 0.65
 
 
 def test_no_row_that_is_scored_or_asked_about_is_in_the_pool(arena: Arena) -> None:
@@ -189,10 +194,12 @@ def test_probing_an_explainer_that_hands_out_training_rows_finds_members(arena: 
     assert (near[~people.is_member] < 1e-6).mean() < 0.05
 
 
-def test_the_suite_plays_every_attack_on_a_defence(arena: Arena) -> None:
+def test_every_attack_is_played_on_a_defence(arena: Arena) -> None:
     said: list[str] = []
     defence = build("no-noise", arena, epsilon=1.0, size=TINY)
-    rows = inference.suite(arena, defence, TINY, said.append)
+    rows = inference.on_model(arena, TINY, said.append)
+    rows += inference.on_defence(arena, defence, TINY, said.append)
+    rows += inference.on_attribute(arena, defence, TINY, said.append)
     played = {(row["attack"], row["target"]) for row in rows}
     for attack in ("threshold", "learning", "lira", "rmia"):
         assert {(attack, "f"), (attack, "f'")} <= played
@@ -206,7 +213,7 @@ def test_the_suite_plays_every_attack_on_a_defence(arena: Arena) -> None:
 def test_a_schema_without_the_attribute_has_none_to_infer() -> None:
     digits = Arena.of("digits", 0, replace(TINY, rows=200))
     assert sensitive(digits.schema) is None
-    assert inference.networks(digits, TINY) == inference.PIPELINES
+    assert inference.shadow_count(digits, TINY) == inference.PIPELINES
 
 
 def test_the_strongest_attacker_is_picked_on_other_people_than_he_is_scored_on() -> None:
@@ -229,17 +236,16 @@ def test_experiments_give_rows_that_can_be_drawn(
     def tiny(dataset: str, quick: bool) -> Size:
         return replace(TINY, rows=300, candidates=60)
 
-    for module in (fig_membership, fig_attribute):
-        monkeypatch.setattr(module, "size_of", tiny)
+    monkeypatch.setattr(red_team, "inference_size", tiny)
     case = {"dataset": "adult", "control": "none", "part": "none", "seed": 0}
-    rows = [{**case, **row} for row in fig_membership.measure_case(**case, quick=True)]
+    rows = [{**case, **row} for row in red_team.measure_membership(**case, quick=True)]
     rows += [{**case, **row} for row in
-             fig_membership.measure_case(**{**case, "part": "cf-k"}, quick=True)]  # fmt: skip
+             red_team.measure_membership(**{**case, "part": "cf-k"}, quick=True)]  # fmt: skip
     assert {row["defence"] for row in rows} == {"none", "cf-k"}
     assert "exact rows of members" in linkage_sentence(linked(rows)[0])
-    fig_membership._paint(rows, tmp_path)
-    rows = [{**case, **row} for row in fig_attribute.measure_case(**case, quick=True)]
+    red_team.FIG_MEMBERSHIP.paint(rows, tmp_path)
+    rows = [{**case, **row} for row in red_team.measure_attribute(**case, quick=True)]
     assert len(attribute_table(rows)) == 4
     assert "balanced accuracy" in attribute_sentence(attribute_table(rows)[0])
-    fig_attribute._paint(rows, tmp_path)
+    red_team.FIG_ATTRIBUTE.paint(rows, tmp_path)
     assert {path.suffix for path in tmp_path.iterdir()} == {".png", ".svg"}

@@ -12,7 +12,7 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from counterveil_lab.attacks import membership, scores
-from counterveil_lab.attacks.shadows import Evidence, Signals
+from counterveil_lab.attacks.shadows import Evidence, Guess, Signals
 
 
 @pytest.fixture(autouse=True)
@@ -115,5 +115,5 @@ def test_the_network_of_the_learning_attack_is_the_papers() -> None:
 
 def test_the_threshold_is_the_best_on_shadows() -> None:
     assert membership.best_threshold(np.array([2.0, 3.0]), np.array([0.0, 1.0])) == 2.0
-    guess = membership.Guess(np.array([2.5, 0.5]), 2.0)
+    guess = Guess(np.array([2.5, 0.5]), 2.0)
     assert guess.accuracy(np.array([True, False])) == 1.0

@@ -10,7 +10,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
-import typer
 from rows import random_rows
 from torch import nn
 from typer.testing import CliRunner
@@ -19,8 +18,8 @@ from counterveil.models import save_exported
 from counterveil.schema import Schema
 from counterveil.veil import Veil
 from counterveil_lab.attacks import suite, verdicts
-from counterveil_lab.attacks.command import attack
 from counterveil_lab.attacks.protocol import Size
+from counterveil_lab.cli import app
 
 torch.set_num_threads(1)
 
@@ -28,8 +27,6 @@ TINY = Size(
     rows=200, test=200, queries=(30, 60), epochs=2, warm_steps=30, steps=60, uniform=100,
     slow_queries=2, kdtree_queries=4, shadows=2, candidates=60,
 )  # fmt: skip
-app = typer.Typer()
-app.command()(attack)
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +56,7 @@ def command(folder: Path, **changed: str) -> list[str]:
         "out": "attack.html",
     } | changed  # fmt: skip
     words = [word for name, file in given.items() for word in (f"--{name}", str(folder / file))]
-    return [*words, "--quick"]
+    return ["attack", *words, "--quick"]
 
 
 def test_the_command_ends_in_verdicts(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:

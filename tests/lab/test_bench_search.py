@@ -15,13 +15,14 @@ import torch
 from torch import nn
 from typer.testing import CliRunner
 
-from counterveil import build
+from counterveil import postprocess
 from counterveil.search import amortise, answer, request
-from counterveil_lab import bench_peers, bench_search, floor
-from counterveil_lab.bench import BENCHMARKS
-from counterveil_lab.bench_peers import QUICK, Setting
+from counterveil_lab.bench import peers, roofline, run_benchmark, search
+from counterveil_lab.bench.peers import QUICK, evaluation_of, release
 from counterveil_lab.cli import app
+from counterveil_lab.product import query_batch
 from counterveil_lab.results import Row
+from counterveil_lab.targets import encoded
 
 torch.set_num_threads(1)
 
@@ -39,45 +40,45 @@ def short_lessons(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(amortise, "POOL", 200)
     trainings = {
         family: replace(training, samples=300, surrogate_epochs=1)
-        for family, training in build.TRAININGS.items()
+        for family, training in postprocess.TRAININGS.items()
     }
-    monkeypatch.setattr(build, "TRAININGS", trainings)
-    monkeypatch.setitem(bench_peers.WAYS["algorithm-2"], "iterations", 10)
+    monkeypatch.setattr(postprocess, "TRAININGS", trainings)
+    monkeypatch.setitem(peers.METHODS["algorithm-2"], "iterations", 10)
     monkeypatch.setattr(answer, "ATTEMPTS", 1)
     monkeypatch.setattr(request, "STUDENT_ROWS", 200)
 
 
-def run(part: str, size: bench_peers.Size = TOY, seeds: int = 1) -> list[Row]:
-    found = list(bench_search.PARTS[part](size, seeds))
+def run(part: str, size: peers.Size = TOY, seeds: int = 1) -> list[Row]:
+    found = list(search.PARTS[part](size, seeds))
     for row in found:
         assert row.keys() >= KEYS
         assert row["seconds_per_query"] > 0
-        assert bench_search._in_words(row)
+        assert search._in_words(row)
     return found
 
 
 def quick_peers(monkeypatch: pytest.MonkeyPatch) -> None:
     """The other methods with few iterations, and dice-ml by its quickest."""
 
-    class FewerRevise(bench_peers.Revise):
+    class FewerRevise(peers.Revise):
         def __init__(self, *given: Any, **options: Any) -> None:
             super().__init__(*given, iterations=5, **options)
 
-    class FewerCadex(bench_peers.Cadex):
+    class FewerCadex(peers.Cadex):
         def __init__(self, *given: Any, **options: Any) -> None:
             super().__init__(*given, epochs=20, **options)
 
-    class FewerCchvae(bench_peers.Cchvae):
+    class FewerCchvae(peers.Cchvae):
         def __init__(self, *given: Any, **options: Any) -> None:
             super().__init__(*given, samples=10, shells=20, **options)
 
-    class QuickDice(bench_peers.Dice):
+    class QuickDice(peers.Dice):
         def __init__(self, *given: Any, method: Any, **options: Any) -> None:
             more = {"max_iter": 2, "min_iter": 1} if method == "gradient" else {}
             super().__init__(*given, method=method, **options, **more)
 
     for made in (FewerRevise, FewerCadex, FewerCchvae, QuickDice):
-        monkeypatch.setattr(bench_peers, made.__bases__[0].__name__, made)
+        monkeypatch.setattr(peers, made.__bases__[0].__name__, made)
 
 
 def test_peers_are_measured_beside_counterveil(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +113,7 @@ def test_features() -> None:
 
 
 def test_floor(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(floor, "matrix_rate", lambda shapes: 1e9)
+    monkeypatch.setattr(roofline, "matrix_rate", lambda shapes: 1e9)
     found = run("floor")
     for row in found:
         assert row["floor_seconds"] == row["multiply_adds"] / 1e9
@@ -147,11 +148,11 @@ def test_objective() -> None:
 
 def test_a_dataset_that_is_not_there_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COUNTERVEIL_DATA", raising=False)
-    assert list(bench_search.objective(replace(TOY, datasets=("mnist",)), 1)) == []
+    assert list(search.objective(replace(TOY, datasets=("mnist",)), 1)) == []
 
 
 def a_row(part: str, **columns: Any) -> Row:
-    about = bench_peers.head("adult", "counterveil", 0.75)
+    about = roofline.head("adult", "counterveil", 0.75)
     measured = {"batch": 500, "seconds_per_query": 1e-4, "flip_ratio": 1.0, "distance": 0.5}
     return {"part": part, **about, **measured, **columns}
 
@@ -179,16 +180,16 @@ def test_every_part_has_its_picture_and_the_same_one_again(tmp_path: Path) -> No
 
     paths = draw_search(ROWS, tmp_path)
     assert {path.name for path in paths} == {
-        f"bench-search-{part}.{kind}" for part in bench_search.PARTS for kind in ("png", "svg")
+        f"bench-search-{part}.{kind}" for part in search.PARTS for kind in ("png", "svg")
     }
-    peers = [row for row in ROWS if row["part"] == "peers"]
-    for path in draw_search(peers, tmp_path / "again"):
+    some = [row for row in ROWS if row["part"] == "peers"]
+    for path in draw_search(some, tmp_path / "again"):
         assert path.read_bytes() == (tmp_path / path.name).read_bytes()
 
 
 def test_what_runs_on_a_gpu_needs_nothing_of_the_private_side() -> None:
     code = (
-        "import sys, counterveil_lab.bench, counterveil_lab.floor, counterveil_lab.cli; "
+        "import sys, counterveil_lab.bench, counterveil_lab.bench.roofline, counterveil_lab.cli; "
         "sys.exit(any(name in sys.modules for name in ('opendp', 'counterveil.curator')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
@@ -196,30 +197,31 @@ def test_what_runs_on_a_gpu_needs_nothing_of_the_private_side() -> None:
 
 def test_multiply_adds_are_those_of_the_layers() -> None:
     network = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 2))
-    shapes = floor.shapes_of((network,))
+    shapes = roofline.shapes_of((network,))
     assert shapes == [(3, 5), (5, 2)]
-    assert floor.multiply_adds(shapes) == 25
-    assert floor.matrix_rate(shapes, square=16, rows=8) > 0
-    assert floor.copy_bandwidth(torch.device("cpu"), size=1024) > 0
+    assert roofline.multiply_adds(shapes) == 25
+    assert roofline.matrix_rate(shapes, square=16, rows=8) > 0
+    assert roofline.copy_bandwidth(torch.device("cpu"), size=1024) > 0
 
 
 def test_the_queries_of_the_gpu_are_legal_and_differ() -> None:
-    setting = Setting.of("adult", 0, TOY)
-    encoding, device = setting.judge.encoding, torch.device("cpu")
-    points = floor.encoded(setting.queries, setting.data.schema)[0]
-    drawn = floor.jittered(points, 40, encoding, device)
-    box = floor.boxes_of(drawn, encoding)
-    assert not bool(floor.Snap(encoding, device).broken(drawn, box).any())
+    evaluation = evaluation_of("adult", 0, TOY)
+    encoding, device = evaluation.judge.encoding, torch.device("cpu")
+    points = encoded(evaluation.queries, evaluation.data.schema)[0]
+    drawn = roofline.jittered(points, 40, encoding, device)
+    box = query_batch(drawn, torch.zeros(40, dtype=torch.long), encoding).box
+    assert not bool(roofline.Snap(encoding, device).broken(drawn, box).any())
     assert len(torch.unique(drawn, dim=0)) > len(points)
 
 
 def test_the_device_is_measured_against_its_limits(tmp_path: Path) -> None:
-    setting = Setting.of("adult", 0, TOY)
-    points = floor.encoded(setting.queries, setting.data.schema)[0]
-    floor.Inputs(setting.release(0.75, 0, TOY), setting.model, points).save(tmp_path)
-    given = floor.Inputs.load(tmp_path)
-    assert torch.equal(given.model(points), setting.model(points))
-    found = list(floor.measure_device(given, torch.device("cpu"), 64, square=16))
+    evaluation = evaluation_of("adult", 0, TOY)
+    points = encoded(evaluation.queries, evaluation.data.schema)[0]
+    veil = release(evaluation, 0.75, 0, TOY)
+    roofline.Inputs(veil, evaluation.model, points).save(tmp_path)
+    given = roofline.Inputs.load(tmp_path)
+    assert torch.equal(given.model(points), evaluation.model(points))
+    found = list(roofline.measure_device(given, torch.device("cpu"), 64, square=16))
     assert [row["method"] for row in found] == ["counterveil-unpolished", "counterveil"]
     for row in found:
         assert row.keys() >= KEYS
@@ -255,8 +257,8 @@ def test_what_is_not_there_is_refused(arguments: list[str], words: str, tmp_path
 def test_one_part_goes_into_files_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(bench_search, "QUICK", replace(TOY, features=(4,)))
-    bench_search.measure_parts(str(tmp_path), "the command", True, "features", 1)
+    monkeypatch.setattr(search, "QUICK", replace(TOY, features=(4,)))
+    search.measure_parts(str(tmp_path), "the command", True, "features", 1)
     stored = json.loads((tmp_path / "bench-search-features.json").read_text())
     assert stored["command"] == "the command"
     assert {row["part"] for row in stored["rows"]} == {"features"}
@@ -283,9 +285,10 @@ def test_the_child_process_is_held_to_one_thread(
         def __exit__(self, *error: object) -> None:
             return None
 
-    monkeypatch.setattr(bench_search.subprocess, "Popen", Child)
+    monkeypatch.setattr(search.subprocess, "Popen", Child)
     lines: list[str] = []
-    BENCHMARKS["search"](tmp_path, "c", quick=True, only="floor", seeds=2, say=lines.append)
+    options = {"quick": True, "only": "floor", "seeds": 2, "say": lines.append}
+    run_benchmark("search", tmp_path, "c", **options)
     assert lines == ["a line"]
     assert seen["env"]["OMP_NUM_THREADS"] == "1"
     assert seen["code"].endswith(f"measure_parts({str(tmp_path)!r}, 'c', True, 'floor', 2, None)")

@@ -21,10 +21,11 @@ from counterveil import build
 from counterveil.encoding import Encoding
 from counterveil.models import adapt
 from counterveil.schema import Pixels, Schema
-from counterveil_lab import experiments, targets
-from counterveil_lab.experiments import command, exam, peers, releases, tables
-from counterveil_lab.experiments.complete import CompleteDice, complete
-from counterveil_lab.gradcam import gradcam
+from counterveil_lab import product, targets
+from counterveil_lab.experiments import answers, over_epsilon, peers, releases, table, tables
+from counterveil_lab.experiments.images import gradcam
+from counterveil_lab.experiments.peers import CompleteDice, complete
+from counterveil_lab.experiments.runner import Options
 from counterveil_lab.results import Row
 
 OWN = ("targets", "fig-mse", "fig-reconstructions", "table-fr", "table-ad", "fig-time", "fig-case",
@@ -39,11 +40,10 @@ def toy() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(releases, "QUICK_ROWS", 400)
         patch.setattr(releases, "QUICK_WARM_STEPS", 3)
-        patch.setattr(exam, "QUICK_QUERIES", 6)
-        patch.setattr("counterveil_lab.experiments.table_fr.QUICK_QUERIES", 6)
-        patch.setattr("counterveil_lab.experiments.frontier.QUERIES", 6)
-        patch.setattr("counterveil_lab.experiments.fig_case.ITERATIONS", 5)
-        patch.setattr("counterveil_lab.experiments.fig_time.QUERIES", 2)
+        patch.setattr(answers, "QUICK_QUERIES", 6)
+        patch.setattr(over_epsilon, "QUERIES", 6)
+        patch.setattr(product, "ITERATIONS", 5)
+        patch.setattr(answers, "TIMED_QUERIES", 2)
         patch.setattr("counterveil.search.explainer.ITERATIONS", 5)
         patch.setattr(peers, "QUICK", peers.Asked(cadex=2, cchvae=1, revise=1, dice=1))
         patch.setattr(peers, "PARTS", ("cadex", "vae"))  # dice-ml takes seconds a query
@@ -56,8 +56,8 @@ def toy() -> Iterator[None]:
         yield
 
 
-def options(folder: Path, *datasets: str) -> command.Options:
-    return command.Options(folder, seeds=1, quick=True, workers=1, datasets=datasets)
+def options(folder: Path, *datasets: str, **more: Any) -> Options:
+    return Options(folder, seeds=1, quick=True, workers=1, datasets=datasets, **more)
 
 
 @pytest.fixture(scope="module")
@@ -66,10 +66,10 @@ def measured(toy: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("results")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COUNTERVEIL_COMMIT", "test")
-        patch.setattr(command, "EXPERIMENTS", {name: experiments.EXPERIMENTS[name] for name in OWN})
-        assert command.run_named("all", options(folder, "digits"), lambda words: None) == {}
+        patch.setattr(table, "EXPERIMENTS", {name: table.EXPERIMENTS[name] for name in OWN})
+        assert table.run_named("all", options(folder, "digits")) == {}
         for name in ("table-fr", "paper-adult"):
-            command.run_named(name, options(folder, "adult"), lambda words: None)
+            table.run_named(name, options(folder, "adult"))
     return folder
 
 
@@ -98,10 +98,11 @@ def test_every_experiment_leaves_rows_that_are_json(measured: Path, name: str) -
 )
 def test_figures_are_drawn_and_can_be_redrawn(measured: Path, name: str, tmp_path: Path) -> None:
     assert (measured / f"{name}.svg").stat().st_size > 1000
-    module = __import__(experiments.EXPERIMENTS[name], fromlist=["paint"])
     if (measured / f"{name}.npz").exists():
         (tmp_path / f"{name}.npz").write_bytes((measured / f"{name}.npz").read_bytes())
-    module.paint(stored(measured, name), tmp_path)
+    paint = table.EXPERIMENTS[name].paint
+    assert paint is not None
+    paint(stored(measured, name), tmp_path)
     assert (tmp_path / f"{name}.svg").read_bytes() == (measured / f"{name}.svg").read_bytes()
 
 
@@ -149,7 +150,7 @@ def test_what_is_stored_is_not_measured_again(
     monkeypatch.setenv("COUNTERVEIL_COMMIT", "test")
     said: list[str] = []
     before = (measured / "fig-mse.json").read_bytes()
-    command.run_named("fig-mse", options(measured, "digits"), said.append)
+    table.run_named("fig-mse", options(measured, "digits", say=said.append))
     assert (measured / "fig-mse.json").read_bytes() == before
     assert said == []
 

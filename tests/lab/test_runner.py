@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from counterveil_lab import experiments
 from counterveil_lab.cli import app
 from counterveil_lab.datasets import VARIABLE, DatasetMissing
-from counterveil_lab.experiments import command, releases, runner
+from counterveil_lab.experiments import releases, runner, table
+from counterveil_lab.experiments.runner import Experiment, Options
 from counterveil_lab.results import Results, Row
 
 cli = CliRunner()
@@ -75,11 +75,12 @@ def test_run_all_goes_on_after_a_failure(tmp_path: Path, monkeypatch: pytest.Mon
     def fails(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError("by zero")
 
-    def works(folder: Path, command: str, **_: Any) -> None:
-        Results(folder, "second", command).add({"value": 1})
+    def cases(options: Options) -> list[runner.Case]:
+        return [{"value": 1}]
 
-    monkeypatch.setattr(command, "EXPERIMENTS", {"first": "", "second": ""})
-    monkeypatch.setattr(command, "experiment", {"first": fails, "second": works}.get)
+    works = Experiment("one row", cases, lambda value, quick: [{}])
+    both = {"first": Experiment("fails", fails, fails), "second": works}
+    monkeypatch.setattr(table, "EXPERIMENTS", both)
     outcome = cli.invoke(app, ["run", "all", "--out", str(tmp_path)])
     assert outcome.exit_code == 1
     assert "first: ZeroDivisionError: by zero" in outcome.stderr
@@ -105,21 +106,22 @@ def test_the_command_names_data_and_chooses(
 ) -> None:
     seen: dict[str, Any] = {}
 
-    def watch(folder: Path, command: str, *, datasets: Any = None, mechanisms: Any = None,
-              add: bool = False, **_: Any) -> None:  # fmt: skip
-        seen.update(command=command, datasets=datasets, mechanisms=mechanisms, add=add,
-                    data=os.environ[VARIABLE], cache=os.environ[releases.CACHE])  # fmt: skip
+    def watch(options: Options) -> list[runner.Case]:
+        seen.update(vars(options), data=os.environ[VARIABLE], cache=os.environ[releases.CACHE])
+        return [{"mechanism": "paper"}, {"mechanism": "functional"}]
 
     monkeypatch.delenv(VARIABLE, raising=False)
-    monkeypatch.setattr(command, "EXPERIMENTS", {"one": ""})
-    monkeypatch.setattr(command, "experiment", {"one": watch}.get)
+    one = Experiment("one", watch, lambda mechanism, quick: [{"quick": quick}])
+    monkeypatch.setattr(table, "EXPERIMENTS", {"one": one})
     outcome = cli.invoke(
         app,
         ["run", "one", "--datasets", "adult, digits", "--mechanisms", "paper", "--add", "--data",
-         str(tmp_path), "--quick"],
+         str(tmp_path), "--quick", "--out", str(tmp_path)],
     )  # fmt: skip
     assert outcome.exit_code == 0
-    assert seen["command"] == "counterveil-lab run one --seeds 3 --quick"
+    stored = json.loads((tmp_path / "one.json").read_text())
+    assert stored["command"] == "counterveil-lab run one --seeds 3 --quick"
+    assert stored["rows"] == [{"mechanism": "paper", "quick": True}]
     assert (seen["datasets"], seen["mechanisms"]) == (("adult", "digits"), ("paper",))
     assert seen["add"]
     assert seen["data"] == str(tmp_path)
@@ -128,4 +130,4 @@ def test_the_command_names_data_and_chooses(
 
 def test_the_list_names_them_all() -> None:
     lines = cli.invoke(app, ["list"]).stdout.splitlines()
-    assert {line.split()[0] for line in lines} == {*experiments.EXPERIMENTS, "all"}
+    assert {line.split()[0] for line in lines} == {*table.EXPERIMENTS, "all"}

@@ -202,12 +202,11 @@ class Explainer:
         rows, accepted = self._search(batch, options, k, progress)
         return self._judge(request, rows, accepted, options.iterations)
 
-    def answer_tensors(
-        self, batch: QueryBatch, *, polish: bool = True, margin: float = 0.0
-    ) -> Found:
+    def answer_tensors(self, batch: QueryBatch, options: SearchOptions | None = None) -> Found:
         """Encoded answers to encoded queries, and which are accepted: no table is made."""
-        self.warm_up(progress=False)
-        options = SearchOptions(polish=polish, margin=margin)
+        options = options or SearchOptions()
+        if options.method == "amortised":
+            self.warm_up(progress=False)
         return self._pipeline(progress=False)(batch.to(self.device), options)
 
     def _search(self, batch: QueryBatch, options: SearchOptions, k: int, progress: bool) -> Found:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,13 +23,13 @@ from counterveil.encoding import Array, Encoding
 from counterveil.errors import RequestError
 from counterveil.networks import tanh_network
 from counterveil.schema import Categorical, Schema
+from counterveil_lab.attacks.batched_training import train_classifiers
 from counterveil_lab.attacks.protocol import FEWEST, Arena
 from counterveil_lab.attacks.scores import CONFIDENCE, RESAMPLES
-from counterveil_lab.attacks.shadows import train_many
+from counterveil_lab.attacks.shadows import Ask
 from counterveil_lab.results import Row
 from counterveil_lab.targets import Recipe, encoded
 
-Ask = Callable[[Tensor], Tensor]  # points -> log-probabilities of the classes
 SENSITIVE = "race"
 RECIPE = Recipe(epochs=12, batch=128)
 HIDDEN = (64, 32)
@@ -39,15 +38,18 @@ SURE = 12.0
 
 
 @dataclass(frozen=True, eq=False)
-class People:
-    """Rows with the value hidden, what each would be with every candidate value, and the truth."""
+class HiddenValues:
+    """Rows with the value hidden, what each would be with every candidate value, and the truth.
+
+    `known`: (rows, other columns and the one-hot label); `versions`: (rows, values, width).
+    """
 
     known: Tensor
     versions: Tensor
     truth: Tensor
 
     @classmethod
-    def of(cls, frame: pd.DataFrame, schema: Schema, feature: Categorical) -> People:
+    def of(cls, frame: pd.DataFrame, schema: Schema, feature: Categorical) -> HiddenValues:
         """Those of `frame` whose value is not missing."""
         frame = frame[frame[feature.name].notna()]
         points, classes = encoded(frame, schema)
@@ -71,20 +73,8 @@ class People:
         return torch.cat([answers.mean(dim=1), gain], dim=1)
 
 
-Lessons = list[tuple[People, Ask]]  # people with the shadow that was trained on them
+Lessons = list[tuple[HiddenValues, Ask]]  # people with the shadow that was trained on them
 Models = tuple[dict[str, Ask], list[Ask]]  # models by name, and the shadows that stand for them
-
-
-class Inputs:
-    """What the classifier sees: all that is known, and the answers on the scale of its lessons."""
-
-    def __init__(self, lessons: Lessons) -> None:
-        answers = torch.cat([people.told(ask) for people, ask in lessons])
-        self._mean, self._spread = answers.mean(dim=0), answers.std(dim=0).clamp(min=1e-3)
-
-    def __call__(self, people: People, ask: Ask) -> Tensor:
-        answers = (people.told(ask) - self._mean) / self._spread
-        return torch.cat([people.known, answers.clamp(-5, 5)], dim=1)
 
 
 def sensitive(schema: Schema, name: str = SENSITIVE) -> Categorical | None:
@@ -124,12 +114,10 @@ def infer(
     missing = why_not(arena, name)
     if feature is None or missing is not None:
         raise RequestError(missing)
-    lessons = [People.of(frame, arena.schema, feature) for frame in taught]
-    groups = {
-        "members": People.of(arena.members(count), arena.schema, feature),
-        "outsiders": People.of(arena.outsiders(count), arena.schema, feature),
-    }
-    nothing = torch.zeros(1, len(arena.schema.label.classes))
+    lessons = [HiddenValues.of(frame, arena.schema, feature) for frame in taught]
+    groups = {"members": arena.members(count), "outsiders": arena.outsiders(count)}
+    people = {who: HiddenValues.of(rows, arena.schema, feature) for who, rows in groups.items()}
+    nothing = torch.zeros(1, arena.classes)
 
     def silent(points: Tensor) -> Tensor:
         return nothing.expand(len(points), -1)
@@ -139,68 +127,79 @@ def infer(
     for asked, shadows in (blank, *models):
         classify = _taught(list(zip(lessons, shadows, strict=True)), feature, seed)
         for model, ask in asked.items():
-            guesses[model] = {who: classify(people, ask) for who, people in groups.items()}
+            guesses[model] = {who: classify(each, ask) for who, each in people.items()}
     rows: list[Row] = []
     for model in list(guesses)[1:]:
-        for who, people in groups.items():
-            truth = people.truth.numpy()
-            rows += _compare(truth, guesses[model][who], guesses[""][who], feature,
-                             {"target": model, "who": who, "attribute": name}, seed)  # fmt: skip
+        for who, each in people.items():
+            head = {"attack": "attribute", "target": model, "who": who, "attribute": name}
+            told = each.truth.numpy(), guesses[model][who], guesses[""][who]
+            rows += [{**head, **row} for row in _compare(*told, feature, seed)]
     return rows
 
 
-def _taught(lessons: Lessons, feature: Categorical, seed: int) -> Callable[[People, Ask], Array]:
-    inputs, values = Inputs(lessons), len(feature.categories)
-    known = torch.cat([inputs(people, ask) for people, ask in lessons])
+def _taught(
+    lessons: Lessons, feature: Categorical, seed: int
+) -> Callable[[HiddenValues, Ask], Array]:
+    """A classifier that learnt from `lessons`: people and a model -> the number of the value.
+
+    It sees all that is known, and the model's answers on the scale they have in the lessons.
+    """
+    told = torch.cat([people.told(ask) for people, ask in lessons])
+    mean, spread = told.mean(dim=0), told.std(dim=0).clamp(min=1e-3)
+
+    def inputs(people: HiddenValues, ask: Ask) -> Tensor:
+        answers = (people.told(ask) - mean) / spread
+        return torch.cat([people.known, answers.clamp(-5, 5)], dim=1)
+
+    known, values = torch.cat([inputs(*lesson) for lesson in lessons]), len(feature.categories)
     truth = torch.cat([people.truth for people, _ in lessons])
     numbers = torch.arange(len(known)).repeat(CLASSIFIERS, 1)
-    stack = train_many(
-        lambda: tanh_network(known.shape[1], HIDDEN, values),
-        known, truth, numbers, values, RECIPE, seed,
-    )  # fmt: skip
 
-    def classify(people: People, ask: Ask) -> Array:
-        told = stack.logits(inputs(people, ask)).softmax(dim=2)
-        chosen: Array = told.mean(dim=0).argmax(dim=1).numpy()
+    def build() -> torch.nn.Module:
+        return tanh_network(known.shape[1], HIDDEN, values)
+
+    networks = train_classifiers(build, known, truth, numbers, values, RECIPE, seed)
+
+    def classify(people: HiddenValues, ask: Ask) -> Array:
+        proba = networks.logits(inputs(people, ask)).softmax(dim=2)
+        chosen: Array = proba.mean(dim=0).argmax(dim=1).numpy()
         return chosen
 
     return classify
 
 
 def _compare(
-    truth: Array, guess: Array, imputed: Array, feature: Categorical, head: Row, seed: int
+    truth: Array, guess: Array, imputed: Array, feature: Categorical, seed: int
 ) -> list[Row]:
+    """The guesses beside imputation: overall with an interval over people, then by value."""
     present = np.unique(truth)
-    rng = np.random.default_rng(seed)
+    draws = np.random.default_rng(seed).integers(len(truth), size=(RESAMPLES, len(truth)))
     gains = [
         balanced(truth[drawn], guess[drawn], present)
         - balanced(truth[drawn], imputed[drawn], present)
-        for drawn in rng.integers(len(truth), size=(RESAMPLES, len(truth)))
+        for drawn in draws
     ]
     low, high = np.nanquantile(gains, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     accuracy, baseline = (balanced(truth, each, present) for each in (guess, imputed))
-    overall: Row = {
-        **head, "value": "all", "people": len(truth), "balanced_accuracy": accuracy,
-        "imputation": baseline, "advantage": accuracy - baseline,
-        "advantage_low": float(low), "advantage_high": float(high),
-        "accuracy": float((truth == guess).mean()),
-        "imputation_accuracy": float((truth == imputed).mean()),
-    }  # fmt: skip
+    overall: Row = {"value": "all", "people": len(truth), "balanced_accuracy": accuracy}
+    overall |= {"imputation": baseline, "advantage": accuracy - baseline}
+    overall |= {"advantage_low": float(low), "advantage_high": float(high)}
+    overall["accuracy"] = float((truth == guess).mean())
+    overall["imputation_accuracy"] = float((truth == imputed).mean())
     rows = [overall]
     for number, value in enumerate(feature.categories):
-        rows.append({**head, "value": str(value), "people": int((truth == number).sum()),
-                     "precision": precision(truth, guess, number),
-                     "imputation_precision": precision(truth, imputed, number),
-                     "recall": precision(guess, truth, number)})  # fmt: skip
+        row: Row = {"value": str(value), "people": int((truth == number).sum())}
+        row["precision"] = precision(truth, guess, number)
+        row["imputation_precision"] = precision(truth, imputed, number)
+        row["recall"] = precision(guess, truth, number)
+        rows.append(row)
     return rows
 
 
 def balanced(truth: Array, guess: Array, values: Array) -> float:
-    """The mean over values of the share told right among those who have it."""
-    shares: list[Any] = [
-        (guess[truth == value] == value).mean() for value in values if (truth == value).any()
-    ]
-    return float(np.mean(shares))
+    """The mean over values of the share told right among those who have it; absent ones apart."""
+    there = [value for value in values if (truth == value).any()]
+    return float(np.mean([(guess[truth == value] == value).mean() for value in there]))
 
 
 def precision(truth: Array, guess: Array, value: int) -> float | None:

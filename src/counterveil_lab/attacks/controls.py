@@ -85,12 +85,12 @@ def of_inference(rows: Sequence[Row]) -> list[Outcome]:
 
 def of_attribute(rows: Sequence[Row]) -> list[Outcome]:
     """The memoriser has to give the attribute away."""
+    lines = [line for line in attribute_table(rows) if line["control"] == "memoriser"]
     return [
-        Outcome("memoriser", line["dataset"], line["advantage_low"] > 0,
-                f"{line['advantage']:+.3f}")
-        for line in attribute_table(rows)
-        if line["control"] == "memoriser" and line["who"] == "members"
-    ]  # fmt: skip
+        Outcome("memoriser", x["dataset"], x["advantage_low"] > 0, f"{x['advantage']:+.3f}")
+        for x in lines
+        if x["who"] == "members"
+    ]
 
 
 def of_extraction(rows: Sequence[Row]) -> list[Outcome]:

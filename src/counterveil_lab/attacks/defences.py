@@ -23,8 +23,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -34,31 +34,43 @@ from torch import Tensor, nn
 from counterveil.curator import Curator, dpsgd
 from counterveil.encoding import Array
 from counterveil.errors import RequestError
+from counterveil.grid import Grid
 from counterveil.models import TargetModel
 from counterveil.networks import ARCHITECTURES, seeded
 from counterveil.privacy import Budget
+from counterveil.schema import Schema
 from counterveil.search import Explainer
-from counterveil.search.answer import How, Questions
-from counterveil.search.constraints import box_around
-from counterveil.search.explainer import ITERATIONS
 from counterveil.search.units import original_units
+from counterveil.terminal import silent
 from counterveil.veil import Veil
-from counterveil_lab.attacks.kanonymous import KAnonymous
 from counterveil_lab.attacks.protocol import Arena, Size, architecture
-from counterveil_lab.baselines import Baseline, Cadex, Dice
+from counterveil_lab.baselines import Answers, Baseline, Cadex, Dice
+from counterveil_lab.baselines.base import Nearest, Problem, check
+from counterveil_lab.product import any_other, last_iterates, runner_up
 from counterveil_lab.targets import encoded
 
-DEFENCES: tuple[str, ...] = (
-    "dice-gradient", "dice-kdtree", "no-noise", "no-noise-published", "paper", "paper-model",
-    "paper-surrogate", "functional-model", "functional-surrogate", "elsewhere-surrogate",
-    "dpsgd-model", "dpsgd-surrogate", "random-labels", "random-labels-surrogate", "dp-model",
-    "cf-k",
-)  # fmt: skip
+# Those with a veil: the mechanism it is made by.
+MECHANISMS: dict[str, str] = {
+    "no-noise": "paper",
+    "no-noise-published": "paper",
+    "paper": "paper",
+    "paper-model": "paper",
+    "paper-surrogate": "paper",
+    "functional-model": "functional",
+    "functional-surrogate": "functional",
+    "elsewhere-surrogate": "functional",
+    "dpsgd-model": "dpsgd",
+    "dpsgd-surrogate": "dpsgd",
+    "random-labels": "functional",
+    "random-labels-surrogate": "functional",
+}
 SLOW = frozenset({"dice-gradient", "dice-kdtree"})  # up to seconds a query: `Size` limits them
+DEFENCES = ("dice-gradient", "dice-kdtree", *MECHANISMS, "dp-model", "cf-k")
 PUBLISHED = frozenset({"paper", "no-noise-published"})
-AS_PUBLISHED = How("iterations", ITERATIONS, "last", polish=False)
 DP_BUDGET = Budget(3.0, 1e-5)
 DP_CLIP = 4.0
+BINS = 3  # of numbers in the grid of CF-K
+TRIED = 5  # cells a query, the nearest first: inside the query's box f may think otherwise
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,28 +85,21 @@ class Released:
     found: Array
     claimed: Array
 
-    def head(self, count: int) -> Released:
-        """The first `count` of them."""
-        return Released(self.rows.head(count), self.found[:count], self.claimed[:count])
 
+@dataclass(frozen=True, eq=False)
+class Defence:
+    """A source of counterfactuals, called by one of `DEFENCES`.
 
-class Defence(Protocol):
-    """A source of counterfactuals."""
+    `arena`: the game as this defence leaves it (dp-model replaces f); attack this one.
+    """
 
-    @property
-    def name(self) -> str:
-        """One of `DEFENCES`."""
-        ...
-
-    @property
-    def arena(self) -> Arena:
-        """The game as this defence leaves it: dp-model replaces f. Attack this one."""
-        ...
+    name: str
+    arena: Arena
 
     @property
     def varies(self) -> bool:
         """Whether the same query may get another answer with another seed."""
-        ...
+        return False
 
     def explain(
         self, queries: pd.DataFrame, targets: Tensor | None = None, *, seed: int = 0
@@ -104,37 +109,43 @@ class Defence(Protocol):
         Guidance `surrogate` must not learn what f finds next likely: of more than two classes it
         gets any other.
         """
-        ...
+        raise NotImplementedError
 
 
 def build(
-    name: str, arena: Arena, *, epsilon: float, size: Size, veil: Veil | None = None,
+    name: str,
+    arena: Arena,
+    *,
+    epsilon: float,
+    size: Size,
+    veil: Veil | None = None,
     delta: float = 0.0,
-) -> Defence:  # fmt: skip
+) -> Defence:
     """The defence called `name`, trained on D1; `veil` takes the place of a release."""
     if name not in DEFENCES:
         raise RequestError(f"no defence {name!r}; there are: {', '.join(DEFENCES)}")
-    if name in SLOW:
-        return ByBaseline(name, arena, _dice(name, arena))
-    if name == "cf-k":
-        method = KAnonymous(arena.schema, arena.judge, arena.d1, seed=arena.seed)
-        return ByBaseline(name, arena, method)
-    if name == "dp-model":
-        arena = arena.defended(_private_target(arena))
-        cadex = Cadex(arena.schema, arena.judge, arena.d1, threshold=0.5)
-        return ByBaseline(name, arena, cadex)
+    if name not in MECHANISMS:
+        arena = arena.defended(_private_target(arena)) if name == "dp-model" else arena
+        return ByBaseline(name, arena, _baseline(name, arena))
+    mechanism, surrogate = MECHANISMS[name], name.endswith("-surrogate")
     if veil is None:
-        mechanism = mechanism_of(name)
+        epochs = size.epochs
+        if epochs is not None and mechanism == "paper" and arena.schema.family == "mixed":
+            epochs *= 5  # it learns from the rows and not from 20,000 samples
         veil = Curator(arena.schema).release(
             arena.d4 if name.startswith("elsewhere") else arena.d1,
             float("inf") if name.startswith("no-noise") else epsilon,
-            mechanism=mechanism, delta=delta, seed=arena.seed,
-            epochs=_epochs(mechanism, arena, size), progress=False,
-        )  # fmt: skip
-    explainer = (Explainer(veil, guidance="surrogate") if name.endswith("-surrogate")
-                 else Explainer(veil, arena.judge, warm_steps=size.warm_steps))  # fmt: skip
-    own = ByVeil(name, arena, explainer, {})
-    return RandomLabels(own, name) if name.startswith("random-labels") else own
+            mechanism=mechanism,
+            delta=delta,
+            seed=arena.seed,
+            epochs=epochs,
+            progress=False,
+        )
+    if surrogate:
+        own = ByVeil(name, arena, Explainer(veil, guidance="surrogate"))
+    else:
+        own = ByVeil(name, arena, Explainer(veil, arena.judge, warm_steps=size.warm_steps))
+    return RandomLabels(name, arena, own) if name.startswith("random-labels") else own
 
 
 def sharing(names: Sequence[str], arena: Arena, epsilon: float, size: Size) -> Iterator[Defence]:
@@ -147,57 +158,38 @@ def sharing(names: Sequence[str], arena: Arena, epsilon: float, size: Size) -> I
         yield defence
 
 
-def mechanism_of(name: str) -> str:
-    """Of the veil of a defence that has one."""
-    first = name.split("-", maxsplit=1)[0]
-    return {"no": "paper", "paper": "paper", "dpsgd": "dpsgd"}.get(first, "functional")
-
-
 @dataclass(frozen=True, eq=False)
-class ByVeil:
+class ByVeil(Defence):
     """counterveil's search. The same queries always get the same answers: the seed is for k > 1."""
 
-    name: str
-    arena: Arena
     explainer: Explainer
-    way: dict[str, Any]
-    varies: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
 
     def explain(
         self, queries: pd.DataFrame, targets: Tensor | None = None, *, seed: int = 0
     ) -> Released:
-        classes = self.arena.schema.label.classes
-        if targets is None:
-            blind = self.explainer.guidance == "surrogate" and len(classes) > 2
-            targets = (any_other(self.arena, queries) if blind
-                       else runner_up(self.arena.judge, queries))  # fmt: skip
-        if self.name in PUBLISHED:
-            rows = self._last_iterates(queries, targets)
+        judge, classes = self.arena.judge, self.arena.schema.label.classes
+        if targets is None and self.explainer.guidance == "surrogate" and len(classes) > 2:
+            targets = any_other(judge, queries, self.arena.seed)
+        targets = runner_up(judge, queries) if targets is None else targets
+        if self.name in PUBLISHED:  # f is not asked whether it agrees
+            encoding = self.explainer.encoding
+            frame = encoding.pick(queries)
+            points = encoding.encode(frame)
+            asked = torch.as_tensor(points, dtype=torch.float32)
+            found = last_iterates(self.explainer, asked, targets).double().numpy()
+            rows = original_units(encoding, frame, points, found, None)
             return Released(rows, np.ones(len(rows), dtype=bool), targets.numpy())
-        result = self.explainer.explain(
-            queries, [classes[int(number)] for number in targets], seed=seed, progress=False,
-            **self.way,
-        )  # fmt: skip
+        names = [classes[int(number)] for number in targets]
+        options = {"seed": seed, "progress": False, **self.options}
+        result = self.explainer.explain(queries, names, **options)
         return Released(result.rows, result.valid, targets.numpy())
-
-    def _last_iterates(self, queries: pd.DataFrame, targets: Tensor) -> pd.DataFrame:
-        """As published: f is not asked whether it agrees, which `Explainer.explain` always does."""
-        encoding = self.explainer.encoding
-        frame = encoding.pick(queries)
-        points = encoding.encode(frame)
-        asked = Questions(torch.as_tensor(points, dtype=torch.float32), targets,
-                          box_around(encoding, points))  # fmt: skip
-        answerer = self.explainer._answerer(progress=False)
-        found, _ = self.explainer._search(answerer, asked, AS_PUBLISHED, 1, 0, False)
-        return original_units(encoding, frame, points, found[:, 0].double().numpy(), None)
 
 
 @dataclass(frozen=True, eq=False)
-class ByBaseline:
+class ByBaseline(Defence):
     """A published method."""
 
-    name: str
-    arena: Arena
     baseline: Baseline
 
     @property
@@ -216,74 +208,97 @@ class ByBaseline:
 
 
 @dataclass(frozen=True, eq=False)
-class RandomLabels:
+class RandomLabels(Defence):
     """Rows as they are, claimed classes at random: what poisoning alone does to an attacker."""
 
     own: ByVeil
-    name: str
-    varies: bool = True
 
     @property
-    def arena(self) -> Arena:
-        """The game."""
-        return self.own.arena
+    def varies(self) -> bool:
+        """Claims do."""
+        return True
 
     def explain(
         self, queries: pd.DataFrame, targets: Tensor | None = None, *, seed: int = 0
     ) -> Released:
         released = self.own.explain(queries, targets, seed=seed)
         rng = np.random.default_rng([self.arena.seed, seed])
-        claimed = rng.integers(len(self.arena.schema.label.classes), size=len(queries))
-        return replace(released, claimed=claimed)
+        return replace(released, claimed=rng.integers(self.arena.classes, size=len(queries)))
 
 
-def runner_up(judge: TargetModel, queries: pd.DataFrame) -> Tensor:
-    """The class that f finds most likely after the one it predicts, for each query."""
-    decided = judge.log_proba_rows(judge.encoding.pick(queries))
-    first = decided.argmax(dim=1, keepdim=True)
-    return decided.scatter(1, first, -torch.inf).argmax(dim=1)
-
-
-def any_other(arena: Arena, queries: pd.DataFrame) -> Tensor:
-    """A class that f does not predict, drawn evenly, for each query."""
-    decided = arena.judge.log_proba_rows(arena.judge.encoding.pick(queries))
-    count = decided.shape[1]
-    further = np.random.default_rng(arena.seed).integers(1, count, size=len(decided))
-    return (decided.argmax(dim=1) + torch.as_tensor(further)) % count
-
-
-def _dice(name: str, arena: Arena) -> Dice:
+def _baseline(name: str, arena: Arena) -> Baseline:
+    given = arena.schema, arena.judge, arena.d1
+    if name == "dp-model":
+        return Cadex(*given, threshold=0.5)
+    if name == "cf-k":
+        return KAnonymous(*given, seed=arena.seed)
     if name == "dice-gradient":
-        return Dice(arena.schema, arena.judge, arena.d1, seed=arena.seed, method="gradient")
+        return Dice(*given, seed=arena.seed, method="gradient")
     # Without the step that pulls numbers back to the query: the rows of the table themselves.
-    return Dice(
-        arena.schema, arena.judge, arena.d1, seed=arena.seed, method="kdtree",
-        posthoc_sparsity_param=0,
-    )  # fmt: skip
+    return Dice(*given, seed=arena.seed, method="kdtree", posthoc_sparsity_param=0)
 
 
-def _epochs(mechanism: str, arena: Arena, size: Size) -> int | None:
-    """`paper` learns from the rows and not from 20,000 samples: it needs five times the epochs."""
-    if size.epochs is None or mechanism != "paper" or arena.schema.family != "mixed":
-        return size.epochs
-    return 5 * size.epochs
+class KAnonymous:
+    """k-anonymous counterfactuals: a cheap reading of CF-K (Goethals et al. 2023).
+
+    Their method takes the nearest training row of the other class and generalises it, attribute by
+    attribute, until k people share it. Here the generalisation is fixed and public: numbers fall
+    into a few bins, categories stay. Only cells of this grid that hold at least `k_rows` training
+    rows are given out, each as one legal row drawn from it once: the nearest that f puts into the
+    target class. Rare people are in no such cell; who sees an answer still learns exactly that at
+    least k rows lie there, so nothing here is differentially private.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        model: TargetModel,
+        train: pd.DataFrame,
+        *,
+        seed: int = 0,
+        k_rows: int = 5,
+    ) -> None:
+        check(schema, model, gradient=False, name="CF-K")
+        grid = Grid(schema, BINS)
+        cells = grid.codes(encoded(train, schema)[0].double().numpy())
+        codes, counts = np.unique(cells, axis=0, return_counts=True)
+        codes = codes[counts >= k_rows]
+        if not len(codes):
+            raise RequestError(f"CF-K: no cell of the grid holds {k_rows} training rows")
+        self.name, self.model = f"cf-k-{k_rows}", model
+        points = grid.points(codes, np.random.default_rng(seed))
+        self._rows = torch.as_tensor(points, dtype=torch.float32)
+        with torch.no_grad():
+            self._classes = model.log_proba(self._rows).argmax(dim=1)
+
+    def explain(self, queries: pd.DataFrame, targets: Tensor, *, k: int = 1) -> Answers:
+        """As every baseline does."""
+        problem = Problem.pose(self.model, queries, targets, k)
+        nearest = Nearest(problem)
+        for target in targets.unique():
+            numbers = (problem.targets == target).nonzero()[:, 0]
+            rows = self._rows[self._classes == target]
+            if len(rows):
+                far = torch.cdist(problem.queries[numbers], rows)
+                places = far.topk(min(TRIED, len(rows)), dim=1, largest=False).indices
+                legal = problem.legal(rows[places], numbers)
+                nearest.look(numbers, legal, problem.accepted(legal, numbers))
+        return problem.answers(nearest.rows)
 
 
 def _private_target(arena: Arena) -> nn.Module:
     """f by DP-SGD on D1. How many rows each class has counts as public, to even the classes out."""
     dpsgd.check_installed()
     points, classes = encoded(arena.d1, arena.schema)
-    counts = torch.bincount(classes, minlength=len(arena.schema.label.classes)).clamp(min=1)
-    model = seeded(architecture(arena.schema), arena.seed)
-    settings = replace(ARCHITECTURES[arena.schema.family], epochs=20, batch=512)
+    counts = torch.bincount(classes, minlength=arena.classes).clamp(min=1)
     shares = (counts / counts.sum()).log()
-    dpsgd.train(
-        model,
-        lambda rows: nn.functional.cross_entropy(
-            model(points[rows]) + shares, classes[rows], reduction="sum"
-        ),
-        dpsgd.NoisyTraining(
-            "training of f", dpsgd.Schedule.of(settings, len(points)), DP_BUDGET, DP_CLIP
-        ),
-    )
+    model = seeded(architecture(arena.schema), arena.seed)
+
+    def loss_of(rows: Tensor) -> Tensor:
+        logits = model(points[rows]) + shares
+        return nn.functional.cross_entropy(logits, classes[rows], reduction="sum")
+
+    settings = replace(ARCHITECTURES[arena.schema.family], epochs=20, batch=512)
+    schedule = dpsgd.Schedule.of(settings, len(points))
+    dpsgd.train(model, loss_of, schedule, DP_BUDGET, DP_CLIP, "training of f", silent)
     return model

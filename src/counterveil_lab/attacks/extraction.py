@@ -22,29 +22,25 @@ already give it away; so it is also played with an f that says its class and no 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from counterveil.errors import RequestError
-from counterveil.models import Rows
-from counterveil.search.constraints import Box
-from counterveil.search.snap import Snap
+from counterveil_lab.attacks.batched_training import Build, Transfer, train_copies
 from counterveil_lab.attacks.defences import DP_BUDGET, Defence, Released
 from counterveil_lab.attacks.protocol import Arena, Size, architecture
-from counterveil_lab.attacks.stack import Transfer, train_all
+from counterveil_lab.product import nearest_legal
 from counterveil_lab.results import Row
-from counterveil_lab.targets import ROWS_AT_A_TIME, encoded
+from counterveil_lab.targets import encoded
 
 BASES = ("base-n", "base-2n")
 ATTACKERS = ("naive", "robust", "cca", "relabel", "dualcf", "relabel-cca", "averaging")
-TWICE = frozenset(
-    {"base-2n", "relabel", "dualcf", "relabel-cca", "averaging"}
-)  # who asks n times more
+TWICE = frozenset({"base-2n", "relabel", "dualcf", "relabel-cca", "averaging"})  # ask n more
 # How the names of those with ε begin.
 PRIVATE = ("paper", "functional", "elsewhere", "dpsgd", "random-labels")
 SETTINGS = (("known", "probabilities"), ("unknown", "probabilities"), ("known", "labels"))
@@ -75,9 +71,13 @@ class Answers:
 
     def new_to(self, others: Answers) -> Answers:
         """Those that differ from what `others` have for the same query, in row or in claim."""
-        known = {_key(others, place) for place in range(len(others.number))}
-        kept = [_key(self, place) not in known for place in range(len(self.number))]
-        return self.only(torch.tensor(kept, dtype=torch.bool))
+        known = set(others.keys())
+        return self.only(torch.tensor([key not in known for key in self.keys()], dtype=torch.bool))
+
+    def keys(self) -> list[bytes]:
+        """Of each the query, row and claim as bytes."""
+        whole = torch.cat([self.number[:, None].double(), self.points, self.claims], dim=1)
+        return [row.tobytes() for row in whole.numpy()]
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,8 +102,12 @@ class Loot:
 
     def labels_only(self) -> Loot:
         """The same from an f that names its class and no probabilities."""
-        first = replace(self.first, proba=_only_class(self.first.proba))
-        return replace(self, proba=_only_class(self.proba), first=first)
+
+        def named(proba: Tensor) -> Tensor:
+            return functional.one_hot(proba.argmax(dim=1), proba.shape[1]).float()
+
+        first = replace(self.first, proba=named(self.first.proba))
+        return replace(self, proba=named(self.proba), first=first)
 
     def has(self, attacker: str) -> bool:
         """Whether the attacker has what he needs."""
@@ -136,7 +140,7 @@ class Loot:
 
 
 @dataclass(frozen=True, eq=False)
-class Exam:
+class FidelityTest:
     """Rows that nobody trained on, with what is true of them and what f says of them."""
 
     test: Tensor
@@ -146,17 +150,17 @@ class Exam:
     decided_uniform: Tensor
 
     @classmethod
-    def of(cls, arena: Arena, size: Size) -> Exam:
+    def of(cls, arena: Arena, size: Size) -> FidelityTest:
+        """The test rows, and as many legal rows drawn evenly as `size` says."""
         test, classes = encoded(arena.test, arena.schema)
         generator = torch.Generator().manual_seed(arena.seed)
         drawn = torch.rand(size.uniform, test.shape[1], generator=generator)
-        box = Box(torch.zeros_like(drawn), torch.ones_like(drawn))
-        uniform = Snap(arena.judge.encoding, torch.device("cpu"))(drawn, box)
-        decided, evenly = (ask(arena, points).argmax(dim=1) for points in (test, uniform))
+        uniform = nearest_legal(drawn, arena.judge.encoding)
+        decided, evenly = (arena.ask(points).argmax(dim=1) for points in (test, uniform))
         return cls(test, classes, decided, uniform, evenly)
 
     def marks(self, answers: Tensor, answers_uniform: Tensor) -> Row:
-        """Of one model, given its classes for the rows of the exam."""
+        """Of one model, given its classes for the test rows and for those drawn evenly."""
         return {
             "accuracy": _share(answers == self.classes),
             "fidelity": _share(answers == self.decided),
@@ -172,7 +176,6 @@ def extract(
     delta: float = 0.0,
     settings: Sequence[tuple[str, str]] = SETTINGS,
     attackers: Sequence[str] = ATTACKERS,
-    say: Callable[[str], None] = lambda words: None,
 ) -> list[Row]:
     """A row for every attacker, setting and number of queries, against one defence.
 
@@ -180,28 +183,20 @@ def extract(
     With the base of its own f in every call, so that a defence that changes f is compared fairly.
     """
     arena, counts = defence.arena, query_counts(defence, size)
-    loot, exam = gather(defence, size, attackers), Exam.of(arena, size)
+    loot, test = gather(defence, size, attackers), FidelityTest.of(arena, size)
     accepted = loot.first.proba.argmax(dim=1) == loot.first.claims.argmax(dim=1)
-    say(f"{defence.name}: {len(accepted)} counterfactuals for {counts[-1]} queries")
+    head: Row = {"dataset": arena.name, "defence": defence.name, "seed": arena.seed}
+    head |= budget_of(defence.name, epsilon, delta)
+    head |= {"flip_ratio": int(accepted.sum()) / counts[-1], "distance": loot.distance}
+    head["target_accuracy"] = _share(test.decided == test.classes)
     rows: list[Row] = []
-    head = {
-        "dataset": arena.name,
-        "defence": defence.name,
-        "seed": arena.seed,
-        **budget_of(defence.name, epsilon, delta),
-        "flip_ratio": int(accepted.sum()) / counts[-1],
-        "distance": loot.distance,
-        "target_accuracy": _share(exam.decided == exam.classes),
-    }
     for kind, predictions in settings:
         build = architecture(arena.schema, wider=kind == "unknown")
         seen = loot if predictions == "probabilities" else loot.labels_only()
-        for attacker, count, marks in _play(build, seen, exam, counts, attackers, size, arena.seed):
-            extra = count if attacker in TWICE else 0
-            rows.append({**head, "attacker": attacker, "architecture": kind,
-                         "predictions": predictions, "queries": count, "extra_queries": extra,
-                         **marks})  # fmt: skip
-        say(f"{defence.name}: {kind} architecture, {predictions}: every attacker trained")
+        setting = {"architecture": kind, "predictions": predictions}
+        for attacker, count, marks in _play(build, seen, test, counts, attackers, size, arena.seed):
+            asked = {"queries": count, "extra_queries": count if attacker in TWICE else 0}
+            rows.append({**head, "attacker": attacker, **setting, **asked, **marks})
     return rows
 
 
@@ -209,7 +204,7 @@ def gather(defence: Defence, size: Size, attackers: Sequence[str] = ATTACKERS) -
     """Ask f and the defence for all that the attackers will use."""
     arena, most = defence.arena, query_counts(defence, size)[-1]
     points, _ = encoded(arena.d2.head(2 * most), arena.schema)
-    proba = ask(arena, points)
+    proba = arena.ask(points)
     queries, decided = arena.d2.head(most), proba[:most].argmax(dim=1)
     released = defence.explain(queries)
     first = _found(released, torch.arange(most), decided, arena)
@@ -238,78 +233,63 @@ def budget_of(defence: str, epsilon: float | None, delta: float = 0.0) -> Row:
     """ε and δ of a defence; None where it has none."""
     if defence == "dp-model":
         return {"epsilon": DP_BUDGET.epsilon, "delta": DP_BUDGET.delta}
-    return {"epsilon": epsilon, "delta": delta} if defence.startswith(PRIVATE) else {
-        "epsilon": None, "delta": None,
-    }  # fmt: skip
-
-
-@torch.no_grad()
-def ask(arena: Arena, points: Tensor) -> Tensor:
-    """Class probabilities of f."""
-    parts = [
-        arena.judge.ask(Rows.of_points(part, arena.judge.encoding)).exp()
-        for part in points.split(ROWS_AT_A_TIME)
-    ]
-    return torch.cat(parts)
+    private = defence.startswith(PRIVATE)
+    return {"epsilon": epsilon if private else None, "delta": delta if private else None}
 
 
 def _play(
-    build: Callable[[], nn.Module], loot: Loot, exam: Exam, counts: Sequence[int],
-    attackers: Sequence[str], size: Size, seed: int,
-) -> list[tuple[str, int, Row]]:  # fmt: skip
+    build: Build,
+    loot: Loot,
+    test: FidelityTest,
+    counts: Sequence[int],
+    attackers: Sequence[str],
+    size: Size,
+    seed: int,
+) -> list[tuple[str, int, Row]]:
     """Train the base first, whose model tells `robust` which claims to believe; then the others.
 
     Who has the same rows gets the same network: it is trained once.
     """
-
-    def train(jobs: Sequence[tuple[str, int, Tensor | None]]) -> list[Row]:
-        transfers = [loot.transfer(attacker, count, trust) for attacker, count, trust in jobs]
-        keys = [transfer.key for transfer in transfers]
-        new = {key: each for key, each in zip(keys, transfers, strict=True) if key not in marks_of}
-        answers: list[tuple[Tensor, Tensor]] = []
-        for stack in train_all(build, list(new.values()), steps=size.steps, batch=size.batch,
-                               seed=seed):  # fmt: skip
-            logits = (stack.logits(points) for points in (exam.test, exam.uniform))
-            answers += zip(*(part.argmax(dim=2) for part in logits), strict=True)
-            bases.append(stack.logits(loot.first.points).softmax(dim=2))
-        marks_of.update((key, exam.marks(*pair)) for key, pair in zip(new, answers, strict=True))
-        return [marks_of[key] for key in keys]
-
-    bases: list[Tensor] = []
+    beliefs: list[Tensor] = []  # how likely each copy finds the claimed class of each answer
     marks_of: dict[bytes, Row] = {}
-    first: list[tuple[str, int, Tensor | None]] = [("base-n", count, None) for count in counts]
-    played = list(zip(first, train(first), strict=True))
-    beliefs = (torch.cat(bases) * loot.first.claims).sum(dim=2)
-    trust = {count: beliefs[number][loot.first.number < count]
-             for number, count in enumerate(counts)}  # fmt: skip
-    others = [
-        (attacker, count, trust[count] if attacker == "robust" else None)
-        for count in counts
-        for attacker in ("base-2n", *attackers)
-        if loot.has(attacker)
-    ]
-    played += zip(others, train(others), strict=True)
-    marked = [(attacker, count, marks) for (attacker, count, _), marks in played]
+
+    def train(jobs: Sequence[tuple[str, int, Tensor | None]]) -> list[tuple[str, int, Row]]:
+        transfers = [loot.transfer(*job) for job in jobs]
+        new = {each.key: each for each in transfers if each.key not in marks_of}
+        answers: list[tuple[Tensor, Tensor]] = []
+        options = {"steps": size.steps, "batch": size.batch, "seed": seed}
+        for copies in train_copies(build, list(new.values()), **options):
+            logits = (copies.logits(points) for points in (test.test, test.uniform))
+            answers += zip(*(part.argmax(dim=2) for part in logits), strict=True)
+            proba = copies.logits(loot.first.points).softmax(dim=2)
+            beliefs.extend((proba * loot.first.claims).sum(dim=2))
+        marks_of.update((key, test.marks(*pair)) for key, pair in zip(new, answers, strict=True))
+        played = zip(jobs, transfers, strict=True)
+        return [(name, count, marks_of[each.key]) for (name, count, _), each in played]
+
+    bases = train([("base-n", count, None) for count in counts])
+    kept = [loot.first.number < count for count in counts]
+    trust = {count: beliefs[place][kept[place]] for place, count in enumerate(counts)}
+    others = train(
+        [
+            (attacker, count, trust[count] if attacker == "robust" else None)
+            for count in counts
+            for attacker in ("base-2n", *attackers)
+            if loot.has(attacker)
+        ]
+    )
     # Who throws the counterfactuals away is left with the base.
-    return marked + [("drop", count, marks) for name, count, marks in marked if name == "base-n"]
+    return [*bases, *others, *(("drop", count, marks) for _, count, marks in bases)]
 
 
 def _found(released: Released, number: Tensor, left: Tensor, arena: Arena) -> Answers:
     """The counterfactuals there are, of the queries `number` that f put into the classes `left`."""
     found = torch.as_tensor(np.asarray(released.found, dtype=bool))
-    points = torch.as_tensor(arena.judge.encoding.encode(released.rows), dtype=torch.float32)[found]
+    rows = arena.judge.encoding.encode(released.rows)
+    points = torch.as_tensor(rows, dtype=torch.float32)[found]
     claimed = torch.as_tensor(released.claimed, dtype=torch.long)[found]
-    claims = functional.one_hot(claimed, len(arena.schema.label.classes)).float()
-    return Answers(number[found], points, claims, left[found], ask(arena, points))
-
-
-def _only_class(proba: Tensor) -> Tensor:
-    return functional.one_hot(proba.argmax(dim=1), proba.shape[1]).float()
-
-
-def _key(answers: Answers, place: int) -> tuple[int, bytes, bytes]:
-    parts = (part[place].numpy().tobytes() for part in (answers.points, answers.claims))
-    return (int(answers.number[place]), *parts)  # type: ignore[return-value]
+    claims = functional.one_hot(claimed, arena.classes).float()
+    return Answers(number[found], points, claims, left[found], arena.ask(points))
 
 
 def _share(agreed: Tensor) -> float:

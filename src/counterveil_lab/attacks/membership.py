@@ -11,24 +11,26 @@ Every function turns evidence into one score a candidate, higher for members.
 | cf-distance | the distance to one's own counterfactual (Pawelczyk 2023) |
 | cf-distance-lrt | the same as a likelihood ratio against shadow explainers |
 | cf-only | nearness to the counterfactuals that others got, over what shadow explainers give |
-| cf-probe | whether a twin's counterfactual leads back to the candidate (see `probe`) |
+| cf-probe | whether a twin's counterfactual leads back to the candidate (see `counterfactuals`) |
 
 Where shadows saw no candidate, the shift that training on a row causes is learnt from the pool.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
+from scipy.stats import norm, rankdata
 from torch import Tensor, nn
 from torch.nn import functional
 
 from counterveil.encoding import Array
 from counterveil.networks import seeded
+from counterveil_lab.attacks import shadows
 from counterveil_lab.attacks.scores import area
-from counterveil_lab.attacks.shadows import Evidence, Signals, confidence, margin
+from counterveil_lab.attacks.shadows import Candidates, Evidence, Guess, Signals
+from counterveil_lab.product import dense_relu
+from counterveil_lab.results import Row
 
 LAYERS = (1024, 512, 256, 64)
 EPOCHS, BATCH, RATE, DECAY = 30, 64, 1e-2, 1e-7
@@ -36,23 +38,9 @@ TINY = 1e-12
 BLENDS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)  # RMIA's a: how far out-of-shadow averages are trusted
 
 
-@dataclass(frozen=True, eq=False)
-class Guess:
-    """Scores of the candidates, and from where on they are called members, if that was fixed."""
-
-    scores: Array
-    threshold: float | None = None
-
-    def accuracy(self, is_member: Array) -> float | None:
-        """The share told right at the threshold; candidates are half members."""
-        if self.threshold is None:
-            return None
-        return float(((self.scores >= self.threshold) == is_member).mean())
-
-
 def by_threshold(evidence: Evidence) -> Guess:
     """Members are those whose class the model is sure of."""
-    signals = evidence.signals(confidence)
+    signals = evidence.signals(shadows.confidence)
     inside = signals.pool_shadows[signals.inside]
     outside = signals.pool_shadows[~signals.inside]
     return Guess(signals.target, best_threshold(inside, outside))
@@ -94,16 +82,8 @@ def by_learning(evidence: Evidence, rows: int, seed: int) -> Guess:
 
 def attack_network(width: int, seed: int) -> nn.Module:
     """[u, 1024, 512, 256, 64, 1], ReLU, as the paper has it."""
-
-    def build() -> nn.Module:
-        layers: list[nn.Module] = []
-        wide = width
-        for narrow in LAYERS:
-            layers += [nn.Linear(wide, narrow), nn.ReLU()]
-            wide = narrow
-        return nn.Sequential(*layers, nn.Linear(wide, 1))
-
-    return seeded(build, seed)
+    sizes = [width, *LAYERS]
+    return seeded(lambda: nn.Sequential(*dense_relu(sizes), nn.Linear(sizes[-1], 1)), seed)
 
 
 def _looks(log_proba: Tensor, classes: Tensor) -> Tensor:
@@ -113,7 +93,7 @@ def _looks(log_proba: Tensor, classes: Tensor) -> Tensor:
 
 def by_lira(evidence: Evidence) -> Guess:
     """Online where shadows saw the candidates, each in half of them; offline elsewhere."""
-    signals = evidence.signals(margin)
+    signals = evidence.signals(shadows.margin)
     return Guess(online_ratio(signals) if evidence.online else likelihood_ratio(signals))
 
 
@@ -121,21 +101,17 @@ def likelihood_ratio(signals: Signals) -> Array:
     """log of the likelihood if the row was in, over that if not; no shadow saw a candidate.
 
     A row's own average over the shadows says how hard it is. How a signal then spreads, in and out,
-    is learnt from the pool, whose rows were in some of the shadows and out of others.
+    is learnt from the pool, whose rows were in some of the shadows and out of others: from what
+    they score beyond their average over shadows that did not see them.
     """
-    moved_in, moved_out = _moves(signals)
-    moved = signals.target - signals.shadows.mean(axis=0)
-    return _log_normal(moved, moved_in) - _log_normal(moved, moved_out)
-
-
-def _moves(signals: Signals) -> tuple[Array, Array]:
-    """What pool rows score beyond their average over shadows that did not see them."""
     scores, out = signals.pool_shadows, ~signals.inside
     outs, total = out.sum(axis=0), (scores * out).sum(axis=0)
     others = np.where(out, outs - 1, outs)  # a score is not part of its own average
-    average = (total - scores * out) / np.maximum(others, 1)
-    moved, known = scores - average, others > 0
-    return moved[known & signals.inside], moved[known & out]
+    moved_pool = scores - (total - scores * out) / np.maximum(others, 1)
+    moved_in, moved_out = (moved_pool[(others > 0) & side] for side in (signals.inside, out))
+    moved = signals.target - signals.shadows.mean(axis=0)
+    likely_in = norm.logpdf(moved, moved_in.mean(), moved_in.std() + TINY)
+    return likely_in - norm.logpdf(moved, moved_out.mean(), moved_out.std() + TINY)
 
 
 def online_ratio(signals: Signals) -> Array:
@@ -143,39 +119,27 @@ def online_ratio(signals: Signals) -> Array:
 
     With tens of shadows a row's own spread is too rough: one for all rows, as LiRA advises.
     """
-    means, spreads = [], []
-    for chosen in (signals.joined, ~signals.joined):
+
+    def likely(chosen: Array) -> Array:
         count = chosen.sum(axis=0)
         overall = (signals.shadows * chosen).sum() / max(chosen.sum(), 1)
         mean = (signals.shadows * chosen).sum(axis=0) / np.maximum(count, 1)
         mean = np.where(count > 0, mean, overall)
         squares = ((signals.shadows - mean) ** 2)[chosen].sum()
-        spreads.append(np.sqrt(squares / max((np.maximum(count - 1, 0)).sum(), 1)) + TINY)
-        means.append(mean)
-    ratio: Array = (
-        -(((signals.target - means[0]) / spreads[0]) ** 2) / 2
-        - np.log(spreads[0])
-        + ((signals.target - means[1]) / spreads[1]) ** 2 / 2
-        + np.log(spreads[1])
-    )
-    return ratio
+        spread = np.sqrt(squares / max((np.maximum(count - 1, 0)).sum(), 1)) + TINY
+        return norm.logpdf(signals.target, mean, spread)
 
-
-def _log_normal(values: Array, sample: Array) -> Array:
-    spread = sample.std() + TINY
-    result: Array = -(((values - sample.mean()) / spread) ** 2) / 2 - np.log(spread)
-    return result
+    return likely(signals.joined) - likely(~signals.joined)
 
 
 def by_rmia(evidence: Evidence) -> Guess:
     """The share of the attacker's rows z that x outdoes: p(x|f)/p(x) ≥ p(z|f)/p(z)."""
-    signals = evidence.signals(confidence)
+    signals = evidence.signals(shadows.confidence)
     likely = signals.pool_shadows.mean(axis=0)  # every row of the pool was in half of them
     others = np.sort(signals.pool / (likely + TINY))
-    if evidence.online:
-        average = signals.shadows.mean(axis=0)
-    else:
-        average = blended(signals.shadows.mean(axis=0), best_blend(signals))
+    average = signals.shadows.mean(axis=0)
+    if not evidence.online:
+        average = blended(average, best_blend(signals))
     ratios = signals.target / (average + TINY)
     return Guess(np.searchsorted(others, ratios, side="right") / len(others))
 
@@ -207,3 +171,22 @@ def by_nearness(candidates: Array, references: list[Array]) -> Guess:
     """
     usual = np.mean([np.log(each + 1e-3) for each in references], axis=0)
     return Guess(usual - np.log(candidates + 1e-3))
+
+
+def without_model(people: Candidates, seed: int) -> Row:
+    """The control of `counterveil-lab attack`: members told from others by their values alone.
+
+    Logistic regression on encoding and label, fitted on one half and scored on the other, both
+    ways. Away from .5 the two tables differ by themselves, and membership numbers mean less.
+    """
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import StratifiedKFold
+
+    classes = functional.one_hot(people.classes, int(people.classes.max()) + 1)
+    points = torch.cat([people.points, classes.float()], dim=1).numpy()
+    member, scores = people.is_member, np.zeros(len(points))
+    for learnt, scored in StratifiedKFold(2, shuffle=True, random_state=seed).split(points, member):
+        fitted = LogisticRegression(max_iter=1000).fit(points[learnt], member[learnt])
+        told = fitted.decision_function(points[scored])
+        scores[scored] = rankdata(told) / len(told)  # halves on one scale
+    return people.row("values alone", "tables", Guess(scores), seed)

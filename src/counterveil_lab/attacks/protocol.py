@@ -20,10 +20,10 @@ from torch import Tensor, nn
 from counterveil.encoding import Array
 from counterveil.errors import DataError, InputError, RequestError
 from counterveil.models import TargetModel, adapt
-from counterveil.networks import fit, seeded
 from counterveil.schema import Schema
 from counterveil_lab.datasets import Dataset, Folder, load
-from counterveil_lab.targets import ANY_OTHER, RECIPES, encoded, new_target, train_target
+from counterveil_lab.product import log_proba_at
+from counterveil_lab.targets import ROWS_AT_A_TIME, encoded, new_target, train_target
 
 FEWEST = 50  # rows of a set; with fewer no attack says anything
 SAME, MORE = 0.5, 0.2  # the share of others that may be training rows; how far above repeats
@@ -54,10 +54,8 @@ class Size:
 
 
 FULL = Size()
-QUICK = Size(
-    rows=2000, test=2000, queries=(250, 500), epochs=10, warm_steps=300, steps=500,
-    uniform=1000, slow_queries=10, kdtree_queries=20, shadows=3, candidates=300,
-)  # fmt: skip
+_SHORT = Size(rows=2000, test=2000, queries=(250, 500), epochs=10, warm_steps=300, steps=500)
+QUICK = replace(_SHORT, uniform=1000, slow_queries=10, kdtree_queries=20, shadows=3, candidates=300)
 
 
 class Asked(nn.Module):
@@ -68,7 +66,7 @@ class Asked(nn.Module):
         self._judge = judge
 
     def forward(self, points: Tensor) -> Tensor:
-        return self._judge.log_proba(points)
+        return log_proba_at(self._judge, points)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +96,16 @@ class Arena:
     def __repr__(self) -> str:
         return f"Arena({self.name!r}, {len(self.d1)} private rows, seed {self.seed})"
 
+    @property
+    def classes(self) -> int:
+        """How many classes f knows."""
+        return len(self.schema.label.classes)
+
+    @property
+    def training(self) -> pd.DataFrame:
+        """All rows that f was trained on."""
+        return self.d1 if self.whole is None else self.whole
+
     def members(self, count: int) -> pd.DataFrame:
         """Rows of D1, or in the control rows that nothing was ever trained on."""
         rows = self.d1 if self.decoys is None else self.decoys
@@ -111,6 +119,12 @@ class Arena:
         """The same game about another f."""
         return replace(self, model=model, judge=adapt(model, self.schema, outputs="logits"))
 
+    @torch.no_grad()
+    def ask(self, points: Tensor) -> Tensor:
+        """Class probabilities of f for encoded points: (points, classes)."""
+        parts = [log_proba_at(self.judge, part).exp() for part in points.split(ROWS_AT_A_TIME)]
+        return torch.cat(parts)
+
     @classmethod
     def of(
         cls, dataset: str, seed: int, size: Size, *, disjoint: bool = False, folder: Folder = None
@@ -121,6 +135,7 @@ class Arena:
         chance; everything else stays as it is.
         """
         data = load(dataset, seed=seed, folder=folder)
+        schema = data.schema
         merged = pd.concat([data.train, data.test], ignore_index=True)
         order = np.random.default_rng(seed).permutation(len(merged))
         if data.people is not None:
@@ -130,17 +145,14 @@ class Arena:
         def dealt(number: int, count: int = rows) -> pd.DataFrame:
             return merged.take(order[number * rows :][:count]).reset_index(drop=True)
 
-        d1, d2, d3, d4, decoys = (dealt(number) for number in range(5))
-        twins = meets(d4, d1, data.schema)
-        d1, d4 = _last(d1, meets(d1, d4, data.schema)), _less(d4, twins)
-        if disjoint:
-            decoys = _less(decoys, meets(decoys, d1, data.schema))
-        model = shadow_target(data.schema, d1, seed)
-        return cls(
-            dataset, data.schema, d1, d2, d3, d4, dealt(5, size.test), model,
-            adapt(model, data.schema, outputs="logits"), seed, decoys if disjoint else None,
-            float(twins.mean()),
-        )  # fmt: skip
+        d1, d2, d3, d4 = (dealt(number) for number in range(4))
+        twins = meets(d4, d1, schema)
+        d1, d4 = _last(d1, meets(d1, d4, schema)), _less(d4, twins)
+        decoys = _less(dealt(4), meets(dealt(4), d1, schema)) if disjoint else None
+        model = train_like_f(schema, d1, seed)
+        judge = adapt(model, schema, outputs="logits")
+        sets = d1, d2, d3, d4, dealt(5, size.test)
+        return cls(dataset, schema, *sets, model, judge, seed, decoys, float(twins.mean()))
 
     @classmethod
     def own(
@@ -159,24 +171,13 @@ class Arena:
         members are left out, and too many of them are an error.
         """
         judge = adapt(model, schema)
-        columns = [*schema.columns, schema.label.name]
         rng = np.random.default_rng(seed)
-
-        def shuffled(frame: pd.DataFrame, what: str) -> pd.DataFrame:
-            missing = [name for name in columns if name not in frame.columns]
-            if missing:
-                raise DataError(f"{what}: no column {missing[0]!r}; the schema and label need it")
-            try:
-                encoded(frame, schema)  # whatever does not fit is an error here, by row and column
-            except InputError as error:
-                raise DataError(f"{what}: {error}") from error
-            return frame[columns].take(rng.permutation(len(frame))).reset_index(drop=True)
-
-        whole, dealt = shuffled(members_frame, "members"), shuffled(others_frame, "others")
+        whole = _shuffled(members_frame, "members", schema, rng)
+        dealt = _shuffled(others_frame, "others", schema, rng)
         twins = meets(dealt, whole, schema)
         _refuse_training_rows(twins, whole, schema)
-        once = ~pd.Series([*_keys(whole, schema), *_keys(dealt, schema)]).duplicated(keep=False)
-        common = ~once.to_numpy()  # of both tables, whatever their sizes, such rows come last
+        keys = pd.Series([*_keys(whole, schema), *_keys(dealt, schema)])
+        common = keys.duplicated(keep=False).to_numpy()  # in both tables such rows come last
         members = _last(whole, common[: len(whole)]).head(size.rows)
         others, common = _less(dealt, twins), common[len(whole) :][~twins]
         if len(members) < FEWEST or len(others) < 4 * FEWEST:
@@ -186,15 +187,28 @@ class Arena:
                 + (f" that equal no member ({len(dealt)} in all)" if twins.any() else "")
             )
         rows = min(size.rows, len(others) // 4)
-        d2, d3, d4, test = (
-            others.iloc[number * rows :][:rows].reset_index(drop=True) for number in range(4)
-        )
+        parts = (others.iloc[number * rows :][:rows] for number in range(4))
+        d2, d3, d4, test = (part.reset_index(drop=True) for part in parts)
         d4 = _last(d4, common[2 * rows :][:rows])
-        name = schema.name
-        return cls(
-            name, schema, members, d2, d3, d4, test.head(size.test), Asked(judge), judge, seed,
-            dropped=float(twins.mean()), whole=whole,
-        )  # fmt: skip
+        sets = members, d2, d3, d4, test.head(size.test)
+        dropped = float(twins.mean())
+        f = Asked(judge)
+        return cls(schema.name, schema, *sets, f, judge, seed, dropped=dropped, whole=whole)
+
+
+def _shuffled(
+    frame: pd.DataFrame, what: str, schema: Schema, rng: np.random.Generator
+) -> pd.DataFrame:
+    """The columns of the schema and the label, checked, in random order."""
+    columns = [*schema.columns, schema.label.name]
+    missing = [name for name in columns if name not in frame.columns]
+    if missing:
+        raise DataError(f"{what}: no column {missing[0]!r}; the schema and label need it")
+    try:
+        encoded(frame, schema)  # whatever does not fit is an error here, by row and column
+    except InputError as error:
+        raise DataError(f"{what}: {error}") from error
+    return frame[columns].take(rng.permutation(len(frame))).reset_index(drop=True)
 
 
 def meets(frame: pd.DataFrame, others: pd.DataFrame, schema: Schema) -> Array:
@@ -230,28 +244,9 @@ def _refuse_training_rows(twins: Array, members: pd.DataFrame, schema: Schema) -
         )
 
 
-def shadow_target(
-    schema: Schema, frame: pd.DataFrame, seed: int, *, wider: bool = False
-) -> nn.Module:
-    """A network like f, trained on `frame` as f was; `wider`: with one more dense layer."""
-    if not wider:
-        data = Dataset(schema.name, schema, frame, frame.head(0), None, "")
-        return train_target(data, seed=seed)
-    recipe = RECIPES.get(schema.name, ANY_OTHER)
-    points, classes = encoded(frame, schema)
-    counts = torch.bincount(classes, minlength=len(schema.label.classes))
-    evenly = len(classes) / (len(counts) * counts.clamp(min=1).float())
-    model = seeded(architecture(schema, wider=True), seed)
-    fit(
-        model,
-        lambda rows: nn.functional.cross_entropy(model(points[rows]), classes[rows], evenly),
-        len(points),
-        epochs=recipe.epochs + recipe.settling,
-        batch=recipe.batch,
-        rate=recipe.rate,
-        seed=seed,
-    )
-    return model
+def train_like_f(schema: Schema, frame: pd.DataFrame, seed: int) -> nn.Module:
+    """A network like f, trained on `frame` as f was."""
+    return train_target(Dataset(schema.name, schema, frame, frame.head(0), None, ""), seed=seed)
 
 
 def architecture(schema: Schema, *, wider: bool = False) -> Callable[[], nn.Module]:
@@ -264,8 +259,7 @@ def architecture(schema: Schema, *, wider: bool = False) -> Callable[[], nn.Modu
             assert isinstance(layers, nn.Sequential)
             last = layers[-1]
             assert isinstance(last, nn.Linear)
-            width = last.in_features
-            layers.insert(len(layers) - 1, nn.Linear(width, width))
+            layers.insert(len(layers) - 1, nn.Linear(last.in_features, last.in_features))
             layers.insert(len(layers) - 1, type(layers[1])())
         return model
 

@@ -12,13 +12,13 @@ on fewer than ten people is not a number: `None`, "not resolvable".
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
+from scipy import stats
 
 from counterveil.encoding import Array
 from counterveil_lab.results import Row
-from counterveil_lab.seeds import t95
 
 RESAMPLES = 400
 FEWEST_FALSE = 10  # non-members that a rate of false positives has to rest on
@@ -27,17 +27,24 @@ CONFIDENCE = 0.95
 
 def area(members: Array, outsiders: Array) -> float:
     """The probability that a member scores above a non-member; a tie counts one half."""
-    return float(_areas(members, outsiders, np.ones((1, len(members))),
-                        np.ones((1, len(outsiders))))[0])  # fmt: skip
+    return float(_areas(members, outsiders))
+
+
+def _areas(members: Array, outsiders: Array, axis: int = -1) -> Array:
+    """The AUC from ranks (Mann-Whitney), along an axis."""
+    count, others = members.shape[axis], outsiders.shape[axis]
+    ranks = stats.rankdata(np.concatenate([members, outsiders], axis=axis), axis=axis)
+    own = np.take(ranks, range(count), axis=axis).sum(axis=axis)
+    areas: Array = (own - count * (count + 1) / 2) / (count * others)
+    return areas
 
 
 def caught(members: Array, outsiders: Array, false_share: float) -> float | None:
     """The share of members found at the threshold that `false_share` of the others pass."""
+    allowed = math.floor(false_share * len(outsiders))
     if false_share * len(outsiders) < FEWEST_FALSE:
         return None
-    allowed = math.floor(false_share * len(outsiders))
-    threshold = np.sort(outsiders)[::-1][allowed]
-    return float((members > threshold).mean())
+    return float((members > np.sort(outsiders)[::-1][allowed]).mean())
 
 
 def worth(members: Array, outsiders: Array, *, seed: int = 0) -> Row:
@@ -65,19 +72,37 @@ def worth(members: Array, outsiders: Array, *, seed: int = 0) -> Row:
 
 def interval(members: Array, outsiders: Array, *, seed: int = 0) -> tuple[float, float]:
     """The bootstrap's interval of the AUC: members and non-members are drawn anew, each apart."""
-    rng = np.random.default_rng(seed)
-    weights = [rng.multinomial(count, np.full(count, 1 / count), RESAMPLES)
-               for count in (len(members), len(outsiders))]  # fmt: skip
-    return _middle(_areas(members, outsiders, *weights))
+    return bootstrap((members, outsiders), _areas, seed)
 
 
 def share_interval(values: Array, groups: Array, *, seed: int = 0) -> tuple[float, float]:
     """The bootstrap's interval of a mean of values that come in groups: groups are drawn anew."""
     _, place, counts = np.unique(groups, return_inverse=True, return_counts=True)
     sums = np.bincount(place, weights=values)
-    rng = np.random.default_rng(seed)
-    weights = rng.multinomial(len(sums), np.full(len(sums), 1 / len(sums)), RESAMPLES)
-    return _middle((weights @ sums) / (weights @ counts))
+
+    def mean(sums: Array, counts: Array, axis: int = -1) -> Array:
+        return sums.sum(axis=axis) / counts.sum(axis=axis)
+
+    return bootstrap((sums, counts), mean, seed, paired=True)
+
+
+def bootstrap(
+    samples: Sequence[Array], statistic: Callable[..., Array], seed: int, *, paired: bool = False
+) -> tuple[float, float]:
+    """The percentile interval of a statistic; a sample of one number has no spread."""
+    if min(len(sample) for sample in samples) < 2:
+        return (float(statistic(*samples)),) * 2
+    found = stats.bootstrap(
+        samples,
+        statistic,
+        n_resamples=RESAMPLES,
+        confidence_level=CONFIDENCE,
+        method="percentile",
+        paired=paired,
+        vectorized=True,
+        rng=np.random.default_rng(seed),
+    ).confidence_interval
+    return float(found.low), float(found.high)
 
 
 def seeds_interval(values: Sequence[float]) -> tuple[float, float, float]:
@@ -85,23 +110,5 @@ def seeds_interval(values: Sequence[float]) -> tuple[float, float, float]:
     mean = float(np.mean(values))
     if len(values) < 2:
         return mean, math.nan, math.nan
-    half = t95(len(values) - 1) * float(np.std(values, ddof=1)) / math.sqrt(len(values))
+    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1) * stats.sem(values))
     return mean, mean - half, mean + half
-
-
-def _areas(members: Array, outsiders: Array, weights: Array, others: Array) -> Array:
-    """The AUC under each row of weights, in one pass over the sorted scores."""
-    values, place = np.unique(np.concatenate([members, outsiders]), return_inverse=True)
-    mine, theirs = place[: len(members)], place[len(members) :]
-    order = np.argsort(theirs, kind="stable")
-    edges = np.searchsorted(theirs[order], np.arange(len(values) + 1))
-    passed = np.concatenate([np.zeros((len(others), 1)), others[:, order].cumsum(axis=1)], axis=1)
-    at_most, below = passed[:, edges[1:]], passed[:, edges[:-1]]
-    won = (weights * (at_most + below)[:, mine]).sum(axis=1) / 2
-    areas: Array = won / weights.sum(axis=1) / others.sum(axis=1)
-    return areas
-
-
-def _middle(values: Array) -> tuple[float, float]:
-    low, high = np.quantile(values, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    return float(low), float(high)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -21,26 +20,26 @@ from counterveil.files import write_whole
 from counterveil.veil import Veil
 from counterveil_lab.attacks import inference
 from counterveil_lab.attacks.attribute import SENSITIVE, why_not
-from counterveil_lab.attacks.candidates import Candidates, without_model
 from counterveil_lab.attacks.defences import ByVeil, build
 from counterveil_lab.attacks.extraction import extract
-from counterveil_lab.attacks.protocol import FULL, QUICK, Arena, Size
+from counterveil_lab.attacks.membership import without_model
+from counterveil_lab.attacks.protocol import FULL, QUICK, Arena
+from counterveil_lab.attacks.shadows import Candidates
 from counterveil_lab.attacks.verdicts import gains, headline, verdicts
-from counterveil_lab.results import Row
+from counterveil_lab.results import Row, plain
 
 DEALS, QUICK_DEALS = 5, 3
-WAYS = {"model": "the default search, guidance model", "surrogate": "the default search, guidance "
-        "surrogate", "paper": "Algorithm 2 as published"}  # fmt: skip
+WAYS = {
+    "model": "the default search, guidance model",
+    "surrogate": "the default search, guidance surrogate",
+    "paper": "Algorithm 2 as published",
+}
 NETWORKS = {"known": "usual", "unknown": "deeper"}  # the lab's: of yours nothing is known
 Say = Callable[[str], None]
 
+_PACKAGES = (("counterveil_lab", "attacks"), ("counterveil", "report"))
 _TEMPLATES = jinja2.Environment(
-    loader=jinja2.ChoiceLoader(
-        [
-            jinja2.PackageLoader("counterveil_lab", "attacks"),
-            jinja2.PackageLoader("counterveil", "report"),
-        ]
-    ),
+    loader=jinja2.ChoiceLoader([jinja2.PackageLoader(*package) for package in _PACKAGES]),
     autoescape=True,
     trim_blocks=True,
     lstrip_blocks=True,
@@ -74,27 +73,26 @@ class Findings:
             "headline": headline(self.extraction).table,
             "verdicts": self.verdicts,
         }
-        text = json.dumps(_plain(content), indent=1, allow_nan=False, ensure_ascii=False)
+        text = json.dumps(plain(content), indent=1, allow_nan=False, ensure_ascii=False)
         write_whole(numbers, (text + "\n").encode())
         write_whole(page, self.page().encode())
         return page, numbers
 
     def page(self) -> str:
         """One HTML file that loads nothing."""
+        linked = [row for row in self.inference if row["attack"] == "linkage"]
+        inferred = [row for row in self.inference if row.get("value") == "all"]
         return _TEMPLATES.get_template("page.html").render(
             title=f"Attacks on {self.veil.schema.name}",
             facts=self.facts,
             headline=headline(self.extraction).table,
             attackers=_by_attacker(self.extraction),
             membership=[row for row in self.inference if row.get("auc") is not None],
-            linkage=[row for row in self.inference if row["attack"] == "linkage"
-                     and row["counterfactuals"]],
-            attribute=[row for row in self.inference if row["attack"] == "attribute"
-                       and row["value"] == "all"
-                       and (row["target"] != "f" or row["defence"] == "none")],
+            linkage=[row for row in linked if row["counterfactuals"]],
+            attribute=[x for x in inferred if x["target"] != "f" or x["defence"] == "none"],
             verdicts=self.verdicts,
             statement=self.veil.statement,
-        )  # fmt: skip
+        )
 
 
 def attack(
@@ -104,36 +102,30 @@ def attack(
     others: pd.DataFrame,
     *,
     quick: bool = False,
-    size: Size | None = None,
-    deals: int | None = None,
     attribute: str = SENSITIVE,
     say: Say = lambda words: None,
 ) -> Findings:
-    """Attack `model` (whatever `counterveil.models.adapt` takes) as `veil` explains it.
+    """Play everything against a veil and the model it explains.
 
-    `members`: rows that the model and the veil were made from; `others`: rows of the same kind that
-    neither has seen. `deals`: how often the others are dealt out anew for extraction. `attribute`:
-    the column to infer, if the schema has it as categories.
+    `members`: the rows that both were made from; `others`: rows of the same kind that neither has
+    seen, at least four times as many as you want candidates. Both with the label. `attribute`: the
+    column that is inferred, if it is one of categories.
     """
-    size = size or (QUICK if quick else FULL)
-    deals = deals or (QUICK_DEALS if quick else DEALS)
+    size, deals = (QUICK, QUICK_DEALS) if quick else (FULL, DEALS)
     epsilon, delta = veil.statement.epsilon, veil.statement.delta
-    first = Arena.own(veil.schema, members, others, model, 0, size)
-    say(f"{len(first.d1)} members, {len(first.d4)} others to tell from them, "
-        f"{len(first.d2)} rows to ask about")  # fmt: skip
-    defences = []
-    names = names_of(veil)
-    for name in names:
-        defence = build(name, first, epsilon=epsilon or float("inf"), size=size, veil=veil)
-        assert isinstance(defence, ByVeil)
-        defences.append(defence)
+    arenas = [Arena.own(veil.schema, members, others, model, deal, size) for deal in range(deals)]
+    first = arenas[0]
+    dealt = f"{len(first.d4)} others to tell from them, {len(first.d2)} rows to ask about"
+    say(f"{len(first.d1)} members, {dealt}")
+    names, budget = names_of(veil), epsilon or float("inf")
+    built = [build(name, first, epsilon=budget, size=size, veil=veil) for name in names]
+    defences = [each for each in built if isinstance(each, ByVeil)]
     stolen: list[Row] = []
-    for deal in range(deals):
-        arena = first if not deal else Arena.own(veil.schema, members, others, model, deal, size)
+    for number, arena in enumerate(arenas, 1):
         for defence in defences:
             rows = extract(replace(defence, arena=arena), size, epsilon=epsilon, delta=delta)
             stolen += [{**row, "architecture": NETWORKS[row["architecture"]]} for row in rows]
-            say(f"extraction {deal + 1}/{deals}: {defence.name}")
+            say(f"extraction {number}/{deals}: {defence.name}")
     missing = why_not(first, attribute)
     people = Candidates.of(first, size.candidates)
     found = [without_model(people, first.seed), *inference.on_model(first, size, say)]
@@ -166,23 +158,10 @@ def names_of(veil: Veil) -> tuple[str, ...]:
     return ("paper", *names) if mechanism == "paper" else tuple(names)
 
 
-def _by_attacker(rows: Sequence[Row]) -> list[Row]:
+def _by_attacker(rows: Sequence[Row]) -> list[dict[Any, Any]]:
     """Mean fidelity and gain of every attacker with the most queries."""
     table = gains(rows)
     table = table[table.queries == table.queries.max()]
     keys = ["defence", "predictions", "architecture", "attacker"]
     means = table.groupby(keys, sort=False)[["fidelity", "fidelity_uniform", "accuracy", "gain"]]
-    lines: list[Row] = [
-        {str(name): value for name, value in line.items()}
-        for line in means.mean().reset_index().to_dict("records")
-    ]
-    return lines
-
-
-def _plain(content: Any) -> Any:
-    """JSON knows neither NaN nor infinity."""
-    if isinstance(content, dict):
-        return {name: _plain(value) for name, value in content.items()}
-    if isinstance(content, list):
-        return [_plain(value) for value in content]
-    return None if isinstance(content, float) and not isfinite(content) else content
+    return means.mean().reset_index().to_dict("records")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import sqrt
+from math import hypot
 
 import pandas as pd
 
@@ -37,13 +37,13 @@ def gains(rows: Sequence[Row], column: str = "fidelity") -> pd.DataFrame:
     """Every attacker's fidelity less that of the base with as many questions to f."""
     table = pd.DataFrame(rows)
     table["epsilon"] = pd.to_numeric(table["epsilon"]).fillna(NONE)
-    bases = {
-        name: table[table.attacker == name].set_index([*DEFENCE, *WAY, "seed"])[column]
-        for name in BASES
-    }
+    keys = [*DEFENCE, *WAY, "seed"]
     attacks = table[~table.attacker.isin(BASES)].copy()
-    keys = pd.MultiIndex.from_frame(attacks[[*DEFENCE, *WAY, "seed"]])
-    alike, twice = (bases[name].reindex(keys).to_numpy() for name in BASES)
+    at = pd.MultiIndex.from_frame(attacks[keys])
+    alike, twice = (
+        table[table.attacker == name].set_index(keys)[column].reindex(at).to_numpy()
+        for name in BASES
+    )
     attacks["base"] = pd.Series(alike, attacks.index).where(attacks.extra_queries == 0, twice)
     attacks["gain"] = attacks[column] - attacks.base
     return attacks
@@ -54,34 +54,30 @@ def headline(rows: Sequence[Row], column: str = "fidelity") -> Headline:
 
     `column`: of fidelity, on test rows or on legal rows drawn evenly.
     """
-    attacks = gains(rows, column)
-    table = [_strongest(group) for _, group in attacks.groupby(DEFENCE, sort=False)]
+    groups = gains(rows, column).groupby(DEFENCE, sort=False)
+    table = [_strongest(group) for _, group in groups]
     return Headline(table, [sentence(line) for line in table])
 
 
 def sentence(line: Row) -> str:
     """One line of the headline in words."""
-    name = line["defence"]
-    if line["epsilon"] is not None:
-        name += f" at ε {line['epsilon']:g}"
+    name = line["defence"] + ("" if line["epsilon"] is None else f" at ε {line['epsilon']:g}")
     start = f"{line['dataset']}, {name}, f answers with {line['predictions']}: "
     way = f"{line['attacker']}, {line['queries']} queries, {line['architecture']} architecture"
     sure = "" if line["half_width"] is None else f" ± {line['half_width']:.3f}"
-    unseen = ""
     if line["unseen"] is not None:
-        unseen = f"; picked on other seeds {line['unseen']:+.3f} ± {line['unseen_half_width']:.3f}"
+        way += f"; picked on other seeds {line['unseen']:+.3f} ± {line['unseen_half_width']:.3f}"
+    base = f"fidelity on test rows over as many predictions alone ({line['base']:.3f}"
     if line["gain"] <= 0:
         return (
-            f"{start}no attacker of {line['attackers']} gained fidelity on test rows over as many "
-            f"predictions alone ({line['base']:.3f}; best: {line['gain']:+.3f}{sure}, "
-            f"{way}{unseen})."
+            f"{start}no attacker of {line['attackers']} gained {base}; "
+            f"best: {line['gain']:+.3f}{sure}, {way})."
         )
-    words = (
-        f"{start}explanations added {line['gain']:.3f}{sure} fidelity on test rows over as many "
-        f"predictions alone ({line['base']:.3f}), against the best of {line['attackers']} "
-        f"attackers ({way}{unseen})"
+    doubt = "" if gained(line) in {True, None} else "; not told apart from nothing"
+    return (
+        f"{start}explanations added {line['gain']:.3f}{sure} {base}), against the best of "
+        f"{line['attackers']} attackers ({way}){doubt}."
     )
-    return words + ("" if gained(line) in {True, None} else "; not told apart from nothing") + "."
 
 
 def gained(line: Row) -> bool | None:
@@ -96,30 +92,25 @@ def _strongest(attacks: pd.DataFrame) -> Row:
     played = attacks[attacks.attacker.isin(ATTACKERS)]
     attacks = played if len(played) else attacks
     groups = attacks.groupby(["attacker", *WAY], sort=False)
-    best = groups.gain.mean().idxmax()
-    chosen = groups.get_group(best)
-    first = chosen.iloc[0]
+    chosen = groups.get_group(groups.gain.mean().idxmax())
+    first, seeds = chosen.iloc[0], int(chosen.seed.nunique())
     mean, low, _ = seeds_interval(chosen.gain.tolist())
-    naive = attacks[attacks.attacker == "naive"].groupby(WAY).gain.mean()
-    known = pd.isna(low) or len(chosen) < 2
     unseen, unseen_low, _ = seeds_interval(_picked_elsewhere(attacks))
-    scarce = chosen.seed.nunique() < FEWEST_SEEDS
+    naive = attacks[attacks.attacker == "naive"].groupby(WAY).gain.mean()
+    enough = seeds >= FEWEST_SEEDS
     return {
-        "dataset": first.dataset,
-        "defence": first.defence,
+        **{name: first[name] for name in ("dataset", "defence", "predictions", "attacker")},
         "epsilon": None if first.epsilon == NONE else float(first.epsilon),
-        "predictions": first.predictions,
-        "attacker": first.attacker,
         "architecture": first.architecture,
         "queries": int(first.queries),
-        "attackers": int(attacks[attacks.attacker.isin(ATTACKERS)].attacker.nunique()),
-        "seeds": int(chosen.seed.nunique()),
+        "attackers": int(played.attacker.nunique()),
+        "seeds": seeds,
         "base": float(chosen.base.mean()),
         "fidelity": float(chosen.fidelity.mean()),
         "gain": mean,
-        "half_width": None if known else mean - low,
-        "unseen": None if scarce else unseen,
-        "unseen_half_width": None if scarce else unseen - unseen_low,
+        "half_width": None if pd.isna(low) else mean - low,
+        "unseen": unseen if enough else None,
+        "unseen_half_width": unseen - unseen_low if enough else None,
         "naive_lowest": float(naive.min()) if len(naive) else None,
         "flip_ratio": float(chosen.flip_ratio.mean()),
     }
@@ -129,9 +120,10 @@ def _picked_elsewhere(attacks: pd.DataFrame) -> list[float]:
     """For each seed the gain of the attacker who did best on all other seeds."""
     table = attacks.pivot_table(index="seed", columns=["attacker", *WAY], values="gain")
     table = table.dropna(axis=1)
-    found = [table.loc[seed, table.drop(index=seed).mean().idxmax()] for seed in table.index
-             if len(table) > 1]  # fmt: skip
-    return [float(value) for value in found] or [float(attacks.gain.max())]
+    if len(table) < 2:
+        return [float(attacks.gain.max())]
+    best = {seed: table.drop(index=seed).mean().idxmax() for seed in table.index}
+    return [float(table.loc[seed, column]) for seed, column in best.items()]
 
 
 def verdicts(extraction: Sequence[Row], inference: Sequence[Row]) -> list[str]:
@@ -139,7 +131,7 @@ def verdicts(extraction: Sequence[Row], inference: Sequence[Row]) -> list[str]:
     return [
         *(headline(extraction).sentences if extraction else []),
         *_membership(inference),
-        *_linkage(inference),
+        *(_linkage(row) for row in inference if row["attack"] == "linkage"),
         *_attribute(inference),
     ]
 
@@ -148,26 +140,22 @@ def _membership(rows: Sequence[Row]) -> list[str]:
     """The best of several attacks: picked on one half of the people, reported on the other."""
     words = []
     scored = [row for row in rows if row.get("auc") is not None]
-    groups = dict.fromkeys((row["defence"], row["target"]) for row in scored)
-    for defence, target in groups:
+    for defence, target in dict.fromkeys((row["defence"], row["target"]) for row in scored):
         mine = [row for row in scored if (row["defence"], row["target"]) == (defence, target)]
         best = max(mine, key=lambda row: float(row["auc_first"]))
         if target == TABLES:
             words.append(_tables(best))
             continue
+        seen = "alone" if defence == "none" else f"and {defence}"
         what = {
             "f": "asking the model directly",
-            "f'": "a copy of the model from predictions alone"
-            if defence == "none"
-            else f"a copy of the model from predictions and {defence}",
+            "f'": f"a copy of the model from predictions {seen}",
             "cf": f"the counterfactuals of {defence} themselves",
         }[target]
         auc, low, high = (float(best[f"auc_second{end}"]) for end in ("", "_low", "_high"))
-        chance = ""
+        chance = "; told apart from guessing, the wrong way round" if high < 0.5 else ""
         if low <= 0.5 <= high:
             chance = "; not told apart from guessing"
-        elif high < 0.5:
-            chance = "; told apart from guessing, the wrong way round"
         words.append(
             f"Membership by {what}: the best of {len(mine)} attacks ({best['attack']}) reaches an "
             f"AUC of {auc:.3f} [{low:.3f}, {high:.3f}] (.5 is guessing){chance}."
@@ -177,11 +165,10 @@ def _membership(rows: Sequence[Row]) -> list[str]:
 
 def _tables(row: Row) -> str:
     """The control: nobody who asks no model can tell members from others by membership."""
-    words = (
-        f"Control: without any model the two tables are told apart with an AUC of "
-        f"{row['auc']:.3f} [{row['auc_low']:.3f}, {row['auc_high']:.3f}]"
-    )
-    if row["auc_low"] <= 0.5 <= row["auc_high"]:
+    auc, low, high = row["auc"], row["auc_low"], row["auc_high"]
+    words = "Control: without any model the two tables are told apart with an AUC of "
+    words += f"{auc:.3f} [{low:.3f}, {high:.3f}]"
+    if low <= 0.5 <= high:
         return f"{words}; no difference between them is shown."
     return (
         f"{words}: members and others differ by themselves, and every number on membership and "
@@ -189,39 +176,30 @@ def _tables(row: Row) -> str:
     )
 
 
-def _linkage(rows: Sequence[Row]) -> list[str]:
-    words = []
-    for row in rows:
-        if row["attack"] != "linkage":
-            continue
-        start = f"Linkage, {row['defence']}: "
-        if not row["counterfactuals"]:
-            words.append(f"{start}no counterfactual was found, so there was nothing to link.")
-            continue
-        start += (
-            f"{row['exact_training']:.1%} of {row['counterfactuals']} counterfactuals are a "
-            f"training row ({row['training']} were looked through); "
-        )
-        if row["distinct"] < FEWEST_DISTINCT:
-            words.append(
-                f"{start}only {row['distinct']} of them are distinct: too few for a verdict."
-            )
-            continue
-        told = row["exact_excess_low"] > 0 or row["near_excess_low"] > 0
-        words.append(
-            f"{start}against {row['rows']} members and as many others, {row['exact_members']:.1%} "
-            f"are a row of a member and {row['exact_outsiders']:.1%} one of somebody the model "
-            f"was not trained on; nearly so {row['near_members']:.1%} and "
-            f"{row['near_outsiders']:.1%}"
-            + (": training rows are given away." if told else "; no excess is shown.")
-        )
-    return words
+def _linkage(row: Row) -> str:
+    start = f"Linkage, {row['defence']}: "
+    if not row["counterfactuals"]:
+        return f"{start}no counterfactual was found, so there was nothing to link."
+    start += (
+        f"{row['exact_training']:.1%} of {row['counterfactuals']} counterfactuals are a "
+        f"training row ({row['training']} were looked through); "
+    )
+    if row["distinct"] < FEWEST_DISTINCT:
+        return f"{start}only {row['distinct']} of them are distinct: too few for a verdict."
+    told = row["exact_excess_low"] > 0 or row["near_excess_low"] > 0
+    return (
+        f"{start}against {row['rows']} members and as many others, {row['exact_members']:.1%} "
+        f"are a row of a member and {row['exact_outsiders']:.1%} one of somebody the model "
+        f"was not trained on; nearly so {row['near_members']:.1%} and {row['near_outsiders']:.1%}"
+        + (": training rows are given away." if told else "; no excess is shown.")
+    )
 
 
 def _attribute(rows: Sequence[Row]) -> list[str]:
     """What counts is what members lose beyond people the model never saw."""
     words = []
     overall = [row for row in rows if row["attack"] == "attribute" and row["value"] == "all"]
+    others = {(x["defence"], x["target"]): x for x in overall if x["who"] != "members"}
     for row in overall:
         if row["who"] != "members" or (row["target"] == "f" and row["defence"] != "none"):
             continue  # f is the same model whatever explains it
@@ -234,24 +212,14 @@ def _attribute(rows: Sequence[Row]) -> list[str]:
             f"Attribute {row['attribute']} of members with {source}: balanced accuracy "
             f"{row['advantage']:+.3f} over guessing it from the other values"
         )
-        same = (row["defence"], row["target"])
-        beside = [
-            each
-            for each in overall
-            if each["who"] != "members" and (each["defence"], each["target"]) == same
-        ]
-        if not beside:
-            shown = "" if row["advantage_low"] > 0 else "; not told apart from none"
-            words.append(f"{start}{shown}.")
-            continue
-        excess = float(row["advantage"] - beside[0]["advantage"])
-        half = sqrt(sum(
-            (float(each["advantage_high"] - each["advantage_low"]) / 2) ** 2
-            for each in (row, beside[0])
-        ))  # fmt: skip
-        shown = "" if excess > half else "; not told apart from none"
-        words.append(
-            f"{start}, {beside[0]['advantage']:+.3f} for people it was not trained on: an excess "
-            f"of {excess:+.3f} ± {half:.3f}{shown}."
-        )
+        beside = others.get((row["defence"], row["target"]))
+        if beside is None:
+            shown, excess = row["advantage_low"] > 0, ""
+        else:
+            more_than = float(row["advantage"] - beside["advantage"])
+            half = hypot(*((x["advantage_high"] - x["advantage_low"]) / 2 for x in (row, beside)))
+            shown = more_than > half
+            excess = f", {beside['advantage']:+.3f} for people it was not trained on: an excess "
+            excess += f"of {more_than:+.3f} ± {half:.3f}"
+        words.append(start + excess + ("" if shown else "; not told apart from none") + ".")
     return words

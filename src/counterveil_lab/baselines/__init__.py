@@ -14,9 +14,7 @@ from __future__ import annotations
 
 from counterveil_lab.baselines.base import Answers, Baseline
 from counterveil_lab.baselines.cadex import Cadex
-from counterveil_lab.baselines.cchvae import Cchvae
 from counterveil_lab.baselines.dice import Dice
-from counterveil_lab.baselines.revise import Revise
-from counterveil_lab.baselines.vae import Vae, train_vae
+from counterveil_lab.baselines.latent import Cchvae, Revise, Vae, train_vae
 
 __all__ = ["Answers", "Baseline", "Cadex", "Cchvae", "Dice", "Revise", "Vae", "train_vae"]

@@ -1,7 +1,7 @@
 """What the baselines share: the question, the nearest answers seen, and the last word of f.
 
 Whatever a method proposes is snapped to a legal row inside the query's box, so that no baseline
-loses by rows that nobody could live, and found is what f says of the rows as they are given out.
+loses by rows that cannot exist. An answer counts as found if f accepts the row as it is given out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from counterveil.errors import RequestError
 from counterveil.models import Rows, TargetModel
 from counterveil.schema import Schema
 from counterveil.search.constraints import Box, box_around
-from counterveil.search.request import features_changed
 from counterveil.search.snap import Snap
 from counterveil.search.units import original_units
 from counterveil_lab.metrics import legal_share, plausibility
@@ -64,15 +63,12 @@ class Answers:
         encoding = Encoding(self.schema)
         before = np.repeat(encoding.encode(self.queries), self.k, axis=0)
         moved = np.abs(encoding.encode(self.rows) - before)[self.found]
-        nothing = not len(rows)
-        row = {
-            "flip_ratio": float(flipped.mean()) if len(flipped) else np.nan,
-            "legal": np.nan if nothing else legal_share(rows, self.schema),
-            "distance": np.nan if nothing else float(np.linalg.norm(moved, axis=1).mean()),
-            "changed_features": np.nan
-            if nothing
-            else float(features_changed(encoding, moved).mean()),
-        }
+        row = {"flip_ratio": float(flipped.mean()) if len(flipped) else np.nan}
+        row |= dict.fromkeys(("legal", "distance", "changed_features"), np.nan)
+        if len(rows):
+            row["legal"] = legal_share(rows, self.schema)
+            row["distance"] = float(np.linalg.norm(moved, axis=1).mean())
+            row["changed_features"] = float(_features_changed(encoding, moved).mean())
         if reference is not None:
             row["plausibility"] = plausibility(rows, self.schema, reference)
         return row
@@ -187,3 +183,9 @@ def check(schema: Schema, model: TargetModel, *, gradient: bool, name: str) -> N
         raise RequestError("the model was adapted to another schema than the one given")
     if gradient and not model.differentiable:
         raise RequestError(f"{name} follows the gradient of the model, and this one has none")
+
+
+def _features_changed(encoding: Encoding, moved: Array) -> Array:
+    """How many features differ in each row of absolute differences (rows, width): (rows,)."""
+    starts = [block.start for block in encoding.blocks]
+    return (np.maximum.reduceat(moved, starts, axis=1) > 0).sum(axis=1)

@@ -1,9 +1,10 @@
 """CADEX (Moore 2019): a trainable layer that adds to the input, under a mask.
 
-Cross-entropy to the target alone, Adam. The mask is taken from the first gradient: it drops
-categories that cannot move (they would sink, or are chosen already) and, with `top_k`, all but the
-numbers of the strongest gradient. When the second-highest number of a one-hot group passes the
-threshold, its category is chosen. The first point that wins also as a legal row is the answer.
+Adam lowers the cross-entropy to the target class and nothing else. The mask comes from the first
+gradient: it drops categories that cannot move (they would sink, or are chosen already) and, with
+`top_k`, all but the numbers of the strongest gradient. When the second-highest number of a one-hot
+group passes the threshold, its category is chosen. The answer is the first point that f accepts
+also as a legal row.
 """
 
 from __future__ import annotations

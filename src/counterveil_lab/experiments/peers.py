@@ -2,6 +2,10 @@
 
 dice-ml goes row by row, and C-CHVAE searches a thousand shells for a query that it cannot answer:
 on wide data these get fewer questions, and a row says how many (`queries`).
+
+dice-ml does not know missing values. Where values may be missing it is given the same numbers under
+a schema without missing values (`complete`): a missing category is one more category, and that a
+number is missing is a feature of its own. Both schemas encode alike, so f is the same.
 """
 
 from __future__ import annotations
@@ -9,18 +13,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
+from typing import Any
 
-from counterveil.schema import Schema
-from counterveil_lab.baselines import Baseline, Cadex, Cchvae, Dice, Revise
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from counterveil.encoding import Encoding
+from counterveil.models import adapt
+from counterveil.schema import Binary, Categorical, Feature, Numeric, Schema
+from counterveil_lab.baselines import Answers, Baseline, Cadex, Cchvae, Dice, Revise
+from counterveil_lab.baselines.base import Problem
 from counterveil_lab.baselines.dice import Method
-from counterveil_lab.experiments.complete import CompleteDice
-from counterveil_lab.experiments.exam import Exam
+from counterveil_lab.evaluation import Evaluation
 from counterveil_lab.experiments.releases import vae_for
 from counterveil_lab.results import Row
 
 PARTS = ("cadex", "vae", "dice")
 GRADIENT_WIDTH = 200  # encoded numbers
 WIDE_SHELLS = 200  # of C-CHVAE; the last has an L1 norm of 20 where codes are standard normal
+ABSENT = "(missing)"
 
 
 @dataclass(frozen=True)
@@ -47,24 +59,23 @@ QUICK = Asked(cadex=5, cchvae=2, revise=2, dice=1)
 
 
 def peers(
-    exam: Exam, part: str, seed: int, asked: Asked, *, quick: bool
+    evaluation: Evaluation, part: str, seed: int, asked: Asked, *, quick: bool
 ) -> Iterator[tuple[Baseline, int, Row]]:
     """Each method of a part with the number of its questions, and what its row must say of it."""
-    data, judge = exam.data, exam.judge
-    schema, train = data.schema, data.train
+    data, schema = evaluation.data, evaluation.data.schema
+    given = schema, evaluation.judge, data.train
     if part == "cadex":
         for threshold in (0.0, 0.5) if schema.family == "mixed" else (0.0,):  # of categories
-            yield Cadex(schema, judge, train, threshold=threshold), asked.cadex, {}
+            yield Cadex(*given, threshold=threshold), asked.cadex, {}
     if part == "vae":
         vae, epochs = vae_for(data, seed, quick=quick)
         shells = 20 if quick else 1000 if schema.family == "mixed" else WIDE_SHELLS
-        yield (Cchvae(schema, judge, train, seed=seed, vae=vae, shells=shells), asked.cchvae,
-               {"vae_epochs": epochs, "shells": shells})  # fmt: skip
-        iterations = 50 if quick else 1000
-        yield (Revise(schema, judge, train, seed=seed, vae=vae, iterations=iterations),
-               asked.revise, {"vae_epochs": epochs})  # fmt: skip
+        cchvae = Cchvae(*given, seed=seed, vae=vae, shells=shells)
+        yield cchvae, asked.cchvae, {"vae_epochs": epochs, "shells": shells}
+        revise = Revise(*given, seed=seed, vae=vae, iterations=50 if quick else 1000)
+        yield revise, asked.revise, {"vae_epochs": epochs}
     if part == "dice":
-        yield dice(exam, dice_methods(schema)[0], seed), asked.dice, {}
+        yield dice(evaluation, dice_methods(schema)[0], seed), asked.dice, {}
 
 
 def dice_methods(schema: Schema) -> tuple[Method, ...]:
@@ -72,12 +83,12 @@ def dice_methods(schema: Schema) -> tuple[Method, ...]:
     return ("gradient", "random") if schema.width <= GRADIENT_WIDTH else ("random",)
 
 
-def dice(exam: Exam, method: Method, seed: int) -> Baseline:
+def dice(evaluation: Evaluation, method: Method, seed: int) -> Baseline:
     """dice-ml, also where values may be missing."""
-    schema, train = exam.data.schema, exam.data.train
+    schema, train = evaluation.data.schema, evaluation.data.train
     if any(getattr(feature, "missing", False) for feature in schema.features):
-        return CompleteDice(schema, exam.model, train, seed=seed, method=method)
-    return Dice(schema, exam.judge, train, seed=seed, method=method)
+        return CompleteDice(schema, evaluation.model, train, seed=seed, method=method)
+    return Dice(schema, evaluation.judge, train, seed=seed, method=method)
 
 
 def why_no_dice() -> str | None:
@@ -85,3 +96,43 @@ def why_no_dice() -> str | None:
     if find_spec("dice_ml") is None:
         return "without dice-ml: it needs pip install 'counterveil[lab]'"
     return None
+
+
+def complete(schema: Schema) -> Schema:
+    """The schema with nothing missing that encodes to the same places."""
+    features: list[Feature] = []
+    for feature in schema.features:
+        known = feature.model_copy(update={"missing": False})
+        if not getattr(feature, "missing", False):
+            features.append(feature)
+        elif isinstance(feature, Numeric):
+            features += [known, Binary(name=f"{feature.name} {ABSENT}")]
+        elif isinstance(feature, Categorical):
+            categories = (*feature.categories, ABSENT)
+            features.append(known.model_copy(update={"categories": categories}))
+    return Schema(name=schema.name, note=schema.note, label=schema.label, features=tuple(features))
+
+
+class CompleteDice:
+    """`Dice` on the complete schema; its answers are made legal rows of the real one."""
+
+    def __init__(
+        self, schema: Schema, model: nn.Module, train: pd.DataFrame, **options: Any
+    ) -> None:
+        self._real, self._complete = Encoding(schema), Encoding(complete(schema))
+        self._judge = adapt(model, schema)
+        label = train[[schema.label.name]].reset_index(drop=True)
+        rows = pd.concat([self._same(train), label], axis=1)
+        other = self._complete.schema
+        self._dice = Dice(other, adapt(model, other), rows, **options)
+        self.name = self._dice.name
+
+    def explain(self, queries: pd.DataFrame, targets: Tensor, *, k: int = 1) -> Answers:
+        problem = Problem.pose(self._judge, queries, targets, k)
+        found = self._dice.explain(self._same(queries), targets, k=k)
+        points = torch.as_tensor(self._complete.encode(found.rows)).reshape(len(queries), k, -1)
+        return problem.answers(problem.legal(points.to(problem.queries), problem.numbers))
+
+    def _same(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The same rows in the words of the complete schema."""
+        return self._complete.decode(self._real.encode(frame))

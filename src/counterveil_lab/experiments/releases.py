@@ -13,11 +13,12 @@ import io
 import json
 import math
 import os
-import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -28,7 +29,10 @@ from counterveil.search import Explainer
 from counterveil.veil import Veil
 from counterveil_lab.baselines import Vae, train_vae
 from counterveil_lab.datasets import Dataset, load
+from counterveil_lab.evaluation import QUERIES, Evaluation
 from counterveil_lab.experiments.runner import SETS_OF_BITS
+from counterveil_lab.metrics import timed
+from counterveil_lab.results import Row
 from counterveil_lab.targets import encoded, new_target, train_target
 
 CACHE = "COUNTERVEIL_CACHE"
@@ -41,6 +45,7 @@ QUICK_WARM_STEPS = 100
 PAPER_EPOCHS = {"mixed": 60, "image": 10, "binary": 8, "digits": 300}
 VAE_EPOCHS = {"mixed": 10, "image": 5, "binary": 5}
 Epsilon = float | str
+Network = TypeVar("Network", bound=nn.Module)
 
 
 @dataclass(frozen=True)
@@ -61,60 +66,72 @@ def data_for(name: str, seed: int, *, quick: bool) -> Dataset:
 def target_for(data: Dataset, seed: int) -> nn.Module:
     """The f of a dataset and seed."""
     path = _place("target", ".pt", data.name, seed, len(data.train))
-    if path and path.exists():
-        model = new_target(data.schema)
-        model.load_state_dict(torch.load(path, weights_only=True))
-        return model.requires_grad_(False).eval()
-    model = train_target(data, seed=seed)
-    _save(model, path)
-    return model
+    return _kept(path, lambda: new_target(data.schema), lambda: train_target(data, seed=seed))
 
 
 def vae_for(data: Dataset, seed: int, *, quick: bool = False) -> tuple[Vae, int]:
     """The VAE of C-CHVAE and REVISE, and its epochs: on wide data fewer than its ten."""
     epochs = 1 if quick else VAE_EPOCHS[data.schema.family]
     path = _place("vae", ".pt", data.name, seed, epochs, len(data.train))
-    if path and path.exists():
-        vae = Vae(data.schema.width)
-        vae.load_state_dict(torch.load(path, weights_only=True))
-        return vae.requires_grad_(False).eval(), epochs
-    vae = train_vae(data.train, data.schema, seed=seed, epochs=epochs)
-    _save(vae, path)
-    return vae, epochs
+
+    train = partial(train_vae, data.train, data.schema, seed=seed, epochs=epochs)
+    return _kept(path, lambda: Vae(data.schema.width), train), epochs
+
+
+def evaluation_for(name: str, seed: int, *, quick: bool, queries: int = QUERIES) -> Evaluation:
+    """The dataset, its f, and the questions that methods are asked."""
+    data = data_for(name, seed, quick=quick)
+    return Evaluation.of(data, target_for(data, seed), seed, queries)
 
 
 def release(
-    data: Dataset, mechanism: str, epsilon: Epsilon, seed: int, *, order: int | None = None,
+    data: Dataset,
+    mechanism: str,
+    epsilon: Epsilon,
+    seed: int,
+    *,
+    order: int | None = None,
+    epochs: int | None = None,
     quick: bool = False,
-) -> Release:  # fmt: skip
-    """A release of the training rows."""
+) -> Release:
+    """A release of the training rows; `paper` is trained for `epochs` or its usual number."""
     usual = PAPER_EPOCHS.get(data.name, PAPER_EPOCHS[data.schema.family])
-    epochs = 2 if quick else usual if mechanism == "paper" else None
-    path = _place("veil", ".veil", data.name, mechanism, epsilon, seed, order, epochs,
-                  len(data.train))  # fmt: skip
+    epochs = 2 if quick else epochs or (usual if mechanism == "paper" else None)
+    key = (data.name, mechanism, epsilon, seed, order, epochs, len(data.train))
+    path = _place("veil", ".veil", *key)
     if path and path.exists():
         seconds = json.loads(path.with_suffix(".json").read_text())
         return Release(Veil.load(path), seconds, epochs)
-    started = time.perf_counter()
-    veil = Curator(data.schema).release(
-        data.train, math.inf if epsilon == NO_NOISE else float(epsilon), delta_of(mechanism),
-        mechanism=mechanism, order=order, seed=seed, epochs=epochs, progress=False,
-    )  # fmt: skip
-    seconds = time.perf_counter() - started
+    veil, seconds = timed(
+        lambda: Curator(data.schema).release(
+            data.train,
+            math.inf if epsilon == NO_NOISE else float(epsilon),
+            delta_of(mechanism),
+            mechanism=mechanism,
+            order=order,
+            seed=seed,
+            epochs=epochs,
+            progress=False,
+        )
+    )
     if path:
         write_whole(path.with_suffix(".json"), json.dumps(seconds).encode())
         veil.save(path)
     return Release(veil, seconds, epochs)
 
 
-def explainer_for(
-    veil: Veil, model: Any = None, *, guidance: Literal["model", "surrogate"] = "model",
-    quick: bool = False,
-) -> Explainer:  # fmt: skip
-    """An Explainer that finds again what it has learnt of a model."""
-    warm_file = _place("warm", ".warm", veil.digest) if guidance == "model" else None
+def explainers_for(veil: Veil, model: Any, *, quick: bool) -> Iterator[tuple[str, Explainer]]:
+    """Each guidance of a veil with its Explainer, which finds again what it has learnt of f."""
     steps = QUICK_WARM_STEPS if quick else None
-    return Explainer(veil, model, guidance=guidance, warm_file=warm_file, warm_steps=steps)
+    warm_file = _place("warm", ".warm", veil.digest)
+    yield "model", Explainer(veil, model, warm_file=warm_file, warm_steps=steps)
+    if veil.surrogate is not None:
+        yield "surrogate", Explainer(veil, guidance="surrogate")
+
+
+def head_of(made: Release, mechanism: str) -> Row:
+    """What the rows of every release begin with."""
+    return {"method": "counterveil", "delta": delta_of(mechanism), "epochs": made.epochs}
 
 
 def pooled_mean_error(data: Dataset) -> float:
@@ -137,11 +154,18 @@ def why_not(mechanism: str, dataset: str) -> str | None:
     return None
 
 
-def _save(model: nn.Module, path: Path | None) -> None:
+def _kept(path: Path | None, new: Callable[[], Network], train: Callable[[], Network]) -> Network:
+    """The network stored at `path`; trained and stored where there is none yet."""
+    if path and path.exists():
+        network = new()
+        network.load_state_dict(torch.load(path, weights_only=True))
+        return network.requires_grad_(False).eval()
+    network = train()
     if path:
         buffer = io.BytesIO()
-        torch.save(model.state_dict(), buffer)
+        torch.save(network.state_dict(), buffer)
         write_whole(path, buffer.getvalue())
+    return network
 
 
 def _place(kind: str, ending: str, *key: object) -> Path | None:

@@ -1,4 +1,4 @@
-"""Cases -> those that are missing -> processes -> stored rows: what all experiments share.
+"""What all experiments share: cases -> those that are missing -> processes -> rows -> figure.
 
 A case is a dictionary whose entries stand in each of its rows, so that a stored row tells that its
 case is done. The rows of a case are stored together.
@@ -6,9 +6,13 @@ case is done. The rows of a case are stored together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
@@ -22,28 +26,127 @@ from counterveil_lab.results import Results, Row
 Case = dict[str, Any]
 Measure = Callable[..., list[Row]]
 Say = Callable[[str], None]
+Finish = Callable[[Sequence[Row], Path], None]
 
-# What takes longest begins first, or the last case would keep all others waiting.
-SLOWEST_FIRST = ("texas", "texas-substitute", "purchase", "purchase-substitute", "mnist",
-                 "hospital", "homecredit", "adult", "digits")  # fmt: skip
-PAPER_DATASETS = ("adult", "hospital", "homecredit", "mnist", "purchase-substitute",
-                  "texas-substitute", "digits")  # fmt: skip
 SETS_OF_BITS = ("texas", "texas-substitute", "purchase", "purchase-substitute")
-QUICK_DATASETS = ("adult", "digits")
+# What takes longest begins first, or the last case would keep all others waiting.
+SLOWEST_FIRST = (*SETS_OF_BITS, "mnist", "hospital", "homecredit", "adult", "digits")
+TABLES_AND_MNIST = ("adult", "hospital", "homecredit", "mnist")
+PAPER_DATASETS = (*TABLES_AND_MNIST, "purchase-substitute", "texas-substitute", "digits")
 
 
 class CasesFailed(RuntimeError):  # noqa: N818 - reads as what it says
     """Some cases of an experiment failed; all others are stored."""
 
 
-def datasets_of(quick: bool, datasets: Sequence[str] | None) -> tuple[str, ...]:
-    """Those that were asked for; otherwise those of the paper, or the two that come with us."""
-    return tuple(datasets or (QUICK_DATASETS if quick else PAPER_DATASETS))
+@dataclass(frozen=True)
+class Options:
+    """What was asked for; what is None is left to the experiment.
+
+    `datasets` and `mechanisms` choose among the cases of an experiment. They are no part of the
+    stored command: parts that are measured one after the other come together in one file.
+    """
+
+    folder: Path
+    seeds: int
+    quick: bool
+    workers: int
+    datasets: tuple[str, ...] | None = None
+    mechanisms: tuple[str, ...] | None = None
+    add: bool = False
+    data: Path | None = None
+    cache: Path | None = None
+    say: Say = lambda words: None
+
+    @property
+    def repetitions(self) -> range:
+        """The seeds; a quick look needs one."""
+        return range(1 if self.quick else self.seeds)
+
+    def names(
+        self, full: Sequence[str] = PAPER_DATASETS, quick: Sequence[str] = ("adult", "digits")
+    ) -> tuple[str, ...]:
+        """The datasets asked for; otherwise `full`, or `quick` for a quick look."""
+        return tuple(self.datasets or (quick if self.quick else full))
 
 
-def repetitions(quick: bool, seeds: int) -> range:
-    """The seeds; a quick look needs one."""
-    return range(1 if quick else seeds)
+@dataclass(frozen=True)
+class Experiment:
+    """One experiment: what it measures, and how.
+
+    `about`: one line for `counterveil-lab list`. `cases(options)`: what is to be measured.
+    `measure(**case, quick)`: the rows of a case. `why_not(case)`: why it cannot be measured here,
+    or None. `chosen_by`: the entries of a case that `--mechanisms` chooses by; none: no such
+    option. `paint(rows, folder)` draws, `write(rows, folder)` writes what needs no matplotlib, and
+    `sentences(rows)` says what follows. `store(folder)` gives a function that takes out of a row
+    what belongs into another file. `stamped`: rows get the time of the command as `run`.
+    """
+
+    about: str
+    cases: Callable[[Options], Iterable[Case]]
+    measure: Measure
+    paint: Finish | None = None
+    write: Finish | None = None
+    sentences: Callable[[Sequence[Row]], Iterable[str]] | None = None
+    why_not: Callable[[Case], str | None] | None = None
+    chosen_by: tuple[str, ...] = ("mechanism",)
+    store: Callable[[Path], Callable[[Row], Row]] | None = None
+    stamped: bool = False
+
+    def chosen(self, options: Options) -> Iterator[Case]:
+        """The cases that `--mechanisms` leaves and that can be measured; says why others cannot."""
+        said: set[str] = set()
+        wanted = set(options.mechanisms or ()) if self.chosen_by else set()
+        for case in self.cases(options):
+            pairs = [(name, case.get(name)) for name in self.chosen_by]
+            words = {word for name, word in pairs if (name, word) != ("control", "none")}
+            if wanted and not words & wanted:
+                continue
+            reason = self.why_not(case) if self.why_not else None
+            if reason is None:
+                yield case
+            elif reason not in said:
+                options.say(reason)
+                said.add(reason)
+
+
+def figure(module: str, function: str, name: str) -> Finish:
+    """A `paint` that saves the figure of rows which `function` of a module draws."""
+
+    def paint(rows: Sequence[Row], folder: Path) -> None:
+        from counterveil_lab.figures import save  # loads matplotlib
+
+        save(getattr(import_module(f"counterveil_lab.{module}"), function)(rows), folder / name)
+
+    return paint
+
+
+def run(name: str, experiment: Experiment, options: Options) -> None:
+    """Measure every case that is not stored yet; then draw, and say what follows."""
+    command = f"counterveil-lab run {shlex.quote(name)} --seeds {options.seeds}"
+    command += " --quick" if options.quick else ""
+    results = Results(options.folder, name, command, keep=options.add)
+    extra = {"run": datetime.now(UTC).isoformat(timespec="seconds")} if experiment.stamped else {}
+    store = experiment.store(options.folder) if experiment.store else dict
+    measure = partial(experiment.measure, quick=options.quick)
+    cases, keep = list(experiment.chosen(options)), lambda row: store({**row, **extra})
+    try:
+        run_cases(results, cases, measure, workers=options.workers, say=options.say, store=keep)
+    finally:
+        _finish(experiment, results.rows, options)
+
+
+def _finish(experiment: Experiment, rows: Sequence[Row], options: Options) -> None:
+    for words in experiment.sentences(rows) if rows and experiment.sentences else ():
+        options.say(words)
+    if rows and experiment.write:
+        experiment.write(rows, options.folder)
+    if experiment.paint and not rows:
+        options.say("nothing measured, nothing to draw")
+    elif experiment.paint and find_spec("matplotlib") is None:
+        options.say("no figures: matplotlib is missing; pip install 'counterveil[plot]'")
+    elif experiment.paint:
+        experiment.paint(rows, options.folder)
 
 
 def run_cases(
@@ -53,21 +156,19 @@ def run_cases(
     *,
     workers: int,
     say: Say,
-    store: Callable[[Row], Row] | None = None,
-    **size: Any,
+    store: Callable[[Row], Row] = dict,
 ) -> None:
-    """Call `measure(**case, **size)` for every case that has no row yet, and store what it gives.
+    """Call `measure(**case)` for every case that has no row yet, and store what it gives.
 
     `store` may take out of a row what belongs elsewhere (pictures). A dataset that is missing is
     said and left out. A case that fails does not stop the others; it is raised when all are done.
     """
     missing = [case for case in cases if not results.has(**case)]
-    missing.sort(key=lambda case: _rank(case.get("dataset")))
+    missing.sort(key=lambda case: [*SLOWEST_FIRST, case.get("dataset")].index(case.get("dataset")))
     absent: set[str] = set()
     failures: list[str] = []
-    for done, (case, rows_of) in enumerate(
-        _finished(missing, partial(measure, **size), workers), 1
-    ):
+    for done, (case, rows_of) in enumerate(_finished(missing, measure, workers), 1):
+        words = ", ".join(f"{name} {value}" for name, value in case.items() if value is not None)
         try:
             rows = [{**case, **row} for row in rows_of()]
         except DatasetMissing as error:
@@ -76,24 +177,13 @@ def run_cases(
             absent.add(case["dataset"])
             continue
         except Exception as error:
-            failures.append(f"{_words(case)}: {type(error).__name__}: {error}")
+            failures.append(f"{words}: {type(error).__name__}: {error}")
             say(f"failed: {failures[-1]}")
             continue
-        results.add(*(store(row) if store else row for row in rows))
-        say(f"{done}/{len(missing)}: {_words(case)}")
+        results.add(*map(store, rows))
+        say(f"{done}/{len(missing)}: {words}")
     if failures:
         raise CasesFailed(f"{len(failures)} of {len(missing)} cases failed; first {failures[0]}")
-
-
-def draw(painter: Callable[[Sequence[Row], Path], Any], results: Results, folder: Path,
-         say: Say) -> None:  # fmt: skip
-    """Draw stored rows, where matplotlib is."""
-    if not results.rows:
-        say("nothing measured, nothing to draw")
-    elif find_spec("matplotlib") is None:
-        say("no figures: matplotlib is missing; pip install 'counterveil[plot]'")
-    else:
-        painter(results.rows, folder)
 
 
 def _finished(
@@ -101,29 +191,11 @@ def _finished(
 ) -> Iterator[tuple[Case, Callable[[], list[Row]]]]:
     """Each case with a function that gives its rows or raises; a single worker is this process."""
     if workers == 1 or len(cases) < 2:
-        _one_thread()
+        torch.set_num_threads(1)
         yield from ((case, partial(measure, **case)) for case in cases)
         return
-    with ProcessPoolExecutor(
-        min(workers, len(cases)), mp_context=get_context("spawn"), initializer=_one_thread
-    ) as pool:
+    spawn = get_context("spawn")
+    with ProcessPoolExecutor(min(workers, len(cases)), spawn, torch.set_num_threads, (1,)) as pool:
         jobs = {pool.submit(measure, **case): case for case in cases}
         for job in as_completed(jobs):
             yield jobs[job], job.result
-
-
-def _one_thread() -> None:
-    torch.set_num_threads(1)
-
-
-def _rank(dataset: str | None) -> int:
-    return SLOWEST_FIRST.index(dataset) if dataset in SLOWEST_FIRST else len(SLOWEST_FIRST)
-
-
-def _words(case: Case) -> str:
-    return ", ".join(f"{name} {value}" for name, value in case.items() if value is not None)
-
-
-def only(cases: Iterable[Case], name: str, values: Collection[str] | None) -> list[Case]:
-    """The cases whose `name` is among `values`; all where none are given."""
-    return [case for case in cases if not values or case[name] in values]

@@ -1,9 +1,9 @@
-"""The floor: the least that an answer costs on a machine, and how near to it answers come.
+"""The roofline: the least that an answer costs on a machine, and how near to it answers come.
 
 An amortised answer is a chain of matrix products: amortiser, decoder, and f once, to check. Their
 multiply-adds over the best rate at which the machine multiplies matrices is a time that no code
-which multiplies them can beat; snapping, polishing and tables come on top. On a GPU memory is a
-second floor: every answer reads a query with its target class and writes a row with a verdict.
+which multiplies them can beat; snapping, polishing and tables come on top. On a GPU memory sets a
+second limit: every answer reads a query with its target class and writes a row with a verdict.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from counterveil.encoding import Encoding
 from counterveil.errors import RequestError
 from counterveil.networks import Amortiser
 from counterveil.search import Explainer
-from counterveil.search.answer import Questions
-from counterveil.search.constraints import Box, box_around
+from counterveil.search.pipeline import QueryBatch, SearchOptions
 from counterveil.search.snap import Snap
 from counterveil.veil import Veil
 from counterveil_lab.datasets import load
+from counterveil_lab.product import log_proba_at, nearest_legal, query_batch
 from counterveil_lab.results import Results, Row
 from counterveil_lab.targets import encoded, new_target, train_target
 
@@ -37,10 +37,26 @@ GPU_BATCH, QUICK_BATCH = 2**20, 2**14
 EPSILON = 0.75
 VEIL, TENSORS = "adult.veil", "f-and-queries.safetensors"
 JITTER = 0.05  # of a number's range: no two queries are the same
-AT_A_TIME = 2**17  # queries whose boxes are made together
+AT_A_TIME = 2**17  # queries that f is asked about together
 
 
-def seconds_of(call: Callable[[], object], *, repeats: int = 5, warm: int = 1) -> list[float]:
+def head(
+    dataset: str, method: str, epsilon: float | None, seed: int = 0, guidance: str | None = "model"
+) -> Row:
+    """What a row is about; a method without an ε has no mechanism either."""
+    private = epsilon is not None
+    return {
+        "dataset": dataset,
+        "method": method,
+        "mechanism": "functional" if private else None,
+        "guidance": guidance if private else None,
+        "epsilon": epsilon,
+        "delta": 0.0 if private else None,
+        "seed": seed,
+    }
+
+
+def seconds_of(call: Callable[[], object], *, repeats: int = 9, warm: int = 1) -> list[float]:
     """Times of a call after `warm` calls that do not count; three times where it is slow."""
     for _ in range(warm):
         call()
@@ -50,11 +66,6 @@ def seconds_of(call: Callable[[], object], *, repeats: int = 5, warm: int = 1) -
         call()
         times.append(time.perf_counter() - started)
     return times
-
-
-def median_seconds(call: Callable[[], object], *, repeats: int = 5, warm: int = 1) -> float:
-    """The median of `seconds_of`."""
-    return median(seconds_of(call, repeats=repeats, warm=warm))
 
 
 def networks_of(veil: Veil, model: nn.Module) -> tuple[nn.Module, ...]:
@@ -86,20 +97,20 @@ def matrix_rate(
 ) -> float:
     """Multiply-adds a second: the better of a large square product and of the shapes' own."""
     place = device or torch.device("cpu")
-    own = [
-        (_filled(rows, wide, place, dtype), _filled(wide, narrow, place, dtype))
-        for wide, narrow in shapes
-    ]
-    large = [(_filled(square, square, place, dtype),) * 2]
+
+    def filled(height: int, width: int) -> Tensor:
+        return torch.rand(height, width, device=place).to(dtype)
 
     def multiply(pairs: list[tuple[Tensor, Tensor]]) -> None:
         for left, right in pairs:
             torch.mm(left, right)
         settle(place)
 
+    own = [(filled(rows, wide), filled(wide, narrow)) for wide, narrow in shapes]
+    large = [(filled(square, square),) * 2]
     return max(
-        square**3 / min(seconds_of(lambda: multiply(large), repeats=9)),
-        rows * multiply_adds(shapes) / min(seconds_of(lambda: multiply(own), repeats=9)),
+        square**3 / min(seconds_of(lambda: multiply(large))),
+        rows * multiply_adds(shapes) / min(seconds_of(lambda: multiply(own))),
     )
 
 
@@ -112,17 +123,13 @@ def copy_bandwidth(device: torch.device, size: int = 2**30) -> float:
         target.copy_(source)
         settle(device)
 
-    return 2 * size / min(seconds_of(copy, repeats=9))
+    return 2 * size / min(seconds_of(copy))
 
 
 def settle(device: torch.device) -> None:
     """Wait until the device has done what it was told."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-
-
-def _filled(rows: int, columns: int, device: torch.device, dtype: torch.dtype) -> Tensor:
-    return torch.rand(rows, columns, device=device).to(dtype)
 
 
 @dataclass(frozen=True)
@@ -160,11 +167,15 @@ class Inputs:
         return cls(veil, model.requires_grad_(False).eval(), points)
 
 
-def bench_gpu(
-    folder: Path, command: str, *, quick: bool, say: Callable[[str], None],
+def bench(
+    folder: Path,
+    command: str,
+    *,
+    quick: bool,
+    say: Callable[[str], None],
     inputs: Path | None = None,
-) -> None:  # fmt: skip
-    """Answers a second of a CUDA device on Adult, against what it can move and multiply.
+) -> None:
+    """`bench gpu`: answers a second of a CUDA device on Adult, against its limits.
 
     `inputs`: where veil, f and queries are, or are left for a machine that can release nothing.
     """
@@ -202,48 +213,42 @@ def measure_device(
     settle(device)
     warm_up_seconds = time.perf_counter() - started
     queries = jittered(given.points, batch, explainer.encoding, device)
-    box = boxes_of(queries, explainer.encoding)
-    questions = Questions(queries, _runner_up(explainer, queries), box)
+    batch = query_batch(queries, _runner_up(explainer, queries), explainer.encoding)
     shapes = shapes_of(networks_of(given.veil, given.model))
+    work, sizes = multiply_adds(shapes), {"square": square, "rows": min(batch, 2**18)}
     rate, bf16_rate = (
-        matrix_rate(shapes, device=device, dtype=dtype, square=square, rows=min(batch, 2**18))
+        matrix_rate(shapes, device=device, dtype=dtype, **sizes)
         for dtype in (torch.float32, torch.bfloat16)
     )
     bandwidth = copy_bandwidth(device, min(2**30, 2**12 * batch))
-    head: Row = {
-        "dataset": "adult", "mechanism": "functional", "guidance": "model", "epsilon": EPSILON,
-        "delta": 0.0, "seed": 0, "batch": batch, "warm_up_seconds": warm_up_seconds,
-        "multiply_adds": multiply_adds(shapes), "matrix_rate": rate, "matrix_rate_bf16": bf16_rate,
-        "bytes": 8 * queries.shape[1] + 8 + 1, "copy_bandwidth": bandwidth,
-    }  # fmt: skip
+    size = 8 * queries.shape[1] + 8 + 1
+    limits = {"multiply_adds": work, "matrix_rate": rate, "matrix_rate_bf16": bf16_rate}
+    limits |= {"bytes": size, "copy_bandwidth": bandwidth}
     for polish in (False, True):
-        seconds, kept = _timed(explainer, questions, polish)
+        seconds, kept = _timed(explainer, batch, polish)
         each = batch / seconds
-        yield {
-            **head,
-            "method": "counterveil" if polish else "counterveil-unpolished",
-            **kept,
-            "seconds_per_query": seconds / batch,
-            "answers_per_second": each,
-            "share_of_bandwidth": each * head["bytes"] / bandwidth,
-            "share_of_matrix_rate": each * head["multiply_adds"] / rate,
-            "share_of_matrix_rate_bf16": each * head["multiply_adds"] / bf16_rate,
-        }
+        row = head("adult", "counterveil" if polish else "counterveil-unpolished", EPSILON)
+        row |= {"batch": batch, "warm_up_seconds": warm_up_seconds, **limits, **kept}
+        row |= {"seconds_per_query": seconds / batch, "answers_per_second": each}
+        row["share_of_bandwidth"] = each * size / bandwidth
+        row["share_of_matrix_rate"] = each * work / rate
+        row["share_of_matrix_rate_bf16"] = each * work / bf16_rate
+        yield row
 
 
-def _timed(explainer: Explainer, questions: Questions, polish: bool) -> tuple[float, Row]:
-    """Median seconds for all questions, and how good the answers are."""
-    device = questions.queries.device
+def _timed(explainer: Explainer, batch: QueryBatch, polish: bool) -> tuple[float, Row]:
+    """Median seconds for all batch, and how good the answers are."""
+    device = batch.queries.device
 
     def answer() -> tuple[Tensor, Tensor]:
-        rows, ok = explainer.answer_tensors(questions, polish=polish)
+        rows, ok = explainer.answer_tensors(batch, SearchOptions(polish=polish))
         settle(device)
         return rows, ok
 
-    seconds = median_seconds(answer, warm=3, repeats=9)
+    seconds = median(seconds_of(answer, warm=3))
     rows, ok = answer()
-    broken = Snap(explainer.encoding, device).broken(rows, questions.box)
-    distance = torch.linalg.vector_norm((rows - questions.queries)[ok], dim=1)
+    broken = Snap(explainer.encoding, device).broken(rows, batch.box)
+    distance = torch.linalg.vector_norm((rows - batch.queries)[ok], dim=1)
     return seconds, {
         "flip_ratio": float(ok.float().mean()),
         "legal": float((~broken[ok]).float().mean()),
@@ -256,20 +261,12 @@ def jittered(points: Tensor, count: int, encoding: Encoding, device: torch.devic
     generator = torch.Generator().manual_seed(0)
     drawn = points[torch.randint(len(points), (count,), generator=generator)].to(device)
     noise = torch.rand(count, points.shape[1], generator=generator).to(device)
-    moved = drawn + JITTER * (2 * noise - 1)
-    return Snap(encoding, device)(moved, Box(torch.zeros_like(moved), torch.ones_like(moved)))
-
-
-def boxes_of(queries: Tensor, encoding: Encoding) -> Box:
-    """The box of each query, where the queries are."""
-    parts = [box_around(encoding, part.double().cpu().numpy()) for part in queries.split(AT_A_TIME)]
-    lower, upper = torch.cat([x.lower for x in parts]), torch.cat([x.upper for x in parts])
-    return Box(lower, upper).to(queries.device)
+    return nearest_legal(drawn + JITTER * (2 * noise - 1), encoding)
 
 
 @torch.no_grad()
 def _runner_up(explainer: Explainer, queries: Tensor) -> Tensor:
     """The class that f finds most likely after the one it gives."""
     model = explainer.model.to(queries.device)
-    order = [model.log_proba(part).argsort(dim=1) for part in queries.split(AT_A_TIME)]
+    order = [log_proba_at(model, part).argsort(dim=1) for part in queries.split(AT_A_TIME)]
     return torch.cat(order)[:, -2]

@@ -36,48 +36,42 @@ from counterveil.errors import RequestError
 from counterveil.models import adapt
 from counterveil.networks import seeded, tanh_network
 from counterveil.schema import Binary, Categorical, Feature, Label, Numeric, Schema
-from counterveil.search import Explainer, Explanations
-from counterveil.search.answer import Questions
-from counterveil_lab import floor as limits
-from counterveil_lab.bench_objective import EPSILON, objective, questions_of
-from counterveil_lab.bench_peers import (
-    QUICK,
-    WAYS,
-    Setting,
-    Size,
-    head,
-    peers,
-    seconds,
-    warm_up,
-)
+from counterveil.search import Explainer
+from counterveil.search.pipeline import SearchOptions
+from counterveil_lab.bench import peers, roofline
+from counterveil_lab.bench.peers import EPSILON, METHODS, Size, release, seconds, warm_up
+from counterveil_lab.bench.roofline import head
 from counterveil_lab.datasets import LOADERS
 from counterveil_lab.metrics import measure
+from counterveil_lab.product import query_batch, runner_up
 from counterveil_lab.results import Results, Row
+from counterveil_lab.targets import encoded
 
 POLISHED_OR_NOT = ("counterveil", "counterveil-unpolished")
-ONE_THREAD = dict.fromkeys(
-    ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
-)
+LIBRARIES = ("OMP", "MKL", "OPENBLAS", "NUMEXPR")
+ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in LIBRARIES}
 
 
-def bench_search(
-    folder: Path, command: str, *, quick: bool, say: Callable[[str], None],
-    only: str | None = None, seeds: int = 1, datasets: tuple[str, ...] | None = None,
-) -> None:  # fmt: skip
+def bench(
+    folder: Path,
+    command: str,
+    *,
+    quick: bool,
+    say: Callable[[str], None],
+    only: str | None = None,
+    seeds: int = 1,
+    datasets: tuple[str, ...] | None = None,
+) -> None:
     """Measure in a process that is held to one thread from its first import on."""
     if only is not None and only not in PARTS:
         raise RequestError(f"no part {only!r} of bench search; there are: {', '.join(PARTS)}")
     for name in datasets or ():
         if name not in LOADERS:
             raise RequestError(f"no dataset {name!r}; there are: {', '.join(LOADERS)}")
-    code = (
-        "from counterveil_lab.bench_search import measure_parts; "
-        f"measure_parts({str(folder)!r}, {command!r}, {quick}, {only!r}, {seeds}, {datasets!r})"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", code], env={**os.environ, **ONE_THREAD}, text=True,
-        stdout=subprocess.PIPE,
-    ) as child:  # fmt: skip
+    given = f"{str(folder)!r}, {command!r}, {quick}, {only!r}, {seeds}, {datasets!r}"
+    code = f"from counterveil_lab.bench.search import measure_parts; measure_parts({given})"
+    call, env = [sys.executable, "-c", code], {**os.environ, **ONE_THREAD}
+    with subprocess.Popen(call, env=env, text=True, stdout=subprocess.PIPE) as child:
         for line in child.stdout or ():
             say(line.rstrip())
     if child.returncode:
@@ -85,14 +79,18 @@ def bench_search(
 
 
 def measure_parts(
-    folder: str, command: str, quick: bool, only: str | None, seeds: int,
+    folder: str,
+    command: str,
+    quick: bool,
+    only: str | None,
+    seeds: int,
     datasets: tuple[str, ...] | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Every part, or one of them into files of its own: one file, one run."""
     torch.set_num_threads(1)
     name = "bench-search" + (f"-{only}" if only else "")
     results = Results(Path(folder), name, command, fresh=True)
-    size = QUICK if quick else Size()
+    size = peers.QUICK if quick else Size()
     size = replace(size, datasets=datasets or size.datasets)
     for part in [only] if only else PARTS:
         for row in PARTS[part](size, seeds):
@@ -118,15 +116,15 @@ def _in_words(row: Row) -> str:
 
 def batch_sizes(size: Size, seeds: int) -> Iterator[Row]:
     """One query at a time, four, sixteen, ...: Adult, the held-out rows again and again."""
-    setting = Setting.of("adult", 0, size)
-    explainer = Explainer(setting.release(EPSILON, 0, size), setting.model)
+    evaluation = peers.evaluation_of("adult", 0, size)
+    explainer = Explainer(release(evaluation, EPSILON, 0, size), evaluation.model)
     explainer.warm_up(progress=False)
     batch = 1
     while batch <= size.largest_batch:
-        queries = setting.data.test.iloc[np.arange(batch) % len(setting.data.test)]
+        queries = _repeated(evaluation.data.test, batch)
         for method in POLISHED_OR_NOT:
-            yield {**head("adult", method, EPSILON), "batch": batch,
-                   **_explaining(explainer, queries, size, method)}  # fmt: skip
+            times = _explaining(explainer, queries, size, method)
+            yield {**head("adult", method, EPSILON), "batch": batch, **times}
         batch *= 4
 
 
@@ -144,9 +142,10 @@ def features(size: Size, seeds: int) -> Iterator[Row]:
             queries = rows.head(size.queries)
             found = explainer.explain(queries, progress=False).flip_ratio
             for method in POLISHED_OR_NOT:
-                yield {**head(kind, method, 1.0), "features": count, "width": schema.width,
-                       "batch": len(queries), **_explaining(explainer, queries, size, method),
-                       "flip_ratio": found, "warm_up_seconds": learning}  # fmt: skip
+                about = {"features": count, "width": schema.width, "batch": len(queries)}
+                times = _explaining(explainer, queries, size, method)
+                worth = {"flip_ratio": found, "warm_up_seconds": learning}
+                yield {**head(kind, method, 1.0), **about, **times, **worth}
 
 
 def synthetic(kind: str, count: int, rows: int) -> tuple[Schema, pd.DataFrame]:
@@ -171,32 +170,33 @@ def synthetic(kind: str, count: int, rows: int) -> tuple[Schema, pd.DataFrame]:
 
 def floor(size: Size, seeds: int) -> Iterator[Row]:
     """Adult: tensors to tensors, then tables to tables without polish and with it."""
-    setting = Setting.of("adult", 0, size)
-    veil = setting.release(EPSILON, 0, size)
-    explainer = Explainer(veil, setting.model)
+    evaluation = peers.evaluation_of("adult", 0, size)
+    veil = release(evaluation, EPSILON, 0, size)
+    explainer = Explainer(veil, evaluation.model)
     explainer.warm_up(progress=False)
-    shapes = limits.shapes_of(limits.networks_of(veil, setting.model))
-    work, rate = limits.multiply_adds(shapes), limits.matrix_rate(shapes)
+    shapes = roofline.shapes_of(roofline.networks_of(veil, evaluation.model))
+    work, rate = roofline.multiply_adds(shapes), roofline.matrix_rate(shapes)
     for batch in (size.queries, size.largest_batch):
-        queries = setting.data.test.iloc[np.arange(batch) % len(setting.data.test)]
-        questions = questions_of(queries, setting.judge)
+        queries = _repeated(evaluation.data.test, batch)
+        points, judge = encoded(queries, veil.schema)[0], evaluation.judge
+        batch = query_batch(points, runner_up(judge, queries), judge.encoding)
 
-        def ask(start: int, stop: int, questions: Questions = questions) -> object:
-            return explainer.answer_tensors(questions, polish=False)
+        def ask(start: int, stop: int, batch: Any = batch) -> object:
+            return explainer.answer_tensors(batch, SearchOptions(polish=False))
 
         times = {"tensors-unpolished": seconds(ask, batch, batch, size.repeats)}
         times |= {way: _explaining(explainer, queries, size, way) for way in POLISHED_OR_NOT}
         for method, each in times.items():
-            yield {**head("adult", method, EPSILON), "batch": batch, **each,
-                   "multiply_adds": work, "multiply_adds_per_second": rate,
-                   "floor_seconds": work / rate,
-                   "times_floor": each["seconds_per_query"] * rate / work}  # fmt: skip
+            row = {**head("adult", method, EPSILON), "batch": batch, **each}
+            row |= {"multiply_adds": work, "multiply_adds_per_second": rate}
+            row["floor_seconds"] = work / rate
+            yield {**row, "times_floor": each["seconds_per_query"] * rate / work}
 
 
 def boosted(size: Size, seeds: int) -> Iterator[Row]:
     """Adult with trees over the encoding as f; the packages that are there."""
-    setting = Setting.of("adult", 0, size)
-    schema, train = setting.data.schema, setting.data.train
+    evaluation = peers.evaluation_of("adult", 0, size)
+    schema, train, queries = evaluation.data.schema, evaluation.data.train, evaluation.queries
     encoding = Encoding(schema)
     points, classes = encoding.encode(train), encoding.labels(train)
     for package, maker in (("xgboost", "XGBClassifier"), ("lightgbm", "LGBMClassifier")):
@@ -206,30 +206,33 @@ def boosted(size: Size, seeds: int) -> Iterator[Row]:
         trees = getattr(import_module(package), maker)(n_jobs=1, **quiet).fit(points, classes)
         model = adapt(trees, schema, inputs="encoding", classes=schema.label.classes)
         for epsilon in size.epsilons:
-            explainer = Explainer(setting.release(epsilon, 0, size), model)
-            learning = warm_up(explainer)
-            result = explainer.explain(setting.queries, progress=False)
-            times = _explaining(explainer, setting.queries, size, "counterveil")
-            yield {**head("adult", package, epsilon), "batch": len(setting.queries),
-                   **times, **measure(result, setting.reference),
-                   "warm_up_seconds": learning}  # fmt: skip
+            explainer = Explainer(release(evaluation, epsilon, 0, size), model)
+            learning = {"warm_up_seconds": warm_up(explainer)}
+            result = explainer.explain(queries, progress=False)
+            times = _explaining(explainer, queries, size, "counterveil")
+            worth = measure(result, evaluation.reference)
+            about = {**head("adult", package, epsilon), "batch": len(queries)}
+            yield {**about, **times, **worth, **learning}
+
+
+def _repeated(rows: pd.DataFrame, count: int) -> pd.DataFrame:
+    return rows.iloc[np.arange(count) % len(rows)]
 
 
 def _explaining(explainer: Explainer, queries: pd.DataFrame, size: Size, method: str) -> Row:
     """Seconds a query from table to table."""
-    count = len(queries)
 
-    def ask(start: int, stop: int) -> Explanations:
-        return explainer.explain(queries, progress=False, **WAYS[method])
+    def ask(start: int, stop: int) -> object:
+        return explainer.explain(queries, progress=False, **METHODS[method])
 
-    return seconds(ask, count, count, size.repeats)
+    return seconds(ask, len(queries), len(queries), size.repeats)
 
 
 PARTS: dict[str, Callable[[Size, int], Iterator[Row]]] = {
-    "peers": peers,
+    "peers": peers.peers,
     "batch": batch_sizes,
     "features": features,
     "floor": floor,
     "boosted": boosted,
-    "objective": objective,
+    "objective": peers.objective,
 }

@@ -1,0 +1,215 @@
+"""Many small networks of one architecture trained at once, each on rows of its own.
+
+Two kinds are trained here. *Copies* of f learn what attackers have gathered (`train_copies`): all
+start from the same weights and see their rows in the same random order, so that two of them differ
+only by what they were given. Training takes a fixed number of steps, whatever the number of rows:
+no attacker gets more of it than another. Hard labels at the boundary are slow to learn, which large
+batches and a rate that falls to nearly nothing make up for. *Classifiers* such as shadows of f
+(`train_classifiers`) start from weights of their own and learn as `targets.train_target` does.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import cos, pi
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state, vmap
+from torch.nn import functional
+
+from counterveil.networks import seeded
+from counterveil_lab.product import evenly
+from counterveil_lab.targets import Recipe
+
+RATE = 5e-3  # of copies at the start; it falls as half a cosine
+LEAST = 0.02  # of it, at the end
+AT_A_TIME = 2000  # rows of a forward pass
+COPIES = 104_729  # added to the seed: a copy must never start where f started
+ROOM = 2**25  # numbers of padded rows in memory
+Build = Callable[[], nn.Module]
+
+
+@dataclass(frozen=True, eq=False)
+class Transfer:
+    """What one attacker trains on, one entry a row.
+
+    `goals`: class probabilities to learn, weighed by `weights`. Rows that are `beyond` are only
+    known to lie on the far side of a boundary, in the class that `goals` names and not in `left`:
+    they cost something only while the network has them on the near side.
+    """
+
+    points: Tensor
+    goals: Tensor
+    weights: Tensor
+    beyond: Tensor
+    left: Tensor
+
+    @classmethod
+    def of(
+        cls,
+        points: Tensor,
+        goals: Tensor,
+        *,
+        weights: Tensor | None = None,
+        left: Tensor | None = None,
+    ) -> Transfer:
+        """Rows with goals; where `left` is given they are all `beyond`."""
+        count = len(points)
+        weights = torch.ones(count) if weights is None else weights
+        beyond = torch.full((count,), left is not None)
+        left = torch.zeros(count, dtype=torch.long) if left is None else left
+        return cls(points, goals, weights, beyond, left)
+
+    def __add__(self, other: Transfer) -> Transfer:
+        pairs = zip(self.fields(), other.fields(), strict=True)
+        return Transfer(*(torch.cat(pair) for pair in pairs))
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    @property
+    def key(self) -> bytes:
+        """The same for the same rows."""
+        content = b"".join(part.numpy().tobytes() for part in self.fields())
+        return hashlib.sha256(content).digest()
+
+    def fields(self) -> tuple[Tensor, ...]:
+        """All of its tensors."""
+        return self.points, self.goals, self.weights, self.beyond, self.left
+
+
+@dataclass(frozen=True, eq=False)
+class Networks:
+    """Networks of one architecture; `weights` of all of them by name, (networks, ...) each."""
+
+    network: nn.Module
+    weights: dict[str, Tensor]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.weights.values())))
+
+    @torch.no_grad()
+    def logits(self, points: Tensor) -> Tensor:
+        """Of every network for the same points: (networks, points, classes)."""
+        ask = vmap(self._call, in_dims=(0, None))
+        return torch.cat([ask(self.weights, part) for part in points.split(AT_A_TIME)], dim=1)
+
+    def log_proba(self, points: Tensor) -> Tensor:
+        """The same as log-probabilities."""
+        return self.logits(points).log_softmax(dim=2)
+
+    def each_on_its_own(self, points: Tensor) -> Any:
+        """Logits of every network for points of its own, (networks, points, width), to learn by."""
+        return vmap(self._call)(self.weights, points)
+
+    def one(self, number: int) -> nn.Module:
+        """One of the networks by itself."""
+        network = copy.deepcopy(self.network)
+        network.load_state_dict({name: value[number] for name, value in self.weights.items()})
+        return network.requires_grad_(False).eval()
+
+    def frozen(self) -> Networks:
+        """The same, no longer to be trained."""
+        return Networks(self.network, {name: x.detach() for name, x in self.weights.items()})
+
+    def _call(self, weights: dict[str, Tensor], points: Tensor) -> Any:
+        return functional_call(self.network, weights, (points,))
+
+
+def train_copies(
+    build: Build, transfers: Sequence[Transfer], *, steps: int, batch: int, seed: int
+) -> list[Networks]:
+    """A network for each of `transfers`, in groups that fit into memory, in their order."""
+    room = max(map(len, transfers)) * transfers[0].points.shape[1]
+    together = max(1, ROOM // room)
+    groups = [transfers[at : at + together] for at in range(0, len(transfers), together)]
+    return [_train_copies(build, group, steps, batch, seed) for group in groups]
+
+
+def _train_copies(
+    build: Build, transfers: Sequence[Transfer], steps: int, batch: int, seed: int
+) -> Networks:
+    network, count = seeded(build, COPIES + seed), len(transfers)
+    starts = {
+        name: value.detach()[None].repeat(count, *[1] * value.ndim).requires_grad_()
+        for name, value in network.named_parameters()
+    }
+    networks = Networks(network, starts)
+    columns = zip(*(transfer.fields() for transfer in transfers), strict=True)
+    padded = [nn.utils.rnn.pad_sequence(list(column), batch_first=True) for column in columns]
+    points, goals, weights, beyond, left = padded  # rows beyond a transfer's end are never drawn
+    lengths = torch.tensor([len(transfer) for transfer in transfers])[:, None]
+    each = torch.arange(count)[:, None]
+    generator = torch.Generator().manual_seed(COPIES + seed)
+    optimiser = torch.optim.Adam(list(starts.values()), RATE, fused=True)
+    for step in range(steps):
+        falling = (1 + cos(pi * step / steps)) / 2
+        optimiser.param_groups[0]["lr"] = RATE * (LEAST + (1 - LEAST) * falling)
+        drawn = torch.rand(batch, generator=generator)
+        at = each, (drawn * lengths).long().clamp(max=lengths - 1)
+        logits = networks.each_on_its_own(points[at])
+        losses = weights[at] * losses_of(logits, goals[at], beyond[at], left[at])
+        optimiser.zero_grad()
+        losses.mean(dim=1).sum().backward()
+        optimiser.step()
+    return networks.frozen()
+
+
+def losses_of(logits: Tensor, goals: Tensor, beyond: Tensor, left: Tensor) -> Tensor:
+    """Cross-entropy; for rows beyond a boundary KL(½ ‖ p) while p ≤ ½, and nothing after it.
+
+    p is the probability of the claimed class against the one that was left, as if there were no
+    others; with two classes it is the probability itself.
+    """
+    plain = -(goals * logits.log_softmax(dim=-1)).sum(dim=-1)
+    if not bool(beyond.any()):
+        return plain
+    claimed = logits.gather(-1, goals.argmax(dim=-1, keepdim=True))[..., 0]
+    ahead = claimed - logits.gather(-1, left[..., None])[..., 0]
+    short = -(functional.logsigmoid(ahead) + functional.logsigmoid(-ahead)) / 2
+    one_sided = torch.where(ahead <= 0, short - torch.log(torch.tensor(2.0)), 0.0)
+    return torch.where(beyond, one_sided, plain)
+
+
+def train_classifiers(
+    build: Build,
+    points: Tensor,
+    classes: Tensor,
+    numbers: Tensor,
+    count: int,
+    recipe: Recipe,
+    seed: int,
+) -> Networks:
+    """Classifiers into `count` classes, each trained on its own rows: `numbers` (networks, rows).
+
+    As `targets.train_target` trains one: the same loss, batches and settling.
+    """
+    networks = [seeded(build, 10_000 * (seed + 1) + each) for each in range(len(numbers))]
+    starts = {
+        name: x.detach().requires_grad_() for name, x in stack_module_state(networks)[0].items()
+    }
+    batched = Networks(networks[0], starts)
+    weights = torch.stack([evenly(known, count) for known in classes[numbers]])
+    generator = torch.Generator().manual_seed(seed)
+    each = torch.arange(len(numbers))[:, None]
+    stages = [(recipe.epochs, recipe.batch, recipe.rate)]
+    if recipe.settling:
+        stages.append((recipe.settling, 4 * recipe.batch, recipe.rate / 10))
+    for epochs, batch, rate in stages:
+        optimiser = torch.optim.Adam(list(starts.values()), rate, fused=True)
+        for _ in range(epochs):
+            order = torch.rand(numbers.shape, generator=generator).argsort(dim=1)
+            for places in order.split(batch, dim=1):
+                rows = numbers.gather(1, places)
+                logits, truth = batched.each_on_its_own(points[rows]), classes[rows]
+                losses = functional.cross_entropy(logits.movedim(2, 1), truth, reduction="none")
+                weight = weights[each, truth]
+                optimiser.zero_grad()
+                ((losses * weight).sum(dim=1) / weight.sum(dim=1)).sum().backward()
+                optimiser.step()
+    return batched.frozen()

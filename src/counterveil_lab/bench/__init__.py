@@ -1,0 +1,28 @@
+"""Benchmarks: how fast, and how much memory. Results are stored like those of experiments.
+
+| name | measures |
+|---|---|
+| release | reading and counting over the number of rows |
+| search | time and quality of answers beside other methods, over batches and features, one core |
+| gpu | answers a second of a CUDA device |
+
+A benchmark is imported when it is asked for: `release` measures the memory of its process, and
+`gpu` runs where nothing can be released.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+BENCHMARKS = {
+    "release": "counterveil_lab.bench.release",
+    "search": "counterveil_lab.bench.search",
+    "gpu": "counterveil_lab.bench.roofline",
+}
+
+
+def run_benchmark(name: str, folder: Path, command: str, **options: Any) -> None:
+    """Run the function `bench` of a benchmark's module; rows go to `folder`."""
+    import_module(BENCHMARKS[name]).bench(folder, command, **options)

@@ -1,0 +1,256 @@
+"""The parts `peers` and `objective` of `bench search`, and what all parts share.
+
+`peers`: published methods beside counterveil: one f, the same queries towards the same classes, one
+run on one core. None of the other methods promises any privacy. dice-ml takes seconds a query: it
+is timed on ten, and judged by 25.
+
+`objective`: the amortised search beside Algorithm 2 on every dataset. L_cs at the δ of each, and
+what the nearest legal rows of ψ^Dec(ρ_s + δ) are worth with nothing repaired or polished; then
+whole answers, as people get them, by either method.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib.util import find_spec
+from statistics import median
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from counterveil.curator import Curator
+from counterveil.encoding import Encoding
+from counterveil.networks import is_free
+from counterveil.search import Explainer
+from counterveil.search.algorithm2 import SearchObjective, Weights, minimise, refine
+from counterveil.search.amortise import learn_amortiser
+from counterveil.search.snap import Snap
+from counterveil.veil import Veil
+from counterveil_lab.baselines import Baseline, Cadex, Cchvae, Dice, Revise, train_vae
+from counterveil_lab.bench.roofline import SLOW_S, head
+from counterveil_lab.datasets import LOADERS, DatasetMissing, load
+from counterveil_lab.evaluation import Evaluation
+from counterveil_lab.metrics import measure, timed
+from counterveil_lab.product import log_proba_at, query_batch
+from counterveil_lab.results import Row
+from counterveil_lab.targets import encoded, train_target
+
+EPSILON = 0.75
+ALGORITHM_2 = 300  # iterations
+Ask = Callable[[int, int], object]  # asks the queries from start to stop
+METHODS: dict[str, dict[str, Any]] = {
+    "counterveil": {},
+    "counterveil-unpolished": {"polish": False},
+    "algorithm-2": {"method": "iterations", "iterations": ALGORITHM_2, "polish": False},
+}
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much to measure; dice-ml takes seconds a query and gets fewer."""
+
+    epsilons: tuple[float, ...] = (0.025, 0.75)
+    queries: int = 500
+    train: int | None = None
+    epochs: int | None = None
+    vae_epochs: int = 10
+    repeats: int = 15
+    dice_timed: int = 10
+    dice_asked: int = 25
+    largest_batch: int = 16384
+    features: tuple[int, ...] = (10, 40, 160, 640, 1500, 4000)
+    most_mixed: int = 1500  # a mixed feature has 2.5 numbers
+    rows: int = 2000
+    datasets: tuple[str, ...] = tuple(LOADERS)
+    iterations: int = ALGORITHM_2
+
+
+QUICK = Size(
+    epsilons=(0.75,),
+    queries=20,
+    train=2000,
+    epochs=1,
+    vae_epochs=1,
+    repeats=2,
+    dice_timed=1,
+    dice_asked=1,
+    largest_batch=16,
+    features=(10,),
+    rows=200,
+    datasets=("digits",),
+    iterations=20,
+)
+
+
+def evaluation_of(name: str, seed: int, size: Size) -> Evaluation:
+    """A dataset with f trained and queries held out."""
+    data = load(name, seed=seed)
+    data = replace(data, train=data.train.head(size.train or len(data.train)))
+    return Evaluation.of(data, train_target(data, seed=seed), seed, queries=size.queries)
+
+
+def release(evaluation: Evaluation, epsilon: float, seed: int, size: Size) -> Veil:
+    """A veil of the training rows."""
+    curator, train = Curator(evaluation.data.schema), evaluation.data.train
+    return curator.release(train, epsilon, seed=seed, epochs=size.epochs, progress=False)
+
+
+def warm_up(explainer: Explainer) -> float:
+    """Seconds that the amortised search takes to learn."""
+    return timed(lambda: explainer.warm_up(progress=False))[1]
+
+
+def seconds(ask: Ask, batch: int, asked: int, repeats: int, *, warm: int = 1) -> Row:
+    """Median seconds a query of calls `ask(start, stop)` with `batch` queries, others in each call.
+
+    By the clock, and of the processor: the same on one thread, unless others use the machine too.
+    The first `warm` calls do not count; slow calls are repeated three times.
+    """
+    by_clock, by_processor = [], []
+    for number in range(-warm, repeats):
+        start = number * batch % (asked - batch + 1)
+        clock, processor = time.perf_counter(), time.process_time()
+        ask(start, start + batch)
+        by_clock.append(time.perf_counter() - clock)
+        by_processor.append(time.process_time() - processor)
+        if number >= 2 and sum(by_clock) > SLOW_S:
+            break
+    return {
+        "seconds_per_query": median(by_clock[warm:]) / batch,
+        "cpu_seconds_per_query": median(by_processor[warm:]) / batch,
+    }
+
+
+def peers(size: Size, seeds: int) -> Iterator[Row]:
+    """Times with the first seed, quality with every one.
+
+    `times_counterveil`: over counterveil's own time (polished, guidance model) at the same batch
+    and ε; methods without an ε are compared with the slower of the two.
+    """
+    for seed in range(seeds):
+        evaluation = evaluation_of("adult", seed, size)
+        slowest: dict[int, float] = {}
+        for epsilon in size.epsilons:
+            own: dict[int, float] = {}
+            for row in _counterveil(evaluation, epsilon, seed, size):
+                own.setdefault(row["batch"], row["seconds_per_query"])
+                yield {**row, "times_counterveil": row["seconds_per_query"] / own[row["batch"]]}
+            slowest = {batch: max(own[batch], slowest.get(batch, 0)) for batch in own}
+        for row in _baselines(evaluation, seed, size):
+            yield {**row, "times_counterveil": row["seconds_per_query"] / slowest[row["batch"]]}
+
+
+def _batches(size: Size, seed: int) -> tuple[int, ...]:
+    return (size.queries, 10, 1) if seed == 0 else (size.queries,)
+
+
+def _counterveil(evaluation: Evaluation, epsilon: float, seed: int, size: Size) -> Iterator[Row]:
+    veil = release(evaluation, epsilon, seed, size)
+    for guidance in ("model", "surrogate"):
+        of_f = {"model": evaluation.model} if guidance == "model" else {"guidance": "surrogate"}
+        explainer = Explainer(veil, **of_f)
+        learning = {"warm_up_seconds": warm_up(explainer)}
+        for method in METHODS if guidance == "model" else ("counterveil",):
+            ask: Ask = partial(evaluation.explain, explainer, **METHODS[method])
+            result = evaluation.explain(explainer, **METHODS[method])
+            quality = measure(result, evaluation.reference)
+            quality["flip_ratio"] = float(evaluation.accepted(result).mean())
+            for batch in _batches(size, seed):
+                row = head("adult", method, epsilon, seed, guidance)
+                row |= {"batch": batch, "timed_queries": batch * size.repeats}
+                row |= seconds(ask, batch, size.queries, size.repeats)
+                yield {**row, **(quality if batch == size.queries else {}), **learning}
+
+
+def _baselines(evaluation: Evaluation, seed: int, size: Size) -> Iterator[Row]:
+    schema, train = evaluation.data.schema, evaluation.data.train
+    given = schema, evaluation.judge, train
+    vae, spent = timed(partial(train_vae, train, schema, seed=seed, epochs=size.vae_epochs))
+    baselines: list[Baseline] = [Cadex(*given), Cadex(*given, threshold=0.5)]
+    baselines += [Cchvae(*given, seed=seed, vae=vae), Revise(*given, seed=seed, vae=vae)]
+    if find_spec("dice_ml") is not None:
+        baselines += [Dice(*given, seed=seed, method="random")]
+        baselines += [Dice(*given, seed=seed, method="gradient")]
+    for baseline in baselines:
+        is_dice = isinstance(baseline, Dice)
+        asked = size.dice_asked if is_dice else size.queries
+        learning = {"vae_seconds": spent} if isinstance(baseline, (Cchvae, Revise)) else {}
+        ask = partial(evaluation.explain_by, baseline)
+        quality = {**ask(0, asked).metrics(evaluation.reference), "quality_queries": asked}
+        for batch in _batches(size, seed):
+            count = min(batch, size.dice_timed if is_dice else size.queries)
+            repeats = 1 if batch > 1 else 3
+            row = head("adult", baseline.name, None, seed)
+            row |= {"batch": batch, "timed_queries": count * repeats}
+            row |= seconds(ask, count, asked, repeats, warm=0)
+            yield {**row, **(quality if batch == size.queries else {}), **learning}
+
+
+def objective(size: Size, seeds: int) -> Iterator[Row]:
+    """Every dataset that is there."""
+    for name in size.datasets:
+        for seed in range(seeds):
+            try:
+                evaluation = evaluation_of(name, seed, size)
+            except DatasetMissing:
+                continue
+            veil = release(evaluation, EPSILON, seed, size)
+            rows = (*_raw(evaluation, veil, size), *_whole(evaluation, veil))
+            for method, row in rows:
+                about = head(name, method, EPSILON, seed)
+                yield {**about, "batch": len(evaluation.queries), **row}
+
+
+def _raw(evaluation: Evaluation, veil: Veil, size: Size) -> Iterator[tuple[str, Row]]:
+    """L_cs where each method ends, and the legal rows there as they are."""
+    judge = evaluation.judge
+    snap, weights = Snap(Encoding(veil.schema)), Weights.of(veil.schema.family)
+    amortiser, learning = timed(partial(learn_amortiser, veil, judge, weights, snap))
+    points = encoded(evaluation.queries, veil.schema)[0]
+    batch = query_batch(points, evaluation.targets, judge.encoding)
+    asked = SearchObjective(
+        model=judge,
+        autoencoder=veil.autoencoder,
+        weights=weights,
+        queries=batch.queries,
+        targets=batch.targets,
+        prototypes=veil.prototypes,
+        box=batch.box,
+    )
+    free = is_free(asked.box.lower, asked.box.upper)
+    for method in ("amortised", "amortised, refined", "algorithm-2"):
+        started = time.perf_counter()
+        if method == "algorithm-2":
+            delta = minimise(asked, size.iterations)
+        else:
+            delta = amortiser(asked.queries, asked.targets, free)
+        if method == "amortised, refined":
+            delta = refine(asked, delta, size.iterations // 5)
+        each = (time.perf_counter() - started) / len(asked.queries)
+        worth = _worth(asked, delta, snap)
+        yield method, {"seconds_per_query": each, "warm_up_seconds": learning, **worth}
+
+
+def _whole(evaluation: Evaluation, veil: Veil) -> Iterator[tuple[str, Row]]:
+    explainer = Explainer(veil, evaluation.model)
+    explainer.warm_up(progress=False)
+    for method, way in (("amortised, whole", "amortised"), ("algorithm-2, whole", "iterations")):
+        result, spent = timed(partial(evaluation.explain, explainer, method=way))
+        each = spent / len(evaluation.queries)
+        yield method, {"seconds_per_query": each, **measure(result, evaluation.reference)}
+
+
+@torch.no_grad()
+def _worth(asked: SearchObjective, delta: Tensor, snap: Snap) -> Row:
+    rows = snap(asked.counterfactual(delta), asked.box)
+    found = log_proba_at(asked.model, rows).argmax(dim=1) == asked.targets
+    distance = torch.linalg.vector_norm((rows - asked.queries)[found], dim=1)
+    return {
+        "objective": float(asked(delta).mean()),
+        "flip_ratio": float(found.float().mean()),
+        "distance": float(distance.mean()),
+    }

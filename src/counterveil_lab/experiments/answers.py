@@ -1,0 +1,209 @@
+"""Flip ratios, distances and times of every method: `table-fr`, `table-ad` and `fig-time`.
+
+`table-fr` and `table-ad` are the paper's tables, on held-out queries, legal rows only. Mechanism
+`paper` is searched as published (last iterate, nothing repaired); `functional` with both guidances;
+`dpsgd` at ε .75, δ 1e-6, where a release takes less than ten minutes. Methods without an ε promise
+no privacy, and slow ones get fewer queries: `queries` says how many. `epochs`: of the paper's
+autoencoder, fewer than published. CADEX at .5 differs from 0 only where there are categories.
+
+`table-ad` asks for ten answers a query and takes means over all of them that f accepts;
+`answers_per_query` says how many different ones there were.
+
+`fig-time` is the paper's figure: seconds for ten queries, five runs of each method, one thread, all
+methods of a dataset one after the other in one process. Training, releases and what an explainer
+learns once are not counted, as in the paper. dice-ml is timed on fewer queries (`timed_queries`)
+and counted up to ten. Times compare inside one run of the command alone: `run`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from counterveil_lab.evaluation import AS_PUBLISHED, QUERIES, Evaluation
+from counterveil_lab.experiments import peers, releases
+from counterveil_lab.experiments.runner import Case, Experiment, Options, figure
+from counterveil_lab.experiments.tables import write_table
+from counterveil_lab.metrics import timed
+from counterveil_lab.results import Row
+
+EPSILONS = (0.025, 0.75)
+QUICK_QUERIES = 20
+PUBLISHED_FLIPS: dict[str, tuple[str, ...]] = {  # unspecified/specified, as printed
+    "dice-gradient": ("0.972", "0.892", "0.902", "0.812/0.204", "0.778/0.056", "0.656/0.018"),
+    "cadex-0": ("0.926", "0.810", "0.878", "0.724/0.138", "0.744/0.028", "0.624/0.012"),
+    "cchvae": ("0.946", "0.838", "0.862", "0.788/0.412", "0.822/0.126", "0.728/0.104"),
+    "revise": ("0.902", "0.788", "0.832", "0.682/0.316", "0.734/0.166", "0.764/0.138"),
+    "paper, ε 0.025": ("0.918", "0.826", "0.868", "0.756/0.720", "0.722/0.382", "0.706/0.370"),
+    "paper, ε 0.75": ("0.968", "0.884", "0.908", "0.790/0.742", "0.772/0.406", "0.736/0.402"),
+}
+
+ANSWERS, QUICK_ANSWERS = 10, 3
+SEVERAL_QUERIES = {"mixed": 100, "image": 50, "binary": 50}
+QUICK_SEVERAL_QUERIES = 5
+PUBLISHED_DISTANCES = {
+    "dice-gradient": ("1.32", "2.51", "2.02", "2.89", "2.90", "2.50"),
+    "cadex-0": ("0.61", "1.54", "1.23", "1.81", "1.70", "2.10"),
+    "cchvae": ("1.66", "2.68", "2.27", "3.04", "3.20", "2.70"),
+    "revise": ("1.61", "2.70", "2.19", "3.09", "3.30", "2.60"),
+    "paper, ε 0.025": ("1.62", "2.63", "2.25", "2.99", "3.00", "2.60"),
+}
+
+TIMED_QUERIES, RUNS = 10, 5
+TIMED_EPSILON, TIMED_SEED = 0.75, 0
+DICE_QUERIES, DICE_RUNS = 1, 3
+Ask = Callable[[int, int], object]
+
+
+def flip_cases(options: Options) -> Iterator[Case]:
+    """Each mechanism at each ε, and each family of baselines, on every dataset."""
+    private = [(part, epsilon) for part in ("paper", "functional") for epsilon in EPSILONS]
+    private = [pair for pair in private if not options.quick or pair[1] == EPSILONS[-1]]
+    for seed in options.repetitions:
+        for name in options.names():
+            for part, epsilon in [*private, ("dpsgd", 0.75), *((p, None) for p in peers.PARTS)]:
+                yield {"dataset": name, "part": part, "epsilon": epsilon, "seed": seed}
+
+
+def distance_cases(options: Options) -> Iterator[Case]:
+    """The same without `dpsgd`."""
+    return (case for case in flip_cases(options) if case["part"] != "dpsgd")
+
+
+def _why_not(case: Case) -> str | None:
+    if case["part"] == "dice":
+        return peers.why_no_dice()
+    return releases.why_not(case["part"], case["dataset"])
+
+
+def measure_flips(
+    dataset: str, part: str, epsilon: float | None, seed: int, *, quick: bool
+) -> list[Row]:
+    """One answer a query from all methods of one part."""
+    return _measure(dataset, part, epsilon, seed, quick, k=1)
+
+
+def measure_distances(
+    dataset: str, part: str, epsilon: float | None, seed: int, *, quick: bool
+) -> list[Row]:
+    """Several answers a query from all methods of one part."""
+    return _measure(dataset, part, epsilon, seed, quick, k=QUICK_ANSWERS if quick else ANSWERS)
+
+
+def _measure(
+    dataset: str, part: str, epsilon: float | None, seed: int, quick: bool, k: int
+) -> list[Row]:
+    data = releases.data_for(dataset, seed, quick=quick)
+    family, several = data.schema.family, k > 1
+    queries = SEVERAL_QUERIES[family] if several else QUERIES
+    asked = (peers.TEN_ANSWERS if several else peers.ONE_ANSWER)[family]
+    if quick:
+        queries, asked = QUICK_SEVERAL_QUERIES if several else QUICK_QUERIES, peers.QUICK
+    evaluation = Evaluation.of(data, releases.target_for(data, seed), seed, queries)
+    if epsilon is None:
+        return [
+            {"method": baseline.name, **about, **evaluation.score_baseline(baseline, count, k)}
+            for baseline, count, about in peers.peers(evaluation, part, seed, asked, quick=quick)
+        ]
+    made = releases.release(data, part, epsilon, seed, quick=quick)
+    head = {**releases.head_of(made, part), "mechanism": part}
+    if not several:
+        head["release_seconds"] = made.seconds
+    rows = []
+    for guidance, explainer in releases.explainers_for(made.veil, evaluation.model, quick=quick):
+        scores = evaluation.score_explainer(explainer, k, **_search_of(part, guidance))
+        rows.append({**head, "guidance": guidance, **scores})
+    return rows
+
+
+def _search_of(mechanism: str, guidance: str) -> dict[str, Any]:
+    """`paper` is searched as published."""
+    return AS_PUBLISHED if mechanism == "paper" and guidance == "model" else {}
+
+
+def write_flips(rows: Sequence[Row], folder: Path) -> None:
+    """The table of flip ratios in Markdown."""
+    columns = ("flip_ratio", "flip_ratio_specified")
+    write_table(rows, folder / "table-fr.md", columns, PUBLISHED_FLIPS)
+
+
+def write_distances(rows: Sequence[Row], folder: Path) -> None:
+    """The table of distances in Markdown."""
+    write_table(rows, folder / "table-ad.md", ("distance",), PUBLISHED_DISTANCES, full=100)
+
+
+def time_cases(options: Options) -> Iterator[Case]:
+    """Every dataset once, with one seed whatever `seeds`."""
+    for name in options.names(("adult", "hospital", "mnist", "digits"), quick=("digits",)):
+        yield {"dataset": name, "seed": TIMED_SEED}
+
+
+def measure_times(dataset: str, seed: int, *, quick: bool) -> list[Row]:
+    """Every method on one dataset."""
+    queries = TIMED_QUERIES * (RUNS + 1)
+    evaluation = releases.evaluation_for(dataset, seed, quick=quick, queries=queries)
+    rows = []
+    for row, ask in _timed_methods(evaluation, seed, quick):
+        slow = row["method"].startswith("dice")
+        count = DICE_QUERIES if slow else TIMED_QUERIES
+        runs = 2 if quick else DICE_RUNS if slow else RUNS
+        if not slow:
+            ask(0, count)  # a first call loads and learns
+        starts = [number * count for number in range(1, runs + 1)]  # other queries in every run
+        times = [timed(partial(ask, start, start + count))[1] for start in starts]
+        scale = TIMED_QUERIES / count
+        row |= {"timed_queries": count, "runs": len(times), "seconds_for_ten": fmean(times) * scale}
+        row["least_seconds_for_ten"] = min(times) * scale
+        row["most_seconds_for_ten"] = max(times) * scale
+        row["seconds_per_query"] = fmean(times) / count
+        rows.append(row)
+    return rows
+
+
+def _timed_methods(evaluation: Evaluation, seed: int, quick: bool) -> Iterator[tuple[Row, Ask]]:
+    for mechanism in ("paper", "functional"):
+        made = releases.release(evaluation.data, mechanism, TIMED_EPSILON, seed, quick=quick)
+        head = {"method": "counterveil", "mechanism": mechanism, "epsilon": TIMED_EPSILON}
+        head["delta"] = releases.delta_of(mechanism)
+        explainers = releases.explainers_for(made.veil, evaluation.model, quick=quick)
+        for guidance, explainer in explainers:
+            options = _search_of(mechanism, guidance)
+            ask = partial(evaluation.explain, explainer, **options)
+            yield {**head, "guidance": guidance}, ask
+    for part in peers.PARTS:
+        if part == "dice" and peers.why_no_dice():
+            continue
+        for baseline, _, about in peers.peers(evaluation, part, seed, peers.QUICK, quick=quick):
+            yield {"method": baseline.name, **about}, partial(evaluation.explain_by, baseline)
+        for method in peers.dice_methods(evaluation.data.schema)[1:] if part == "dice" else ():
+            another = peers.dice(evaluation, method, seed)
+            yield {"method": another.name}, partial(evaluation.explain_by, another)
+
+
+TABLE_FR = Experiment(
+    "the paper's table of flip ratios: every method, every dataset.",
+    flip_cases,
+    measure_flips,
+    write=write_flips,
+    why_not=_why_not,
+    chosen_by=("part",),
+)
+TABLE_AD = Experiment(
+    "the paper's table of average distances: ten counterfactuals a query.",
+    distance_cases,
+    measure_distances,
+    write=write_distances,
+    why_not=_why_not,
+    chosen_by=("part",),
+)
+FIG_TIME = Experiment(
+    "the paper's figure of time costs: seconds for ten queries, five runs of each method.",
+    time_cases,
+    measure_times,
+    paint=figure("experiments.drawing", "times", "fig-time"),
+    chosen_by=(),
+    stamped=True,
+)

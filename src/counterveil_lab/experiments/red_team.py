@@ -1,0 +1,323 @@
+"""The red team's experiments: extraction, membership, attributes, and the trade-off.
+
+`table-extraction`: how well f can be rebuilt from predictions and counterfactuals. The paper's
+table, with what it lacks: fidelity beside accuracy, controls, adaptive attackers, and an f that
+names its class alone. Every defence meets every attacker of `attacks.extraction` at 250 to 2,000
+queries; a row is one of them.
+
+`fig-membership`: can anyone tell who was in the training rows, from f, from f' or from answers? The
+paper's figure with f attacked directly beside f', attacks on the counterfactuals themselves,
+linkage of private rows, modern attackers (LiRA, RMIA), and two controls. `disjoint`: those called
+members were never trained on, so that every attack must be at chance. `overfitted`: f knows 300
+rows by heart, so that attacks must succeed, and chance elsewhere means something.
+
+`fig-attribute`: does the model, or what is extracted from it, give away a person's race? Everything
+else about the person is known. Each number stands beside imputation, the same classifier without
+any model's answers, and beside people who were not in the training rows. Its control `memoriser` is
+an f that is sure of the rows it has seen and of nothing else: there the attack must succeed.
+
+`fig-tradeoff`: what answers are worth to people, against what they are worth to a thief of f. One
+veil of Adult; the `margin`, how sure of an answer the search must be, and the guidance move both.
+
+`part` tells what was measured together: defences that share a veil, or one by itself. Pictures get
+fewer queries, steps and settings; dice-ml takes seconds a query and is asked on Adult alone. Of
+membership and attributes the paper prints no numbers, only that attacks nearly fail on all but
+Purchase and Texas at ε = .025 and 2,000 queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import Any
+
+from counterveil.curator import Curator
+from counterveil_lab.attacks import controls, headlines, inference
+from counterveil_lab.attacks.attribute import SENSITIVE
+from counterveil_lab.attacks.defences import ByVeil, Defence, build, sharing
+from counterveil_lab.attacks.extraction import SETTINGS, budget_of, extract
+from counterveil_lab.attacks.protocol import FULL, QUICK, Arena, Size
+from counterveil_lab.attacks.shadows import BY_HEART, overfitted
+from counterveil_lab.attacks.verdicts import headline
+from counterveil_lab.experiments.runner import Case, Experiment, Options, figure
+from counterveil_lab.results import Row
+from counterveil_lab.targets import Recipe
+
+DATASETS = ("adult", "hospital", "mnist")
+WITH_ATTRIBUTE = ("adult", "hospital")
+PICTURES = frozenset({"mnist", "digits"})
+# dice-ml takes no missing values, and no cell of a table as wide as Hospital holds 5 rows (cf-k).
+ADULT_ONLY = frozenset({"dice-gradient", "dice-kdtree", "cf-k"})
+NEEDS = {"dice-gradient": "dice_ml", "dice-kdtree": "dice_ml", "dp-model": "opacus"}
+Parts = dict[str, tuple[tuple[str, ...], float]]  # the defences of a part, and their ε
+
+FUNCTIONAL = ("functional-model", "functional-surrogate")
+RANDOM_LABELS = ("random-labels", "random-labels-surrogate")
+EXTRACTION_PARTS: Parts = {
+    "dice-gradient": (("dice-gradient",), 0.0),
+    "dice-kdtree": (("dice-kdtree",), 0.0),
+    "functional-0.75": ((*FUNCTIONAL, *RANDOM_LABELS), 0.75),
+    "functional-0.025": (FUNCTIONAL, 0.025),
+    "elsewhere-0.75": (("elsewhere-surrogate",), 0.75),
+    "paper-0.025": (("paper",), 0.025),
+    "dp-model": (("dp-model",), 0.0),
+    "no-noise": (("no-noise", "no-noise-published"), 0.0),
+    "cf-k": (("cf-k",), 0.0),
+}
+ON_TABLES = frozenset({*RANDOM_LABELS, "no-noise-published"})  # controls: tables are enough
+PICTURE_PARTS = ("functional-0.75", "paper-0.025", "no-noise")
+PICTURE_SETTINGS = (("known", "probabilities"), ("known", "labels"))
+QUICK_PARTS = ("functional-0.75", "no-noise", "dice-kdtree", "dp-model", "cf-k")
+
+# "none": f, and f' from predictions alone.
+INFERENCE_PARTS: Parts = {
+    "dice-gradient": (("dice-gradient",), 0.0),
+    "functional-0.75": (FUNCTIONAL, 0.75),
+    "functional-0.025": (("functional-model",), 0.025),
+    "dp-model": (("dp-model",), 0.0),
+    "paper-0.025": (("paper",), 0.025),
+    "no-noise": (("no-noise", "no-noise-published"), 0.0),
+    "dice-kdtree": (("dice-kdtree",), 0.0),
+    "cf-k": (("cf-k",), 0.0),
+    "none": ((), 0.0),
+}
+QUICK_INFERENCE_PARTS = ("functional-0.75", "no-noise", "dice-kdtree", "none")
+# The parts that each control of membership is played on: everywhere, and on Adult also more.
+CONTROLS = {"none": tuple(INFERENCE_PARTS), "disjoint": ("none",), "overfitted": ("none",)}
+ADULT_CONTROLS = CONTROLS | {
+    "disjoint": ("no-noise", "none"),
+    "overfitted": ("functional-0.75", "no-noise", "dice-kdtree", "none"),
+}
+
+EPSILON = 0.75
+MARGINS = (0.0, 0.6, 0.7, 0.8, 0.9, 0.95)
+TRADEOFF_QUERIES = 500
+
+
+def extraction_parts(dataset: str, quick: bool) -> tuple[str, ...]:
+    """What `table-extraction` measures of a dataset."""
+    return _parts(dataset, PICTURE_PARTS, QUICK_PARTS if quick else tuple(EXTRACTION_PARTS))
+
+
+def inference_parts(dataset: str, quick: bool) -> tuple[str, ...]:
+    """What `fig-membership` and `fig-attribute` measure of a dataset."""
+    parts = QUICK_INFERENCE_PARTS if quick else tuple(INFERENCE_PARTS)
+    return _parts(dataset, (*PICTURE_PARTS, "none"), parts)
+
+
+def _parts(dataset: str, of_pictures: tuple[str, ...], parts: tuple[str, ...]) -> tuple[str, ...]:
+    if dataset in PICTURES:
+        return of_pictures
+    return tuple(part for part in parts if dataset == "adult" or part not in ADULT_ONLY)
+
+
+def extraction_cases(options: Options) -> Iterator[Case]:
+    """Every part of every dataset."""
+    for part in EXTRACTION_PARTS:
+        for name in options.names(DATASETS, quick=("adult",)):
+            for seed in options.repetitions:
+                if part in extraction_parts(name, options.quick):
+                    yield {"dataset": name, "part": part, "seed": seed}
+
+
+def why_no_package(case: Case) -> str | None:
+    """Which package a part needs that is not here."""
+    package = NEEDS.get(case["part"])
+    if package is None or find_spec(package) is not None:
+        return None
+    needed = f"it needs the package {package}; pip install 'counterveil[lab,dpsgd]'"
+    return f"without {case['part']}: {needed}"
+
+
+def extraction_size(dataset: str, quick: bool) -> Size:
+    """Pictures take a convolution a step: fewer of them."""
+    size = QUICK if quick else FULL
+    if dataset in PICTURES and not quick:
+        return replace(size, queries=(250, 1000), test=2000, uniform=1000, steps=400, batch=64)
+    return size
+
+
+def measure_extraction(dataset: str, part: str, seed: int, *, quick: bool) -> list[Row]:
+    """All attackers on the defences of one part."""
+    size = extraction_size(dataset, quick)
+    arena = Arena.of(dataset, seed, size)
+    defences, epsilon = EXTRACTION_PARTS[part]
+    settings = PICTURE_SETTINGS if dataset in PICTURES else SETTINGS
+    if dataset in PICTURES:
+        defences = tuple(name for name in defences if name not in ON_TABLES)
+    return [
+        row
+        for defence in sharing(defences, arena, epsilon, size)
+        for row in extract(defence, size, epsilon=epsilon, settings=settings)
+    ]
+
+
+def membership_cases(options: Options) -> Iterator[Case]:
+    """Every part under every control; those of counterfactuals are controlled on Adult."""
+    for name in options.names(DATASETS, quick=("adult",)):
+        more = name == "adult" and not options.quick
+        yield from _inference_cases(name, options, ADULT_CONTROLS if more else CONTROLS)
+
+
+def attribute_cases(options: Options) -> Iterator[Case]:
+    """Every part without control; the controls play f alone."""
+    for name in options.names(WITH_ATTRIBUTE, quick=("adult",)):
+        yield from _inference_cases(name, options, CONTROLS | {"memoriser": ("none",)})
+
+
+def _inference_cases(
+    dataset: str, options: Options, controls: dict[str, tuple[str, ...]]
+) -> Iterator[Case]:
+    for part in inference_parts(dataset, options.quick):
+        for control in (name for name, parts in controls.items() if part in parts):
+            for seed in options.repetitions:
+                yield {"dataset": dataset, "control": control, "part": part, "seed": seed}
+
+
+def why_no_attribute(case: Case) -> str | None:
+    """Which datasets have nothing to infer."""
+    if case["dataset"] in WITH_ATTRIBUTE:
+        return None
+    having = ", ".join(WITH_ATTRIBUTE)
+    return f"without {case['dataset']}: only {having} have the attribute {SENSITIVE}"
+
+
+def inference_size(dataset: str, quick: bool) -> Size:
+    """Pictures take a convolution a step, and dice-ml seconds a query: fewer of them."""
+    size = replace(QUICK if quick else FULL, slow_queries=10 if quick else 50)
+    if dataset in PICTURES and not quick:
+        return replace(size, queries=(1000,), steps=400, batch=64, candidates=1000)
+    return size
+
+
+def _game(
+    dataset: str, control: str, part: str, seed: int, quick: bool
+) -> tuple[Arena, Size, Recipe | None, Iterator[Defence]]:
+    """The game under a control, its size, how f was trained if unusually, and its defences."""
+    size = inference_size(dataset, quick)
+    arena = Arena.of(dataset, seed, size, disjoint=control == "disjoint")
+    recipe = BY_HEART if control == "overfitted" else None
+    arena = overfitted(arena) if recipe else arena
+    defences, epsilon = INFERENCE_PARTS[part]
+    if dataset in PICTURES or control != "none":
+        defences = defences[:1]  # guidance `model` alone: pictures take minutes
+    return arena, size, recipe, sharing(defences, arena, epsilon, size)
+
+
+def _headed(rows: list[Row], defence: str, part: str) -> list[Row]:
+    head: Row = {"defence": defence, "epsilon": None}
+    if defence != "none":
+        head |= budget_of(defence, INFERENCE_PARTS[part][1])
+    return [{**head, **row} for row in rows]
+
+
+def measure_membership(
+    dataset: str, control: str, part: str, seed: int, *, quick: bool
+) -> list[Row]:
+    """Every attack on the defences of one part."""
+    arena, size, recipe, defences = _game(dataset, control, part, seed, quick)
+    if part == "none":
+        return _headed(inference.on_model(arena, size, recipe=recipe), "none", part)
+    options: dict[str, Any] = {"epsilon": INFERENCE_PARTS[part][1], "recipe": recipe, "veils": {}}
+    rows = []
+    for defence in defences:
+        found = inference.on_defence(arena, defence, size, **options)
+        rows += _headed(found, defence.name, part)
+    return rows
+
+
+def measure_attribute(
+    dataset: str, control: str, part: str, seed: int, *, quick: bool
+) -> list[Row]:
+    """Attribute inference with f and with f' of each defence of a part."""
+    arena, size, recipe, defences = _game(dataset, control, part, seed, quick)
+    if control == "memoriser":
+        return _headed(inference.on_memoriser(arena, size), "none", part)
+    if part == "none":
+        return _headed(inference.on_attribute(arena, None, size, recipe=recipe), "none", part)
+    rows = []
+    for defence in defences:
+        found = inference.on_attribute(arena, defence, size)
+        if defence.name != "dp-model":  # f is that of "none"
+            found = [row for row in found if row["target"] != "f"]
+        rows += _headed(found, defence.name, part)
+    return rows
+
+
+def tradeoff_cases(options: Options) -> Iterator[Case]:
+    """Adult."""
+    for name in options.names(("adult",), quick=("adult",)):
+        for seed in options.repetitions:
+            yield {"dataset": name, "seed": seed}
+
+
+def measure_tradeoff(dataset: str, seed: int, *, quick: bool) -> list[Row]:
+    """Both guidances at every margin, on one veil."""
+    size = replace(QUICK if quick else FULL, queries=(TRADEOFF_QUERIES,))
+    arena = Arena.of(dataset, seed, size)
+    curator = Curator(arena.schema)
+    veil = curator.release(arena.d1, EPSILON, seed=seed, epochs=size.epochs, progress=False)
+    rows: list[Row] = []
+    for name in FUNCTIONAL:
+        defence = build(name, arena, epsilon=EPSILON, size=size, veil=veil)
+        assert isinstance(defence, ByVeil)
+        for margin in MARGINS[::5] if quick else MARGINS:
+            asked = replace(defence, options={"margin": margin})
+            found = extract(asked, size, epsilon=EPSILON, settings=PICTURE_SETTINGS)
+            guidance = name.removeprefix("functional-")
+            rows += [{"guidance": guidance, "margin": margin, **row} for row in found]
+    return rows
+
+
+def extraction_sentences(rows: Sequence[Row]) -> list[str]:
+    """What the numbers say, and whether the controls held."""
+    return [*headline(rows).sentences, *controls.spoken(controls.of_extraction(rows))]
+
+
+def membership_sentences(rows: Sequence[Row]) -> list[str]:
+    """The same of membership and linkage."""
+    told = [headlines.sentence(line) for line in headlines.strongest(rows)]
+    told += [headlines.linkage_sentence(line) for line in headlines.linked(rows)]
+    return [*told, *controls.spoken(controls.of_inference(rows))]
+
+
+def attribute_sentences(rows: Sequence[Row]) -> list[str]:
+    """The same of attributes."""
+    told = [headlines.attribute_sentence(line) for line in headlines.attribute_table(rows)]
+    return [*told, *controls.spoken(controls.of_attribute(rows))]
+
+
+TABLE_EXTRACTION = Experiment(
+    "how well f can be rebuilt from predictions and counterfactuals.",
+    extraction_cases,
+    measure_extraction,
+    paint=figure("attacks.pictures", "extraction_figure", "table-extraction"),
+    sentences=extraction_sentences,
+    why_not=why_no_package,
+    chosen_by=("part",),
+)
+FIG_MEMBERSHIP = Experiment(
+    "can anyone tell who was in the training rows, from f, from f' or from answers?",
+    membership_cases,
+    measure_membership,
+    paint=figure("attacks.forest", "membership_figure", "fig-membership"),
+    sentences=membership_sentences,
+    chosen_by=("part", "control"),
+)
+FIG_ATTRIBUTE = Experiment(
+    "does the model, or what is extracted from it, give away a person's race?",
+    attribute_cases,
+    measure_attribute,
+    paint=figure("attacks.forest", "attribute_figure", "fig-attribute"),
+    sentences=attribute_sentences,
+    why_not=why_no_attribute,
+    chosen_by=("part",),
+)
+FIG_TRADEOFF = Experiment(
+    "what answers are worth to people, against what they are worth to a thief of f.",
+    tradeoff_cases,
+    measure_tradeoff,
+    paint=figure("attacks.pictures", "tradeoff_figure", "fig-tradeoff"),
+    chosen_by=(),
+)

@@ -1,0 +1,76 @@
+"""The table of experiments, and what `counterveil-lab run` does with it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from counterveil.errors import RequestError
+from counterveil_lab.datasets import LOADERS, VARIABLE
+from counterveil_lab.experiments import answers, images, over_epsilon, red_team
+from counterveil_lab.experiments.releases import CACHE
+from counterveil_lab.experiments.runner import Experiment, Options, run
+
+EVERY = "all"
+EXPERIMENTS: Mapping[str, Experiment] = {
+    "targets": over_epsilon.TARGETS,
+    "fig-mse": over_epsilon.FIG_MSE,
+    "fig-reconstructions": images.FIG_RECONSTRUCTIONS,
+    "table-fr": answers.TABLE_FR,
+    "table-ad": answers.TABLE_AD,
+    "fig-time": answers.FIG_TIME,
+    "fig-case": images.FIG_CASE,
+    "table-extraction": red_team.TABLE_EXTRACTION,
+    "fig-membership": red_team.FIG_MEMBERSHIP,
+    "fig-attribute": red_team.FIG_ATTRIBUTE,
+    "fig-tradeoff": red_team.FIG_TRADEOFF,
+    "paper-adult": over_epsilon.PAPER_ADULT,
+    "frontier": over_epsilon.FRONTIER,
+}
+
+
+def run_named(name: str, options: Options) -> dict[str, str]:
+    """Run an experiment or `all`; what failed, with the reason. One alone raises its failure."""
+    if name != EVERY and name not in EXPERIMENTS:
+        raise RequestError(f"no experiment {name!r}; there are: {', '.join((*EXPERIMENTS, EVERY))}")
+    for dataset in options.datasets or ():
+        if dataset not in LOADERS:
+            raise RequestError(f"no dataset {dataset!r}; there are: {', '.join(LOADERS)}")
+    if name != EVERY and options.mechanisms and not EXPERIMENTS[name].chosen_by:
+        raise RequestError(f"{name} has no option --mechanisms")
+    with _environment(options):
+        if name != EVERY:
+            run(name, EXPERIMENTS[name], options)
+            return {}
+        failures: dict[str, str] = {}
+        for each, experiment in EXPERIMENTS.items():
+            started = time.monotonic()
+            try:
+                run(each, experiment, options)
+            except Exception as error:
+                failures[each] = f"{type(error).__name__}: {error}"
+            ending = "FAILED" if each in failures else "done"
+            options.say(f"{each} {ending} after {time.monotonic() - started:.0f} s")
+        return failures
+
+
+@contextmanager
+def _environment(options: Options) -> Iterator[None]:
+    """The folders of data and of what is made, for this process and its workers."""
+    before = {name: os.environ.get(name) for name in (VARIABLE, CACHE)}
+    with tempfile.TemporaryDirectory(prefix="counterveil-lab-") as passing:
+        if options.data is not None:
+            os.environ[VARIABLE] = str(options.data)
+        if options.cache is not None or not before[CACHE]:
+            os.environ[CACHE] = str(options.cache or passing)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
