@@ -41,12 +41,11 @@ from counterveil.privacy import Budget
 from counterveil.schema import Schema
 from counterveil.search import Explainer
 from counterveil.search.units import original_units
-from counterveil.terminal import silent
 from counterveil.veil import Veil
 from counterveil_lab.attacks.protocol import Arena, Size, architecture
 from counterveil_lab.baselines import Answers, Baseline, Cadex, Dice
 from counterveil_lab.baselines.base import Nearest, Problem, check
-from counterveil_lab.product import any_other, last_iterates, runner_up
+from counterveil_lab.product import any_other, last_iterates, log_proba_at, runner_up
 from counterveil_lab.targets import encoded
 
 # Those with a veil: the mechanism it is made by.
@@ -269,7 +268,7 @@ class KAnonymous:
         points = grid.points(codes, np.random.default_rng(seed))
         self._rows = torch.as_tensor(points, dtype=torch.float32)
         with torch.no_grad():
-            self._classes = model.log_proba(self._rows).argmax(dim=1)
+            self._classes = log_proba_at(model, self._rows).argmax(dim=1)
 
     def explain(self, queries: pd.DataFrame, targets: Tensor, *, k: int = 1) -> Answers:
         """As every baseline does."""
@@ -300,5 +299,5 @@ def _private_target(arena: Arena) -> nn.Module:
 
     settings = replace(ARCHITECTURES[arena.schema.family], epochs=20, batch=512)
     schedule = dpsgd.Schedule.of(settings, len(points))
-    dpsgd.train(model, loss_of, schedule, DP_BUDGET, DP_CLIP, "training of f", silent)
+    dpsgd.train(model, loss_of, dpsgd.NoisyTraining("training of f", schedule, DP_BUDGET, DP_CLIP))
     return model

@@ -213,7 +213,7 @@ def measure_device(
     settle(device)
     warm_up_seconds = time.perf_counter() - started
     queries = jittered(given.points, batch, explainer.encoding, device)
-    batch = query_batch(queries, _runner_up(explainer, queries), explainer.encoding)
+    asked = query_batch(queries, _runner_up(explainer, queries), explainer.encoding)
     shapes = shapes_of(networks_of(given.veil, given.model))
     work, sizes = multiply_adds(shapes), {"square": square, "rows": min(batch, 2**18)}
     rate, bf16_rate = (
@@ -225,7 +225,7 @@ def measure_device(
     limits = {"multiply_adds": work, "matrix_rate": rate, "matrix_rate_bf16": bf16_rate}
     limits |= {"bytes": size, "copy_bandwidth": bandwidth}
     for polish in (False, True):
-        seconds, kept = _timed(explainer, batch, polish)
+        seconds, kept = _timed(explainer, asked, polish)
         each = batch / seconds
         row = head("adult", "counterveil" if polish else "counterveil-unpolished", EPSILON)
         row |= {"batch": batch, "warm_up_seconds": warm_up_seconds, **limits, **kept}

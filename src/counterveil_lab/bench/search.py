@@ -179,10 +179,10 @@ def floor(size: Size, seeds: int) -> Iterator[Row]:
     for batch in (size.queries, size.largest_batch):
         queries = _repeated(evaluation.data.test, batch)
         points, judge = encoded(queries, veil.schema)[0], evaluation.judge
-        batch = query_batch(points, runner_up(judge, queries), judge.encoding)
+        encoded_batch = query_batch(points, runner_up(judge, queries), judge.encoding)
 
-        def ask(start: int, stop: int, batch: Any = batch) -> object:
-            return explainer.answer_tensors(batch, SearchOptions(polish=False))
+        def ask(start: int, stop: int, encoded_batch: Any = encoded_batch) -> object:
+            return explainer.answer_tensors(encoded_batch, SearchOptions(polish=False))
 
         times = {"tensors-unpolished": seconds(ask, batch, batch, size.repeats)}
         times |= {way: _explaining(explainer, queries, size, way) for way in POLISHED_OR_NOT}
