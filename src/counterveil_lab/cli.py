@@ -158,7 +158,7 @@ def report(
     ] = None,
 ) -> None:
     """All stored results on one page, beside what the paper prints; nothing is measured."""
-    from counterveil_lab.report.command import write
+    from counterveil_lab.report.page import write
 
     if not folder.is_dir():
         notes.print(f"[red]error:[/red] no folder {folder}; say --results FOLDER", highlight=False)
