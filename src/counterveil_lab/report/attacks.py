@@ -30,6 +30,7 @@ from counterveil_lab.report.pivots import (
     Mean,
     Table,
     place_in,
+    records,
     select,
     table_of_texts,
     with_values,
@@ -86,7 +87,7 @@ def naive(
 
 def no_gain(frame: pd.DataFrame, *, defence: str, said: str, column: str = "fidelity") -> Outcomes:
     """A defence is worth what it is worth against the attacker who knows it best."""
-    rows = select(frame, defence=defence, predictions=said).to_dict("records")
+    rows = records(select(frame, defence=defence, predictions=said))
     outcomes = {}
     for line in headline(rows, column).table if rows else []:
         if gained(line) is not None:  # a single seed settles nothing
@@ -103,7 +104,7 @@ def control_claim(name: str) -> Claim:
     find, needs = FINDERS.get(name, (controls.of_inference, ("dataset", "control", "defence")))
 
     def decide(frame: pd.DataFrame) -> Outcomes:
-        found = find(frame.to_dict("records"))
+        found = find(records(frame))
         return {it.place: Outcome(it.held, it.numbers) for it in found if it.control == name}
 
     text = f"Control: {controls.MUST[name]}"
@@ -121,7 +122,7 @@ def less_than_without(frame: pd.DataFrame, *, defence: str, without: str) -> Out
     """The strongest attack on the copy f', against that on a copy from the search without noise."""
     rows = select(frame, target="f'", control="none", defence=(defence, without))
     rows = rows.fillna({"epsilon": NONE})
-    lines = strongest(rows.to_dict("records")) if len(rows) else []
+    lines = strongest(records(rows)) if len(rows) else []
     rows = rows.merge(pd.DataFrame(lines, columns=[*CASE, "attack"]))
     sides = (select(rows, defence=name) for name in (defence, without))
     return _paired(*sides, "auc_second", lt, ("dataset",))
@@ -134,7 +135,7 @@ def at_chance(frame: pd.DataFrame, *, defence: str) -> Outcomes:
             it["auc_low"] <= 0.5 <= it["auc_high"],
             f"AUC {it['auc']:.3f} [{it['auc_low']:.3f}, {it['auc_high']:.3f}], {it['attack']}",
         )
-        for it in strongest(frame.to_dict("records"))
+        for it in strongest(records(frame))
         if (it["target"], it["control"], it["defence"]) == ("cf", "none", defence)
     }
 
@@ -147,7 +148,7 @@ def no_attribute(frame: pd.DataFrame) -> Outcomes:
             f"{100 * it['advantage']:+.1f} points "
             f"[{100 * it['advantage_low']:+.1f}, {100 * it['advantage_high']:+.1f}]",
         )
-        for it in attribute_table(frame.to_dict("records"))
+        for it in attribute_table(records(frame))
         if (it["control"], it["who"]) == ("none", "members") and it["target"] != "f"
     }
 
@@ -156,7 +157,7 @@ def surrogate_gives_less(frame: pd.DataFrame) -> Outcomes:
     """What the best thief gains by guidance `surrogate` against guidance `model`."""
     gains: dict[str, dict[str, Mean]] = {"model": {}, "surrogate": {}}
     for (guidance, margin), rows in frame.groupby(["guidance", "margin"], sort=False):
-        for it in headline(rows.to_dict("records")).table:
+        for it in headline(records(rows)).table:
             case = f"{_case(it)}, {it['predictions']}, margin {margin:g}"
             gains[guidance][case] = Mean(it["gain"], said=f"{100 * it['gain']:+.1f} points")
     return compare(gains["surrogate"], gains["model"], lt)
@@ -172,7 +173,7 @@ def defences(frame: pd.DataFrame) -> Table | None:
 
 def extraction(frame: pd.DataFrame) -> Table | None:
     """What the strongest thief gains on every defence, in points of fidelity."""
-    rows = with_values(frame, (*STOLEN, "extra_queries")).to_dict("records")
+    rows = records(with_values(frame, (*STOLEN, "extra_queries")))
     lines = headline(rows).table if rows else []
     by_case: dict[tuple[str, str], dict[str, Row]] = {}
     for line in sorted(lines, key=_place):
@@ -200,7 +201,7 @@ def tradeoff(frame: pd.DataFrame) -> Table | None:
     texts = []
     rows = with_values(frame, (*STOLEN, "guidance", "margin"))
     for (guidance, margin), part in rows.groupby(["guidance", "margin"], sort=False):
-        lines = {line["predictions"]: line for line in headline(part.to_dict("records")).table}
+        lines = {line["predictions"]: line for line in headline(records(part)).table}
         gains = [
             _points(lines[said], "gain", "half_width") if said in lines else ""
             for said in ("labels", "probabilities")
@@ -215,8 +216,8 @@ def tradeoff(frame: pd.DataFrame) -> Table | None:
 
 def membership(frame: pd.DataFrame) -> Table | None:
     """The strongest attack on f, on f' and on counterfactuals; linkage beside."""
-    scored = with_values(frame, SCORED).to_dict("records")
-    rows = with_values(frame, ("control", "attack", "counterfactuals")).to_dict("records")
+    scored = records(with_values(frame, SCORED))
+    rows = records(with_values(frame, ("control", "attack", "counterfactuals")))
     lines = strongest(scored) if scored else []
     cells = [(line, line["target"], _interval(line, "auc", ".3f")) for line in lines]
     for line in linked(rows):
@@ -229,7 +230,7 @@ def attributes(frame: pd.DataFrame) -> Table | None:
     """What a model gives away beyond imputation: of members, and of people it never saw."""
     cells = [
         (line, f"{line['target']}, {line['who']}", _interval(line, "advantage", "+.1f", 100))
-        for line in attribute_table(with_values(frame, GUESSED).to_dict("records"))
+        for line in attribute_table(records(with_values(frame, GUESSED)))
     ]
     ways = {
         f"{target}, {who}": f"{target}, {'members' if who == 'members' else 'others'}"

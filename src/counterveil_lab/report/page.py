@@ -204,7 +204,11 @@ def as_stored(name: str, file: Stored) -> Shown:
     frame = pd.DataFrame(file.rows).drop(columns=["seed", "run", "commit"], errors="ignore")
     numbers = frame.select_dtypes("number").columns
     index = {column: column for column in frame.columns if column not in numbers}
-    pivot = Pivot(f"Rows of `{name}.json`", index, [Measure(column, column) for column in numbers])
+    pivot = Pivot(
+        f"Rows of `{name}.json`",
+        index,
+        [Measure(it, it.replace("_", " "), style=",.4g") for it in numbers],
+    )
     table = table_of(frame, pivot)
     slug = re.sub(r"[^a-z0-9]+", "-", f"file-{name}".lower())
     warning = TOY if "--quick" in file.command else ""

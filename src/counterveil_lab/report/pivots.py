@@ -205,6 +205,12 @@ def _description(row: Row) -> Row:
     }
 
 
+def records(frame: pd.DataFrame) -> list[Row]:
+    """Described rows as they were stored, but for ε, which is a number or NaN."""
+    names = set(_description({})) - {"epsilon"}
+    return frame[[name for name in frame if name not in names]].to_dict("records")
+
+
 def place_in(names: Sequence[str] | Mapping[str, str], name: str) -> int:
     """Where a name comes in an order; unknown names come last."""
     return list(names).index(name) if name in names else len(names)
@@ -254,7 +260,11 @@ def table_of(frame: pd.DataFrame, pivot: Pivot) -> Table | None:
         return None
     index = list(pivot.index.values())
     order = {name.removeprefix("-"): not name.startswith("-") for name in pivot.sort}
-    frame = frame.reindex(columns=list(dict.fromkeys([*frame.columns, *index, *order])))
+    wanted = {*index, *order, *(pivot.columns or ())}
+    for measure in pivot.measures:
+        wanted |= {measure.column, f"printed {measure.column}"} & set(frame.columns)
+    wanted |= {"seed", "run", "dataset", "queries", "flip_ratio"} & set(frame.columns)
+    frame = frame.reindex(columns=list(wanted))
     if order:
         frame = frame.sort_values(list(order), ascending=list(order.values()), kind="stable")
     frame = frame.assign(**{name: frame[name].map(as_text) for name in index})
