@@ -154,16 +154,26 @@ def report(
         "results/report.html"
     ),
     docs: Annotated[
-        Path | None, typer.Option(help="Also write the Markdown twin to this file.")
+        Path | None,
+        typer.Option(
+            help="The documentation: also write results.md in this folder, and make the tables "
+            "anew that README.md beside it and its pages quote."
+        ),
     ] = None,
 ) -> None:
     """All stored results on one page, beside what the paper prints; nothing is measured."""
+    from counterveil.errors import InputError
     from counterveil_lab.report.page import write
 
     if not folder.is_dir():
         notes.print(f"[red]error:[/red] no folder {folder}; say --results FOLDER", highlight=False)
         raise typer.Exit(2)
-    for line in write(folder, page, docs):
+    try:
+        written = write(folder, page, docs)
+    except InputError as error:
+        notes.print(f"[red]error:[/red] {error}", highlight=False)
+        raise typer.Exit(2) from None
+    for line in written:
         _say(line)
 
 

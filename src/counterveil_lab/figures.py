@@ -41,6 +41,7 @@ TITLES = {
 }
 COLOURS = {"counterveil": OURS, "counterveil-unpolished": FADED, "algorithm-2": WARM}
 MILLISECONDS = "milliseconds a query"
+Style = dict[str, Any]
 
 
 def save(figure: Figure, stem: Path) -> list[Path]:
@@ -85,7 +86,7 @@ def legend_below(
 ) -> None:
     """One legend for all panels, below them."""
     keys = list(keys)
-    style = {"fontsize": size, "labelcolor": INK, "frameon": False, "ncols": len(keys)}
+    style: Style = {"fontsize": size, "labelcolor": INK, "frameon": False, "ncols": len(keys)}
     figure.legend(keys, list(words), loc="outside lower center", **style | more)
 
 
@@ -122,7 +123,12 @@ def _bars(axes: Axes, names: Sequence[Any], values: Any, colours: Any, words: li
     """Horizontal bars with words at their ends."""
     axes.barh(names, values, color=colours, height=0.55 if len(names) > 6 else 0.5)
     for place, (value, text) in enumerate(zip(values, words, strict=True)):
-        style = {"textcoords": "offset points", "va": "center", "fontsize": 8.5, "color": INK}
+        style: Style = {
+            "textcoords": "offset points",
+            "va": "center",
+            "fontsize": 8.5,
+            "color": INK,
+        }
         axes.annotate(text, (0.0 if pd.isna(value) else value, place), (4, 0), **style)
     axes.grid(False, axis="y")
 
@@ -145,7 +151,7 @@ def _peers(rows: pd.DataFrame, _: pd.DataFrame) -> Figure:
         here = rows[rows.batch == batch]
         places = [order.index(label) for label in here.label]
         alpha = 1.0 if batch == rows.batch.max() else 0.55
-        style = {"marker": mark, "s": area, "linewidths": 0, "alpha": alpha}
+        style: Style = {"marker": mark, "s": area, "linewidths": 0, "alpha": alpha}
         times.scatter(1000 * here.seconds_per_query, places, c=list(here.colour), **style)
     words = [
         "none found" if pd.isna(distance) else f"{distance:.2f}   flips {ratio:.3f}"
@@ -157,9 +163,9 @@ def _peers(rows: pd.DataFrame, _: pd.DataFrame) -> Figure:
     _log(times, "x")
     _name(times, "Time of an answer (Adult, one core)", MILLISECONDS)
     _name(nearness, "Distance of the answers found", "L2 in the encoding")
-    style = {"color": SOFT, "linestyle": ""}
     keys = [
-        Line2D([], [], marker=mark, markersize=area**0.5, **style) for mark, area in marks.values()
+        Line2D([], [], color=SOFT, linestyle="", marker=mark, markersize=area**0.5)
+        for mark, area in marks.values()
     ]
     asked = [f"{batch:,.0f} queries at once" if batch > 1 else "a single query" for batch in marks]
     legend_below(figure, keys, asked)
@@ -172,7 +178,7 @@ def _colours(rows: pd.DataFrame) -> list[str]:
 
 def _lines(axes: Axes, rows: pd.DataFrame, x: str) -> None:
     for method, here in rows.sort_values(x, kind="stable").groupby("method", sort=False):
-        style = {"color": COLOURS.get(str(method), THEIRS), "marker": "o", "markersize": 5}
+        style: Style = {"color": COLOURS.get(str(method), THEIRS), "marker": "o", "markersize": 5}
         label = TITLES.get(str(method), str(method))
         axes.plot(here[x], 1000 * here.seconds_per_query, linewidth=1.8, label=label, **style)
     _log(axes, "x")
@@ -187,7 +193,7 @@ def _batch(rows: pd.DataFrame, everything: pd.DataFrame) -> Figure:
     if len(floor):
         least = 1000 * floor.floor_seconds.iloc[0]
         axes.axhline(least, color=SOFT, linestyle=":", linewidth=1.4)
-        style = {"textcoords": "offset points", "fontsize": 9, "color": SOFT, "ha": "right"}
+        style: Style = {"textcoords": "offset points", "fontsize": 9, "color": SOFT, "ha": "right"}
         axes.annotate("matrix products alone", (rows.batch.max(), least), (0, 5), **style)
     title = "Time over the number of queries asked at once (Adult, one core)"
     _name(axes, title, "queries at once", MILLISECONDS)
@@ -204,7 +210,7 @@ def _features(rows: pd.DataFrame, _: pd.DataFrame) -> Figure:
         top = here[(here.features == here.features.max()) & (here.method == "counterveil")].iloc[0]
         ends = (here.features.min(), top.features)
         through = [1000 * top.seconds_per_query * end / top.features for end in ends]
-        style = {"color": SOFT, "linestyle": ":", "linewidth": 1.4}
+        style: Style = {"color": SOFT, "linestyle": ":", "linewidth": 1.4}
         axes.plot(ends, through, label="in proportion to the features", **style)
         numbers = {"binary": "binary", "mixed": "numbers and categories"}.get(kind, kind)
         _name(axes, f"Features: {numbers}", "features", MILLISECONDS if axes is panels[0] else "")
@@ -252,7 +258,7 @@ def _objective(rows: pd.DataFrame, _: pd.DataFrame) -> Figure:
     for axes, (column, title, unit) in zip(panels, shown, strict=True):
         for method, colour, mark in (("algorithm-2", WARM, "s"), ("amortised", OURS, "o")):
             here = rows[rows.method == method].groupby("dataset")[column].mean().reindex(names)
-            style = {"color": colour, "marker": mark, "label": TITLES[method]}
+            style: Style = {"color": colour, "marker": mark, "label": TITLES[method]}
             axes.scatter(here, range(len(names)), s=40, zorder=3, **style)
         axes.set_yticks(range(len(names)), names)
         axes.set_ylim(-0.6, len(names) - 0.4)

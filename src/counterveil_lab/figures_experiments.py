@@ -25,6 +25,7 @@ from counterveil_lab.figures import (
     THEIRS,
     TITLES,
     WARM,
+    Style,
     grid,
     legend_below,
 )
@@ -75,7 +76,7 @@ def errors_over_epsilon(rows: Sequence[Row]) -> Figure:
         here = table[table.dataset == dataset]
         for mechanism in ("paper", "functional"):
             _line(axes, here[here.mechanism == mechanism], "mse", mechanism)
-        style = {"color": SOFT, "linestyle": ":", "linewidth": 1.2}
+        style: Style = {"color": SOFT, "linestyle": ":", "linewidth": 1.2}
         axes.axhline(here.mse_of_pooled_mean.mean(), label="mean of all rows", **style)
         axes.set_yscale("log")
         _epsilon_axis(axes, here)
@@ -121,7 +122,8 @@ def frontier(rows: Sequence[Row]) -> Figure:
 def times(rows: Sequence[Row]) -> Figure:
     """Seconds for ten queries; whiskers from the fastest to the slowest run."""
     table = pd.DataFrame(rows)
-    table["name"] = [_method(row) for row in rows]
+    methods = [name_of({**row, "epsilon": None}) for row in rows]
+    table["name"] = [TITLES.get(name, name) for name in methods]
     names = datasets_in(table)
     methods = list(dict.fromkeys(table.name))[::-1]
     figure, panels = grid(len(names), len(names), height=0.36 * len(methods) + 1.4, share=True)
@@ -130,21 +132,13 @@ def times(rows: Sequence[Row]) -> Figure:
         mean = here.seconds_for_ten
         colours = [COLOURS.get(mechanism, THEIRS) for mechanism in here.mechanism]
         spread = [mean - here.least_seconds_for_ten, here.most_seconds_for_ten - mean]
-        style = {"height": 0.6, "ecolor": INK, "error_kw": {"linewidth": 1}}
+        style: Style = {"height": 0.6, "ecolor": INK, "error_kw": {"linewidth": 1}}
         axes.barh(methods, mean, xerr=spread, color=colours, **style)
         axes.set_xscale("log")
         axes.grid(False, axis="y")
         _title(axes, dataset)
     figure.supxlabel("seconds for 10 queries, one thread", fontsize=9, color=INK)
     return figure
-
-
-def _method(row: Row) -> str:
-    """The name of a method, or of a mechanism without its ε."""
-    mechanism = row.get("mechanism")
-    known = mechanism if isinstance(mechanism, str) else None
-    named = name_of({**row, "epsilon": None, "mechanism": known})
-    return TITLES.get(named, named)
 
 
 def strips(lines: Sequence[tuple[str, Array]]) -> Figure:
@@ -183,11 +177,12 @@ def extraction_figure(rows: Sequence[Row]) -> Figure:
     shown = [(name, kind) for name in names for kind in ("probabilities", "labels")]
     for axes, (name, kind) in zip(panels, shown, strict=True):
         here = table[(table.dataset == name) & (table.predictions == kind)]
-        for (defence, epsilon), part in here.groupby(["defence", "epsilon"], sort=False):
-            colour, line, mark = STYLES[str(defence)]
+        for key, part in here.groupby(["defence", "epsilon"], sort=False):
+            defence, epsilon = str(key[0]), float(str(key[1]))
+            colour, line, mark = STYLES[defence]
             best = part.groupby(["queries", "attacker"]).gain.mean().groupby("queries").max()
-            words = str(defence) if epsilon == NONE else f"{defence}, ε {epsilon:g}"
-            style = {"color": colour, "linestyle": line, "marker": mark, "markersize": 4}
+            words = defence if epsilon == NONE else f"{defence}, ε {epsilon:g}"
+            style: Style = {"color": colour, "linestyle": line, "marker": mark, "markersize": 4}
             alpha = 0.55 if 0 < epsilon < 0.5 else 1.0
             axes.plot(best.index, best, linewidth=1.3, alpha=alpha, label=words, **style)
         axes.axhline(0, color=INK, linewidth=0.8)
@@ -225,12 +220,12 @@ def tradeoff_figure(rows: Sequence[Row]) -> Figure:
             if part.empty:
                 continue
             best = best_gains(part, worth)
-            style = {"color": colour, "marker": mark, "markersize": 5, "linewidth": 1}
+            style: Style = {"color": colour, "marker": mark, "markersize": 5, "linewidth": 1}
             label = f"guidance {guidance}"
             axes.errorbar(
                 best[worth], best.gain, best.half_width, elinewidth=0.7, label=label, **style
             )
-            near = {"textcoords": "offset points", "fontsize": 7, "color": colour}
+            near: Style = {"textcoords": "offset points", "fontsize": 7, "color": colour}
             for _, point in best.iterrows():
                 axes.annotate(f"{point.margin:g}", (point[worth], point.gain), (4, 4), **near)
         axes.axhline(0, color=INK, linewidth=0.8)
@@ -238,7 +233,7 @@ def tradeoff_figure(rows: Sequence[Row]) -> Figure:
         _title(axes, f"f answers with {kind}")
         axes.set_xlabel(usefulness[worth], fontsize=8, color=INK)
     figure.supylabel(GAINED, fontsize=8, color=INK)
-    words = {"title": "numbers: margin; bars: 95 % over seeds", "title_fontsize": 7}
+    words: Style = {"title": "numbers: margin; bars: 95 % over seeds", "title_fontsize": 7}
     legend_below(figure, *panels[0].get_legend_handles_labels(), 8, **words)
     return figure
 
@@ -265,7 +260,7 @@ def _line(axes: Axes, rows: pd.DataFrame, column: str, mechanism: str) -> None:
     spread = spread.loc[sorted(spread.index, key=place_of)]
     places = [min(place_of(epsilon), NO_NOISE_AT) for epsilon in spread.index]
     bars = np.stack([spread["mean"] - spread["min"], spread["max"] - spread["mean"]])
-    style = {"color": COLOURS[mechanism], "marker": "o", "markersize": 3, "linewidth": 1.4}
+    style: Style = {"color": COLOURS[mechanism], "marker": "o", "markersize": 3, "linewidth": 1.4}
     axes.errorbar(places, spread["mean"], bars, capsize=2, label=mechanism, **style)
 
 

@@ -88,7 +88,7 @@ def distance(method: str, dataset: str) -> str:
 
 
 def extraction(
-    dataset: str, defence: str, epsilon: float | None, architecture: str, queries: float
+    dataset: str, defence: str, epsilon: float | None, architecture: str, queries: int
 ) -> str:
     """An accuracy (%) of Table 4, "" where the table has none.
 

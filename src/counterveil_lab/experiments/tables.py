@@ -17,53 +17,53 @@ from counterveil_lab.results import Row
 
 ORDER = (*DATASETS, "purchase-substitute", "texas-substitute", "digits")
 FULL = 500  # queries a seed
+Printed = Mapping[str, Sequence[str]]  # a method and its numbers in the paper's order
 
 
 def write_table(
-    rows: Sequence[Row],
-    path: Path,
-    columns: Sequence[str],
-    printed: Mapping[str, Sequence[str]],
-    *,
-    full: int = FULL,
+    rows: Sequence[Row], path: Path, columns: Sequence[str], printed: Printed, *, full: int = FULL
 ) -> None:
-    """Write the means of `columns`, one behind the other with a slash, as Markdown."""
+    """Write the table as Markdown."""
     if rows:
         write_whole(path, (markdown(rows, columns, printed, full) + "\n").encode())
 
 
 def markdown(
-    rows: Sequence[Row],
-    columns: Sequence[str],
-    printed: Mapping[str, Sequence[str]],
-    full: int = FULL,
+    rows: Sequence[Row], columns: Sequence[str], printed: Printed, full: int = FULL
 ) -> str:
-    """The table; `printed` maps a method to its numbers in the order of the paper's datasets."""
-    table = pd.DataFrame(rows)
-    table["name"] = [name_of(row) for row in rows]
+    """The table with its note."""
+    lines = methods_by_dataset(rows, columns, printed, full)
+    heads, *others = ("| " + " | ".join(line) + " |" for line in lines)
+    rule = "|---" * len(lines[0]) + "|"
+    return "\n".join([heads, rule, *others, "", f"† fewer than {full} queries a seed."])
+
+
+def methods_by_dataset(
+    rows: Sequence[Row], columns: Sequence[str], printed: Printed, full: int = FULL
+) -> list[list[str]]:
+    """The means of `columns`, one behind the other with a slash, below a line of headings."""
+    table = pd.DataFrame(rows).assign(name=[name_of(row) for row in rows])
     for column in columns:
         table[column] = pd.to_numeric(table[column]) if column in table else float("nan")
     names = [name for name in ORDER if name in set(table.dataset)]
-    lines = ["| method | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
-    for method in dict.fromkeys(sorted(table.name, key=lambda name: ("ε" not in name, name))):
-        cells = []
+    lines = [["method", *names]]
+    for method in sorted(set(table.name), key=lambda name: ("ε" not in name, name)):
+        line = [method]
         for dataset in names:
             here = table[(table.name == method) & (table.dataset == dataset)]
-            means = [here[column].mean() for column in columns]
-            cell = "/".join(f"{mean:.3f}" for mean in means if not pd.isna(mean))
+            cell = "/".join(f"{mean:.3f}" for mean in here[list(columns)].mean().dropna())
             fewer = "queries" in here and (here.queries < full).any()
-            cells.append(cell + ("†" if cell and fewer else ""))
-        lines.append(f"| {method} | " + " | ".join(cells) + " |")
+            line.append(cell + ("†" if cell and fewer else ""))
+        lines.append(line)
     for method, values in printed.items():
         theirs = dict(zip(DATASETS, values, strict=True))
-        cells = [theirs.get(dataset, "") for dataset in names]
-        lines.append(f"| *printed:* {method} | " + " | ".join(cells) + " |")
-    return "\n".join([*lines, "", f"† fewer than {full} queries a seed."])
+        lines.append([f"*printed:* {method}", *(theirs.get(name, "") for name in names)])
+    return lines
 
 
 def name_of(row: Row) -> str:
     """The method of a row in words: mechanism, guidance and ε of ours."""
-    if row.get("mechanism") is None:
+    if pd.isna(row.get("mechanism")):
         return str(row["method"])
     words = f"{row['mechanism']}{' (surrogate)' if row.get('guidance') == 'surrogate' else ''}"
-    return words if row.get("epsilon") is None else f"{words}, ε {row['epsilon']}"
+    return words if pd.isna(row.get("epsilon")) else f"{words}, ε {row['epsilon']}"

@@ -46,7 +46,7 @@ GUESSED = ("dataset", "control", "defence", "target", "who", "value", "advantage
 
 def _case(line: Row) -> str:
     known = line["epsilon"] is not None and line["epsilon"] > 0
-    name = DATASETS.get(line["dataset"], line["dataset"])
+    name = DATASETS.get(line["dataset"], str(line["dataset"]))
     return f"{name}, ε {line['epsilon']:g}" if known else name
 
 
@@ -59,7 +59,7 @@ def _paired(
     """
     both = ours.merge(theirs[[*match, "seed", column]], on=[*match, "seed"], suffixes=("", " base"))
     both["more"] = both[column] - both[f"{column} base"]
-    both["case"] = [_case(row) for row in both.to_dict("records")]
+    both["case"] = [_case(row) for row in records(both)]
     mine, base, more = (named(both, name, ("case",)) for name in (column, f"{column} base", "more"))
     return {
         case: it._replace(settled=not abs(more[case].value) <= more[case].half)
@@ -122,10 +122,11 @@ def less_than_without(frame: pd.DataFrame, *, defence: str, without: str) -> Out
     """The strongest attack on the copy f', against that on a copy from the search without noise."""
     rows = select(frame, target="f'", control="none", defence=(defence, without))
     rows = rows.fillna({"epsilon": NONE})
-    lines = strongest(records(rows)) if len(rows) else []
-    rows = rows.merge(pd.DataFrame(lines, columns=[*CASE, "attack"]))
-    sides = (select(rows, defence=name) for name in (defence, without))
-    return _paired(*sides, "auc_second", lt, ("dataset",))
+    if rows.empty:
+        return {}
+    rows = rows.merge(pd.DataFrame(strongest(records(rows)))[[*CASE, "attack"]])
+    ours, theirs = (select(rows, defence=name) for name in (defence, without))
+    return _paired(ours, theirs, "auc_second", lt, ("dataset",))
 
 
 def at_chance(frame: pd.DataFrame, *, defence: str) -> Outcomes:
@@ -159,7 +160,7 @@ def surrogate_gives_less(frame: pd.DataFrame) -> Outcomes:
     for (guidance, margin), rows in frame.groupby(["guidance", "margin"], sort=False):
         for it in headline(records(rows)).table:
             case = f"{_case(it)}, {it['predictions']}, margin {margin:g}"
-            gains[guidance][case] = Mean(it["gain"], said=f"{100 * it['gain']:+.1f} points")
+            gains[str(guidance)][case] = Mean(it["gain"], said=f"{100 * it['gain']:+.1f} points")
     return compare(gains["surrogate"], gains["model"], lt)
 
 

@@ -7,19 +7,19 @@ means that it compares overlap, so that the seeds do not tell them apart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from itertools import combinations, product
 from operator import eq, ge, gt, le, lt
-from statistics import median
+from statistics import median, median_high
 from typing import Any, NamedTuple
 
 import pandas as pd
 
 from counterveil_lab import paper_values
-from counterveil_lab.report.pivots import ANSWERS, PEERS, Mean, as_text, means, select, with_values
+from counterveil_lab.report.pivots import ANSWERS, Mean, as_text, means, select, with_values
 
 
 class State(StrEnum):
@@ -105,10 +105,11 @@ def claims_of(spec: Mapping[str, Any], deciders: Deciders) -> list[Claim]:
 # Means by case, and comparisons of them.
 
 DATASET, DATASET_EPSILON = ("dataset name",), ("dataset name", "epsilon")
-GROUPS = {
-    "latent": ("cchvae", "revise"),
-    "rows": ("dice-gradient", "dice-random", "cadex-0", "cadex-0.5"),
-    "all": tuple(PEERS),
+REDUCERS: dict[str, Callable[[list[float]], float]] = {
+    "max": max,
+    "min": min,
+    "median": median,
+    "median_high": median_high,
 }
 HOLDS: dict[str, Holds] = {">": gt, ">=": ge, "<": lt, "<=": le, "==": eq}
 
@@ -140,46 +141,63 @@ def _joined(by: Sequence[str], key: Sequence[Any]) -> str:
     return ", ".join(f"ε {part:g}" if name == "epsilon" else as_text(part) for name, part in parts)
 
 
-def peers(
-    frame: pd.DataFrame, column: str, methods: Iterable[str], largest: bool
-) -> dict[str, Mean]:
-    """The largest or smallest mean of other methods, by dataset."""
-    found: dict[str, list[Mean]] = {}
-    for method in methods:
-        for case, it in named(select(frame, method=method), column).items():
-            said = f"{it.value:.3g} of {PEERS[method]}"
-            found.setdefault(case, []).append(replace(it, said=said))
-    which = max if largest else min
-    return {case: which(every, key=lambda it: it.value) for case, every in found.items()}
-
-
 def side(
     frame: pd.DataFrame,
     column: str | Sequence[str],
     by: Sequence[str] = DATASET,
     scale: float = 1,
+    over: str = "",
     printed: bool = False,
     end: str = "",
+    answering: bool = False,
     **where: Any,
 ) -> Means:
     """One side of a comparison: means of a column by case, over the rows with these values.
 
-    With two columns the second is the flip ratio to a specified class. `printed` takes the paper's
-    numbers instead, `end` the rows of the largest (max) or smallest (min) ε of each dataset.
-    Without columns to go `by` there is one mean for all cases, called "".
+    With two columns the second is the flip ratio to a specified class. `over` takes of each dataset
+    (or of all) the max, min, median or median_high of the means. `printed` takes the paper's
+    numbers, `end` the rows of the largest (max) or smallest (min) ε of each dataset, `answering`
+    those of methods that answer nearly all queries. Without columns to go `by` there is one mean
+    for all cases, called "".
     """
-    rows = select(frame, **where)
+    rows = _answering(select(frame, **where)) if answering else select(frame, **where)
     if end and len(rows):
         low, high = (rows.groupby("dataset").epsilon.transform(name) for name in ("min", "max"))
         rows = rows[(rows.epsilon == (low if end == "min" else high)) & (low < high)]
     if not by:
         rows, by = rows.assign(all=""), ("all",)
+    if over:
+        return _over(rows, str(column), by, scale, REDUCERS[over])
     first, *others = [column] if isinstance(column, str) else column
     found = beside(rows, first, by) if printed else named(rows, first, by, scale)
     for name in others:
         more = beside(rows, name, by) if printed else named(rows, name, by, scale)
         found |= {f"{case}, specified": it for case, it in more.items()}
     return found
+
+
+def _over(
+    rows: pd.DataFrame,
+    column: str,
+    by: Sequence[str],
+    scale: float,
+    reducer: Callable[[list[float]], float],
+) -> Means:
+    """The largest (or smallest, or middle) of the means of each value of the first column in `by`.
+
+    With a single column in `by` it is one for all cases, called "".
+    """
+    found: dict[str, list[Mean]] = {}
+    for key, it in means(rows, by, column).items():
+        case, *rest = ["", *key] if len(by) == 1 else key
+        value, said = scale * it.value, ", ".join(as_text(part) for part in rest)
+        mean = Mean(value, scale * it.half, it.n, f"{value:.3g} of {said}")
+        found.setdefault(as_text(case), []).append(mean)
+    chosen = {case: reducer([it.value for it in every]) for case, every in found.items()}
+    return {
+        case: next((it for it in found[case] if it.value == value), Mean(value))
+        for case, value in chosen.items()
+    }
 
 
 def compare(ours: Means, theirs: Means, holds: Holds) -> dict[str, Outcome]:
@@ -205,13 +223,10 @@ def comparison(
 ) -> Outcomes:
     """A comparison as sections.toml has it: of ours, rounded, with `factor` theirs less `slack`.
 
-    `theirs` may be given `values`, or the largest or smallest mean of a group of `peers`.
+    `theirs` may be `values` by case.
     """
     if "values" in theirs:
         other: Means = {case: Mean(value, 0.0) for case, value in theirs["values"].items()}
-    elif "peers" in theirs:
-        rows = _answering(frame) if theirs.get("answering") else frame
-        other = peers(rows, theirs["column"], GROUPS[theirs["peers"]], theirs["largest"])
     else:
         other = side(frame, **theirs)
     rule = HOLDS[holds]
@@ -244,89 +259,7 @@ def falls_with_epsilon(frame: pd.DataFrame, *, mechanism: str) -> Outcomes:
     return outcomes
 
 
-def most_peers_beaten(frame: pd.DataFrame) -> Outcomes:
-    """Whether `paper` at ε 0.75 flips more than most other methods."""
-    ours = side(frame, "flip_ratio", mechanism="paper", guidance="model", epsilon=0.75)
-    theirs = [side(frame, "flip_ratio", method=method) for method in PEERS]
-    outcomes = {}
-    for case, it in ours.items():
-        below = [it.value > each[case].value for each in theirs if case in each]
-        words = f"{sum(below)} of {len(below)} methods below"
-        outcomes[case] = Outcome(2 * sum(below) > len(below), words)
-    return outcomes
-
-
-def latent_faster(frame: pd.DataFrame) -> Outcomes:
-    """The median time of searches in the latent space against that of searches among rows."""
-    paper = side(frame, "seconds", mechanism="paper", guidance="model")
-    sides = []
-    for group, more in (("latent", [paper]), ("rows", [])):
-        every = [*(side(frame, "seconds", method=method) for method in GROUPS[group]), *more]
-        found = {case: [o[case].value for o in every if case in o] for o in every for case in o}
-        sides.append({case: Mean(median(values)) for case, values in found.items()})
-    return compare(*sides, lt)
-
-
-def peers_above_ours(frame: pd.DataFrame, *, column: str, scale: float = 1) -> Outcomes:
-    """Every other method against our slowest or farthest ε, in the largest call."""
-    rows = select(frame, part="peers")
-    rows = rows[rows.batch == rows.batch.max()]
-    rows = _answering(rows) if column == "distance" else rows
-    own = side(rows, column, ("epsilon",), scale, method="counterveil", guidance="model")
-    worst = max(own.values(), key=lambda it: it.value, default=None)
-    theirs = side(rows, column, ("method name",), scale, method=tuple(PEERS))
-    return compare(theirs, {"": worst}, gt) if worst else {}
-
-
-def pictures(frame: pd.DataFrame, *, mechanism: str, valid: bool) -> Outcomes:
-    """Whether f gives pictures the class that was asked for."""
-    return {
-        f"{row.way}, ε {row.epsilon:g}": Outcome(bool(row.valid) == valid, f"f says {row.f_says:g}")
-        for row in select(frame, mechanism=mechanism).itertuples()
-    }
-
-
-# The audit and the release.
-
-
-def refuted(frame: pd.DataFrame, *, faulty: bool, by: Sequence[str]) -> Outcomes:
-    """Claims that at least one game refutes, or (sound mechanisms) that no game does."""
-    games = frame[frame.mechanism.str.startswith(("paper", "control")) == faulty]
-    return {
-        " at ε ".join(as_text(part) for part in key): Outcome(
-            bool(found.any()) == faulty, f"{found.sum():g} of {len(found)} games refute it"
-        )
-        for key, found in games.groupby(list(by), sort=False).refuted
-    }
-
-
-def reaches_claimed(frame: pd.DataFrame) -> Outcomes:
-    """Whether the game finds most of the claimed ε where the noise is no larger than it must be."""
-    games = select(frame, mechanism="functional", view="coefficients")
-    best = games[games.claimed_epsilon >= 0.5].groupby("claimed_epsilon").bound.max()
-    return {
-        f"ε {claimed:g}": Outcome(bound >= 0.8 * claimed, f"{bound:.2f} certified")
-        for claimed, bound in best.items()
-    }
-
-
-def same_memory(frame: pd.DataFrame) -> Outcomes:
-    """Peak memory of the largest table against the next."""
-    peaks = side(frame.sort_values("rows").tail(2), "peak_memory_mib", ("rows",))
-    if len(peaks) < 2:
-        return {}
-    (_, less), (case, more) = peaks.items()
-    return compare({case: more}, {"": less}, lambda a, b: a <= 1.1 * b)
-
-
 DECIDERS: Deciders = {
     "comparison": (comparison, ()),
     "falls_with_epsilon": (falls_with_epsilon, ("dataset name", "mse")),
-    "most_peers_beaten": (most_peers_beaten, ()),
-    "latent_faster": (latent_faster, ()),
-    "peers_above_ours": (peers_above_ours, ("part", "batch", "method")),
-    "pictures": (pictures, ("way", "valid", "f_says")),
-    "refuted": (refuted, ("mechanism", "view", "refuted", "claimed_epsilon")),
-    "reaches_claimed": (reaches_claimed, ("mechanism", "view", "bound", "claimed_epsilon")),
-    "same_memory": (same_memory, ("rows", "peak_memory_mib")),
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Any
@@ -52,7 +52,8 @@ class Mean:
         return text, f"± {spread}" if spread.strip("0.") else ""
 
     def __str__(self) -> str:
-        decimals = 5 if 0 < abs(self.value) < 0.1 else 3
+        size = abs(self.value)
+        decimals = 5 if 0 < size < 0.1 else 3 if size < 10 else 1
         return self.said or " ".join(filter(None, self.texts(decimals)))
 
 
@@ -148,9 +149,7 @@ class Pivot:
     index: Mapping[str, str]
     measures: Sequence[Measure]
     columns: tuple[str, str] | None = None
-    rows: Callable[[pd.DataFrame], pd.DataFrame] = lambda frame: frame
     sort: tuple[str, ...] = ()  # columns; a minus before the name: falling
-    notes: tuple[str, ...] = ()
     folded: bool = False
 
 
@@ -194,6 +193,7 @@ def _description(row: Row) -> Row:
         "mechanism place": place_in(MECHANISMS, str(mechanism)),
         "search name": NAMES["search"].get(method, method),
         "noisy": math.isfinite(number),
+        "faulty": str(mechanism).startswith(("paper", "control")),  # in the audit
         "ε": amount,
         "guarantee": level,
         "defence name": f"`{defence}`" + ("" if math.isnan(number) else f", ε {number:g}"),
@@ -208,7 +208,8 @@ def _description(row: Row) -> Row:
 def records(frame: pd.DataFrame) -> list[Row]:
     """Described rows as they were stored, but for ε, which is a number or NaN."""
     names = set(_description({})) - {"epsilon"}
-    return frame[[name for name in frame if name not in names]].to_dict("records")
+    stored = frame[[name for name in frame if name not in names]]
+    return [{str(name): value for name, value in row.items()} for row in stored.to_dict("records")]
 
 
 def place_in(names: Sequence[str] | Mapping[str, str], name: str) -> int:
@@ -227,8 +228,8 @@ def select(frame: pd.DataFrame, **wanted: Any) -> pd.DataFrame:
 
 def with_values(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     """The rows that have a value in each of these columns; none where a column is missing."""
-    missing = set(columns) - set(frame.columns)
-    return frame.iloc[:0] if missing else frame.dropna(subset=list(columns))
+    missing = [name for name in columns if name not in frame]
+    return frame.reindex(columns=[*frame.columns, *missing]).dropna(subset=list(columns))
 
 
 def means(frame: pd.DataFrame, by: Sequence[str], column: str) -> dict[Key, Mean]:
@@ -255,7 +256,6 @@ def means(frame: pd.DataFrame, by: Sequence[str], column: str) -> dict[Key, Mean
 
 def table_of(frame: pd.DataFrame, pivot: Pivot) -> Table | None:
     """The table of a pivot; None where no row has what it shows."""
-    frame = pivot.rows(frame)
     if frame.empty:
         return None
     index = list(pivot.index.values())
@@ -292,7 +292,7 @@ def table_of(frame: pd.DataFrame, pivot: Pivot) -> Table | None:
         for line in lines
     )
     heads = (*(head for head, name in pivot.index.items() if name in shown), *columns)
-    notes = (*pivot.notes, *_repeats(seen), *_fewer(few))
+    notes = (*_repeats(seen), *_fewer(few))
     return Table(pivot.title, heads, rows, notes, pivot.folded, len(kept))
 
 

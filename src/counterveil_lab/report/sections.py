@@ -1,9 +1,8 @@
-"""The sections of sections.toml as objects, and the rows that their tables are made of."""
+"""Tables and claims as sections.toml has them, and the rows that the tables are made of."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -11,6 +10,7 @@ import pandas as pd
 
 from counterveil_lab import paper_values
 from counterveil_lab.attacks.extraction import ATTACKERS, BASES
+from counterveil_lab.experiments.tables import methods_by_dataset
 from counterveil_lab.report import attacks, claims
 from counterveil_lab.report.claims import Claim
 from counterveil_lab.report.pivots import (
@@ -19,94 +19,76 @@ from counterveil_lab.report.pivots import (
     Pivot,
     Table,
     place_in,
+    records,
     select,
     table_of,
+    table_of_texts,
     with_values,
 )
 
-Rows = Callable[[pd.DataFrame], pd.DataFrame]
-MakeTable = Callable[[pd.DataFrame], Table | None]
+Spec = Mapping[str, Any]
 SETTINGS = {
-    "known architecture": {"architecture": "known", "predictions": "probabilities"},
-    "unknown architecture": {"architecture": "unknown", "predictions": "probabilities"},
-    "known architecture, f names its class alone": {
-        "architecture": "known",
-        "predictions": "labels",
-    },
+    "known architecture": ("known", "probabilities"),
+    "unknown architecture": ("unknown", "probabilities"),
+    "known architecture, f names its class alone": ("known", "labels"),
 }
 
 
-@dataclass(frozen=True)
-class Section:
-    """One experiment: its place in the paper, what one sees, and what is made of its rows."""
-
-    name: str
-    title: str
-    place: str
-    sees: str
-    rows: Rows
-    claims: Sequence[Claim]
-    tables: Sequence[MakeTable]
-    made_by: str
+def claims_of(spec: Spec) -> list[Claim]:
+    """The claims of an entry: a control, or what the entry says."""
+    if "control" in spec:
+        return [attacks.control_claim(spec["control"])]
+    return claims.claims_of(spec, {**claims.DECIDERS, **attacks.DECIDERS})
 
 
-def section_of(spec: Mapping[str, Any]) -> Section:
-    """A section as sections.toml has it."""
-    deciders = {**claims.DECIDERS, **attacks.DECIDERS}
-    found: list[Claim] = []
-    for claim in spec["claim"]:
-        control = claim.get("control")
-        found += [attacks.control_claim(control)] if control else claims.claims_of(claim, deciders)
-    return Section(
-        *(spec[name] for name in ("name", "title", "place", "sees")),
-        rows_of(spec.get("rows", {})),
-        found,
-        [make for table in spec["table"] for make in tables_of(table)],
-        spec.get("made_by", f"counterveil-lab run {spec['name']}"),
-    )
-
-
-def tables_of(spec: Mapping[str, Any]) -> list[MakeTable]:
-    """What makes the table of an entry in sections.toml; one table a setting where it says so."""
+def tables_of(spec: Spec, frame: pd.DataFrame) -> list[Table]:
+    """The tables of an entry: one, or one for each setting of model extraction; none if empty."""
     if "made" in spec:
-        return [attacks.TABLES[spec["made"]]]
-    rows = rows_of(spec.get("rows", {}))
-    if "by_dataset" in spec:  # a line for each method, a column for each dataset
-        index = {"method": "method name", "ε": "ε", "guarantee": "guarantee"}
-        columns, sort = ("dataset name", "dataset place"), ("method place",)
-        measures = [spec["by_dataset"]]
+        made = [TABLES[spec["made"]](frame)]
+    elif "settings" in spec:
+        made = []
+        for words, (architecture, predictions) in SETTINGS.items():
+            rows = select(frame, architecture=architecture, predictions=predictions)
+            title = spec["title"].format(settings=words)
+            folded = spec.get("folded", False) or len(made) > 0
+            made.append(table_of(rows_of(spec, rows), pivot_of(spec, title, folded)))
     else:
-        index, measures, sort = spec["index"], spec["measures"], tuple(spec.get("sort", ()))
-        columns = tuple(spec["columns"]) if "columns" in spec else None
-    made = [Measure(**SECTIONS["measure"][name]) for name in measures]
-    pivots = []
-    for number, (words, where) in enumerate(SETTINGS.items() if "settings" in spec else [("", {})]):
-        title = spec.get("title", "").format(settings=words)
-        chosen: Rows = lambda frame, where=where: rows(select(frame, **where))  # noqa: E731
-        folded = spec.get("folded", False) or number > 0
-        pivots.append(Pivot(title, index, made, columns, chosen, sort, folded=folded))
-    return [partial(_table_of, pivot) for pivot in pivots]
+        pivot = pivot_of(spec, spec.get("title", ""), spec.get("folded", False))
+        made = [table_of(rows_of(spec, frame), pivot)]
+    return [table for table in made if table and table.rows]
 
 
-def _table_of(pivot: Pivot, frame: pd.DataFrame) -> Table | None:
-    return table_of(frame, pivot)
+def pivot_of(spec: Spec, title: str, folded: bool) -> Pivot:
+    """The pivot of an entry; `by_dataset`: a line for each method, a column for each dataset."""
+    by_dataset = {
+        "index": {"method": "method name", "ε": "ε", "guarantee": "guarantee"},
+        "columns": ("dataset name", "dataset place"),
+        "sort": ("method place",),
+        "measures": [spec.get("by_dataset")],
+    }
+    chosen = {**(by_dataset if "by_dataset" in spec else {}), **spec}
+    measures = [Measure(**SECTIONS["measure"][name]) for name in chosen["measures"]]
+    columns, sort = chosen.get("columns"), tuple(chosen.get("sort", ()))
+    return Pivot(title, chosen["index"], measures, columns and tuple(columns), sort, folded)
 
 
-def rows_of(spec: Mapping[str, Any]) -> Rows:
-    """What takes rows: those with the values named, or those that a function of this file makes."""
-    return ROWS[spec["made"]] if "made" in spec else lambda frame: select(frame, **spec)
+def rows_of(spec: Spec, frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows of an entry: those with the values named, or what a function of this file makes."""
+    wanted = spec.get("rows", {})
+    return ROWS[wanted["made"]](frame) if "made" in wanted else select(frame, **wanted)
 
 
 def with_training_mean(frame: pd.DataFrame) -> pd.DataFrame:
     """The error of answering the mean of the training rows as a method of its own."""
-    lines = with_values(frame, ("mse_of_pooled_mean",))
+    lines = with_values(frame, ["mse_of_pooled_mean"])
     names = {"method name": "mean of the training rows", "ε": "–", "guarantee": ""}
     lines = lines.assign(mse=lines.get("mse_of_pooled_mean"), **names)
-    return pd.concat([_placed(lines, "method place", (-1,)), frame])
+    return pd.concat([_placed(lines, "method place"), frame])
 
 
-def _placed(frame: pd.DataFrame, column: str, place: tuple[float, ...]) -> pd.DataFrame:
-    return frame.assign(**{column: [place] * len(frame)})
+def _placed(frame: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Rows that come before all others in the order of a column."""
+    return frame.assign(**{column: pd.Series([(-1.0,)] * len(frame), frame.index, object)})
 
 
 def planned_order(frame: pd.DataFrame) -> pd.DataFrame:
@@ -116,7 +98,7 @@ def planned_order(frame: pd.DataFrame) -> pd.DataFrame:
 
 def latest_run(frame: pd.DataFrame) -> pd.DataFrame:
     """Times compare inside one run of the command: the latest of each dataset."""
-    rows = with_values(frame, ("dataset", "seconds_for_ten", "run"))
+    rows = with_values(frame, ["dataset", "seconds_for_ten", "run"])
     if rows.empty:
         return rows
     rows = rows[rows.run == rows.groupby("dataset").run.transform("max")]
@@ -126,7 +108,7 @@ def latest_run(frame: pd.DataFrame) -> pd.DataFrame:
 def every_attacker(frame: pd.DataFrame) -> pd.DataFrame:
     """What every attacker reaches with the most queries that a defence was attacked with."""
     order = [*BASES, *ATTACKERS]
-    rows = select(frame, attacker=order)
+    rows = with_values(select(frame, attacker=order), ["dataset", "queries"])
     if rows.empty:
         return rows
     rows = rows[rows.queries == rows.groupby(["dataset", "defence name"]).queries.transform("max")]
@@ -137,44 +119,44 @@ def believing(frame: pd.DataFrame) -> pd.DataFrame:
     """The naive attacker of each defence, and predictions alone as a defence of their own."""
     base = select(frame, attacker="base-n")
     base = base[base.defence != "dp-model"] if len(base) else base  # there f is another
-    told = [
-        paper_values.extraction(row["dataset"], "none", None, row["architecture"], row["queries"])
-        if row["predictions"] == "probabilities"
+    printed = [
+        paper_values.extraction(dataset, "none", None, architecture, 0)
+        if predictions == "probabilities"
         else ""
-        for row in base.to_dict("records")
+        for dataset, architecture, predictions in base.reindex(
+            columns=["dataset", "architecture", "predictions"]
+        ).itertuples(index=False)
     ]
-    base = base.assign(**{"defence name": "`none`", "printed accuracy": told})
-    return pd.concat([_placed(base, "defence place", (-1,)), select(frame, attacker="naive")])
+    base = base.assign(**{"defence name": "`none`", "printed accuracy": printed})
+    return pd.concat([_placed(base, "defence place"), select(frame, attacker="naive")])
 
 
 def single_values(frame: pd.DataFrame) -> pd.DataFrame:
     """Attribute inference value by value."""
-    rows = select(frame, control="none")
-    return rows[rows.value != "all"] if "value" in rows else rows
+    rows = with_values(select(frame, control="none"), ["value"])
+    return rows[rows.value != "all"] if len(rows) else rows
 
 
 def strongest_finding(frame: pd.DataFrame) -> pd.DataFrame:
     """The game with the largest bound against each claim."""
-    rows = with_values(frame, ("mechanism", "claimed_epsilon", "bound", "view"))
+    rows = with_values(frame, ["mechanism", "claimed_epsilon", "bound", "view"])
     best = rows.groupby(["mechanism", "claimed_epsilon"], sort=False).bound.idxmax()
-    rows = rows.loc[best]
-    return rows[~rows["view"].str.startswith("tree")]
+    return rows.loc[[at for at in best if not rows["view"][at].startswith("tree")]]
 
 
 def largest_call(frame: pd.DataFrame) -> pd.DataFrame:
     """Our search and other methods, all queries in one call."""
-    rows = select(frame, part="peers")
-    return rows[rows.batch == rows.batch.max()] if "batch" in rows else rows
+    rows = with_values(select(frame, part="peers"), ["batch"])
+    return rows[rows.batch == rows.batch.max()] if len(rows) else rows
 
 
 def timed_once(frame: pd.DataFrame) -> pd.DataFrame:
     """The same; quality is over seeds, time that of the first seed."""
     rows = largest_call(frame)
     guidance = rows.guidance.map({"surrogate": ", guidance `surrogate`"}).fillna("")
-    more = {"method and guidance": rows.method + guidance}
     first = rows.where(rows.seed == 0)
-    more |= {"first_seconds": first.seconds_per_query, "first_times": first.times_counterveil}
-    return rows.assign(**more)
+    times = {"first_seconds": first.seconds_per_query, "first_times": first.times_counterveil}
+    return rows.assign(**{"method and guidance": rows.method + guidance}, **times)
 
 
 def both_guidances(frame: pd.DataFrame) -> pd.DataFrame:
@@ -187,8 +169,25 @@ def both_guidances(frame: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(**masked)
 
 
-ROWS: dict[str, Rows] = {
-    make.__name__: make
-    for make in (with_training_mean, planned_order, latest_run, every_attacker, believing,
-                 single_values, strongest_finding, largest_call, timed_once, both_guidances)
-}  # fmt: skip
+ROWS: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
+    "with_training_mean": with_training_mean,
+    "planned_order": planned_order,
+    "latest_run": latest_run,
+    "every_attacker": every_attacker,
+    "believing": believing,
+    "single_values": single_values,
+    "strongest_finding": strongest_finding,
+    "largest_call": largest_call,
+    "timed_once": timed_once,
+    "both_guidances": both_guidances,
+}
+
+
+def flip_ratios(frame: pd.DataFrame) -> Table:
+    """Every method on every dataset, to any class and to a specified one, with what is printed."""
+    columns = ("flip_ratio", "flip_ratio_specified")
+    heads, *lines = methods_by_dataset(records(frame), columns, paper_values.FLIP_RATIO)
+    return table_of_texts("", heads, lines)
+
+
+TABLES = {**attacks.TABLES, "flip_ratios": flip_ratios}
