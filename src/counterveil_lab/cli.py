@@ -137,14 +137,25 @@ def bench(
 def report(
     folder: Annotated[Path, typer.Option("--results", help="Stored results.")] = Path("results"),
     page: Page = Path("results/report.html"),
-    docs: Annotated[Path | None, typer.Option(help="Also write the Markdown twin here.")] = None,
+    docs: Annotated[
+        Path | None,
+        typer.Option(
+            help="The documentation: also write results.md in this folder, and make the tables "
+            "anew that README.md beside it and its pages quote."
+        ),
+    ] = None,
 ) -> None:
     """All stored results on one page, beside what the paper prints; nothing is measured."""
-    from counterveil_lab.report.command import write
+    from counterveil.errors import InputError
+    from counterveil_lab.report.page import write
 
     if not folder.is_dir():
         _refuse(f"no folder {folder}; say --results FOLDER")
-    for line in write(folder, page, docs):
+    try:
+        written = write(folder, page, docs)
+    except InputError as error:
+        _refuse(str(error))
+    for line in written:
         _say(line)
 
 

@@ -10,8 +10,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from counterveil_lab.attacks import headlines
-from counterveil_lab.experiments.drawing import datasets_in, grid
-from counterveil_lab.figures import FADED, INK, OURS, SOFT, WARM
+from counterveil_lab.figures import FADED, INK, OURS, SOFT, WARM, grid
+from counterveil_lab.figures_experiments import datasets_in
 from counterveil_lab.results import Row
 
 TARGETS = {"f": (SOFT, "s"), "f'": (OURS, "o"), "cf": (WARM, "D")}

@@ -186,7 +186,7 @@ FIG_MSE = Experiment(
     "the paper's figure of reconstruction error over ε, on every dataset.",
     mse_cases,
     measure_mse,
-    paint=figure("experiments.drawing", "errors_over_epsilon", "fig-mse"),
+    paint=figure("figures_experiments", "errors_over_epsilon", "fig-mse"),
 )
 PAPER_ADULT = Experiment(
     "the paper's mechanism on Adult, over ε, trained as long as published.",
@@ -198,6 +198,6 @@ FRONTIER = Experiment(
     "how good the answers of each mechanism are at each ε, on every dataset.",
     frontier_cases,
     measure_frontier,
-    paint=figure("experiments.drawing", "frontier", "frontier"),
+    paint=figure("figures_experiments", "frontier", "frontier"),
     why_not=_why_not,
 )

@@ -292,7 +292,7 @@ TABLE_EXTRACTION = Experiment(
     "how well f can be rebuilt from predictions and counterfactuals.",
     extraction_cases,
     measure_extraction,
-    paint=figure("attacks.pictures", "extraction_figure", "table-extraction"),
+    paint=figure("figures_experiments", "extraction_figure", "table-extraction"),
     sentences=extraction_sentences,
     why_not=why_no_package,
     chosen_by=("part",),
@@ -318,6 +318,6 @@ FIG_TRADEOFF = Experiment(
     "what answers are worth to people, against what they are worth to a thief of f.",
     tradeoff_cases,
     measure_tradeoff,
-    paint=figure("attacks.pictures", "tradeoff_figure", "fig-tradeoff"),
+    paint=figure("figures_experiments", "tradeoff_figure", "fig-tradeoff"),
     chosen_by=(),
 )

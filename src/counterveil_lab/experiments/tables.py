@@ -12,60 +12,58 @@ from pathlib import Path
 import pandas as pd
 
 from counterveil.files import write_whole
+from counterveil_lab.paper_values import DATASETS
 from counterveil_lab.results import Row
 
-ORDER = ("adult", "hospital", "homecredit", "mnist", "purchase", "texas", "purchase-substitute",
-         "texas-substitute", "digits")  # fmt: skip
-PRINTED = ("adult", "hospital", "homecredit", "mnist", "purchase", "texas")
-FULL = 500
+ORDER = (*DATASETS, "purchase-substitute", "texas-substitute", "digits")
+FULL = 500  # queries a seed
+Printed = Mapping[str, Sequence[str]]  # a method and its numbers in the paper's order
 
 
 def write_table(
-    rows: Sequence[Row], path: Path, columns: Sequence[str],
-    published: Mapping[str, Sequence[str]], *, full: int = FULL,
-) -> None:  # fmt: skip
-    """Write the means of `columns`, one behind the other with a slash, as Markdown."""
+    rows: Sequence[Row], path: Path, columns: Sequence[str], printed: Printed, *, full: int = FULL
+) -> None:
+    """Write the table as Markdown."""
     if rows:
-        write_whole(path, (markdown(rows, columns, published, full) + "\n").encode())
+        write_whole(path, (markdown(rows, columns, printed, full) + "\n").encode())
 
 
 def markdown(
-    rows: Sequence[Row], columns: Sequence[str], published: Mapping[str, Sequence[str]],
-    full: int = FULL,
-) -> str:  # fmt: skip
-    """The table."""
-    table = pd.DataFrame(rows)
-    table["name"] = [name_of(row) for row in rows]
+    rows: Sequence[Row], columns: Sequence[str], printed: Printed, full: int = FULL
+) -> str:
+    """The table with its note."""
+    lines = methods_by_dataset(rows, columns, printed, full)
+    heads, *others = ("| " + " | ".join(line) + " |" for line in lines)
+    rule = "|---" * len(lines[0]) + "|"
+    return "\n".join([heads, rule, *others, "", f"† fewer than {full} queries a seed."])
+
+
+def methods_by_dataset(
+    rows: Sequence[Row], columns: Sequence[str], printed: Printed, full: int = FULL
+) -> list[list[str]]:
+    """The means of `columns`, one behind the other with a slash, below a line of headings."""
+    table = pd.DataFrame(rows).assign(name=[name_of(row) for row in rows])
     for column in columns:
         table[column] = pd.to_numeric(table[column]) if column in table else float("nan")
     names = [name for name in ORDER if name in set(table.dataset)]
-    lines = ["| method | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
-    for method in dict.fromkeys(sorted(table.name, key=_place)):
-        cells = []
+    lines = [["method", *names]]
+    for method in sorted(set(table.name), key=lambda name: ("ε" not in name, name)):
+        line = [method]
         for dataset in names:
             here = table[(table.name == method) & (table.dataset == dataset)]
-            means = [here[column].mean() for column in columns]
-            cell = "/".join(f"{mean:.3f}" for mean in means if not pd.isna(mean))
-            fewer = len(here) and "queries" in here and (here.queries < full).any()
-            cells.append(cell + ("†" if cell and fewer else ""))
-        lines.append(f"| {method} | " + " | ".join(cells) + " |")
-    for method, printed in published.items():
-        values = dict(zip(PRINTED, printed, strict=True))
-        cells = [values.get(dataset, "") for dataset in names]
-        lines.append(f"| *printed:* {method} | " + " | ".join(cells) + " |")
-    return "\n".join([*lines, "", f"† fewer than {full} queries a seed."])
+            cell = "/".join(f"{mean:.3f}" for mean in here[list(columns)].mean().dropna())
+            fewer = "queries" in here and (here.queries < full).any()
+            line.append(cell + ("†" if cell and fewer else ""))
+        lines.append(line)
+    for method, values in printed.items():
+        theirs = dict(zip(DATASETS, values, strict=True))
+        lines.append([f"*printed:* {method}", *(theirs.get(name, "") for name in names)])
+    return lines
 
 
 def name_of(row: Row) -> str:
-    """What a row is about, in words."""
-    if row.get("mechanism") is None:
+    """The method of a row in words: mechanism, guidance and ε of ours."""
+    if pd.isna(row.get("mechanism")):
         return str(row["method"])
-    words = str(row["mechanism"])
-    if row.get("guidance") == "surrogate":
-        words += " (surrogate)"
-    epsilon = row.get("epsilon")
-    return words if epsilon is None else f"{words}, ε {epsilon}"
-
-
-def _place(name: str) -> tuple[bool, str]:
-    return "ε" not in name, name
+    words = f"{row['mechanism']}{' (surrogate)' if row.get('guidance') == 'surrogate' else ''}"
+    return words if pd.isna(row.get("epsilon")) else f"{words}, ε {row['epsilon']}"

@@ -1,161 +1,265 @@
-"""What stored rows decide about copies of a model: the paper's claims, ours, and the controls."""
+"""Claims of the paper and of ours, and what stored rows decide about them.
+
+The claims stand in sections.toml. One is decided case by case, mostly dataset by dataset: it holds
+where every case holds and fails where none does. A case is unsettled where the intervals of the two
+means that it compares overlap, so that the seeds do not tell them apart.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from itertools import combinations, product
+from operator import eq, ge, gt, le, lt
+from statistics import median, median_high
+from typing import Any, NamedTuple
 
-from counterveil_lab.attacks.controls import MUST, RULES, Outcome
-from counterveil_lab.attacks.verdicts import gained, headline
-from counterveil_lab.report.blocks import Verdict
-from counterveil_lab.report.defended import (
-    DEFENCES,
-    Source,
-    base,
-    largest,
-    names_of,
-    of,
-    source_name,
-    sources,
-)
-from counterveil_lab.report.numbers import Mean, distinct, mean_of, number, pick
-from counterveil_lab.report.rules import tally
-from counterveil_lab.report.ways import dataset_name
-from counterveil_lab.results import Row
+import pandas as pd
 
-NON_DP = ("dice-gradient", "no-noise")  # the paper's reference is DiCE
-NEEDED = {"dataset", "epsilon", "seed", "attacker", "architecture", "queries", "extra_queries",
-          "fidelity", "flip_ratio"}  # fmt: skip
-TEST_ROWS = "fidelity"  # where agreement with f is told of
+from counterveil_lab import paper_values
+from counterveil_lab.report.pivots import ANSWERS, Mean, as_text, means, select, with_values
 
 
-def helps_without_privacy(rows: Sequence[Row]) -> Verdict:
-    """`non-DP counterfactuals can generally help improve the accuracy of surrogate f'`."""
-    outcomes = {}
-    for name in names_of(rows):
-        mine = pick(rows, dataset=name)
-        found = [(s, c) for d in NON_DP for s in sources(mine, d) if (c := _naive(mine, s))]
-        if found:
-            source, (ours, without, more) = found[0]
-            words = f"{source_name(source)}: {against(ours, without, more)}"
-            outcomes[name] = (more.value > 0, words)
-    return tally(
-        "Counterfactuals without privacy help the naive attacker",
-        outcomes,
-        "mean accuracy above that of predictions alone at the largest number of queries (DiCE, or "
-        "the search without noise where DiCE was not run)",
-        whose="paper",
-    )
+class State(StrEnum):
+    """What became of a claim."""
+
+    HOLDS = "holds"
+    PARTLY = "holds in part"
+    FAILS = "does not hold"
+    OPEN = "not measured"
 
 
-def _naive(rows: Sequence[Row], source: Source) -> tuple[Mean, Mean, Mean] | None:
-    """The naive attacker's accuracy, that of predictions alone, and the difference."""
-    mine = of(rows, source, attacker="naive")
-    count = largest(mine)
-    return paired(pick(mine, queries=count), base(rows, source, queries=count))
+class Outcome(NamedTuple):
+    """How a claim came out in one case."""
+
+    held: bool
+    numbers: str
+    settled: bool = True
 
 
-def paired(rows: Sequence[Row], others: Sequence[Row]) -> tuple[Mean, Mean, Mean] | None:
-    """Two mean accuracies, and the mean of their difference seed by seed, for f differs with it."""
-    here, there = ({row.get("seed"): value for row in each
-                    if (value := number(row.get("accuracy"))) is not None}
-                   for each in (rows, others))  # fmt: skip
-    ours, without = mean_of(list(here.values())), mean_of(list(there.values()))
-    more = mean_of([here[seed] - there[seed] for seed in here if seed in there])
-    return (ours, without, more) if ours and without and more else None
+Means = Mapping[str, Mean]
+Outcomes = Mapping[str, Outcome]
+Holds = Callable[[float, float], bool]
+Decide = Callable[..., Outcomes]
+Deciders = Mapping[str, tuple[Decide, Sequence[str]]]  # with the columns that are needed
 
 
-def cases(rows: Sequence[Row], defence: str) -> Iterator[tuple[str, list[Row], Source]]:
-    """A dataset and an ε at a time, with a name."""
-    for name in names_of(rows):
-        mine = pick(rows, dataset=name)
-        for source in sources(mine, defence):
-            epsilon = "" if source[1] is None else f", ε {source[1]:g}"
-            yield f"{dataset_name(name)}{epsilon}", mine, source
+@dataclass(frozen=True)
+class Claim:
+    """A claim in words, its rule in words, and the function that applies it to described rows.
+
+    Rows without a value in a column of `needs` are left out.
+    """
+
+    text: str
+    rule: str
+    decide: Decide
+    of_paper: bool = False
+    cases: str = "datasets"
+    needs: Sequence[str] = ()
 
 
-def below_base(rows: Sequence[Row], defence: str, whose: str = "ours") -> Verdict:
-    """`DPC can effectively reduce the accuracy of surrogate f'`."""
-    outcomes = {}
-    for case, mine, source in cases(rows, defence):
-        if both := _naive(mine, source):
-            ours, without, more = both
-            outcomes[case] = (more.value < 0, against(ours, without, more))
-    return tally(
-        f"{DEFENCES.get(defence, defence)}: the naive attacker ends below predictions alone",
-        outcomes,
-        "mean accuracy below that of predictions alone at the largest number of queries",
-        whose=whose,
-        unit="cases",
-    )
+@dataclass(frozen=True)
+class Verdict:
+    """A claim and where it holds."""
+
+    claim: Claim
+    state: State
+    detail: str
 
 
-def stronger_with_queries(rows: Sequence[Row]) -> Verdict:
-    """`such protection becomes stronger as the number of involved DPC samples increases`."""
-    outcomes = {}
-    for case, rows_of, source in cases(rows, "paper"):
-        mine = of(rows_of, source, attacker="naive")
-        counts = sorted(c for c in distinct(mine, "queries") if number(c) is not None)
-        ends = [pick(mine, queries=c) for c in (counts[-1:] + counts[:1])]
-        if len(counts) > 1 and (both := paired(*ends)):
-            many, few, more = both
-            words = f"{percent(few)} at {counts[0]}, {percent(many)} at {counts[-1]}"
-            outcomes[case] = (more.value < 0, words + more.unsettled)
-    return tally(
-        "`paper`: the more counterfactuals, the worse the naive attacker's model",
-        outcomes,
-        "mean accuracy at the largest number of queries below that at the smallest",
-        whose="paper",
-        unit="cases",
-    )
+def judge(claim: Claim, frame: pd.DataFrame) -> Verdict:
+    """Decide a claim by described rows."""
+    rows = with_values(frame, claim.needs)
+    outcomes = claim.decide(rows) if len(rows) else {}
+    if not outcomes:
+        return Verdict(claim, State.OPEN, "no rows to decide it by")
+    bad = {case: it for case, it in outcomes.items() if not it.held}
+    total = len(outcomes)
+    state = State.PARTLY if 0 < len(bad) < total else State.FAILS if bad else State.HOLDS
+    told = bad or (outcomes if total <= 3 else {})
+    words = f"{total - len(bad)} of {total} {claim.cases}"
+    words += ("; not on " if bad else ": ") if told else ""
+    words += "; ".join(f"{case} ({it.numbers})" for case, it in told.items())
+    loose = sum(not it.settled for it in outcomes.values())
+    return Verdict(claim, state, f"{words}; unsettled in {loose}" if loose else words)
 
 
-def of_controls(outcomes: Sequence[Outcome]) -> tuple[Verdict, ...]:
-    """A verdict for each control that was played."""
-    return tuple(
-        tally(
-            f"Control: {words}",
-            {each.place: (each.held, each.numbers) for each in outcomes if each.control == control},
-            RULES[control],
-            unit="cases",
+def claims_of(spec: Mapping[str, Any], deciders: Deciders) -> list[Claim]:
+    """The claims of an entry in sections.toml: one, or one for each combination in `each`."""
+    head = {name: spec[name] for name in ("rule", "of_paper", "cases") if name in spec}
+    rest = {name: value for name, value in spec.items() if name not in {*head, "text", "each"}}
+    decide, needs = deciders[rest.pop("decide", "comparison")]
+    each = spec.get("each", {})
+    chosen = [dict(zip(each, values, strict=True)) for values in product(*each.values())]
+    return [
+        Claim(
+            spec["text"].format(**more), decide=partial(decide, **rest, **more), needs=needs, **head
         )
-        for control, words in MUST.items()
-        if any(each.control == control for each in outcomes)
-    )
+        for more in chosen
+    ]
 
 
-def no_gain(
-    rows: Sequence[Row], defence: str, said: str = "probabilities", column: str = TEST_ROWS
-) -> Verdict:
-    """A defence is worth what it is worth against the attacker who knows it best."""
+# Means by case, and comparisons of them.
+
+DATASET, DATASET_EPSILON = ("dataset name",), ("dataset name", "epsilon")
+REDUCERS: dict[str, Callable[[list[float]], float]] = {
+    "max": max,
+    "min": min,
+    "median": median,
+    "median_high": median_high,
+}
+HOLDS: dict[str, Holds] = {">": gt, ">=": ge, "<": lt, "<=": le, "==": eq}
+
+
+def named(
+    frame: pd.DataFrame, column: str, by: Sequence[str] = DATASET, scale: float = 1
+) -> dict[str, Mean]:
+    """Means of a column by the name of a case; datasets and ε in their order."""
+    order = [name for name in ("dataset place", "epsilon") if name in frame]
+    rows = frame.sort_values(order, kind="stable") if order else frame
+    return {
+        _joined(by, key): Mean(scale * it.value, scale * it.half, it.n)
+        for key, it in means(rows, by, column).items()
+    }
+
+
+def beside(frame: pd.DataFrame, column: str, by: Sequence[str] = DATASET) -> dict[str, Mean]:
+    """The paper's numbers beside a column, where the rows behind both are the same."""
+    rows = select(frame, dataset=paper_values.SAME_DATA)
+    return {
+        _joined(by, key): Mean(float(text), 0.0, said=text)
+        for key, part in rows.groupby(list(by))
+        if (text := part[f"printed {column}"].iloc[0])
+    }
+
+
+def _joined(by: Sequence[str], key: Sequence[Any]) -> str:
+    parts = zip(by, key, strict=True)
+    return ", ".join(f"ε {part:g}" if name == "epsilon" else as_text(part) for name, part in parts)
+
+
+def side(
+    frame: pd.DataFrame,
+    column: str | Sequence[str],
+    by: Sequence[str] = DATASET,
+    scale: float = 1,
+    over: str = "",
+    printed: bool = False,
+    end: str = "",
+    answering: bool = False,
+    **where: Any,
+) -> Means:
+    """One side of a comparison: means of a column by case, over the rows with these values.
+
+    With two columns the second is the flip ratio to a specified class. `over` takes of each dataset
+    (or of all) the max, min, median or median_high of the means. `printed` takes the paper's
+    numbers, `end` the rows of the largest (max) or smallest (min) ε of each dataset, `answering`
+    those of methods that answer nearly all queries. Without columns to go `by` there is one mean
+    for all cases, called "".
+    """
+    rows = _answering(select(frame, **where)) if answering else select(frame, **where)
+    if end and len(rows):
+        low, high = (rows.groupby("dataset").epsilon.transform(name) for name in ("min", "max"))
+        rows = rows[(rows.epsilon == (low if end == "min" else high)) & (low < high)]
+    if not by:
+        rows, by = rows.assign(all=""), ("all",)
+    if over:
+        return _over(rows, str(column), by, scale, REDUCERS[over])
+    first, *others = [column] if isinstance(column, str) else column
+    found = beside(rows, first, by) if printed else named(rows, first, by, scale)
+    for name in others:
+        more = beside(rows, name, by) if printed else named(rows, name, by, scale)
+        found |= {f"{case}, specified": it for case, it in more.items()}
+    return found
+
+
+def _over(
+    rows: pd.DataFrame,
+    column: str,
+    by: Sequence[str],
+    scale: float,
+    reducer: Callable[[list[float]], float],
+) -> Means:
+    """The largest (or smallest, or middle) of the means of each value of the first column in `by`.
+
+    With a single column in `by` it is one for all cases, called "".
+    """
+    found: dict[str, list[Mean]] = {}
+    for key, it in means(rows, by, column).items():
+        case, *rest = ["", *key] if len(by) == 1 else key
+        value, said = scale * it.value, ", ".join(as_text(part) for part in rest)
+        mean = Mean(value, scale * it.half, it.n, f"{value:.3g} of {said}")
+        found.setdefault(as_text(case), []).append(mean)
+    chosen = {case: reducer([it.value for it in every]) for case, every in found.items()}
+    return {
+        case: next((it for it in found[case] if it.value == value), Mean(value))
+        for case, value in chosen.items()
+    }
+
+
+def compare(ours: Means, theirs: Means, holds: Holds) -> dict[str, Outcome]:
+    """Each of our means against the one of the same case, or against the one for all cases."""
     outcomes = {}
-    where = "test rows" if column == TEST_ROWS else "legal rows drawn evenly"
-    mine = [row for row in pick(rows, defence=defence, predictions=said) if row.keys() >= NEEDED]
-    for line in headline(mine, column).table if mine else []:
-        if gained(line) is None:  # a single seed settles nothing
-            continue
-        epsilon = "" if line["epsilon"] is None else f", ε {line['epsilon']:g}"
-        words = f"best is *{line['attacker']}* with {line['queries']} queries, "
-        words += f"{100 * line['gain']:+.1f} points"
-        if line["unseen"] is not None:
-            words += ", picked on other seeds {:+.1f} ± {:.1f}".format(
-                *(100 * line[name] for name in ("unseen", "unseen_half_width"))
-            )
-        outcomes[f"{dataset_name(line['dataset'])}{epsilon}"] = (not gained(line), words)
-    return tally(
-        f"{DEFENCES.get(defence, defence)}, f answers with {said}: no attacker gains agreement "
-        f"with f on {where} over predictions alone",
-        outcomes,
-        "agreement with f of the strongest attacker, picked on other seeds than those he is scored "
-        "on, is not above that of as many predictions alone by more than the interval over seeds",
-        unit="cases",
+    for case, a in ours.items():
+        b = theirs.get(case, theirs.get(""))
+        if b is not None:
+            apart = a.value == b.value or not abs(a.value - b.value) < a.half + b.half
+            outcomes[case] = Outcome(holds(a.value, b.value), f"{a} against {b}", apart)
+    return outcomes
+
+
+def comparison(
+    frame: pd.DataFrame,
+    *,
+    ours: Mapping[str, Any],
+    theirs: Mapping[str, Any],
+    holds: str,
+    digits: int = 12,
+    factor: float = 1,
+    slack: float = 0,
+) -> Outcomes:
+    """A comparison as sections.toml has it: of ours, rounded, with `factor` theirs less `slack`.
+
+    `theirs` may be `values` by case.
+    """
+    if "values" in theirs:
+        other: Means = {case: Mean(value, 0.0) for case, value in theirs["values"].items()}
+    else:
+        other = side(frame, **theirs)
+    rule = HOLDS[holds]
+    return compare(
+        side(frame, **ours), other, lambda a, b: rule(round(a, digits), factor * b - slack)
     )
 
 
-def against(ours: Mean, without: Mean, more: Mean) -> str:
-    """Two shares in a sentence, and whether the seeds settle their difference."""
-    return f"{percent(ours)} against {percent(without)}{more.unsettled}"
+def _answering(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rows of methods that answer nearly all queries of a dataset."""
+    if "flip_ratio" not in frame:
+        return frame
+    share = frame.groupby(["dataset", "method name", "ε"]).flip_ratio.transform("mean")
+    return frame[~(share < ANSWERS)]
 
 
-def percent(mean: Mean) -> str:
-    """A share in sentences."""
-    return "{} {} %".format(*mean.texts(1, 100.0)).replace("  ", " ")
+def falls_with_epsilon(frame: pd.DataFrame, *, mechanism: str) -> Outcomes:
+    """Whether the error falls as ε grows: the ends in order, and nearly all pairs of ε."""
+    outcomes = {}
+    for case, part in select(frame, mechanism=mechanism, noisy=True).groupby("dataset name"):
+        found = means(part.sort_values("epsilon"), ["epsilon"], "mse")
+        points = [(epsilon, it.value) for (epsilon,), it in found.items()]
+        pairs = [a > b for (_, a), (_, b) in combinations(points, 2)]
+        if pairs:
+            (low, first), (high, last) = points[0], points[-1]
+            words = f"{first:.3g} at ε {low:g}, {last:.3g} at {high:g}, "
+            words += f"{sum(pairs)} of {len(pairs)} pairs in order"
+            held = first > last and sum(pairs) >= 0.8 * len(pairs)
+            outcomes[str(case)] = Outcome(held, words)
+    return outcomes
+
+
+DECIDERS: Deciders = {
+    "comparison": (comparison, ()),
+    "falls_with_epsilon": (falls_with_epsilon, ("dataset name", "mse")),
+}

@@ -1,136 +1,246 @@
-"""The report as data, and that as one HTML page in the look of the product's pages."""
+"""`counterveil-lab report`: stored results as one HTML page, as Markdown, and quoted in the docs.
+
+Nothing is measured here. A section whose results file is missing says how to make it.
+"""
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import jinja2
+import pandas as pd
 from markupsafe import Markup, escape
 
-from counterveil_lab.report import stored, words
-from counterveil_lab.report.blocks import Cell, Chapter, Content, Section, State, Table
-from counterveil_lab.report.part_noise import data_table
-from counterveil_lab.report.tables import anything, some
+from counterveil.errors import InputError
+from counterveil.files import write_whole
+from counterveil.privacy import Level
+from counterveil_lab import paper_values
+from counterveil_lab.report.claims import State, Verdict, judge
+from counterveil_lab.report.pivots import (
+    DATASETS,
+    NAMES,
+    SECTIONS,
+    Cell,
+    Table,
+    described,
+    select,
+    table_of_texts,
+    with_values,
+)
+from counterveil_lab.report.sections import Spec, claims_of, rows_of, tables_of
+from counterveil_lab.results import stored_rows
 
-_TEMPLATES = jinja2.Environment(
-    loader=jinja2.ChoiceLoader([
-        jinja2.PackageLoader("counterveil_lab", "report"),
-        jinja2.PrefixLoader({"product": jinja2.PackageLoader("counterveil", "report")}),
-    ]),
-    autoescape=True,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    undefined=jinja2.StrictUndefined,
-)  # fmt: skip
-TOY = "Toy size (`--quick`): these numbers mean nothing."
-_CODE = re.compile(r"`([^`]+)`")
-_STRESS = re.compile(r"\*([^*]+)\*")
+LARGEST_PICTURE = 1_500_000  # bytes
+PICTURES = {".svg": "image/svg+xml", ".png": "image/png"}
+
+
+@dataclass(frozen=True)
+class Section:
+    """An experiment of sections.toml with everything that its rows give."""
+
+    spec: Spec
+    missing: str = ""
+    toy: bool = False
+    verdicts: Sequence[Verdict] = ()
+    tables: Sequence[Table] = ()
+    pictures: Sequence[Mapping[str, str]] = ()
+    notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that both renderings show."""
+    """Everything that the page and its Markdown twin show."""
 
-    chapters: tuple[Chapter, ...]
-    sources: Table
+    sections: Sequence[Section]
     data: Table
     levels: Table
-    mechanisms: Table
+    files: Table
 
-    @property
-    def sections(self) -> list[Section]:
-        return [section for chapter in self.chapters for section in chapter.sections]
+    def states(self, of_paper: bool) -> Counter[State]:
+        """How many of the paper's claims, or of ours, came out how."""
+        every = (verdict for section in self.sections for verdict in section.verdicts)
+        return Counter(it.state for it in every if it.claim.of_paper == of_paper)
 
-    @property
-    def states(self) -> Mapping[State, int]:
-        """How many verdicts of each kind there are."""
-        return Counter(v.state for section in self.sections for v in section.content.verdicts)
+    def of(self, chapter: Spec) -> list[Section]:
+        """The sections of a chapter."""
+        return [section for section in self.sections if section.spec in chapter["section"]]
 
-    def states_of(self, whose: str) -> Mapping[State, int]:
-        """The same of the paper's directions or of our own claims."""
-        return Counter(
-            verdict.state
-            for section in self.sections
-            for verdict in section.content.verdicts
-            if verdict.whose == whose
-        )
+
+def write(results: Path, page: Path, docs: Path | None) -> list[str]:
+    """Write the page and, unless None, docs/results.md and the tables that documents quote.
+
+    `docs` is the folder of the documentation, or results.md in it. Returns what was written, what
+    is missing, and what is of toy size.
+    """
+    report = gather(results)
+    texts = {page: render("page.html", report)}
+    if docs is not None:
+        twin = docs if docs.suffix == ".md" else docs / "results.md"
+        root = twin.resolve().parent.parent
+        inside = page.resolve().is_relative_to(root)
+        place = page.resolve().relative_to(root).as_posix() if inside else page.name
+        texts[twin] = render("page.md", report, place)
+        for path in (root / "README.md", *twin.parent.glob("*.md")):
+            if path.is_file() and path.resolve() != twin.resolve():
+                old = path.read_text("utf-8")
+                new = quoted(old, results)
+                texts |= {path: new} if new != old else {}
+    for path, text in texts.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, text.encode())
+    missing = [f"{it.spec['name']}: {it.missing}" for it in report.sections if it.missing]
+    toys = [f"{it.spec['name']}: toy size (--quick)" for it in report.sections if it.toy]
+    return [
+        *(f"written: {path}" for path in texts),
+        *(it.replace("`", "") for it in missing),
+        *toys,
+    ]
 
 
 def gather(folder: Path) -> Report:
-    """Read the files of `folder` and make everything of them that can be made."""
-    files, broken = stored.load(folder)
-    every = {spec.name for part in words.PARTS for spec in part.specs} | set(files)
-    alts = words.ALTS | {spec.name: spec.words for part in words.PARTS for spec in part.specs}
-    chapters = []
-    for part in words.PARTS:
-        sections = []
-        for spec in part.specs:
-            file = files.get(spec.name)
-            missing = "" if file and file.rows else broken.get(spec.name, "not measured yet")
-            head = (spec.name, spec.title, spec.place, spec.sees)
-            if missing or file is None:
-                sections.append(Section(*head, missing=f"{missing}: `{spec.remedy}` makes it."))
-                continue
-            sections.append(Section(
-                *head,
-                spec.build(file.rows),
-                stored.pictures(folder, spec.name, every, alts),
-                warning=TOY if file.quick else "",
-            ))  # fmt: skip
-        chapters.append(Chapter(part.name, part.title, part.lead, tuple(sections)))
-    known = {spec.name for part in words.PARTS for spec in part.specs}
-    further = [file for name, file in files.items() if name not in known and file.rows]
-    if further:
-        chapters.append(Chapter("further", *words.FURTHER, tuple(map(as_stored, further))))
-    levels, mechanisms = words.promise_tables()
-    return Report(tuple(chapters), sources(files), data_table(), levels, mechanisms)
+    """Read the results files of a folder and make everything of them that can be made."""
+    files: dict[str, Spec] = {}
+    broken = {}
+    for path in sorted(folder.glob("*.json")):
+        try:
+            content = json.loads(path.read_text("utf-8"))
+            rows = [row for row in content["rows"] if isinstance(row, dict)]
+            head = {key: str(content.get(key) or "unknown") for key in ("command", "commit")}
+            files[path.stem] = {"rows": rows, **head}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            broken[path.stem] = f"{path.name} cannot be read ({type(error).__name__})"
+    sections = []
+    for spec in (section for chapter in SECTIONS["chapter"] for section in chapter["section"]):
+        name, file = spec["name"], files.get(spec["name"], {"rows": []})
+        if file["rows"]:
+            frame = rows_of(spec, described(file["rows"]))
+            verdicts = [judge(claim, frame) for each in spec["claim"] for claim in claims_of(each)]
+            tables = [table for each in spec["table"] for table in tables_of(each, frame)]
+            shown = (verdicts, tables, pictures(folder, spec), fewer_epochs(frame))
+            sections.append(Section(spec, "", "--quick" in file["command"], *shown))
+        else:
+            remedy = spec.get("made_by", f"counterveil-lab run {name}")
+            reason = broken.get(name, "Not measured yet")
+            sections.append(Section(spec, f"{reason}: `{remedy}` makes it."))
+    return Report(sections, data_table(), level_table(), file_table(files))
 
 
-def as_stored(file: stored.Stored) -> Section:
-    """A file that no section was written for."""
-    table = anything(file.rows, f"Rows of `{file.name}.json`", folded=True)
-    name = re.sub(r"[^a-z0-9]+", "-", f"file-{file.name}".lower())
-    warning = TOY if file.quick else ""
-    return Section(name, file.name, "as stored", f"From `{file.command}`.",
-                   Content((), some(table)), warning=warning)  # fmt: skip
+def pictures(folder: Path, spec: Spec) -> list[Mapping[str, str]]:
+    """The figures of a section as data URIs: an SVG of a bearable size, or else a PNG."""
+    only = {spec["name"]: f"{spec['title']}. {spec['sees']}"}
+    found: list[Mapping[str, str]] = []
+    for stem, alt in spec.get("picture", only).items():
+        paths = [folder / f"{stem}{kind}" for kind in PICTURES]
+        fit = [it for it in paths if it.exists() and it.stat().st_size < LARGEST_PICTURE]
+        for path in fit[:1]:
+            code = base64.b64encode(path.read_bytes()).decode("ascii")
+            source = f"data:{PICTURES[path.suffix]};base64,{code}"
+            found.append({"name": stem, "source": source, "alt": alt.replace("`", "")})
+    return found
 
 
-def sources(files: Mapping[str, stored.Stored]) -> Table:
-    """Which command at which commit made which file."""
-    lines = tuple(
-        (
-            Cell(f"`{name}.json`"),
-            Cell(f"`{file.command}`"),
-            Cell(", ".join(f"`{commit}`" for commit in file.commits)),
-            Cell(f"{len(file.rows):,}"),
-        )
-        for name, file in files.items()
-    )
-    note = "A + behind a commit: the working tree had changes that were not committed."
-    return Table("Files", ("file", "command", "commit", "rows"), lines, (note,))
+def fewer_epochs(frame: pd.DataFrame) -> list[str]:
+    """Where the autoencoder of `paper` was trained for less long than published."""
+    rows = with_values(select(frame, mechanism="paper"), ["dataset", "epochs"])
+    found: dict[str, dict[str, None]] = {}
+    columns = ["dataset", "dataset name", "epochs"]
+    for dataset, name, epochs in rows.reindex(columns=columns).itertuples(index=False):
+        full = paper_values.of(paper_values.EPOCHS, dataset)
+        if full and epochs < full:
+            found.setdefault(f"{epochs:g} instead of {full}", {})[name] = None
+    words = "; ".join(f"{how} on {', '.join(names)}" for how, names in found.items())
+    start = "The autoencoder of `paper` was trained for fewer epochs than published: "
+    return [f"{start}{words}."] if words else []
 
 
-def html(report: Report) -> str:
-    """The page."""
-    return _TEMPLATES.get_template("page.html").render(
-        report=report,
-        title=words.TITLE,
-        lead=words.LEAD,
-        reading=words.READING,
-        other_data=words.OTHER_DATA,
-        State=State,
-    )
+def data_table() -> Table:
+    """Table 1 of the paper beside the tables of the lab."""
+    printed = (paper_values.ROWS, paper_values.FEATURES, (), paper_values.CLASSES)
+    lines = []
+    for name, ours in SECTIONS["data"].items():
+        other = name not in paper_values.SAME_DATA
+        theirs = [paper_values.of(column, name) or "" for column in printed]
+        cells = [Cell(*pair, other_data=other) for pair in zip(ours, [""] * 4, theirs, strict=True)]
+        lines.append((Cell(DATASETS[name]), *cells))
+    heads = ("dataset", "rows", "features", "encoded columns", "classes")
+    note = "The paper does not list its features, nor how it encodes them."
+    return Table("Table 1 of the paper: data", heads, tuple(lines), (note,))
+
+
+def level_table() -> Table:
+    """What the levels of guarantee mean."""
+    heads = ("level", "what is guaranteed", "how to get it")
+    lines = [(it.value, f"{it.meaning}.".capitalize(), NAMES["level"][it.value]) for it in Level]
+    return table_of_texts("Levels of guarantee", heads, lines)
+
+
+def file_table(files: Mapping[str, Spec]) -> Table:
+    """Which command at which commits made which file."""
+    lines = []
+    for name, file in files.items():
+        own = dict.fromkeys(str(row["commit"]) for row in file["rows"] if row.get("commit"))
+        commits = ", ".join(f"`{commit}`" for commit in own or [file["commit"]])
+        lines.append((f"`{name}.json`", f"`{file['command']}`", commits, f"{len(file['rows']):,}"))
+    return table_of_texts("Files", ("file", "command", "commit", "rows"), lines)
+
+
+def quoted(text: str, results: Path) -> str:
+    """`text` with every table between markers made anew.
+
+    A table stands between `<!-- results:NAME -->` and `<!-- end:NAME -->`. One whose results file
+    is missing stays as it is.
+    """
+
+    def anew(found: re.Match[str]) -> str:
+        spec = SECTIONS["quote"].get(found["name"])
+        if spec is None:
+            known = ", ".join(SECTIONS["quote"])
+            raise InputError(f"no table is called {found['name']!r}; there are: {known}")
+        rows = stored_rows(results, spec["file"])
+        tables = tables_of(spec, described(rows)) if rows else []
+        return f"{found['start']}{pipes(tables[0])}\n{found['end']}" if tables else found[0]
+
+    marked = r"(?P<start><!-- results:(?P<name>[\w-]+) -->\n).*?(?P<end><!-- end:(?P=name) -->)"
+    return re.sub(marked, anew, text, flags=re.DOTALL)
 
 
 def rich(text: str) -> Markup:
     """`code` and *emphasis* as HTML; all else escaped."""
-    safe = str(escape(text))
-    safe = _CODE.sub(r"<code>\1</code>", safe)
-    return Markup(_STRESS.sub(r"<i>\1</i>", safe))
+    safe = re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text)))
+    return Markup(re.sub(r"\*([^*]+)\*", r"<i>\1</i>", safe))
 
 
-_TEMPLATES.filters["rich"] = rich
+def pipes(table: Table) -> str:
+    """A table in Markdown; ours, then the paper's number in brackets."""
+    lines = [table.columns, *([_cell(cell) for cell in row] for row in table.rows)]
+    texts = ["| " + " | ".join(text.replace("|", "\\|") for text in line) + " |" for line in lines]
+    return "\n".join([texts[0], "|---" * len(table.columns) + "|", *texts[1:]])
+
+
+def _cell(it: Cell) -> str:
+    value = f"**{it.text}**" if it.best else it.text
+    printed = f"(paper{'†' if it.other_data else ''} {it.printed})" if it.printed else ""
+    return " ".join(filter(None, (value + it.mark, it.spread, printed)))
+
+
+def render(template: str, report: Report, page: str = "") -> str:
+    """The HTML page, or the text of docs/results.md; `page` is where the HTML page lies."""
+    loaders: list[jinja2.BaseLoader] = [jinja2.PackageLoader("counterveil_lab", "report")]
+    loaders.append(jinja2.PrefixLoader({"product": jinja2.PackageLoader("counterveil", "report")}))
+    environment = jinja2.Environment(
+        loader=jinja2.ChoiceLoader(loaders),
+        autoescape=template.endswith(".html"),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters |= {"rich": rich, "pipes": pipes}
+    words = {"report": report, "words": SECTIONS, "State": State, "page": page}
+    return environment.get_template(template).render(words)

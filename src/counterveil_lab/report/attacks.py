@@ -1,0 +1,294 @@
+"""What stored rows say about attacks: claims of the paper and of ours, controls, and tables.
+
+The strongest attacker on each defence is picked in `counterveil_lab.attacks`. The tables are shown
+in the report and quoted in docs/red-team.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from operator import lt
+
+import pandas as pd
+
+from counterveil_lab.attacks import controls
+from counterveil_lab.attacks.headlines import CASE, NONE, attribute_table, linked, strongest
+from counterveil_lab.attacks.verdicts import gained, headline
+from counterveil_lab.report.claims import (
+    HOLDS,
+    Claim,
+    Deciders,
+    Holds,
+    Outcome,
+    Outcomes,
+    compare,
+    named,
+)
+from counterveil_lab.report.pivots import (
+    DATASETS,
+    DEFENCES,
+    Mean,
+    Table,
+    place_in,
+    records,
+    select,
+    table_of_texts,
+    with_values,
+)
+from counterveil_lab.results import Row
+
+CONTROLS = ("none", "disjoint", "overfitted", "memoriser")
+# Columns that rows of the three kinds of attack have.
+STOLEN = ("dataset", "defence", "attacker", "architecture", "predictions", "queries", "fidelity")
+SCORED = ("dataset", "control", "defence", "target", "attack", "auc", "auc_second", "seed")
+GUESSED = ("dataset", "control", "defence", "target", "who", "value", "advantage", "imputation")
+
+
+def _case(line: Row) -> str:
+    known = line["epsilon"] is not None and line["epsilon"] > 0
+    name = DATASETS.get(line["dataset"], str(line["dataset"]))
+    return f"{name}, ε {line['epsilon']:g}" if known else name
+
+
+def _paired(
+    ours: pd.DataFrame, theirs: pd.DataFrame, column: str, holds: Holds, match: Sequence[str]
+) -> Outcomes:
+    """Compare seed by seed, as f differs with the seed; settled by the interval of the difference.
+
+    `match` are the columns by which rows of `theirs` belong to rows of `ours`, beside the seed.
+    """
+    both = ours.merge(theirs[[*match, "seed", column]], on=[*match, "seed"], suffixes=("", " base"))
+    both["more"] = both[column] - both[f"{column} base"]
+    both["case"] = [_case(row) for row in records(both)]
+    mine, base, more = (named(both, name, ("case",)) for name in (column, f"{column} base", "more"))
+    return {
+        case: it._replace(settled=not abs(more[case].value) <= more[case].half)
+        for case, it in compare(mine, base, holds).items()
+    }
+
+
+def naive(
+    frame: pd.DataFrame, *, defences: Sequence[str], holds: str, against_fewest: bool = False
+) -> Outcomes:
+    """The naive attacker at his most queries against predictions alone, or against his fewest.
+
+    Of several defences the first in the alphabet that a dataset has is taken.
+    """
+    rows = select(frame, architecture="known", predictions="probabilities", defence=defences)
+    rows = rows[rows.defence == rows.groupby("dataset").defence.transform("min")]
+    rows = rows.assign(accuracy=100 * rows.accuracy)
+    counts = rows.groupby(["dataset", "defence name"]).queries
+    most, fewest = (rows.queries == counts.transform(end) for end in ("max", "min"))
+    by_naive, by_base = rows.attacker == "naive", rows.attacker == "base-n"
+    others = rows[by_naive & fewest & ~most] if against_fewest else rows[by_base & most]
+    match = ("dataset", "defence name")
+    return _paired(rows[by_naive & most], others, "accuracy", HOLDS[holds], match)
+
+
+def no_gain(frame: pd.DataFrame, *, defence: str, said: str, column: str = "fidelity") -> Outcomes:
+    """A defence is worth what it is worth against the attacker who knows it best."""
+    rows = records(select(frame, defence=defence, predictions=said))
+    outcomes = {}
+    for line in headline(rows, column).table if rows else []:
+        if gained(line) is not None:  # a single seed settles nothing
+            words = f"{line['attacker']}, {line['queries']} queries: {100 * line['gain']:+.1f}"
+            if line["unseen"] is not None:
+                more, half = (100 * line[name] for name in ("unseen", "unseen_half_width"))
+                words += f", picked on other seeds {more:+.1f} ± {half:.1f}"
+            outcomes[_case(line)] = Outcome(not gained(line), words)
+    return outcomes
+
+
+def control_claim(name: str) -> Claim:
+    """A control of the attacks: where it fails, the numbers beside it mean little."""
+    find, needs = FINDERS.get(name, (controls.of_inference, ("dataset", "control", "defence")))
+
+    def decide(frame: pd.DataFrame) -> Outcomes:
+        found = find(records(frame))
+        return {it.place: Outcome(it.held, it.numbers) for it in found if it.control == name}
+
+    text = f"Control: {controls.MUST[name]}"
+    return Claim(text, controls.RULES[name], decide, cases="cases", needs=needs)
+
+
+FINDERS = {
+    "relabel": (controls.of_extraction, (*STOLEN, "extra_queries")),
+    "random-labels": (controls.of_extraction, (*STOLEN, "extra_queries")),
+    "memoriser": (controls.of_attribute, GUESSED),
+}
+
+
+def less_than_without(frame: pd.DataFrame, *, defence: str, without: str) -> Outcomes:
+    """The strongest attack on the copy f', against that on a copy from the search without noise."""
+    rows = select(frame, target="f'", control="none", defence=(defence, without))
+    rows = rows.fillna({"epsilon": NONE})
+    if rows.empty:
+        return {}
+    rows = rows.merge(pd.DataFrame(strongest(records(rows)))[[*CASE, "attack"]])
+    ours, theirs = (select(rows, defence=name) for name in (defence, without))
+    return _paired(ours, theirs, "auc_second", lt, ("dataset",))
+
+
+def at_chance(frame: pd.DataFrame, *, defence: str) -> Outcomes:
+    """Whether the strongest attack on the counterfactuals themselves is guessing."""
+    return {
+        _case(it): Outcome(
+            it["auc_low"] <= 0.5 <= it["auc_high"],
+            f"AUC {it['auc']:.3f} [{it['auc_low']:.3f}, {it['auc_high']:.3f}], {it['attack']}",
+        )
+        for it in strongest(records(frame))
+        if (it["target"], it["control"], it["defence"]) == ("cf", "none", defence)
+    }
+
+
+def no_attribute(frame: pd.DataFrame) -> Outcomes:
+    """Whether members lose nothing by f' beyond what their other values tell."""
+    return {
+        f"{_case(it)}, `{it['defence']}`, {it['target']}": Outcome(
+            it["advantage_low"] <= 0,
+            f"{100 * it['advantage']:+.1f} points "
+            f"[{100 * it['advantage_low']:+.1f}, {100 * it['advantage_high']:+.1f}]",
+        )
+        for it in attribute_table(records(frame))
+        if (it["control"], it["who"]) == ("none", "members") and it["target"] != "f"
+    }
+
+
+def surrogate_gives_less(frame: pd.DataFrame) -> Outcomes:
+    """What the best thief gains by guidance `surrogate` against guidance `model`."""
+    gains: dict[str, dict[str, Mean]] = {"model": {}, "surrogate": {}}
+    for (guidance, margin), rows in frame.groupby(["guidance", "margin"], sort=False):
+        for it in headline(records(rows)).table:
+            case = f"{_case(it)}, {it['predictions']}, margin {margin:g}"
+            gains[str(guidance)][case] = Mean(it["gain"], said=f"{100 * it['gain']:+.1f} points")
+    return compare(gains["surrogate"], gains["model"], lt)
+
+
+def defences(frame: pd.DataFrame) -> Table | None:
+    """What the names of the defences mean."""
+    rows = with_values(frame, ("defence",))
+    found = set(rows.defence) | {"none"} if len(rows) else set()
+    lines = [(f"`{name}`", words) for name, words in DEFENCES.items() if name in found]
+    return table_of_texts("Where counterfactuals come from", ("name", "what it is"), lines)
+
+
+def extraction(frame: pd.DataFrame) -> Table | None:
+    """What the strongest thief gains on every defence, in points of fidelity."""
+    rows = records(with_values(frame, (*STOLEN, "extra_queries")))
+    lines = headline(rows).table if rows else []
+    by_case: dict[tuple[str, str], dict[str, Row]] = {}
+    for line in sorted(lines, key=_place):
+        by_case.setdefault((line["dataset"], _defence(line)), {})[line["predictions"]] = line
+    texts = []
+    for (dataset, defence), both in by_case.items():
+        if len(both) == 2:
+            labels, proba = both["labels"], both["probabilities"]
+            way = f"{labels['attacker']}, {labels['queries']}"
+            seeds = str(labels["seeds"])
+            texts.append([dataset, defence, seeds, *_gain(labels), way, *_gain(proba)])
+    gain = ("gain, points", "picked on other seeds")
+    heads = ["dataset", "counterfactuals", "seeds", "class alone: base, %", *gain]
+    heads += ["strongest", "probabilities: base, %", *gain]
+    return table_of_texts("What the strongest attacker gains", heads, texts, 2)
+
+
+def _gain(line: Row) -> list[str]:
+    picked_elsewhere = _points(line, "unseen", "unseen_half_width")
+    return [f"{100 * line['base']:.1f}", _points(line, "gain", "half_width"), picked_elsewhere]
+
+
+def tradeoff(frame: pd.DataFrame) -> Table | None:
+    """Gains over the margin, for both guidances."""
+    texts = []
+    rows = with_values(frame, (*STOLEN, "guidance", "margin"))
+    for (guidance, margin), part in rows.groupby(["guidance", "margin"], sort=False):
+        lines = {line["predictions"]: line for line in headline(records(part)).table}
+        gains = [
+            _points(lines[said], "gain", "half_width") if said in lines else ""
+            for said in ("labels", "probabilities")
+        ]
+        worth = part[["flip_ratio", "distance"]].mean()
+        useful = (f"{worth.flip_ratio:.3f}", f"{worth.distance:.2f}")
+        texts.append([f"`{guidance}`", f"{margin:g}", *useful, *gains])
+    gains = ["gain from classes, points", "gain from probabilities, points"]
+    heads = ["guidance", "margin", "flip ratio", "distance", *gains]
+    return table_of_texts("Usefulness and theft", heads, texts, 2)
+
+
+def membership(frame: pd.DataFrame) -> Table | None:
+    """The strongest attack on f, on f' and on counterfactuals; linkage beside."""
+    scored = records(with_values(frame, SCORED))
+    rows = records(with_values(frame, ("control", "attack", "counterfactuals")))
+    lines = strongest(scored) if scored else []
+    cells = [(line, line["target"], _interval(line, "auc", ".3f")) for line in lines]
+    for line in linked(rows):
+        cells.append((line, "linkage", _interval(line, "exact_excess", "+.1f", 100)))
+    ways = {"f": "f", "f'": "f'", "cf": "counterfactuals themselves", "linkage": "linkage, points"}
+    return _by_defence("Strongest attacks, AUC, and linkage", cells, ways)
+
+
+def attributes(frame: pd.DataFrame) -> Table | None:
+    """What a model gives away beyond imputation: of members, and of people it never saw."""
+    cells = [
+        (line, f"{line['target']}, {line['who']}", _interval(line, "advantage", "+.1f", 100))
+        for line in attribute_table(records(with_values(frame, GUESSED)))
+    ]
+    ways = {
+        f"{target}, {who}": f"{target}, {'members' if who == 'members' else 'others'}"
+        for target in ("f", "f'", "f' relabel")
+        for who in ("members", "outsiders")
+    }
+    return _by_defence("Balanced accuracy beyond imputation, points", cells, ways)
+
+
+def _by_defence(
+    title: str, cells: Iterable[tuple[Row, str, str]], ways: Mapping[str, str]
+) -> Table:
+    """A line for each dataset, control and defence, a column for each of `ways`."""
+    found: dict[tuple[str, ...], dict[str, str]] = {}
+    for line, way, text in sorted(cells, key=lambda cell: _place(cell[0])):
+        control = "" if line["control"] == "none" else line["control"]
+        found.setdefault((line["dataset"], control, _defence(line)), {})[way] = text
+    rows = [[*key, *(texts.get(way, "") for way in ways)] for key, texts in found.items()]
+    return table_of_texts(title, ("dataset", "control", "counterfactuals", *ways.values()), rows, 3)
+
+
+def _place(line: Row) -> tuple[float, ...]:
+    """Where a line comes: by dataset, control, defence and ε."""
+    named = ((DATASETS, line["dataset"]), (CONTROLS, line.get("control", "none")))
+    places = [place_in(*each) for each in (*named, (DEFENCES, line["defence"]))]
+    return (*places, line["epsilon"] or -1)
+
+
+def _defence(line: Row) -> str:
+    known = line["epsilon"] is not None and line["epsilon"] > 0
+    return f"`{line['defence']}`" + (f", ε {line['epsilon']:g}" if known else "")
+
+
+def _points(line: Row, value: str, half: str) -> str:
+    if line[value] is None:
+        return ""
+    sure = "" if line[half] is None else f" ± {100 * line[half]:.1f}"
+    return f"{100 * line[value]:+.1f}{sure}"
+
+
+def _interval(line: Row, name: str, style: str, scale: float = 1) -> str:
+    value, low, high = (format(scale * line[name + end], style) for end in ("", "_low", "_high"))
+    return f"{value} [{low}, {high}]"
+
+
+DECIDERS: Deciders = {
+    "naive": (naive, (*STOLEN, "accuracy")),
+    "no_gain": (no_gain, (*STOLEN, "extra_queries", "flip_ratio")),
+    "less_than_without": (less_than_without, SCORED),
+    "at_chance": (at_chance, SCORED),
+    "no_attribute": (no_attribute, GUESSED),
+    "surrogate_gives_less": (surrogate_gives_less, (*STOLEN, "guidance", "margin")),
+}
+TABLES = {
+    "defences": defences,
+    "extraction": extraction,
+    "tradeoff": tradeoff,
+    "membership": membership,
+    "attributes": attributes,
+}

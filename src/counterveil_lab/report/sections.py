@@ -1,0 +1,193 @@
+"""Tables and claims as sections.toml has them, and the rows that the tables are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import pandas as pd
+
+from counterveil_lab import paper_values
+from counterveil_lab.attacks.extraction import ATTACKERS, BASES
+from counterveil_lab.experiments.tables import methods_by_dataset
+from counterveil_lab.report import attacks, claims
+from counterveil_lab.report.claims import Claim
+from counterveil_lab.report.pivots import (
+    SECTIONS,
+    Measure,
+    Pivot,
+    Table,
+    place_in,
+    records,
+    select,
+    table_of,
+    table_of_texts,
+    with_values,
+)
+
+Spec = Mapping[str, Any]
+SETTINGS = {
+    "known architecture": ("known", "probabilities"),
+    "unknown architecture": ("unknown", "probabilities"),
+    "known architecture, f names its class alone": ("known", "labels"),
+}
+
+
+def claims_of(spec: Spec) -> list[Claim]:
+    """The claims of an entry: a control, or what the entry says."""
+    if "control" in spec:
+        return [attacks.control_claim(spec["control"])]
+    return claims.claims_of(spec, {**claims.DECIDERS, **attacks.DECIDERS})
+
+
+def tables_of(spec: Spec, frame: pd.DataFrame) -> list[Table]:
+    """The tables of an entry: one, or one for each setting of model extraction; none if empty."""
+    if "made" in spec:
+        made = [TABLES[spec["made"]](frame)]
+    elif "settings" in spec:
+        made = []
+        for words, (architecture, predictions) in SETTINGS.items():
+            rows = select(frame, architecture=architecture, predictions=predictions)
+            title = spec["title"].format(settings=words)
+            folded = spec.get("folded", False) or len(made) > 0
+            made.append(table_of(rows_of(spec, rows), pivot_of(spec, title, folded)))
+    else:
+        pivot = pivot_of(spec, spec.get("title", ""), spec.get("folded", False))
+        made = [table_of(rows_of(spec, frame), pivot)]
+    return [table for table in made if table and table.rows]
+
+
+def pivot_of(spec: Spec, title: str, folded: bool) -> Pivot:
+    """The pivot of an entry; `by_dataset`: a line for each method, a column for each dataset."""
+    by_dataset = {
+        "index": {"method": "method name", "ε": "ε", "guarantee": "guarantee"},
+        "columns": ("dataset name", "dataset place"),
+        "sort": ("method place",),
+        "measures": [spec.get("by_dataset")],
+    }
+    chosen = {**(by_dataset if "by_dataset" in spec else {}), **spec}
+    measures = [Measure(**SECTIONS["measure"][name]) for name in chosen["measures"]]
+    columns, sort = chosen.get("columns"), tuple(chosen.get("sort", ()))
+    return Pivot(title, chosen["index"], measures, columns and tuple(columns), sort, folded)
+
+
+def rows_of(spec: Spec, frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows of an entry: those with the values named, or what a function of this file makes."""
+    wanted = spec.get("rows", {})
+    return ROWS[wanted["made"]](frame) if "made" in wanted else select(frame, **wanted)
+
+
+def with_training_mean(frame: pd.DataFrame) -> pd.DataFrame:
+    """The error of answering the mean of the training rows as a method of its own."""
+    lines = with_values(frame, ["mse_of_pooled_mean"])
+    names = {"method name": "mean of the training rows", "ε": "–", "guarantee": ""}
+    lines = lines.assign(mse=lines.get("mse_of_pooled_mean"), **names)
+    return pd.concat([_placed(lines, "method place"), frame])
+
+
+def _placed(frame: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Rows that come before all others in the order of a column."""
+    return frame.assign(**{column: pd.Series([(-1.0,)] * len(frame), frame.index, object)})
+
+
+def planned_order(frame: pd.DataFrame) -> pd.DataFrame:
+    """Releases whose order of marginals was left to the plan."""
+    return frame[frame.asked_order.isna()] if "asked_order" in frame else frame
+
+
+def latest_run(frame: pd.DataFrame) -> pd.DataFrame:
+    """Times compare inside one run of the command: the latest of each dataset."""
+    rows = with_values(frame, ["dataset", "seconds_for_ten", "run"])
+    if rows.empty:
+        return rows
+    rows = rows[rows.run == rows.groupby("dataset").run.transform("max")]
+    return rows.assign(seconds=rows.seconds_for_ten)
+
+
+def every_attacker(frame: pd.DataFrame) -> pd.DataFrame:
+    """What every attacker reaches with the most queries that a defence was attacked with."""
+    order = [*BASES, *ATTACKERS]
+    rows = with_values(select(frame, attacker=order), ["dataset", "queries"])
+    if rows.empty:
+        return rows
+    rows = rows[rows.queries == rows.groupby(["dataset", "defence name"]).queries.transform("max")]
+    return rows.assign(**{"attacker place": rows.attacker.map(partial(place_in, order))})
+
+
+def believing(frame: pd.DataFrame) -> pd.DataFrame:
+    """The naive attacker of each defence, and predictions alone as a defence of their own."""
+    base = select(frame, attacker="base-n")
+    base = base[base.defence != "dp-model"] if len(base) else base  # there f is another
+    printed = [
+        paper_values.extraction(dataset, "none", None, architecture, 0)
+        if predictions == "probabilities"
+        else ""
+        for dataset, architecture, predictions in base.reindex(
+            columns=["dataset", "architecture", "predictions"]
+        ).itertuples(index=False)
+    ]
+    base = base.assign(**{"defence name": "`none`", "printed accuracy": printed})
+    return pd.concat([_placed(base, "defence place"), select(frame, attacker="naive")])
+
+
+def single_values(frame: pd.DataFrame) -> pd.DataFrame:
+    """Attribute inference value by value."""
+    rows = with_values(select(frame, control="none"), ["value"])
+    return rows[rows.value != "all"] if len(rows) else rows
+
+
+def strongest_finding(frame: pd.DataFrame) -> pd.DataFrame:
+    """The game with the largest bound against each claim."""
+    rows = with_values(frame, ["mechanism", "claimed_epsilon", "bound", "view"])
+    best = rows.groupby(["mechanism", "claimed_epsilon"], sort=False).bound.idxmax()
+    return rows.loc[[at for at in best if not rows["view"][at].startswith("tree")]]
+
+
+def largest_call(frame: pd.DataFrame) -> pd.DataFrame:
+    """Our search and other methods, all queries in one call."""
+    rows = with_values(select(frame, part="peers"), ["batch"])
+    return rows[rows.batch == rows.batch.max()] if len(rows) else rows
+
+
+def timed_once(frame: pd.DataFrame) -> pd.DataFrame:
+    """The same; quality is over seeds, time that of the first seed."""
+    rows = largest_call(frame)
+    guidance = rows.guidance.map({"surrogate": ", guidance `surrogate`"}).fillna("")
+    first = rows.where(rows.seed == 0)
+    times = {"first_seconds": first.seconds_per_query, "first_times": first.times_counterveil}
+    return rows.assign(**{"method and guidance": rows.method + guidance}, **times)
+
+
+def both_guidances(frame: pd.DataFrame) -> pd.DataFrame:
+    """Mechanism `functional` with guidance `model`, and the flip ratio of the other guidance."""
+    rows = planned_order(select(frame, mechanism="functional"))
+    rows = rows[rows.dataset != "digits"]
+    surrogate = rows.guidance == "surrogate"
+    rows = rows.assign(surrogate_flip_ratio=rows.flip_ratio.where(surrogate))
+    masked = {name: rows[name].mask(surrogate) for name in ("flip_ratio", "distance", "legal")}
+    return rows.assign(**masked)
+
+
+ROWS: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
+    "with_training_mean": with_training_mean,
+    "planned_order": planned_order,
+    "latest_run": latest_run,
+    "every_attacker": every_attacker,
+    "believing": believing,
+    "single_values": single_values,
+    "strongest_finding": strongest_finding,
+    "largest_call": largest_call,
+    "timed_once": timed_once,
+    "both_guidances": both_guidances,
+}
+
+
+def flip_ratios(frame: pd.DataFrame) -> Table:
+    """Every method on every dataset, to any class and to a specified one, with what is printed."""
+    columns = ("flip_ratio", "flip_ratio_specified")
+    heads, *lines = methods_by_dataset(records(frame), columns, paper_values.FLIP_RATIO)
+    return table_of_texts("", heads, lines)
+
+
+TABLES = {**attacks.TABLES, "flip_ratios": flip_ratios}
