@@ -154,30 +154,34 @@ def gradcam(model: nn.Module, points: Tensor, classes: Tensor, image: Pixels) ->
 
 def paint_reconstructions(rows: Sequence[Row], folder: Path) -> None:
     """The figure, from stored rows and pictures."""
-    from counterveil_lab.experiments import drawing
+    from counterveil_lab import figures, figures_experiments
 
     stored = pictures.read(folder / "fig-reconstructions.npz")
     strips = [("original", stored[f"{rows[0]['dataset']} originals"])]
     for row in sorted(
-        rows, key=lambda row: (row["mechanism"] != "paper", -drawing.place_of(row["epsilon"]))
+        rows,
+        key=lambda row: (
+            row["mechanism"] != "paper",
+            -figures_experiments.place_of(row["epsilon"]),
+        ),
     ):
         picture = stored[f"{row['dataset']} {row['mechanism']} {row['epsilon']}"]
-        strips.append((drawing.words_of(row), picture))
-    drawing.save(drawing.strips(strips), folder / "fig-reconstructions")
+        strips.append((figures_experiments.words_of(row), picture))
+    figures.save(figures_experiments.strips(strips), folder / "fig-reconstructions")
 
 
 def paint_case_study(rows: Sequence[Row], folder: Path) -> None:
     """The figure, from stored rows and pictures."""
-    from counterveil_lab.experiments import drawing
+    from counterveil_lab import figures, figures_experiments
 
     stored = pictures.read(folder / "fig-case.npz")
     lines = []
     for row in rows:
         (query,) = stored[f"{row['dataset']} query"]
         name = f"{row['dataset']} {row['mechanism']} {row['way']} {row['epsilon']}"
-        words = f"{drawing.words_of(row)}, {row['way']}\nf says {row['f_says']}"
+        words = f"{figures_experiments.words_of(row)}, {row['way']}\nf says {row['f_says']}"
         lines.append((words, query, *stored[name]))
-    drawing.save(drawing.case_study(lines), folder / "fig-case")
+    figures.save(figures_experiments.case_study(lines), folder / "fig-case")
 
 
 FIG_RECONSTRUCTIONS = Experiment(
