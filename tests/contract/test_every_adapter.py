@@ -25,15 +25,7 @@ from torch import nn
 
 from counterveil.encoding import Encoding
 from counterveil.errors import ModelError
-from counterveil.models import (
-    CallableModel,
-    OnnxModel,
-    TargetModel,
-    TorchModel,
-    adapt,
-    load_model,
-    save_exported,
-)
+from counterveil.models import OnnxModel, TargetModel, TorchModel, adapt, load_model, save_exported
 from counterveil.networks import train_surrogate
 from counterveil.schema import Binary, Categorical, Label, Numeric, Schema
 
@@ -94,29 +86,32 @@ def network() -> nn.Sequential:
     return layers.requires_grad_(False).eval()
 
 
+def torch_case(adapted: TargetModel, module: nn.Module) -> Case:
+    return Case(adapted, lambda frame: module(points_of(frame)))
+
+
 def torch_module(folder: Path) -> Case:
     module = network()
-    return Case(adapt(module, SCHEMA), lambda frame: module(points_of(frame)))
+    return torch_case(adapt(module, SCHEMA), module)
 
 
 def exported_program(folder: Path) -> Case:
     module = network()
     rows = {0: torch.export.Dim("rows", min=1)}
     program = torch.export.export(module, (POINTS[:4],), dynamic_shapes=(rows,))
-    return Case(adapt(program, SCHEMA), lambda frame: module(points_of(frame)))
+    return torch_case(adapt(program, SCHEMA), module)
 
 
 def pt2_file(folder: Path) -> Case:
     module = network()
     save_exported(module, SCHEMA, folder / "m.pt2")
-    return Case(load_model(folder / "m.pt2", SCHEMA), lambda frame: module(points_of(frame)))
+    return torch_case(load_model(folder / "m.pt2", SCHEMA), module)
 
 
 def surrogate(folder: Path) -> Case:
     labels = torch.as_tensor(GRANTED).long()
     module = train_surrogate(POINTS, labels, 2, hidden=(16,), epochs=20, seed=0)
-    adapted = TorchModel(module, SCHEMA, outputs="logits")
-    return Case(adapted, lambda frame: module(points_of(frame)))
+    return torch_case(TorchModel(module, SCHEMA, outputs="logits"), module)
 
 
 def estimator_over_rows(folder: Path) -> Case:
@@ -127,7 +122,10 @@ def estimator_over_rows(folder: Path) -> Case:
 
 def estimator_over_encoding(folder: Path) -> Case:
     model = LogisticRegression().fit(ENCODING.encode(FRAME), LOAN)
-    own = lambda frame: model.predict_proba(ENCODING.encode(frame))[:, ::-1]  # noqa: E731
+
+    def own(frame: pd.DataFrame) -> Any:
+        return model.predict_proba(ENCODING.encode(frame))[:, ::-1]
+
     return Case(adapt(model, SCHEMA), own)
 
 
@@ -177,7 +175,7 @@ def function_over_encoding(folder: Path) -> Case:
     def function(array: Any) -> Any:
         return by_hand(10 * array[:, 1], 7 * array[:, 2])
 
-    adapted = CallableModel(function, SCHEMA, inputs="encoding")
+    adapted = adapt(function, SCHEMA, inputs="encoding")
     return Case(adapted, lambda frame: function(ENCODING.encode(frame)))
 
 
@@ -196,6 +194,7 @@ def onnx_model(*, over_rows: bool, double: bool) -> Callable[[Path], Case]:
             weights[:, 0] = SLOPE, -1
         else:
             weights[1:3, 0] = 10 * SLOPE, -7
+        constants = {"w": weights, "bar": np.array(BAR, dtype), "one": np.array(1, dtype)}
         graph = helper.make_graph(
             [
                 helper.make_node("Concat", names, ["all"], axis=1),
@@ -208,11 +207,7 @@ def onnx_model(*, over_rows: bool, double: bool) -> Callable[[Path], Case]:
             "by_hand",
             [helper.make_tensor_value_info(name, kind, ["rows", size]) for name in names],
             [helper.make_tensor_value_info("p", kind, ["rows", 2])],
-            [
-                onnx.numpy_helper.from_array(weights, "w"),
-                onnx.numpy_helper.from_array(np.array(BAR, dtype), "bar"),
-                onnx.numpy_helper.from_array(np.array(1, dtype), "one"),
-            ],
+            [onnx.numpy_helper.from_array(value, name) for name, value in constants.items()],
         )
         opsets = [helper.make_opsetid("", 17)]
         model = helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
@@ -340,13 +335,12 @@ def test_points_are_answered_alike_and_lend_a_gradient(case: Case) -> None:
 
 def test_what_is_asked_about_stays_as_it_is(case: Case) -> None:
     frame = rows_of(case, 50)
-    kept = frame.copy(deep=True)
-    ask_frame(case.adapted, frame)
-    pd.testing.assert_frame_equal(frame, kept)
     points = torch.as_tensor(case.adapted.encoding.encode(frame), dtype=torch.float32)
-    copied = points.clone()
+    frame_before, points_before = frame.copy(deep=True), points.clone()
+    ask_frame(case.adapted, frame)
     ask_points(case.adapted, points)
-    assert torch.equal(points, copied)
+    pd.testing.assert_frame_equal(frame, frame_before)
+    assert torch.equal(points, points_before)
 
 
 def test_points_of_another_width_are_refused(case: Case) -> None:
@@ -367,12 +361,13 @@ class Answering(nn.Module):
 
 
 class AnsweringEstimator:
-    def __init__(self, wrong: Callable[[Any], Any], column: Any) -> None:
-        self.wrong, self.column = wrong, column
+    def __init__(self, wrong: Callable[[Any], Any]) -> None:
+        self.wrong = wrong
 
     def predict_proba(self, rows: Any) -> Any:
-        granted = np.asarray(rows[self.column] / 10 if isinstance(self.column, str) else rows[:, 1])
-        return self.wrong(torch.tensor(np.stack([1 - granted, granted], axis=1))).numpy()
+        income = rows.income / 10 if isinstance(rows, pd.DataFrame) else rows[:, 1]
+        granted = torch.tensor(np.array(income))
+        return self.wrong(torch.stack([1 - granted, granted], dim=1)).numpy()
 
 
 WRONG: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -398,10 +393,8 @@ def test_wrong_answers_are_refused(
         session.run = lambda names, feed: [wrong(torch.tensor(run(names, feed)[0])).numpy()]
         monkeypatch.setattr(adapted, "_session", session)
     elif kind == "estimator":
-        adapted = adapt(AnsweringEstimator(wrong, "income"), SCHEMA)
+        adapted = adapt(AnsweringEstimator(wrong), SCHEMA)
     else:
-        column = "income" if kind == "rows" else None
-        function = AnsweringEstimator(wrong, column).predict_proba
-        adapted = CallableModel(function, SCHEMA, inputs=kind)  # type: ignore[arg-type]
+        adapted = adapt(AnsweringEstimator(wrong).predict_proba, SCHEMA, inputs=kind)
     with pytest.raises(ModelError):
         ask_frame(adapted, rich)

@@ -425,7 +425,7 @@ def test_dice_asks_the_same_model() -> None:
     points = Encoding(SHAPES).encode(rows)
     theirs = method._explainer.model.transformer.transform(words.say(points))
     answers = asked(torch.as_tensor(theirs.to_numpy(np.float32)))[:, 0]
-    expected = ask_frame(method.model, rows)[:, 1].exp()
+    expected = ask_frame(method.model, rows)[:, 1].exp().float()
     assert torch.allclose(answers, expected, atol=1e-5)
 
 

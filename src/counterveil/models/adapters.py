@@ -115,8 +115,9 @@ def _without_module_calls(module: nn.Module) -> Callable[[Tensor], Tensor]:
     For a few rows that overhead is most of the time. Layers whose call could do more than their
     own forward (hooks, subclasses) are called as usual.
     """
-    hooked = module._forward_hooks or module._forward_pre_hooks
-    if type(module) is nn.Sequential and not hooked:
+    if module._forward_hooks or module._forward_pre_hooks:
+        return module
+    if type(module) is nn.Sequential:
         layers = [_without_module_calls(layer) for layer in module]
 
         def forward(points: Tensor) -> Tensor:
@@ -125,13 +126,9 @@ def _without_module_calls(module: nn.Module) -> Callable[[Tensor], Tensor]:
             return points
 
         return forward
-    if type(module) is nn.Linear and not hooked:
+    if type(module) is nn.Linear:
         return lambda points: nn.functional.linear(points, module.weight, module.bias)
-    if type(module) is nn.Tanh and not hooked:
-        return torch.tanh
-    if type(module) is nn.ReLU and not hooked:
-        return torch.relu
-    return module
+    return {nn.Tanh: torch.tanh, nn.ReLU: torch.relu}.get(type(module), module)
 
 
 def _ends_in_sigmoid(module: nn.Module) -> bool:

@@ -26,7 +26,7 @@ WRAP = "wrap it in a function from rows to class probabilities"
 
 
 def is_booster(model: Any) -> bool:
-    """Whether `model` is a Booster of XGBoost or LightGBM."""
+    """Whether `model` is a Booster of XGBoost or LightGBM; neither package is imported for it."""
     return any(
         kind.__name__ == "Booster" and kind.__module__.split(".")[0] in {"xgboost", "lightgbm"}
         for kind in type(model).__mro__

@@ -24,15 +24,7 @@ from torch import Tensor, nn
 
 from counterveil.errors import ModelError
 from counterveil.files import write_whole
-from counterveil.models.operators import (
-    CHECKS,
-    DTYPES,
-    PLAIN,
-    SHAPING,
-    SIGMOID,
-    WORDS,
-    operator_called,
-)
+from counterveil.models import operators
 from counterveil.schema import Schema
 
 MOST_JSON = 64 * 2**20  # bytes
@@ -162,7 +154,7 @@ def _read(archive: zipfile.ZipFile) -> ExportedGraph:
     if len(asked) != 1 or len(outputs) != 1 or "user_output" not in outputs[0]:
         raise NotPlainError("it must take one tensor, answer one and change none")
     answer = str(outputs[0]["user_output"]["arg"]["as_tensor"]["name"])
-    nodes = [node for node in module["graph"]["nodes"] if node["target"] not in CHECKS]
+    nodes = [node for node in module["graph"]["nodes"] if node["target"] not in operators.CHECKS]
     return ExportedGraph(tensors, asked[0], nodes, answer)
 
 
@@ -175,10 +167,10 @@ def _tensor(archive: zipfile.ZipFile, kind: str, payload: dict[str, Any]) -> Ten
     if payload["use_pickle"]:
         raise NotPlainError("it holds a pickle, which can run any code when it is opened")
     meta = payload["tensor_meta"]
-    if meta["layout"] != 7 or meta["dtype"] not in DTYPES:
+    if meta["layout"] != 7 or meta["dtype"] not in operators.DTYPES:
         raise NotPlainError("it holds a tensor that is not plain")
     sizes, strides = ([int(size["as_int"]) for size in meta[key]] for key in ("sizes", "strides"))
-    dtype = DTYPES[meta["dtype"]]
+    dtype = operators.DTYPES[meta["dtype"]]
     if math.prod(sizes) == 0:
         return torch.empty(sizes, dtype=dtype)
     raw = bytearray(_member(archive, f"data/{kind}/{payload['path_name']}"))
@@ -188,7 +180,7 @@ def _tensor(archive: zipfile.ZipFile, kind: str, payload: dict[str, Any]) -> Ten
 
 def _step(node: dict[str, Any]) -> Step:
     target = str(node["target"])
-    operator = operator_called(target)
+    operator = operators.operator_called(target)
     if operator is None:
         raise NotPlainError(
             f"it uses {target!r}, which is not on the list of operators that only compute"
@@ -211,8 +203,8 @@ def _ends_in_sigmoid(nodes: list[dict[str, Any]], answer: str) -> bool:
     """Whether nothing but a change of shape comes after a sigmoid."""
     for node in reversed(nodes):
         if _results(node) == [answer]:
-            if node["target"] not in SHAPING:
-                return bool(node["target"] == SIGMOID)
+            if node["target"] not in operators.SHAPING:
+                return bool(node["target"] == operators.SIGMOID)
             answer = node["inputs"][0]["arg"]["as_tensor"]["name"]
     return False
 
@@ -235,10 +227,12 @@ def _constant(kind: str, content: Any) -> Any:
     if kind == "as_none":
         return None
     if kind == "as_scalar_type":
-        return DTYPES[content]
+        return operators.DTYPES[content]
     if kind == "as_float" and content in {"Infinity", "-Infinity"}:
         return float(content)
-    if (kind == "as_string" and content in WORDS) or (kind in PLAIN and _is_plain(content)):
+    if (kind == "as_string" and content in operators.WORDS) or (
+        kind in operators.PLAIN and _is_plain(content)
+    ):
         return content
     raise NotPlainError(f"it uses an argument of the kind {kind!r}")
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -206,12 +205,11 @@ def _order(
     return column_order([names[column] for column in range(len(wanted))], schema)
 
 
-@dataclass(frozen=True)
-class Feeding:
-    """What the graph is fed: a frame in original units (`over_rows`) or the encoded array.
+class Feeding(NamedTuple):
+    """How the graph is fed.
 
-    `feed` turns it into the graph's input tensors by name. `batch` is the number of rows for one
-    run, where the graph fixes it.
+    It gets a frame in original units (`over_rows`) or the encoded array, which `feed` turns into
+    its input tensors by name. `batch` is the number of rows for one run, where the graph fixes it.
     """
 
     over_rows: bool
