@@ -11,7 +11,6 @@ from counterveil.search.amortise import learn_for
 from counterveil.search.constraints import Box, box_around
 from counterveil.search.latent import LEARNING_RATE, search
 from counterveil.search.objective import SearchObjective, Weights
-from counterveil.search.parts import changed_features
 from counterveil.search.polish import Polishing
 from counterveil.search.repair import gap_and_slope, gap_of, repair
 from counterveil.search.sampling import legal_rows
@@ -111,20 +110,20 @@ def test_polish_gives_back_what_is_not_needed(objective, model, schema):
     stands = (gap_of(guide.log_proba(far), targets) >= 0).nonzero()[:, 0]
     assert len(stands) > 3
     polishing = Polishing(
-        home=snap(objective.queries, box)[stands], targets=targets[stands], box=box.rows(stands),
+        home=snap(objective.queries, box)[stands], targets=targets[stands], box=box.select(stands),
         snap=snap, gap=lambda rows, goal: gap_of(guide.log_proba(rows), goal),
         slope=lambda rows, goal: gap_and_slope(guide, rows, goal)[1],
     )  # fmt: skip
     near = polishing(far[stands])
-    assert not snap.broken(near, box.rows(stands)).any()
+    assert not snap.broken(near, box.select(stands)).any()
     assert (gap_of(guide.log_proba(near), targets[stands]) >= 0).all()
     queries = snap(objective.queries, box)[stands]
     assert ((near - queries).norm(dim=1) <= (far[stands] - queries).norm(dim=1) + 1e-6).all()
-    fewer = changed_features(snap, near, queries).sum(dim=1)
-    assert (fewer <= changed_features(snap, far[stands], queries).sum(dim=1)).all()
+    fewer = snap.changed_features(near, queries).sum(dim=1)
+    assert (fewer <= snap.changed_features(far[stands], queries).sum(dim=1)).all()
     assert (
         fewer.float().mean()
-        < 0.6 * changed_features(snap, far[stands], queries).sum(1).float().mean()
+        < 0.6 * snap.changed_features(far[stands], queries).sum(1).float().mean()
     )
 
 
@@ -157,4 +156,4 @@ def test_repair_within_a_budget_of_features(model, schema, objective):
     for most in (1, 2):
         budget = torch.full((len(start),), most)
         mended = repair(start, objective.targets, box, snap, guide, steps=40, need=9.0, most=budget)
-        assert int(changed_features(snap, mended, start).sum(dim=1).max()) == most
+        assert int(snap.changed_features(mended, start).sum(dim=1).max()) == most

@@ -39,7 +39,6 @@ from counterveil.population import (
 from counterveil.population.images import Frequencies
 from counterveil.population.tree import class_totals
 from counterveil.privacy import Access
-from counterveil.schema import Pixels
 
 MOST_ROWS = 2**40  # of a table: what is expected of a cell never leaves the range of exact integers
 Measured = tuple[Population, tuple[Access, ...]]
@@ -207,7 +206,7 @@ def keep_ones(rows: Array, most: int) -> Array:
 
 
 def _measure_images(table: PrivateTable, plan: Plan) -> Measured:
-    image = next(feature for feature in table.schema.features if isinstance(feature, Pixels))
+    image = table.schema.images[0]
     frequencies = Frequencies(image, plan.frequencies)
     width = image.channels * plan.frequencies**2
     classes = len(table.schema.label.classes)

@@ -13,7 +13,7 @@ import pandas as pd
 from counterveil.encoding import Array
 from counterveil.errors import ModelError
 from counterveil.models.base import Inputs, column_called, values_of
-from counterveil.schema import Categorical, Feature, Numeric, Schema
+from counterveil.schema import Feature, Schema
 
 FLOATS = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16}
 WHOLE = {
@@ -114,9 +114,10 @@ def _check_column(given: Any, feature: Feature | None) -> None:
         raise _unfit(given, "it must hold text, floats or whole numbers")
     if given.type != TEXT and values is not None and any(isinstance(v, str) for v in values):
         raise _unfit(given, "the schema's column holds text")
-    if given.type in WHOLE and isinstance(feature, (Numeric, Categorical)) and feature.missing:
+    if given.type in WHOLE and feature is not None and feature.missing:
         raise _unfit(given, "the schema's column may be missing; export it as floats")
-    if given.type in WHOLE and isinstance(feature, Numeric) and not feature.integer:
+    fractions = feature is not None and feature.values is None and not feature.is_whole
+    if given.type in WHOLE and fractions:
         raise _unfit(given, "the schema's column is not 'integer'")
     if math.prod(size for size in given.shape[1:] if _size(size)) != 1:
         raise _unfit(given, "it must be one value a row")

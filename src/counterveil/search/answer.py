@@ -27,7 +27,6 @@ from counterveil.search.best import Best
 from counterveil.search.constraints import Box
 from counterveil.search.latent import search
 from counterveil.search.objective import SearchObjective, Weights, held
-from counterveil.search.parts import changed_features, squares_by_part
 from counterveil.search.polish import Polishing
 from counterveil.search.pool import Pool
 from counterveil.search.repair import gap_and_slope, gap_of, repair
@@ -74,7 +73,7 @@ class Questions:
         return Questions(
             self.queries[part],
             self.targets[part],
-            self.box.rows(part),
+            self.box.select(part),
             costs if costs is None or len(costs) == 1 else costs[part],
             None if self.most is None else self.most[part],
         )
@@ -251,7 +250,7 @@ class Answerer:
         accepted = torch.stack([stands, self.stands(moved, questions.targets, how.margin)], 1)
         twice = questions.repeated(2)
         polished = self._polish(twice, how, sides, accepted.flatten())
-        squares = squares_by_part(self.snap, polished, twice.queries, twice.costs).sum(dim=1)
+        squares = self.snap.squares_by_part(polished, twice.queries, twice.costs).sum(dim=1)
         far = torch.where(accepted, squares.unflatten(0, (-1, 2)), torch.inf)
         nearer = far.argmin(dim=1)
         everyone = torch.arange(len(rows), device=rows.device)
@@ -301,7 +300,7 @@ class Answerer:
         return rows, stands & (self._changes(rows, questions) <= questions.most)
 
     def _changes(self, rows: Tensor, questions: Questions) -> Tensor:
-        return changed_features(self.snap, rows, questions.queries).sum(dim=1)
+        return self.snap.changed_features(rows, questions.queries).sum(dim=1)
 
     def _take(
         self, rows: Tensor, stands: Tensor, left: Tensor, tried: Tensor, part: Questions, how: How

@@ -23,7 +23,7 @@ class Best:
 
     def look(self, numbers: Tensor, points: Tensor) -> None:
         """Consider `points`, one for each of the queries `numbers`."""
-        box, targets = self._objective.box.rows(numbers), self._objective.targets[numbers]
+        box, targets = self._objective.box.select(numbers), self._objective.targets[numbers]
         rows = self._snap(points, box)
         distance = (rows - self._objective.queries[numbers]).norm(dim=1)
         better = self._accepts(rows, targets) & (distance < self._distance[numbers])

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from counterveil.progress import Tick, silent
 from counterveil.search.answer import Answerer, How, Questions
-from counterveil.search.parts import changed_features, columns_of_features
 
 TRIES = 2  # searches for each further answer
 SPREAD = 0.3  # of the disturbed starts; codes are sigmoids in (0, 1)
@@ -46,7 +45,7 @@ def _ways(answerer: Answerer, pool: Tensor, queries: Tensor) -> Tensor:
     """What tells answers apart: which features change; for a picture, the pixels themselves."""
     tries = pool.shape[1]
     many = queries.repeat_interleave(tries, dim=0)
-    changed = changed_features(answerer.snap, pool.flatten(0, 1), many)
+    changed = answerer.snap.changed_features(pool.flatten(0, 1), many)
     if changed.shape[1] == 1:
         return pool
     return changed.unflatten(0, (-1, tries)).float()
@@ -57,13 +56,13 @@ def _one_change(
 ) -> Tensor:
     """The columns of a feature, at random, of those in which each row differs from its query."""
     snap = answerer.snap
-    changed = changed_features(snap, rows, queries)
+    changed = snap.changed_features(rows, queries)
     if changed.shape[1] == 1:  # a picture: half of its pixels
         dice = torch.rand(len(rows), snap.parts, generator=generator).to(rows.device)
         return (dice < 0.5)[:, snap.part_of_column]
     dice = torch.rand(changed.shape, generator=generator).to(rows.device)
     chosen = torch.where(changed, dice, -1.0).argmax(dim=1, keepdim=True)
-    return columns_of_features(snap, torch.zeros_like(changed).scatter_(1, chosen, True))
+    return snap.columns_of_features(torch.zeros_like(changed).scatter_(1, chosen, True))
 
 
 def choose(

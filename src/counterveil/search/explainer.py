@@ -23,7 +23,13 @@ from counterveil.progress import Tick, progress_bar
 from counterveil.schema import Category
 from counterveil.search import amortise, request, warm
 from counterveil.search.answer import Answerer, How, Questions
-from counterveil.search.constraints import ManyRules, box_around, column_costs, most_changes
+from counterveil.search.constraints import (
+    ManyRules,
+    box_around,
+    column_costs,
+    decode_answers,
+    max_changes_of,
+)
 from counterveil.search.diverse import several
 from counterveil.search.objective import Weights
 from counterveil.search.pool import Pool
@@ -31,7 +37,6 @@ from counterveil.search.result import Explanations, Status
 from counterveil.search.rules import Rules
 from counterveil.search.sampling import legal_rows
 from counterveil.search.snap import Snap
-from counterveil.search.units import original_units
 from counterveil.veil import Veil
 
 ITERATIONS = 300  # of Algorithm 2
@@ -159,7 +164,7 @@ class Explainer:
             targets,
             box,
             column_costs(self.encoding, rules, len(frame)),
-            most_changes(rules, len(frame)),
+            max_changes_of(rules, len(frame)),
         )
         found, stands = self._search(answerer, questions, how, k, seed, progress)
         fixed = request.fixed_features(rules, immutable)
@@ -295,7 +300,7 @@ class Explainer:
             )
         points = points.repeat(k, axis=0)
         tried = np.where(stands.numpy()[:, None], found.flatten(0, 1).double().numpy(), points)
-        rows = original_units(self.encoding, frame, points, tried, rules)
+        rows = decode_answers(self.encoding, frame, points, tried, rules)
         final = self.encoding.encode(rows)
         after = self.model.decide(rows, torch.as_tensor(final, dtype=torch.float32))
         valid = (after.argmax(dim=1) == targets) & stands

@@ -62,7 +62,7 @@ class SearchObjective:
             weights=replace(self.weights, alpha=self.weights.alpha * alpha),
             queries=self.queries[numbers],
             targets=self.targets[numbers] if targets is None else targets,
-            box=self.box.rows(numbers),
+            box=self.box.select(numbers),
         )
 
     def holding(self, columns: Tensor) -> SearchObjective:

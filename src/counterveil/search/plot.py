@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from counterveil.schema import Binary, Numeric, Pixels
+from counterveil.schema import Feature, Pixels
 from counterveil.search.sheet import (
     ACCENT,
     BAD,
@@ -43,7 +43,7 @@ EDGE = "#c9d0da"
 
 def draw(result: Explanations, query: int, answer: int) -> Picture:
     """The picture of one answer, found or not."""
-    if any(isinstance(feature, Pixels) for feature in result.schema.features):
+    if result.schema.images:
         return _images(result, query, answer)
     sheet = Sheet()
     _title(sheet, result, query, answer)
@@ -96,7 +96,7 @@ def _table(sheet: Sheet, result: Explanations, query: int, answer: int) -> None:
             offset = (place - (len(name) - 1) / 2) * 0.18
             sheet.text(MARGIN, line, y=sheet.y + offset, size=10.5)
         feature = result.schema.feature(column)
-        if isinstance(feature, Numeric) and None not in (before, after):
+        if feature.number_range is not None and None not in (before, after):
             _dumbbell(sheet, feature, before, after, start)
         else:
             _two_words(sheet, before, after, start)
@@ -122,12 +122,13 @@ def _two_lines(name: str) -> list[str]:
     return [first, shorten(" ".join(rest), NAME, 10.5)] if rest else [first]
 
 
-def _dumbbell(sheet: Sheet, feature: Numeric, before: float, after: float, start: float) -> None:
+def _dumbbell(sheet: Sheet, feature: Feature, before: float, after: float, start: float) -> None:
     """A number before and after on the feature's own range."""
     stop = WIDTH - MARGIN
     sheet.track(start, stop)
-    span = feature.upper - feature.lower
-    places = [start + (float(v) - feature.lower) / span * (stop - start) for v in (before, after)]
+    lower, upper = feature.number_range or (0.0, 1.0)
+    span = upper - lower
+    places = [start + (float(v) - lower) / span * (stop - start) for v in (before, after)]
     sheet.arrow(places[0], places[1], ACCENT, gap=DOT)
     sheet.dot(places[0], FAINT, hollow=True)
     sheet.dot(places[1], ACCENT)
@@ -139,8 +140,8 @@ def _dumbbell(sheet: Sheet, feature: Numeric, before: float, after: float, start
     middles = apart(places[left], places[right], (widths[left], widths[right]), start, stop)
     for number, middle in zip(order, middles, strict=True):
         sheet.text(middle, texts[number], y=sheet.y - 0.17, anchor="center", **styles[number])
-    for x, bound, anchor in ((start, feature.lower, "left"), (stop, feature.upper, "right")):
-        whole = int(bound) if feature.integer else bound
+    for x, bound, anchor in ((start, lower, "left"), (stop, upper, "right")):
+        whole = int(bound) if feature.is_whole else bound
         sheet.text(x, show(whole), y=sheet.y + 0.15, size=7.5, color=FAINT, anchor=anchor)
     sheet.y += ROW
 
@@ -162,7 +163,7 @@ def _two_words(sheet: Sheet, before: Any, after: Any, start: float) -> None:
 
 def _bits(sheet: Sheet, result: Explanations, query: int, answer: int) -> None:
     """Which bits are switched on, which off, and how many stay."""
-    on = {f.name: f.values[1] for f in result.schema.features if isinstance(f, Binary)}
+    on = {f.name: f.values[1] for f in result.schema.features if f.values is not None}
     changes = result.changes_of(query, answer)
     for title, color, names in (
         ("switch on", GOOD, [column for column, _, after in changes if after == on[column]]),
@@ -207,7 +208,7 @@ def _fixed(result: Explanations) -> set[str]:
 def _images(result: Explanations, query: int, answer: int) -> Picture:
     """Query, counterfactual and difference side by side; a line for each image of the row."""
     at, found = result.at(query, answer), bool(result.valid[result.at(query, answer)])
-    images = [feature for feature in result.schema.features if isinstance(feature, Pixels)]
+    images = result.schema.images
     now, goal = (textwrap.shorten(str(name), 30) for name in result.classes_of(query, answer))
     titles = [f"now: {now}"]
     if found:

@@ -19,8 +19,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from counterveil.search.constraints import Box
-from counterveil.search.parts import SAME, squares_by_part
+from counterveil.search.constraints import SAME, Box
 from counterveil.search.snap import Snap
 
 Gap = Callable[[Tensor, Tensor], Tensor]
@@ -68,7 +67,7 @@ class Polishing:
     def _give_back(self, numbers: Tensor, everything: Tensor) -> Tensor:
         """As many parts given back as the judge will bear, in the rows `numbers`; which changed."""
         home, rows = self.home[numbers], everything[numbers]
-        saved = squares_by_part(self.snap, rows, home, self._costs(numbers))
+        saved = self.snap.squares_by_part(rows, home, self._costs(numbers))
         changed = saved > 0
         count = changed.sum(dim=1)
         # To give back the last part is to go home.
@@ -164,7 +163,7 @@ class Polishing:
         share = torch.ones(len(rows), 1, device=rows.device)
         kept, width = rows, 1.0
         grid = torch.arange(1, SPLIT, device=rows.device) / SPLIT
-        box = self.box.rows(numbers.repeat_interleave(SPLIT - 1))
+        box = self.box.select(numbers.repeat_interleave(SPLIT - 1))
         everyone = torch.arange(len(rows), device=rows.device)
         for _ in range(LEVELS):
             shares = share - width * (1 - grid)  # ascending: the first that stands is the nearest

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from counterveil.models import TargetModel
 from counterveil.search.constraints import Box
-from counterveil.search.parts import changed_features, columns_of_features
 from counterveil.search.snap import Snap
 
 STRIDE = 0.5  # how far a number moves at once, as a share of its range; a bit flips whole
@@ -52,7 +51,7 @@ def repair(
             barred = barred | _over_budget(rows[active], start[active], most[active], snap)
         dear = costs if costs is None or len(costs) == 1 else costs[active]
         rows[active], moves = snap.best_move(
-            rows[active], slope, box.rows(active), barred, STRIDE, dear
+            rows[active], slope, box.select(active), barred, STRIDE, dear
         )
         moved[active] |= moves & ~barred
     return rows
@@ -74,6 +73,6 @@ def gap_of(log_proba: Tensor, targets: Tensor) -> Tensor:
 
 def _over_budget(rows: Tensor, start: Tensor, most: Tensor, snap: Snap) -> Tensor:
     """Columns of features that may not be touched because as many as may were touched already."""
-    touched = changed_features(snap, rows, start)
+    touched = snap.changed_features(rows, start)
     full = touched.sum(dim=1) >= most
-    return columns_of_features(snap, full[:, None] & ~touched)
+    return snap.columns_of_features(full[:, None] & ~touched)

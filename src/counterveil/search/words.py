@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from counterveil.errors import RequestError
 from counterveil.privacy import Level, Statement
-from counterveil.schema import Category, Numeric, Pixels, Schema
+from counterveil.schema import Category, Schema
 
 Change = tuple[str, Any, Any]  # column, before, after
 
@@ -72,14 +72,12 @@ def alternatives(
 
 def pixel_columns(schema: Schema) -> set[str]:
     """The columns that are dots of an image."""
-    images = [feature for feature in schema.features if isinstance(feature, Pixels)]
-    return {column for feature in images for column in feature.columns}
+    return {column for image in schema.images for column in image.columns}
 
 
 def whole_columns(schema: Schema) -> set[str]:
     """The columns that hold whole numbers."""
-    numbers = [f for f in schema.features if isinstance(f, Numeric) and f.integer]
-    return pixel_columns(schema) | {feature.name for feature in numbers}
+    return {column for feature in schema.features if feature.is_whole for column in feature.columns}
 
 
 def join(parts: Sequence[str]) -> str:

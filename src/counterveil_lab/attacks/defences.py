@@ -40,9 +40,8 @@ from counterveil.privacy import Budget
 from counterveil.progress import silent
 from counterveil.search import Explainer
 from counterveil.search.answer import How, Questions
-from counterveil.search.constraints import box_around
+from counterveil.search.constraints import box_around, decode_answers
 from counterveil.search.explainer import ITERATIONS
-from counterveil.search.units import original_units
 from counterveil.training import seeded
 from counterveil.veil import Veil
 from counterveil_lab.attacks.kanonymous import KAnonymous
@@ -191,7 +190,7 @@ class ByVeil:
                           box_around(encoding, points))  # fmt: skip
         answerer = self.explainer._answerer(progress=False)
         found, _ = self.explainer._search(answerer, asked, AS_PUBLISHED, 1, 0, False)
-        return original_units(encoding, frame, points, found[:, 0].double().numpy(), None)
+        return decode_answers(encoding, frame, points, found[:, 0].double().numpy(), None)
 
 
 @dataclass(frozen=True, eq=False)

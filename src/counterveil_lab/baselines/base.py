@@ -18,10 +18,9 @@ from counterveil.encoding import Array, Encoding
 from counterveil.errors import RequestError
 from counterveil.models import TargetModel
 from counterveil.schema import Schema
-from counterveil.search.constraints import Box, box_around
+from counterveil.search.constraints import Box, box_around, decode_answers
 from counterveil.search.request import features_changed
 from counterveil.search.snap import Snap
-from counterveil.search.units import original_units
 from counterveil_lab.metrics import legal_share, plausibility
 
 
@@ -121,7 +120,7 @@ class Problem:
 
     def legal(self, points: Tensor, numbers: Tensor) -> Tensor:
         """The legal rows nearest to `points` of shape (queries, points each, width)."""
-        boxes = self.box.rows(numbers.repeat_interleave(points.shape[1]))
+        boxes = self.box.select(numbers.repeat_interleave(points.shape[1]))
         return self.snap(points.flatten(0, 1), boxes).reshape(points.shape)
 
     @torch.no_grad()
@@ -136,7 +135,7 @@ class Problem:
         again = np.repeat(np.arange(count), self.k)
         frame = self.frame.iloc[again].reset_index(drop=True)
         legal = rows.flatten(0, 1).double().cpu().numpy()
-        given = original_units(self.model.encoding, frame, self.points[again], legal, None)
+        given = decode_answers(self.model.encoding, frame, self.points[again], legal, None)
         targets = self.targets.cpu()
         asked = (self.model.log_proba_rows(self.frame).argmax(dim=1) != targets).numpy()
         accepted = self.model.log_proba_rows(given).argmax(dim=1) == targets[again]
