@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from counterveil.errors import DataError
-from counterveil.schema import Binary, Categorical, Schema
+from counterveil.schema import Schema
 
 
 def read_table(path: str | os.PathLike[str], schema: Schema | None = None) -> pd.DataFrame:
@@ -29,9 +29,9 @@ def read_table(path: str | os.PathLike[str], schema: Schema | None = None) -> pd
             return pd.read_parquet(source)
         except (OSError, ValueError):
             raise DataError(f"{source} is damaged or not of the kind its name says") from None
-    columns = csv_columns(source)
-    batches = list(csv_batches(source, schema, 1_000_000, columns))
-    return pd.concat(batches, ignore_index=True)
+    text = () if schema is None else schema.text_columns
+    batches = csv_batches(source, csv_columns(source), 1_000_000, text)
+    return pd.concat(list(batches), ignore_index=True)
 
 
 def csv_columns(path: Path) -> tuple[str, ...]:
@@ -42,25 +42,21 @@ def csv_columns(path: Path) -> tuple[str, ...]:
         raise DataError(f"{path}: give a .csv or .parquet file")
     # pandas renames repeated columns silently (a, a.1): read the header as a plain row first.
     with _one_line_errors(path):
-        header = pd.read_csv(path, sep=_separator(path), header=None, nrows=1, dtype=str,
-                             keep_default_na=False)  # fmt: skip
+        header = pd.read_csv(
+            path, sep=_separator(path), header=None, nrows=1, dtype=str, keep_default_na=False
+        )
         names = tuple(str(name) for name in header.iloc[0])
     _refuse_repeats(names)
     return names
 
 
 def csv_batches(
-    path: Path,
-    schema: Schema | None,
-    size: int,
-    columns: tuple[str, ...],
-    text: Collection[str] = (),
+    path: Path, columns: Sequence[str], size: int, text: Collection[str] = ()
 ) -> Iterator[pd.DataFrame]:
-    """The rows of a CSV file, `size` at a time; an empty table is one empty batch.
+    """The named columns of a CSV file, `size` rows at a time; an empty table is one empty batch.
 
-    Columns of texts by the schema, and those in `text`, are read as text in every batch.
+    `text`: the columns that are read as text, in every batch.
     """
-    as_text = {*text, *(_text_columns(schema) if schema is not None else ())}
     header = csv_columns(path)
     with _one_line_errors(path):
         reader = pd.read_csv(
@@ -70,8 +66,8 @@ def csv_batches(
             names=list(header),
             index_col=False,
             # Asked for some columns, pandas does not look at the length of the lines.
-            usecols=None if columns == header else list(columns),
-            dtype={name: str for name in columns if name in as_text},
+            usecols=None if tuple(columns) == header else list(columns),
+            dtype={name: str for name in columns if name in text},
             keep_default_na=False,
             na_values=["", "NA", "N/A", "NaN", "nan", "null", "NULL"],
             low_memory=False,
@@ -113,21 +109,6 @@ _RAGGED = (
 
 def _separator(path: Path) -> str:
     return "\t" if path.suffix.lower() == ".tsv" else ","
-
-
-def _text_columns(schema: Schema) -> set[str]:
-    text: set[str] = set()
-    for feature in schema.features:
-        values: tuple[Any, ...] = ()
-        if isinstance(feature, Categorical):
-            values = feature.categories
-        elif isinstance(feature, Binary):
-            values = feature.values
-        if any(isinstance(value, str) for value in values):
-            text.add(feature.name)
-    if any(isinstance(value, str) for value in schema.label.classes):
-        text.add(schema.label.name)
-    return text
 
 
 def as_frame(table: Any, schema: Schema | None = None) -> pd.DataFrame:

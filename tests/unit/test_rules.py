@@ -11,7 +11,13 @@ from rows import random_rows
 from counterveil.encoding import Encoding
 from counterveil.errors import RequestError
 from counterveil.schema import Binary, Categorical, Label, Link, Numeric, Pixels, Schema
-from counterveil.search.constraints import Box, box_around, column_costs, most_changes, obey
+from counterveil.search.constraints import (
+    Box,
+    box_around,
+    clip_to_rules,
+    column_costs,
+    max_changes_of,
+)
 from counterveil.search.rules import Rules
 from counterveil.search.snap import Snap
 
@@ -165,7 +171,8 @@ def test_no_rule_is_ever_broken(world, seed):
     for feature in schema.features:
         if isinstance(feature, Numeric):
             name = feature.name
-            rows[name] = obey(feature, queries[name].astype(rows[name].dtype), rows[name], rules)
+            before = queries[name].astype(rows[name].dtype)
+            rows[name] = clip_to_rules(feature, before, rows[name], rules)
     derived = {link.derived: link for link in schema.links}
     for number in range(len(queries)):
         given_rules = rules[number]
@@ -184,7 +191,7 @@ def test_no_rule_is_ever_broken(world, seed):
                 expected = derived[name].values[after[derived[name].source]]
                 assert new == pytest.approx(expected, abs=1e-6)
             if stays(schema, given_rules, name):
-                if not same:  # obeyed inside what is allowed; the caller puts it back
+                if not same:  # clipped to what is allowed; the caller puts it back
                     assert isinstance(feature, Numeric)
                     at = next(block.at for block in encoding.blocks if block.feature.name == name)
                     np.testing.assert_allclose(found[number, at], points[number, at], atol=1e-6)
@@ -223,12 +230,12 @@ def test_every_move_of_a_repair_keeps_the_rules(world, seed):
     points = encoding.encode(queries)
     box, snap = box_around(encoding, points, rules), Snap(encoding)
     rows = snap(torch.tensor(points).float(), box)
-    slope = torch.randn(rows.shape, generator=torch.Generator().manual_seed(seed))
+    gradient = torch.randn(rows.shape, generator=torch.Generator().manual_seed(seed))
     moved = torch.zeros_like(rows, dtype=torch.bool)
     for _ in range(5):
-        after, moved = snap.best_move(rows, slope, box, moved, 0.25)
+        after, moved = snap.best_move(rows, gradient, box, moved, 0.25)
         assert not snap.broken(after, box).any()
-        assert (((after - rows) * slope).sum(dim=1) >= -1e-5).all()
+        assert (((after - rows) * gradient).sum(dim=1) >= -1e-5).all()
         rows = after
 
 
@@ -317,10 +324,10 @@ def test_costs_and_limits_by_query(schema):
     costs = column_costs(encoding, rules, 2)
     assert costs[0].tolist() == [1.0] * 6 + [3.0] * 4 + [1.0] * 7
     assert costs[1].tolist() == [1.0] * 17
-    assert most_changes(rules, 2)[1] == 2
-    assert most_changes(rules, 2)[0] > 1000
+    assert max_changes_of(rules, 2)[1] == 2
+    assert max_changes_of(rules, 2)[0] > 1000
     assert column_costs(encoding, None, 2) is None
-    assert most_changes(rules[0], 2) is None
+    assert max_changes_of(rules[0], 2) is None
 
 
 def linked_schema(**changes):
@@ -427,6 +434,6 @@ def test_snap_compiles_as_one_piece(schema, linked):
     snap = Snap(encoding)
     wild = torch.randn(9, encoding.width, generator=torch.Generator().manual_seed(0))
     ends = torch.zeros_like(wild), torch.ones_like(wild)
-    box = Box(*ends, own=snap(wild.flip(0), Box(*ends)) if linked else None)
+    box = Box(*ends, queries=snap(wild.flip(0), Box(*ends)) if linked else None)
     compiled = torch.compile(lambda points: snap(points, box), backend="eager", fullgraph=True)
     assert torch.equal(compiled(wild), snap(wild, box))

@@ -19,7 +19,6 @@ from counterveil.search.algorithm2 import (
 )
 from counterveil.search.amortise import learn_amortiser, legal_rows
 from counterveil.search.constraints import Box, box_around
-from counterveil.search.parts import changed_features
 from counterveil.search.polish import Polish
 from counterveil.search.repair import Moves, logit_margin, margin_gradient
 from counterveil.search.snap import Snap
@@ -183,17 +182,17 @@ def test_polish_gives_back_what_is_not_needed(objective, model, schema):
     polish = Polish(
         nearest_legal=start[accepted],
         targets=targets[accepted],
-        box=box.rows(accepted),
+        box=box.select(accepted),
         snap=snap,
         margin=margin,
         margin_gradient=lambda rows, goals: margin_gradient(guide, rows, goals),
     )
     near, far, queries = polish(far[accepted]), far[accepted], start[accepted]
-    assert not snap.broken(near, box.rows(accepted)).any()
+    assert not snap.broken(near, box.select(accepted)).any()
     assert (margin(near, targets[accepted]) >= 0).all()
     assert ((near - queries).norm(dim=1) <= (far - queries).norm(dim=1) + 1e-6).all()
-    fewer = changed_features(snap, near, queries).sum(dim=1)
-    before = changed_features(snap, far, queries).sum(dim=1)
+    fewer = snap.changed_features(near, queries).sum(dim=1)
+    before = snap.changed_features(far, queries).sum(dim=1)
     assert (fewer <= before).all()
     assert fewer.float().mean() < 0.6 * before.float().mean()
 
@@ -230,4 +229,4 @@ def test_repair_changes_no_more_features_than_it_may(model, schema, objective, m
     limit = torch.full((len(start),), most)
     moves = Moves(guide, snap, objective.targets, box, max_changes=limit)
     mended = moves.repair(start, steps=40, needed_margin=9.0)
-    assert int(changed_features(snap, mended, start).sum(dim=1).max()) == most
+    assert int(snap.changed_features(mended, start).sum(dim=1).max()) == most

@@ -130,13 +130,13 @@ def test_every_move_of_a_repair_is_legal_and_uphill(schema):
     points = encoding.encode(queries)
     box, snap = box_around(encoding, points), Snap(encoding)
     rows = snap(torch.tensor(points).float(), box)
-    slope = torch.randn(rows.shape, generator=torch.Generator().manual_seed(0))
+    gradient = torch.randn(rows.shape, generator=torch.Generator().manual_seed(0))
     moved = torch.zeros_like(rows, dtype=torch.bool)
     for _ in range(30):
-        after, moved_now = snap.best_move(rows, slope, box, moved, 0.25)
+        after, moved_now = snap.best_move(rows, gradient, box, moved, 0.25)
         assert not snap.broken(after, box).any()
         changed = (after != rows).any(dim=1)
-        assert (((after - rows) * slope).sum(dim=1)[changed] > 0).all()
+        assert (((after - rows) * gradient).sum(dim=1)[changed] > 0).all()
         assert (moved <= moved_now).all()
         rows, moved = after, moved_now
     assert not changed.all()  # every column moves once at most: it comes to an end

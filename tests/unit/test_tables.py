@@ -72,6 +72,6 @@ def test_streaming_a_csv_finds_ragged_rows(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("x,y\n" + "1,2\n" * 10 + "1,2,3\n")
     names = csv_columns(path)
-    assert sum(map(len, csv_batches(path, None, 4, names[:1]))) == 11  # counting looks at one
+    assert sum(map(len, csv_batches(path, names[:1], 4))) == 11  # counting looks at one
     with pytest.raises(DataError, match="line 12"):
-        list(csv_batches(path, None, 4, names))
+        list(csv_batches(path, names, 4))

@@ -25,7 +25,7 @@ from counterveil.curator.noise import EXACT, NoiseSource
 from counterveil.curator.plan import Plan
 from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Array
-from counterveil.grid import Grid
+from counterveil.population.grid import Grid
 from counterveil.population.images import Frequencies
 from counterveil.population.mixed import TreePopulation
 from counterveil.privacy import Budget

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from counterveil.curator.noise import calibrate
-from counterveil.grid import Grid
+from counterveil.population.grid import Grid
 from counterveil.privacy import Budget
 from counterveil.privacy.budget import rest_of
 from counterveil.privacy.record import Sensitivity
-from counterveil.schema import Pixels, Schema
+from counterveil.schema import Schema
 
 FINE, COARSE = 64, 16  # bins of a number: for its own counts, and for pairs
 SHARE_CHOICE = 0.05  # of ε, for choosing the tree
@@ -131,7 +131,7 @@ def _plan_bits(schema: Schema, rows: int, budget: Budget, records: int) -> Plan:
 
 
 def _plan_image(schema: Schema, rows: int, budget: Budget, records: int) -> Plan:
-    image = next(feature for feature in schema.features if isinstance(feature, Pixels))
+    image = schema.images[0]
     side = min(image.height, image.breadth)
     classes = len(schema.label.classes)
     # Frequencies beyond the one whose expected size meets the noise only add noise.

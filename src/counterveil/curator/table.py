@@ -186,9 +186,10 @@ def _open_path(
         except (pa.ArrowException, OSError):
             raise DataError(f"{path} is damaged, or holds no Parquet file") from None
     columns = csv_columns(path)
-    rows = sum(len(batch) for batch in csv_batches(path, None, 10 * BATCH, columns[:1]))
+    rows = sum(len(batch) for batch in csv_batches(path, columns[:1], 10 * BATCH))
     # A person is the same person in every batch only if the column is read as text in all of them.
-    return Source(columns, rows, lambda: csv_batches(path, schema, BATCH, columns, extra))
+    text = {*schema.text_columns, *extra}
+    return Source(columns, rows, lambda: csv_batches(path, columns, BATCH, text))
 
 
 def _arrow(dataset: ds.Dataset, wanted: tuple[str, ...], extra: tuple[str, ...]) -> Source:

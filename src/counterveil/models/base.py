@@ -15,7 +15,7 @@ from torch import Tensor
 
 from counterveil.encoding import Array, Encoding
 from counterveil.errors import ModelError
-from counterveil.schema import Binary, Categorical, Category, Feature, Schema
+from counterveil.schema import Category, Feature, Schema
 
 Outputs = Literal["auto", "logits", "probabilities"]
 Inputs = Literal["auto", "rows", "encoding"]
@@ -235,9 +235,7 @@ def column_called(name: str, columns: Sequence[str]) -> str | None:
 
 def values_of(feature: Feature | None) -> tuple[Category, ...] | None:
     """The closed list of values that a feature has, if it has one."""
-    if isinstance(feature, Categorical):
-        return feature.categories
-    return feature.values if isinstance(feature, Binary) else None
+    return None if feature is None else feature.values
 
 
 def optional(package: str, install: str, what: str) -> Any:

@@ -27,7 +27,7 @@ class Frequencies:
     @classmethod
     def of_schema(cls, schema: Schema, side: int) -> Self:
         """The `side` × `side` lowest frequencies of the images of a schema."""
-        image = next(feature for feature in schema.features if isinstance(feature, Pixels))
+        image = schema.images[0]
         if side > min(image.height, image.breadth):
             raise VeilError("its noisy record has more frequencies than its images")
         return cls(image, side)

@@ -15,8 +15,8 @@ import numpy as np
 
 from counterveil.encoding import Array
 from counterveil.errors import VeilError
-from counterveil.grid import Grid
 from counterveil.population.base import believable, draw_classes, positive_totals, to_simplex
+from counterveil.population.grid import Grid
 from counterveil.privacy.record import NoisyRecord
 from counterveil.schema import Schema
 

@@ -148,7 +148,7 @@ class SearchObjective:
             self,
             queries=self.queries[indices],
             targets=self.targets[indices] if targets is None else targets,
-            box=self.box.rows(indices),
+            box=self.box.select(indices),
         )
 
     def in_box(self, box: Box) -> SearchObjective:

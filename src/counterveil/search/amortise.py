@@ -26,7 +26,7 @@ from counterveil.models import Rows, TargetModel
 from counterveil.networks import Amortiser, is_free, seeded
 from counterveil.schema import Family
 from counterveil.search.algorithm2 import SearchObjective, Weights
-from counterveil.search.constraints import Box, box_around, hold_columns
+from counterveil.search.constraints import Box, box_around
 from counterveil.search.snap import Snap
 from counterveil.terminal import Tick, progress_bar, silent
 from counterveil.veil import Veil
@@ -140,7 +140,7 @@ def _learn(
         share = share * (torch.rand(batch, 1, generator=generator) < 0.5)
         held = (torch.rand(batch, features, generator=generator) < share).to(device)
         part = objective.select(rows, targets)
-        part = part.in_box(hold_columns(part.box, held[:, feature_of_column], part.queries))
+        part = part.in_box(part.box.holding(held[:, feature_of_column], part.queries))
         loss = part(network(part.queries, targets, is_free(part.box.lower, part.box.upper))).mean()
         optimiser.zero_grad()
         loss.backward()

@@ -1,144 +1,257 @@
 """What an answer to a query may look like, as a box around it in the unit cube.
 
 Immutable features, directions and allowed ranges become a lower and an upper bound for every
-encoded number of every query. A category is open where its upper bound is 1. Two rules hold
+encoded column of every query. A category is open where its upper bound is 1. Two rules hold
 without being asked for: a value that breaks no rule today may always stay, and no answer tells a
 person to make a known value unknown.
 
-What rules say whoever asks is worked out once for each Rules, as rows over the encoded numbers;
-queries then only pick their row.
+What Rules say whoever asks is worked out once for each of them; queries then only pick their row.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
-from counterveil.encoding import Array, Block, Encoding
+from counterveil.encoding import Array, Encoding
 from counterveil.errors import RequestError
-from counterveil.schema import Binary, Categorical, Numeric, Pixels
-from counterveil.search.rules import AnyFeature, Rules
+from counterveil.schema import Feature
+from counterveil.schema.columns import arrays_of
+from counterveil.schema.features import SLACK
+from counterveil.schema.kind import Mark
+from counterveil.search.rules import Rules
 
-_SLACK = 1e-6  # of a grid step: what float arithmetic may be off by
+SAME = 1e-6  # differences up to this in the unit cube are no change
 ANY_NUMBER = 1 << 30  # of changes
+FEW = 4  # changed features up to which they are decoded one by one
+NO_RULES = Rules()
 ManyRules = Rules | Sequence[Rules] | None
 
 
 @dataclass(frozen=True)
 class Box:
-    """Bounds of shape (queries, width); `own` holds the queries where linked features need them."""
+    """Bounds of shape (queries, width); `queries`, encoded, only where features are linked."""
 
     lower: Tensor
     upper: Tensor
-    own: Tensor | None = None
+    queries: Tensor | None = None
 
     def project(self, points: Tensor) -> Tensor:
         """The nearest points of the box; a gradient flows where nothing was cut."""
         return torch.clamp(points, self.lower, self.upper)
 
-    def rows(self, part: slice | Tensor) -> Box:
+    def select(self, part: slice | Tensor) -> Box:
         """The boxes of some of the queries."""
-        own = None if self.own is None else self.own[part]
-        return Box(self.lower[part], self.upper[part], own)
+        queries = None if self.queries is None else self.queries[part]
+        return Box(self.lower[part], self.upper[part], queries)
+
+    def holding(self, columns: Tensor, queries: Tensor) -> Box:
+        """The box where the marked columns must stay as near to the query's as they may be.
+
+        `columns`: bool, (queries, width); `queries`: the encoded queries, (queries, width).
+        """
+        nearest = self.project(queries)
+        lower = torch.where(columns, nearest, self.lower)
+        return Box(lower, torch.where(columns, nearest, self.upper), self.queries)
 
     def to(self, device: torch.device) -> Box:
-        own = None if self.own is None else self.own.to(device)
-        return Box(self.lower.to(device), self.upper.to(device), own)
+        """The same on another device."""
+        queries = None if self.queries is None else self.queries.to(device)
+        return Box(self.lower.to(device), self.upper.to(device), queries)
 
 
 @dataclass(frozen=True)
-class Tie:
-    """A link of the schema in encoded columns; `table` has a row for each category of `source`."""
+class LinkedColumns:
+    """A link of the schema: the encoded columns of the source's categories and of the derived one.
+
+    `table` (categories, derived columns) holds the encoded derived value of each category.
+    """
 
     source: slice
     derived: slice
     table: Tensor
 
+    def derived_columns(self, rows: Tensor, box: Box) -> Tensor:
+        """What the derived columns of `rows` must be.
 
-def ties(encoding: Encoding) -> tuple[Tie, ...]:
+        By the table; where the source did not move, the query's own.
+        """
+        source = rows[:, self.source]
+        moved = source.sum(dim=1, keepdim=True)  # 0 where the source is missing
+        kept = rows[:, self.derived]
+        if box.queries is not None:
+            moved = moved - (source * box.queries[:, self.source]).sum(dim=1, keepdim=True)
+            kept = box.queries[:, self.derived]
+        return torch.where(moved > 0.5, self.table[source.argmax(dim=1)], kept)
+
+    def gain(self, rows: Tensor, gradient: Tensor, box: Box) -> Tensor:
+        """What the derived feature adds to the gain of moving the source to each category."""
+        uphill = gradient[:, self.derived]
+        after = uphill @ self.table.T
+        if box.queries is not None:
+            back = (uphill * box.queries[:, self.derived]).sum(dim=1, keepdim=True)
+            after = torch.where(box.queries[:, self.source] > 0.5, back, after)
+        return after - (uphill * rows[:, self.derived]).sum(dim=1, keepdim=True)
+
+    def close_categories(self, queries: Tensor, lower: Tensor, upper: Tensor) -> None:
+        """Close, in place, categories that would lead the derived feature out of its bounds.
+
+        The query's own category stays open, and its own derived value is put inside the bounds.
+        """
+        table = self.table.to(queries.device)
+        inside = table >= lower[:, None, self.derived] - SLACK
+        inside &= table <= upper[:, None, self.derived] + SLACK
+        upper[:, self.source] *= inside.all(dim=2) | (queries[:, self.source] > 0.5)
+        own = queries[:, self.derived]
+        lower[:, self.derived] = torch.minimum(lower[:, self.derived], own)
+        upper[:, self.derived] = torch.maximum(upper[:, self.derived], own)
+
+
+def linked_columns(
+    encoding: Encoding, device: torch.device | None = None
+) -> tuple[LinkedColumns, ...]:
     """The links of the schema."""
+    blocks = {block.feature.name: block for block in encoding.blocks}
     found = []
     for link in encoding.schema.links:
-        blocks = {block.feature.name: block for block in encoding.blocks}
         source, derived = blocks[link.source], blocks[link.derived]
-        assert isinstance(source.feature, Categorical)
-        values = [link.values[category] for category in source.feature.categories]
-        known = slice(source.start, source.start + len(values))
-        table = torch.tensor([_encoded(derived, value) for value in values], dtype=torch.float32)
-        found.append(Tie(known, derived.at, table))
+        values = [link.values[category] for category in source.feature.values or ()]
+        encoded = [derived.feature.encode_value(value) for value in values]
+        table = torch.tensor(encoded, dtype=torch.float32, device=device)
+        found.append(LinkedColumns(source.categories, derived.at, table))
     return tuple(found)
 
 
 def box_around(
     encoding: Encoding, queries: Array, rules: ManyRules = None, immutable: Collection[str] = ()
 ) -> Box:
-    """The box of each query: the schema's rules, and tighter ones on top.
+    """The box of each encoded query (queries, width): the schema's rules, and tighter ones on top.
 
-    `rules`: for all queries, or a sequence with one for each; names alone are immutable features.
+    `rules`: for all queries, or a sequence with one for each. `immutable`: names of features that
+    must stay as well.
     """
     own = torch.as_tensor(queries).to(torch.float32)
-    distinct, which = group(rules, len(own), immutable)
-    bounds = [_bounds(encoding, each) for each in distinct]
-    marks = frozenset[int]().union(*(each.marks for each in bounds))
+    distinct, which = distinct_rules(rules, len(own), immutable)
+    common = [_common_bounds(encoding, each) for each in distinct]
+    present = frozenset[int]().union(*(each.present for each in common))
     if which is None:
-        lower, upper, mark = (side.to(own.device) for side in bounds[0].rows)
+        lower, upper, marks = (side.to(own.device) for side in common[0][:3])
     else:
-        pick = torch.from_numpy(which).to(own.device)
-        sides = zip(*(each.rows for each in bounds), strict=True)
-        lower, upper, mark = (torch.stack(side).to(own.device)[pick] for side in sides)
+        picked = torch.from_numpy(which).to(own.device)
+        sides = zip(*(each[:3] for each in common), strict=True)
+        lower, upper, marks = (torch.stack(side).to(own.device)[picked] for side in sides)
     lower, upper = lower.expand_as(own), upper.expand_as(own)
-    if marks & {_RISING, _FALLING}:
-        lower, upper = _ahead(encoding, own, mark, lower, upper)
-    if marks & {_FORWARD, _BACKWARD}:
-        upper = _in_order(encoding, own, mark, upper)
-    if marks & {_CLOSED, _FORWARD, _BACKWARD}:
-        upper = torch.where(mark >= _CLOSED, torch.maximum(upper, own), upper)
-    if _FIXED in marks:
-        lower, upper = (torch.where(mark == _FIXED, own, side) for side in (lower, upper))
+    if present & {Mark.INCREASING, Mark.DECREASING}:
+        lower, upper = _one_way_bounds(encoding, own, marks, lower, upper)
+    if present & {Mark.FORWARD, Mark.BACKWARD}:
+        upper = _ordered_categories(encoding, own, marks, upper)
+    if present & {Mark.CLOSED, Mark.FORWARD, Mark.BACKWARD}:
+        upper = torch.where(marks >= Mark.CLOSED, torch.maximum(upper, own), upper)
+    if Mark.FIXED in present:
+        lower, upper = (torch.where(marks == Mark.FIXED, own, side) for side in (lower, upper))
     whole = torch.contiguous_format
     lower, upper = lower.clone(memory_format=whole), upper.clone(memory_format=whole)
     if not encoding.schema.links:
         return Box(lower, upper)
-    for tie in ties(encoding):
-        _close_untied(tie, own, lower, upper)
+    for link in linked_columns(encoding):
+        link.close_categories(own, lower, upper)
     return Box(lower, upper, own)
 
 
-def group(
+def distinct_rules(
     rules: ManyRules, count: int, immutable: Collection[str] = ()
 ) -> tuple[list[Rules], Array | None]:
     """The different Rules, and which of them each query has; None where there is but one."""
     if rules is None or isinstance(rules, Rules):
-        return [(rules or _NONE).and_immutable(immutable)], None
+        return [(rules or NO_RULES).and_immutable(immutable)], None
     if not rules or not all(isinstance(each, Rules) for each in rules):
         raise RequestError("rules must be Rules, or a list of Rules with one for each query")
     if len(rules) != count:
         raise RequestError(f"rules: {len(rules)} of them for {count} queries; one for each")
     by_identity: dict[int, Any] = {id(each): each for each in rules}
-    number: dict[Rules, int] = {}
+    place: dict[Rules, int] = {}
     known = {
-        key: number.setdefault(each.and_immutable(immutable), len(number))
+        key: place.setdefault(each.and_immutable(immutable), len(place))
         for key, each in by_identity.items()
     }
     which = np.fromiter((known[id(each)] for each in rules), np.int64, count)
-    return [*number], which if len(number) > 1 else None
+    return [*place], which if len(place) > 1 else None
 
 
-def obey(
-    feature: Numeric, before: pd.Series[Any], after: pd.Series[Any], rules: ManyRules = None
+def column_costs(encoding: Encoding, rules: ManyRules, count: int) -> Tensor | None:
+    """What a change costs, for each encoded column: (1, width) or (queries, width); None for 1."""
+    distinct, which = distinct_rules(rules, count)
+    if not any(each.costs for each in distinct):
+        return None
+    costs = torch.ones(len(distinct), encoding.width)
+    for number, each in enumerate(distinct):
+        each.tighten(encoding.schema)
+        for block in encoding.blocks:
+            costs[number, block.at] = each.costs.get(block.feature.name, 1.0)
+    return costs if which is None else costs[torch.from_numpy(which)]
+
+
+def max_changes_of(rules: ManyRules, count: int) -> Tensor | None:
+    """How many features may change, for each query; None where no rule says so."""
+    distinct, which = distinct_rules(rules, count)
+    if all(each.max_changes is None for each in distinct):
+        return None
+    max_changes = torch.tensor([each.max_changes or ANY_NUMBER for each in distinct])
+    return max_changes[torch.zeros(count, dtype=torch.long) if which is None else which]
+
+
+def decode_answers(
+    encoding: Encoding, frame: pd.DataFrame, points: Array, found: Array, rules: ManyRules
+) -> pd.DataFrame:
+    """Encoded answers `found` to the queries `frame`, whose encoding is `points`, as rows.
+
+    Every cell is legal and inside the rules; cells that did not move are exactly the query's own.
+    """
+    moved = np.abs(found - points) >= SAME
+    ever = moved.any(axis=0)
+    if not ever.any():
+        return frame
+    blocks = [block for block in encoding.blocks if ever[block.at].any()]
+    whole = encoding.decode(found) if len(blocks) > FEW else None
+    columns: dict[str, Any] = {}
+    for block in blocks:
+        feature, names = block.feature, block.feature.columns
+        if whole is None:
+            decoded = feature.decode(found[:, block.at])
+        else:
+            decoded = [whole[name] for name in names]
+        changed = moved[:, block.at] if len(names) > 1 else moved[:, block.at].any(axis=1)[:, None]
+        for name, after, here in zip(names, decoded, changed.T, strict=True):
+            exact = clip_to_rules(feature, frame[name], pd.Series(after), rules)
+            columns[name] = exact if here.all() else _where(here, exact, frame[name])
+    if len(columns) > FEW:
+        return pd.DataFrame(dict(zip(frame.columns, arrays_of(frame), strict=True)) | columns)
+    rows = frame.copy(deep=False)
+    for name, after in columns.items():
+        rows.isetitem(list(frame.columns).index(name), after)
+    return rows
+
+
+def clip_to_rules(
+    feature: Feature, before: pd.Series[Any], after: pd.Series[Any], rules: ManyRules = None
 ) -> pd.Series[Any]:
-    """Numbers of an answer exactly inside their rules: float arithmetic may be off by a hair."""
-    distinct, which = group(rules, len(after))
-    under: list[Any] = [each.tighten_feature(feature) for each in distinct]
-    low, high = np.array([_range(each) for each in under]).T
+    """Decoded answers `after` exactly inside their rules, where `before` are the queries' cells.
+
+    Only numbers need it: float arithmetic may leave them off by a hair.
+    """
+    free = feature.direction == "any" and feature.allowed_range() == feature.number_range
+    if feature.allowed_range() is None or (rules is None and free):
+        return after
+    distinct, which = distinct_rules(rules, len(after))
+    under = [each.tighten_feature(feature) for each in distinct]
+    low, high = np.array([each.allowed_range() for each in under]).T
     rising, falling = (
         np.array([each.direction == way for each in under]) for way in ("increase", "decrease")
     )
@@ -151,145 +264,57 @@ def obey(
     if not off.any():
         return after
     right = np.where(off, kept, 0.0)
-    return after.where(~off, pd.Series(right.astype(np.int64) if feature.integer else right))
+    return after.where(~off, pd.Series(right.astype(np.int64) if feature.is_whole else right))
 
 
-def column_costs(encoding: Encoding, rules: ManyRules, count: int) -> Tensor | None:
-    """What a change costs, for each encoded column: (1, width) or (queries, width); None for 1."""
-    distinct, which = group(rules, count)
-    if not any(each.costs for each in distinct):
-        return None
-    costs = torch.ones(len(distinct), encoding.width)
-    for number, each in enumerate(distinct):
-        each.tighten(encoding.schema)
-        for block in encoding.blocks:
-            costs[number, block.at] = each.costs.get(block.feature.name, 1.0)
-    return costs if which is None else costs[torch.from_numpy(which)]
+class _CommonBounds(NamedTuple):
+    """Bounds and Mark of every encoded column, whoever asks, and the marks that are present."""
 
-
-def most_changes(rules: ManyRules, count: int) -> Tensor | None:
-    """How many features may change, for each query; None where no rule says so."""
-    distinct, which = group(rules, count)
-    if all(each.max_changes is None for each in distinct):
-        return None
-    most = [each.max_changes or ANY_NUMBER for each in distinct]
-    return torch.tensor(most)[torch.zeros(count, dtype=torch.long) if which is None else which]
-
-
-@dataclass(frozen=True)
-class _Bounds:
-    """What rules say of every encoded number, whoever asks: lower, upper and mark."""
-
-    rows: tuple[Tensor, Tensor, Tensor]
-    marks: frozenset[int]
-
-
-_NONE = Rules()
-# Marks. From _CLOSED on: categories and missing values, where whoever is there may stay.
-_FREE, _FIXED, _RISING, _FALLING, _CLOSED, _FORWARD, _BACKWARD = range(7)
+    lower: Tensor
+    upper: Tensor
+    marks: Tensor
+    present: frozenset[int]
 
 
 @lru_cache(maxsize=32)
-def _bounds(encoding: Encoding, rules: Rules) -> _Bounds:
-    """Worked out for every feature of the schema; then again where rules tighten one."""
-    if rules == _NONE:
-        lower, mark = torch.zeros(encoding.width), torch.zeros(encoding.width, dtype=torch.int8)
-        upper = torch.ones(encoding.width)
-        before: tuple[Any, ...] = (None,) * len(encoding.blocks)
-    else:
-        lower, upper, mark = (side.clone() for side in _bounds(encoding, _NONE).rows)
-        before = _NONE.tighten(encoding.schema)
-    after = rules.tighten(encoding.schema)
-    for block, old, feature in zip(encoding.blocks, before, after, strict=True):
-        if feature != old:
-            at = block.at
-            lower[at], upper[at], mark[at] = _feature_bounds(feature)
-    return _Bounds((lower, upper, mark), frozenset(mark.unique().tolist()))
+def _common_bounds(encoding: Encoding, rules: Rules) -> _CommonBounds:
+    bounds = [feature.bounds() for feature in rules.tighten(encoding.schema)]
+    lower = torch.tensor([each for one in bounds for each in one.lower], dtype=torch.float32)
+    upper = torch.tensor([each for one in bounds for each in one.upper], dtype=torch.float32)
+    marks = [each for one in bounds for each in one.marks]
+    return _CommonBounds(lower, upper, torch.tensor(marks, dtype=torch.int8), frozenset(marks))
 
 
-def _feature_bounds(feature: AnyFeature) -> tuple[Tensor, Tensor, Tensor]:
-    lower, upper = torch.zeros(feature.width), torch.ones(feature.width)
-    mark = torch.full((feature.width,), _FREE, dtype=torch.int8)
-    if isinstance(feature, Numeric):
-        low, high = _range(feature, _SLACK)
-        span = feature.upper - feature.lower
-        lower[0], upper[0] = (low - feature.lower) / span, (high - feature.lower) / span
-        upper[1:], mark[1:] = 0, _CLOSED
-    if isinstance(feature, Categorical):
-        allowed = feature.allowed or feature.categories
-        known = len(feature.categories)
-        upper[:known] = torch.tensor([category in allowed for category in feature.categories])
-        upper[known:] = 0  # missing
-        mark[upper == 0] = _CLOSED
-        if feature.direction != "any":
-            mark[:known] = _FORWARD if feature.direction == "increase" else _BACKWARD
-    elif not isinstance(feature, Pixels) and feature.direction != "any":
-        mark[0] = _RISING if feature.direction == "increase" else _FALLING
-    if feature.immutable:
-        mark[:] = _FIXED
-    return lower, upper, mark
-
-
-def _range(feature: Numeric, slack: float = 0.0) -> tuple[float, float]:
-    low, high = feature.allowed or (feature.lower, feature.upper)
-    return (math.ceil(low - slack), math.floor(high + slack)) if feature.integer else (low, high)
-
-
-def _ahead(
-    encoding: Encoding, own: Tensor, mark: Tensor, lower: Tensor, upper: Tensor
+def _one_way_bounds(
+    encoding: Encoding, own: Tensor, marks: Tensor, lower: Tensor, upper: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Bounds of numbers and bits that only go one way; a missing number may become any."""
     known = torch.ones_like(own, dtype=torch.bool)
     for block in encoding.blocks:
-        if isinstance(block.feature, Numeric) and block.feature.missing:
-            known[:, block.start] = own[:, block.start + 1] < 0.5
-    lower = torch.where((mark == _RISING) & known, torch.maximum(lower, own), lower)
-    upper = torch.where((mark == _FALLING) & known, torch.minimum(upper, own), upper)
+        if block.missing_flag is not None:
+            known[:, block.start] = own[:, block.missing_flag] < 0.5
+    lower = torch.where((marks == Mark.INCREASING) & known, torch.maximum(lower, own), lower)
+    upper = torch.where((marks == Mark.DECREASING) & known, torch.minimum(upper, own), upper)
     nowhere = lower > upper  # the rules leave no other value: this one stays
     return torch.where(nowhere, own, lower), torch.where(nowhere, own, upper)
 
 
-def _in_order(encoding: Encoding, own: Tensor, mark: Tensor, upper: Tensor) -> Tensor:
-    """Ordered categories behind the query's are closed; to whom it is missing all are open."""
-    upper, mark = upper.clone(), mark.expand_as(own)
+def _ordered_categories(encoding: Encoding, own: Tensor, marks: Tensor, upper: Tensor) -> Tensor:
+    """Upper bounds with the categories behind the query's closed; all open where it is missing."""
+    upper, marks = upper.clone(), marks.expand_as(own)
     for block in encoding.blocks:
-        if isinstance(block.feature, Categorical) and block.feature.ordered:
-            at = slice(block.start, block.start + len(block.feature.categories))
+        if block.feature.one_hot and block.feature.ordered:
+            at = block.categories
             here = own[:, at]
-            ahead = here.cumsum(dim=1) + 1 - here.sum(dim=1, keepdim=True)
-            behind = here.flip(1).cumsum(dim=1).flip(1) + 1 - here.sum(dim=1, keepdim=True)
-            upper[:, at] *= torch.where(mark[:, at] == _FORWARD, ahead, 1.0)
-            upper[:, at] *= torch.where(mark[:, at] == _BACKWARD, behind, 1.0)
+            missing = 1 - here.sum(dim=1, keepdim=True)
+            ahead = here.cumsum(dim=1) + missing
+            behind = here.flip(1).cumsum(dim=1).flip(1) + missing
+            upper[:, at] *= torch.where(marks[:, at] == Mark.FORWARD, ahead, 1.0)
+            upper[:, at] *= torch.where(marks[:, at] == Mark.BACKWARD, behind, 1.0)
     return upper
 
 
-def _close_untied(tie: Tie, own: Tensor, lower: Tensor, upper: Tensor) -> None:
-    """Categories that would lead the derived feature out of its bounds; staying is always open."""
-    table = tie.table.to(own.device)
-    inside = table >= lower[:, None, tie.derived] - _SLACK
-    inside &= table <= upper[:, None, tie.derived] + _SLACK
-    upper[:, tie.source] *= inside.all(dim=2) | (own[:, tie.source] > 0.5)
-    here = own[:, tie.derived]
-    lower[:, tie.derived] = torch.minimum(lower[:, tie.derived], here)
-    upper[:, tie.derived] = torch.maximum(upper[:, tie.derived], here)
-
-
-def _encoded(block: Block, value: Any) -> list[float]:
-    """A known value of a feature as encoded numbers."""
-    feature = block.feature
-    if isinstance(feature, Numeric):
-        return [(value - feature.lower) / (feature.upper - feature.lower), 0.0][: feature.width]
-    if isinstance(feature, Categorical):
-        return [float(n == feature.categories.index(value)) for n in range(feature.width)]
-    assert isinstance(feature, Binary)
-    return [float(feature.values.index(value))]
-
-
-def hold_columns(box: Box, columns: Tensor, queries: Tensor) -> Box:
-    """The box where the marked columns must stay as near to the query's as they may be."""
-    nearest = box.project(queries)
-    return Box(
-        torch.where(columns, nearest, box.lower),
-        torch.where(columns, nearest, box.upper),
-        box.own,
-    )
+def _where(changed: Array, after: pd.Series[Any], before: pd.Series[Any]) -> pd.Series[Any]:
+    if isinstance(after.dtype, np.dtype) and after.dtype == before.dtype:
+        return pd.Series(np.where(changed, after.to_numpy(), before.to_numpy()))
+    return after.where(changed, before)

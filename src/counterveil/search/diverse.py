@@ -12,7 +12,6 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from counterveil.search.parts import changed_features, columns_of_features
 from counterveil.search.pipeline import Found, Pipeline, QueryBatch, SearchOptions
 from counterveil.search.snap import Snap
 from counterveil.terminal import Tick, silent
@@ -76,7 +75,7 @@ def choose(tried: Tensor, accepted: Tensor, queries: Tensor, k: int, kinds: Tens
 def _kinds_of_answers(snap: Snap, tried: Tensor, queries: Tensor) -> Tensor:
     """What tells answers apart: which features change; for a picture, the pixels themselves."""
     tries = tried.shape[1]
-    changed = changed_features(snap, tried.flatten(0, 1), queries.repeat_interleave(tries, dim=0))
+    changed = snap.changed_features(tried.flatten(0, 1), queries.repeat_interleave(tries, dim=0))
     if changed.shape[1] == 1:
         return tried
     return changed.unflatten(0, (-1, tries)).float()
@@ -84,10 +83,10 @@ def _kinds_of_answers(snap: Snap, tried: Tensor, queries: Tensor) -> Tensor:
 
 def _one_change(snap: Snap, rows: Tensor, queries: Tensor, generator: torch.Generator) -> Tensor:
     """The columns of one changed feature of each row, chosen at random: (rows, width)."""
-    changed = changed_features(snap, rows, queries)
+    changed = snap.changed_features(rows, queries)
     if changed.shape[1] == 1:  # a picture: half of its pixels
         dice = torch.rand(len(rows), snap.parts, generator=generator).to(rows.device)
         return (dice < 0.5)[:, snap.part_of_column]
     dice = torch.rand(changed.shape, generator=generator).to(rows.device)
     chosen = torch.where(changed, dice, -1.0).argmax(dim=1, keepdim=True)
-    return columns_of_features(snap, torch.zeros_like(changed).scatter_(1, chosen, True))
+    return snap.columns_of_features(torch.zeros_like(changed).scatter_(1, chosen, True))

@@ -27,7 +27,8 @@ from counterveil.search.constraints import (
     ManyRules,
     box_around,
     column_costs,
-    most_changes,
+    decode_answers,
+    max_changes_of,
 )
 from counterveil.search.diverse import several_answers
 from counterveil.search.explanations import NO_FURTHER, Explanations, Status
@@ -43,7 +44,6 @@ from counterveil.search.pipeline import (
 from counterveil.search.repair import LabelledRows
 from counterveil.search.rules import Rules
 from counterveil.search.snap import Snap
-from counterveil.search.units import original_units
 from counterveil.terminal import Tick, progress_bar
 from counterveil.veil import Veil
 
@@ -192,7 +192,7 @@ class Explainer:
             select_targets(before, target, self.veil.schema.label.classes),
             box_around(self.encoding, points, rules, immutable),
             column_costs(self.encoding, rules, len(frame)),
-            most_changes(rules, len(frame)),
+            max_changes_of(rules, len(frame)),
         )
         for_all = rules.immutable if isinstance(rules, Rules) else ()
         fixed = tuple(sorted({*for_all, *immutable}))
@@ -245,7 +245,7 @@ class Explainer:
             already = torch.zeros_like(already)
         wanted = accepted.flatten() & ~already
         tried = np.where(wanted.numpy()[:, None], rows.flatten(0, 1).double().numpy(), points)
-        answers = original_units(self.encoding, frame, points, tried, rules)
+        answers = decode_answers(self.encoding, frame, points, tried, rules)
         given_out = Rows.of_frame(answers, self.encoding)
         encoded, after = given_out.encoded, self.model.ask(given_out)
         valid = (after.argmax(dim=1) == targets) & wanted

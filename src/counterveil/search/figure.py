@@ -41,7 +41,7 @@ class Answer:
 
 def draw(answer: Answer) -> canvas.Picture:
     """The picture of an answer, found or not."""
-    if wording.images(answer.schema):
+    if answer.schema.images:
         return _draw_images(answer)
     page = canvas.Canvas()
     if answer.found:
@@ -150,7 +150,7 @@ def _draw_two_texts(page: canvas.Canvas, before: Any, after: Any, start: float) 
 
 def _draw_bits(page: canvas.Canvas, answer: Answer) -> None:
     """Which bits are switched on, which are switched off, and how many stay."""
-    yes = wording.yes_values(answer.schema)
+    yes = {each.name: (each.values or ())[1] for each in answer.schema.features}
     switched_on = [name for name, _, after in answer.changes if after == yes[name]]
     switched_off = [name for name, _, after in answer.changes if after != yes[name]]
     _draw_bit_names(page, "switch on", GOOD, switched_on)
@@ -188,7 +188,7 @@ def _draw_bit_names(page: canvas.Canvas, title: str, color: str, names: list[str
 
 def _draw_images(answer: Answer) -> canvas.Picture:
     """Query, counterfactual and difference side by side; a line for each image of the row."""
-    images = wording.images(answer.schema)
+    images = answer.schema.images
     now, goal = (textwrap.shorten(str(name), 30) for name in (answer.now, answer.goal))
     then = f"then: {goal} ({answer.probability:.0%} sure)"
     titles = [f"now: {now}", then, "difference"] if answer.found else [f"now: {now}"]

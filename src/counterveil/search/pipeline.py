@@ -33,8 +33,7 @@ from counterveil.search.algorithm2 import (
     minimise,
     refine,
 )
-from counterveil.search.constraints import Box, hold_columns
-from counterveil.search.parts import changed_features, squares_by_part
+from counterveil.search.constraints import Box
 from counterveil.search.polish import Polish
 from counterveil.search.repair import LabelledRows, Moves, logit_margin, margin_gradient
 from counterveil.search.snap import Snap
@@ -145,7 +144,7 @@ class QueryBatch:
         return QueryBatch(
             self.queries[part],
             self.targets[part],
-            self.box.rows(part),
+            self.box.select(part),
             costs if costs is None or len(costs) == 1 else costs[part],
             None if self.max_changes is None else self.max_changes[part],
             None if self.start_noise is None else self.start_noise[part],
@@ -158,7 +157,7 @@ class QueryBatch:
 
     def holding(self, columns: Tensor) -> QueryBatch:
         """The same queries where the marked columns, (queries, width), must stay as they are."""
-        return replace(self, box=hold_columns(self.box, columns, self.queries))
+        return replace(self, box=self.box.holding(columns, self.queries))
 
     def to(self, device: torch.device) -> QueryBatch:
         """The same on another device."""
@@ -331,7 +330,7 @@ class Pipeline:
         twice = batch.repeated(2)
         both = torch.stack([rows, moved], dim=1).flatten(0, 1)
         both, _ = self.polish(options, twice, both, both_accepted.flatten())
-        squares = squares_by_part(self.snap, both, twice.queries, twice.costs).sum(dim=1)
+        squares = self.snap.squares_by_part(both, twice.queries, twice.costs).sum(dim=1)
         distance = torch.where(both_accepted, squares.unflatten(0, (-1, 2)), torch.inf)
         nearer = distance.argmin(dim=1)
         everyone = torch.arange(len(rows), device=rows.device)
@@ -405,7 +404,7 @@ class Pipeline:
         return moves.repair(self.snap(batch.queries, batch.box), REPAIR_STEPS, needed)
 
     def _changes(self, rows: Tensor, batch: QueryBatch) -> Tensor:
-        return changed_features(self.snap, rows, batch.queries).sum(dim=1)
+        return self.snap.changed_features(rows, batch.queries).sum(dim=1)
 
     def _take(
         self, part: QueryBatch, tried: Tensor, left: Tensor, so_far: Found, margin: float

@@ -19,8 +19,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from counterveil.search.constraints import Box
-from counterveil.search.parts import SAME, squares_by_part
+from counterveil.search.constraints import SAME, Box
 from counterveil.search.snap import Snap
 
 OfRows = Callable[[Tensor, Tensor], Tensor]  # (rows, targets) -> something of each row
@@ -70,7 +69,7 @@ class Polish:
     def _give_back(self, indices: Tensor, all_rows: Tensor) -> Tensor:
         """Give back parts of the rows `indices`, in place; returns the indices that changed."""
         start, rows = self.nearest_legal[indices], all_rows[indices]
-        saved = squares_by_part(self.snap, rows, start, self._costs(indices))
+        saved = self.snap.squares_by_part(rows, start, self._costs(indices))
         changed = saved > 0
         count = changed.sum(dim=1)
         # To give back the only changed part is to return to the start.
@@ -168,7 +167,7 @@ class Polish:
         share = torch.ones(len(rows), 1, device=rows.device)
         kept, width = rows, 1.0
         grid = torch.arange(1, SPLIT, device=rows.device) / SPLIT
-        box = self.box.rows(indices.repeat_interleave(SPLIT - 1))
+        box = self.box.select(indices.repeat_interleave(SPLIT - 1))
         everyone = torch.arange(len(rows), device=rows.device)
         for _ in range(LEVELS):
             # Ascending: the first share that is accepted is the nearest to the query.

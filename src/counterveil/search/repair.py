@@ -18,7 +18,6 @@ from torch import Tensor
 
 from counterveil.models import Rows, TargetModel
 from counterveil.search.constraints import Box
-from counterveil.search.parts import changed_features, columns_of_features
 from counterveil.search.snap import Snap
 
 STRIDE = 0.5  # how far a number moves at once, as a share of its range; a bit flips whole
@@ -78,7 +77,7 @@ class Moves:
             if costs is not None and len(costs) > 1:
                 costs = costs[active]
             rows[active], moves = self.snap.best_move(
-                rows[active], gradient, self.box.rows(active), barred, STRIDE, costs
+                rows[active], gradient, self.box.select(active), barred, STRIDE, costs
             )
             moved[active] |= moves & ~barred
         return rows
@@ -86,9 +85,9 @@ class Moves:
     def _beyond_limit(self, rows: Tensor, start: Tensor, active: Tensor) -> Tensor:
         """Columns of unchanged features, where as many features as may have changed already."""
         assert self.max_changes is not None
-        changed = changed_features(self.snap, rows[active], start[active])
+        changed = self.snap.changed_features(rows[active], start[active])
         is_full = changed.sum(dim=1) >= self.max_changes[active]
-        return columns_of_features(self.snap, is_full[:, None] & ~changed)
+        return self.snap.columns_of_features(is_full[:, None] & ~changed)
 
 
 @dataclass(frozen=True)

@@ -11,16 +11,17 @@ True
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any, NoReturn
 
 from counterveil.errors import RequestError
-from counterveil.schema import Binary, Categorical, Category, Direction, Numeric, Pixels, Schema
+from counterveil.schema import Category, Direction, Feature, Schema
+from counterveil.schema.kind import Rule, first_names, is_number
 
-AnyFeature = Numeric | Categorical | Binary | Pixels
 DIRECTIONS = ("any", "increase", "decrease")
+STAYS = Rule(immutable=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,17 +54,17 @@ class Rules:
             if isinstance(allowed, (str, Mapping)) or not _are(allowed, (int, float, str)):
                 _refuse("allowed", f"{name!r} must be a range [low, high] or a list of categories")
         for name, cost in self.costs.items():
-            if not _is_number(cost) or cost <= 0:
+            if not is_number(cost) or cost <= 0:
                 _refuse("costs", f"{name!r} must be a positive number")
-        most = self.max_changes
-        if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
+        limit = self.max_changes
+        is_count = isinstance(limit, int) and not isinstance(limit, bool) and limit >= 1
+        if limit is not None and not is_count:
             _refuse("max_changes", "must be a whole number from 1")
         object.__setattr__(self, "immutable", frozenset(self.immutable))
-        key = self._make_key()
-        object.__setattr__(self, "_key", key)
-        object.__setattr__(self, "_hash", hash(key))
 
-    def _make_key(self) -> tuple[Any, ...]:
+    @cached_property
+    def _key(self) -> tuple[Any, ...]:
+        """Equal for rules that ask the same."""
         return (
             self.immutable,
             frozenset((name, way) for name, way in self.direction.items() if way != "any"),
@@ -73,10 +74,10 @@ class Rules:
         )
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Rules) and self.__dict__["_key"] == other.__dict__["_key"]
+        return isinstance(other, Rules) and self._key == other._key
 
     def __hash__(self) -> int:
-        return int(self.__dict__["_hash"])
+        return hash(self._key)
 
     @classmethod
     def of_mapping(cls, content: Any) -> Rules:
@@ -95,111 +96,34 @@ class Rules:
             _refuse("immutable", "must be a list of feature names")
         return replace(self, immutable={*self.immutable, *names}) if names else self
 
-    def tighten(self, schema: Schema) -> tuple[AnyFeature, ...]:
+    def tighten(self, schema: Schema) -> tuple[Feature, ...]:
         """The schema's features under these rules as well; an error where they do not fit."""
         features = {feature.name: feature for feature in schema.features}
         for rule in ("immutable", "direction", "allowed", "costs"):
             for name in getattr(self, rule):
                 if name not in features:
-                    known = ", ".join([*features][:12])
+                    known = first_names(features)
                     _refuse(rule, f"no feature {name!r}; the schema has: {known}")
         for name in {*self.immutable, *self.direction, *self.allowed}:
             features[name] = self.tighten_feature(features[name])
         for link in schema.links:
             if features[link.derived].immutable:
-                features[link.source] = _frozen(features[link.source])
+                features[link.source] = features[link.source].tightened(STAYS)
         for link in schema.links:
             if features[link.source].immutable:
-                features[link.derived] = _frozen(features[link.derived])
+                features[link.derived] = features[link.derived].tightened(STAYS)
         return tuple(features.values())
 
-    def tighten_feature(self, feature: AnyFeature) -> AnyFeature:
+    def tighten_feature(self, feature: Feature) -> Feature:
         """One feature under these rules as well."""
         name = feature.name
-        changes: dict[str, Any] = {}
-        if name in self.immutable:
-            changes["immutable"] = True
-        direction = self.direction.get(name, "any")
-        if name in self.allowed:
-            if isinstance(feature, Pixels):
-                _refuse("allowed", f"{name!r} are pixels; they can only be immutable")
-            if isinstance(feature, Numeric):
-                changes["allowed"] = _range(feature, self.allowed[name])
-            elif isinstance(feature, Categorical):
-                changes["allowed"] = _categories(feature, self.allowed[name])
-            else:
-                only = _bit_direction(feature, self.allowed[name])
-                opposite = {only, direction} == {"increase", "decrease"}
-                changes["immutable"] = changes.get("immutable", feature.immutable) or opposite
-                direction = only if direction == "any" else direction
-        if direction != "any":
-            if isinstance(feature, Pixels):
-                _refuse("direction", f"{name!r} are pixels; they can only be immutable")
-            if isinstance(feature, Categorical) and not feature.ordered:
-                _refuse("direction", f"{name!r} has no order; 'ordered': true in the schema")
-            if feature.direction == "any":
-                changes["direction"] = direction
-            elif feature.direction != direction:
-                changes["immutable"] = True
-        return feature.model_copy(update=changes) if changes else feature
+        direction, allowed = self.direction.get(name, "any"), self.allowed.get(name)
+        return feature.tightened(Rule(name in self.immutable, direction, allowed))
 
 
 def _refuse(rule: str, words: str) -> NoReturn:
     raise RequestError(f"{rule}: {words}")
 
 
-def _frozen(feature: AnyFeature) -> AnyFeature:
-    return feature if feature.immutable else feature.model_copy(update={"immutable": True})
-
-
 def _are(values: Any, kinds: type | tuple[type, ...]) -> bool:
     return isinstance(values, Collection) and all(isinstance(value, kinds) for value in values)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _range(feature: Numeric, asked: Collection[Any]) -> tuple[float, float]:
-    """What a rule and the schema both allow."""
-    name = feature.name
-    if isinstance(asked, (set, frozenset)) or len(asked) != 2 or not all(map(_is_number, asked)):
-        _refuse("allowed", f"{name!r} is a number; a range [low, high] was expected")
-    low, high = asked
-    if low > high or (feature.integer and math.ceil(low) > math.floor(high)):
-        _refuse("allowed", f"{name!r}: the range {low:g} to {high:g} is empty")
-    if low < feature.lower or high > feature.upper:
-        bounds = f"{feature.lower:g} to {feature.upper:g}"
-        _refuse("allowed", f"{name!r}: {low:g} to {high:g} is outside the bounds {bounds}")
-    if feature.allowed is not None:
-        low, high = max(low, feature.allowed[0]), min(high, feature.allowed[1])
-        if low > high or (feature.integer and math.ceil(low) > math.floor(high)):
-            lowest, highest = feature.allowed
-            _refuse("allowed", f"{name!r}: the schema allows {lowest:g} to {highest:g} only")
-    return float(low), float(high)
-
-
-def _categories(feature: Categorical, asked: Collection[Any]) -> tuple[Category, ...]:
-    _check_categories(feature.name, feature.categories, asked)
-    usual = feature.allowed or feature.categories
-    kept = tuple(category for category in usual if category in asked)
-    if not kept:
-        words = ", ".join(str(category) for category in usual[:12])
-        _refuse("allowed", f"{feature.name!r}: the schema allows only: {words}")
-    return kept
-
-
-def _bit_direction(feature: Binary, asked: Collection[Any]) -> Direction:
-    """A bit that may only move to one of its values only moves in one direction."""
-    _check_categories(feature.name, feature.values, asked)
-    no, yes = (value in asked for value in feature.values)
-    return "any" if no and yes else "increase" if yes else "decrease"
-
-
-def _check_categories(name: str, known: tuple[Category, ...], asked: Collection[Any]) -> None:
-    if not asked:
-        _refuse("allowed", f"{name!r}: the list is empty; make the feature immutable")
-    for category in asked:
-        if category not in known:
-            words = ", ".join(str(each) for each in known[:12])
-            _refuse("allowed", f"{name!r} has no category {category!r}; it has: {words}")

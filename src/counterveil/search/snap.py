@@ -14,60 +14,45 @@ import torch
 from torch import Tensor
 
 from counterveil.encoding import MISSING_VALUE, Encoding
-from counterveil.schema import Binary, Categorical, Numeric, Pixels
-from counterveil.search.constraints import Box, Tie, ties
+from counterveil.search.constraints import SAME, Box, linked_columns
 
 SHORT = 0.05  # moves below this do not count as shorter
-_CONTINUUM = 2.0**100  # steps a unit: rounding to them changes no float that matters
 _FAR, _FARTHER = 1e30, 3e38  # a point is at most this far out; a closed category is farther
-_PADDING = 4  # groups are looked at together up to this ratio of their sizes
+_PADDING = 4  # categorical features are looked at together up to this ratio of their widths
 
 
 class Snap:
-    """The legal rows of one schema.
+    """The legal rows of one schema. Rows are (rows, width) tensors in the unit cube.
 
-    `part_of_column`: which of the `parts` each column belongs to; parts are the smallest things
-    that can be given back to the query by themselves: a feature with all its columns, features
-    that are linked together, a pixel. `feature_of_part` says which feature changes with a part; of
-    linked ones the source. `is_number`: the columns with numbers that may move by themselves.
+    `part_of_column`: which of the `parts` each encoded column belongs to; parts are the smallest
+    things that can be given back to the query by themselves: a feature with all its columns,
+    features that are linked together, a pixel. `feature_of_part` says which feature changes with a
+    part; of linked ones the source. `is_number`: the columns with numbers that may move by
+    themselves.
     """
 
     def __init__(self, encoding: Encoding, device: torch.device | None = None) -> None:
-        steps = torch.full((encoding.width,), _CONTINUUM)  # grid points a unit
-        groups: list[range] = []
-        flags: list[int] = []
-        for block in encoding.blocks:
-            feature = block.feature
-            if isinstance(feature, Categorical):
-                steps[block.at] = 1
-                groups.append(range(block.start, block.stop))
-            elif isinstance(feature, Numeric):
-                if feature.integer:
-                    steps[block.start] = feature.upper - feature.lower
-                if feature.missing:
-                    steps[block.start + 1] = 1
-                    flags.append(block.start + 1)
-            elif isinstance(feature, (Binary, Pixels)):
-                steps[block.at] = 1 if isinstance(feature, Binary) else feature.levels
+        blocks = encoding.blocks
+        groups = [range(b.start, b.stop) for b in blocks if b.feature.one_hot]
         columns = [column for group in groups for column in group]
         group_of = [number for number, group in enumerate(groups) for _ in group]
-        self._steps = steps.to(device)
+        flags = [b.missing_flag for b in blocks if b.missing_flag is not None]
+        steps = [step for b in blocks for step in b.feature.steps]
+        self._steps = torch.tensor(steps, device=device)  # grid points a unit
         self._flags = torch.tensor(flags, dtype=torch.long, device=device)
-        self._values = self._flags - 1
+        self._values = self._flags - 1  # the columns of the numbers that may be missing
         self._half = torch.tensor(MISSING_VALUE, device=device)
         self._categories = torch.tensor(columns, dtype=torch.long, device=device)
         self._group_of = torch.tensor(group_of, dtype=torch.long, device=device)
         self._group_count = len(groups)
-        self._contests = tuple(_contests(groups, device))
-        self._ties = tuple(
-            Tie(tie.source, tie.derived, tie.table.to(device)) for tie in ties(encoding)
-        )
+        self._choices = tuple(_choices(groups, device))
+        self._links = linked_columns(encoding, device)
         self._is_category = torch.zeros(encoding.width, dtype=torch.bool, device=device)
         self._is_category[self._categories] = True
         self._not_category = (~self._is_category).float()
         self.is_number = self._steps != 1
-        for tie in self._ties:
-            self.is_number[tie.derived] = False
+        for link in self._links:
+            self.is_number[link.derived] = False
         part_of_column, feature_of_part = _parts(encoding)
         self.parts = len(feature_of_part)
         self.part_of_column = torch.tensor(part_of_column, device=device)
@@ -79,60 +64,65 @@ class Snap:
         rows.mul_(self._steps).round_().div_(self._steps)
         # Exact bounds again where rounding was off by a float's width.
         rows.clamp_(box.lower, box.upper)
-        if self._contests:
+        if self._choices:
             # Arithmetic instead of a mask: comparing is what costs here.
             far = points.clamp(-_FAR, _FAR).add_(box.upper - 1, alpha=_FARTHER)
             rows.mul_(self._not_category)
-            for contest in self._contests:
-                rows.scatter_(1, contest.winners(far), 1.0)
+            for choice in self._choices:
+                rows.scatter_(1, choice.highest(far), 1.0)
         if len(self._flags):
             missing = rows.index_select(1, self._flags)
             values = torch.lerp(rows.index_select(1, self._values), self._half.to(rows), missing)
             rows.index_copy_(1, self._values, values)
-        for tie in self._ties:
-            rows[:, tie.derived] = _tied(tie, rows, box)
+        for link in self._links:
+            rows[:, link.derived] = link.derived_columns(rows, box)
         return rows
 
     def best_move(
-        self, rows: Tensor, slope: Tensor, box: Box, moved: Tensor, stride: float,
+        self,
+        rows: Tensor,
+        gradient: Tensor,
+        box: Box,
+        moved: Tensor,
+        stride: float,
         costs: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        """Legal `rows` with one feature each moved uphill: where `slope` promises the most for the
-        distance.
+    ) -> tuple[Tensor, Tensor]:
+        """Legal `rows` with one feature each moved uphill, where `gradient` promises the most gain
+        for the distance.
 
         `moved` marks bits and categories that may not be moved again, so that nothing goes in
-        circles; it is returned with the new ones. A number may move on.
+        circles; it is returned with the new ones. A number may move on, by at most `stride` at
+        once. `costs` multiply the distance: (1, width) or (rows, width).
         """
         reach = (1 / self._steps).clamp(min=stride)
         up, down = torch.minimum(box.upper - rows, reach), torch.minimum(rows - box.lower, reach)
-        change = torch.where(slope > 0, up, -down)
-        gain = slope * change
-        if self._contests:
+        change = torch.where(gradient > 0, up, -down)
+        gain = gradient * change
+        if self._choices:
             categories = self._categories
-            now = self._in_groups((slope * rows)[:, categories])[:, self._group_of]
+            now = self._sum_in_groups((gradient * rows)[:, categories])[:, self._group_of]
             is_open = ((box.upper > 0.5) & (rows < 0.5))[:, categories]
-            gain[:, categories] = torch.where(is_open, slope[:, categories] - now, -torch.inf)
+            gain[:, categories] = torch.where(is_open, gradient[:, categories] - now, -torch.inf)
         if len(self._flags):  # a missing value is left to the latent search
             gain[:, self._flags] = -torch.inf
             gain[:, self._values] = torch.where(
                 rows[:, self._flags] > 0.5, -torch.inf, gain[:, self._values]
             )
-        for tie in self._ties:
-            gain[:, tie.source] += _tied_gain(tie, rows, slope, box)
-        for tie in self._ties:
-            gain[:, tie.derived] = -torch.inf
+        for link in self._links:
+            gain[:, link.source] += link.gain(rows, gradient, box)
+        for link in self._links:
+            gain[:, link.derived] = -torch.inf
         length = torch.where(self._is_category, math.sqrt(2), change.abs().clamp(min=SHORT))
         length = length if costs is None else length * costs
         gain = torch.where(moved | (gain <= 0), -torch.inf, gain / length)
         best, column = gain.max(dim=1)
         can = best.isfinite()
-        number = torch.arange(len(rows), device=rows.device)[can]
-        column = column[can]
+        row, column = torch.arange(len(rows), device=rows.device)[can], column[can]
         points = rows.clone()
-        points[number, column] += change[number, column]
-        points[number, column] = torch.where(self._is_category[column], 2.0, points[number, column])
+        points[row, column] += change[row, column]
+        points[row, column] = torch.where(self._is_category[column], 2.0, points[row, column])
         moved = moved.clone()
-        moved[number, column] = ~self.is_number[column]
+        moved[row, column] = ~self.is_number[column]
         return self(points, box), moved
 
     def broken(self, rows: Tensor, box: Box) -> Tensor:
@@ -146,35 +136,63 @@ class Snap:
             unrest = (values - MISSING_VALUE).abs() / MISSING_VALUE
             wrong[:, self._values] = torch.where(missing, unrest, wrong[:, self._values])
         fine = wrong.amax(dim=1) <= slack  # a NaN is not
-        if self._contests:
+        if self._choices:
             members = rows.index_select(1, self._categories)
             fine &= (members * (1 - members)).abs_().amax(dim=1) == 0
-            fine &= (self._in_groups(members) == 1).all(dim=1)
-        for tie in self._ties:
-            fine &= (rows[:, tie.derived] - _tied(tie, rows, box)).abs().amax(dim=1) <= slack
+            fine &= (self._sum_in_groups(members) == 1).all(dim=1)
+        for link in self._links:
+            off_link = (rows[:, link.derived] - link.derived_columns(rows, box)).abs()
+            fine &= off_link.amax(dim=1) <= slack
         return ~fine
 
-    def _in_groups(self, members: Tensor) -> Tensor:
-        """Sums over the categories of each feature."""
+    def squares_by_part(self, rows: Tensor, queries: Tensor, costs: Tensor | None = None) -> Tensor:
+        """Squared distance between rows and queries in each part, at the columns' costs:
+        (rows, parts)."""
+        square = (rows - queries) ** 2
+        square = torch.where(square > SAME**2, square, 0.0)
+        if costs is not None:
+            square = square * costs
+        by_part = torch.zeros(len(rows), self.parts, device=rows.device)
+        return by_part.index_add_(1, self.part_of_column, square)
+
+    def changed_features(self, rows: Tensor, queries: Tensor) -> Tensor:
+        """Which features differ between rows and queries: a mask (rows, features)."""
+        parts = self.squares_by_part(rows, queries) > 0
+        features = int(self.feature_of_part[-1]) + 1
+        if features == self.parts:
+            return parts
+        counts = torch.zeros(len(rows), features, device=rows.device)
+        return counts.index_add_(1, self.feature_of_part, parts.float()) > 0
+
+    def columns_of_features(self, features: Tensor) -> Tensor:
+        """A mask of features (rows, features) as a mask of encoded columns (rows, width)."""
+        return features[:, self.feature_of_part[self.part_of_column]]
+
+    def _sum_in_groups(self, members: Tensor) -> Tensor:
+        """Sums over the categories of each feature: (rows, categories) to (rows, features)."""
         empty = members.new_zeros(len(members), self._group_count)
         return empty.index_add_(1, self._group_of, members)
 
 
 @dataclass(frozen=True)
-class _Contest:
-    """Categorical features of about one size; the smaller are filled up with their first column."""
+class _Choice:
+    """Categorical features of about one size; the smaller are filled up with their first column.
+
+    `columns`: all of them in one line; `starts`: where each feature starts in it; `shape`: features
+    and columns of each.
+    """
 
     columns: Tensor
     starts: Tensor
     shape: tuple[int, int]
 
-    def winners(self, points: Tensor) -> Tensor:
+    def highest(self, points: Tensor) -> Tensor:
         """For each feature the column with the highest number, the first of equals."""
         drawn = points.index_select(1, self.columns).unflatten(1, self.shape)
         return self.columns.take(drawn.max(dim=2).indices.add_(self.starts))
 
 
-def _contests(groups: list[range], device: torch.device | None) -> list[_Contest]:
+def _choices(groups: list[range], device: torch.device | None) -> list[_Choice]:
     left = sorted(groups, key=len)
     found = []
     while left:
@@ -184,47 +202,19 @@ def _contests(groups: list[range], device: torch.device | None) -> list[_Contest
         padded = [[*group, *[group[0]] * (widest - len(group))] for group in together]
         columns = torch.tensor(padded, device=device).flatten()
         starts = torch.arange(len(together), device=device) * widest
-        found.append(_Contest(columns, starts, (len(together), widest)))
+        found.append(_Choice(columns, starts, (len(together), widest)))
     return found
 
 
-def _tied(tie: Tie, rows: Tensor, box: Box) -> Tensor:
-    """The derived columns: by the table, or the query's own where the source did not move."""
-    source = rows[:, tie.source]
-    moved = source.sum(dim=1, keepdim=True)  # 0 where the source is missing
-    kept = rows[:, tie.derived]
-    if box.own is not None:
-        moved = moved - (source * box.own[:, tie.source]).sum(dim=1, keepdim=True)
-        kept = box.own[:, tie.derived]
-    return torch.where(moved > 0.5, tie.table[source.argmax(dim=1)], kept)
-
-
-def _tied_gain(tie: Tie, rows: Tensor, slope: Tensor, box: Box) -> Tensor:
-    """What the derived feature adds to the gain of moving the source to each category."""
-    uphill = slope[:, tie.derived]
-    after = uphill @ tie.table.T
-    if box.own is not None:
-        at_home = (uphill * box.own[:, tie.derived]).sum(dim=1, keepdim=True)
-        after = torch.where(box.own[:, tie.source] > 0.5, at_home, after)
-    return after - (uphill * rows[:, tie.derived]).sum(dim=1, keepdim=True)
-
-
 def _parts(encoding: Encoding) -> tuple[list[int], list[int]]:
-    """The part of each column, and the feature of each part."""
+    """The part of each encoded column, and the feature of each part."""
     source_of = {link.derived: link.source for link in encoding.schema.links}
-    part_of: dict[str, int] = {}
-    of_column: list[int] = []
-    feature_of: list[int] = []
-    for number, block in enumerate(encoding.blocks):
+    feature_called = {block.feature.name: i for i, block in enumerate(encoding.blocks)}
+    part_of_column: list[tuple[str, int]] = []  # by feature and, of an image, by pixel
+    for block in encoding.blocks:
         name = source_of.get(block.feature.name, block.feature.name)
-        if isinstance(block.feature, Pixels):
-            of_column.extend(range(len(feature_of), len(feature_of) + block.feature.width))
-            feature_of.extend([number] * block.feature.width)
-            continue
-        if name not in part_of:
-            part_of[name] = len(feature_of)
-            feature_of.append(number)
-        if name == block.feature.name:
-            feature_of[part_of[name]] = number
-        of_column.extend([part_of[name]] * block.feature.width)
-    return of_column, feature_of
+        is_image = len(block.feature.columns) > 1
+        pixels = range(block.feature.width) if is_image else [0] * block.feature.width
+        part_of_column += [(name, pixel) for pixel in pixels]
+    parts = {part: number for number, part in enumerate(dict.fromkeys(part_of_column))}
+    return [parts[part] for part in part_of_column], [feature_called[name] for name, _ in parts]

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from counterveil.errors import RequestError
 from counterveil.privacy import Level, Statement
-from counterveil.schema import Binary, Category, Numeric, Pixels, Schema
+from counterveil.schema import Category, Schema
 
 Change = tuple[str, Any, Any]  # column, plain value before, plain value after
 
@@ -60,34 +60,23 @@ def opening(now: Category, goal: Category, statement: Statement) -> str:
 # What is asked of the kinds of features.
 
 
-def images(schema: Schema) -> list[Pixels]:
-    """The features that are images."""
-    return [feature for feature in schema.features if isinstance(feature, Pixels)]
-
-
 def pixel_columns(schema: Schema) -> set[str]:
     """The columns that are pixels of an image."""
-    return {column for image in images(schema) for column in image.columns}
+    return {column for image in schema.images for column in image.columns}
 
 
 def whole_columns(schema: Schema) -> set[str]:
     """The columns that hold whole numbers."""
-    numbers = [f for f in schema.features if isinstance(f, Numeric) and f.integer]
-    return pixel_columns(schema) | {feature.name for feature in numbers}
+    return {column for feature in schema.features if feature.is_whole for column in feature.columns}
 
 
 def bounds_of(schema: Schema, column: str) -> tuple[float, float] | None:
     """The lowest and the highest value of a column of numbers; None for any other kind."""
     feature = schema.feature(column)
-    if not isinstance(feature, Numeric):
-        return None
-    bounds = feature.lower, feature.upper
-    return (int(bounds[0]), int(bounds[1])) if feature.integer else bounds
-
-
-def yes_values(schema: Schema) -> dict[str, Category]:
-    """For every column of yes and no the value that means yes."""
-    return {f.name: f.values[1] for f in schema.features if isinstance(f, Binary)}
+    if feature.number_range is None or not feature.is_whole:
+        return feature.number_range
+    lower, upper = feature.number_range
+    return int(lower), int(upper)
 
 
 # Plain values, and tables as files.

@@ -34,13 +34,13 @@ from torch import Tensor, nn
 from counterveil.curator import Curator, dpsgd
 from counterveil.encoding import Array
 from counterveil.errors import RequestError
-from counterveil.grid import Grid
 from counterveil.models import TargetModel
 from counterveil.networks import ARCHITECTURES, seeded
+from counterveil.population.grid import Grid
 from counterveil.privacy import Budget
 from counterveil.schema import Schema
 from counterveil.search import Explainer
-from counterveil.search.units import original_units
+from counterveil.search.constraints import decode_answers
 from counterveil.veil import Veil
 from counterveil_lab.attacks.protocol import Arena, Size, architecture
 from counterveil_lab.baselines import Answers, Baseline, Cadex, Dice
@@ -177,7 +177,7 @@ class ByVeil(Defence):
             points = encoding.encode(frame)
             asked = torch.as_tensor(points, dtype=torch.float32)
             found = last_iterates(self.explainer, asked, targets).double().numpy()
-            rows = original_units(encoding, frame, points, found, None)
+            rows = decode_answers(encoding, frame, points, found, None)
             return Released(rows, np.ones(len(rows), dtype=bool), targets.numpy())
         names = [classes[int(number)] for number in targets]
         options = {"seed": seed, "progress": False, **self.options}

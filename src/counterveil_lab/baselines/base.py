@@ -18,9 +18,8 @@ from counterveil.encoding import Array, Encoding
 from counterveil.errors import RequestError
 from counterveil.models import Rows, TargetModel
 from counterveil.schema import Schema
-from counterveil.search.constraints import Box, box_around
+from counterveil.search.constraints import Box, box_around, decode_answers
 from counterveil.search.snap import Snap
-from counterveil.search.units import original_units
 from counterveil_lab.metrics import legal_share, plausibility
 
 
@@ -117,7 +116,7 @@ class Problem:
 
     def legal(self, points: Tensor, numbers: Tensor) -> Tensor:
         """The legal rows nearest to `points` of shape (queries, points each, width)."""
-        boxes = self.box.rows(numbers.repeat_interleave(points.shape[1]))
+        boxes = self.box.select(numbers.repeat_interleave(points.shape[1]))
         return self.snap(points.flatten(0, 1), boxes).reshape(points.shape)
 
     @torch.no_grad()
@@ -134,7 +133,7 @@ class Problem:
         again = np.repeat(np.arange(count), self.k)
         frame = self.frame.iloc[again].reset_index(drop=True)
         legal = rows.flatten(0, 1).double().cpu().numpy()
-        given = original_units(self.model.encoding, frame, self.points[again], legal, None)
+        given = decode_answers(self.model.encoding, frame, self.points[again], legal, None)
         targets = self.targets.cpu()
         asked = (
             self.model.ask(Rows.of_frame(self.frame, self.model.encoding)).argmax(dim=1) != targets

@@ -1,0 +1,163 @@
+"""Single columns of a table: cells as numbers or as positions in a list of values, and back.
+
+Columns are plain arrays, of numpy or of pandas. The usual types are taken in the quickest way, for
+a single row should cost little; all others in the way of pandas. An illegal cell is an error that
+names row and column, and never the value: it may be private.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pandas.api import types
+from pydantic import StrictBool, StrictInt, StrictStr
+
+from counterveil.errors import DataError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Category = StrictBool | StrictInt | StrictStr
+MISSING_VALUE = 0.5  # where a number that is missing rests in the unit cube
+LARGEST_WHOLE = 1 << 53  # up to which floats tell whole numbers apart
+NUMBERS, WHOLE = "iuf", "iu"  # numpy's kinds of numbers, and of whole ones
+NULLABLE = (pd.arrays.IntegerArray, pd.arrays.FloatingArray, pd.arrays.ArrowExtensionArray)
+
+
+class BadCellError(Exception):
+    """An illegal cell: its row in the table at hand, the first being 0, its column, and why."""
+
+    def __init__(self, row: int, column: str, why: str) -> None:
+        super().__init__(row, column, why)
+        self.row, self.column, self.why = row, column, why
+
+
+def refuse_cells(bad: Any, column: str, why: str) -> None:
+    """Raise a BadCellError for the first row that is marked in `bad`, if there is one."""
+    rows = np.flatnonzero(np.asarray(bad))
+    if len(rows):
+        more = f" ({len(rows) - 1} more rows like it)" if len(rows) > 1 else ""
+        raise BadCellError(int(rows[0]), column, why + more)
+
+
+@contextmanager
+def row_numbers_in_errors(row_numbers: Array | None) -> Iterator[None]:
+    """Turn a bad cell into a DataError with the row's number in the whole table, the first being 1.
+
+    `row_numbers`: the place (from 0) of each row in the whole table; None where this is all of it.
+    """
+    try:
+        yield
+    except BadCellError as bad:
+        row = bad.row if row_numbers is None else int(row_numbers[bad.row])
+        raise DataError(f"row {row + 1}, column {bad.column!r}: {bad.why}") from None
+
+
+def arrays_of(frame: pd.DataFrame) -> list[Any]:
+    """The columns as plain arrays: of numpy where the type is one of numpy's."""
+    # A Series a column costs more than all the rest of encoding a row.
+    quick = getattr(frame, "_iter_column_arrays", None)
+    if quick is not None:
+        return list(quick())
+    columns = (column for _, column in frame.items())
+    return [c.to_numpy() if isinstance(c.dtype, np.dtype) else c.array for c in columns]
+
+
+def numbers_of(column: Any) -> tuple[Array, Array]:
+    """Cells as float64, NaN where a cell is missing or no number; and which cells are missing."""
+    if isinstance(column, np.ndarray) and column.dtype.kind in NUMBERS:
+        numbers = column.astype(np.float64)
+        return numbers, np.isnan(numbers)
+    if isinstance(column, NULLABLE) and column.dtype.kind in NUMBERS:
+        return column.to_numpy(np.float64, na_value=np.nan), np.asarray(column.isna())
+    series = pd.Series(column, dtype=column.dtype)
+    if types.is_numeric_dtype(series) and not types.is_bool_dtype(series):
+        return series.to_numpy(np.float64, na_value=np.nan), series.isna().to_numpy()
+    numbers = pd.to_numeric(series.astype(object), errors="coerce").to_numpy(np.float64)
+    return numbers, series.isna().to_numpy()
+
+
+class ValueList:
+    """A closed list of values: which of them the cells of a column are, and columns of them."""
+
+    def __init__(self, values: tuple[Any, ...]) -> None:
+        self._values = values
+        self._positions = {value: position for position, value in enumerate(values)}
+        self._names = np.array([*values, None], dtype=object)  # the last is a missing value
+        self._types = {type(value) for value in values}
+        self._kinds = ""  # numpy's kinds of the columns that are taken quickly
+        self._column: Any = None  # the values as a column of the type that pandas finds for them
+        if self._types == {str}:
+            with suppress(UnicodeError):  # half of a surrogate pair
+                self._column = pd.Series(self._names).infer_objects().array
+                self._kinds = "O"
+        elif self._types == {bool}:
+            self._column, self._kinds = np.array(values), "b"
+        elif self._types == {int} and all(abs(value) <= LARGEST_WHOLE for value in values):
+            self._column, self._kinds = np.array(values, dtype=np.int64), NUMBERS
+
+    def codes(self, column: Any) -> tuple[Array, bool]:
+        """The position of each cell in the list, and whether all of them are in it.
+
+        A missing cell has the position after the last one, and what is not in the list has -1. True
+        is not 1 and "1" is not 1.
+        """
+        found = self._look_up(column)
+        if found is not None and -1 not in found:
+            return np.array(found, dtype=np.intp), True
+        empty = np.asarray(pd.isna(column))
+        codes = None if found is None else np.array(found, dtype=np.intp)
+        if codes is None or not empty[codes < 0].all():
+            codes = self._search(column)
+        return np.where(empty, len(self._values), codes), False
+
+    def _search(self, column: Any) -> Array:
+        """The positions of cells of any type; -1 for what is not in the list."""
+        series = pd.Series(column, dtype=column.dtype)
+        if self._types == {int}:
+            index, cells = pd.Index(self._values, dtype=np.float64), pd.Index(numbers_of(column)[0])
+        elif self._types == {str}:
+            index, cells = pd.Index(list(self._values)), pd.Index(series)
+        else:
+            index = pd.Index(list(self._values), dtype=object)
+            cells = pd.Index(series.astype(object))
+        return np.asarray(index.get_indexer(cells))
+
+    def _look_up(self, column: Any) -> list[int] | None:
+        """The positions of cells of the usual types; None for a column of another one."""
+        if self._kinds == "O" and isinstance(column, pd.Categorical):
+            found = self._look_up(column.categories.to_numpy())
+            return None if found is None else np.array([*found, -1])[column.codes].tolist()
+        if self._kinds == "O" and isinstance(column.dtype, pd.StringDtype):
+            column = column.to_numpy(object)
+        elif self._kinds == NUMBERS and isinstance(column, NULLABLE):
+            column = numbers_of(column)[0] if column.dtype.kind in NUMBERS else column
+        if not isinstance(column, np.ndarray) or column.dtype.kind not in self._kinds:
+            return None
+        position = self._positions.get
+        try:
+            return [position(cell, -1) for cell in column.tolist()]
+        except TypeError:  # a cell that cannot be looked up
+            return None
+
+    def column(self, codes: Array) -> Any:
+        """A column of values by position; the position after the last one is a missing value."""
+        # A missing value alone, or among what is no text, changes the type of the column.
+        if self._kinds and len(codes):
+            last = len(self._values) - 1
+            if codes.max() <= last or (self._kinds == "O" and codes.min() <= last):
+                return self._column.take(codes)
+        return pd.Series(self._names[codes]).infer_objects()
+
+
+def value_list(values: tuple[Category, ...]) -> ValueList:
+    """The ValueList of `values`, made once for each."""
+    return _value_list(values, tuple(map(type, values)))  # (False, True) equals (0, 1)
+
+
+@lru_cache(maxsize=4096)
+def _value_list(values: tuple[Category, ...], types_of_values: tuple[type, ...]) -> ValueList:
+    return ValueList(values)

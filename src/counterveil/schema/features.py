@@ -1,0 +1,402 @@
+"""The four kinds of feature, each with everything that depends on the kind.
+
+A feature describes columns of the table and is encoded as `width` numbers in the unit cube:
+
+| kind | width | meaning |
+|---|---|---|
+| numeric | 1 | (value - lower) / (upper - lower) |
+| numeric, may be missing | 2 | value, and 1 where missing (the value is then 1/2) |
+| categorical | one a category | one-hot; a missing value is one more category |
+| binary | 1 | 0 or 1 |
+| pixels | one a pixel | value / levels |
+
+Every kind answers the following, besides what `Kind` has. An illegal cell is a BadCellError.
+
+| member | answer |
+|---|---|
+| `values` | the closed list of its values; None for numbers |
+| `missing`, `ordered`, `direction` | may cells be empty, has "increase" a meaning, which way |
+| `encode(columns, out)` | puts its columns (arrays) into `out`, zeros of shape (rows, width) |
+| `decode(unit)` | its columns, from encoded numbers (rows, width) of legal rows |
+| `allows(value)`, `encode_value(value)` | may an answer have this value, and how it is encoded |
+| `bounds()` | the Bounds of an answer, whoever asks |
+| `tightened(rule)` | the feature under the Rule of a query as well; RequestError if they clash |
+| `cells(bins)` | its Cells on the grid, with about `bins` bins for numbers |
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import numpy as np
+import pandas as pd
+from pydantic import Field
+from pydantic import model_validator as validator
+
+from counterveil.errors import DataError, RequestError, SchemaError
+from counterveil.schema.cells import BitCells, Cells, NumberCells
+from counterveil.schema.columns import (
+    MISSING_VALUE,
+    NUMBERS,
+    WHOLE,
+    Array,
+    BadCellError,
+    Category,
+    numbers_of,
+    refuse_cells,
+    value_list,
+)
+from counterveil.schema.kind import (
+    ONE_WAY,
+    Bounds,
+    Direction,
+    Kind,
+    Mark,
+    Rule,
+    check_distinct,
+    first_names,
+    is_number,
+)
+
+MAX_WIDTH = 1 << 20  # numbers that encode a row
+LARGEST = 1e15  # up to which floats tell whole numbers apart
+SLACK = 1e-6  # what float arithmetic may be off by
+EMPTY = "missing value; fill it in, or set 'missing': true in the schema"
+EMPTY_BIT = (
+    "missing value; a binary feature cannot be missing: "
+    "declare it categorical with 'missing': true, or fill it in"
+)
+UNKNOWN = "category not in the schema; add it there or mend the row"
+
+
+class Numeric(Kind):
+    """A number between public bounds; `missing=True` admits empty cells as a state of their own."""
+
+    kind: Literal["numeric"] = "numeric"
+    lower: float
+    upper: float
+    integer: bool = False
+    missing: bool = False
+    direction: Direction = "any"
+    allowed: tuple[float, float] | None = None
+    values: ClassVar[None] = None
+    ordered: ClassVar[bool] = True
+
+    @validator(mode="after")
+    def _check(self) -> Self:
+        if self.lower == self.upper:
+            self._contradiction("lower equals upper; leave a constant column out")
+        if self.lower > self.upper:
+            self._contradiction("lower must be below upper")
+        if self.integer and not (self.lower.is_integer() and self.upper.is_integer()):
+            self._contradiction("integer bounds must be whole numbers")
+        if not math.isfinite(self.span) or max(-self.lower, self.upper) > LARGEST:
+            self._contradiction("bounds beyond 1e15; use another unit")
+        if self.allowed is not None:
+            low, high = self.allowed
+            if not self.lower <= low <= high <= self.upper:
+                self._contradiction("'allowed' must lie within the bounds")
+            if self._is_empty(low, high):
+                self._contradiction("'allowed' holds no whole number")
+        return self
+
+    @property
+    def width(self) -> int:
+        return 2 if self.missing else 1
+
+    @property
+    def span(self) -> float:
+        """From the lower to the upper bound."""
+        return self.upper - self.lower
+
+    @property
+    def number_range(self) -> tuple[float, float]:
+        return self.lower, self.upper
+
+    @property
+    def is_whole(self) -> bool:
+        return self.integer
+
+    def encode(self, columns: Sequence[Any], out: Array) -> None:
+        numbers, empty = numbers_of(columns[0])
+        inside = numbers.min() >= self.lower and numbers.max() <= self.upper  # none is missing
+        if not inside or (self.integer and columns[0].dtype.kind not in WHOLE):
+            self._refuse_cells(numbers, empty)
+        out[:, 0] = (numbers - self.lower) / self.span
+        if self.missing:
+            out[empty] = MISSING_VALUE, 1.0
+
+    def _refuse_cells(self, numbers: Array, empty: Array) -> None:
+        if not self.missing:
+            refuse_cells(empty, self.name, EMPTY)
+        refuse_cells(np.isnan(numbers) & ~empty, self.name, "not a number")
+        bounds = f"outside the bounds {self.lower:g} to {self.upper:g} of the schema"
+        outside = ((numbers < self.lower) | (numbers > self.upper)) & ~empty
+        refuse_cells(outside, self.name, f"{bounds}; clip the value or widen the bounds")
+        if self.integer:
+            fraction = "not a whole number; round it, or drop 'integer' from the schema"
+            refuse_cells((numbers != np.round(numbers)) & ~empty, self.name, fraction)
+
+    def decode(self, unit: Array) -> list[Any]:
+        numbers = self.lower + unit[:, 0] * self.span
+        numbers = np.rint(numbers) if self.integer else numbers
+        numbers = np.minimum(np.maximum(numbers, self.lower), self.upper)
+        if not self.missing:
+            return [numbers.astype(np.int64) if self.integer else numbers]
+        empty = unit[:, 1] >= 0.5
+        if not self.integer:
+            return [np.where(empty, np.nan, numbers)]
+        return [pd.arrays.IntegerArray(np.where(empty, 1, numbers).astype(np.int64), empty)]
+
+    def allows(self, value: Any) -> bool:
+        if isinstance(value, (bool, str)) or (self.integer and value != int(value)):
+            return False
+        low, high = self.allowed or self.number_range
+        return bool(low <= value <= high)
+
+    def encode_value(self, value: Any) -> list[float]:
+        return [(value - self.lower) / self.span, 0.0][: self.width]
+
+    def allowed_range(self, slack: float = 0.0) -> tuple[float, float]:
+        low, high = self.allowed or self.number_range
+        return (math.ceil(low - slack), math.floor(high + slack)) if self.integer else (low, high)
+
+    def bounds(self) -> Bounds:
+        low, high = (self.encode_value(value) for value in self.allowed_range(SLACK))
+        marks = [ONE_WAY[self.direction], Mark.CLOSED][: self.width]
+        return Bounds(low, high, [Mark.FIXED] * self.width if self.immutable else marks)
+
+    def tightened(self, rule: Rule) -> Self:
+        changes = {} if rule.allowed is None else {"allowed": self._narrowed(rule.allowed)}
+        return self._tighter(rule, self.direction, **changes)
+
+    def _narrowed(self, asked: Collection[Any]) -> tuple[float, float]:
+        """The range that a rule and the schema both allow."""
+        is_pair = len(asked) == 2 and not isinstance(asked, (set, frozenset))
+        if not is_pair or not all(is_number(end) for end in asked):
+            self._refuse("allowed", " is a number; a range [low, high] was expected")
+        low, high = asked
+        if self._is_empty(low, high):
+            self._refuse("allowed", f": the range {low:g} to {high:g} is empty")
+        if low < self.lower or high > self.upper:
+            bounds = f"the bounds {self.lower:g} to {self.upper:g}"
+            self._refuse("allowed", f": {low:g} to {high:g} is outside {bounds}")
+        lowest, highest = self.allowed or self.number_range
+        low, high = max(low, lowest), min(high, highest)
+        if self._is_empty(low, high):
+            self._refuse("allowed", f": the schema allows {lowest:g} to {highest:g} only")
+        return float(low), float(high)
+
+    def _is_empty(self, low: float, high: float) -> bool:
+        return low > high or (self.integer and math.ceil(low) > math.floor(high))
+
+    def cells(self, bins: int) -> Cells:
+        return NumberCells.between(self.number_range, bins, self.integer, self.missing)
+
+
+class Categorical(Kind):
+    """One of a public list of categories; with `ordered=True` the list runs from low to high."""
+
+    kind: Literal["categorical"] = "categorical"
+    categories: tuple[Category, ...]
+    ordered: bool = False
+    missing: bool = False
+    direction: Direction = "any"
+    allowed: tuple[Category, ...] | None = None
+    one_hot: ClassVar[bool] = True
+
+    @validator(mode="after")
+    def _check(self) -> Self:
+        check_distinct(self.name, self.categories, at_least=2 - self.missing)
+        if self.direction != "any" and not self.ordered:
+            self._contradiction("a direction needs 'ordered': true")
+        if self.allowed is not None and not set(self.allowed) <= set(self.categories):
+            self._contradiction("'allowed' names an unknown category")
+        if self.allowed == ():
+            self._contradiction("'allowed' is empty; use 'immutable': true")
+        return self
+
+    @property
+    def values(self) -> tuple[Category, ...]:
+        """The categories."""
+        return self.categories
+
+    @property
+    def width(self) -> int:
+        return len(self.categories) + self.missing
+
+    def encode(self, columns: Sequence[Any], out: Array) -> None:
+        codes, known = value_list(self.categories).codes(columns[0])
+        if not known:
+            if not self.missing:
+                refuse_cells(codes == len(self.categories), self.name, EMPTY)
+            refuse_cells(codes < 0, self.name, UNKNOWN)
+        out[np.arange(len(codes)), codes] = 1.0
+
+    def decode(self, unit: Array) -> list[Any]:
+        return [value_list(self.categories).column(unit.argmax(axis=1))]
+
+    def allows(self, value: Any) -> bool:
+        return value in (self.allowed or self.categories)
+
+    def encode_value(self, value: Any) -> list[float]:
+        return [float(place == self.categories.index(value)) for place in range(self.width)]
+
+    def bounds(self) -> Bounds:
+        is_open = [self.allows(value) for value in self.categories] + [False] * self.missing
+        marks = [Mark.FREE if each else Mark.CLOSED for each in is_open]
+        if self.direction != "any":
+            mark = Mark.FORWARD if self.direction == "increase" else Mark.BACKWARD
+            marks[: len(self.categories)] = [mark] * len(self.categories)
+        if self.immutable:
+            marks = [Mark.FIXED] * self.width
+        return Bounds([0.0] * self.width, [float(each) for each in is_open], marks)
+
+    def tightened(self, rule: Rule) -> Self:
+        changes = {}
+        if rule.allowed is not None:
+            self._check_known(rule.allowed, self.categories)
+            usual = self.allowed or self.categories
+            changes["allowed"] = tuple(value for value in usual if value in rule.allowed)
+            if not changes["allowed"]:
+                self._refuse("allowed", f": the schema allows only: {first_names(usual)}")
+        if rule.direction != "any" and not self.ordered:
+            self._refuse("direction", " has no order; 'ordered': true in the schema")
+        return self._tighter(rule, self.direction, **changes)
+
+    def cells(self, bins: int) -> Cells:
+        return Cells(self.width)
+
+
+class Binary(Kind):
+    """Yes or no. `values` says how the table writes (no, yes)."""
+
+    kind: Literal["binary"] = "binary"
+    values: tuple[Category, Category] = (0, 1)
+    direction: Direction = "any"
+    missing: ClassVar[bool] = False
+    ordered: ClassVar[bool] = True
+
+    @validator(mode="after")
+    def _check(self) -> Self:
+        check_distinct(self.name, self.values, at_least=2)
+        return self
+
+    def encode(self, columns: Sequence[Any], out: Array) -> None:
+        codes, known = value_list(self.values).codes(columns[0])
+        if not known:
+            refuse_cells(codes == 2, self.name, EMPTY_BIT)
+            refuse_cells(codes < 0, self.name, "neither of the two values in the schema")
+        out[:, 0] = codes
+
+    def decode(self, unit: Array) -> list[Any]:
+        return [value_list(self.values).column((unit[:, 0] >= 0.5).astype(np.intp))]
+
+    def allows(self, value: Any) -> bool:
+        return value in self.values
+
+    def encode_value(self, value: Any) -> list[float]:
+        return [float(self.values.index(value))]
+
+    def bounds(self) -> Bounds:
+        return Bounds([0.0], [1.0], [Mark.FIXED if self.immutable else ONE_WAY[self.direction]])
+
+    def tightened(self, rule: Rule) -> Self:
+        if rule.allowed is not None:
+            # A bit that may only move to one of its values only moves in one direction.
+            self._check_known(rule.allowed, self.values)
+            no, yes = (value in rule.allowed for value in self.values)
+            only: Direction = "any" if no and yes else "increase" if yes else "decrease"
+            stays = rule.immutable or {only, rule.direction} == {"increase", "decrease"}
+            rule = Rule(stays, only if rule.direction == "any" else rule.direction)
+        return self._tighter(rule, self.direction)
+
+    def cells(self, bins: int) -> Cells:
+        return BitCells(2)
+
+
+class Pixels(Kind):
+    """An image: height x width x channels whole numbers from 0 to `levels`, a column each.
+
+    The columns are called name0, name1, ... row by row, channels last.
+    """
+
+    kind: Literal["pixels"] = "pixels"
+    height: int = Field(gt=0)
+    breadth: int = Field(gt=0)
+    channels: int = Field(default=1, gt=0)
+    levels: int = Field(default=255, gt=0)
+    values: ClassVar[None] = None
+    missing: ClassVar[bool] = False
+    ordered: ClassVar[bool] = False
+    direction: ClassVar[Direction] = "any"
+
+    @validator(mode="after")
+    def _check(self) -> Self:
+        if self.width > MAX_WIDTH:
+            self._contradiction(f"more than {MAX_WIDTH} pixels")
+        return self
+
+    @property
+    def width(self) -> int:
+        return self.height * self.breadth * self.channels
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(f"{self.name}{i}" for i in range(self.width))
+
+    @property
+    def number_range(self) -> tuple[float, float]:
+        return 0.0, float(self.levels)
+
+    @property
+    def is_whole(self) -> bool:
+        return True
+
+    def encode(self, columns: Sequence[Any], out: Array) -> None:
+        if all(isinstance(each, np.ndarray) and each.dtype.kind in NUMBERS for each in columns):
+            for i, column in enumerate(columns):
+                out[:, i] = column
+        else:
+            frame = {i: pd.Series(each, dtype=each.dtype) for i, each in enumerate(columns)}
+            try:
+                out[:] = pd.DataFrame(frame).to_numpy(np.float64)
+            except (ValueError, TypeError):
+                words = f"the pixels {self.name!r} hold something that is not a number"
+                raise DataError(words) from None
+        inside = out.min() >= 0 and out.max() <= self.levels
+        if not inside or any(each.dtype.kind not in WHOLE for each in columns):
+            bad = ~((out >= 0) & (out <= self.levels) & (out == np.round(out)))
+            if bad.any():
+                row, place = (int(i[0]) for i in np.nonzero(bad))
+                why = f"pixels are whole numbers from 0 to {self.levels}"
+                raise BadCellError(row, self.columns[place], why)
+        out /= self.levels
+
+    def decode(self, unit: Array) -> list[Any]:
+        return list(np.rint(unit * self.levels).astype(np.int64).T)
+
+    def allows(self, value: Any) -> bool:
+        return False  # an image is no single value
+
+    def encode_value(self, value: Any) -> list[float]:
+        raise SchemaError(f"the pixels {self.name!r} are no single value")
+
+    def bounds(self) -> Bounds:
+        mark = Mark.FIXED if self.immutable else Mark.FREE
+        return Bounds([0.0] * self.width, [1.0] * self.width, [mark] * self.width)
+
+    def tightened(self, rule: Rule) -> Self:
+        clashes = {"allowed": rule.allowed is not None, "direction": rule.direction != "any"}
+        for name, clash in clashes.items():
+            if clash:
+                self._refuse(name, " are pixels; they can only be immutable")
+        return self._tighter(rule, self.direction)
+
+    def cells(self, bins: int) -> Cells:
+        raise RequestError("images inside mixed tables have no grid; release them by themselves")
+
+
+Feature = Annotated[Numeric | Categorical | Binary | Pixels, Field(discriminator="kind")]

@@ -1,0 +1,177 @@
+"""What the kinds of feature have in common, and what they answer with."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Collection
+from typing import Any, ClassVar, Literal, NamedTuple, NoReturn, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from counterveil.errors import RequestError, SchemaError
+from counterveil.schema.columns import Category
+
+CONTINUUM = 2.0**100  # steps a unit: rounding to them changes no float that matters
+Direction = Literal["any", "increase", "decrease"]
+
+
+class Mark:
+    """How the query decides about the bounds of one of its encoded columns."""
+
+    FREE = 0  # not at all
+    FIXED = 1  # it stays as it is
+    INCREASING = 2  # a number or bit that may not fall
+    DECREASING = 3  # a number or bit that may not rise
+    # From here on: categories and missing values, where whoever is there may stay.
+    CLOSED = 4  # nobody else may come
+    FORWARD = 5  # whoever is at an earlier category may come
+    BACKWARD = 6  # whoever is at a later category may come
+
+
+ONE_WAY = {"any": Mark.FREE, "increase": Mark.INCREASING, "decrease": Mark.DECREASING}
+
+
+class Bounds(NamedTuple):
+    """What an answer may be whoever asks, for each encoded column of a feature."""
+
+    lower: list[float]
+    upper: list[float]
+    marks: list[int]  # each a Mark
+
+
+class Rule(NamedTuple):
+    """What a query's Rules say of one feature. `allowed`: a range, or a list of categories."""
+
+    immutable: bool = False
+    direction: Direction = "any"
+    allowed: Collection[Any] | None = None
+
+
+class Frozen(BaseModel):
+    """A part of a schema; what is wrong with it is said in one line by a SchemaError."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise SchemaError(_one_line(error, values.get("name"))) from None
+
+
+class Kind(Frozen):
+    """What the kinds have in common."""
+
+    name: str = Field(min_length=1)
+    immutable: bool = False
+    one_hot: ClassVar[bool] = False  # whether each category has an encoded column
+
+    def to_dict(self) -> dict[str, Any]:
+        """As in the JSON file: what is not a default."""
+        content = self.model_dump(mode="json", exclude={"kind"})
+        # By text, not by value: (False, True) equals (0, 1) and is something else.
+        usual = {
+            name: json.dumps(field.default)
+            for name, field in type(self).model_fields.items()
+            if not field.is_required()
+        }
+        kept = {k: v for k, v in content.items() if json.dumps(v) != usual.get(k)}
+        return {"kind": getattr(self, "kind", ""), **kept}
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the table that this feature describes."""
+        return (self.name,)
+
+    @property
+    def width(self) -> int:
+        """How many numbers encode it."""
+        return 1
+
+    @property
+    def number_range(self) -> tuple[float, float] | None:
+        """The lowest and the highest number of its columns; None where they hold categories."""
+        return None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether its columns hold whole numbers of a range."""
+        return False
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it has a text among its values, so that its column is read as text."""
+        return any(isinstance(value, str) for value in getattr(self, "values", None) or ())
+
+    @property
+    def steps(self) -> list[float]:
+        """Into how many steps legal values divide the unit interval, for each encoded column."""
+        if self.number_range is None:
+            return [1.0] * self.width
+        low, high = self.number_range
+        numbers = [high - low if self.is_whole else CONTINUUM] * len(self.columns)
+        return numbers + [1.0] * (self.width - len(numbers))  # 1: whether it is missing
+
+    def allowed_range(self, slack: float = 0.0) -> tuple[float, float] | None:
+        """The lowest and the highest number of an answer, where rules can set them."""
+        return None
+
+    def _contradiction(self, words: str) -> NoReturn:
+        raise ValueError(f"feature {self.name!r}: {words}")
+
+    def _refuse(self, rule: str, words: str) -> NoReturn:
+        """A RequestError for a rule that does not fit this feature."""
+        raise RequestError(f"{rule}: {self.name!r}{words}")
+
+    def _check_known(self, asked: Collection[Any], known: tuple[Category, ...]) -> None:
+        if not asked:
+            self._refuse("allowed", ": the list is empty; make the feature immutable")
+        for category in asked:
+            if category not in known:
+                words = f" has no category {category!r}; it has: {first_names(known)}"
+                self._refuse("allowed", words)
+
+    def _tighter(self, rule: Rule, now: Direction, **changes: Any) -> Self:
+        """This feature with `changes`, and as immutable and one-way as `rule` asks as well.
+
+        `now`: the direction that it has; opposite directions leave it where it is.
+        """
+        if rule.direction not in ("any", now):
+            changes |= {"direction": rule.direction} if now == "any" else {"immutable": True}
+        if rule.immutable:
+            changes["immutable"] = True
+        return self.model_copy(update=changes) if changes else self
+
+
+def check_distinct(name: str, values: tuple[Category, ...], at_least: int) -> None:
+    """A ValueError where `values` are too few, or one of them is listed twice."""
+    if len(values) < at_least:
+        raise ValueError(f"{name!r}: needs at least {at_least} different values")
+    if len(set(values)) < len(values):
+        raise ValueError(f"{name!r}: a value is listed twice")
+
+
+def first_names(values: Collection[Any]) -> str:
+    """The first dozen of `values`, as a message lists them."""
+    return ", ".join(str(value) for value in [*values][:12])
+
+
+def is_number(value: Any) -> bool:
+    """Whether `value` is a finite number; True is none."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _one_line(error: ValidationError, name: object) -> str:
+    """The first of pydantic's findings as one line, with the way to it in the file."""
+    first = error.errors(include_url=False)[0]
+    words = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "extra_forbidden":
+        words = "unknown field; check its spelling"
+    if first["type"] == "union_tag_invalid":
+        words = "'kind' must be numeric, categorical, binary or pixels"
+    if first["loc"]:
+        where = ".".join(str(part) for part in first["loc"])
+        words = f"{name!r}: {where}: {words}" if name is not None else f"{where}: {words}"
+    more = error.error_count() - 1
+    return f"schema: {words}" + (f" (and {more} more)" if more else "")

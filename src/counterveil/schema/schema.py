@@ -1,0 +1,191 @@
+"""The Schema: the public description of a table.
+
+Columns, kinds, bounds, categories, the label set, and what a person can act on. Everything that
+encodes, measures or snaps a row takes its rules from here and nothing from private rows, so a
+schema must come from public knowledge: a form, a code book, the law; not from the data.
+
+>>> schema = Schema(
+...     features=(
+...         Numeric(name="age", lower=18, upper=100, integer=True, direction="increase"),
+...         Categorical(name="housing", categories=("rent", "own"), missing=True),
+...     ),
+...     label=Label(name="loan", classes=("refused", "granted")),
+... )
+>>> Schema.from_json(schema.to_json()) == schema
+True
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+from pydantic import Field, field_serializer, field_validator
+from pydantic import model_validator as validator
+
+from counterveil.errors import SchemaError
+from counterveil.files import read_bytes, write_whole
+from counterveil.schema.columns import Category
+from counterveil.schema.features import MAX_WIDTH, Categorical, Feature, Pixels
+from counterveil.schema.kind import Frozen, check_distinct
+
+FORMAT = 1
+Family = Literal["mixed", "image", "binary"]
+
+
+class Label(Frozen):
+    """The column that the target model predicts, and its public set of classes."""
+
+    name: str = Field(min_length=1)
+    classes: tuple[Category, ...]
+
+    @validator(mode="after")
+    def _check(self) -> Self:
+        check_distinct(self.name, self.classes, at_least=2)
+        return self
+
+
+class Link(Frozen):
+    """`derived` always follows `source`: it is what `values` says for the category of `source`.
+
+    In JSON `values` is an object, or a list of pairs where the categories are no texts.
+    """
+
+    source: str
+    derived: str
+    values: Mapping[Category, Category | float]
+
+    @field_validator("values", mode="before")
+    @classmethod
+    def _of_pairs(cls, values: Any) -> Any:
+        pairs = isinstance(values, (list, tuple)) and all(
+            isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in values
+        )
+        return dict(values) if pairs else values
+
+    @field_serializer("values")
+    def _as_json(self, values: Mapping[Category, Any]) -> Any:
+        texts = all(isinstance(category, str) for category in values)
+        return dict(values) if texts else [list(pair) for pair in values.items()]
+
+    def __hash__(self) -> int:
+        return hash((self.source, self.derived, tuple(self.values.items())))
+
+
+class Schema(Frozen):
+    """A whole table. `drafted` is true while nobody has replaced what a draft read off the data."""
+
+    version: Literal[1] = 1
+    name: str = "table"
+    note: str = ""
+    drafted: bool = False
+    label: Label
+    features: tuple[Feature, ...] = Field(min_length=1)
+    links: tuple[Link, ...] = ()
+
+    @validator(mode="after")
+    def _check(self) -> Self:
+        if self.width > MAX_WIDTH:
+            raise ValueError(f"more than {MAX_WIDTH} encoded numbers a row")
+        seen: set[str] = {self.label.name}
+        for column in self.columns:
+            if column in seen:
+                raise ValueError(f"column {column!r} is named twice; every column once")
+            seen.add(column)
+        _check_links(self.links, {feature.name: feature for feature in self.features})
+        return self
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The feature columns of the table, in order; the label is not among them."""
+        return tuple(column for feature in self.features for column in feature.columns)
+
+    @property
+    def width(self) -> int:
+        """How many numbers encode a row."""
+        return sum(feature.width for feature in self.features)
+
+    @property
+    def family(self) -> Family:
+        """Which of the paper's three kinds of data this is; it fixes the architecture."""
+        kinds = {feature.kind for feature in self.features}
+        if kinds == {"pixels"}:
+            return "image"
+        return "binary" if kinds == {"binary"} else "mixed"
+
+    @property
+    def images(self) -> tuple[Pixels, ...]:
+        """The features that are images."""
+        return tuple(feature for feature in self.features if isinstance(feature, Pixels))
+
+    @property
+    def text_columns(self) -> frozenset[str]:
+        """The columns, the label's included, that must be read as text: "007" is not 7."""
+        texts = {feature.name for feature in self.features if feature.is_text}
+        if any(isinstance(name, str) for name in self.label.classes):
+            texts.add(self.label.name)
+        return frozenset(texts)
+
+    def feature(self, name: str) -> Feature:
+        """The feature called `name`."""
+        for feature in self.features:
+            if feature.name == name:
+                return feature
+        known = ", ".join(feature.name for feature in self.features[:12])
+        raise SchemaError(f"no feature {name!r} in the schema; it has: {known}")
+
+    def to_json(self) -> str:
+        """The JSON text; fields that only repeat a default are left out."""
+        content = self.model_dump(mode="json", exclude_defaults=True, exclude={"features"})
+        features = ",\n".join(
+            "    " + json.dumps(feature.to_dict(), ensure_ascii=False) for feature in self.features
+        )
+        head = json.dumps({"version": FORMAT, **content}, ensure_ascii=False, indent=2)
+        return f'{head[:-2]},\n  "features": [\n{features}\n  ]\n}}\n'
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Schema:
+        """Read the JSON text; whatever is wrong with it is said in one line."""
+        try:
+            content = json.loads(text)
+        except RecursionError:
+            raise SchemaError("the schema is nested too deeply to be one") from None
+        except ValueError as error:
+            raise SchemaError(f"the schema is not JSON: {error}") from None
+        if not isinstance(content, dict):
+            raise SchemaError("the schema must be a JSON object with 'label' and 'features'")
+        if content.get("version", FORMAT) != FORMAT:
+            raise SchemaError(f"schema version must be {FORMAT}; this file has another one")
+        return cls(**{str(key): value for key, value in content.items()})
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the JSON file."""
+        write_whole(path, self.to_json().encode())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Schema:
+        """Read a JSON file."""
+        return cls.from_json(read_bytes(path, "schema", SchemaError))
+
+
+def _check_links(links: tuple[Link, ...], features: dict[str, Feature]) -> None:
+    derived = [link.derived for link in links]
+    for link in links:
+        where = f"link {link.source!r} -> {link.derived!r}"
+        source, follower = features.get(link.source), features.get(link.derived)
+        if source is None or follower is None:
+            absent = link.derived if follower is None else link.source
+            raise ValueError(f"{where}: no feature {absent!r}")
+        if not isinstance(source, Categorical):
+            raise ValueError(f"{where}: the source must be categorical")
+        if isinstance(follower, Pixels):
+            raise ValueError(f"{where}: pixels cannot be derived")
+        if link.source in derived or derived.count(link.derived) > 1:
+            raise ValueError(f"{where}: a feature is derived once, and from one that is not")
+        if set(link.values) != set(source.categories):
+            raise ValueError(f"{where}: 'values' must name every category of the source, no other")
+        for value in link.values.values():
+            if not follower.allows(value):
+                raise ValueError(f"{where}: {value!r} is no legal value of {link.derived!r}")
