@@ -148,7 +148,7 @@ def test_objective() -> None:
 
 def test_a_dataset_that_is_not_there_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COUNTERVEIL_DATA", raising=False)
-    assert list(search.objective(replace(TOY, datasets=("mnist",)), 1)) == []
+    assert list(peers.objective(replace(TOY, datasets=("mnist",)), 1)) == []
 
 
 def a_row(part: str, **columns: Any) -> Row:
