@@ -33,25 +33,19 @@ __all__ = ["MISSING_VALUE", "Array", "Block", "Encoding"]
 
 @dataclass(frozen=True)
 class Block:
-    """Where a feature is: its first column in the table, and its first encoded column."""
+    """Where a feature is: its columns in the table, and its encoded columns."""
 
     feature: Feature
-    place: int
-    start: int
+    places: slice
+    at: slice
 
-    @cached_property
+    @property
+    def start(self) -> int:
+        return int(self.at.start)
+
+    @property
     def stop(self) -> int:
-        return self.start + self.feature.width
-
-    @cached_property
-    def at(self) -> slice:
-        """Its encoded columns."""
-        return slice(self.start, self.stop)
-
-    @cached_property
-    def places(self) -> slice:
-        """Its columns in the table."""
-        return slice(self.place, self.place + len(self.feature.columns))
+        return int(self.at.stop)
 
     @property
     def categories(self) -> slice:
@@ -69,7 +63,7 @@ class _Bits:
 
     def __init__(self, blocks: Sequence[Block]) -> None:
         bits = [block for block in blocks if _is_plain_bit(block.feature)]
-        self.places = [block.place for block in bits]
+        self.places = [block.places.start for block in bits]
         self._at = _indices([block.start for block in bits])
         values = np.array([block.feature.values for block in bits], dtype=np.int64)
         self._no, self._yes = values.reshape(-1, 2, 1).swapaxes(0, 1)
@@ -207,7 +201,9 @@ class Encoding:
 def _blocks(features: Sequence[Feature]) -> Iterator[Block]:
     place = start = 0
     for feature in features:
-        block = Block(feature, place, start)
+        block = Block(
+            feature, slice(place, place + len(feature.columns)), slice(start, start + feature.width)
+        )
         place, start = block.places.stop, block.stop
         yield block
 

@@ -250,8 +250,7 @@ class Categorical(Kind):
         if self.direction != "any":
             mark = Mark.FORWARD if self.direction == "increase" else Mark.BACKWARD
             marks[: len(self.categories)] = [mark] * len(self.categories)
-        if self.immutable:
-            marks = [Mark.FIXED] * self.width
+        marks = [Mark.FIXED] * self.width if self.immutable else marks
         return Bounds([0.0] * self.width, [float(each) for each in is_open], marks)
 
     def tightened(self, rule: Rule) -> Self:
@@ -389,10 +388,9 @@ class Pixels(Kind):
         return Bounds([0.0] * self.width, [1.0] * self.width, [mark] * self.width)
 
     def tightened(self, rule: Rule) -> Self:
-        clashes = {"allowed": rule.allowed is not None, "direction": rule.direction != "any"}
-        for name, clash in clashes.items():
-            if clash:
-                self._refuse(name, " are pixels; they can only be immutable")
+        if rule.allowed is not None or rule.direction != "any":
+            asked = "direction" if rule.allowed is None else "allowed"
+            self._refuse(asked, " are pixels; they can only be immutable")
         return self._tighter(rule, self.direction)
 
     def cells(self, bins: int) -> Cells:
