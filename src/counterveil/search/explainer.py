@@ -6,13 +6,12 @@ import os
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
-from typing_extensions import Unpack
 
 from counterveil.encoding import Array, Encoding
 from counterveil.errors import CallLimitError, InputError, InternalError, RequestError
