@@ -257,7 +257,7 @@ def test_what_is_not_there_is_refused(arguments: list[str], words: str, tmp_path
 def test_one_part_goes_into_files_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(search, "QUICK", replace(TOY, features=(4,)))
+    monkeypatch.setattr(peers, "QUICK", replace(TOY, features=(4,)))
     search.measure_parts(str(tmp_path), "the command", True, "features", 1)
     stored = json.loads((tmp_path / "bench-search-features.json").read_text())
     assert stored["command"] == "the command"

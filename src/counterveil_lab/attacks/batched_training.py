@@ -207,7 +207,8 @@ def train_classifiers(
             for places in order.split(batch, dim=1):
                 rows = numbers.gather(1, places)
                 logits, truth = batched.each_on_its_own(points[rows]), classes[rows]
-                losses = functional.cross_entropy(logits.movedim(2, 1), truth, reduction="none")
+                flat = logits.flatten(0, 1), truth.flatten()
+                losses = functional.cross_entropy(*flat, reduction="none").reshape(truth.shape)
                 weight = weights[each, truth]
                 optimiser.zero_grad()
                 ((losses * weight).sum(dim=1) / weight.sum(dim=1)).sum().backward()
