@@ -103,6 +103,7 @@ class Schedule:
 
     @property
     def steps(self) -> int:
+        """Batches in all."""
         return self.epochs * self.steps_per_epoch
 
 
