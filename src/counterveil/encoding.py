@@ -181,10 +181,11 @@ class Encoding:
         """Legal points (rows, width) back to rows in original units."""
         points = np.asarray(points)
         columns: list[Any] = [None] * len(self._names)
-        if self._bits.places:
+        together = bool(self._bits.places) and len(points) > 0
+        if together:
             for place, column in zip(self._bits.places, self._bits.decode(points), strict=True):
                 columns[place] = column
-        for block in self._others:
+        for block in self._others if together else self.blocks:
             columns[block.places] = block.feature.decode(points[:, block.at])
         if all(isinstance(column, np.ndarray) and column.dtype == np.int64 for column in columns):
             frame = pd.DataFrame(np.array(columns).T, copy=False)

@@ -15,8 +15,8 @@ import torch
 from torch import nn
 from typer.testing import CliRunner
 
-from counterveil import postprocess
-from counterveil.search import amortise, answer, request
+from counterveil.curator import curator
+from counterveil.search import amortise, explainer, pipeline
 from counterveil_lab.bench import peers, roofline, run_benchmark, search
 from counterveil_lab.bench.peers import QUICK, evaluation_of, release
 from counterveil_lab.cli import app
@@ -37,15 +37,15 @@ def short_lessons(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is learnt is learnt badly and at once."""
     lessons = amortise.Lessons(steps=5, batch=16)
     monkeypatch.setattr(amortise, "LESSONS", dict.fromkeys(amortise.LESSONS, lessons))
-    monkeypatch.setattr(amortise, "POOL", 200)
+    monkeypatch.setattr(amortise, "TRAINING_ROWS", 200)
     trainings = {
         family: replace(training, samples=300, surrogate_epochs=1)
-        for family, training in postprocess.TRAININGS.items()
+        for family, training in curator.TRAININGS.items()
     }
-    monkeypatch.setattr(postprocess, "TRAININGS", trainings)
+    monkeypatch.setattr(curator, "TRAININGS", trainings)
     monkeypatch.setitem(peers.METHODS["algorithm-2"], "iterations", 10)
-    monkeypatch.setattr(answer, "ATTEMPTS", 1)
-    monkeypatch.setattr(request, "STUDENT_ROWS", 200)
+    monkeypatch.setattr(pipeline, "INSIST_ALPHA", (1.0,))
+    monkeypatch.setattr(explainer, "STUDENT_ROWS", 200)
 
 
 def run(part: str, size: peers.Size = TOY, seeds: int = 1) -> list[Row]:
