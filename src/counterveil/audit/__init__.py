@@ -15,12 +15,11 @@ repeated, which no release may ever use.
     report       rows, verdicts, files
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
+from dataclasses import replace
 
 from counterveil.audit import controls, dpsgd, functional
-from counterveil.audit.game import Effort, Game, share_error
+from counterveil.audit.game import Effort, Game
 from counterveil.audit.report import Row, failures, save
 from counterveil.curator.dpsgd import check_installed, installed
 from counterveil.privacy import Budget
@@ -31,21 +30,24 @@ __all__ = ["Effort", "Game", "Row", "failures", "games", "save"]
 def games(mechanism: str, epsilons: Sequence[float], effort: Effort) -> list[Game]:
     """The games against `functional`, `dpsgd`, `paper`, the `controls`, or `all` of them.
 
-    Where Opacus is not installed, `dpsgd` is refused, and left out of `all` and the `controls`.
+    All games against one claim share its error. Where Opacus is not installed, `dpsgd` is refused,
+    and left out of `all` and the `controls`.
     """
     if mechanism == "dpsgd":
         check_installed()
-    found: list[Game] = []
+    claims: list[list[Game]] = []
     for epsilon in epsilons:
         if mechanism in ("functional", "all"):
-            found += share_error(functional.pure_games(epsilon, effort))
-            found += share_error(functional.approximate_games(epsilon, effort))
+            claims.append(list(functional.pure_games(epsilon, effort)))
+            claims.append(list(functional.approximate_games(epsilon, effort)))
         if mechanism in ("dpsgd", "all") and installed():
-            for delta in dpsgd.DELTAS:
-                found += share_error(dpsgd.games(Budget(epsilon, delta), effort))
+            claims += [list(dpsgd.games(Budget(epsilon, x), effort)) for x in dpsgd.DELTAS]
         if mechanism in ("paper", "all"):
-            found += share_error(controls.paper_games(epsilon, effort))
+            claims.append([controls.paper_game(epsilon, effort)])
         if mechanism in ("controls", "all"):
-            for game in controls.games(epsilon, effort):
-                found += share_error([game])
-    return found
+            claims += [[game] for game in controls.games(epsilon, effort)]
+    return [
+        replace(game, claim=replace(game.claim, games=len(same)))
+        for same in claims
+        for game in same
+    ]
