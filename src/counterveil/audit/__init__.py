@@ -35,19 +35,18 @@ def games(mechanism: str, epsilons: Sequence[float], effort: Effort) -> list[Gam
     """
     if mechanism == "dpsgd":
         check_installed()
-    claims: list[list[Game]] = []
+    found: list[Game] = []
     for epsilon in epsilons:
+        claims = []
         if mechanism in ("functional", "all"):
-            claims.append(list(functional.pure_games(epsilon, effort)))
-            claims.append(list(functional.approximate_games(epsilon, effort)))
+            claims += [functional.pure_games(epsilon, effort)]
+            claims += [functional.approximate_games(epsilon, effort)]
         if mechanism in ("dpsgd", "all") and installed():
-            claims += [list(dpsgd.games(Budget(epsilon, x), effort)) for x in dpsgd.DELTAS]
+            claims += [dpsgd.games(Budget(epsilon, delta), effort) for delta in dpsgd.DELTAS]
+        for same in map(list, claims):
+            found += [replace(game, claim=replace(game.claim, games=len(same))) for game in same]
         if mechanism in ("paper", "all"):
-            claims.append([controls.paper_game(epsilon, effort)])
+            found.append(controls.paper_game(epsilon, effort))
         if mechanism in ("controls", "all"):
-            claims += [[game] for game in controls.games(epsilon, effort)]
-    return [
-        replace(game, claim=replace(game.claim, games=len(same)))
-        for same in claims
-        for game in same
-    ]
+            found += controls.games(epsilon, effort)
+    return found

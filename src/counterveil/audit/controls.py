@@ -21,9 +21,9 @@ import torch
 from torch import Tensor
 
 from counterveil.audit import dpsgd, neighbours
-from counterveil.audit.functional import Moved, differing, likelihood_scores, listen, moved_sums
+from counterveil.audit.functional import differing, likelihood_scores, listen, moved_sums
 from counterveil.audit.game import Claim, Effort, Game, Scores
-from counterveil.audit.neighbours import CLASSES, Pair
+from counterveil.audit.neighbours import CLASSES, Pair, schema_of
 from counterveil.audit.releases import SHORT, release
 from counterveil.build import fit_networks
 from counterveil.curator.dpsgd import installed
@@ -46,8 +46,20 @@ def games(epsilon: float, effort: Effort) -> Iterator[Game]:
         rng = effort.rng(epsilon, "half")
         return likelihood_scores(moved_sums(pair, budget), draws, rng, noise_share=0.5)
 
-    def bounds() -> Scores:
-        return likelihood_scores(learnt_bounds(budget), draws, effort.rng(epsilon, "bounds"))
+    def learnt_bounds() -> Scores:
+        """Scores of counts over bins between the least and the greatest number of the rows.
+
+        D has one number far from all others. In D' it lies among them, so the bins are finer and
+        every record changes its bin. The adversary sees the noisy counts, not even the bounds.
+        """
+        heard = []
+        for last in (101.0, 11.0):
+            numbers = [*np.linspace(1, 11, 40), last]
+            schema = schema_of(Numeric(name="x", lower=min(numbers), upper=max(numbers)))
+            labels = [CLASSES[row % 2] for row in range(len(numbers))]
+            table = PrivateTable(pd.DataFrame({"x": numbers, "label": labels}), schema)
+            heard.append(listen(table, make_plan(schema, len(numbers), budget)))
+        return likelihood_scores(differing(*heard), draws, effort.rng(epsilon, "bounds"))
 
     def unnoised(table: int) -> tuple[Autoencoder, Tensor]:
         """An autoencoder from a private population, and prototypes that are exact class means."""
@@ -58,7 +70,7 @@ def games(epsilon: float, effort: Effort) -> Iterator[Game]:
 
     game = partial(Game, view="coefficients", claim=Claim(epsilon), draws=draws)
     yield game("control: halved sensitivity", pair=pair.name, scores=halved)
-    yield game("control: data-dependent min/max", pair="one far number", scores=bounds)
+    yield game("control: data-dependent min/max", pair="one far number", scores=learnt_bounds)
     yield _known_rows_game("control: un-noised prototypes", pair, epsilon, effort, unnoised)
     if installed():
         yield from dpsgd_games(epsilon, effort)
@@ -92,22 +104,6 @@ def paper_game(epsilon: float, effort: Effort) -> Game:
         return veil.autoencoder, veil.prototypes
 
     return _known_rows_game("paper", pair, epsilon, effort, released)
-
-
-def learnt_bounds(budget: Budget) -> list[Moved]:
-    """Counts over bins between the least and the greatest number of the rows.
-
-    D has one number far from all others. In D' it lies among them, so the bins are finer and every
-    record changes its bin. The adversary sees the noisy counts alone, not even the bounds.
-    """
-    heard = []
-    for last in (101.0, 11.0):
-        numbers = [*np.linspace(1, 11, 40), last]
-        schema = neighbours.schema_of(Numeric(name="x", lower=min(numbers), upper=max(numbers)))
-        labels = [CLASSES[row % 2] for row in range(len(numbers))]
-        table = PrivateTable(pd.DataFrame({"x": numbers, "label": labels}), schema)
-        heard.append(listen(table, make_plan(schema, len(numbers), budget)))
-    return differing(*heard)
 
 
 def exact_means(pair: Pair, autoencoder: Autoencoder, table: int) -> Tensor:

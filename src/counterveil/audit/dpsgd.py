@@ -59,7 +59,14 @@ def games(budget: Budget, effort: Effort) -> Iterator[Game]:
     game = partial(Game, "dpsgd", claim=Claim(budget.epsilon, budget.delta))
 
     def trace(pair: str) -> Scores:
-        return trace_scores(SCHEDULES[pair], budget, draws, rng("trace", pair))
+        """Scores of all that a release gives away: every step of both trainings, and the sums."""
+        dice, schedule = rng("trace", pair), SCHEDULES[pair]
+        for_autoencoder, for_prototypes, for_surrogate = dpsgd.split(budget)
+        scores = np.array(step_scores(canary_training(schedule, for_autoencoder), draws, dice))
+        surrogate = canary_training(schedule, for_surrogate, dpsgd.SURROGATE_CLIP)
+        scores += step_scores(surrogate, draws, dice)
+        scores += likelihood_scores(moved_codes(for_prototypes), draws, dice)
+        return scores[0], scores[1]
 
     def steps(pair: str) -> Scores:
         return step_scores(canary_training(SCHEDULES[pair], budget), draws, rng("steps", pair))
@@ -130,19 +137,6 @@ def step_scores(
         for table in (0, 1)
     )
     return log_ratio_of_steps(steps, one), log_ratio_of_steps(steps, two)
-
-
-def trace_scores(
-    schedule: Schedule, budget: Budget, draws: int, rng: np.random.Generator
-) -> Scores:
-    """Scores of all that a release gives away: every step of both trainings, and the sums."""
-    for_autoencoder, for_prototypes, for_surrogate = dpsgd.split(budget)
-    autoencoder = canary_training(schedule, for_autoencoder, dpsgd.CLIP)
-    surrogate = canary_training(schedule, for_surrogate, dpsgd.SURROGATE_CLIP)
-    scores = np.array(step_scores(autoencoder, draws, rng))
-    scores += step_scores(surrogate, draws, rng)
-    scores += likelihood_scores(moved_codes(for_prototypes), draws, rng)
-    return scores[0], scores[1]
 
 
 def moved_codes(budget: Budget) -> list[Moved]:

@@ -1,10 +1,9 @@
 """Fast imitations of the noise of the mechanisms, for the audit alone.
 
-The curator's samplers draw from the operating system's entropy and are slow; a game on noisy
-numbers wants millions of draws. These draws have the same distribution, but they come from numpy
-and can be repeated from a seed, which is why no release may ever use them: nothing outside
-`counterveil.audit` imports this module, and a test holds that. Other tests compare their
-distribution with the curator's own noise and with real trainings.
+The curator's samplers draw from the operating system's entropy and are slow. These draws have the
+same distribution, which tests compare, but they come from numpy and can be repeated from a seed.
+So no release may ever use them: nothing outside `counterveil.audit` imports this module, and a test
+holds that.
 """
 
 import math

@@ -51,9 +51,9 @@ def epsilon_bound(
 ) -> float:
     """A lower bound on ε, or 0 where the counts refute no ε.
 
-    The event happened in `hits_two` of `draws` draws for D' and in `hits_one` of as many for D. For
-    an (ε, δ)-DP mechanism the bound exceeds ε with probability `error` at most, provided that the
-    event was fixed before these draws were seen.
+    The event happened in `hits_two` of `draws` draws for D' and in `hits_one` of as many for D, and
+    was fixed before these were seen. For an (ε, δ)-DP mechanism the bound exceeds ε with
+    probability `error` at most.
     """
     low, _ = clopper_pearson(hits_two, draws, error / 2)
     _, high = clopper_pearson(hits_one, draws, error / 2)
@@ -111,29 +111,24 @@ def _threshold(one: Array, two: Array, claim: Claim) -> float:
     tried = np.unique(both)
     if len(tried) > CANDIDATES:
         tried = np.quantile(both, np.linspace(0, 1, CANDIDATES))
+
+    def wilson(scores: Array, z: float) -> Array:
+        """An end of the interval, `z` deviations off; the tiny term keeps divisors above 0."""
+        draws = len(scores)
+        share = 1 - np.searchsorted(np.sort(scores), tried, side="left") / draws
+        centre = share + z * z / (2 * draws)
+        width = z * np.sqrt(share * (1 - share) / draws + z * z / (4 * draws * draws))
+        return np.asarray((centre + width) / (1 + z * z / draws)) + math.copysign(1e-12, z)
+
     z = NormalDist().inv_cdf(1 - claim.error / 2)
-    low = _wilson(two, tried, -z) - claim.delta
-    high = _wilson(one, tried, z)
+    low, high = wilson(two, -z) - claim.delta, wilson(one, z)
     return float(tried[np.argmax(np.maximum(low, 1e-300) / high)])
 
 
-def _wilson(scores: Array, thresholds: Array, z: float) -> Array:
-    """For each threshold, an end of Wilson's interval for the share of scores at or above it.
-
-    The end lies `z` deviations from the centre; the tiny term keeps divisors above 0.
-    """
-    draws = len(scores)
-    share = 1 - np.searchsorted(np.sort(scores), thresholds, side="left") / draws
-    centre = share + z * z / (2 * draws)
-    width = z * np.sqrt(share * (1 - share) / draws + z * z / (4 * draws * draws))
-    return np.asarray((centre + width) / (1 + z * z / draws)) + math.copysign(1e-12, z)
-
-
 def project(one: Array, two: Array) -> Scores:
-    """Score released vectors, two arrays of shape (draws, numbers).
+    """Score released vectors, (draws, numbers), by a projection learnt on the first half of draws.
 
-    The score is the projection on the difference of the two means, each number weighted by one over
-    its variance. Means and variances are learnt on the first half of the draws.
+    It is on the difference of the two means, each number weighted by one over its variance.
     """
     first_one, first_two = one[: len(one) // 2], two[: len(two) // 2]
     variance = first_one.var(axis=0) + first_two.var(axis=0)

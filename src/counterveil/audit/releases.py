@@ -7,9 +7,8 @@
 | counterfactuals | answers of an explainer to fixed queries, guided by the surrogate |
 | outcome | whether the mechanism gives a release at all |
 
-What is computed from noisy numbers can only lose information, so these games find less than the
-games on the noisy numbers themselves. They are here to find what reaches a release in some other
-way. Training is short: it is post-processing, and hundreds of releases have to be made.
+What is computed from noisy numbers can only lose information, so these games look for what reaches
+a release in some other way. Training is short: hundreds of releases have to be made.
 """
 
 from collections.abc import Callable, Iterator
@@ -86,10 +85,6 @@ def release(pair: Pair, budget: Budget, mechanism: str, table: int) -> Veil:
     )
 
 
-def _prototypes(veil: Veil) -> Array:
-    return veil.prototypes.reshape(-1).double().numpy()
-
-
 def _weights_and_prototypes(veil: Veil) -> Array:
     networks = [network for network in (veil.autoencoder, veil.surrogate) if network is not None]
     parts = [weights.reshape(-1) for network in networks for weights in network.parameters()]
@@ -111,6 +106,6 @@ def _counterfactuals(veil: Veil) -> Array:
 # What an adversary sees of a veil, as one vector.
 VIEWS: dict[str, Callable[[Veil], Array]] = {
     "autoencoder + prototypes": _weights_and_prototypes,
-    "prototypes": _prototypes,
+    "prototypes": lambda veil: veil.prototypes.reshape(-1).double().numpy(),
     "counterfactuals": _counterfactuals,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,19 +15,10 @@ from torch import Tensor, nn
 
 from counterveil.encoding import Array
 from counterveil.errors import CallLimitError, ModelError, RequestError
-from counterveil.models.base import (
-    Inputs,
-    Outputs,
-    Rows,
-    TargetModel,
-    as_log_proba,
-    as_numbers,
-    column_order,
-    guess_outputs,
-    sane,
-)
+from counterveil.models import base
+from counterveil.models.base import Inputs, Outputs, Rows, TargetModel
 from counterveil.models.boosted import BoosterClassifier, is_booster, rows_as_fitted
-from counterveil.models.exported import ExportedGraph, torch_kept_quiet
+from counterveil.models.exported import ExportedGraph
 from counterveil.models.onnx import OnnxModel
 from counterveil.networks import fit, seeded, tanh_network
 from counterveil.schema import Category, Schema
@@ -62,15 +54,10 @@ class TorchModel(TargetModel):
             self._module.eval()
         self._forward = _without_module_calls(self._module)
         self._shape = shape
-        self._order = None if classes is None else column_order(classes, schema)
-        random = torch.rand(64, self.encoding.width, generator=torch.Generator().manual_seed(0))
-        raw = self._raw(random.to(self.device))
-        if not bool(raw.isfinite().all()):
-            raise ModelError("the model answers NaN or infinity; it cannot be explained")
-        self._outputs: Outputs = outputs
-        if outputs == "auto":
-            self._outputs = guess_outputs(raw, _ends_in_sigmoid(module))
-        as_log_proba(raw, self._outputs, self.classes, 64)
+        self._order = None if classes is None else base.column_order(classes, schema)
+        raw = self._raw(base.random_points(64, self.encoding.width).to(self.device))
+        self._outputs = base.kind_of_outputs(raw, outputs, _ends_in_sigmoid(module))
+        base.as_log_proba(raw, self._outputs, self.classes, 64)
 
     @property
     def device(self) -> torch.device:
@@ -89,10 +76,10 @@ class TorchModel(TargetModel):
                 raw = self._raw(points.to(self.device)).cpu().double()
         else:
             raw = self._raw(points)
-        answer = as_log_proba(raw, self._outputs, self.classes, points.shape[0])
+        answer = base.as_log_proba(raw, self._outputs, self.classes, points.shape[0])
         if self._order is not None:
             answer = answer[:, self._order]
-        return sane(answer) if rows.from_frame else answer
+        return base.sane(answer) if rows.from_frame else answer
 
     def _raw(self, points: Tensor) -> Tensor:
         inputs = points if self._shape is None else points.reshape(len(points), *self._shape)
@@ -169,7 +156,9 @@ class CallableModel(TargetModel):
         self.max_calls = max_calls
         self.calls = 0
         self._function = function
-        self._order = column_order(schema.label.classes if classes is None else classes, schema)
+        self._order = base.column_order(
+            schema.label.classes if classes is None else classes, schema
+        )
         self._over_rows = inputs != "encoding"
 
     @property
@@ -189,11 +178,11 @@ class CallableModel(TargetModel):
         parts = []
         for start in starts:
             part = inputs[start : start + size]
-            raw = as_numbers(self._call(part), rows)
-            parts.append(as_log_proba(raw, "probabilities", self.classes, len(part)))
+            raw = base.as_numbers(self._call(part), rows)
+            parts.append(base.as_log_proba(raw, "probabilities", self.classes, len(part)))
             if bool(((raw < -1e-6) | (raw > 1 + 1e-6)).any()):
                 raise ModelError("the model's answers must be probabilities between 0 and 1")
-        answer = sane(torch.cat(parts))[:, self._order]
+        answer = base.sane(torch.cat(parts))[:, self._order]
         return answer if rows.from_frame else answer.to(rows.points.device)
 
     def _call(self, inputs: pd.DataFrame | Array) -> Any:
@@ -254,7 +243,7 @@ def adapt(
             raise ModelError("the model was adapted to another schema than the veil's")
         return model
     if isinstance(model, torch.export.ExportedProgram):
-        with torch_kept_quiet():
+        with warnings.catch_warnings(action="ignore"):  # torch warns about its own internals
             return TorchModel(model.module(), schema, outputs=outputs, classes=classes)
     if isinstance(model, nn.Module):
         return TorchModel(model, schema, outputs=outputs, classes=classes)

@@ -6,8 +6,6 @@ the graph (JSON) and the raw bytes of the weights, runs operators of a closed li
 do nothing else, and leaves every other member of the file unread.
 """
 
-from __future__ import annotations
-
 import copy
 import io
 import json
@@ -15,8 +13,7 @@ import math
 import os
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -31,25 +28,16 @@ MOST_JSON = 64 * 2**20  # bytes
 TRUST = "add --trust-pickle (trust_pickle=True) if you made it yourself"
 
 
-@contextmanager
-def torch_kept_quiet() -> Iterator[None]:
-    """Torch warns about its own internals when it exports, loads or copies a program."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-
-
 def save_exported(model: nn.Module, schema: Schema, path: str | os.PathLike[str]) -> None:
     """Write `model` over the encoding of `schema` as a .pt2 file for any number of rows.
 
     A copy in evaluation mode is written: dropout and its like are switched off.
     """
-    content = io.BytesIO()
-    with torch_kept_quiet():
+    content, example = io.BytesIO(), torch.zeros(4, schema.width)
+    with warnings.catch_warnings(action="ignore"):  # torch warns about its own internals
         rows = {0: torch.export.Dim("rows", min=1)}
-        example = (torch.zeros(4, schema.width),)
         still = copy.deepcopy(model).eval()
-        program = torch.export.export(still, example, dynamic_shapes=(rows,))
+        program = torch.export.export(still, (example,), dynamic_shapes=(rows,))
         torch.export.save(program, content)
     write_whole(path, content.getvalue())
 
@@ -83,7 +71,13 @@ class ExportedGraph(nn.Module):
             self.register_buffer(place, tensors[name])
         self._asked, self._answer = asked, answer
         self._steps = [_step(node) for node in nodes]
-        self.ends_in_sigmoid = _ends_in_sigmoid(nodes, answer)
+        self.ends_in_sigmoid = False  # but for a change of shape after it
+        for node, step in zip(reversed(nodes), reversed(self._steps), strict=True):
+            if step.results == [answer]:
+                self.ends_in_sigmoid = node["target"] == operators.SIGMOID
+                if node["target"] not in operators.SHAPING:
+                    break
+                answer = node["inputs"][0]["arg"]["as_tensor"]["name"]
 
     def forward(self, points: Tensor) -> Tensor:
         values: dict[str, Any] = {name: getattr(self, key) for key, name in self._names.items()}
@@ -95,8 +89,7 @@ class ExportedGraph(nn.Module):
             for name, answer in zip(step.results, answers, strict=True):
                 listed = isinstance(name, list)
                 values.update(zip(name, answer, strict=True) if listed else [(name, answer)])
-        result: Tensor = values[self._answer]
-        return result
+        return values[self._answer]
 
 
 def _fill(template: Any, values: dict[str, Any]) -> Any:
@@ -138,7 +131,10 @@ def _json(archive: zipfile.ZipFile, name: str) -> Any:
 def _read(archive: zipfile.ZipFile) -> ExportedGraph:
     if _member(archive, "byteorder") != b"little":
         raise NotPlainError("its numbers are not little-endian")
-    stored = _tensors(archive, "weights") | _tensors(archive, "constants")
+    stored: dict[str, Tensor] = {}
+    for kind in ("weights", "constants"):
+        config = _json(archive, f"data/{kind}/model_{kind}_config.json")["config"]
+        stored |= {str(name): _tensor(archive, kind, meta) for name, meta in config.items()}
     module = _json(archive, "models/model.json")["graph_module"]
     tensors: dict[str, Tensor] = {}
     asked: list[str] = []
@@ -156,11 +152,6 @@ def _read(archive: zipfile.ZipFile) -> ExportedGraph:
     answer = str(outputs[0]["user_output"]["arg"]["as_tensor"]["name"])
     nodes = [node for node in module["graph"]["nodes"] if node["target"] not in operators.CHECKS]
     return ExportedGraph(tensors, asked[0], nodes, answer)
-
-
-def _tensors(archive: zipfile.ZipFile, kind: str) -> dict[str, Tensor]:
-    config = _json(archive, f"data/{kind}/model_{kind}_config.json")["config"]
-    return {str(name): _tensor(archive, kind, meta) for name, meta in config.items()}
 
 
 def _tensor(archive: zipfile.ZipFile, kind: str, payload: dict[str, Any]) -> Tensor:
@@ -185,28 +176,13 @@ def _step(node: dict[str, Any]) -> Step:
         raise NotPlainError(
             f"it uses {target!r}, which is not on the list of operators that only compute"
         )
-    by_name = target.startswith("torch.")
-    step = Step(operator, [], {}, _results(node))
+    step = Step(operator, [], {}, [_template(result) for result in node["outputs"]])
     for given in node["inputs"]:
-        if given.get("kind") == 1 or not by_name:
+        if given.get("kind") == 1 or not target.startswith("torch."):
             step.arguments.append(_template(given["arg"]))
         else:
             step.options[str(given["name"])] = _template(given["arg"])
     return step
-
-
-def _results(node: dict[str, Any]) -> list[Any]:
-    return [_template(result) for result in node["outputs"]]
-
-
-def _ends_in_sigmoid(nodes: list[dict[str, Any]], answer: str) -> bool:
-    """Whether nothing but a change of shape comes after a sigmoid."""
-    for node in reversed(nodes):
-        if _results(node) == [answer]:
-            if node["target"] not in operators.SHAPING:
-                return bool(node["target"] == operators.SIGMOID)
-            answer = node["inputs"][0]["arg"]["as_tensor"]["name"]
-    return False
 
 
 def _template(argument: dict[str, Any]) -> Any:
@@ -230,9 +206,8 @@ def _constant(kind: str, content: Any) -> Any:
         return operators.DTYPES[content]
     if kind == "as_float" and content in {"Infinity", "-Infinity"}:
         return float(content)
-    if (kind == "as_string" and content in operators.WORDS) or (
-        kind in operators.PLAIN and _is_plain(content)
-    ):
+    is_word = kind == "as_string" and content in operators.WORDS
+    if is_word or (kind in operators.PLAIN and _is_plain(content)):
         return content
     raise NotPlainError(f"it uses an argument of the kind {kind!r}")
 

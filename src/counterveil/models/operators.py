@@ -1,7 +1,5 @@
 """The closed list of operators that a .pt2 file may use unasked: they compute, and nothing else."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -41,21 +39,15 @@ _ATEN = {
     "using_ints": "flatten",
     "dtype": "to",
 }
-_ARITHMETIC: dict[str, Callable[..., Any]] = {
-    f"_operator.{name}": getattr(operator, name)
-    for name in ("add", "sub", "mul", "floordiv", "neg")
-}
-_KNOWN = {
-    f"torch.ops.aten.{name}.{overload}": (name, overload)
+_ARITHMETIC = {f"_operator.{name}" for name in ("add", "sub", "mul", "floordiv", "neg")}
+_KNOWN = _ARITHMETIC | {
+    f"torch.ops.aten.{name}.{overload}"
     for overload, names in _ATEN.items()
     for name in names.split()
 }
 # Operators that change no number, only the shape of the tensor.
-SHAPING = {
-    target
-    for target, (name, _) in _KNOWN.items()
-    if name in {"alias", "clone", "flatten", "reshape", "select", "squeeze", "unsqueeze", "view"}
-}
+_SHAPING = {"alias", "clone", "flatten", "reshape", "select", "squeeze", "unsqueeze", "view"}
+SHAPING = {target for target in _KNOWN - _ARITHMETIC if target.split(".")[3] in _SHAPING}
 # Assertions that torch writes into the graph: the adapter checks inputs and answers itself.
 CHECKS = {
     "torch.ops.aten._assert_scalar.default",
@@ -68,26 +60,17 @@ CHECKS = {
 # What an argument in the graph may be: kinds of numbers, and the words that options take.
 PLAIN = {"as_int", "as_ints", "as_float", "as_floats", "as_bool", "as_bools", "as_int_lists"}
 WORDS = {"none", "tanh", "constant", "reflect", "replicate", "floor", "trunc"}
-DTYPES = {
-    1: torch.uint8,
-    2: torch.int8,
-    3: torch.int16,
-    4: torch.int32,
-    5: torch.int64,
-    6: torch.float16,
-    7: torch.float32,
-    8: torch.float64,
-    12: torch.bool,
-    13: torch.bfloat16,
-}
+# The kinds of numbers that a tensor may hold, by torch's number for them.
+DTYPES = dict(enumerate((torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64), start=1))
+DTYPES |= {6: torch.float16, 7: torch.float32, 8: torch.float64}
+DTYPES |= {12: torch.bool, 13: torch.bfloat16}
 
 
 def operator_called(target: str) -> Callable[..., Any] | None:
     """The operator of the list that `target` names; None for everything else."""
-    if target in _ARITHMETIC:
-        return _ARITHMETIC[target]
     if target not in _KNOWN:
         return None
-    name, overload = _KNOWN[target]
-    found: Callable[..., Any] | None = getattr(getattr(torch.ops.aten, name, None), overload, None)
-    return found
+    *_, name, overload = target.split(".")
+    if target in _ARITHMETIC:
+        return getattr(operator, overload)
+    return getattr(getattr(torch.ops.aten, name, None), overload, None)
