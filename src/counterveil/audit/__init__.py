@@ -4,15 +4,6 @@ A proof can be wrong, and code can differ from its proof. The audit plays the di
 against the code itself and gives lower bounds on ε at a stated confidence. It can refute a claim;
 it cannot prove one. Only the command line may import this package: it holds noise that can be
 repeated, which no release may ever use.
-
-    game         from scores for two tables to a lower bound on ε
-    neighbours   the pairs of neighbouring tables
-    functional   games on the noisy numbers of `functional`, heard by an instrument
-    dpsgd        games on the noisy gradients and sums of `dpsgd`
-    releases     games on real veils, answers and refusals
-    controls     games against known faults, which must be caught
-    fast_noise   fast imitations of the noise
-    report       rows, verdicts, files
 """
 
 from collections.abc import Sequence
@@ -39,10 +30,9 @@ def games(mechanism: str, epsilons: Sequence[float], effort: Effort) -> list[Gam
     for epsilon in epsilons:
         claims = []
         if mechanism in ("functional", "all"):
-            claims += [functional.pure_games(epsilon, effort)]
-            claims += [functional.approximate_games(epsilon, effort)]
+            claims += [functional.games(Budget(epsilon, x), effort) for x in functional.DELTAS]
         if mechanism in ("dpsgd", "all") and installed():
-            claims += [dpsgd.games(Budget(epsilon, delta), effort) for delta in dpsgd.DELTAS]
+            claims += [dpsgd.games(Budget(epsilon, x), effort) for x in dpsgd.DELTAS]
         for same in map(list, claims):
             found += [replace(game, claim=replace(game.claim, games=len(same))) for game in same]
         if mechanism in ("paper", "all"):

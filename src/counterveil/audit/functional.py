@@ -30,6 +30,7 @@ from counterveil.privacy import Budget
 from counterveil.privacy.record import Measurement, Sensitivity
 
 DELTA = 1e-6
+DELTAS = (0.0, DELTA)
 CHUNK = 1 << 22  # noisy numbers drawn at a time
 
 Question = tuple[Sequence[int], int, float]  # scores, sensitivity, ε: what a choice is made by
@@ -165,40 +166,36 @@ def choice_scores(pair: Pair, budget: Budget, draws: int) -> Scores:
     return by_frequency(trees[0], trees[1])
 
 
-def pure_games(epsilon: float, effort: Effort) -> Iterator[Game]:
-    """The games against pure ε-DP: noisy numbers, the choice of a tree, and real releases."""
-    budget = Budget(epsilon)
-    worst, some = neighbours.one_feature(), max(2, effort.draws // 5)
-    pair, few = neighbours.pairs_of_features(), max(2, effort.draws // 50)
-    share = Claim(pair.plan(budget).epsilons[1])  # the choice of a tree spends a part of ε
+def games(budget: Budget, effort: Effort) -> Iterator[Game]:
+    """The games against one (ε, δ).
 
-    def real() -> Scores:
+    Pure ε-DP: noisy numbers, the choice of a tree, and real releases. With δ > 0: noisy numbers,
+    for which the curator may choose Gaussian noise, and on `wide` it does.
+    """
+    claim = Claim(budget.epsilon, budget.delta)
+    worst, some = neighbours.one_feature(), max(2, effort.draws // 5)
+    tree, few = neighbours.pairs_of_features(), max(2, effort.draws // 50)
+
+    def coefficients(pair: Pair) -> Scores:
+        rng = effort.rng(pair.name, budget.epsilon, budget.delta)
+        return likelihood_scores(moved_sums(pair, budget), effort.draws, rng)
+
+    def real_coefficients() -> Scores:
         return likelihood_scores(moved_sums(worst, budget), some)
 
     def attempt(pair: Pair, table: PrivateTable) -> None:
         population_of(pair.schema, measure(table, pair.plan(budget)))
 
-    for make in neighbours.PURE_PAIRS:
-        yield _coefficient_game(make(), budget, effort)
-    view = "coefficients, the curator's sampler"
-    yield Game("functional", view, worst.name, Claim(epsilon), some, real)
-    trees = partial(choice_scores, pair, budget, few)
-    yield Game("functional", "tree, its share of ε", pair.name, share, few, trees)
-    yield from view_games("functional", budget, effort)
-    yield from outcome_games("functional", budget, 2 * effort.runs, attempt)
-
-
-def approximate_games(epsilon: float, effort: Effort) -> Iterator[Game]:
-    """The games against (ε, δ)-DP. The curator may choose Gaussian noise, and on `wide` it does."""
-    for make in neighbours.APPROXIMATE_PAIRS:
-        yield _coefficient_game(make(), Budget(epsilon, DELTA), effort)
-
-
-def _coefficient_game(pair: Pair, budget: Budget, effort: Effort) -> Game:
-    claim = Claim(budget.epsilon, budget.delta)
-
-    def scores() -> Scores:
-        rng = effort.rng(pair.name, budget.epsilon, budget.delta)
-        return likelihood_scores(moved_sums(pair, budget), effort.draws, rng)
-
-    return Game("functional", "coefficients", pair.name, claim, effort.draws, scores)
+    game = partial(Game, "functional")
+    for make in neighbours.APPROXIMATE_PAIRS if budget.delta else neighbours.PURE_PAIRS:
+        pair = make()
+        scores = partial(coefficients, pair)
+        yield game("coefficients", pair.name, claim, effort.draws, scores)
+    if not budget.delta:
+        view = "coefficients, the curator's sampler"
+        yield game(view, worst.name, claim, some, real_coefficients)
+        share = Claim(tree.plan(budget).epsilons[1])  # the choice of a tree spends a part of ε
+        scores = partial(choice_scores, tree, budget, few)
+        yield game("tree, its share of ε", tree.name, share, few, scores)
+        yield from view_games("functional", budget, effort)
+        yield from outcome_games("functional", budget, 2 * effort.runs, attempt)

@@ -55,16 +55,14 @@ def outcome_games(
     """Whether the mechanism, run by `attempt`, refuses a table: an error is 1, no error is 0."""
     claim = Claim(budget.epsilon, budget.delta)
 
-    def refuses(pair: Pair, table: PrivateTable) -> float:
-        try:
-            attempt(pair, table)
-        except InputError:
-            return 1.0
-        return 0.0
-
     def scores(pair: Pair) -> Scores:
-        one, two = (np.array([refuses(pair, table) for _ in range(runs)]) for table in pair.tables)
-        return one, two
+        refused = np.zeros((2, runs))
+        for table, run in np.ndindex(2, runs):
+            try:
+                attempt(pair, pair.tables[table])
+            except InputError:
+                refused[table, run] = 1
+        return refused[0], refused[1]
 
     for pair in (neighbours.last_of_its_class(), neighbours.last_of_its_kind()):
         yield Game(mechanism, "outcome", pair.name, claim, runs, partial(scores, pair))

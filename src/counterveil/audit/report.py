@@ -102,8 +102,8 @@ def tables(rows: Sequence[Row]) -> Iterator[Table]:
 
 def content(rows: Sequence[Row], command: str) -> dict[str, Any]:
     """The rows for a JSON file, with the command and the commit that made them."""
-    listed = [asdict(row) for row in rows]
-    return {"experiment": "audit", "command": command, "commit": commit(), "rows": listed}
+    made = {"experiment": "audit", "command": command, "commit": commit()}
+    return made | {"rows": [asdict(row) for row in rows]}
 
 
 def save(rows: Sequence[Row], command: str, path: Path) -> tuple[Path, Path]:

@@ -1,19 +1,15 @@
 """Adapters for torch modules, estimators and functions, and the student of a model."""
 
-from __future__ import annotations
-
 import copy
 import os
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from counterveil.encoding import Array
 from counterveil.errors import CallLimitError, ModelError, RequestError
 from counterveil.models import base
 from counterveil.models.base import Inputs, Outputs, Rows, TargetModel
@@ -65,7 +61,7 @@ class TorchModel(TargetModel):
             return tensor.device
         return torch.device("cpu")
 
-    def to(self, device: torch.device) -> TorchModel:
+    def to(self, device: torch.device) -> Self:
         self._module.to(device)
         return self
 
@@ -156,9 +152,8 @@ class CallableModel(TargetModel):
         self.max_calls = max_calls
         self.calls = 0
         self._function = function
-        self._order = base.column_order(
-            schema.label.classes if classes is None else classes, schema
-        )
+        named = schema.label.classes if classes is None else classes
+        self._order = base.column_order(named, schema)
         self._over_rows = inputs != "encoding"
 
     @property
@@ -178,23 +173,21 @@ class CallableModel(TargetModel):
         parts = []
         for start in starts:
             part = inputs[start : start + size]
-            raw = base.as_numbers(self._call(part), rows)
+            self.calls += 1
+            try:
+                answer = self._function(part.copy())
+            except Exception as error:  # its text may hold values: show the type alone
+                kind = "rows in original units" if self._over_rows else "encoded rows"
+                raise ModelError(
+                    f"the model failed on {kind} with {type(error).__name__}; if it wants the "
+                    "other form, set 'inputs' (--model-input)"
+                ) from None
+            raw = base.as_numbers(answer, rows)
             parts.append(base.as_log_proba(raw, "probabilities", self.classes, len(part)))
             if bool(((raw < -1e-6) | (raw > 1 + 1e-6)).any()):
                 raise ModelError("the model's answers must be probabilities between 0 and 1")
-        answer = base.sane(torch.cat(parts))[:, self._order]
-        return answer if rows.from_frame else answer.to(rows.points.device)
-
-    def _call(self, inputs: pd.DataFrame | Array) -> Any:
-        self.calls += 1
-        try:
-            return self._function(inputs.copy())
-        except Exception as error:  # its text may hold values: show the type alone
-            kind = "rows in original units" if self._over_rows else "encoded rows"
-            raise ModelError(
-                f"the model failed on {kind} with {type(error).__name__}; if it wants the other "
-                "form, set 'inputs' (--model-input)"
-            ) from None
+        log_proba = base.sane(torch.cat(parts))[:, self._order]
+        return log_proba if rows.from_frame else log_proba.to(rows.points.device)
 
 
 class EstimatorModel(CallableModel):
@@ -219,14 +212,13 @@ class EstimatorModel(CallableModel):
             inputs = "encoding"
         if classes is None and getattr(estimator, "classes_", None) is not None:
             classes = np.asarray(estimator.classes_).tolist()
-        function = estimator.predict_proba
-        if inputs != "encoding":
-            as_fitted = rows_as_fitted(estimator, schema)
-
-            def function(rows: pd.DataFrame) -> Any:
-                return estimator.predict_proba(as_fitted(rows))
-
-        super().__init__(function, schema, inputs=inputs, classes=classes)
+        as_fitted = np.asarray if inputs == "encoding" else rows_as_fitted(estimator, schema)
+        super().__init__(
+            lambda rows: estimator.predict_proba(as_fitted(rows)),
+            schema,
+            inputs=inputs,
+            classes=classes,
+        )
 
 
 def adapt(
@@ -274,14 +266,10 @@ def distil(
     hidden = (STUDENT_HIDDEN, STUDENT_HIDDEN)
     network = seeded(lambda: tanh_network(points.shape[1], hidden, model.classes), seed)
     network = network.to(points.device)
-    fit(
-        network,
-        lambda rows: nn.functional.cross_entropy(network(points[rows]), answers[rows]),
-        len(points),
-        epochs=STUDENT_EPOCHS,
-        batch=256,
-        rate=3e-3,
-        seed=seed,
-        tick=tick,
-    )
+
+    def loss_of(rows: Tensor) -> Tensor:
+        return nn.functional.cross_entropy(network(points[rows]), answers[rows])
+
+    count, epochs = len(points), STUDENT_EPOCHS
+    fit(network, loss_of, count, epochs=epochs, batch=256, rate=3e-3, seed=seed, tick=tick)
     return TorchModel(network, model.schema, outputs="logits")

@@ -1,12 +1,10 @@
 """How the search asks a target model, and how the raw answers of models are read."""
 
-from __future__ import annotations
-
 import importlib
 import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -40,14 +38,14 @@ class Rows:
         self._encoding = encoding
 
     @classmethod
-    def of_frame(cls, frame: pd.DataFrame, encoding: Encoding) -> Rows:
+    def of_frame(cls, frame: pd.DataFrame, encoding: Encoding) -> Self:
         """Rows in original units. Models over original units get exactly this frame."""
         rows = cls(encoding)
         rows.frame, rows.from_frame = frame, True
         return rows
 
     @classmethod
-    def of_points(cls, points: Tensor, encoding: Encoding) -> Rows:
+    def of_points(cls, points: Tensor, encoding: Encoding) -> Self:
         """Encoded rows: a float32 tensor of shape (rows, width)."""
         rows = cls(encoding)
         rows.points = points
@@ -110,7 +108,7 @@ class TargetModel:
         """Where the model computes; points given to `ask` must be there."""
         return torch.device("cpu")
 
-    def to(self, device: torch.device) -> TargetModel:
+    def to(self, device: torch.device) -> Self:
         """The same model, moved to `device` if it can be moved."""
         return self
 

@@ -67,6 +67,7 @@ def load_model(
 
 def _read(source: Path, kind: str, trusted: bool) -> Any:
     """What is in the file, for `adapt` to take; `trusted` files may run code of their own."""
+    found: Any = source  # an .onnx file is opened by its adapter
     match kind:
         case ".pt2" if trusted:
             with warnings.catch_warnings(action="ignore"):
@@ -85,9 +86,7 @@ def _read(source: Path, kind: str, trusted: bool) -> Any:
             found = optional("joblib", SKLEARN, "reading .joblib").load(source)
         case ".pkl" | ".pickle":
             found = pickle.loads(source.read_bytes())
-        case ".onnx":
-            found = source  # its adapter opens it
-        case _:
+        case other if other != ".onnx":
             raise ModelError(f"{source}: unknown kind of model file; use {KINDS}")
     return found
 
@@ -108,8 +107,7 @@ def _is_trusted(name: str) -> bool:
     """Whether `name` is a class of scikit-learn, a sparse matrix or a number of numpy.
 
     skops trusts the public estimators of scikit-learn by itself. Added here are the classes that
-    these are made of: trees, losses, bins, dtypes. Functions never are, nor classes that open
-    files.
+    these are made of: trees, losses, bins, dtypes; never functions, nor classes that open files.
     """
     parts = name.split(".")
     if not name.startswith(PACKAGES) or UNTRUSTED_PARTS & set(parts):
@@ -121,6 +119,5 @@ def _is_trusted(name: str) -> bool:
     # A name may lead to something that sklearn itself imported: ask the class where it lives.
     if not isinstance(found, type) or f"{found.__module__}.{found.__qualname__}" != name:
         return False
-    if parts[0] == "numpy":
-        return issubclass(found, (np.generic, np.dtype)) or name.startswith("numpy.random.")
-    return True
+    number = issubclass(found, (np.generic, np.dtype)) or name.startswith("numpy.random.")
+    return parts[0] != "numpy" or number

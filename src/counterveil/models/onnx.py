@@ -1,7 +1,5 @@
 """ONNX models through onnxruntime: a network over the encoding, or a pipeline over columns."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -270,7 +268,7 @@ def _misfit(given: Any, feature: Feature | None, missing_text: str | None) -> st
 
 
 def _cells(
-    column: pd.Series[Any], kind: str, feature: Feature | None, missing_text: str | None
+    column: "pd.Series[Any]", kind: str, feature: Feature | None, missing_text: str | None
 ) -> Array:
     if kind != TEXT:
         numbers = column.astype("Float64").to_numpy(np.float64, na_value=np.nan)
