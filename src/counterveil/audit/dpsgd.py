@@ -25,7 +25,7 @@ from torch import nn
 
 from counterveil.audit.fast_noise import Steps, draw_steps, log_ratio_of_steps
 from counterveil.audit.functional import Instrument, Moved, differing, likelihood_scores
-from counterveil.audit.game import Claim, Effort, Game, Scores
+from counterveil.audit.game import Claim, Dice, Effort, Game, Scores
 from counterveil.audit.neighbours import Pair
 from counterveil.audit.releases import outcome_games, view_games
 from counterveil.curator import dpsgd
@@ -122,11 +122,7 @@ def real_steps(training: NoisyTraining, table: int, runs: int, noise_share: floa
 
 
 def step_scores(
-    training: NoisyTraining,
-    draws: int,
-    rng: np.random.Generator | None = None,
-    *,
-    noise_share: float = 1.0,
+    training: NoisyTraining, draws: int, rng: Dice = None, *, noise_share: float = 1.0
 ) -> Scores:
     """Scores of all steps of a training: fast noise from `rng`, or real trainings without one."""
     steps = heard_training(training, noise_share)

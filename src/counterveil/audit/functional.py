@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from counterveil.audit import fast_noise, neighbours
-from counterveil.audit.game import Claim, Effort, Game, Scores, by_frequency
+from counterveil.audit.game import Claim, Dice, Effort, Game, Scores, by_frequency
 from counterveil.audit.neighbours import Pair
 from counterveil.audit.releases import outcome_games, view_games
 from counterveil.curator.functional import measure
@@ -114,11 +114,7 @@ def differing(one: Instrument, two: Instrument) -> list[Moved]:
 
 
 def likelihood_scores(
-    parts: Sequence[Moved],
-    draws: int,
-    rng: np.random.Generator | None = None,
-    *,
-    noise_share: float = 1.0,
+    parts: Sequence[Moved], draws: int, rng: Dice = None, *, noise_share: float = 1.0
 ) -> Scores:
     """log P[noisy | D'] − log P[noisy | D], summed over all parts, of draws for D and for D'.
 

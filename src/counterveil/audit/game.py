@@ -37,6 +37,7 @@ DIRECTIONS = 2  # events in favour of D' and events in favour of D
 CANDIDATES = 400  # thresholds tried on the first half
 
 Scores = tuple[Array, Array]  # of draws for D and of as many draws for D'
+Dice = np.random.Generator | None  # of fast noise; without them noise is the curator's own
 
 
 def clopper_pearson(hits: int, draws: int, error: float) -> tuple[float, float]:
@@ -185,16 +186,7 @@ class Game:
 
     def play(self) -> Row:
         """Make the draws, play the game and report what was found."""
-        outcome = play(*self.scores(), self.claim)
-        return Row(
-            mechanism=self.mechanism,
-            view=self.view,
-            pair=self.pair,
-            claimed_epsilon=self.claim.epsilon,
-            delta=self.claim.delta,
-            draws=self.draws,
-            bound=outcome.bound,
-            ceiling=outcome.ceiling,
-            confidence=1 - ERROR,
-            refuted=outcome.bound > self.claim.epsilon,
-        )
+        claim, outcome = self.claim, play(*self.scores(), self.claim)
+        asked = (self.mechanism, self.view, self.pair, claim.epsilon, claim.delta, self.draws)
+        refuted = outcome.bound > claim.epsilon
+        return Row(*asked, outcome.bound, outcome.ceiling, 1 - ERROR, refuted)

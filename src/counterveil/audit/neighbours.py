@@ -171,6 +171,6 @@ def _bit_pair(name: str, others: list[set[int]], first: set[int], second: set[in
     def record(ones: set[int], label: str) -> Record:
         return {f"b{bit}": int(bit in ones) for bit in range(40)} | {"label": label}
 
-    features = [Binary(name=f"b{bit}") for bit in range(40)]
+    features: list[Feature] = [Binary(name=f"b{bit}") for bit in range(40)]
     rest = [record(ones, CLASSES[number % 2]) for number, ones in enumerate(others)]
     return _pair(name, features, [], [record(first, "no"), *rest], [record(second, "yes"), *rest])

@@ -115,11 +115,10 @@ def _without_module_calls(module: nn.Module) -> Callable[[Tensor], Tensor]:
 
 
 def _ends_in_sigmoid(module: nn.Module) -> bool:
-    if isinstance(module, nn.Sequential) and len(module):
-        return _ends_in_sigmoid(module[-1])
-    if isinstance(module, ExportedGraph):
-        return module.ends_in_sigmoid
-    return isinstance(module, nn.Sigmoid)
+    while isinstance(module, nn.Sequential) and len(module):
+        module = module[-1]
+    read = isinstance(module, ExportedGraph) and module.ends_in_sigmoid
+    return read or isinstance(module, nn.Sigmoid)
 
 
 class CallableModel(TargetModel):

@@ -15,7 +15,7 @@ import os
 import warnings
 import zipfile
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -105,13 +105,9 @@ class Ref(str):
     """The name of a value that the graph computes or is given."""
 
 
-class Step(NamedTuple):
-    """One node of the graph: results = operator(*arguments, **options)."""
-
-    operator: Callable[..., Any]
-    arguments: list[Any]
-    options: dict[str, Any]
-    results: list[Any]  # a Ref for each result, a list of them for one that is a list
+# One node of the graph, (function, arguments, options, results), where results =
+# function(*arguments, **options): a Ref for each result, a list of them for one that is a list.
+Step = tuple[Callable[..., Any], list[Any], dict[str, Any], list[Any]]
 
 
 class ExportedGraph(nn.Module):
@@ -128,7 +124,7 @@ class ExportedGraph(nn.Module):
         self._steps = [_step(node) for node in nodes]
         self.ends_in_sigmoid = False  # but for a change of shape after it
         for node, step in zip(reversed(nodes), reversed(self._steps), strict=True):
-            if step.results == [answer]:
+            if step[-1] == [answer]:
                 self.ends_in_sigmoid = node["target"] == SIGMOID
                 if node["target"] not in SHAPING:
                     break
@@ -137,11 +133,11 @@ class ExportedGraph(nn.Module):
     def forward(self, points: Tensor) -> Tensor:
         values: dict[str, Any] = {name: getattr(self, key) for key, name in self._names.items()}
         values[self._asked] = points
-        for step in self._steps:
-            options = {key: _fill(value, values) for key, value in step.options.items()}
-            found = step.operator(*_fill(step.arguments, values), **options)
-            answers = [found] if len(step.results) == 1 else found
-            for name, answer in zip(step.results, answers, strict=True):
+        for function, arguments, options, results in self._steps:
+            named = {key: _fill(value, values) for key, value in options.items()}
+            found = function(*_fill(arguments, values), **named)
+            answers = [found] if len(results) == 1 else found
+            for name, answer in zip(results, answers, strict=True):
                 listed = isinstance(name, list)
                 values.update(zip(name, answer, strict=True) if listed else [(name, answer)])
         return values[self._answer]
@@ -241,13 +237,13 @@ def _step(node: dict[str, Any]) -> Step:
         raise NotPlainError(
             f"it uses {target!r}, which is not on the list of operators that only compute"
         )
-    step = Step(function, [], {}, [_template(result) for result in node["outputs"]])
+    arguments, options = [], {}
     for given in node["inputs"]:
         if given.get("kind") == 1 or not target.startswith("torch."):
-            step.arguments.append(_template(given["arg"]))
+            arguments.append(_template(given["arg"]))
         else:
-            step.options[str(given["name"])] = _template(given["arg"])
-    return step
+            options[str(given["name"])] = _template(given["arg"])
+    return function, arguments, options, [_template(result) for result in node["outputs"]]
 
 
 def _template(argument: dict[str, Any]) -> Any:
