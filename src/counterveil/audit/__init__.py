@@ -4,23 +4,13 @@ A proof can be wrong, and code can differ from its proof. The audit plays the di
 against the code itself and gives lower bounds on ε at a stated confidence. It can refute a claim;
 it cannot prove one. Only the command line may import this package: it holds noise that can be
 repeated, which no release may ever use.
-
-    game         from scores for two tables to a lower bound on ε
-    neighbours   the pairs of neighbouring tables
-    functional   games on the noisy numbers of `functional`, heard by an instrument
-    dpsgd        games on the noisy gradients and sums of `dpsgd`
-    releases     games on real veils, answers and refusals
-    controls     games against known faults, which must be caught
-    fast_noise   fast imitations of the noise
-    report       rows, verdicts, files
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
+from dataclasses import replace
 
 from counterveil.audit import controls, dpsgd, functional
-from counterveil.audit.game import Effort, Game, share_error
+from counterveil.audit.game import Effort, Game
 from counterveil.audit.report import Row, failures, save
 from counterveil.curator.dpsgd import check_installed, installed
 from counterveil.privacy import Budget
@@ -31,21 +21,22 @@ __all__ = ["Effort", "Game", "Row", "failures", "games", "save"]
 def games(mechanism: str, epsilons: Sequence[float], effort: Effort) -> list[Game]:
     """The games against `functional`, `dpsgd`, `paper`, the `controls`, or `all` of them.
 
-    Where Opacus is not installed, `dpsgd` is refused, and left out of `all` and the `controls`.
+    All games against one claim share its error. Where Opacus is not installed, `dpsgd` is refused,
+    and left out of `all` and the `controls`.
     """
     if mechanism == "dpsgd":
         check_installed()
     found: list[Game] = []
     for epsilon in epsilons:
+        claims = []
         if mechanism in ("functional", "all"):
-            found += share_error(functional.pure_games(epsilon, effort))
-            found += share_error(functional.approximate_games(epsilon, effort))
+            claims += [functional.games(Budget(epsilon, x), effort) for x in functional.DELTAS]
         if mechanism in ("dpsgd", "all") and installed():
-            for delta in dpsgd.DELTAS:
-                found += share_error(dpsgd.games(Budget(epsilon, delta), effort))
+            claims += [dpsgd.games(Budget(epsilon, x), effort) for x in dpsgd.DELTAS]
+        for same in map(list, claims):
+            found += [replace(game, claim=replace(game.claim, games=len(same))) for game in same]
         if mechanism in ("paper", "all"):
-            found += share_error(controls.paper_games(epsilon, effort))
+            found.append(controls.paper_game(epsilon, effort))
         if mechanism in ("controls", "all"):
-            for game in controls.games(epsilon, effort):
-                found += share_error([game])
+            found += controls.games(epsilon, effort)
     return found

@@ -6,17 +6,13 @@ weight, and the loss of a record is the weight times the record's number, so tha
 gradient. All records have gradient 0 but one, the canary, whose gradient is far beyond the clip: it
 points one way in D and the other way in D'. The mechanism's own training runs on these records,
 with an optimiser that writes down the sums before and after its noise. The codes of the sums lie at
-opposite corners of the unit cube: what is proved of the sums holds for any encoder.
-
-The score is the exact log-likelihood ratio of D' and D. For many draws the steps come from fast
-noise; real trainings are played beside it.
+opposite corners of the unit cube: what is proved of the sums holds for any encoder. The score is
+the exact log-likelihood ratio of D' and D.
 
 At a usual δ, such as 1e-6, what a Gaussian leaks up to its ε lies in events that draws hardly ever
 see: with 100,000 of them at ε = 1, half of the noise is barely caught. At δ = 0.01 it is caught
 with ease. So every ε is played at both.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -29,7 +25,7 @@ from torch import nn
 
 from counterveil.audit.fast_noise import Steps, draw_steps, log_ratio_of_steps
 from counterveil.audit.functional import Instrument, Moved, differing, likelihood_scores
-from counterveil.audit.game import Claim, Effort, Game, Scores
+from counterveil.audit.game import Claim, Dice, Effort, Game, Scores
 from counterveil.audit.neighbours import Pair
 from counterveil.audit.releases import outcome_games, view_games
 from counterveil.curator import dpsgd
@@ -60,16 +56,26 @@ def games(budget: Budget, effort: Effort) -> Iterator[Game]:
     """
     rng = partial(effort.rng, "dpsgd", budget.epsilon, budget.delta)
     draws, few, some = effort.draws, max(20, effort.draws // 100), max(20, effort.draws // 20)
-    game = partial(Game, "dpsgd", claim=Claim.of(budget))
+    game = partial(Game, "dpsgd", claim=Claim(budget.epsilon, budget.delta))
 
     def trace(pair: str) -> Scores:
-        return trace_scores(SCHEDULES[pair], budget, draws, rng("trace", pair))
+        """Scores of all that a release gives away: every step of both trainings, and the sums."""
+        dice, schedule = rng("trace", pair), SCHEDULES[pair]
+        for_autoencoder, for_prototypes, for_surrogate = dpsgd.split(budget)
+        scores = np.array(step_scores(canary_training(schedule, for_autoencoder), draws, dice))
+        surrogate = canary_training(schedule, for_surrogate, dpsgd.SURROGATE_CLIP)
+        scores += step_scores(surrogate, draws, dice)
+        scores += likelihood_scores(moved_codes(for_prototypes), draws, dice)
+        return scores[0], scores[1]
 
     def steps(pair: str) -> Scores:
         return step_scores(canary_training(SCHEDULES[pair], budget), draws, rng("steps", pair))
 
     def codes() -> Scores:
-        return code_scores(budget, draws, rng("codes"))
+        return likelihood_scores(moved_codes(budget), draws, rng("codes"))
+
+    def real_codes() -> Scores:
+        return likelihood_scores(moved_codes(budget), some)
 
     def attempt(_: Pair, table: PrivateTable) -> None:
         dpsgd.release(table, budget, TINY, seed=0, device=torch.device("cpu"))
@@ -80,8 +86,7 @@ def games(budget: Budget, effort: Effort) -> Iterator[Game]:
         yield game("gradients, all of ε", pair, draws=draws, scores=partial(steps, pair))
         yield game("gradients, the curator's training", pair, draws=few, scores=real)
     yield game("sums of codes, all of ε", CODES, draws=draws, scores=codes)
-    exact = partial(code_scores, budget, some)
-    yield game("sums of codes, the curator's sampler", CODES, draws=some, scores=exact)
+    yield game("sums of codes, the curator's sampler", CODES, draws=some, scores=real_codes)
     if budget.delta == SHARP:
         yield from view_games("dpsgd", budget, effort)
         yield from outcome_games("dpsgd", budget, effort.runs, attempt)
@@ -98,16 +103,15 @@ def heard_training(training: NoisyTraining, noise_share: float = 1.0) -> Steps:
 
     A `noise_share` below 1 is a fault: the training gets this share of the noise that is due.
     """
+    clipped: list[float] = []
     deviations: set[float] = set()
-    clipped = []
     for table in (0, 1):
         seen: set[float] = set()
         while not seen:  # the canary may have been in no batch
             exact, _, deviation = _train(training, table, noise_share)
             seen = set(exact.tolist()) - {0.0}
-            deviations.add(deviation)
-        (gradient,) = seen
-        clipped.append(gradient)
+            deviations.update(deviation.tolist())
+        clipped += seen
     (one, two), (deviation,) = clipped, deviations
     return Steps(one, two, deviation, training.schedule.rate, training.schedule.steps)
 
@@ -118,45 +122,17 @@ def real_steps(training: NoisyTraining, table: int, runs: int, noise_share: floa
 
 
 def step_scores(
-    training: NoisyTraining,
-    draws: int,
-    rng: np.random.Generator | None = None,
-    *,
-    noise_share: float = 1.0,
+    training: NoisyTraining, draws: int, rng: Dice = None, *, noise_share: float = 1.0
 ) -> Scores:
     """Scores of all steps of a training: fast noise from `rng`, or real trainings without one."""
     steps = heard_training(training, noise_share)
-    scores = []
-    for table in (0, 1):
-        if rng is None:
-            noisy = real_steps(training, table, draws, noise_share)
-        else:
-            noisy = draw_steps(steps, table, draws, rng)
-        scores.append(log_ratio_of_steps(steps, noisy))
-    return scores[0], scores[1]
-
-
-def code_scores(budget: Budget, draws: int, rng: np.random.Generator | None = None) -> Scores:
-    """Scores of the noisy sums of codes; for `rng` see `likelihood_scores`."""
-    return likelihood_scores(moved_codes(budget), draws, rng)
-
-
-def trace_scores(
-    schedule: Schedule, budget: Budget, draws: int, rng: np.random.Generator
-) -> Scores:
-    """Scores of all that a release gives away: every step of both trainings, and the sums."""
-    for_autoencoder, for_prototypes, for_surrogate = dpsgd.split(budget)
-    autoencoder = canary_training(schedule, for_autoencoder, dpsgd.CLIP)
-    surrogate = canary_training(schedule, for_surrogate, dpsgd.SURROGATE_CLIP)
-    one, two = np.sum(
-        [
-            step_scores(autoencoder, draws, rng),
-            step_scores(surrogate, draws, rng),
-            code_scores(for_prototypes, draws, rng),
-        ],
-        axis=0,
+    one, two = (
+        draw_steps(steps, table, draws, rng)
+        if rng is not None
+        else real_steps(training, table, draws, noise_share)
+        for table in (0, 1)
     )
-    return one, two
+    return log_ratio_of_steps(steps, one), log_ratio_of_steps(steps, two)
 
 
 def moved_codes(budget: Budget) -> list[Moved]:
@@ -170,13 +146,11 @@ def moved_codes(budget: Budget) -> list[Moved]:
     return differing(*heard)
 
 
-def _train(training: NoisyTraining, table: int, noise_share: float) -> tuple[Array, Array, float]:
-    """One training by the mechanism: sums of every step before and after noise, its deviation."""
+def _train(training: NoisyTraining, table: int, noise_share: float) -> Array:
+    """One training by the mechanism, (3, steps): sums before and after noise, its deviation."""
     from opacus.optimizers import DPOptimizer
 
-    exact: list[float] = []
-    noisy: list[float] = []
-    deviations: set[float] = set()
+    heard: list[tuple[float, float, float]] = []
 
     class Listener(DPOptimizer):  # type: ignore[misc]
         """The mechanism's optimiser, which also writes down its sums."""
@@ -186,10 +160,9 @@ def _train(training: NoisyTraining, table: int, noise_share: float) -> tuple[Arr
 
         def add_noise(self) -> None:
             (weight,) = self.params
-            exact.append(weight.summed_grad.item())
+            exact = weight.summed_grad.item()
             super().add_noise()
-            noisy.append(weight.grad.item())
-            deviations.add(self.noise_multiplier * self.max_grad_norm)
+            heard.append((exact, weight.grad.item(), self.noise_multiplier * self.max_grad_norm))
 
     schedule = training.schedule
     private_numbers = torch.zeros(round(schedule.expected / schedule.rate), 1)
@@ -200,5 +173,4 @@ def _train(training: NoisyTraining, table: int, noise_share: float) -> tuple[Arr
         return network(private_numbers[rows]).sum()
 
     dpsgd.train(network, loss_of, training, optimiser_class=Listener)
-    (deviation,) = deviations
-    return np.array(exact), np.array(noisy), deviation
+    return np.array(heard).T

@@ -1,13 +1,10 @@
 """Fast imitations of the noise of the mechanisms, for the audit alone.
 
-The curator's samplers draw from the operating system's entropy and are slow; a game on noisy
-numbers wants millions of draws. These draws have the same distribution, but they come from numpy
-and can be repeated from a seed, which is why no release may ever use them: nothing outside
-`counterveil.audit` imports this module, and a test holds that. Other tests compare their
-distribution with the curator's own noise and with real trainings.
+The curator's samplers draw from the operating system's entropy and are slow. These draws have the
+same distribution, which tests compare, but they come from numpy and can be repeated from a seed.
+So no release may ever use them: nothing outside `counterveil.audit` imports this module, and a test
+holds that.
 """
-
-from __future__ import annotations
 
 import math
 from dataclasses import dataclass
@@ -40,8 +37,7 @@ def draw(measurement: Measurement, shape: tuple[int, ...], rng: np.random.Genera
 def log_ratio(measurement: Measurement, noisy: Array, one: Array, two: Array) -> Array:
     """log P[noisy | two] − log P[noisy | one], exactly, summed over the last axis.
 
-    `one` and `two` are the exact sums of D and of D', and `noisy` is an array of shape
-    (draws, numbers).
+    `one` and `two` are the exact sums of D and of D', and `noisy` has the shape (draws, numbers).
     """
     away_one, away_two = np.abs(noisy - one), np.abs(noisy - two)
     if measurement.mechanism == "discrete Laplace":
@@ -78,12 +74,11 @@ def log_ratio_of_steps(steps: Steps, noisy: Array) -> Array:
 
     `noisy` has the shape (draws, steps). The adversary does not know who was in a batch.
     """
-    ratio = _against_noise(steps, noisy, steps.two) - _against_noise(steps, noisy, steps.one)
-    return np.asarray(ratio.sum(axis=-1))
-
-
-def _against_noise(steps: Steps, noisy: Array, gradient: float) -> Array:
-    """For each step, log of (1 − q) + q·φ(noisy − gradient)/φ(noisy), with q the rate."""
     outside = math.log1p(-steps.rate) if steps.rate < 1 else -math.inf
-    gained = gradient * (noisy - gradient / 2) / steps.deviation**2
-    return np.asarray(np.logaddexp(outside, math.log(steps.rate) + gained))
+
+    def against_noise(gradient: float) -> Array:
+        """For each step, log of (1 − q) + q·φ(noisy − gradient)/φ(noisy), with q the rate."""
+        gained = gradient * (noisy - gradient / 2) / steps.deviation**2
+        return np.asarray(np.logaddexp(outside, math.log(steps.rate) + gained))
+
+    return np.asarray((against_noise(steps.two) - against_noise(steps.one)).sum(axis=-1))

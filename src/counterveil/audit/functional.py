@@ -9,8 +9,6 @@ The exact numbers come from a run of the mechanism itself, not from a second imp
 `functional.measure` takes a source of noise, and the audit hands it an `Instrument`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -19,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from counterveil.audit import fast_noise, neighbours
-from counterveil.audit.game import Claim, Effort, Game, Scores, by_frequency
+from counterveil.audit.game import Claim, Dice, Effort, Game, Scores, by_frequency
 from counterveil.audit.neighbours import Pair
 from counterveil.audit.releases import outcome_games, view_games
 from counterveil.curator.functional import measure
@@ -32,7 +30,7 @@ from counterveil.privacy import Budget
 from counterveil.privacy.record import Measurement, Sensitivity
 
 DELTA = 1e-6
-COEFFICIENTS = "coefficients"
+DELTAS = (0.0, DELTA)
 CHUNK = 1 << 22  # noisy numbers drawn at a time
 
 Question = tuple[Sequence[int], int, float]  # scores, sensitivity, ε: what a choice is made by
@@ -42,9 +40,9 @@ Question = tuple[Sequence[int], int, float]  # scores, sensitivity, ε: what a c
 class Instrument:
     """A source of noise that writes down what it is given and answers without noise.
 
-    Every answer says which noise the curator puts on such sums; its values are the exact sums. The
-    first answers and choices may be told beforehand: then the mechanism gets those instead. All
-    other choices are made by the curator's own noisy maximum.
+    Every answer says which noise the curator puts on such sums; its values are the exact sums.
+    Choices are made by the curator's own noisy maximum. The first answers and choices may be told
+    beforehand: then the mechanism gets those instead.
     """
 
     told: Sequence[Measurement] = ()
@@ -57,23 +55,21 @@ class Instrument:
     def perturb(
         self, name: str, what: str, exact: Array, sensitivity: Sensitivity, budget: Budget
     ) -> Measurement:
-        """Write down the exact sums; answer as told, or with these sums."""
-        number = len(self.exact)
-        if number < len(self.told):
-            answer = self.told[number]
+        if len(self.exact) < len(self.told):
+            answer = self.told[len(self.exact)]
         else:
-            answer = EXACT.perturb(name, what, exact, sensitivity, budget)
-            answer = replace(answer, values=exact)
+            noisy = EXACT.perturb(name, what, exact, sensitivity, budget)
+            answer = replace(noisy, values=exact)
         self.exact.append(exact.copy())
         self.answers.append(answer)
         return answer
 
     def choose(self, scores: Sequence[int], sensitivity: int, epsilon: float) -> int:
-        """Write down the scores; choose as told, or by the curator's own noisy maximum."""
-        number = len(self.questions)
+        if len(self.choices) < len(self.told_choices):
+            choice = self.told_choices[len(self.choices)]
+        else:
+            choice = EXACT.choose(scores, sensitivity, epsilon)
         self.questions.append((scores, sensitivity, epsilon))
-        told = number < len(self.told_choices)
-        choice = self.told_choices[number] if told else EXACT.choose(scores, sensitivity, epsilon)
         self.choices.append(choice)
         return choice
 
@@ -118,38 +114,28 @@ def differing(one: Instrument, two: Instrument) -> list[Moved]:
 
 
 def likelihood_scores(
-    parts: Sequence[Moved], draws: int, rng: np.random.Generator | None = None
+    parts: Sequence[Moved], draws: int, rng: Dice = None, *, noise_share: float = 1.0
 ) -> Scores:
     """log P[noisy | D'] − log P[noisy | D], summed over all parts, of draws for D and for D'.
 
     The noise is fast noise from `rng`; without one it comes from the curator's own sampler, which
-    is slow.
+    is slow. A `noise_share` below 1 is a fault: the fast noise is this share of what is due.
     """
     scores = np.zeros((2, draws))
     for part in parts:
-        step = max(1, CHUNK // len(part.one))
+        made = replace(part.measurement, scale=noise_share * part.measurement.scale)
+        budget, step = Budget(made.epsilon, made.delta), max(1, CHUNK // len(part.one))
         for table, exact in enumerate((part.one, part.two)):
             for start in range(0, draws, step):
-                many = np.tile(exact, (min(step, draws - start), 1))
-                noisy = _perturbed(many, part.measurement, rng)
-                ratio = fast_noise.log_ratio(part.measurement, noisy, part.one, part.two)
+                noisy = np.tile(exact, (min(step, draws - start), 1))
+                if rng is not None:
+                    noisy += fast_noise.draw(made, noisy.shape, rng)
+                else:
+                    real = EXACT.perturb(made.name, made.what, noisy, made.sensitivity, budget)
+                    noisy = real.values
+                ratio = fast_noise.log_ratio(made, noisy, part.one, part.two)
                 scores[table, start : start + step] += ratio
     return scores[0], scores[1]
-
-
-def coefficient_scores(
-    pair: Pair, budget: Budget, draws: int, rng: np.random.Generator | None = None
-) -> Scores:
-    """Scores of all noisy numbers of a pair; for `rng` see `likelihood_scores`."""
-    return likelihood_scores(moved_sums(pair, budget), draws, rng)
-
-
-def _perturbed(exact: Array, made: Measurement, rng: np.random.Generator | None) -> Array:
-    """Exact sums with the noise of a measurement."""
-    if rng is not None:
-        return np.asarray(exact + fast_noise.draw(made, exact.shape, rng))
-    budget = Budget(made.epsilon, made.delta)
-    return EXACT.perturb(made.name, made.what, exact, made.sensitivity, budget).values
 
 
 def choice_scores(pair: Pair, budget: Budget, draws: int) -> Scores:
@@ -176,36 +162,36 @@ def choice_scores(pair: Pair, budget: Budget, draws: int) -> Scores:
     return by_frequency(trees[0], trees[1])
 
 
-def pure_games(epsilon: float, effort: Effort) -> Iterator[Game]:
-    """The games against pure ε-DP: noisy numbers, the choice of a tree, and real releases."""
-    budget, claim = Budget(epsilon), Claim(epsilon)
-    for make in neighbours.PURE_PAIRS:
-        yield _coefficient_game(make(), budget, effort)
-    worst, draws = neighbours.one_feature(), max(2, effort.draws // 5)
-    view = f"{COEFFICIENTS}, the curator's sampler"
-    scores = partial(coefficient_scores, worst, budget, draws)
-    yield Game("functional", view, worst.name, claim, draws, scores)
-    pair, draws = neighbours.pairs_of_features(), max(2, effort.draws // 50)
-    share = Claim(pair.plan(budget).epsilons[1])  # the choice of a tree spends a part of ε
-    scores = partial(choice_scores, pair, budget, draws)
-    yield Game("functional", "tree, its share of ε", pair.name, share, draws, scores)
-    yield from view_games("functional", budget, effort)
+def games(budget: Budget, effort: Effort) -> Iterator[Game]:
+    """The games against one (ε, δ).
+
+    Pure ε-DP: noisy numbers, the choice of a tree, and real releases. With δ > 0: noisy numbers,
+    for which the curator may choose Gaussian noise, and on `wide` it does.
+    """
+    claim = Claim(budget.epsilon, budget.delta)
+    worst, some = neighbours.one_feature(), max(2, effort.draws // 5)
+    tree, few = neighbours.pairs_of_features(), max(2, effort.draws // 50)
+
+    def coefficients(pair: Pair) -> Scores:
+        rng = effort.rng(pair.name, budget.epsilon, budget.delta)
+        return likelihood_scores(moved_sums(pair, budget), effort.draws, rng)
+
+    def real_coefficients() -> Scores:
+        return likelihood_scores(moved_sums(worst, budget), some)
 
     def attempt(pair: Pair, table: PrivateTable) -> None:
         population_of(pair.schema, measure(table, pair.plan(budget)))
 
-    yield from outcome_games("functional", budget, 2 * effort.runs, attempt)
-
-
-def approximate_games(epsilon: float, effort: Effort) -> Iterator[Game]:
-    """The games against (ε, δ)-DP. The curator may choose Gaussian noise, and on `wide` it does."""
-    for make in neighbours.APPROXIMATE_PAIRS:
-        yield _coefficient_game(make(), Budget(epsilon, DELTA), effort)
-
-
-def _coefficient_game(pair: Pair, budget: Budget, effort: Effort) -> Game:
-    def scores() -> Scores:
-        rng = effort.rng(pair.name, budget.epsilon, budget.delta)
-        return coefficient_scores(pair, budget, effort.draws, rng)
-
-    return Game("functional", COEFFICIENTS, pair.name, Claim.of(budget), effort.draws, scores)
+    game = partial(Game, "functional")
+    for make in neighbours.APPROXIMATE_PAIRS if budget.delta else neighbours.PURE_PAIRS:
+        pair = make()
+        scores = partial(coefficients, pair)
+        yield game("coefficients", pair.name, claim, effort.draws, scores)
+    if not budget.delta:
+        view = "coefficients, the curator's sampler"
+        yield game(view, worst.name, claim, some, real_coefficients)
+        share = Claim(tree.plan(budget).epsilons[1])  # the choice of a tree spends a part of ε
+        scores = partial(choice_scores, tree, budget, few)
+        yield game("tree, its share of ε", tree.name, share, few, scores)
+        yield from view_games("functional", budget, effort)
+        yield from outcome_games("functional", budget, 2 * effort.runs, attempt)

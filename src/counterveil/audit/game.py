@@ -19,12 +19,10 @@ A bound above the claimed ε refutes the claim. A bound of 0 means "not detected
 [3.98, 4.39, 7.9]
 """
 
-from __future__ import annotations
-
 import math
 import zlib
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from statistics import NormalDist
 
@@ -33,13 +31,13 @@ from scipy.stats import beta
 
 from counterveil.audit.report import Row
 from counterveil.encoding import Array
-from counterveil.privacy import Budget
 
 ERROR = 0.05  # the probability that any bound against a claim is too high
 DIRECTIONS = 2  # events in favour of D' and events in favour of D
 CANDIDATES = 400  # thresholds tried on the first half
 
 Scores = tuple[Array, Array]  # of draws for D and of as many draws for D'
+Dice = np.random.Generator | None  # of fast noise; without them noise is the curator's own
 
 
 def clopper_pearson(hits: int, draws: int, error: float) -> tuple[float, float]:
@@ -54,9 +52,9 @@ def epsilon_bound(
 ) -> float:
     """A lower bound on ε, or 0 where the counts refute no ε.
 
-    The event happened in `hits_two` of `draws` draws for D' and in `hits_one` of as many for D. For
-    an (ε, δ)-DP mechanism the bound exceeds ε with probability `error` at most, provided that the
-    event was fixed before these draws were seen.
+    The event happened in `hits_two` of `draws` draws for D' and in `hits_one` of as many for D, and
+    was fixed before these were seen. For an (ε, δ)-DP mechanism the bound exceeds ε with
+    probability `error` at most.
     """
     low, _ = clopper_pearson(hits_two, draws, error / 2)
     _, high = clopper_pearson(hits_one, draws, error / 2)
@@ -64,10 +62,9 @@ def epsilon_bound(
 
 
 def ceiling(draws: int, *, delta: float = 0.0, error: float = ERROR) -> float:
-    """The highest bound that `draws` held-out draws for each table can give.
+    """The highest bound that `draws` held-out draws for each table can give, whatever is leaked.
 
-    It is reached by an event that always happens for D' and never for D. However much is leaked,
-    no bound is higher, so the ceiling says how little a game with few draws can find.
+    It is reached by an event that always happens for D' and never for D.
     """
     return epsilon_bound(draws, 0, draws, delta=delta, error=error)
 
@@ -79,11 +76,6 @@ class Claim:
     epsilon: float
     delta: float = 0.0
     games: int = 1
-
-    @classmethod
-    def of(cls, budget: Budget) -> Claim:
-        """The claim of a mechanism that was given this budget."""
-        return cls(budget.epsilon, budget.delta)
 
     @property
     def error(self) -> float:
@@ -120,32 +112,26 @@ def _threshold(one: Array, two: Array, claim: Claim) -> float:
     tried = np.unique(both)
     if len(tried) > CANDIDATES:
         tried = np.quantile(both, np.linspace(0, 1, CANDIDATES))
+
+    def wilson(scores: Array, z: float) -> Array:
+        """An end of the interval, `z` deviations off; the tiny term keeps divisors above 0."""
+        draws = len(scores)
+        share = 1 - np.searchsorted(np.sort(scores), tried, side="left") / draws
+        centre = share + z * z / (2 * draws)
+        width = z * np.sqrt(share * (1 - share) / draws + z * z / (4 * draws * draws))
+        return np.asarray((centre + width) / (1 + z * z / draws)) + math.copysign(1e-12, z)
+
     z = NormalDist().inv_cdf(1 - claim.error / 2)
-    low = _wilson(_share_above(two, tried), len(two), -z) - claim.delta
-    high = _wilson(_share_above(one, tried), len(one), z)
+    low, high = wilson(two, -z) - claim.delta, wilson(one, z)
     return float(tried[np.argmax(np.maximum(low, 1e-300) / high)])
 
 
-def _share_above(scores: Array, thresholds: Array) -> Array:
-    below = np.searchsorted(np.sort(scores), thresholds, side="left")
-    return np.asarray(1 - below / len(scores))
-
-
-def _wilson(share: Array, draws: int, z: float) -> Array:
-    """The end of Wilson's interval at `z` deviations; the tiny term keeps divisors above 0."""
-    centre = share + z * z / (2 * draws)
-    width = z * np.sqrt(share * (1 - share) / draws + z * z / (4 * draws * draws))
-    return np.asarray((centre + width) / (1 + z * z / draws)) + math.copysign(1e-12, z)
-
-
 def project(one: Array, two: Array) -> Scores:
-    """Score released vectors, two arrays of shape (draws, numbers).
+    """Score released vectors, (draws, numbers), by a projection learnt on the first half of draws.
 
-    The score is the projection on the difference of the two means, each number weighted by one over
-    its variance. Means and variances are learnt on the first half of the draws.
+    It is on the difference of the two means, each number weighted by one over its variance.
     """
-    half = len(one) // 2
-    first_one, first_two = one[:half], two[:half]
+    first_one, first_two = one[: len(one) // 2], two[: len(two) // 2]
     variance = first_one.var(axis=0) + first_two.var(axis=0)
     difference = first_two.mean(axis=0) - first_one.mean(axis=0)
     weights = difference / (variance + 1e-12 + 1e-6 * variance.max(initial=0.0))
@@ -160,20 +146,19 @@ def by_frequency(one: Array, two: Array) -> Scores:
     The score is the log-ratio of how often an answer came for D' and for D in the first half of the
     draws; an answer that never came there scores 0.
     """
-    half = len(one) // 2
     answers = int(max(one.max(), two.max())) + 1
-    seen_one = np.bincount(one[:half], minlength=answers) + 1.0
-    seen_two = np.bincount(two[:half], minlength=answers) + 1.0
+    seen_one, seen_two = (
+        np.bincount(came[: len(came) // 2], minlength=answers) + 1.0 for came in (one, two)
+    )
     ratio = np.log(seen_two / seen_one)
     return ratio[one], ratio[two]
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How hard to look.
+    """How many `draws` of noisy numbers and `runs` of real releases to make for each table.
 
-    `draws` of noisy numbers and `runs` of real releases are made for each table of a pair. `seed`
-    steers the fast noise of the audit; the curator's own noise takes no seed.
+    `seed` steers the fast noise of the audit; the curator's own noise takes no seed.
     """
 
     draws: int = 100_000
@@ -201,22 +186,7 @@ class Game:
 
     def play(self) -> Row:
         """Make the draws, play the game and report what was found."""
-        outcome = play(*self.scores(), self.claim)
-        return Row(
-            mechanism=self.mechanism,
-            view=self.view,
-            pair=self.pair,
-            claimed_epsilon=self.claim.epsilon,
-            delta=self.claim.delta,
-            draws=self.draws,
-            bound=outcome.bound,
-            ceiling=outcome.ceiling,
-            confidence=1 - ERROR,
-            refuted=outcome.bound > self.claim.epsilon,
-        )
-
-
-def share_error(same_claim: Iterable[Game]) -> list[Game]:
-    """All games against one claim, with its error of 5 % shared among them."""
-    together = list(same_claim)
-    return [replace(game, claim=replace(game.claim, games=len(together))) for game in together]
+        claim, outcome = self.claim, play(*self.scores(), self.claim)
+        asked = (self.mechanism, self.view, self.pair, claim.epsilon, claim.delta, self.draws)
+        refuted = outcome.bound > claim.epsilon
+        return Row(*asked, outcome.bound, outcome.ceiling, 1 - ERROR, refuted)

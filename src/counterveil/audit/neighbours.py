@@ -5,8 +5,6 @@ is easy to get wrong. The tables are tiny: the adversary knows all other records
 would not help it, and the noise does not depend on them.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,11 +14,13 @@ import pandas as pd
 
 from counterveil.curator.plan import Plan, make_plan
 from counterveil.curator.table import PrivateTable
+from counterveil.encoding import Array
 from counterveil.privacy import Budget
 from counterveil.schema import Binary, Categorical, Feature, Label, Numeric, Pixels, Schema
 
 CLASSES = ("no", "yes")
 Record = dict[str, Any]
+Records = list[Record]
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Pair:
 def one_feature() -> Pair:
     """The worst pair: a single table of counts, in which one record moves to another cell."""
     first, second = {"x": "a", "label": "no"}, {"x": "b", "label": "yes"}
-    return _replace_last("one feature", _schema(_letters("x")), _spread("x"), first, second)
+    return _pair("one feature", [_letters("x")], _spread("x"), [first], [second])
 
 
 def wide() -> Pair:
@@ -59,8 +59,8 @@ def wide() -> Pair:
     names = [f"x{number}" for number in range(11)]
     first = dict.fromkeys(names, "a") | {"label": "no"}
     second = dict.fromkeys(names, "c") | {"label": "yes"}
-    schema = _schema(*map(_letters, names))
-    return _replace_last("eleven features", schema, _spread(*names), first, second, order=1)
+    features = [_letters(name) for name in names]
+    return _pair("eleven features", features, _spread(*names), [first], [second], order=1)
 
 
 def pairs_of_features() -> Pair:
@@ -68,17 +68,17 @@ def pairs_of_features() -> Pair:
 
     The replaced record breaks a perfect dependence of x on z and makes one of y on z.
     """
-    schema = _schema(_letters("x"), _letters("y"), Numeric(name="z", lower=0, upper=8))
 
     def record(x: str, y: str, z: float, label: str) -> Record:
         return {"x": x, "y": y, "z": z, "label": label}
 
+    features = [_letters("x"), _letters("y"), Numeric(name="z", lower=0, upper=8)]
     others = [
         record("abc"[row % 3], "abc"[row // 3 % 3], float(row % 3 * 3), CLASSES[row % 2])
         for row in range(12)
     ]
     first, second = record("a", "b", 0.0, "no"), record("c", "c", 8.0, "yes")
-    return _replace_last("order 2", schema, others, first, second, order=2)
+    return _pair("order 2", features, others, [first], [second], order=2)
 
 
 def persons() -> Pair:
@@ -86,14 +86,8 @@ def persons() -> Pair:
     others = [record | {"who": f"p{number}"} for number, record in enumerate(_spread("x"))]
     first = [{"x": "a", "label": "no", "who": "q"}] * 5
     second = [{"x": "b", "label": "yes", "who": "q"}] * 5
-    return Pair(
-        "one person, three records",
-        _schema(_letters("x")),
-        pd.DataFrame(others + first),
-        pd.DataFrame(others + second),
-        unit_column="who",
-        max_records=3,
-    )
+    name, units = "one person, three records", {"unit_column": "who", "max_records": 3}
+    return _pair(name, [_letters("x")], others, first, second, **units)
 
 
 def bits() -> Pair:
@@ -113,64 +107,59 @@ def crowded_bits() -> Pair:
 def images() -> Pair:
     """A white image of one class, and a chequered one of the other."""
     image = Pixels(name="p", height=8, breadth=8, levels=16)
+
+    def record(pixels: Array, label: str) -> Record:
+        return dict(zip(image.columns, pixels.tolist(), strict=True)) | {"label": label}
+
     row, column = np.indices((8, 8))
     chequered = 16 * ((row // 4 + column // 4) % 2).ravel()
-    pixels = np.random.default_rng(0).integers(0, 17, (12, 64))
-    labels = [CLASSES[number % 2] for number in range(12)]
-    one, two = (
-        pd.DataFrame(np.vstack([pixels, last]), columns=list(image.columns)).assign(
-            label=[*labels, label]
-        )
-        for last, label in ((np.full(64, 16), "no"), (chequered, "yes"))
-    )
-    return Pair("images", _schema(image), one, two)
+    noise = np.random.default_rng(0).integers(0, 17, (12, 64))
+    others = [record(pixels, CLASSES[number % 2]) for number, pixels in enumerate(noise)]
+    first, second = record(np.full(64, 16), "no"), record(chequered, "yes")
+    return _pair("images", [image], others, [first], [second])
 
 
 def last_of_its_class() -> Pair:
     """The replaced record is the only one of its class: without it, one class is left."""
     others = [record | {"label": "no"} for record in _spread("x")]
     first, second = {"x": "a", "label": "yes"}, {"x": "a", "label": "no"}
-    return _replace_last("last of its class", _schema(_letters("x")), others, first, second)
+    return _pair("last of its class", [_letters("x")], others, [first], [second])
 
 
 def last_of_its_kind() -> Pair:
     """The replaced record is the only one that differs in a column: without it, a constant."""
     others = [record | {"y": "a"} for record in _spread("x")]
     first, second = {"x": "a", "y": "b", "label": "yes"}, {"x": "a", "y": "a", "label": "yes"}
-    schema = _schema(_letters("x"), _letters("y"))
-    return _replace_last("last of its kind", schema, others, first, second, order=1)
+    features = [_letters("x"), _letters("y")]
+    return _pair("last of its kind", features, others, [first], [second], order=1)
 
 
 PURE_PAIRS = (one_feature, wide, pairs_of_features, persons, bits, crowded_bits, images)
 APPROXIMATE_PAIRS = (wide, pairs_of_features, bits, images)  # are played with δ > 0, too
 
 
-def _letters(name: str) -> Categorical:
+def _letters(name: str) -> Feature:
     return Categorical(name=name, categories=("a", "b", "c"))
 
 
-def _schema(*features: Feature) -> Schema:
-    return Schema(name="audit", features=features, label=Label(name="label", classes=CLASSES))
-
-
-def _spread(*names: str) -> list[Record]:
+def _spread(*names: str) -> Records:
     """Twelve records over all cells of the named features and both classes."""
     return [
         dict.fromkeys(names, "abc"[row % 3]) | {"label": CLASSES[row // 3 % 2]} for row in range(12)
     ]
 
 
-def _replace_last(
-    name: str,
-    schema: Schema,
-    others: list[Record],
-    first: Record,
-    second: Record,
-    order: int | None = None,
+def schema_of(*features: Feature) -> Schema:
+    """A schema of these features and of the two `CLASSES`."""
+    return Schema(name="audit", features=features, label=Label(name="label", classes=CLASSES))
+
+
+def _pair(
+    name: str, features: list[Feature], others: Records, first: Records, second: Records, **how: Any
 ) -> Pair:
     """The other records with `first` after them in D, and with `second` after them in D'."""
-    one, two = (pd.DataFrame([*others, last]) for last in (first, second))
-    return Pair(name, schema, one, two, order)
+    one, two = pd.DataFrame(others + first), pd.DataFrame(others + second)
+    return Pair(name, schema_of(*features), one, two, **how)
 
 
 def _bit_pair(name: str, others: list[set[int]], first: set[int], second: set[int]) -> Pair:
@@ -182,7 +171,6 @@ def _bit_pair(name: str, others: list[set[int]], first: set[int], second: set[in
     def record(ones: set[int], label: str) -> Record:
         return {f"b{bit}": int(bit in ones) for bit in range(40)} | {"label": label}
 
+    features: list[Feature] = [Binary(name=f"b{bit}") for bit in range(40)]
     rest = [record(ones, CLASSES[number % 2]) for number, ones in enumerate(others)]
-    replaced = record(first, "no"), record(second, "yes")
-    one, two = (pd.DataFrame([record, *rest]) for record in replaced)
-    return Pair(name, _schema(*(Binary(name=f"b{bit}") for bit in range(40))), one, two)
+    return _pair(name, features, [], [record(first, "no"), *rest], [record(second, "yes"), *rest])

@@ -7,12 +7,9 @@
 | counterfactuals | answers of an explainer to fixed queries, guided by the surrogate |
 | outcome | whether the mechanism gives a release at all |
 
-What is computed from noisy numbers can only lose information, so these games find less than the
-games on the noisy numbers themselves. They are here to find what reaches a release in some other
-way. Training is short: it is post-processing, and hundreds of releases have to be made.
+What is computed from noisy numbers can only lose information, so these games look for what reaches
+a release in some other way. Training is short: hundreds of releases have to be made.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache, partial
@@ -35,19 +32,16 @@ from counterveil.veil import Veil
 SHORT = Training(samples=256, epochs=2, batch=128, rate=5e-3, surrogate=(8,), surrogate_epochs=2)
 SEARCH_STEPS = 10
 
-View = Callable[[Veil], Array]  # what an adversary sees of a veil, as one vector
-Attempt = Callable[[Pair, PrivateTable], object]  # runs a mechanism on a table of a pair
-
 
 def view_games(mechanism: str, budget: Budget, effort: Effort) -> Iterator[Game]:
     """Every view of the same real veils of the worst pair."""
-    pair, claim, runs = neighbours.one_feature(), Claim.of(budget), effort.runs
+    pair, claim, runs = neighbours.one_feature(), Claim(budget.epsilon, budget.delta), effort.runs
 
     @cache
     def veils(table: int) -> list[Veil]:
         return [release(pair, budget, mechanism, table) for _ in range(runs)]
 
-    def scores(view: View) -> Scores:
+    def scores(view: Callable[[Veil], Array]) -> Scores:
         one, two = (np.stack([view(veil) for veil in veils(table)]) for table in (0, 1))
         return project(one, two)
 
@@ -55,22 +49,22 @@ def view_games(mechanism: str, budget: Budget, effort: Effort) -> Iterator[Game]
         yield Game(mechanism, name, pair.name, claim, runs, partial(scores, view))
 
 
-def outcome_games(mechanism: str, budget: Budget, runs: int, attempt: Attempt) -> Iterator[Game]:
-    """Whether the mechanism refuses a table. An error is an answer, too: 1, and no error is 0."""
-
-    def refuses(pair: Pair, table: PrivateTable) -> float:
-        try:
-            attempt(pair, table)
-        except InputError:
-            return 1.0
-        return 0.0
+def outcome_games(
+    mechanism: str, budget: Budget, runs: int, attempt: Callable[[Pair, PrivateTable], object]
+) -> Iterator[Game]:
+    """Whether the mechanism, run by `attempt`, refuses a table: an error is 1, no error is 0."""
+    claim = Claim(budget.epsilon, budget.delta)
 
     def scores(pair: Pair) -> Scores:
-        one, two = (np.array([refuses(pair, table) for _ in range(runs)]) for table in pair.tables)
-        return one, two
+        refused = np.zeros((2, runs))
+        for table, run in np.ndindex(2, runs):
+            try:
+                attempt(pair, pair.tables[table])
+            except InputError:
+                refused[table, run] = 1
+        return refused[0], refused[1]
 
     for pair in (neighbours.last_of_its_class(), neighbours.last_of_its_kind()):
-        claim = Claim.of(budget)
         yield Game(mechanism, "outcome", pair.name, claim, runs, partial(scores, pair))
 
 
@@ -89,19 +83,13 @@ def release(pair: Pair, budget: Budget, mechanism: str, table: int) -> Veil:
     )
 
 
-def weights_and_prototypes(veil: Veil) -> Array:
-    """All weights of the veil's networks and its prototypes, as one vector."""
-    networks = [veil.autoencoder] + ([veil.surrogate] if veil.surrogate is not None else [])
+def _weights_and_prototypes(veil: Veil) -> Array:
+    networks = [network for network in (veil.autoencoder, veil.surrogate) if network is not None]
     parts = [weights.reshape(-1) for network in networks for weights in network.parameters()]
     return torch.cat([*parts, veil.prototypes.reshape(-1)]).double().numpy()
 
 
-def prototypes_alone(veil: Veil) -> Array:
-    """The class prototypes, as one vector."""
-    return veil.prototypes.reshape(-1).double().numpy()
-
-
-def counterfactuals(veil: Veil) -> Array:
+def _counterfactuals(veil: Veil) -> Array:
     """Answers to one query in each cell of the first feature: rows, validity and probability."""
     encoding = Encoding(veil.schema)
     queries = encoding.decode(np.eye(veil.schema.width))
@@ -113,8 +101,9 @@ def counterfactuals(veil: Veil) -> Array:
     return np.concatenate([rows, answer.valid.astype(np.float64), answer.probability])
 
 
-VIEWS: dict[str, View] = {
-    "autoencoder + prototypes": weights_and_prototypes,
-    "prototypes": prototypes_alone,
-    "counterfactuals": counterfactuals,
+# What an adversary sees of a veil, as one vector.
+VIEWS: dict[str, Callable[[Veil], Array]] = {
+    "autoencoder + prototypes": _weights_and_prototypes,
+    "prototypes": lambda veil: veil.prototypes.reshape(-1).double().numpy(),
+    "counterfactuals": _counterfactuals,
 }

@@ -1,16 +1,13 @@
 """What an audit found: rows, verdicts in words, files, and whether anything failed."""
 
-from __future__ import annotations
-
-import csv
-import io
 import json
 import subprocess
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from rich.table import Table
 
 from counterveil.files import write_whole
@@ -23,10 +20,10 @@ NOTE = (
 
 @dataclass(frozen=True)
 class Row:
-    """The result of one game: `bound` is a lower bound on the true ε of `mechanism`.
+    """The result of one game.
 
-    `ceiling` is the highest bound that so many draws can give, and `refuted` says whether the bound
-    is above the claimed ε.
+    `bound` is a lower bound on the true ε of `mechanism`, `ceiling` the highest bound that so many
+    draws can give; `refuted` says whether the bound is above the claimed ε.
     """
 
     mechanism: str
@@ -105,32 +102,28 @@ def tables(rows: Sequence[Row]) -> Iterator[Table]:
 
 def content(rows: Sequence[Row], command: str) -> dict[str, Any]:
     """The rows for a JSON file, with the command and the commit that made them."""
-    listed = [asdict(row) for row in rows]
-    return {"experiment": "audit", "command": command, "commit": commit(), "rows": listed}
+    made = {"experiment": "audit", "command": command, "commit": commit()}
+    return made | {"rows": [asdict(row) for row in rows]}
 
 
 def save(rows: Sequence[Row], command: str, path: Path) -> tuple[Path, Path]:
     """Write a JSON file, and a CSV file with the same rows beside it."""
     text = json.dumps(content(rows, command), ensure_ascii=False, indent=1)
     written = write_whole(path, f"{text}\n".encode())
-    buffer = io.StringIO()
-    sheet = csv.DictWriter(buffer, [one.name for one in fields(Row)], lineterminator="\n")
-    sheet.writeheader()
-    sheet.writerows(asdict(row) for row in rows)
-    return written, write_whole(path.with_suffix(".csv"), buffer.getvalue().encode())
+    sheet = pd.DataFrame(rows).to_csv(index=False, lineterminator="\n")
+    return written, write_whole(path.with_suffix(".csv"), sheet.encode())
 
 
 def commit() -> str:
     """The commit of counterveil's own sources, with a + where they were changed since."""
-    here = Path(__file__).parent.parent
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(Path(__file__).parent.parent), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
     try:
-        _git(here, "ls-files", "--error-unmatch", "__init__.py")
-        changed = _git(here, "status", "--porcelain", "--", ".")
-        return _git(here, "rev-parse", "--short", "HEAD") + ("+" if changed else "")
+        git("ls-files", "--error-unmatch", "__init__.py")
+        changed = git("status", "--porcelain", "--", ".")
+        return git("rev-parse", "--short", "HEAD") + ("+" if changed else "")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
-
-
-def _git(folder: Path, *arguments: str) -> str:
-    command = ["git", "-C", str(folder), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

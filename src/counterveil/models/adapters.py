@@ -1,32 +1,20 @@
 """Adapters for torch modules, estimators and functions, and the student of a model."""
 
-from __future__ import annotations
-
 import copy
 import os
+import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from counterveil.encoding import Array
 from counterveil.errors import CallLimitError, ModelError, RequestError
-from counterveil.models.base import (
-    Inputs,
-    Outputs,
-    Rows,
-    TargetModel,
-    as_log_proba,
-    as_numbers,
-    column_order,
-    guess_outputs,
-    sane,
-)
+from counterveil.models import base
+from counterveil.models.base import Inputs, Outputs, Rows, TargetModel
 from counterveil.models.boosted import BoosterClassifier, is_booster, rows_as_fitted
-from counterveil.models.exported import ExportedGraph, torch_kept_quiet
+from counterveil.models.exported import ExportedGraph
 from counterveil.models.onnx import OnnxModel
 from counterveil.networks import fit, seeded, tanh_network
 from counterveil.schema import Category, Schema
@@ -62,15 +50,10 @@ class TorchModel(TargetModel):
             self._module.eval()
         self._forward = _without_module_calls(self._module)
         self._shape = shape
-        self._order = None if classes is None else column_order(classes, schema)
-        random = torch.rand(64, self.encoding.width, generator=torch.Generator().manual_seed(0))
-        raw = self._raw(random.to(self.device))
-        if not bool(raw.isfinite().all()):
-            raise ModelError("the model answers NaN or infinity; it cannot be explained")
-        self._outputs: Outputs = outputs
-        if outputs == "auto":
-            self._outputs = guess_outputs(raw, _ends_in_sigmoid(module))
-        as_log_proba(raw, self._outputs, self.classes, 64)
+        self._order = None if classes is None else base.column_order(classes, schema)
+        raw = self._raw(base.random_points(64, self.encoding.width).to(self.device))
+        self._outputs = base.kind_of_outputs(raw, outputs, _ends_in_sigmoid(module))
+        base.as_log_proba(raw, self._outputs, self.classes, 64)
 
     @property
     def device(self) -> torch.device:
@@ -78,7 +61,7 @@ class TorchModel(TargetModel):
             return tensor.device
         return torch.device("cpu")
 
-    def to(self, device: torch.device) -> TorchModel:
+    def to(self, device: torch.device) -> Self:
         self._module.to(device)
         return self
 
@@ -89,10 +72,10 @@ class TorchModel(TargetModel):
                 raw = self._raw(points.to(self.device)).cpu().double()
         else:
             raw = self._raw(points)
-        answer = as_log_proba(raw, self._outputs, self.classes, points.shape[0])
+        answer = base.as_log_proba(raw, self._outputs, self.classes, points.shape[0])
         if self._order is not None:
             answer = answer[:, self._order]
-        return sane(answer) if rows.from_frame else answer
+        return base.sane(answer) if rows.from_frame else answer
 
     def _raw(self, points: Tensor) -> Tensor:
         inputs = points if self._shape is None else points.reshape(len(points), *self._shape)
@@ -132,11 +115,10 @@ def _without_module_calls(module: nn.Module) -> Callable[[Tensor], Tensor]:
 
 
 def _ends_in_sigmoid(module: nn.Module) -> bool:
-    if isinstance(module, nn.Sequential) and len(module):
-        return _ends_in_sigmoid(module[-1])
-    if isinstance(module, ExportedGraph):
-        return module.ends_in_sigmoid
-    return isinstance(module, nn.Sigmoid)
+    while isinstance(module, nn.Sequential) and len(module):
+        module = module[-1]
+    read = isinstance(module, ExportedGraph) and module.ends_in_sigmoid
+    return read or isinstance(module, nn.Sigmoid)
 
 
 class CallableModel(TargetModel):
@@ -169,7 +151,8 @@ class CallableModel(TargetModel):
         self.max_calls = max_calls
         self.calls = 0
         self._function = function
-        self._order = column_order(schema.label.classes if classes is None else classes, schema)
+        named = schema.label.classes if classes is None else classes
+        self._order = base.column_order(named, schema)
         self._over_rows = inputs != "encoding"
 
     @property
@@ -189,23 +172,21 @@ class CallableModel(TargetModel):
         parts = []
         for start in starts:
             part = inputs[start : start + size]
-            raw = as_numbers(self._call(part), rows)
-            parts.append(as_log_proba(raw, "probabilities", self.classes, len(part)))
+            self.calls += 1
+            try:
+                answer = self._function(part.copy())
+            except Exception as error:  # its text may hold values: show the type alone
+                kind = "rows in original units" if self._over_rows else "encoded rows"
+                raise ModelError(
+                    f"the model failed on {kind} with {type(error).__name__}; if it wants the "
+                    "other form, set 'inputs' (--model-input)"
+                ) from None
+            raw = base.as_numbers(answer, rows)
+            parts.append(base.as_log_proba(raw, "probabilities", self.classes, len(part)))
             if bool(((raw < -1e-6) | (raw > 1 + 1e-6)).any()):
                 raise ModelError("the model's answers must be probabilities between 0 and 1")
-        answer = sane(torch.cat(parts))[:, self._order]
-        return answer if rows.from_frame else answer.to(rows.points.device)
-
-    def _call(self, inputs: pd.DataFrame | Array) -> Any:
-        self.calls += 1
-        try:
-            return self._function(inputs.copy())
-        except Exception as error:  # its text may hold values: show the type alone
-            kind = "rows in original units" if self._over_rows else "encoded rows"
-            raise ModelError(
-                f"the model failed on {kind} with {type(error).__name__}; if it wants the other "
-                "form, set 'inputs' (--model-input)"
-            ) from None
+        log_proba = base.sane(torch.cat(parts))[:, self._order]
+        return log_proba if rows.from_frame else log_proba.to(rows.points.device)
 
 
 class EstimatorModel(CallableModel):
@@ -230,14 +211,13 @@ class EstimatorModel(CallableModel):
             inputs = "encoding"
         if classes is None and getattr(estimator, "classes_", None) is not None:
             classes = np.asarray(estimator.classes_).tolist()
-        function = estimator.predict_proba
-        if inputs != "encoding":
-            as_fitted = rows_as_fitted(estimator, schema)
-
-            def function(rows: pd.DataFrame) -> Any:
-                return estimator.predict_proba(as_fitted(rows))
-
-        super().__init__(function, schema, inputs=inputs, classes=classes)
+        as_fitted = np.asarray if inputs == "encoding" else rows_as_fitted(estimator, schema)
+        super().__init__(
+            lambda rows: estimator.predict_proba(as_fitted(rows)),
+            schema,
+            inputs=inputs,
+            classes=classes,
+        )
 
 
 def adapt(
@@ -254,7 +234,7 @@ def adapt(
             raise ModelError("the model was adapted to another schema than the veil's")
         return model
     if isinstance(model, torch.export.ExportedProgram):
-        with torch_kept_quiet():
+        with warnings.catch_warnings(action="ignore"):  # torch warns about its own internals
             return TorchModel(model.module(), schema, outputs=outputs, classes=classes)
     if isinstance(model, nn.Module):
         return TorchModel(model, schema, outputs=outputs, classes=classes)
@@ -285,14 +265,10 @@ def distil(
     hidden = (STUDENT_HIDDEN, STUDENT_HIDDEN)
     network = seeded(lambda: tanh_network(points.shape[1], hidden, model.classes), seed)
     network = network.to(points.device)
-    fit(
-        network,
-        lambda rows: nn.functional.cross_entropy(network(points[rows]), answers[rows]),
-        len(points),
-        epochs=STUDENT_EPOCHS,
-        batch=256,
-        rate=3e-3,
-        seed=seed,
-        tick=tick,
-    )
+
+    def loss_of(rows: Tensor) -> Tensor:
+        return nn.functional.cross_entropy(network(points[rows]), answers[rows])
+
+    count, epochs = len(points), STUDENT_EPOCHS
+    fit(network, loss_of, count, epochs=epochs, batch=256, rate=3e-3, seed=seed, tick=tick)
     return TorchModel(network, model.schema, outputs="logits")

@@ -1,12 +1,10 @@
 """How the search asks a target model, and how the raw answers of models are read."""
 
-from __future__ import annotations
-
 import importlib
 import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -15,7 +13,7 @@ from torch import Tensor
 
 from counterveil.encoding import Array, Encoding
 from counterveil.errors import ModelError
-from counterveil.schema import Category, Feature, Schema
+from counterveil.schema import Category, Schema
 
 Outputs = Literal["auto", "logits", "probabilities"]
 Inputs = Literal["auto", "rows", "encoding"]
@@ -25,17 +23,13 @@ TINY = 1e-7  # probabilities below this are taken for it, so that their logarith
 class Rows:
     """Rows to ask a model about, in whichever form the model takes them.
 
-    Rows are given as a frame in original units or as points of the encoding. The other forms are
-    made when they are first asked for, and kept:
+    Rows are given as a frame in original units (`from_frame`) or as points of the encoding. The
+    other forms are made when they are first asked for, and kept:
 
-    | form | what it is |
-    |---|---|
-    | `frame` | rows in original units: the very frame that was given, or the decoded points |
-    | `encoded` | float64 array of shape (rows, width): the encoded frame, or the points |
-    | `points` | float32 tensor of shape (rows, width): the very points that were given (a gradient
-      flows through them), or the encoded frame on the CPU |
-
-    `from_frame` says whether a frame was given.
+    `frame`: rows in original units: the very frame that was given, or the decoded points.
+    `encoded`: float64 array of shape (rows, width): the encoded frame, or the points.
+    `points`: float32 tensor of shape (rows, width): the very points that were given (a gradient
+    flows through them), or the encoded frame on the CPU.
     """
 
     from_frame = False
@@ -44,14 +38,14 @@ class Rows:
         self._encoding = encoding
 
     @classmethod
-    def of_frame(cls, frame: pd.DataFrame, encoding: Encoding) -> Rows:
+    def of_frame(cls, frame: pd.DataFrame, encoding: Encoding) -> Self:
         """Rows in original units. Models over original units get exactly this frame."""
         rows = cls(encoding)
         rows.frame, rows.from_frame = frame, True
         return rows
 
     @classmethod
-    def of_points(cls, points: Tensor, encoding: Encoding) -> Rows:
+    def of_points(cls, points: Tensor, encoding: Encoding) -> Self:
         """Encoded rows: a float32 tensor of shape (rows, width)."""
         rows = cls(encoding)
         rows.points = points
@@ -114,27 +108,23 @@ class TargetModel:
         """Where the model computes; points given to `ask` must be there."""
         return torch.device("cpu")
 
-    def to(self, device: torch.device) -> TargetModel:
+    def to(self, device: torch.device) -> Self:
         """The same model, moved to `device` if it can be moved."""
         return self
 
 
 def sane(log_proba: Tensor) -> Tensor:
     """`log_proba` (rows, classes) if all is finite and no probability is above 1, else an error."""
-    if not bool(((log_proba <= 1e-3) & (log_proba > -torch.inf)).all()):
-        _refuse_row(~log_proba.isfinite(), "NaN or infinity")
-        _refuse_row(log_proba > 1e-3, "a probability above 1")
+    wrong = {"NaN or infinity": ~log_proba.isfinite(), "a probability above 1": log_proba > 1e-3}
+    for what, bad in wrong.items():
+        rows = bad.any(dim=1).nonzero()
+        if len(rows):
+            more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
+            raise ModelError(
+                f"the model answers {what} for row {int(rows[0]) + 1}{more}; "
+                "it must give every legal row a probability for each class"
+            )
     return log_proba
-
-
-def _refuse_row(bad: Tensor, what: str) -> None:
-    rows = bad.any(dim=1).nonzero()
-    if len(rows):
-        more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
-        raise ModelError(
-            f"the model answers {what} for row {int(rows[0]) + 1}{more}; "
-            "it must give every legal row a probability for each class"
-        )
 
 
 def as_numbers(answer: Any, rows: Rows) -> Tensor:
@@ -171,11 +161,21 @@ def as_log_proba(raw: Tensor, outputs: Outputs, classes: int, asked: int) -> Ten
     return raw.clamp(min=TINY).log()
 
 
-def guess_outputs(raw: Tensor, ends_in_sigmoid: bool = False) -> Outputs:
-    """Logits if an answer leaves [0, 1]; probabilities if all are in it and each row sums to 1.
+def random_points(count: int, width: int) -> Tensor:
+    """Points of the unit cube, (count, width), always the same, to see what a model answers."""
+    return torch.rand(count, width, generator=torch.Generator().manual_seed(0))
 
-    One column within [0, 1] could be either: only a sigmoid at the end of the model settles it.
+
+def kind_of_outputs(raw: Tensor, outputs: Outputs, ends_in_sigmoid: bool = False) -> Outputs:
+    """What a model gives, from its answers to random points, unless `outputs` says it.
+
+    Logits if an answer leaves [0, 1]; probabilities if all are in it and each row sums to 1. One
+    column within [0, 1] could be either: only a sigmoid at the end of the model settles it.
     """
+    if not bool(raw.isfinite().all()):
+        raise ModelError("the model answers NaN or infinity; it cannot be explained")
+    if outputs != "auto":
+        return outputs
     within = bool(((raw >= 0) & (raw <= 1)).all())
     if raw.ndim == 1 or raw.shape[-1] == 1:
         if ends_in_sigmoid:
@@ -219,10 +219,8 @@ def foreign_classes(names: Iterable[Category], schema: Schema) -> ModelError:
 def name_columns(schema: Schema) -> str:
     """The remedy where it is not known which column is which class."""
     listed = ",".join(str(name) for name in schema.label.classes[:12])
-    return (
-        "name the model's columns in their order with classes=[...] (--model-classes), "
-        f"out of: {listed}"
-    )
+    order = "name the model's columns in their order with classes=[...] (--model-classes)"
+    return f"{order}, out of: {listed}"
 
 
 def column_called(name: str, columns: Sequence[str]) -> str | None:
@@ -231,11 +229,6 @@ def column_called(name: str, columns: Sequence[str]) -> str | None:
         return name
     plain = [column for column in columns if re.sub(r"\W", "_", column) == name]
     return plain[0] if len(plain) == 1 else None
-
-
-def values_of(feature: Feature | None) -> tuple[Category, ...] | None:
-    """The closed list of values that a feature has, if it has one."""
-    return None if feature is None else feature.values
 
 
 def optional(package: str, install: str, what: str) -> Any:

@@ -4,8 +4,6 @@ Neither package is imported before a model of it comes. A booster knows its clas
 and the trees know columns by place: both are settled by name here, or refused.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -17,7 +15,7 @@ import pandas as pd
 
 from counterveil.encoding import Array
 from counterveil.errors import ModelError
-from counterveil.models.base import column_called, optional, values_of
+from counterveil.models.base import column_called, optional
 from counterveil.schema import Schema
 
 PROBABLE = frozenset({"binary", "multiclass", "multiclassova", "cross_entropy"})  # LightGBM
@@ -49,7 +47,7 @@ def load_xgboost(source: Path) -> Any:
         raise ModelError(f"{source} is an XGBoost model, but not a classifier") from None
     except Exception:  # its text is a stack trace
         raise _unreadable(source, "XGBoost") from None
-    _check_objective(_xgboost_objective(model.get_booster()), MARGINS)
+    _check_xgboost(model.get_booster())
     return model
 
 
@@ -91,18 +89,17 @@ class BoosterClassifier:
         self._booster = booster
         self._xgboost = hasattr(booster, "save_config")
         if self._xgboost:
-            objective, names = _xgboost_objective(booster), booster.feature_names
-            classes = json.loads(booster.save_config())["learner"]["learner_model_param"]
-            count, self.n_features_in_ = int(classes["num_class"]), booster.num_features()
-            _check_objective(objective, MARGINS)
+            learner = _check_xgboost(booster)
+            names, self.n_features_in_ = booster.feature_names, booster.num_features()
+            count = int(learner["learner_model_param"]["num_class"])
         else:
             head = booster.model_to_string(num_iteration=1).split("\nTree=")[0]
             lines = dict(line.split("=", 1) for line in head.splitlines() if "=" in line)
-            count, self.n_features_in_ = int(lines["num_class"]), booster.num_feature()
-            names = booster.feature_name()
+            _check_objective(lines.get("objective", "of its own").split(" ")[0], PROBABLE)
+            names, self.n_features_in_ = booster.feature_name(), booster.num_feature()
             if names == [f"Column_{i}" for i in range(len(names))]:  # fitted on an array
                 names = None
-            _check_objective(lines.get("objective", "of its own").split(" ")[0], PROBABLE)
+            count = int(lines["num_class"])
         self.feature_names_in_ = names
         self.classes_ = np.arange(max(count, 2))
 
@@ -122,8 +119,11 @@ class BoosterClassifier:
         return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
 
-def _xgboost_objective(booster: Any) -> str:
-    return str(json.loads(booster.save_config())["learner"]["objective"]["name"])
+def _check_xgboost(booster: Any) -> dict[str, Any]:
+    """The settings of a booster of XGBoost that gives class probabilities."""
+    learner: dict[str, Any] = json.loads(booster.save_config())["learner"]
+    _check_objective(learner["objective"]["name"], MARGINS)
+    return learner
 
 
 def _check_objective(objective: str, known: frozenset[str]) -> None:
@@ -140,16 +140,21 @@ def rows_as_fitted(estimator: Any, schema: Schema) -> Callable[[pd.DataFrame], A
     Columns come in the order of its `feature_names_in_`. LightGBM goes by place and checks no
     names; boosted trees want text as pandas categories, and numbers if they know no names.
     """
-    booster = _booster_of(estimator)
+    if type(estimator).__module__.split(".")[0] == "lightgbm":
+        booster = estimator.booster_
+    else:
+        booster = estimator.get_booster() if hasattr(estimator, "get_booster") else None
     fitted = getattr(estimator, "feature_names_in_", None)
+    if fitted is None and booster is not None:
+        return lambda rows: rows.to_numpy(np.float64, na_value=np.nan)
     if fitted is None:
-        return _same if booster is None else _numbers
+        return lambda rows: rows
     names = [str(name) for name in fitted]
     found = [column_called(name, schema.columns) for name in names]
     columns = [column for column in found if column is not None]
     if len(columns) < len(names):
         if booster is None:  # a pipeline may well drop the columns that the schema has not
-            return _same
+            return lambda rows: rows
         raise ModelError(
             f"the model was fitted on a column {names[found.index(None)]!r}, which the schema has "
             "not; was it fitted on the encoding? then set inputs='encoding' (--model-input)"
@@ -164,44 +169,20 @@ def rows_as_fitted(estimator: Any, schema: Schema) -> Callable[[pd.DataFrame], A
     return prepared
 
 
-def _same(rows: pd.DataFrame) -> pd.DataFrame:
-    return rows
-
-
-def _numbers(rows: pd.DataFrame) -> Array:
-    return rows.to_numpy(np.float64, na_value=np.nan)
-
-
-def _booster_of(estimator: Any) -> Any:
-    """The booster within an estimator of XGBoost or LightGBM; None for all others."""
-    if type(estimator).__module__.split(".")[0] == "lightgbm":
-        return estimator.booster_
-    ask = getattr(estimator, "get_booster", None)
-    return None if ask is None else ask()
-
-
 def _text_columns(booster: Any, columns: Sequence[str], schema: Schema) -> list[str]:
     """The columns of text, if the booster remembers which category is which."""
-    features = {feature.name: feature for feature in schema.features}
-    text = [
-        column
-        for column in columns
-        if any(isinstance(value, str) for value in values_of(features.get(column)) or ())
-    ]
+    values = {feature.name: feature.values or () for feature in schema.features}
+    text = [x for x in columns if any(isinstance(value, str) for value in values.get(x, ()))]
     if hasattr(booster, "pandas_categorical"):
         remembered = len(booster.pandas_categorical or ()) == len(text)
     else:
         kinds = booster.feature_types or ["float"] * len(columns)
         coded = [column for column, kind in zip(columns, kinds, strict=True) if kind == "c"]
-        remembered = coded == text and (not coded or _has_categories(booster))
+        ask = getattr(booster, "get_categories", None)  # XGBoost 3.1 and later
+        remembered = coded == text and (not coded or (ask is not None and not ask().empty()))
     if not remembered:
         raise ModelError(
             "the model does not remember the categories of just the schema's columns of text; "
             f"{WRAP}, or put it in a scikit-learn pipeline that encodes them"
         )
     return text
-
-
-def _has_categories(booster: Any) -> bool:
-    ask = getattr(booster, "get_categories", None)  # XGBoost 3.1 and later
-    return ask is not None and not ask().empty()

@@ -6,37 +6,81 @@ the graph (JSON) and the raw bytes of the weights, runs operators of a closed li
 do nothing else, and leaves every other member of the file unread.
 """
 
-from __future__ import annotations
-
 import copy
 import io
 import json
 import math
+import operator
 import os
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from counterveil.errors import ModelError
 from counterveil.files import write_whole
-from counterveil.models import operators
 from counterveil.schema import Schema
 
 MOST_JSON = 64 * 2**20  # bytes
 TRUST = "add --trust-pickle (trust_pickle=True) if you made it yourself"
 
-
-@contextmanager
-def torch_kept_quiet() -> Iterator[None]:
-    """Torch warns about its own internals when it exports, loads or copies a program."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
+SIGMOID = "torch.ops.aten.sigmoid.default"
+# The closed list of operators that a .pt2 file may use unasked: they compute, and nothing else.
+# Those of torch.ops.aten stand by overload. None reads files or gets at memory by address.
+_ATEN = {
+    "default": (
+        "abs adaptive_avg_pool1d adaptive_avg_pool2d addcmul addmm alias amax amin argmax "
+        "avg_pool2d baddbmm batch_norm bitwise_not bmm cat ceil celu chunk clamp clamp_max "
+        "clamp_min clone concat constant_pad_nd contiguous conv1d conv2d conv3d cos cumsum detach "
+        "dot dropout elu embedding erf exp expand expand_as expm1 feature_dropout flip floor "
+        "floor_divide gelu group_norm hardsigmoid hardswish hardtanh hstack instance_norm isnan "
+        "layer_norm leaky_relu lift_fresh_copy linear log log1p log_sigmoid logical_and "
+        "logical_not logical_or logit matmul max_pool1d max_pool2d maximum mean minimum mish mm mv "
+        "neg numpy_T ones_like pad permute prelu prod reciprocal relu relu6 repeat reshape "
+        "reshape_as rms_norm round rsqrt scaled_dot_product_attention selu sigmoid sign silu sin "
+        "softplus softshrink sqrt square squeeze stack sum t tanh trunc unsqueeze view view_as "
+        "vstack zeros_like"
+    ),
+    "Tensor": (
+        "add bitwise_and bitwise_or clamp div eq ge gt le lt mul ne remainder rsub slice split sub"
+    ),
+    "Scalar": "add bitwise_and div eq floor_divide ge gt le lt mul ne remainder rsub sub",
+    "Tensor_Scalar": "pow",
+    "Tensor_Tensor": "pow",
+    "Tensor_mode": "div",
+    "int": "log_softmax select size softmax sym_size transpose unbind unflatten",
+    "dim": "max mean min squeeze",
+    "dim_IntList": "sum",
+    "dims": "squeeze",
+    "self": "where",
+    "ScalarOther": "where",
+    "ScalarSelf": "where",
+    "using_ints": "flatten",
+    "dtype": "to",
+}
+_ARITHMETIC = {f"_operator.{name}" for name in ("add", "sub", "mul", "floordiv", "neg")}
+_KNOWN = _ARITHMETIC | {
+    f"torch.ops.aten.{name}.{overload}"
+    for overload, names in _ATEN.items()
+    for name in names.split()
+}
+# Operators that change no number, only the shape of the tensor.
+_SHAPING = {"alias", "clone", "flatten", "reshape", "select", "squeeze", "unsqueeze", "view"}
+SHAPING = {target for target in _KNOWN - _ARITHMETIC if target.split(".")[3] in _SHAPING}
+# Assertions that torch writes into the graph: the adapter checks inputs and answers itself.
+_ASSERTIONS = ("_assert_scalar", "_assert_tensor_metadata", "sym_constrain_range_for_size")
+CHECKS = {f"torch.ops.aten.{name}.default" for name in _ASSERTIONS}
+CHECKS |= {"_operator.eq", "_operator.ge", "_operator.le"}
+# What an argument in the graph may be: kinds of numbers, and the words that options take.
+PLAIN = {"as_int", "as_ints", "as_float", "as_floats", "as_bool", "as_bools", "as_int_lists"}
+WORDS = {"none", "tanh", "constant", "reflect", "replicate", "floor", "trunc"}
+# The kinds of numbers that a tensor may hold, by torch's number for them.
+DTYPES = dict(enumerate((torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64), start=1))
+DTYPES |= {6: torch.float16, 7: torch.float32, 8: torch.float64}
+DTYPES |= {12: torch.bool, 13: torch.bfloat16}
 
 
 def save_exported(model: nn.Module, schema: Schema, path: str | os.PathLike[str]) -> None:
@@ -44,12 +88,11 @@ def save_exported(model: nn.Module, schema: Schema, path: str | os.PathLike[str]
 
     A copy in evaluation mode is written: dropout and its like are switched off.
     """
-    content = io.BytesIO()
-    with torch_kept_quiet():
+    content, example = io.BytesIO(), torch.zeros(4, schema.width)
+    with warnings.catch_warnings(action="ignore"):  # torch warns about its own internals
         rows = {0: torch.export.Dim("rows", min=1)}
-        example = (torch.zeros(4, schema.width),)
         still = copy.deepcopy(model).eval()
-        program = torch.export.export(still, example, dynamic_shapes=(rows,))
+        program = torch.export.export(still, (example,), dynamic_shapes=(rows,))
         torch.export.save(program, content)
     write_whole(path, content.getvalue())
 
@@ -62,13 +105,9 @@ class Ref(str):
     """The name of a value that the graph computes or is given."""
 
 
-class Step(NamedTuple):
-    """One node of the graph: results = operator(*arguments, **options)."""
-
-    operator: Callable[..., Any]
-    arguments: list[Any]
-    options: dict[str, Any]
-    results: list[Any]  # a Ref for each result, a list of them for one that is a list
+# One node of the graph, (function, arguments, options, results), where results =
+# function(*arguments, **options): a Ref for each result, a list of them for one that is a list.
+Step = tuple[Callable[..., Any], list[Any], dict[str, Any], list[Any]]
 
 
 class ExportedGraph(nn.Module):
@@ -83,20 +122,25 @@ class ExportedGraph(nn.Module):
             self.register_buffer(place, tensors[name])
         self._asked, self._answer = asked, answer
         self._steps = [_step(node) for node in nodes]
-        self.ends_in_sigmoid = _ends_in_sigmoid(nodes, answer)
+        self.ends_in_sigmoid = False  # but for a change of shape after it
+        for node, step in zip(reversed(nodes), reversed(self._steps), strict=True):
+            if step[-1] == [answer]:
+                self.ends_in_sigmoid = node["target"] == SIGMOID
+                if node["target"] not in SHAPING:
+                    break
+                answer = node["inputs"][0]["arg"]["as_tensor"]["name"]
 
     def forward(self, points: Tensor) -> Tensor:
         values: dict[str, Any] = {name: getattr(self, key) for key, name in self._names.items()}
         values[self._asked] = points
-        for step in self._steps:
-            options = {key: _fill(value, values) for key, value in step.options.items()}
-            found = step.operator(*_fill(step.arguments, values), **options)
-            answers = [found] if len(step.results) == 1 else found
-            for name, answer in zip(step.results, answers, strict=True):
+        for function, arguments, options, results in self._steps:
+            named = {key: _fill(value, values) for key, value in options.items()}
+            found = function(*_fill(arguments, values), **named)
+            answers = [found] if len(results) == 1 else found
+            for name, answer in zip(results, answers, strict=True):
                 listed = isinstance(name, list)
                 values.update(zip(name, answer, strict=True) if listed else [(name, answer)])
-        result: Tensor = values[self._answer]
-        return result
+        return values[self._answer]
 
 
 def _fill(template: Any, values: dict[str, Any]) -> Any:
@@ -138,7 +182,10 @@ def _json(archive: zipfile.ZipFile, name: str) -> Any:
 def _read(archive: zipfile.ZipFile) -> ExportedGraph:
     if _member(archive, "byteorder") != b"little":
         raise NotPlainError("its numbers are not little-endian")
-    stored = _tensors(archive, "weights") | _tensors(archive, "constants")
+    stored: dict[str, Tensor] = {}
+    for kind in ("weights", "constants"):
+        config = _json(archive, f"data/{kind}/model_{kind}_config.json")["config"]
+        stored |= {str(name): _tensor(archive, kind, meta) for name, meta in config.items()}
     module = _json(archive, "models/model.json")["graph_module"]
     tensors: dict[str, Tensor] = {}
     asked: list[str] = []
@@ -154,23 +201,18 @@ def _read(archive: zipfile.ZipFile) -> ExportedGraph:
     if len(asked) != 1 or len(outputs) != 1 or "user_output" not in outputs[0]:
         raise NotPlainError("it must take one tensor, answer one and change none")
     answer = str(outputs[0]["user_output"]["arg"]["as_tensor"]["name"])
-    nodes = [node for node in module["graph"]["nodes"] if node["target"] not in operators.CHECKS]
+    nodes = [node for node in module["graph"]["nodes"] if node["target"] not in CHECKS]
     return ExportedGraph(tensors, asked[0], nodes, answer)
-
-
-def _tensors(archive: zipfile.ZipFile, kind: str) -> dict[str, Tensor]:
-    config = _json(archive, f"data/{kind}/model_{kind}_config.json")["config"]
-    return {str(name): _tensor(archive, kind, meta) for name, meta in config.items()}
 
 
 def _tensor(archive: zipfile.ZipFile, kind: str, payload: dict[str, Any]) -> Tensor:
     if payload["use_pickle"]:
         raise NotPlainError("it holds a pickle, which can run any code when it is opened")
     meta = payload["tensor_meta"]
-    if meta["layout"] != 7 or meta["dtype"] not in operators.DTYPES:
+    if meta["layout"] != 7 or meta["dtype"] not in DTYPES:
         raise NotPlainError("it holds a tensor that is not plain")
     sizes, strides = ([int(size["as_int"]) for size in meta[key]] for key in ("sizes", "strides"))
-    dtype = operators.DTYPES[meta["dtype"]]
+    dtype = DTYPES[meta["dtype"]]
     if math.prod(sizes) == 0:
         return torch.empty(sizes, dtype=dtype)
     raw = bytearray(_member(archive, f"data/{kind}/{payload['path_name']}"))
@@ -178,35 +220,30 @@ def _tensor(archive: zipfile.ZipFile, kind: str, payload: dict[str, Any]) -> Ten
     return flat.as_strided(sizes, strides, int(meta["storage_offset"]["as_int"])).clone()
 
 
+def _operator_called(target: str) -> Callable[..., Any] | None:
+    """The operator of the list that `target` names; None for everything else."""
+    if target not in _KNOWN:
+        return None
+    *_, name, overload = target.split(".")
+    if target in _ARITHMETIC:
+        return getattr(operator, overload)
+    return getattr(getattr(torch.ops.aten, name, None), overload, None)
+
+
 def _step(node: dict[str, Any]) -> Step:
     target = str(node["target"])
-    operator = operators.operator_called(target)
-    if operator is None:
+    function = _operator_called(target)
+    if function is None:
         raise NotPlainError(
             f"it uses {target!r}, which is not on the list of operators that only compute"
         )
-    by_name = target.startswith("torch.")
-    step = Step(operator, [], {}, _results(node))
+    arguments, options = [], {}
     for given in node["inputs"]:
-        if given.get("kind") == 1 or not by_name:
-            step.arguments.append(_template(given["arg"]))
+        if given.get("kind") == 1 or not target.startswith("torch."):
+            arguments.append(_template(given["arg"]))
         else:
-            step.options[str(given["name"])] = _template(given["arg"])
-    return step
-
-
-def _results(node: dict[str, Any]) -> list[Any]:
-    return [_template(result) for result in node["outputs"]]
-
-
-def _ends_in_sigmoid(nodes: list[dict[str, Any]], answer: str) -> bool:
-    """Whether nothing but a change of shape comes after a sigmoid."""
-    for node in reversed(nodes):
-        if _results(node) == [answer]:
-            if node["target"] not in operators.SHAPING:
-                return bool(node["target"] == operators.SIGMOID)
-            answer = node["inputs"][0]["arg"]["as_tensor"]["name"]
-    return False
+            options[str(given["name"])] = _template(given["arg"])
+    return function, arguments, options, [_template(result) for result in node["outputs"]]
 
 
 def _template(argument: dict[str, Any]) -> Any:
@@ -227,12 +264,11 @@ def _constant(kind: str, content: Any) -> Any:
     if kind == "as_none":
         return None
     if kind == "as_scalar_type":
-        return operators.DTYPES[content]
+        return DTYPES[content]
     if kind == "as_float" and content in {"Infinity", "-Infinity"}:
         return float(content)
-    if (kind == "as_string" and content in operators.WORDS) or (
-        kind in operators.PLAIN and _is_plain(content)
-    ):
+    is_word = kind == "as_string" and content in WORDS
+    if is_word or (kind in PLAIN and _is_plain(content)):
         return content
     raise NotPlainError(f"it uses an argument of the kind {kind!r}")
 

@@ -1,10 +1,9 @@
 """Target models from files. What can run code on loading needs explicit trust."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import pickle
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from counterveil.errors import ModelError
 from counterveil.models.adapters import adapt
 from counterveil.models.base import Inputs, Outputs, TargetModel, optional
 from counterveil.models.boosted import load_lightgbm, load_xgboost
-from counterveil.models.exported import read_graph, torch_kept_quiet
+from counterveil.models.exported import read_graph
 from counterveil.schema import Category, Schema
 
 PICKLES = frozenset({".pkl", ".pickle", ".joblib", ".pt", ".pth"})
@@ -24,6 +23,7 @@ KINDS = (
     ".pt2 (torch.export), .skops, .onnx, .ubj or .json (XGBoost), .txt (LightGBM), "
     "or with --trust-pickle .pkl, .joblib, .pt"
 )
+SKLEARN = "'counterveil[sklearn]'"
 PACKAGES = ("sklearn.", "scipy.sparse.", "numpy.")
 # Parts of these packages that do more than compute.
 UNTRUSTED_PARTS = {"testing", "_testing", "tests", "externals", "datasets", "conftest"}
@@ -70,7 +70,7 @@ def _read(source: Path, kind: str, trusted: bool) -> Any:
     found: Any = source  # an .onnx file is opened by its adapter
     match kind:
         case ".pt2" if trusted:
-            with torch_kept_quiet():
+            with warnings.catch_warnings(action="ignore"):
                 found = torch.export.load(source)
         case ".pt2":
             found = read_graph(source)
@@ -83,8 +83,7 @@ def _read(source: Path, kind: str, trusted: bool) -> Any:
         case ".pt" | ".pth":
             found = torch.load(source, weights_only=False, map_location="cpu")
         case ".joblib":
-            joblib = optional("joblib", "'counterveil[sklearn]'", "reading .joblib")
-            found = joblib.load(source)
+            found = optional("joblib", SKLEARN, "reading .joblib").load(source)
         case ".pkl" | ".pickle":
             found = pickle.loads(source.read_bytes())
         case other if other != ".onnx":
@@ -93,7 +92,7 @@ def _read(source: Path, kind: str, trusted: bool) -> Any:
 
 
 def _read_skops(source: Path, trusted: bool) -> Any:
-    skops = optional("skops.io", "'counterveil[sklearn]'", "reading .skops")
+    skops = optional("skops.io", SKLEARN, "reading .skops")
     asked = skops.get_untrusted_types(file=source)
     foreign = [] if trusted else sorted(name for name in set(asked) if not _is_trusted(name))
     if foreign:
@@ -108,8 +107,7 @@ def _is_trusted(name: str) -> bool:
     """Whether `name` is a class of scikit-learn, a sparse matrix or a number of numpy.
 
     skops trusts the public estimators of scikit-learn by itself. Added here are the classes that
-    these are made of: trees, losses, bins, dtypes. Functions never are, nor classes that open
-    files.
+    these are made of: trees, losses, bins, dtypes; never functions, nor classes that open files.
     """
     parts = name.split(".")
     if not name.startswith(PACKAGES) or UNTRUSTED_PARTS & set(parts):
@@ -121,6 +119,5 @@ def _is_trusted(name: str) -> bool:
     # A name may lead to something that sklearn itself imported: ask the class where it lives.
     if not isinstance(found, type) or f"{found.__module__}.{found.__qualname__}" != name:
         return False
-    if parts[0] == "numpy":
-        return issubclass(found, (np.generic, np.dtype)) or name.startswith("numpy.random.")
-    return True
+    number = issubclass(found, (np.generic, np.dtype)) or name.startswith("numpy.random.")
+    return parts[0] != "numpy" or number
