@@ -6,9 +6,7 @@ is an error that names row (the first is 1) and column, and never the value: it 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,21 +29,14 @@ from counterveil.tables import as_frame
 __all__ = ["MISSING_VALUE", "Array", "Block", "Encoding"]
 
 
-@dataclass(frozen=True)
-class Block:
-    """Where a feature is: its columns in the table, and its encoded columns."""
+class Block(NamedTuple):
+    """Where a feature is: its columns in the table, and its encoded columns, start to stop."""
 
     feature: Feature
     places: slice
     at: slice
-
-    @property
-    def start(self) -> int:
-        return int(self.at.start)
-
-    @property
-    def stop(self) -> int:
-        return int(self.at.stop)
+    start: int
+    stop: int
 
     @property
     def categories(self) -> slice:
@@ -61,10 +52,12 @@ class Block:
 class _Bits:
     """All binary features whose values are whole numbers, taken at once: there may be hundreds."""
 
-    def __init__(self, blocks: Sequence[Block]) -> None:
-        bits = [block for block in blocks if _is_plain_bit(block.feature)]
+    def __init__(self, bits: Sequence[Block]) -> None:
         self.places = [block.places.start for block in bits]
-        self._at = _indices([block.start for block in bits])
+        at = [block.start for block in bits]
+        run = slice(at[0], at[0] + len(at)) if at else slice(0)
+        # A slice is quicker than a list, where the columns follow one another.
+        self._at: slice | list[int] = run if at == list(range(run.stop))[run] else at
         values = np.array([block.feature.values for block in bits], dtype=np.int64)
         self._no, self._yes = values.reshape(-1, 2, 1).swapaxes(0, 1)
 
@@ -101,11 +94,18 @@ class Encoding:
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
-        self.blocks = tuple(_blocks(schema.features))
         self.width = schema.width
         self._names = schema.columns
-        self._bits = _Bits(self.blocks)
-        self._others = [block for block in self.blocks if not _is_plain_bit(block.feature)]
+        self._index = pd.Index(list(self._names))
+        blocks: list[Block] = []
+        place = start = 0
+        for feature in schema.features:
+            last, stop = place + len(feature.columns), start + feature.width
+            blocks.append(Block(feature, slice(place, last), slice(start, stop), start, stop))
+            place, start = last, stop
+        self.blocks = tuple(blocks)
+        self._bits = _Bits([block for block in blocks if _is_plain_bit(block.feature)])
+        self._others = [block for block in blocks if not _is_plain_bit(block.feature)]
         self._known: tuple[_Layout, ...] = ()
 
     def encode(self, table: Any, row_numbers: Array | None = None) -> Array:
@@ -181,9 +181,8 @@ class Encoding:
         """Legal points (rows, width) back to rows in original units."""
         points = np.asarray(points)
         columns: list[Any] = [None] * len(self._names)
-        if self._bits.places:
-            for place, column in zip(self._bits.places, self._bits.decode(points), strict=True):
-                columns[place] = column
+        for place, column in zip(self._bits.places, self._bits.decode(points), strict=True):
+            columns[place] = column
         for block in self._others:
             columns[block.places] = block.feature.decode(points[:, block.at])
         if all(isinstance(column, np.ndarray) and column.dtype == np.int64 for column in columns):
@@ -192,26 +191,6 @@ class Encoding:
             frame = pd.DataFrame(dict(enumerate(columns)))
         frame.columns = self._index.view()
         return frame
-
-    @cached_property
-    def _index(self) -> pd.Index[Any]:
-        return pd.Index(list(self._names))
-
-
-def _blocks(features: Sequence[Feature]) -> Iterator[Block]:
-    place = start = 0
-    for feature in features:
-        block = Block(
-            feature, slice(place, place + len(feature.columns)), slice(start, start + feature.width)
-        )
-        place, start = block.places.stop, block.stop
-        yield block
-
-
-def _indices(numbers: list[int]) -> slice | list[int]:
-    """For indexing; as a slice, which is quicker, where they follow one another."""
-    run = slice(numbers[0], numbers[0] + len(numbers)) if numbers else slice(0)
-    return run if numbers == list(range(run.stop))[run] else numbers
 
 
 def _is_plain_bit(feature: Feature) -> bool:

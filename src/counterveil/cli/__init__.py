@@ -76,7 +76,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except Exception as error:
         if os.environ.get("COUNTERVEIL_DEBUG"):
             traceback.print_exc()
-        _end(3, "fault of counterveil: ", _type_and_place(error))
+        # What it was and where; not its text, which may hold values of rows.
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{type(error).__name__} at {Path(last.filename).name}:{last.lineno}"
+        remedy = "with what COUNTERVEIL_DEBUG=1 shows if that holds nothing private"
+        _end(3, "fault of counterveil: ", f"{place}; please report it, {remedy}")
     except SystemExit as done:
         if done.code == 130:  # an interrupt that typer has caught
             _end(130, "interrupted")
@@ -86,13 +90,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _end(code: int, title: str, words: object = "") -> NoReturn:
     complain(title, words, "yellow" if code == 130 else "red")
     sys.exit(code)
-
-
-def _type_and_place(error: Exception) -> str:
-    """What an unexpected error was and where; not its text, which may hold values of rows."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    place = f"{Path(last.filename).name}:{last.lineno}"
-    return (
-        f"{type(error).__name__} at {place}; please report it, with what "
-        "COUNTERVEIL_DEBUG=1 shows if that holds nothing private"
-    )
