@@ -1,7 +1,5 @@
 """Writing files whole or not at all."""
 
-from __future__ import annotations
-
 import os
 import stat
 import tempfile

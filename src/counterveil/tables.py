@@ -1,7 +1,5 @@
 """Tables in: CSV, Parquet, pandas, Arrow and every frame narwhals reads become one pandas frame."""
 
-from __future__ import annotations
-
 import os
 import re
 import warnings

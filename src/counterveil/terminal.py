@@ -4,8 +4,6 @@ Names and paths are printed as they are: a name such as "[red]" is never read as
 characters that could steer the terminal are replaced.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator, Sequence

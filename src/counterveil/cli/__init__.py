@@ -4,8 +4,6 @@ Exit codes: 0 done; 1 an audit refuted a promise; 2 something given is wrong (on
 error says what and how to mend it); 3 a fault of counterveil itself; 130 interrupted.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import traceback

@@ -1,7 +1,5 @@
 """The `counterveil audit` command: try to refute the claims of the mechanisms."""
 
-from __future__ import annotations
-
 import math
 from enum import StrEnum
 from pathlib import Path

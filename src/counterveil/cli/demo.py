@@ -1,7 +1,5 @@
 """The `counterveil demo` command: the whole way on embedded data."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 
@@ -31,7 +29,7 @@ def demo(
     from counterveil.report import explanation_table, score_table
 
     check_output(folder / "report.html")
-    outcome = run_demo(
+    scores, shown = run_demo(
         folder,
         queries=queries,
         epochs=epochs,
@@ -40,21 +38,20 @@ def demo(
         workers=workers,
         say=lambda words: notes.print(cell(f"· {words}", "dim"), soft_wrap=True),
     )
-    statement = outcome.shown.statement
-    out.print(score_table(outcome.scores, f"{queries} queries, explained with five veils"))
+    statement = shown.statement
+    out.print(score_table(scores, f"{queries} queries, explained with five veils"))
     for words in LEGEND:
         say(words, "dim")
     say("")
     say(f"three of the answers (mechanism {statement.mechanism}, {statement.amount}):")
-    for query in range(len(outcome.shown)):
-        out.print(explanation_table(outcome.shown, query))
+    for query in range(len(shown)):
+        out.print(explanation_table(shown, query))
     say("probability: how likely the model finds the class after the arrow, once changed", "dim")
     say("")
     say(f"privacy of these answers: {statement.headline}; {statement.level.meaning}")
-    say(f"report: {outcome.report}")
-    veil, model, asked = (
-        shlex.quote(str(folder / name)) for name in ("adult-0.75.veil", "model.pt2", "queries.csv")
-    )
+    say(f"report: {folder / 'report.html'}")
+    files = (folder / name for name in ("adult-0.75.veil", "model.pt2", "queries.csv"))
+    veil, model, asked = (shlex.quote(str(file)) for file in files)
     explain = f"counterveil explain --veil {veil} --model {model} --queries {asked}"
     say(f"next:   counterveil inspect {veil}")
     say(f"        {explain} --target '>50K'")

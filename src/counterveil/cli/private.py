@@ -1,7 +1,5 @@
 """The commands of the private side: they read the rows. `schema draft` and `release`."""
 
-from __future__ import annotations
-
 import math
 import sys
 from pathlib import Path

@@ -1,10 +1,8 @@
 """The commands of the public side: a veil and a model, never the rows. `inspect` and `explain`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.table import Table
 from typer import Argument
@@ -12,11 +10,6 @@ from typer import Argument
 from counterveil.cli.options import DEVICE, JSON, option, seed_option
 from counterveil.errors import RequestError
 from counterveil.terminal import cell, class_named, out, print_json, say, wrote
-
-if TYPE_CHECKING:
-    from counterveil.models import TargetModel
-    from counterveil.schema import Schema
-    from counterveil.search import Rules
 
 
 def inspect(
@@ -94,6 +87,7 @@ def explain(
 ) -> None:
     """Explain the model's decision on each query: what would have to change?"""
     from counterveil.files import check_output, write_whole
+    from counterveil.models import load_model
     from counterveil.privacy import Budget
     from counterveil.report import explanation_table, explanations_page
     from counterveil.search import Explainer
@@ -113,8 +107,18 @@ def explain(
     schema = opened.schema
     target_model = None
     if guidance != "surrogate":
-        target_model = _load_model(
-            model, schema, trust_pickle, model_input, model_outputs, model_classes
+        inputs = _one_of("--model-input", model_input, "auto", "rows", "encoding")
+        outputs = _one_of("--model-outputs", model_outputs, "auto", "logits", "probabilities")
+        if model is None:
+            raise RequestError("give --model FILE, or --guidance surrogate to consult none")
+        names = None if model_classes is None else model_classes.split(",")
+        target_model = load_model(
+            model,
+            schema,
+            trust_pickle=trust_pickle,
+            inputs=inputs,
+            outputs=outputs,
+            classes=names and [class_named(name, schema.label.classes) for name in names],
         )
     explainer = Explainer(
         opened,
@@ -159,31 +163,8 @@ def _one_of(option: str, given: str, *known: str) -> Any:
     return given
 
 
-def _load_model(
-    file: Path | None,
-    schema: Schema,
-    trust_pickle: bool,
-    model_input: str,
-    model_outputs: str,
-    model_classes: str | None,
-) -> TargetModel:
-    """The model of the file, adapted to `schema`."""
-    from counterveil.models import load_model
-
-    inputs = _one_of("--model-input", model_input, "auto", "rows", "encoding")
-    outputs = _one_of("--model-outputs", model_outputs, "auto", "logits", "probabilities")
-    if file is None:
-        raise RequestError("give --model FILE, or --guidance surrogate to consult none")
-    classes = None
-    if model_classes is not None:
-        classes = [class_named(text, schema.label.classes) for text in model_classes.split(",")]
-    return load_model(
-        file, schema, trust_pickle=trust_pickle, inputs=inputs, outputs=outputs, classes=classes
-    )
-
-
-def _rules(path: Path | None, max_changes: int | None) -> Rules | list[Rules] | None:
-    """The rules of the JSON file at `path`, each with the limit of the command line."""
+def _rules(path: Path | None, max_changes: int | None) -> Any:
+    """The Rules of the JSON file at `path`, each with the limit of the command line."""
     from counterveil.files import read_bytes
     from counterveil.search import Rules
 

@@ -5,8 +5,6 @@ proved ε, explain held-out rows, and write report.html. The schema, the queries
 compared veils stay in the folder, so that the other commands can be tried on them.
 """
 
-from __future__ import annotations
-
 import math
 import multiprocessing
 import signal
@@ -15,12 +13,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 import torch
-from torch import nn
 
 from counterveil.curator import Curator
 from counterveil.demo.adult import adult_schema, adult_split, encoded, train_target
@@ -36,8 +33,7 @@ from counterveil.terminal import progress_bar
 from counterveil.veil import Veil
 
 
-@dataclass(frozen=True)
-class Release:
+class Release(NamedTuple):
     """A veil to make: a mechanism at an ε, which is infinite for no noise."""
 
     mechanism: str
@@ -62,15 +58,6 @@ SHOWN = FUNCTIONAL[0]
 FIXED = ("age", "race", "sex", "marital_status", "relationship")
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What the demo found, for the terminal."""
-
-    scores: list[VeilScore]
-    shown: Explanations
-    report: Path
-
-
 def run_demo(
     folder: Path,
     *,
@@ -80,17 +67,20 @@ def run_demo(
     seed: int,
     workers: int,
     say: Callable[[str], None],
-) -> Outcome:
+) -> tuple[list[VeilScore], Explanations]:
     """Run the demo and write its files into `folder`; `say` is told each step before it starts.
 
-    `epochs`: of a veil of mechanism paper; `warm_steps`: of learning to search, at most.
+    `epochs`: of a veil of mechanism paper; `warm_steps`: of learning to search, at most. Returns
+    the score of each compared veil, and three explanations to show.
     """
     torch.set_num_threads(1)  # the networks are too small to gain from a second thread
     schema, split = adult_schema(), adult_split(seed)
     asked = split.test.head(queries)
     say(f"training the model to be explained on {len(split.train):,} rows of the 1994 census")
     model = train_target(split.train, schema, seed=seed)
-    accuracy = _accuracy(model, split.test, schema)
+    points, classes = encoded(split.test, schema)
+    with torch.no_grad():
+        accuracy = float((model(points).argmax(dim=1) == classes).float().mean())
     say(f"its accuracy on rows it has not seen: {accuracy:.3f}")
     say(
         f"releasing {len(PAPER)} veils by the published method (mechanism paper, {epochs} epochs "
@@ -98,9 +88,7 @@ def run_demo(
     )
     veils = release_all((*FUNCTIONAL, *PAPER), seed, epochs, workers)
     errors = {which: reconstruction_error(veil, split.test) for which, veil in veils.items()}
-    explainers = {
-        which: Explainer(veils[which], model, warm_steps=warm_steps) for which in COMPARED
-    }
+    explainers = {each: Explainer(veils[each], model, warm_steps=warm_steps) for each in COMPARED}
     for which in FUNCTIONAL:
         say(f"functional, {which.noise}: learning to search; once for each veil and model")
         explainers[which].warm_up()
@@ -114,14 +102,13 @@ def run_demo(
         "accuracy of the model": f"{accuracy:.3f}",
         "training epochs of paper": f"{epochs} (published: 300)",
     }
-    page = demo_page(scores, curve, shown, facts, FIXED)
-    report = write_whole(folder / "report.html", page.encode())
+    write_whole(folder / "report.html", demo_page(scores, curve, shown, facts, FIXED).encode())
     schema.save(folder / "adult.schema.json")
     write_whole(folder / "queries.csv", asked.to_csv(index=False).encode())
     for which in COMPARED:
         veils[which].save(folder / which.file)
     save_exported(model, schema, folder / "model.pt2")
-    return Outcome(scores, shown, report)
+    return scores, shown
 
 
 def _score(which: Release, explainer: Explainer, asked: pd.DataFrame, error: float) -> VeilScore:
@@ -175,23 +162,26 @@ def three_to_show(result: Explanations) -> Explanations:
     return result.only(best.to_list() or [0])
 
 
-@torch.no_grad()
-def _accuracy(model: nn.Module, frame: pd.DataFrame, schema: Schema) -> float:
-    points, classes = encoded(frame, schema)
-    return float((model(points).argmax(dim=1) == classes).float().mean())
-
-
 def release_all(
     wanted: Sequence[Release], seed: int, epochs: int, workers: int
 ) -> dict[Release, Veil]:
     """Every wanted veil, each made in a process of its own, `workers` at a time."""
     veils: dict[Release, Veil] = {}
-    with progress_bar("releasing", len(wanted)) as tick, _workers(workers) as pool:
-        with _ignoring_interrupts():  # workers inherit it: an interrupt is for this process alone
-            jobs = {pool.submit(_release_one, which, seed, epochs): which for which in wanted}
-        for job in as_completed(jobs):
-            veils[jobs[job]] = job.result()
-            tick(len(veils), "veils")
+    others = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
+    try:
+        with progress_bar("releasing", len(wanted)) as tick:
+            with _ignoring_interrupts():  # workers inherit it: an interrupt is for this process
+                jobs = {pool.submit(_release_one, which, seed, epochs): which for which in wanted}
+            for job in as_completed(jobs):
+                veils[jobs[job]] = job.result()
+                tick(len(veils), "veils")
+    except BaseException:  # an error or an interrupt stops all workers at once
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in set(multiprocessing.active_children()) - others:
+            process.terminate()
+        raise
+    pool.shutdown()
     return veils
 
 
@@ -205,21 +195,6 @@ def _release_one(which: Release, seed: int, epochs: int) -> Veil:
         epochs=epochs if which.mechanism == "paper" else None,
         progress=False,
     )
-
-
-@contextmanager
-def _workers(count: int) -> Iterator[ProcessPoolExecutor]:
-    """A pool that stops at once when something goes wrong or the user interrupts."""
-    others = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn"))
-    try:
-        yield pool
-    except BaseException:
-        pool.shutdown(wait=False, cancel_futures=True)
-        for process in set(multiprocessing.active_children()) - others:
-            process.terminate()
-        raise
-    pool.shutdown()
 
 
 @contextmanager

@@ -4,8 +4,6 @@ A page is one file, with no script and nothing loaded from elsewhere. Its words 
 in the templates beside this file; here is what they are filled with.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
