@@ -4,8 +4,6 @@ How a feature is encoded is up to its kind (`features.py`). A value that the sch
 is an error that names row (the first is 1) and column, and never the value: it may be private.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
@@ -13,17 +11,8 @@ import numpy as np
 import pandas as pd
 
 from counterveil.errors import DataError
-from counterveil.schema import Feature, Schema
-from counterveil.schema.columns import (
-    LARGEST_WHOLE,
-    MISSING_VALUE,
-    NUMBERS,
-    Array,
-    arrays_of,
-    refuse_cells,
-    row_numbers_in_errors,
-    value_list,
-)
+from counterveil.schema import Feature, Schema, columns
+from counterveil.schema.columns import MISSING_VALUE, NUMBERS, Array
 from counterveil.tables import as_frame
 
 __all__ = ["MISSING_VALUE", "Array", "Block", "Encoding"]
@@ -63,13 +52,13 @@ class _Bits:
 
     def encode(self, arrays: Sequence[Any], points: Array) -> bool:
         """Fill in their columns of `points`; False where a column is not as usual."""
-        columns = [arrays[place] for place in self.places]
-        if not columns:
+        given = [arrays[place] for place in self.places]
+        if not given:
             return True
-        if not all(isinstance(each, np.ndarray) and each.dtype.kind in NUMBERS for each in columns):
+        if not all(isinstance(each, np.ndarray) and each.dtype.kind in NUMBERS for each in given):
             return False
         cells = points[:, self._at].T
-        for i, column in enumerate(columns):
+        for i, column in enumerate(given):
             cells[i] = column
         yes = cells == self._yes
         legal = bool((yes | (cells == self._no)).all())
@@ -84,9 +73,9 @@ class _Bits:
 class _Layout(NamedTuple):
     """Where a table with the columns `source` has those of the schema, `picked`."""
 
-    source: pd.Index[Any]
+    source: "pd.Index[Any]"
     places: list[int]
-    picked: pd.Index[Any]
+    picked: "pd.Index[Any]"
 
 
 class Encoding:
@@ -114,11 +103,11 @@ class Encoding:
         `row_numbers` gives the rows' places (from 0) in a larger table, for messages.
         """
         frame, layout = self._fitting(table)
-        given = arrays_of(frame)
+        given = columns.arrays_of(frame)
         arrays = [given[place] for place in layout.places]
         points = np.zeros((len(frame), self.width))
         blocks = self._others if self._bits.encode(arrays, points) else self.blocks
-        with row_numbers_in_errors(row_numbers):
+        with columns.row_numbers_in_errors(row_numbers):
             for block in blocks:
                 block.feature.encode(arrays[block.places], points[:, block.at])
         return points
@@ -150,11 +139,13 @@ class Encoding:
         frame = as_frame(table)
         label = self.schema.label
         self._check_label(frame.columns)
-        codes, _ = value_list(label.classes).codes(arrays_of(frame[[label.name]])[0])
+        column = columns.arrays_of(frame[[label.name]])[0]
+        codes, _ = columns.value_list(*label.classes).codes(column)
         missing = "the label is missing; drop the row or fill it in"
-        with row_numbers_in_errors(row_numbers):
-            refuse_cells(codes == len(label.classes), label.name, missing)
-            refuse_cells(codes < 0, label.name, "not one of the label classes in the schema")
+        unknown = "not one of the label classes in the schema"
+        with columns.row_numbers_in_errors(row_numbers):
+            columns.refuse_cells(codes == len(label.classes), label.name, missing)
+            columns.refuse_cells(codes < 0, label.name, unknown)
         return codes
 
     def check_columns(self, names: Collection[str], *, label: bool = False) -> None:
@@ -163,43 +154,39 @@ class Encoding:
         absent = [column for column in self._names if column not in present]
         if absent:
             more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
-            raise DataError(
-                f"column {absent[0]!r}{more} is missing from the table; "
-                "add it, or take it out of the schema"
-            )
+            lacking = f"column {absent[0]!r}{more} is missing from the table"
+            raise DataError(f"{lacking}; add it, or take it out of the schema")
         if label:
             self._check_label(names)
 
     def _check_label(self, names: Collection[str]) -> None:
         if self.schema.label.name not in names:
-            raise DataError(
-                f"label column {self.schema.label.name!r} is missing from the table; "
-                "add it, or correct 'label' in the schema"
-            )
+            lacking = f"label column {self.schema.label.name!r} is missing from the table"
+            raise DataError(f"{lacking}; add it, or correct 'label' in the schema")
 
     def decode(self, points: Array) -> pd.DataFrame:
         """Legal points (rows, width) back to rows in original units."""
         points = np.asarray(points)
-        columns: list[Any] = [None] * len(self._names)
+        decoded: list[Any] = [None] * len(self._names)
         for place, column in zip(self._bits.places, self._bits.decode(points), strict=True):
-            columns[place] = column
+            decoded[place] = column
         for block in self._others:
-            columns[block.places] = block.feature.decode(points[:, block.at])
-        if all(isinstance(column, np.ndarray) and column.dtype == np.int64 for column in columns):
-            frame = pd.DataFrame(np.array(columns).T, copy=False)
+            decoded[block.places] = block.feature.decode(points[:, block.at])
+        if all(isinstance(column, np.ndarray) and column.dtype == np.int64 for column in decoded):
+            frame = pd.DataFrame(np.array(decoded).T, copy=False)
         else:
-            frame = pd.DataFrame(dict(enumerate(columns)))
+            frame = pd.DataFrame(dict(enumerate(decoded)))
         frame.columns = self._index.view()
         return frame
 
 
 def _is_plain_bit(feature: Feature) -> bool:
     values: tuple[Any, ...] = feature.values or ()
-    whole = all(type(value) is int and abs(value) <= LARGEST_WHOLE for value in values)
+    whole = all(type(value) is int and abs(value) <= columns.LARGEST_WHOLE for value in values)
     return bool(values) and whole and not feature.one_hot
 
 
-def _layout(source: pd.Index[Any], names: tuple[str, ...]) -> _Layout:
+def _layout(source: "pd.Index[Any]", names: tuple[str, ...]) -> _Layout:
     place = {name: i for i, name in enumerate(source)}
     places = [place[name] for name in names]
     exact = places == list(range(len(source)))

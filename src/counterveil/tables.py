@@ -120,9 +120,8 @@ def as_frame(table: Any, schema: Schema | None = None) -> pd.DataFrame:
         try:
             frame = nw.from_native(table, eager_only=True).to_pandas()
         except TypeError:
-            raise DataError(
-                f"expected a table (pandas, Arrow, polars or an array), got {type(table).__name__}"
-            ) from None
+            expected = "expected a table (pandas, Arrow, polars or an array)"
+            raise DataError(f"{expected}, got {type(table).__name__}") from None
     _refuse_repeats([str(name) for name in frame.columns])
     return frame
 

@@ -75,8 +75,8 @@ def progress_bar(title: str, total: int, *, show: bool = True) -> Iterator[Tick]
 
     Nothing is shown when standard error is neither, or when `show` is false.
     """
-    console = Console(stderr=True) if show else None
-    if console is None or not (console.is_terminal or console.is_jupyter):
+    console = Console(stderr=True)
+    if not show or not (console.is_terminal or console.is_jupyter):
         yield silent
         return
     columns = (

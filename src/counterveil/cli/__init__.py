@@ -14,9 +14,8 @@ from typing import NoReturn
 import typer
 
 from counterveil.cli.audit import audit
-from counterveil.cli.demo import demo
 from counterveil.cli.ledger import ledger_app
-from counterveil.cli.options import option
+from counterveil.cli.options import option, seed_option
 from counterveil.cli.private import release, schema_app
 from counterveil.cli.public import explain, inspect
 from counterveil.errors import InputError, InternalError
@@ -43,7 +42,6 @@ app.command()(inspect)
 app.command()(explain)
 app.add_typer(ledger_app, name="ledger")
 app.command()(audit)
-app.command()(demo)
 
 
 def _show_version(wanted: bool) -> None:
@@ -59,6 +57,25 @@ def _options(
     version: bool = option(False, "And exit.", "--version", is_eager=True, callback=_show_version),
 ) -> None:
     pass
+
+
+@app.command()
+def demo(
+    folder: Path = option(Path("demo"), "Where the results go.", "--out"),
+    queries: int = option(500, "How many rows to explain.", min=3),
+    epochs: int = option(60, "Epochs a veil of mechanism paper; the paper has 300.", min=1),
+    warm_steps: int | None = option(None, "", min=1, hidden=True),  # a short demo for tests
+    seed: int = seed_option("For split, weights and search."),
+    workers: int = option(2, "Processes at a time.", min=1),
+) -> None:
+    """See it work: embedded census data, a model, veils over ε, explanations, report.html."""
+    from counterveil.demo.run import run_demo
+    from counterveil.files import check_output
+
+    check_output(folder / "report.html")
+    run_demo(
+        folder, queries=queries, epochs=epochs, warm_steps=warm_steps, seed=seed, workers=workers
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

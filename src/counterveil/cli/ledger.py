@@ -17,7 +17,6 @@ ledger_app = Typer(
     "fixes the total before the first release and refuses what goes beyond it. A charge is never "
     "refunded, not even after a crash.",
 )
-CHARGE = ("time (UTC)", "ε", "δ", "what", "state", "veil")
 File = Annotated[Path, Argument(help="The ledger, for example ledger.db.")]
 
 
@@ -74,7 +73,8 @@ def show(
     out.print(table)
     for account in accounts:
         title = f"charges to {account.dataset}"
-        headings = (Column(name, no_wrap=name != "what") for name in CHARGE)
+        names = ("time (UTC)", "ε", "δ", "what", "state", "veil")
+        headings = (Column(name, no_wrap=name != "what") for name in names)
         table = Table(*headings, title=cell(title), title_justify="left")
         for entry in (each for each in entries if each.dataset == account.dataset):
             time, digest = entry.time[:16].replace("T", " "), (entry.digest or "–")[:12]

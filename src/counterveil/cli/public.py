@@ -179,6 +179,6 @@ def _rules(path: Path | None, max_changes: int | None) -> Any:
         content = json.loads(read_bytes(path, "file of rules", RequestError))
     except (ValueError, RecursionError):
         raise RequestError(f"--rules {path}: not JSON") from None
-    return (
-        [with_limit(each) for each in content] if isinstance(content, list) else with_limit(content)
-    )
+    if isinstance(content, list):
+        return [with_limit(each) for each in content]
+    return with_limit(content)

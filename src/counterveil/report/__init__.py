@@ -96,41 +96,41 @@ def explanations_page(result: Explanations, *, most: int = 100) -> str:
 
 
 def _card(result: Explanations, query: int) -> dict[str, Any]:
-    """What a template needs to show the answers to one query."""
+    """The answers to one query for a template: changed columns, or a sentence for an image."""
     now, goal = result.classes_of(query)
+    pixels = pixel_columns(result.schema)
     ranks = [rank for rank in range(result.k) if result.valid[result.at(query, rank)]]
     missing = [rank for rank in range(result.k) if rank not in ranks]
-    pixels = pixel_columns(result.schema)
     unchanged = [dict(result.kept_of(query, rank)) for rank in ranks]
     in_all = [
         f"{column} {show(value)}"
         for column, value in (unchanged[0] if unchanged else {}).items()
         if column not in pixels and all(column in other for other in unchanged)
     ]
+    answers = []
+    for rank in ranks:
+        at = result.at(query, rank)
+        changes = [] if pixels else result.changes_of(query, rank)
+        shown = [(column, *show_both(*both)) for column, *both in changes[:MOST_COLUMNS]]
+        answers.append(
+            {
+                "rank": rank,
+                "text": result.text(query, rank) if pixels else "",
+                "probability": float(result.probability[at]),
+                "distance": float(result.distance[at]),
+                "changes": shown,
+                "more": len(changes[MOST_COLUMNS:]),
+            }
+        )
     return {
         "number": query,
         "now": now,
         "goal": goal,
         "several": result.k > 1,
-        "answers": [_answer(result, query, rank) for rank in ranks],
+        "answers": answers,
         "missing": result.text(query, missing[0]) if missing else "",
         "unchanged": in_all[:MOST_COLUMNS],
         "more": len(in_all[MOST_COLUMNS:]),
-    }
-
-
-def _answer(result: Explanations, query: int, rank: int) -> dict[str, Any]:
-    """One answer on a card: changed columns, or a sentence where the columns are pixels."""
-    at = result.at(query, rank)
-    image = bool(pixel_columns(result.schema))
-    changes = [] if image else result.changes_of(query, rank)
-    return {
-        "rank": rank,
-        "text": result.text(query, rank) if image else "",
-        "probability": float(result.probability[at]),
-        "distance": float(result.distance[at]),
-        "changes": [(column, *show_both(*both)) for column, *both in changes[:MOST_COLUMNS]],
-        "more": len(changes[MOST_COLUMNS:]),
     }
 
 
@@ -184,23 +184,22 @@ def explanation_table(result: Explanations, query: int) -> RenderableType:
     ranks = [rank for rank in range(result.k) if result.valid[result.at(query, rank)]]
     if not ranks:
         return cell(f"query {query}: {result.text(query)}")
-    return Group(*(part for rank in ranks for part in _answer_lines(result, query, rank)))
-
-
-def _answer_lines(result: Explanations, query: int, answer: int) -> tuple[RenderableType, ...]:
-    at = result.at(query, answer)
-    now, goal = result.classes_of(query, answer)
-    title = (
-        f"query {query}{f', answer {answer}' if result.k > 1 else ''}: {now} → {goal} "
-        f"(probability {result.probability[at]:.2f}, distance {result.distance[at]:.2f})"
-    )
-    if pixel_columns(result.schema):
-        return cell(title), cell(result.text(query, answer))
-    table = Table("change", "from", "to")
-    changes = result.changes_of(query, answer)
-    for column, *values in changes[:MOST_LINES]:
-        before, after = show_both(*values)
-        table.add_row(cell(column), cell(before), cell(after, "bold"))
-    if len(changes) > MOST_LINES:
-        table.add_row(f"… and {len(changes) - MOST_LINES} more", "", "")
-    return cell(title, "bold"), table
+    parts: list[RenderableType] = []
+    for rank in ranks:
+        at = result.at(query, rank)
+        now, goal = result.classes_of(query, rank)
+        measures = f"probability {result.probability[at]:.2f}, distance {result.distance[at]:.2f}"
+        number = f"query {query}, answer {rank}" if result.k > 1 else f"query {query}"
+        title = f"{number}: {now} → {goal} ({measures})"
+        if pixel_columns(result.schema):
+            parts += [cell(title), cell(result.text(query, rank))]
+            continue
+        table = Table("change", "from", "to")
+        changes = result.changes_of(query, rank)
+        for column, *values in changes[:MOST_LINES]:
+            before, after = show_both(*values)
+            table.add_row(cell(column), cell(before), cell(after, "bold"))
+        if len(changes) > MOST_LINES:
+            table.add_row(f"… and {len(changes) - MOST_LINES} more", "", "")
+        parts += [cell(title, "bold"), table]
+    return Group(*parts)

@@ -159,11 +159,7 @@ class ValueList:
         return pd.Series(self._names[codes]).infer_objects()
 
 
-def value_list(values: tuple[Category, ...]) -> ValueList:
+@lru_cache(maxsize=4096, typed=True)  # by type as well, for (False, True) equals (0, 1)
+def value_list(*values: Category) -> ValueList:
     """The ValueList of `values`, made once for each."""
-    return _value_list(values, tuple(map(type, values)))  # (False, True) equals (0, 1)
-
-
-@lru_cache(maxsize=4096)
-def _value_list(values: tuple[Category, ...], types_of_values: tuple[type, ...]) -> ValueList:
     return ValueList(values)

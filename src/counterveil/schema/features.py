@@ -16,7 +16,7 @@ Every kind answers the following, besides what `Kind` has. An illegal cell is a 
 |---|---|
 | `values` | the closed list of its values; None for numbers |
 | `missing`, `ordered`, `direction` | may cells be empty, has "increase" a meaning, which way |
-| `encode(columns, out)` | puts its columns (arrays) into `out`, zeros of shape (rows, width) |
+| `encode(arrays, out)` | puts its columns into `out`, zeros of shape (rows, width) |
 | `decode(unit)` | its columns, from encoded numbers (rows, width) of legal rows |
 | `allows(value)`, `encode_value(value)` | may an answer have this value, and how it is encoded |
 | `bounds()` | the Bounds of an answer, whoever asks |
@@ -43,10 +43,6 @@ MAX_WIDTH = 1 << 20  # numbers that encode a row
 LARGEST = 1e15  # up to which floats tell whole numbers apart
 SLACK = 1e-6  # what float arithmetic may be off by
 EMPTY = "missing value; fill it in, or set 'missing': true in the schema"
-EMPTY_BIT = (
-    "missing value; a binary feature cannot be missing: "
-    "declare it categorical with 'missing': true, or fill it in"
-)
 
 
 class Numeric(Kind):
@@ -206,7 +202,7 @@ class Categorical(Kind):
         return len(self.categories) + self.missing
 
     def encode(self, arrays: Sequence[Any], out: Array) -> None:
-        codes, known = columns.value_list(self.categories).codes(arrays[0])
+        codes, known = columns.value_list(*self.categories).codes(arrays[0])
         if not known:
             if not self.missing:
                 columns.refuse_cells(codes == len(self.categories), self.name, EMPTY)
@@ -215,7 +211,7 @@ class Categorical(Kind):
         out[np.arange(len(codes)), codes] = 1.0
 
     def decode(self, unit: Array) -> list[Any]:
-        return [columns.value_list(self.categories).column(unit.argmax(axis=1))]
+        return [columns.value_list(*self.categories).column(unit.argmax(axis=1))]
 
     def allows(self, value: Any) -> bool:
         return value in (self.allowed or self.categories)
@@ -263,22 +259,23 @@ class Binary(Kind):
         return self
 
     def encode(self, arrays: Sequence[Any], out: Array) -> None:
-        codes, known = columns.value_list(self.values).codes(arrays[0])
+        codes, known = columns.value_list(*self.values).codes(arrays[0])
         if not known:
-            columns.refuse_cells(codes == 2, self.name, EMPTY_BIT)
+            remedy = "declare it categorical with 'missing': true, or fill it in"
+            empty = f"missing value; a binary feature cannot be missing: {remedy}"
+            columns.refuse_cells(codes == 2, self.name, empty)
             columns.refuse_cells(codes < 0, self.name, "neither of the two values in the schema")
         out[:, 0] = codes
 
     def decode(self, unit: Array) -> list[Any]:
-        return [columns.value_list(self.values).column((unit[:, 0] >= 0.5).astype(np.intp))]
+        return [columns.value_list(*self.values).column((unit[:, 0] >= 0.5).astype(np.intp))]
 
     def encode_value(self, value: Any) -> list[float]:
         return [float(self.values.index(value))]
 
     def bounds(self) -> Bounds:
-        return Bounds(
-            [0.0], [1.0], [Mark.FIXED if self.immutable else Mark.ONE_WAY[self.direction]]
-        )
+        mark = Mark.FIXED if self.immutable else Mark.ONE_WAY[self.direction]
+        return Bounds([0.0], [1.0], [mark])
 
     def tightened(self, rule: Rule) -> Self:
         if rule.allowed is not None:
@@ -333,9 +330,8 @@ class Pixels(Kind):
         return True
 
     def encode(self, arrays: Sequence[Any], out: Array) -> None:
-        if all(
-            isinstance(each, np.ndarray) and each.dtype.kind in columns.NUMBERS for each in arrays
-        ):
+        usual = columns.NUMBERS
+        if all(isinstance(each, np.ndarray) and each.dtype.kind in usual for each in arrays):
             for i, column in enumerate(arrays):
                 out[:, i] = column
         else:

@@ -3,16 +3,6 @@
 Columns, kinds, bounds, categories, the label set, and what a person can act on. Everything that
 encodes, measures or snaps a row takes its rules from here and nothing from private rows, so a
 schema must come from public knowledge: a form, a code book, the law; not from the data.
-
->>> schema = Schema(
-...     features=(
-...         Numeric(name="age", lower=18, upper=100, integer=True, direction="increase"),
-...         Categorical(name="housing", categories=("rent", "own"), missing=True),
-...     ),
-...     label=Label(name="loan", classes=("refused", "granted")),
-... )
->>> Schema.from_json(schema.to_json()) == schema
-True
 """
 
 import json
