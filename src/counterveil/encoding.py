@@ -4,48 +4,28 @@ How a feature is encoded is up to its kind (`features.py`). A value that the sch
 is an error that names row (the first is 1) and column, and never the value: it may be private.
 """
 
-from __future__ import annotations
-
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from counterveil.errors import DataError
-from counterveil.schema import Feature, Schema
-from counterveil.schema.columns import (
-    LARGEST_WHOLE,
-    MISSING_VALUE,
-    NUMBERS,
-    Array,
-    arrays_of,
-    refuse_cells,
-    row_numbers_in_errors,
-    value_list,
-)
+from counterveil.schema import Feature, Schema, columns
+from counterveil.schema.columns import MISSING_VALUE, NUMBERS, Array
 from counterveil.tables import as_frame
 
 __all__ = ["MISSING_VALUE", "Array", "Block", "Encoding"]
 
 
-@dataclass(frozen=True)
-class Block:
-    """Where a feature is: its columns in the table, and its encoded columns."""
+class Block(NamedTuple):
+    """Where a feature is: its columns in the table, and its encoded columns, start to stop."""
 
     feature: Feature
     places: slice
     at: slice
-
-    @property
-    def start(self) -> int:
-        return int(self.at.start)
-
-    @property
-    def stop(self) -> int:
-        return int(self.at.stop)
+    start: int
+    stop: int
 
     @property
     def categories(self) -> slice:
@@ -61,22 +41,24 @@ class Block:
 class _Bits:
     """All binary features whose values are whole numbers, taken at once: there may be hundreds."""
 
-    def __init__(self, blocks: Sequence[Block]) -> None:
-        bits = [block for block in blocks if _is_plain_bit(block.feature)]
+    def __init__(self, bits: Sequence[Block]) -> None:
         self.places = [block.places.start for block in bits]
-        self._at = _indices([block.start for block in bits])
+        at = [block.start for block in bits]
+        run = slice(at[0], at[0] + len(at)) if at else slice(0)
+        # A slice is quicker than a list, where the columns follow one another.
+        self._at: slice | list[int] = run if at == list(range(run.stop))[run] else at
         values = np.array([block.feature.values for block in bits], dtype=np.int64)
         self._no, self._yes = values.reshape(-1, 2, 1).swapaxes(0, 1)
 
     def encode(self, arrays: Sequence[Any], points: Array) -> bool:
         """Fill in their columns of `points`; False where a column is not as usual."""
-        columns = [arrays[place] for place in self.places]
-        if not columns:
+        given = [arrays[place] for place in self.places]
+        if not given:
             return True
-        if not all(isinstance(each, np.ndarray) and each.dtype.kind in NUMBERS for each in columns):
+        if not all(isinstance(each, np.ndarray) and each.dtype.kind in NUMBERS for each in given):
             return False
         cells = points[:, self._at].T
-        for i, column in enumerate(columns):
+        for i, column in enumerate(given):
             cells[i] = column
         yes = cells == self._yes
         legal = bool((yes | (cells == self._no)).all())
@@ -91,9 +73,9 @@ class _Bits:
 class _Layout(NamedTuple):
     """Where a table with the columns `source` has those of the schema, `picked`."""
 
-    source: pd.Index[Any]
+    source: "pd.Index[Any]"
     places: list[int]
-    picked: pd.Index[Any]
+    picked: "pd.Index[Any]"
 
 
 class Encoding:
@@ -101,11 +83,18 @@ class Encoding:
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
-        self.blocks = tuple(_blocks(schema.features))
         self.width = schema.width
         self._names = schema.columns
-        self._bits = _Bits(self.blocks)
-        self._others = [block for block in self.blocks if not _is_plain_bit(block.feature)]
+        self._index = pd.Index(list(self._names))
+        blocks: list[Block] = []
+        place = start = 0
+        for feature in schema.features:
+            last, stop = place + len(feature.columns), start + feature.width
+            blocks.append(Block(feature, slice(place, last), slice(start, stop), start, stop))
+            place, start = last, stop
+        self.blocks = tuple(blocks)
+        self._bits = _Bits([block for block in blocks if _is_plain_bit(block.feature)])
+        self._others = [block for block in blocks if not _is_plain_bit(block.feature)]
         self._known: tuple[_Layout, ...] = ()
 
     def encode(self, table: Any, row_numbers: Array | None = None) -> Array:
@@ -114,11 +103,11 @@ class Encoding:
         `row_numbers` gives the rows' places (from 0) in a larger table, for messages.
         """
         frame, layout = self._fitting(table)
-        given = arrays_of(frame)
+        given = columns.arrays_of(frame)
         arrays = [given[place] for place in layout.places]
         points = np.zeros((len(frame), self.width))
         blocks = self._others if self._bits.encode(arrays, points) else self.blocks
-        with row_numbers_in_errors(row_numbers):
+        with columns.row_numbers_in_errors(row_numbers):
             for block in blocks:
                 block.feature.encode(arrays[block.places], points[:, block.at])
         return points
@@ -150,11 +139,13 @@ class Encoding:
         frame = as_frame(table)
         label = self.schema.label
         self._check_label(frame.columns)
-        codes, _ = value_list(label.classes).codes(arrays_of(frame[[label.name]])[0])
+        column = columns.arrays_of(frame[[label.name]])[0]
+        codes, _ = columns.value_list(*label.classes).codes(column)
         missing = "the label is missing; drop the row or fill it in"
-        with row_numbers_in_errors(row_numbers):
-            refuse_cells(codes == len(label.classes), label.name, missing)
-            refuse_cells(codes < 0, label.name, "not one of the label classes in the schema")
+        unknown = "not one of the label classes in the schema"
+        with columns.row_numbers_in_errors(row_numbers):
+            columns.refuse_cells(codes == len(label.classes), label.name, missing)
+            columns.refuse_cells(codes < 0, label.name, unknown)
         return codes
 
     def check_columns(self, names: Collection[str], *, label: bool = False) -> None:
@@ -163,65 +154,41 @@ class Encoding:
         absent = [column for column in self._names if column not in present]
         if absent:
             more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
-            raise DataError(
-                f"column {absent[0]!r}{more} is missing from the table; "
-                "add it, or take it out of the schema"
-            )
+            lacking = f"column {absent[0]!r}{more} is missing from the table"
+            raise DataError(f"{lacking}; add it, or take it out of the schema")
         if label:
             self._check_label(names)
 
     def _check_label(self, names: Collection[str]) -> None:
         if self.schema.label.name not in names:
-            raise DataError(
-                f"label column {self.schema.label.name!r} is missing from the table; "
-                "add it, or correct 'label' in the schema"
-            )
+            lacking = f"label column {self.schema.label.name!r} is missing from the table"
+            raise DataError(f"{lacking}; add it, or correct 'label' in the schema")
 
     def decode(self, points: Array) -> pd.DataFrame:
         """Legal points (rows, width) back to rows in original units."""
         points = np.asarray(points)
-        columns: list[Any] = [None] * len(self._names)
+        decoded: list[Any] = [None] * len(self._names)
         together = bool(self._bits.places) and len(points) > 0
         if together:
             for place, column in zip(self._bits.places, self._bits.decode(points), strict=True):
-                columns[place] = column
+                decoded[place] = column
         for block in self._others if together else self.blocks:
-            columns[block.places] = block.feature.decode(points[:, block.at])
-        if all(isinstance(column, np.ndarray) and column.dtype == np.int64 for column in columns):
-            frame = pd.DataFrame(np.array(columns).T, copy=False)
+            decoded[block.places] = block.feature.decode(points[:, block.at])
+        if all(isinstance(column, np.ndarray) and column.dtype == np.int64 for column in decoded):
+            frame = pd.DataFrame(np.array(decoded).T, copy=False)
         else:
-            frame = pd.DataFrame(dict(enumerate(columns)))
+            frame = pd.DataFrame(dict(enumerate(decoded)))
         frame.columns = self._index.view()
         return frame
-
-    @cached_property
-    def _index(self) -> pd.Index[Any]:
-        return pd.Index(list(self._names))
-
-
-def _blocks(features: Sequence[Feature]) -> Iterator[Block]:
-    place = start = 0
-    for feature in features:
-        block = Block(
-            feature, slice(place, place + len(feature.columns)), slice(start, start + feature.width)
-        )
-        place, start = block.places.stop, block.stop
-        yield block
-
-
-def _indices(numbers: list[int]) -> slice | list[int]:
-    """For indexing; as a slice, which is quicker, where they follow one another."""
-    run = slice(numbers[0], numbers[0] + len(numbers)) if numbers else slice(0)
-    return run if numbers == list(range(run.stop))[run] else numbers
 
 
 def _is_plain_bit(feature: Feature) -> bool:
     values: tuple[Any, ...] = feature.values or ()
-    whole = all(type(value) is int and abs(value) <= LARGEST_WHOLE for value in values)
+    whole = all(type(value) is int and abs(value) <= columns.LARGEST_WHOLE for value in values)
     return bool(values) and whole and not feature.one_hot
 
 
-def _layout(source: pd.Index[Any], names: tuple[str, ...]) -> _Layout:
+def _layout(source: "pd.Index[Any]", names: tuple[str, ...]) -> _Layout:
     place = {name: i for i, name in enumerate(source)}
     places = [place[name] for name in names]
     exact = places == list(range(len(source)))

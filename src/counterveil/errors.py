@@ -1,21 +1,8 @@
-"""Every error that counterveil raises on purpose.
-
-    CounterveilError
-    ├── InputError          yours to mend; the command line exits with 2
-    │   ├── SchemaError     the schema contradicts itself or cannot be read
-    │   ├── DataError       a table does not fit the schema (row and column, never the value)
-    │   ├── BudgetError     an epsilon or delta that means nothing
-    │   ├── VeilError       a damaged, foreign, hostile or too new veil file
-    │   ├── ModelError      the target model cannot be loaded or answers in the wrong shape
-    │   │   └── CallLimitError  it would have to be called more often than you allow
-    │   └── RequestError    an argument that asks for the impossible
-    └── InternalError       ours to mend; please report it
+"""Every error that counterveil raises on purpose: an InputError or an InternalError.
 
 A message says what was expected, what came, and the remedy. It never holds a value of a private
 row: errors end up in logs, and logs travel.
 """
-
-from __future__ import annotations
 
 
 class CounterveilError(Exception):
@@ -23,7 +10,7 @@ class CounterveilError(Exception):
 
 
 class InputError(CounterveilError):
-    """Something given to counterveil is wrong; the message says how to mend it."""
+    """Yours to mend, the message says how; the command line exits with 2."""
 
 
 class SchemaError(InputError):
@@ -35,7 +22,7 @@ class DataError(InputError):
 
 
 class BudgetError(InputError):
-    """A privacy parameter that means nothing."""
+    """An epsilon or delta that means nothing."""
 
 
 class VeilError(InputError):
@@ -55,4 +42,4 @@ class RequestError(InputError):
 
 
 class InternalError(CounterveilError):
-    """A promise of counterveil did not hold: a bug of ours, not of the input."""
+    """A promise of counterveil did not hold: ours to mend; please report it."""

@@ -1,7 +1,5 @@
 """Writing files whole or not at all."""
 
-from __future__ import annotations
-
 import os
 import stat
 import tempfile
@@ -20,7 +18,7 @@ def check_output(path: Place | None, *inputs: Place | None) -> None:
     if path is None:
         return
     target = _target(path)
-    for given in (each for each in inputs if each is not None):
+    for given in filter(None, inputs):
         same = target == Path(os.path.realpath(given))
         if same or (target.exists() and Path(given).exists() and target.samefile(given)):
             raise RequestError(f"{path} is an input of this command; write to another file")
@@ -37,23 +35,22 @@ def write_whole(path: Place, content: bytes) -> Path:
     A symbolic link is followed: what it points to is written, and the link stays.
     """
     target = _target(path)
+    draft: str | None = None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, draft = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:100]}.")
-    except OSError as error:
-        raise _unwritable(path, error) from None
-    try:
         with os.fdopen(handle, "wb") as stream:
             stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
         os.chmod(draft, _mode(target))
         os.replace(draft, target)
-    except BaseException as error:
-        Path(draft).unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise _unwritable(path, error) from None
-        raise
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        raise RequestError(f"cannot write {path}: {why}") from None
+    finally:
+        if draft is not None:
+            Path(draft).unlink(missing_ok=True)  # it is gone where it has replaced the file
     return Path(path)
 
 
@@ -84,7 +81,3 @@ def _mode(target: Path) -> int:
     umask = os.umask(0)
     os.umask(umask)
     return 0o666 & ~umask
-
-
-def _unwritable(path: Place, error: OSError) -> RequestError:
-    return RequestError(f"cannot write {path}: {error.strerror or type(error).__name__}")

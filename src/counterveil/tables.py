@@ -1,7 +1,5 @@
 """Tables in: CSV, Parquet, pandas, Arrow and every frame narwhals reads become one pandas frame."""
 
-from __future__ import annotations
-
 import os
 import re
 import warnings
@@ -17,6 +15,12 @@ import pandas as pd
 
 from counterveil.errors import DataError
 from counterveil.schema import Schema
+
+SEPARATORS = {".csv": ",", ".tsv": "\t", ".txt": ","}
+RAGGED = (
+    "a row has more fields than the header; put cells with a separator in them into quotes, "
+    "or name every column"
+)
 
 
 def read_table(path: str | os.PathLike[str], schema: Schema | None = None) -> pd.DataFrame:
@@ -38,14 +42,13 @@ def csv_columns(path: Path) -> tuple[str, ...]:
     """The header of a CSV file, checked."""
     if not path.exists():
         raise DataError(f"no table at {path}; check the path")
-    if path.suffix.lower() not in {".csv", ".tsv", ".txt"}:
+    if path.suffix.lower() not in SEPARATORS:
         raise DataError(f"{path}: give a .csv or .parquet file")
     # pandas renames repeated columns silently (a, a.1): read the header as a plain row first.
     with _one_line_errors(path):
-        header = pd.read_csv(
-            path, sep=_separator(path), header=None, nrows=1, dtype=str, keep_default_na=False
-        )
-        names = tuple(str(name) for name in header.iloc[0])
+        sep = SEPARATORS[path.suffix.lower()]
+        row = pd.read_csv(path, sep=sep, header=None, nrows=1, dtype=str, keep_default_na=False)
+        names = tuple(str(name) for name in row.iloc[0])
     _refuse_repeats(names)
     return names
 
@@ -61,7 +64,7 @@ def csv_batches(
     with _one_line_errors(path):
         reader = pd.read_csv(
             path,
-            sep=_separator(path),
+            sep=SEPARATORS[path.suffix.lower()],
             header=0,
             names=list(header),
             index_col=False,
@@ -93,22 +96,12 @@ def _one_line_errors(path: Path) -> Iterator[None]:
     except pd.errors.EmptyDataError:
         raise DataError(f"{path} is empty; it needs a header line and rows") from None
     except pd.errors.ParserWarning:
-        raise DataError(f"{path}: {_RAGGED}") from None
+        raise DataError(f"{path}: {RAGGED}") from None
     except (pd.errors.ParserError, OSError, ValueError) as error:
         line = re.search(r"Expected \d+ fields in line (\d+), saw \d+", str(error))
         if line:
-            raise DataError(f"{path}, line {line[1]}: {_RAGGED}") from None
+            raise DataError(f"{path}, line {line[1]}: {RAGGED}") from None
         raise DataError(f"{path} is damaged or not of the kind its name says") from None
-
-
-_RAGGED = (
-    "a row has more fields than the header; put cells with a separator in them into quotes, "
-    "or name every column"
-)
-
-
-def _separator(path: Path) -> str:
-    return "\t" if path.suffix.lower() == ".tsv" else ","
 
 
 def as_frame(table: Any, schema: Schema | None = None) -> pd.DataFrame:
@@ -116,28 +109,21 @@ def as_frame(table: Any, schema: Schema | None = None) -> pd.DataFrame:
     if isinstance(table, pd.DataFrame):
         frame = table
     elif isinstance(table, np.ndarray) and schema is not None:
-        frame = _from_array(table, schema)
+        flat = table.reshape(len(table), -1) if table.ndim > 2 else np.atleast_2d(table)
+        wanted, got = len(schema.columns), flat.shape[1]
+        if got != wanted:
+            raise DataError(f"an array needs {wanted} columns in the schema's order, got {got}")
+        frame = pd.DataFrame(flat, columns=list(schema.columns))
     elif isinstance(table, (list, dict)):
         frame = pd.DataFrame(table if isinstance(table, list) else [table])
     else:
         try:
             frame = nw.from_native(table, eager_only=True).to_pandas()
         except TypeError:
-            raise DataError(
-                f"expected a table (pandas, Arrow, polars or an array), got {type(table).__name__}"
-            ) from None
+            expected = "expected a table (pandas, Arrow, polars or an array)"
+            raise DataError(f"{expected}, got {type(table).__name__}") from None
     _refuse_repeats([str(name) for name in frame.columns])
     return frame
-
-
-def _from_array(array: np.ndarray[Any, Any], schema: Schema) -> pd.DataFrame:
-    flat = array.reshape(len(array), -1) if array.ndim > 2 else np.atleast_2d(array)
-    if flat.shape[1] != len(schema.columns):
-        raise DataError(
-            f"an array needs {len(schema.columns)} columns in the schema's order, "
-            f"got {flat.shape[1]}"
-        )
-    return pd.DataFrame(flat, columns=list(schema.columns))
 
 
 def _refuse_repeats(names: Sequence[str]) -> None:

@@ -4,8 +4,6 @@ Names and paths are printed as they are: a name such as "[red]" is never read as
 characters that could steer the terminal are replaced.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator, Sequence
@@ -77,8 +75,8 @@ def progress_bar(title: str, total: int, *, show: bool = True) -> Iterator[Tick]
 
     Nothing is shown when standard error is neither, or when `show` is false.
     """
-    console = Console(stderr=True) if show else None
-    if console is None or not (console.is_terminal or console.is_jupyter):
+    console = Console(stderr=True)
+    if not show or not (console.is_terminal or console.is_jupyter):
         yield silent
         return
     columns = (

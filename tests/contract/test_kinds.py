@@ -164,7 +164,7 @@ def test_nobody_else_asks_which_kind_a_feature_is():
     root = Path(counterveil.__file__).parent
     asks = re.compile(r"isinstance\([^)]*\b(Numeric|Categorical|Binary|Pixels)\b|feature\.kind\b")
     for path in sorted(root.rglob("*.py")):
-        if path.relative_to(root).as_posix() in {"schema.py", "features.py"}:
+        if path.relative_to(root).as_posix() in {"schema/schema.py", "schema/features.py"}:
             continue
         for number, line in enumerate(path.read_text().splitlines(), 1):
             found = asks.search(line) and "pd.Categorical" not in line

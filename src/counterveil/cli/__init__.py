@@ -4,8 +4,6 @@ Exit codes: 0 done; 1 an audit refuted a promise; 2 something given is wrong (on
 error says what and how to mend it); 3 a fault of counterveil itself; 130 interrupted.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import traceback
@@ -16,9 +14,8 @@ from typing import NoReturn
 import typer
 
 from counterveil.cli.audit import audit
-from counterveil.cli.demo import demo
 from counterveil.cli.ledger import ledger_app
-from counterveil.cli.options import option
+from counterveil.cli.options import option, seed_option
 from counterveil.cli.private import release, schema_app
 from counterveil.cli.public import explain, inspect
 from counterveil.errors import InputError, InternalError
@@ -45,7 +42,6 @@ app.command()(inspect)
 app.command()(explain)
 app.add_typer(ledger_app, name="ledger")
 app.command()(audit)
-app.command()(demo)
 
 
 def _show_version(wanted: bool) -> None:
@@ -63,6 +59,25 @@ def _options(
     pass
 
 
+@app.command()
+def demo(
+    folder: Path = option(Path("demo"), "Where the results go.", "--out"),
+    queries: int = option(500, "How many rows to explain.", min=3),
+    epochs: int = option(60, "Epochs a veil of mechanism paper; the paper has 300.", min=1),
+    warm_steps: int | None = option(None, "", min=1, hidden=True),  # a short demo for tests
+    seed: int = seed_option("For split, weights and search."),
+    workers: int = option(2, "Processes at a time.", min=1),
+) -> None:
+    """See it work: embedded census data, a model, veils over ε, explanations, report.html."""
+    from counterveil.demo.run import run_demo
+    from counterveil.files import check_output
+
+    check_output(folder / "report.html")
+    run_demo(
+        folder, queries=queries, epochs=epochs, warm_steps=warm_steps, seed=seed, workers=workers
+    )
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command and exit; every expected error is one line and exit code 2."""
     try:
@@ -76,7 +91,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except Exception as error:
         if os.environ.get("COUNTERVEIL_DEBUG"):
             traceback.print_exc()
-        _end(3, "fault of counterveil: ", _type_and_place(error))
+        # What it was and where; not its text, which may hold values of rows.
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{type(error).__name__} at {Path(last.filename).name}:{last.lineno}"
+        remedy = "with what COUNTERVEIL_DEBUG=1 shows if that holds nothing private"
+        _end(3, "fault of counterveil: ", f"{place}; please report it, {remedy}")
     except SystemExit as done:
         if done.code == 130:  # an interrupt that typer has caught
             _end(130, "interrupted")
@@ -86,13 +105,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _end(code: int, title: str, words: object = "") -> NoReturn:
     complain(title, words, "yellow" if code == 130 else "red")
     sys.exit(code)
-
-
-def _type_and_place(error: Exception) -> str:
-    """What an unexpected error was and where; not its text, which may hold values of rows."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    place = f"{Path(last.filename).name}:{last.lineno}"
-    return (
-        f"{type(error).__name__} at {place}; please report it, with what "
-        "COUNTERVEIL_DEBUG=1 shows if that holds nothing private"
-    )

@@ -1,7 +1,5 @@
 """The `counterveil audit` command: try to refute the claims of the mechanisms."""
 
-from __future__ import annotations
-
 import math
 from enum import StrEnum
 from pathlib import Path
@@ -13,17 +11,7 @@ from counterveil.errors import RequestError
 from counterveil.files import check_output
 from counterveil.terminal import complain, out, print_json, progress_bar, warn, wrote
 
-
-class Audited(StrEnum):
-    """What can be audited."""
-
-    FUNCTIONAL = "functional"
-    DPSGD = "dpsgd"
-    PAPER = "paper"
-    CONTROLS = "controls"
-    ALL = "all"
-
-
+Audited = StrEnum("Audited", ["FUNCTIONAL", "DPSGD", "PAPER", "CONTROLS", "ALL"])
 EPSILONS, DRAWS, RUNS = (0.1, 0.5, 1.0, 3.0), 100_000, 300
 QUICK_EPSILONS, QUICK_DRAWS, QUICK_RUNS = (1.0,), 20_000, 60
 
@@ -55,7 +43,7 @@ def audit(
     if out_file is not None and out_file.suffix != ".json":
         raise RequestError(f"--out {out_file}: name the file .json")
     check_output(out_file)
-    command = _as_typed(
+    given: list[tuple[str, object]] = [
         ("--mechanism", "" if mechanism is Audited.ALL else mechanism),
         *(("--epsilon", f"{claimed:g}") for claimed in epsilon or ()),
         ("--draws", draws),
@@ -63,7 +51,9 @@ def audit(
         ("--quick", quick),
         ("--seed", seed),
         ("--out", out_file),
-    )
+    ]
+    words = [name if value is True else f"{name} {value}" for name, value in given if value]
+    command = " ".join(["counterveil audit", *words])
     effort = Effort(
         draws=draws or (QUICK_DRAWS if quick else DRAWS),
         runs=runs or (QUICK_RUNS if quick else RUNS),
@@ -85,14 +75,8 @@ def audit(
         out.print(NOTE, style="dim")
         for path in written:
             wrote(path)
-    found = failures(rows, mechanism)
-    for words in found:
-        complain("failed: ", words, "red")
-    if found:
+    failed = failures(rows, mechanism)
+    for failure in failed:
+        complain("failed: ", failure, "red")
+    if failed:
         raise Exit(1)
-
-
-def _as_typed(*options: tuple[str, object]) -> str:
-    """The command as one would type it, with those of `options` that were given."""
-    words = [name if value is True else f"{name} {value}" for name, value in options if value]
-    return " ".join(["counterveil audit", *words])

@@ -1,21 +1,14 @@
 """The `counterveil ledger` commands: open an account, show what was spent."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
-from rich.table import Table
-from rich.text import TextType
+from rich.table import Column, Table
 from typer import Argument, Typer
 
 from counterveil.cli.options import JSON, option
 from counterveil.terminal import cell, out, print_json
-
-if TYPE_CHECKING:
-    from counterveil.privacy.ledger import Account, Amount, Entry
 
 ledger_app = Typer(
     no_args_is_help=True,
@@ -24,7 +17,6 @@ ledger_app = Typer(
     "fixes the total before the first release and refuses what goes beyond it. A charge is never "
     "refunded, not even after a crash.",
 )
-CHARGE = ("time (UTC)", "ε", "δ", "what", "state", "veil")
 File = Annotated[Path, Argument(help="The ledger, for example ledger.db.")]
 
 
@@ -59,42 +51,33 @@ def show(
     A charge is "released" when its veil was finished. "reserved" means that a release is running
     or was cut off; it is spent all the same, because the rows may have been read.
     """
-    from counterveil.privacy.ledger import Ledger
+    from counterveil.privacy.ledger import Amount, Ledger
+
+    def numbers(amount: Amount) -> dict[str, float]:
+        return {"epsilon": float(amount.epsilon), "delta": float(amount.delta)}
 
     ledger = Ledger(file)
     entries = ledger.entries(dataset)
     accounts = [account for account in ledger.accounts() if dataset in (None, account.dataset)]
     if as_json:
-        shown = [_account_json(account) for account in accounts]
+        shown = []
+        for each in accounts:
+            named = {"total": each.total, "spent": each.spent, "remaining": each.remaining}
+            amounts = {name: numbers(amount) for name, amount in named.items()}
+            shown.append({"dataset": each.dataset, **amounts, "opened": each.opened})
         print_json({"accounts": shown, "entries": [asdict(entry) for entry in entries]})
         return
-    amounts = [(each.dataset, each.total, each.spent, each.remaining) for each in accounts]
-    out.print(_table("accounts", ("dataset", "total", "spent", "remaining"), amounts))
+    table = Table("dataset", "total", "spent", "remaining", title="accounts", title_justify="left")
+    for each in accounts:
+        table.add_row(*map(cell, (each.dataset, each.total, each.spent, each.remaining)))
+    out.print(table)
     for account in accounts:
-        charges = [_charge(entry) for entry in entries if entry.dataset == account.dataset]
-        title = cell(f"charges to {account.dataset}" + ("" if charges else ": none yet"))
-        out.print(_table(title, CHARGE, charges) if charges else title)
-
-
-def _table(title: TextType, headings: Sequence[str], lines: Iterable[Sequence[object]]) -> Table:
-    table = Table(title=title, title_justify="left")
-    for heading in headings:
-        table.add_column(heading, no_wrap=headings is CHARGE and heading != "what")
-    for line in lines:
-        table.add_row(*map(cell, line))
-    return table
-
-
-def _charge(entry: Entry) -> tuple[str, ...]:
-    """The cells of one charge, under the headings `CHARGE`."""
-    time = entry.time[:16].replace("T", " ")
-    price = f"{entry.epsilon:g}", f"{entry.delta:g}"
-    return time, *price, entry.what, entry.state, (entry.digest or "–")[:12]
-
-
-def _account_json(account: Account) -> dict[str, Any]:
-    def numbers(amount: Amount) -> dict[str, float]:
-        return {"epsilon": float(amount.epsilon), "delta": float(amount.delta)}
-
-    amounts = {name: numbers(getattr(account, name)) for name in ("total", "spent", "remaining")}
-    return {"dataset": account.dataset, **amounts, "opened": account.opened}
+        title = f"charges to {account.dataset}"
+        names = ("time (UTC)", "ε", "δ", "what", "state", "veil")
+        headings = (Column(name, no_wrap=name != "what") for name in names)
+        table = Table(*headings, title=cell(title), title_justify="left")
+        for entry in (each for each in entries if each.dataset == account.dataset):
+            time, digest = entry.time[:16].replace("T", " "), (entry.digest or "–")[:12]
+            prices = f"{entry.epsilon:g}", f"{entry.delta:g}"
+            table.add_row(*map(cell, (time, *prices, entry.what, entry.state, digest)))
+        out.print(table if table.rows else cell(f"{title}: none yet"))

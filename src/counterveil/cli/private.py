@@ -1,20 +1,14 @@
 """The commands of the private side: they read the rows. `schema draft` and `release`."""
 
-from __future__ import annotations
-
 import math
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from typer import Argument, Typer
 
 from counterveil.cli.options import DEVICE, JSON, option, seed_option
 from counterveil.errors import RequestError
 from counterveil.terminal import print_json, say, warn, wrote
-
-if TYPE_CHECKING:
-    from counterveil.curator import Curator
 
 schema_app = Typer(no_args_is_help=True, help="Public descriptions of tables.")
 
@@ -102,8 +96,14 @@ def release(
         warn("the schema is a draft that looked at the data: the veil will guarantee nothing")
     if math.isinf(epsilon) and mechanism == "paper":
         warn("--epsilon inf adds no noise: nothing is protected")
-    if dry_run:
-        _dry_run(curator, data, epsilon, delta, order, mechanism)
+    if dry_run:  # what it finds is meant for the curator alone
+        text = f"mechanism {mechanism}: there is no plan"
+        if mechanism == "functional":
+            text = curator.plan(data, epsilon, delta, order=order).text()
+        for line in text.splitlines():
+            say(line)
+        units = curator.check(data)
+        say(f"the table fits the schema: {units:,} units; nothing was released or charged")
         return
     if out_file is None:
         raise RequestError("give --out X.veil, or --dry-run to release nothing")
@@ -122,16 +122,3 @@ def release(
     else:
         wrote(out_file, f"  ({veil.digest[:12]})")
         say(veil.statement.headline)
-
-
-def _dry_run(
-    curator: Curator, data: Path, epsilon: float, delta: float, order: int | None, mechanism: str
-) -> None:
-    """Print the plan and check every row. What it finds is meant for the curator alone."""
-    if mechanism == "functional":
-        for line in curator.plan(data, epsilon, delta, order=order).text().splitlines():
-            say(line)
-    else:
-        say(f"mechanism {mechanism}: there is no plan")
-    units = curator.check(data)
-    say(f"the table fits the schema: {units:,} units; nothing was released or charged")

@@ -1,28 +1,15 @@
 """The commands of the public side: a veil and a model, never the rows. `inspect` and `explain`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.table import Table
 from typer import Argument
 
-from counterveil.cli.options import (
-    DEVICE,
-    JSON,
-    ModelOptions,
-    Results,
-    one_of,
-    option,
-    seed_option,
-)
+from counterveil.cli.options import DEVICE, JSON, option, seed_option
 from counterveil.errors import RequestError
-from counterveil.terminal import cell, class_named, out, print_json
-
-if TYPE_CHECKING:
-    from counterveil.search.rules import Rules
+from counterveil.terminal import cell, class_named, out, print_json, say, wrote
 
 
 def inspect(
@@ -99,30 +86,46 @@ def explain(
     as_json: bool = JSON,
 ) -> None:
     """Explain the model's decision on each query: what would have to change?"""
+    from counterveil.files import check_output, write_whole
+    from counterveil.models import load_model
+    from counterveil.privacy import Budget
+    from counterveil.report import explanation_table, explanations_page
     from counterveil.search import Explainer
     from counterveil.tables import read_table
     from counterveil.veil import Veil
 
-    about_model = ModelOptions(
-        file=model,
-        trust_pickle=trust_pickle,
-        inputs=model_input,
-        outputs=model_outputs,
-        classes=model_classes,
-        epsilon=model_epsilon,
-        delta=model_delta,
-    )
-    results = Results(rows=out_file, page=report, show=show, as_json=as_json)
-    results.check(veil, queries, model)
-    budget = about_model.budget(guidance)
+    for path in (out_file, report):
+        check_output(path, veil, queries, model)
+    if out_file is not None and out_file.suffix.lower() not in {".csv", ".parquet", ".json"}:
+        raise RequestError(f"--out {out_file}: name the file .csv, .parquet or .json")
+    if model_epsilon is None and model_delta:
+        raise RequestError("--model-delta needs --model-epsilon")
+    if model_epsilon is not None and guidance == "surrogate":
+        raise RequestError("--guidance surrogate consults no model: leave --model-epsilon out")
+    budget = None if model_epsilon is None else Budget(model_epsilon, model_delta)
     opened = Veil.load(veil)
     schema = opened.schema
+    target_model = None
+    if guidance != "surrogate":
+        inputs = _one_of("--model-input", model_input, "auto", "rows", "encoding")
+        outputs = _one_of("--model-outputs", model_outputs, "auto", "logits", "probabilities")
+        if model is None:
+            raise RequestError("give --model FILE, or --guidance surrogate to consult none")
+        names = None if model_classes is None else model_classes.split(",")
+        target_model = load_model(
+            model,
+            schema,
+            trust_pickle=trust_pickle,
+            inputs=inputs,
+            outputs=outputs,
+            classes=names and [class_named(name, schema.label.classes) for name in names],
+        )
     explainer = Explainer(
         opened,
-        None if guidance == "surrogate" else about_model.load(schema),
+        target_model,
         guidance=guidance,  # type: ignore[arg-type]
         model_budget=budget,
-        warm_file=about_model.warm_file if warm_file and guidance == "model" else None,
+        warm_file=f"{model}.warm" if warm_file and guidance == "model" else None,
         warm_steps=warm_steps,
         device=device,
     )
@@ -132,31 +135,50 @@ def explain(
         k=k,
         rules=_rules(rules, max_changes),
         immutable=immutable or (),
-        method=one_of("--method", method, "amortised", "iterations"),
+        method=_one_of("--method", method, "amortised", "iterations"),
         iterations=iterations,
         polish=polish,
         margin=margin,
         seed=seed,
     )
-    results.deliver(result)
+    if out_file is not None:
+        result.save(out_file)
+    if report is not None:
+        write_whole(report, explanations_page(result).encode())
+    if as_json:
+        print_json(result.to_dict())
+        return
+    for query in result.found[:show]:
+        out.print(explanation_table(result, int(query)))
+    say(result.headline)
+    for path in filter(None, (out_file, report)):
+        wrote(path)
+    say(result.statement.headline, "dim")
 
 
-def _rules(path: Path | None, max_changes: int | None) -> Rules | list[Rules] | None:
-    """The rules of the JSON file at `path`, each with the limit of the command line."""
+def _one_of(option: str, given: str, *known: str) -> Any:
+    """`given` if it is among `known`; otherwise an error that names the option."""
+    if given not in known:
+        raise RequestError(f"{option} must be one of: {', '.join(known)}")
+    return given
+
+
+def _rules(path: Path | None, max_changes: int | None) -> Any:
+    """The Rules of the JSON file at `path`, each with the limit of the command line."""
     from counterveil.files import read_bytes
-    from counterveil.search.rules import Rules
-
-    limit = {} if max_changes is None else {"max_changes": max_changes}
+    from counterveil.search import Rules
 
     def with_limit(content: Any) -> Rules:
-        return Rules.of_mapping({**content, **limit} if isinstance(content, dict) else content)
+        if isinstance(content, dict) and max_changes is not None:
+            content = {**content, "max_changes": max_changes}
+        return Rules.of_mapping(content)
 
     if path is None:
-        return with_limit({}) if limit else None
+        return None if max_changes is None else with_limit({})
     try:
         content = json.loads(read_bytes(path, "file of rules", RequestError))
     except (ValueError, RecursionError):
         raise RequestError(f"--rules {path}: not JSON") from None
-    return (
-        [with_limit(each) for each in content] if isinstance(content, list) else with_limit(content)
-    )
+    if isinstance(content, list):
+        return [with_limit(each) for each in content]
+    return with_limit(content)

@@ -3,11 +3,9 @@
 Adult: Becker & Kohavi 1996, UCI Machine Learning Repository, doi 10.24432/C5XW20, CC BY 4.0.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
 from importlib.resources import files
 from io import BytesIO
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -21,8 +19,7 @@ from counterveil.schema import Schema
 TEST_SHARE = 0.25
 
 
-@dataclass(frozen=True)
-class Split:
+class Split(NamedTuple):
     """Rows for training, and rows held out for queries and tests."""
 
     train: pd.DataFrame
@@ -40,10 +37,8 @@ def adult_split(seed: int = 0) -> Split:
     frame = pd.read_parquet(BytesIO(content))
     order = np.random.default_rng(seed).permutation(len(frame))
     held_out = round(TEST_SHARE * len(frame))
-    return Split(
-        train=frame.iloc[order[held_out:]].reset_index(drop=True),
-        test=frame.iloc[order[:held_out]].reset_index(drop=True),
-    )
+    parts = order[held_out:], order[:held_out]
+    return Split(*(frame.iloc[part].reset_index(drop=True) for part in parts))
 
 
 def encoded(frame: pd.DataFrame, schema: Schema) -> tuple[torch.Tensor, torch.Tensor]:

@@ -5,22 +5,20 @@ proved ε, explain held-out rows, and write report.html. The schema, the queries
 compared veils stay in the folder, so that the other commands can be tried on them.
 """
 
-from __future__ import annotations
-
 import math
 import multiprocessing
+import shlex
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 import torch
-from torch import nn
 
 from counterveil.curator import Curator
 from counterveil.demo.adult import adult_schema, adult_split, encoded, train_target
@@ -29,15 +27,14 @@ from counterveil.errors import DataError
 from counterveil.files import write_whole
 from counterveil.models import save_exported
 from counterveil.privacy import Level
-from counterveil.report import Curve, VeilScore, demo_page
+from counterveil.report import Curve, VeilScore, demo_page, explanation_table, score_table
 from counterveil.schema import Schema
 from counterveil.search import Explainer, Explanations
-from counterveil.terminal import progress_bar
+from counterveil.terminal import cell, notes, out, progress_bar, say
 from counterveil.veil import Veil
 
 
-@dataclass(frozen=True)
-class Release:
+class Release(NamedTuple):
     """A veil to make: a mechanism at an ε, which is infinite for no noise."""
 
     mechanism: str
@@ -60,15 +57,13 @@ FUNCTIONAL = (Release("functional", 0.75), Release("functional", 0.025))
 COMPARED = (*(Release("paper", epsilon) for epsilon in (math.inf, 0.75, 0.025)), *FUNCTIONAL)
 SHOWN = FUNCTIONAL[0]
 FIXED = ("age", "race", "sex", "marital_status", "relationship")
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What the demo found, for the terminal."""
-
-    scores: list[VeilScore]
-    shown: Explanations
-    report: Path
+LEGEND = (
+    "query: a row whose decision is explained; the model was not trained on it",
+    "promise: whether it is proved that ε limits what the veil reveals about any one training row",
+    "flip ratio: share of the queries for which a row was found that the model decides otherwise",
+    "distance: mean L2 distance from query to found row, every encoded number between 0 and 1",
+    "legal: share of the found rows that could stand in the table",
+)
 
 
 def run_demo(
@@ -79,32 +74,33 @@ def run_demo(
     warm_steps: int | None,
     seed: int,
     workers: int,
-    say: Callable[[str], None],
-) -> Outcome:
-    """Run the demo and write its files into `folder`; `say` is told each step before it starts.
+) -> None:
+    """Run the demo, write its files into `folder` and print what was found.
 
     `epochs`: of a veil of mechanism paper; `warm_steps`: of learning to search, at most.
     """
     torch.set_num_threads(1)  # the networks are too small to gain from a second thread
     schema, split = adult_schema(), adult_split(seed)
     asked = split.test.head(queries)
-    say(f"training the model to be explained on {len(split.train):,} rows of the 1994 census")
+    _announce(f"training the model to be explained on {len(split.train):,} rows of the 1994 census")
     model = train_target(split.train, schema, seed=seed)
-    accuracy = _accuracy(model, split.test, schema)
-    say(f"its accuracy on rows it has not seen: {accuracy:.3f}")
-    say(
-        f"releasing {len(PAPER)} veils by the published method (mechanism paper, {epochs} epochs "
-        f"each) and {len(FUNCTIONAL)} with a proved ε (mechanism functional)"
+    points, classes = encoded(split.test, schema)
+    with torch.no_grad():
+        accuracy = float((model(points).argmax(dim=1) == classes).float().mean())
+    _announce(f"its accuracy on rows it has not seen: {accuracy:.3f}")
+    published = (
+        f"{len(PAPER)} veils by the published method (mechanism paper, {epochs} epochs each)"
     )
+    _announce(f"releasing {published} and {len(FUNCTIONAL)} with a proved ε (mechanism functional)")
     veils = release_all((*FUNCTIONAL, *PAPER), seed, epochs, workers)
     errors = {which: reconstruction_error(veil, split.test) for which, veil in veils.items()}
-    explainers = {
-        which: Explainer(veils[which], model, warm_steps=warm_steps) for which in COMPARED
-    }
+    explainers = {each: Explainer(veils[each], model, warm_steps=warm_steps) for each in COMPARED}
     for which in FUNCTIONAL:
-        say(f"functional, {which.noise}: learning to search; once for each veil and model")
+        _announce(f"functional, {which.noise}: learning to search; once for each veil and model")
         explainers[which].warm_up()
-    say(f"explaining {len(asked)} rows that the model has not seen, with {len(COMPARED)} veils")
+    _announce(
+        f"explaining {len(asked)} rows that the model has not seen, with {len(COMPARED)} veils"
+    )
     scores = [_score(which, explainers[which], asked, errors[which]) for which in COMPARED]
     shown = three_to_show(explainers[SHOWN].explain(asked, immutable=FIXED))
     curve = Curve(CURVE, tuple(errors[Release("paper", e)] for e in CURVE), errors[PAPER[0]])
@@ -114,14 +110,38 @@ def run_demo(
         "accuracy of the model": f"{accuracy:.3f}",
         "training epochs of paper": f"{epochs} (published: 300)",
     }
-    page = demo_page(scores, curve, shown, facts, FIXED)
-    report = write_whole(folder / "report.html", page.encode())
+    write_whole(folder / "report.html", demo_page(scores, curve, shown, facts, FIXED).encode())
     schema.save(folder / "adult.schema.json")
     write_whole(folder / "queries.csv", asked.to_csv(index=False).encode())
     for which in COMPARED:
         veils[which].save(folder / which.file)
     save_exported(model, schema, folder / "model.pt2")
-    return Outcome(scores, shown, report)
+    _print_outcome(folder, scores, shown, f"{queries} queries, explained with five veils")
+
+
+def _announce(words: str) -> None:
+    """Print a step before it starts, on standard error."""
+    notes.print(cell(f"· {words}", "dim"), soft_wrap=True)
+
+
+def _print_outcome(folder: Path, scores: list[VeilScore], shown: Explanations, title: str) -> None:
+    statement = shown.statement
+    out.print(score_table(scores, title))
+    for words in LEGEND:
+        say(words, "dim")
+    say("")
+    say(f"three of the answers (mechanism {statement.mechanism}, {statement.amount}):")
+    for query in range(len(shown)):
+        out.print(explanation_table(shown, query))
+    say("probability: how likely the model finds the class after the arrow, once changed", "dim")
+    say("")
+    say(f"privacy of these answers: {statement.headline}; {statement.level.meaning}")
+    say(f"report: {folder / 'report.html'}")
+    files = (folder / name for name in ("adult-0.75.veil", "model.pt2", "queries.csv"))
+    veil, model, asked = (shlex.quote(str(file)) for file in files)
+    explain = f"counterveil explain --veil {veil} --model {model} --queries {asked}"
+    say(f"next:   counterveil inspect {veil}")
+    say(f"        {explain} --target '>50K'")
 
 
 def _score(which: Release, explainer: Explainer, asked: pd.DataFrame, error: float) -> VeilScore:
@@ -175,23 +195,26 @@ def three_to_show(result: Explanations) -> Explanations:
     return result.only(best.to_list() or [0])
 
 
-@torch.no_grad()
-def _accuracy(model: nn.Module, frame: pd.DataFrame, schema: Schema) -> float:
-    points, classes = encoded(frame, schema)
-    return float((model(points).argmax(dim=1) == classes).float().mean())
-
-
 def release_all(
     wanted: Sequence[Release], seed: int, epochs: int, workers: int
 ) -> dict[Release, Veil]:
     """Every wanted veil, each made in a process of its own, `workers` at a time."""
     veils: dict[Release, Veil] = {}
-    with progress_bar("releasing", len(wanted)) as tick, _workers(workers) as pool:
-        with _ignoring_interrupts():  # workers inherit it: an interrupt is for this process alone
-            jobs = {pool.submit(_release_one, which, seed, epochs): which for which in wanted}
-        for job in as_completed(jobs):
-            veils[jobs[job]] = job.result()
-            tick(len(veils), "veils")
+    others = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
+    try:
+        with progress_bar("releasing", len(wanted)) as tick:
+            with _ignoring_interrupts():  # workers inherit it: an interrupt is for this process
+                jobs = {pool.submit(_release_one, which, seed, epochs): which for which in wanted}
+            for job in as_completed(jobs):
+                veils[jobs[job]] = job.result()
+                tick(len(veils), "veils")
+    except BaseException:  # an error or an interrupt stops all workers at once
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in set(multiprocessing.active_children()) - others:
+            process.terminate()
+        raise
+    pool.shutdown()
     return veils
 
 
@@ -205,21 +228,6 @@ def _release_one(which: Release, seed: int, epochs: int) -> Veil:
         epochs=epochs if which.mechanism == "paper" else None,
         progress=False,
     )
-
-
-@contextmanager
-def _workers(count: int) -> Iterator[ProcessPoolExecutor]:
-    """A pool that stops at once when something goes wrong or the user interrupts."""
-    others = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn"))
-    try:
-        yield pool
-    except BaseException:
-        pool.shutdown(wait=False, cancel_futures=True)
-        for process in set(multiprocessing.active_children()) - others:
-            process.terminate()
-        raise
-    pool.shutdown()
 
 
 @contextmanager

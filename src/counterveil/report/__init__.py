@@ -1,14 +1,205 @@
-"""Explanations and statements for people: terminal tables and self-contained HTML pages."""
+"""Explanations and statements for people: self-contained HTML pages and terminal tables.
 
-from counterveil.report.html import Curve, VeilScore, demo_page, explanations_page
-from counterveil.report.terminal import explanation_table, score_table, statement_panel
+A page is one file, with no script and nothing loaded from elsewhere. Its words and its layout are
+in the templates beside this file; here is what they are filled with.
+"""
 
-__all__ = [
-    "Curve",
-    "VeilScore",
-    "demo_page",
-    "explanation_table",
-    "explanations_page",
-    "score_table",
-    "statement_panel",
-]
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jinja2
+import numpy as np
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from counterveil.privacy import Level, Statement
+from counterveil.search.explanations import Explanations, Status
+from counterveil.search.wording import pixel_columns, show, show_both
+from counterveil.terminal import cell, visible
+
+MOST_COLUMNS = 40  # of one row on a page
+MOST_LINES = 20  # changes of one answer on the terminal
+LEFT, RIGHT, TOP, BOTTOM = 84, 736, 24, 316  # edges of the chart's field, in pixels
+
+_TEMPLATES = jinja2.Environment(
+    loader=jinja2.PackageLoader("counterveil", "report"),
+    autoescape=True,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    undefined=jinja2.StrictUndefined,
+)
+
+
+class VeilScore(NamedTuple):
+    """How well the rows of the demo were explained with one veil: a line of its table."""
+
+    mechanism: str
+    noise: str
+    promise: str
+    reconstruction: float
+    flip_ratio: float
+    distance: float
+    legal: float
+    seconds_per_query: float
+
+
+class Curve(NamedTuple):
+    """Reconstruction error of mechanism `paper` for each ε, and without noise."""
+
+    epsilons: tuple[float, ...]
+    errors: tuple[float, ...]
+    without_noise: float
+
+
+def demo_page(
+    scores: Sequence[VeilScore],
+    curve: Curve,
+    result: Explanations,
+    facts: dict[str, str],
+    fixed: tuple[str, ...],
+) -> str:
+    """The report of `counterveil demo`: scores, curve, and every explanation of `result`.
+
+    `facts`: names and values shown at the top; `fixed`: the features held fixed.
+    """
+    return _TEMPLATES.get_template("demo.html").render(
+        title="counterveil demo: counterfactuals that do not leak the training rows",
+        scores=scores,
+        chart=_chart(curve),
+        cards=[_card(result, query) for query in range(len(result))],
+        statement=result.statement,
+        facts=facts,
+        fixed=fixed,
+    )
+
+
+def explanations_page(result: Explanations, *, most: int = 100) -> str:
+    """The report of `counterveil explain`: a card for each of the first `most` queries.
+
+    Queries that are of the target class already come last, in one line.
+    """
+    is_already = result.status[:: result.k] == Status.ALREADY.value
+    asked, already = (np.flatnonzero(part).tolist() for part in (~is_already, is_already))
+    return _TEMPLATES.get_template("explanations.html").render(
+        title=f"Explanations: {result.schema.name}",
+        cards=[_card(result, query) for query in asked[:most]],
+        asked=len(asked),
+        already=already,
+        result=result,
+        counts={status.value: result.count(status) for status in Status},
+        statement=result.statement,
+    )
+
+
+def _card(result: Explanations, query: int) -> dict[str, Any]:
+    """The answers to one query for a template: changed columns, or a sentence for an image."""
+    now, goal = result.classes_of(query)
+    pixels = pixel_columns(result.schema)
+    ranks = [rank for rank in range(result.k) if result.valid[result.at(query, rank)]]
+    missing = [rank for rank in range(result.k) if rank not in ranks]
+    unchanged = [dict(result.kept_of(query, rank)) for rank in ranks]
+    in_all = [
+        f"{column} {show(value)}"
+        for column, value in (unchanged[0] if unchanged else {}).items()
+        if column not in pixels and all(column in other for other in unchanged)
+    ]
+    answers = []
+    for rank in ranks:
+        at = result.at(query, rank)
+        changes = [] if pixels else result.changes_of(query, rank)
+        shown = [(column, *show_both(*both)) for column, *both in changes[:MOST_COLUMNS]]
+        answers.append(
+            {
+                "rank": rank,
+                "text": result.text(query, rank) if pixels else "",
+                "probability": float(result.probability[at]),
+                "distance": float(result.distance[at]),
+                "changes": shown,
+                "more": len(changes[MOST_COLUMNS:]),
+            }
+        )
+    return {
+        "number": query,
+        "now": now,
+        "goal": goal,
+        "several": result.k > 1,
+        "answers": answers,
+        "missing": result.text(query, missing[0]) if missing else "",
+        "unchanged": in_all[:MOST_COLUMNS],
+        "more": len(in_all[MOST_COLUMNS:]),
+    }
+
+
+def _chart(curve: Curve) -> dict[str, Any]:
+    """The curve in pixels; both axes are logarithmic."""
+    levels = (*curve.errors, curve.without_noise)
+    to_x = _log_scale(curve.epsilons, LEFT, RIGHT)
+    to_y = _log_scale(levels, BOTTOM, TOP)
+    points = sorted(zip(curve.epsilons, curve.errors, strict=True))
+    powers = range(math.floor(math.log10(min(levels))), math.ceil(math.log10(max(levels))) + 1)
+    ticks = [step * 10.0**power for power in powers for step in (1, 2, 5)]
+    return {
+        "edges": {"left": LEFT, "right": RIGHT, "top": TOP, "bottom": BOTTOM},
+        "points": [(to_x(epsilon), to_y(error), epsilon, error) for epsilon, error in points],
+        "ticks": [(to_y(t), t) for t in ticks if min(levels) * 0.9 <= t <= max(levels) * 1.1],
+        "without_noise": to_y(curve.without_noise),
+    }
+
+
+def _log_scale(values: Sequence[float], start: float, stop: float) -> Callable[[float], float]:
+    """A map from numbers to pixels that puts all `values` between `start` and `stop`."""
+    low, high = math.log(min(values)) - 0.15, math.log(max(values)) + 0.15
+    return lambda value: start + (math.log(value) - low) / (high - low) * (stop - start)
+
+
+def statement_panel(statement: Statement) -> Panel:
+    """The privacy statement in a frame; red where nothing is guaranteed."""
+    return Panel(
+        Text("\n".join(visible(line) for line in statement.text().splitlines())),
+        title=f"[bold]privacy statement · guarantee: {statement.level.value}",
+        border_style="red" if statement.level is Level.NONE else "green",
+    )
+
+
+def score_table(scores: Sequence[VeilScore], title: str) -> Table:
+    """How well the demo's rows were explained with each veil."""
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    for heading in ("mechanism", "noise", "promise"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("flip ratio", "distance", "legal", "ms/query"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for score in scores:
+        numbers = f"{score.flip_ratio:.3f}", f"{score.distance:.2f}", f"{score.legal:.3f}"
+        milliseconds = f"{1000 * score.seconds_per_query:.2f}"
+        table.add_row(score.mechanism, score.noise, score.promise, *numbers, milliseconds)
+    return table
+
+
+def explanation_table(result: Explanations, query: int) -> RenderableType:
+    """What would have to change for one query, answer by answer: column, from, to."""
+    ranks = [rank for rank in range(result.k) if result.valid[result.at(query, rank)]]
+    if not ranks:
+        return cell(f"query {query}: {result.text(query)}")
+    parts: list[RenderableType] = []
+    for rank in ranks:
+        at = result.at(query, rank)
+        now, goal = result.classes_of(query, rank)
+        measures = f"probability {result.probability[at]:.2f}, distance {result.distance[at]:.2f}"
+        number = f"query {query}, answer {rank}" if result.k > 1 else f"query {query}"
+        title = f"{number}: {now} → {goal} ({measures})"
+        if pixel_columns(result.schema):
+            parts += [cell(title), cell(result.text(query, rank))]
+            continue
+        table = Table("change", "from", "to")
+        changes = result.changes_of(query, rank)
+        for column, *values in changes[:MOST_LINES]:
+            before, after = show_both(*values)
+            table.add_row(cell(column), cell(before), cell(after, "bold"))
+        if len(changes) > MOST_LINES:
+            table.add_row(f"… and {len(changes) - MOST_LINES} more", "", "")
+        parts += [cell(title, "bold"), table]
+    return Group(*parts)

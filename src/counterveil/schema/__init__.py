@@ -1,13 +1,4 @@
-"""The public description of a table: what its columns are, and what each kind of column can do.
-
-| module | holds |
-|---|---|
-| `schema` | Schema, Label and Link: a whole table |
-| `features` | Numeric, Categorical, Binary and Pixels: the kinds, with their behaviour |
-| `kind` | what all kinds have in common |
-| `columns` | columns of a table to positions in a list of values, and back |
-| `cells` | the cells of one feature on the public grid |
-"""
+"""The public description of a table: what its columns are, and what each kind of column can do."""
 
 from counterveil.schema.columns import Category
 from counterveil.schema.features import Binary, Categorical, Feature, Numeric, Pixels

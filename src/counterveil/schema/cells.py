@@ -6,8 +6,6 @@ for 0 and then bins that grow by a constant factor for amounts that start at 0 a
 of equal width otherwise. Nothing here looks at a row, so the cells cost no privacy.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Self
 

@@ -5,8 +5,6 @@ a single row should cost little; all others in the way of pandas. An illegal cel
 names row and column, and never the value: it may be private.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
@@ -78,6 +76,14 @@ def numbers_of(column: Any) -> tuple[Array, Array]:
         return series.to_numpy(np.float64, na_value=np.nan), series.isna().to_numpy()
     numbers = pd.to_numeric(series.astype(object), errors="coerce").to_numpy(np.float64)
     return numbers, series.isna().to_numpy()
+
+
+def check_distinct(name: str, values: tuple[Category, ...], at_least: int) -> None:
+    """A ValueError where `values` are too few, or one of them is listed twice."""
+    if len(values) < at_least:
+        raise ValueError(f"{name!r}: needs at least {at_least} different values")
+    if len(set(values)) < len(values):
+        raise ValueError(f"{name!r}: a value is listed twice")
 
 
 class ValueList:
@@ -153,11 +159,7 @@ class ValueList:
         return pd.Series(self._names[codes]).infer_objects()
 
 
-def value_list(values: tuple[Category, ...]) -> ValueList:
+@lru_cache(maxsize=4096, typed=True)  # by type as well, for (False, True) equals (0, 1)
+def value_list(*values: Category) -> ValueList:
     """The ValueList of `values`, made once for each."""
-    return _value_list(values, tuple(map(type, values)))  # (False, True) equals (0, 1)
-
-
-@lru_cache(maxsize=4096)
-def _value_list(values: tuple[Category, ...], types_of_values: tuple[type, ...]) -> ValueList:
     return ValueList(values)

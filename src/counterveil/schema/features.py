@@ -16,15 +16,13 @@ Every kind answers the following, besides what `Kind` has. An illegal cell is a 
 |---|---|
 | `values` | the closed list of its values; None for numbers |
 | `missing`, `ordered`, `direction` | may cells be empty, has "increase" a meaning, which way |
-| `encode(columns, out)` | puts its columns (arrays) into `out`, zeros of shape (rows, width) |
+| `encode(arrays, out)` | puts its columns into `out`, zeros of shape (rows, width) |
 | `decode(unit)` | its columns, from encoded numbers (rows, width) of legal rows |
 | `allows(value)`, `encode_value(value)` | may an answer have this value, and how it is encoded |
 | `bounds()` | the Bounds of an answer, whoever asks |
 | `tightened(rule)` | the feature under the Rule of a query as well; RequestError if they clash |
 | `cells(bins)` | its Cells on the grid, with about `bins` bins for numbers |
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
@@ -36,39 +34,15 @@ from pydantic import Field
 from pydantic import model_validator as validator
 
 from counterveil.errors import DataError, RequestError, SchemaError
+from counterveil.schema import columns
 from counterveil.schema.cells import BitCells, Cells, NumberCells
-from counterveil.schema.columns import (
-    MISSING_VALUE,
-    NUMBERS,
-    WHOLE,
-    Array,
-    BadCellError,
-    Category,
-    numbers_of,
-    refuse_cells,
-    value_list,
-)
-from counterveil.schema.kind import (
-    ONE_WAY,
-    Bounds,
-    Direction,
-    Kind,
-    Mark,
-    Rule,
-    check_distinct,
-    first_names,
-    is_number,
-)
+from counterveil.schema.columns import MISSING_VALUE, Array, Category
+from counterveil.schema.kind import Bounds, Direction, Kind, Mark, Rule, first_names, is_number
 
 MAX_WIDTH = 1 << 20  # numbers that encode a row
 LARGEST = 1e15  # up to which floats tell whole numbers apart
 SLACK = 1e-6  # what float arithmetic may be off by
 EMPTY = "missing value; fill it in, or set 'missing': true in the schema"
-EMPTY_BIT = (
-    "missing value; a binary feature cannot be missing: "
-    "declare it categorical with 'missing': true, or fill it in"
-)
-UNKNOWN = "category not in the schema; add it there or mend the row"
 
 
 class Numeric(Kind):
@@ -119,10 +93,10 @@ class Numeric(Kind):
     def is_whole(self) -> bool:
         return self.integer
 
-    def encode(self, columns: Sequence[Any], out: Array) -> None:
-        numbers, empty = numbers_of(columns[0])
+    def encode(self, arrays: Sequence[Any], out: Array) -> None:
+        numbers, empty = columns.numbers_of(arrays[0])
         inside = numbers.min() >= self.lower and numbers.max() <= self.upper  # none is missing
-        if not inside or (self.integer and columns[0].dtype.kind not in WHOLE):
+        if not inside or (self.integer and arrays[0].dtype.kind not in columns.WHOLE):
             self._refuse_cells(numbers, empty)
         out[:, 0] = (numbers - self.lower) / self.span
         if self.missing:
@@ -130,14 +104,14 @@ class Numeric(Kind):
 
     def _refuse_cells(self, numbers: Array, empty: Array) -> None:
         if not self.missing:
-            refuse_cells(empty, self.name, EMPTY)
-        refuse_cells(np.isnan(numbers) & ~empty, self.name, "not a number")
+            columns.refuse_cells(empty, self.name, EMPTY)
+        columns.refuse_cells(np.isnan(numbers) & ~empty, self.name, "not a number")
         bounds = f"outside the bounds {self.lower:g} to {self.upper:g} of the schema"
         outside = ((numbers < self.lower) | (numbers > self.upper)) & ~empty
-        refuse_cells(outside, self.name, f"{bounds}; clip the value or widen the bounds")
+        columns.refuse_cells(outside, self.name, f"{bounds}; clip the value or widen the bounds")
         if self.integer:
             fraction = "not a whole number; round it, or drop 'integer' from the schema"
-            refuse_cells((numbers != np.round(numbers)) & ~empty, self.name, fraction)
+            columns.refuse_cells((numbers != np.round(numbers)) & ~empty, self.name, fraction)
 
     def decode(self, unit: Array) -> list[Any]:
         numbers = self.lower + unit[:, 0] * self.span
@@ -165,7 +139,7 @@ class Numeric(Kind):
 
     def bounds(self) -> Bounds:
         low, high = (self.encode_value(value) for value in self.allowed_range(SLACK))
-        marks = [ONE_WAY[self.direction], Mark.CLOSED][: self.width]
+        marks = [Mark.ONE_WAY[self.direction], Mark.CLOSED][: self.width]
         return Bounds(low, high, [Mark.FIXED] * self.width if self.immutable else marks)
 
     def tightened(self, rule: Rule) -> Self:
@@ -209,7 +183,7 @@ class Categorical(Kind):
 
     @validator(mode="after")
     def _check(self) -> Self:
-        check_distinct(self.name, self.categories, at_least=2 - self.missing)
+        columns.check_distinct(self.name, self.categories, at_least=2 - self.missing)
         if self.direction != "any" and not self.ordered:
             self._contradiction("a direction needs 'ordered': true")
         if self.allowed is not None and not set(self.allowed) <= set(self.categories):
@@ -227,16 +201,17 @@ class Categorical(Kind):
     def width(self) -> int:
         return len(self.categories) + self.missing
 
-    def encode(self, columns: Sequence[Any], out: Array) -> None:
-        codes, known = value_list(self.categories).codes(columns[0])
+    def encode(self, arrays: Sequence[Any], out: Array) -> None:
+        codes, known = columns.value_list(*self.categories).codes(arrays[0])
         if not known:
             if not self.missing:
-                refuse_cells(codes == len(self.categories), self.name, EMPTY)
-            refuse_cells(codes < 0, self.name, UNKNOWN)
+                columns.refuse_cells(codes == len(self.categories), self.name, EMPTY)
+            unknown = "category not in the schema; add it there or mend the row"
+            columns.refuse_cells(codes < 0, self.name, unknown)
         out[np.arange(len(codes)), codes] = 1.0
 
     def decode(self, unit: Array) -> list[Any]:
-        return [value_list(self.categories).column(unit.argmax(axis=1))]
+        return [columns.value_list(*self.categories).column(unit.argmax(axis=1))]
 
     def allows(self, value: Any) -> bool:
         return value in (self.allowed or self.categories)
@@ -280,27 +255,27 @@ class Binary(Kind):
 
     @validator(mode="after")
     def _check(self) -> Self:
-        check_distinct(self.name, self.values, at_least=2)
+        columns.check_distinct(self.name, self.values, at_least=2)
         return self
 
-    def encode(self, columns: Sequence[Any], out: Array) -> None:
-        codes, known = value_list(self.values).codes(columns[0])
+    def encode(self, arrays: Sequence[Any], out: Array) -> None:
+        codes, known = columns.value_list(*self.values).codes(arrays[0])
         if not known:
-            refuse_cells(codes == 2, self.name, EMPTY_BIT)
-            refuse_cells(codes < 0, self.name, "neither of the two values in the schema")
+            remedy = "declare it categorical with 'missing': true, or fill it in"
+            empty = f"missing value; a binary feature cannot be missing: {remedy}"
+            columns.refuse_cells(codes == 2, self.name, empty)
+            columns.refuse_cells(codes < 0, self.name, "neither of the two values in the schema")
         out[:, 0] = codes
 
     def decode(self, unit: Array) -> list[Any]:
-        return [value_list(self.values).column((unit[:, 0] >= 0.5).astype(np.intp))]
-
-    def allows(self, value: Any) -> bool:
-        return value in self.values
+        return [columns.value_list(*self.values).column((unit[:, 0] >= 0.5).astype(np.intp))]
 
     def encode_value(self, value: Any) -> list[float]:
         return [float(self.values.index(value))]
 
     def bounds(self) -> Bounds:
-        return Bounds([0.0], [1.0], [Mark.FIXED if self.immutable else ONE_WAY[self.direction]])
+        mark = Mark.FIXED if self.immutable else Mark.ONE_WAY[self.direction]
+        return Bounds([0.0], [1.0], [mark])
 
     def tightened(self, rule: Rule) -> Self:
         if rule.allowed is not None:
@@ -354,31 +329,29 @@ class Pixels(Kind):
     def is_whole(self) -> bool:
         return True
 
-    def encode(self, columns: Sequence[Any], out: Array) -> None:
-        if all(isinstance(each, np.ndarray) and each.dtype.kind in NUMBERS for each in columns):
-            for i, column in enumerate(columns):
+    def encode(self, arrays: Sequence[Any], out: Array) -> None:
+        usual = columns.NUMBERS
+        if all(isinstance(each, np.ndarray) and each.dtype.kind in usual for each in arrays):
+            for i, column in enumerate(arrays):
                 out[:, i] = column
         else:
-            frame = {i: pd.Series(each, dtype=each.dtype) for i, each in enumerate(columns)}
+            frame = {i: pd.Series(each, dtype=each.dtype) for i, each in enumerate(arrays)}
             try:
                 out[:] = pd.DataFrame(frame).to_numpy(np.float64)
             except (ValueError, TypeError):
                 words = f"the pixels {self.name!r} hold something that is not a number"
                 raise DataError(words) from None
         inside = out.min() >= 0 and out.max() <= self.levels
-        if not inside or any(each.dtype.kind not in WHOLE for each in columns):
+        if not inside or any(each.dtype.kind not in columns.WHOLE for each in arrays):
             bad = ~((out >= 0) & (out <= self.levels) & (out == np.round(out)))
             if bad.any():
                 row, place = (int(i[0]) for i in np.nonzero(bad))
                 why = f"pixels are whole numbers from 0 to {self.levels}"
-                raise BadCellError(row, self.columns[place], why)
+                raise columns.BadCellError(row, self.columns[place], why)
         out /= self.levels
 
     def decode(self, unit: Array) -> list[Any]:
         return list(np.rint(unit * self.levels).astype(np.int64).T)
-
-    def allows(self, value: Any) -> bool:
-        return False  # an image is no single value
 
     def encode_value(self, value: Any) -> list[float]:
         raise SchemaError(f"the pixels {self.name!r} are no single value")

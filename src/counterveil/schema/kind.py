@@ -1,7 +1,5 @@
 """What the kinds of feature have in common, and what they answer with."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Collection
@@ -23,13 +21,11 @@ class Mark:
     FIXED = 1  # it stays as it is
     INCREASING = 2  # a number or bit that may not fall
     DECREASING = 3  # a number or bit that may not rise
+    ONE_WAY: ClassVar = {"any": FREE, "increase": INCREASING, "decrease": DECREASING}
     # From here on: categories and missing values, where whoever is there may stay.
     CLOSED = 4  # nobody else may come
     FORWARD = 5  # whoever is at an earlier category may come
     BACKWARD = 6  # whoever is at a later category may come
-
-
-ONE_WAY = {"any": Mark.FREE, "increase": Mark.INCREASING, "decrease": Mark.DECREASING}
 
 
 class Bounds(NamedTuple):
@@ -113,6 +109,10 @@ class Kind(Frozen):
         numbers = [high - low if self.is_whole else CONTINUUM] * len(self.columns)
         return numbers + [1.0] * (self.width - len(numbers))  # 1: whether it is missing
 
+    def allows(self, value: Any) -> bool:
+        """Whether an answer may have this value."""
+        return value in (getattr(self, "values", None) or ())
+
     def allowed_range(self, slack: float = 0.0) -> tuple[float, float] | None:
         """The lowest and the highest number of an answer, where rules can set them."""
         return None
@@ -142,14 +142,6 @@ class Kind(Frozen):
         if rule.immutable:
             changes["immutable"] = True
         return self.model_copy(update=changes) if changes else self
-
-
-def check_distinct(name: str, values: tuple[Category, ...], at_least: int) -> None:
-    """A ValueError where `values` are too few, or one of them is listed twice."""
-    if len(values) < at_least:
-        raise ValueError(f"{name!r}: needs at least {at_least} different values")
-    if len(set(values)) < len(values):
-        raise ValueError(f"{name!r}: a value is listed twice")
 
 
 def first_names(values: Collection[Any]) -> str:

@@ -3,19 +3,7 @@
 Columns, kinds, bounds, categories, the label set, and what a person can act on. Everything that
 encodes, measures or snaps a row takes its rules from here and nothing from private rows, so a
 schema must come from public knowledge: a form, a code book, the law; not from the data.
-
->>> schema = Schema(
-...     features=(
-...         Numeric(name="age", lower=18, upper=100, integer=True, direction="increase"),
-...         Categorical(name="housing", categories=("rent", "own"), missing=True),
-...     ),
-...     label=Label(name="loan", classes=("refused", "granted")),
-... )
->>> Schema.from_json(schema.to_json()) == schema
-True
 """
-
-from __future__ import annotations
 
 import json
 import os
@@ -27,9 +15,9 @@ from pydantic import model_validator as validator
 
 from counterveil.errors import SchemaError
 from counterveil.files import read_bytes, write_whole
-from counterveil.schema.columns import Category
+from counterveil.schema.columns import Category, check_distinct
 from counterveil.schema.features import MAX_WIDTH, Categorical, Feature, Pixels
-from counterveil.schema.kind import Frozen, check_distinct
+from counterveil.schema.kind import Frozen, first_names
 
 FORMAT = 1
 Family = Literal["mixed", "image", "binary"]
@@ -133,20 +121,19 @@ class Schema(Frozen):
         for feature in self.features:
             if feature.name == name:
                 return feature
-        known = ", ".join(feature.name for feature in self.features[:12])
+        known = first_names([feature.name for feature in self.features])
         raise SchemaError(f"no feature {name!r} in the schema; it has: {known}")
 
     def to_json(self) -> str:
         """The JSON text; fields that only repeat a default are left out."""
         content = self.model_dump(mode="json", exclude_defaults=True, exclude={"features"})
-        features = ",\n".join(
-            "    " + json.dumps(feature.to_dict(), ensure_ascii=False) for feature in self.features
-        )
+        lines = [json.dumps(feature.to_dict(), ensure_ascii=False) for feature in self.features]
+        features = ",\n".join(f"    {line}" for line in lines)
         head = json.dumps({"version": FORMAT, **content}, ensure_ascii=False, indent=2)
         return f'{head[:-2]},\n  "features": [\n{features}\n  ]\n}}\n'
 
     @classmethod
-    def from_json(cls, text: str | bytes) -> Schema:
+    def from_json(cls, text: str | bytes) -> Self:
         """Read the JSON text; whatever is wrong with it is said in one line."""
         try:
             content = json.loads(text)
@@ -165,7 +152,7 @@ class Schema(Frozen):
         write_whole(path, self.to_json().encode())
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Schema:
+    def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read a JSON file."""
         return cls.from_json(read_bytes(path, "schema", SchemaError))
 
