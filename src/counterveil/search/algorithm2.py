@@ -151,14 +151,6 @@ class SearchObjective:
             box=self.box.select(indices),
         )
 
-    def in_box(self, box: Box) -> SearchObjective:
-        """The same objective with other constraints."""
-        return replace(self, box=box)
-
-    def with_alpha_times(self, factor: float) -> SearchObjective:
-        """The same objective with a heavier L_pred."""
-        return replace(self, weights=replace(self.weights, alpha=self.weights.alpha * factor))
-
 
 def _norm(vectors: Tensor) -> Tensor:
     return torch.sqrt((vectors * vectors).sum(dim=1) + _TINY)

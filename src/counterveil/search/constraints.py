@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -139,14 +139,11 @@ def box_around(
     """
     own = torch.as_tensor(queries).to(torch.float32)
     distinct, which = distinct_rules(rules, len(own), immutable)
-    common = [_common_bounds(encoding, each) for each in distinct]
-    present = frozenset[int]().union(*(each.present for each in common))
-    if which is None:
-        lower, upper, marks = (side.to(own.device) for side in common[0][:3])
-    else:
-        picked = torch.from_numpy(which).to(own.device)
-        sides = zip(*(each[:3] for each in common), strict=True)
-        lower, upper, marks = (torch.stack(side).to(own.device)[picked] for side in sides)
+    *sides, marks_of = zip(*(_common_bounds(encoding, each) for each in distinct), strict=True)
+    present: set[int] = set().union(*marks_of)
+    lower, upper, marks = (torch.stack(side).to(own.device) for side in sides)
+    if which is not None:
+        lower, upper, marks = (side[torch.from_numpy(which)] for side in (lower, upper, marks))
     lower, upper = lower.expand_as(own), upper.expand_as(own)
     if present & {Mark.INCREASING, Mark.DECREASING}:
         lower, upper = _one_way_bounds(encoding, own, marks, lower, upper)
@@ -156,8 +153,7 @@ def box_around(
         upper = torch.where(marks >= Mark.CLOSED, torch.maximum(upper, own), upper)
     if Mark.FIXED in present:
         lower, upper = (torch.where(marks == Mark.FIXED, own, side) for side in (lower, upper))
-    whole = torch.contiguous_format
-    lower, upper = lower.clone(memory_format=whole), upper.clone(memory_format=whole)
+    lower, upper = (side.clone(memory_format=torch.contiguous_format) for side in (lower, upper))
     if not encoding.schema.links:
         return Box(lower, upper)
     for link in linked_columns(encoding):
@@ -175,14 +171,9 @@ def distinct_rules(
         raise RequestError("rules must be Rules, or a list of Rules with one for each query")
     if len(rules) != count:
         raise RequestError(f"rules: {len(rules)} of them for {count} queries; one for each")
-    by_identity: dict[int, Any] = {id(each): each for each in rules}
     place: dict[Rules, int] = {}
-    known = {
-        key: place.setdefault(each.and_immutable(immutable), len(place))
-        for key, each in by_identity.items()
-    }
-    which = np.fromiter((known[id(each)] for each in rules), np.int64, count)
-    return [*place], which if len(place) > 1 else None
+    which = np.array([place.setdefault(each, len(place)) for each in rules])
+    return [each.and_immutable(immutable) for each in place], which if len(place) > 1 else None
 
 
 def column_costs(encoding: Encoding, rules: ManyRules, count: int) -> Tensor | None:
@@ -267,22 +258,14 @@ def clip_to_rules(
     return after.where(~off, pd.Series(right.astype(np.int64) if feature.is_whole else right))
 
 
-class _CommonBounds(NamedTuple):
-    """Bounds and Mark of every encoded column, whoever asks, and the marks that are present."""
-
-    lower: Tensor
-    upper: Tensor
-    marks: Tensor
-    present: frozenset[int]
-
-
 @lru_cache(maxsize=32)
-def _common_bounds(encoding: Encoding, rules: Rules) -> _CommonBounds:
+def _common_bounds(encoding: Encoding, rules: Rules) -> tuple[Tensor, Tensor, Tensor, set[int]]:
+    """Bounds and Mark of every encoded column, whoever asks, and the marks that are present."""
     bounds = [feature.bounds() for feature in rules.tighten(encoding.schema)]
     lower = torch.tensor([each for one in bounds for each in one.lower], dtype=torch.float32)
     upper = torch.tensor([each for one in bounds for each in one.upper], dtype=torch.float32)
     marks = [each for one in bounds for each in one.marks]
-    return _CommonBounds(lower, upper, torch.tensor(marks, dtype=torch.int8), frozenset(marks))
+    return lower, upper, torch.tensor(marks, dtype=torch.int8), {*marks}
 
 
 def _one_way_bounds(

@@ -181,7 +181,7 @@ class Explainer:
         guidance `model` winning is enough and answers are polished, with guidance `surrogate` a
         probability of .95 is sought.
         """
-        options = search_options(self.guidance, **search)
+        options = search_options(self.guidance, search)
         if k < 1:
             raise RequestError("k must be at least 1")
         asked = Rows.of_frame(self.encoding.pick(queries), self.encoding)

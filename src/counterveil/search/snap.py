@@ -8,7 +8,7 @@ without a decision that waits for a value: it compiles as one piece.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -68,8 +68,9 @@ class Snap:
             # Arithmetic instead of a mask: comparing is what costs here.
             far = points.clamp(-_FAR, _FAR).add_(box.upper - 1, alpha=_FARTHER)
             rows.mul_(self._not_category)
-            for choice in self._choices:
-                rows.scatter_(1, choice.highest(far), 1.0)
+            for columns, starts, shape in self._choices:
+                highest = far.index_select(1, columns).unflatten(1, shape).max(dim=2).indices
+                rows.scatter_(1, columns.take(highest.add_(starts)), 1.0)
         if len(self._flags):
             missing = rows.index_select(1, self._flags)
             values = torch.lerp(rows.index_select(1, self._values), self._half.to(rows), missing)
@@ -174,27 +175,15 @@ class Snap:
         return empty.index_add_(1, self._group_of, members)
 
 
-@dataclass(frozen=True)
-class _Choice:
+def _choices(
+    groups: list[range], device: torch.device | None
+) -> Iterator[tuple[Tensor, Tensor, tuple[int, int]]]:
     """Categorical features of about one size; the smaller are filled up with their first column.
 
-    `columns`: all of them in one line; `starts`: where each feature starts in it; `shape`: features
-    and columns of each.
+    For each such set: the columns, all in one line; where each feature starts in it; and how many
+    features there are and columns of each.
     """
-
-    columns: Tensor
-    starts: Tensor
-    shape: tuple[int, int]
-
-    def highest(self, points: Tensor) -> Tensor:
-        """For each feature the column with the highest number, the first of equals."""
-        drawn = points.index_select(1, self.columns).unflatten(1, self.shape)
-        return self.columns.take(drawn.max(dim=2).indices.add_(self.starts))
-
-
-def _choices(groups: list[range], device: torch.device | None) -> list[_Choice]:
     left = sorted(groups, key=len)
-    found = []
     while left:
         together = [group for group in left if len(group) <= _PADDING * len(left[0])]
         left = left[len(together) :]
@@ -202,8 +191,7 @@ def _choices(groups: list[range], device: torch.device | None) -> list[_Choice]:
         padded = [[*group, *[group[0]] * (widest - len(group))] for group in together]
         columns = torch.tensor(padded, device=device).flatten()
         starts = torch.arange(len(together), device=device) * widest
-        found.append(_Choice(columns, starts, (len(together), widest)))
-    return found
+        yield columns, starts, (len(together), widest)
 
 
 def _parts(encoding: Encoding) -> tuple[list[int], list[int]]:
