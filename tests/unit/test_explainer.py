@@ -131,7 +131,7 @@ def test_same_seed_same_answer_whatever_the_chunks(explainer, veil, model, queri
     small = Explainer(veil, model, warm_steps=300, chunk=7)
     parts = small.explain(queries, iterations=40, progress=False)
     assert (whole.status == parts.status).all()
-    # Matrix products round by size; a halving of the way may then end one step (1/32) keep_apart.
+    # Matrix products round by size; a halving of the way may then end one step (1/32) apart.
     np.testing.assert_allclose(whole.distance, parts.distance, atol=1 / 32)
     afresh = Explainer(veil, model, warm_steps=300)
     again = afresh.explain(queries, iterations=40, progress=False)

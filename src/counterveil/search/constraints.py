@@ -10,7 +10,7 @@ What Rules say whoever asks is worked out once for each of them; queries then on
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -49,8 +49,15 @@ class Box:
 
     def select(self, part: slice | Tensor) -> Box:
         """The boxes of some of the queries."""
-        queries = None if self.queries is None else self.queries[part]
-        return Box(self.lower[part], self.upper[part], queries)
+        return self._map(lambda side: side[part])
+
+    def to(self, device: torch.device) -> Box:
+        """The same on another device."""
+        return self._map(lambda side: side.to(device))
+
+    def _map(self, change: Callable[[Tensor], Tensor]) -> Box:
+        queries = None if self.queries is None else change(self.queries)
+        return Box(change(self.lower), change(self.upper), queries)
 
     def holding(self, columns: Tensor, queries: Tensor) -> Box:
         """The box where the marked columns must stay as near to the query's as they may be.
@@ -60,11 +67,6 @@ class Box:
         nearest = self.project(queries)
         lower = torch.where(columns, nearest, self.lower)
         return Box(lower, torch.where(columns, nearest, self.upper), self.queries)
-
-    def to(self, device: torch.device) -> Box:
-        """The same on another device."""
-        queries = None if self.queries is None else self.queries.to(device)
-        return Box(self.lower.to(device), self.upper.to(device), queries)
 
 
 @dataclass(frozen=True)
@@ -177,7 +179,7 @@ def distinct_rules(
 
 
 def column_costs(encoding: Encoding, rules: ManyRules, count: int) -> Tensor | None:
-    """What a change costs, for each encoded column: (1, width) or (queries, width); None for 1."""
+    """What a change costs, for each query and encoded column, (queries, width); None for 1."""
     distinct, which = distinct_rules(rules, count)
     if not any(each.costs for each in distinct):
         return None
@@ -186,7 +188,7 @@ def column_costs(encoding: Encoding, rules: ManyRules, count: int) -> Tensor | N
         each.tighten(encoding.schema)
         for block in encoding.blocks:
             costs[number, block.at] = each.costs.get(block.feature.name, 1.0)
-    return costs if which is None else costs[torch.from_numpy(which)]
+    return costs.expand(count, -1) if which is None else costs[torch.from_numpy(which)]
 
 
 def max_changes_of(rules: ManyRules, count: int) -> Tensor | None:

@@ -19,17 +19,10 @@ from counterveil.errors import CallLimitError, InputError, InternalError, Reques
 from counterveil.models import Rows, TargetModel, TorchModel, adapt, distil
 from counterveil.models.adapters import STUDENT_EPOCHS
 from counterveil.networks import Amortiser, pick_device
-from counterveil.privacy import Budget, Statement
-from counterveil.search import amortise
+from counterveil.privacy import Budget
+from counterveil.search import amortise, constraints
 from counterveil.search.algorithm2 import TargetClasses, Weights, select_targets
-from counterveil.search.constraints import (
-    ANY_NUMBER,
-    ManyRules,
-    box_around,
-    column_costs,
-    decode_answers,
-    max_changes_of,
-)
+from counterveil.search.constraints import ManyRules
 from counterveil.search.diverse import several_answers
 from counterveil.search.explanations import NO_FURTHER, Explanations, Status
 from counterveil.search.pipeline import (
@@ -66,31 +59,20 @@ class Tuning(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class _Request:
-    """What was asked: k answers to each query of `frame`.
+    """What was asked: k answers to each of the queries `asked`.
 
-    `points`: the encoded queries as float64, (queries, width); `batch`: the same for the search;
-    `before`: what the model says of them, (queries, classes) log-probabilities; `fixed`: features
-    held for every query besides those of the schema; `target_was_named`: by the caller.
+    `batch`: the queries as the search takes them; `before`: what the model says of them, (queries,
+    classes) log-probabilities; `fixed`: features held for every query besides those of the schema;
+    `target_was_named`: by the caller.
     """
 
-    frame: pd.DataFrame
-    points: Array
+    asked: Rows
     batch: QueryBatch
     before: Tensor
     rules: ManyRules
     fixed: tuple[str, ...]
     k: int
     target_was_named: bool
-
-    def repeated(self) -> tuple[pd.DataFrame, Array, ManyRules]:
-        """Queries, encoded queries and rules, each k times over: one row an answer."""
-        if self.k == 1:
-            return self.frame, self.points, self.rules
-        rows = np.repeat(np.arange(len(self.frame)), self.k)
-        rules = self.rules
-        if rules is not None and not isinstance(rules, Rules):
-            rules = [each for each in rules for _ in range(self.k)]
-        return self.frame.loc[rows].reset_index(drop=True), self.points[rows], rules
 
 
 class Explainer:
@@ -120,7 +102,11 @@ class Explainer:
         self.veil = veil if isinstance(veil, Veil) else Veil.load(veil)
         self.encoding = Encoding(self.veil.schema)
         self.model = _consulted_model(self.veil, model, guidance)
-        self.statement = _statement_of_answers(self.veil, guidance, model_budget)
+        self.statement = self.veil.statement
+        if guidance == "surrogate":
+            self.statement = self.statement.guided_by_surrogate()
+        elif model_budget is not None:
+            self.statement = self.statement.composed_with(model_budget)
         self.guidance = guidance
         self.weights = weights or Weights.of(self.veil.schema.family, guidance)
         self.device = pick_device(device)
@@ -185,18 +171,17 @@ class Explainer:
         if k < 1:
             raise RequestError("k must be at least 1")
         asked = Rows.of_frame(self.encoding.pick(queries), self.encoding)
-        frame, points = asked.frame, asked.encoded
         before = self.model.ask(asked)
         batch = QueryBatch(
             asked.points,
             select_targets(before, target, self.veil.schema.label.classes),
-            box_around(self.encoding, points, rules, immutable),
-            column_costs(self.encoding, rules, len(frame)),
-            max_changes_of(rules, len(frame)),
+            constraints.box_around(self.encoding, asked.encoded, rules, immutable),
+            constraints.column_costs(self.encoding, rules, len(asked)),
+            constraints.max_changes_of(rules, len(asked)),
         )
         for_all = rules.immutable if isinstance(rules, Rules) else ()
         fixed = tuple(sorted({*for_all, *immutable}))
-        request = _Request(frame, points, batch, before, rules, fixed, k, target is not None)
+        request = _Request(asked, batch, before, rules, fixed, k, target is not None)
         if options.method == "amortised":
             self.warm_up(progress=progress)
         rows, accepted = self._search(batch, options, k, progress)
@@ -218,8 +203,8 @@ class Explainer:
         with progress_bar("searching", len(starts) * ticks, show=progress) as tick:
             for number, start in enumerate(starts):
                 part = batch.select(slice(start, start + self.chunk)).to(self.device)
-                ticks_of_part = _shifted(tick, number * options.iterations)
-                rows, accepted = several_answers(pipeline, part, options, k, ticks_of_part)
+                shifted = _shifted(tick, number * options.iterations)
+                rows, accepted = several_answers(pipeline, part, options, k, shifted)
                 if bool(self._snap.broken(rows.flatten(0, 1), part.repeated(k).box).any()):
                     raise InternalError("an answer broke a rule of the schema; please report this")
                 all_rows.append(rows.cpu())
@@ -234,8 +219,13 @@ class Explainer:
 
         `rows`: (queries, k, width), encoded; `accepted`: (queries, k), by the search.
         """
-        k = request.k
-        frame, points, rules = request.repeated()
+        k, rules = request.k, request.rules
+        frame, points = request.asked.frame, request.asked.encoded
+        if k > 1:  # one row an answer
+            query_of = np.repeat(np.arange(len(frame)), k)
+            frame, points = frame.loc[query_of].reset_index(drop=True), points[query_of]
+            if rules is not None and not isinstance(rules, Rules):
+                rules = [rules[query] for query in query_of]
         before = request.before.repeat_interleave(k, dim=0)
         targets = request.batch.targets.repeat_interleave(k)
         predicted = before.argmax(dim=1)
@@ -245,7 +235,7 @@ class Explainer:
             already = torch.zeros_like(already)
         wanted = accepted.flatten() & ~already
         tried = np.where(wanted.numpy()[:, None], rows.flatten(0, 1).double().numpy(), points)
-        answers = decode_answers(self.encoding, frame, points, tried, rules)
+        answers = constraints.decode_answers(self.encoding, frame, points, tried, rules)
         given_out = Rows.of_frame(answers, self.encoding)
         encoded, after = given_out.encoded, self.model.ask(given_out)
         valid = (after.argmax(dim=1) == targets) & wanted
@@ -276,28 +266,25 @@ class Explainer:
 
     def _guide_of_the_search(self, progress: bool) -> TargetModel:
         """The model whose gradient the search follows: f, or a student of it."""
+        if self._guide is None and self.model.differentiable:
+            self._guide = self.model.to(self.device)
         if self._guide is None:
-            if self.model.differentiable:
-                self._guide = self.model.to(self.device)
-            else:
-                count = _rows_for_a_student(self.model)
-                rows = amortise.legal_rows(self.veil, self._snap, count, seed=0, device=self.device)
-                answers = self.model.ask(Rows.of_points(rows, self.encoding))
-                self._labelled_rows = LabelledRows(rows, answers.argmax(dim=1))
-                with progress_bar(
-                    "learning a student of the model", STUDENT_EPOCHS, show=progress
-                ) as tick:
-                    self._guide = distil(self.model, rows, answers, seed=0, tick=tick)
+            count = _rows_for_a_student(self.model)
+            rows = amortise.legal_rows(self.veil, self._snap, count, seed=0, device=self.device)
+            answers = self.model.ask(Rows.of_points(rows, self.encoding))
+            self._labelled_rows = LabelledRows(rows, answers.argmax(dim=1))
+            title = "learning a student of the model"
+            with progress_bar(title, STUDENT_EPOCHS, show=progress) as tick:
+                self._guide = distil(self.model, rows, answers, seed=0, tick=tick)
         return self._guide
 
     def _pipeline(self, progress: bool) -> Pipeline:
         if self._ready is None or self._ready.amortiser is not self._amortiser:
             by_model = self.guidance == "model"
-            guide = self._guide_of_the_search(progress)
             self._ready = Pipeline(
                 autoencoder=self.veil.autoencoder.to(self.device),
                 prototypes=self.veil.prototypes.to(self.device),
-                guide=guide,
+                guide=self._guide_of_the_search(progress),
                 judge=self.model.to(self.device),
                 weights=self.weights,
                 snap=self._snap,
@@ -336,13 +323,6 @@ def _consulted_model(veil: Veil, model: Any, guidance: str) -> TargetModel:
     return adapt(model, veil.schema)
 
 
-def _statement_of_answers(veil: Veil, guidance: str, model_budget: Budget | None) -> Statement:
-    """What is promised of answers found with this guidance."""
-    if guidance == "surrogate":
-        return veil.statement.guided_by_surrogate()
-    return veil.statement if model_budget is None else veil.statement.composed_with(model_budget)
-
-
 def _rows_for_a_student(model: TargetModel) -> int:
     """How many rows a student may learn from; where calls are counted, half are for answers."""
     left, batch = model.calls_left, model.batch
@@ -363,7 +343,7 @@ def _reasons(request: _Request, valid: Array, already: Array) -> Array:
     reasons = np.full(len(valid), "no row within the rules convinced the model", dtype=object)
     if batch.max_changes is not None:
         for number, most in enumerate(batch.max_changes.tolist()):
-            if most < ANY_NUMBER:
+            if most < constraints.ANY_NUMBER:
                 said = f"no row with at most {most} changes convinced the model"
                 reasons[number * k : (number + 1) * k] = said
     nothing_may_change = (batch.box.upper <= batch.box.lower).all(dim=1).numpy()

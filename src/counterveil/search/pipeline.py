@@ -112,9 +112,8 @@ class QueryBatch:
     """Encoded queries, and what is asked of their answers.
 
     `queries`: (queries, width) in the unit cube; `targets`: (queries,) class numbers; `costs`: of a
-    change in each column, (1, width), (queries, width) or None; `max_changes`: how many features
-    may change, (queries,) or None; `start_noise`: added to the amortised δ, (queries, latent) or
-    None.
+    change in each column, (queries, width) or None; `max_changes`: how many features may change,
+    (queries,) or None; `start_noise`: added to the amortised δ, (queries, latent) or None.
     """
 
     queries: Tensor
@@ -129,15 +128,16 @@ class QueryBatch:
 
     def select(self, part: Tensor | slice) -> QueryBatch:
         """Some of the queries, by indices or as a slice."""
-        costs = self.costs
-        return QueryBatch(
-            self.queries[part],
-            self.targets[part],
-            self.box.select(part),
-            costs if costs is None or len(costs) == 1 else costs[part],
-            None if self.max_changes is None else self.max_changes[part],
-            None if self.start_noise is None else self.start_noise[part],
-        )
+        return self._map(lambda each: each[part], self.box.select(part))
+
+    def to(self, device: torch.device) -> QueryBatch:
+        """The same on another device."""
+        return self._map(lambda each: each.to(device), self.box.to(device))
+
+    def _map(self, change: Callable[[Tensor], Tensor], box: Box) -> QueryBatch:
+        optional = (self.costs, self.max_changes, self.start_noise)
+        changed = (None if each is None else change(each) for each in optional)
+        return QueryBatch(change(self.queries), change(self.targets), box, *changed)
 
     def repeated(self, times: int) -> QueryBatch:
         """Each query so many times, one after the other."""
@@ -147,14 +147,6 @@ class QueryBatch:
     def holding(self, columns: Tensor) -> QueryBatch:
         """The same queries where the marked columns, (queries, width), must stay as they are."""
         return replace(self, box=self.box.holding(columns, self.queries))
-
-    def to(self, device: torch.device) -> QueryBatch:
-        """The same on another device."""
-        optional = (self.costs, self.max_changes, self.start_noise)
-        moved = (None if each is None else each.to(device) for each in optional)
-        return QueryBatch(
-            self.queries.to(device), self.targets.to(device), self.box.to(device), *moved
-        )
 
 
 @dataclass(frozen=True, eq=False)

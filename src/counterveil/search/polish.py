@@ -37,7 +37,7 @@ class Polish:
     `nearest_legal`: the legal row of each query's box that is nearest to the query, (queries,
     width); mostly the query itself. `margin(rows, targets)`: how far the model accepts each row,
     from 0 on; `margin_gradient(rows, targets)`: the gradient of that margin or of a guide's, (rows,
-    width). `costs`: of a change in each column, (1, width), (queries, width) or None.
+    width). `costs`: of a change in each column, (queries, width) or None.
     """
 
     nearest_legal: Tensor
@@ -69,7 +69,8 @@ class Polish:
     def _give_back(self, indices: Tensor, all_rows: Tensor) -> Tensor:
         """Give back parts of the rows `indices`, in place; returns the indices that changed."""
         start, rows = self.nearest_legal[indices], all_rows[indices]
-        saved = self.snap.squares_by_part(rows, start, self._costs(indices))
+        costs = None if self.costs is None else self.costs[indices]
+        saved = self.snap.squares_by_part(rows, start, costs)
         changed = saved > 0
         count = changed.sum(dim=1)
         # To give back the only changed part is to return to the start.
@@ -181,7 +182,3 @@ class Polish:
             share = torch.where(any_accepted, shares.gather(1, first[:, None]), share)
             width /= SPLIT
         all_rows[indices] = kept
-
-    def _costs(self, indices: Tensor) -> Tensor | None:
-        costs = self.costs
-        return costs if costs is None or len(costs) == 1 else costs[indices]

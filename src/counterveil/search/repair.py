@@ -43,7 +43,7 @@ class Moves:
     """What single moves of a batch of queries may do.
 
     `targets`: (queries,); `max_changes`: how many features of a query may differ from the start,
-    (queries,) or None; `costs`: of a move in each column, (1, width), (queries, width) or None.
+    (queries,) or None; `costs`: of a move in each column, (queries, width) or None.
     """
 
     guide: TargetModel
@@ -73,9 +73,7 @@ class Moves:
             barred = moved[active]
             if self.max_changes is not None:
                 barred = barred | self._beyond_limit(rows, start, active)
-            costs = self.costs
-            if costs is not None and len(costs) > 1:
-                costs = costs[active]
+            costs = None if self.costs is None else self.costs[active]
             rows[active], moves = self.snap.best_move(
                 rows[active], gradient, self.box.select(active), barred, STRIDE, costs
             )

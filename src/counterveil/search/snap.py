@@ -93,7 +93,7 @@ class Snap:
 
         `moved` marks bits and categories that may not be moved again, so that nothing goes in
         circles; it is returned with the new ones. A number may move on, by at most `stride` at
-        once. `costs` multiply the distance: (1, width) or (rows, width).
+        once. `costs`, (rows, width), multiply the distance.
         """
         reach = (1 / self._steps).clamp(min=stride)
         up, down = torch.minimum(box.upper - rows, reach), torch.minimum(rows - box.lower, reach)
