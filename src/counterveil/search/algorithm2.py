@@ -27,6 +27,7 @@ from counterveil.errors import RequestError
 from counterveil.models import Rows, TargetModel
 from counterveil.networks import Autoencoder
 from counterveil.schema import Category, Family
+from counterveil.schema.kind import first_names
 from counterveil.search.constraints import Box
 from counterveil.search.snap import Snap
 from counterveil.terminal import Tick, silent
@@ -68,8 +69,7 @@ def select_targets(
     number_of = {name: number for number, name in enumerate(classes)}
     for name in names:
         if name not in number_of or isinstance(name, bool):
-            known = ", ".join(str(name) for name in classes[:12])
-            raise RequestError(f"target: no class {name!r}; the label has: {known}")
+            raise RequestError(f"target: no class {name!r}; the label has: {first_names(classes)}")
     return torch.tensor([number_of[name] for name in names])
 
 
@@ -191,24 +191,13 @@ def minimise(
                 return final
             active, objective = active[kept], objective.select(kept)
             lowest, looks_at_rest = lowest[kept].detach(), looks_at_rest[kept]
-            adam, delta = _only_rows(adam, delta, kept)
+            fewer = delta.detach()[kept].requires_grad_(True)
+            state = adam.state.pop(delta)
+            moments = {name: state[name][kept] for name in ("exp_avg", "exp_avg_sq")}
+            adam.state[fewer] = {"step": state["step"], **moments}
+            adam.param_groups[0]["params"], delta = [fewer], fewer
     final[active] = delta.detach()
     return final
-
-
-def _only_rows(
-    adam: torch.optim.Adam, delta: Tensor, kept: Tensor
-) -> tuple[torch.optim.Adam, Tensor]:
-    """An optimiser that goes on with some rows of `delta`, and these rows."""
-    fewer = delta.detach()[kept].requires_grad_(True)
-    state = adam.state[delta]
-    going_on = torch.optim.Adam([fewer], LEARNING_RATE)
-    going_on.state[fewer] = {
-        "step": state["step"],
-        "exp_avg": state["exp_avg"][kept],
-        "exp_avg_sq": state["exp_avg_sq"][kept],
-    }
-    return going_on, fewer
 
 
 def refine(objective: SearchObjective, start: Tensor, iterations: int) -> Tensor:

@@ -1,12 +1,10 @@
 """The amortised search: Algorithm 2's answer in one step.
 
-Algorithm 2 minimises the same objective L_cs anew for every query. Here a small network learns the
-minimiser once: a(q, s, which columns may move) -> δ. It is trained by L_cs itself, on legal rows
-drawn from the Veil, towards random other classes, with random features held. It is post-processing
-of the Veil and of the guide; with guidance `surrogate`, of the Veil alone.
-
-Learning takes seconds. A file can keep the weights, named after the veil and the model that they
-belong to; a file of another veil, model or version is not used, and the weights are learnt anew.
+A small network learns the minimiser of L_cs once: a(q, s, which columns may move) -> δ. It is
+trained by L_cs itself, on legal rows drawn from the Veil, towards random other classes, with random
+features held. It is post-processing of the Veil and of the guide; with guidance `surrogate`, of the
+Veil alone. A file can keep the weights under a name for veil, model and version; a file of another
+name is not used.
 """
 
 from __future__ import annotations
@@ -84,7 +82,6 @@ def learn_amortiser(
     guide: TargetModel,
     weights: Weights,
     snap: Snap,
-    *,
     progress: bool = False,
     max_steps: int | None = None,
 ) -> Amortiser:
@@ -140,11 +137,12 @@ def learn_amortiser(
 # --- The file that keeps the weights ---
 
 
-def fingerprint(veil_digest: str, model: TargetModel, rows: Tensor) -> str:
-    """The name of a model under a veil: by its answers on public `rows`, to three digits."""
+def fingerprint(veil: Veil, model: TargetModel, snap: Snap) -> str:
+    """The name of a model under a veil: by its answers on public rows, to three digits."""
+    rows = legal_rows(veil, snap, 256, seed=1, device=snap.part_of_column.device)
     log_proba = model.ask(Rows.of_points(rows, model.encoding))
     answers = (log_proba.exp() * 1000).round().to(torch.int32).cpu()
-    content = f"{FILE_VERSION} {veil_digest} ".encode() + answers.numpy().tobytes()
+    content = f"{FILE_VERSION} {veil.digest} ".encode() + answers.numpy().tobytes()
     return hashlib.sha256(content).hexdigest()
 
 
@@ -154,21 +152,18 @@ def save_amortiser(path: str | os.PathLike[str], amortiser: Amortiser, name: str
     write_whole(path, save_tensors(tensors, metadata={"counterveil": name}))
 
 
-def load_amortiser(
-    path: str | os.PathLike[str], amortiser: Amortiser, name: str
-) -> Amortiser | None:
-    """`amortiser` with the weights of the file; None if there are none of that name."""
+def load_amortiser(path: str | os.PathLike[str], veil: Veil, name: str) -> Amortiser | None:
+    """The network of the file for a veil; None if there is none of that name."""
+    classes, latent = veil.prototypes.shape
+    amortiser = Amortiser(veil.schema.width, classes, latent)
     try:
         with safe_open(path, framework="pt") as file:
             if (file.metadata() or {}).get("counterveil") != name:
                 return None
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError):
-        return None
-    shapes = {key: value.shape for key, value in amortiser.state_dict().items()}
-    if {key: value.shape for key, value in tensors.items()} != shapes:
+        amortiser.load_state_dict(tensors)
+    except (OSError, SafetensorError, RuntimeError):  # RuntimeError: of another shape
         return None
     if not all(bool(value.isfinite().all()) for value in tensors.values()):
         return None
-    amortiser.load_state_dict(tensors)
     return amortiser.requires_grad_(False).eval()

@@ -20,20 +20,12 @@ from counterveil.models import Rows, TargetModel, TorchModel, adapt, distil
 from counterveil.models.adapters import STUDENT_EPOCHS
 from counterveil.networks import Amortiser, pick_device
 from counterveil.privacy import Budget
-from counterveil.search import amortise, constraints
+from counterveil.search import amortise, constraints, pipeline
 from counterveil.search.algorithm2 import TargetClasses, Weights, select_targets
 from counterveil.search.constraints import ManyRules
 from counterveil.search.diverse import several_answers
 from counterveil.search.explanations import NO_FURTHER, Explanations, Status
-from counterveil.search.pipeline import (
-    Found,
-    Guidance,
-    Pipeline,
-    QueryBatch,
-    SearchChoices,
-    SearchOptions,
-    search_options,
-)
+from counterveil.search.pipeline import Found, Pipeline, QueryBatch, SearchOptions
 from counterveil.search.repair import LabelledRows
 from counterveil.search.rules import Rules
 from counterveil.search.snap import Snap
@@ -45,34 +37,24 @@ FEWEST_STUDENT_ROWS = 200
 
 
 class Tuning(TypedDict, total=False):
-    """How an Explainer works; the answers stay the same but for rounding.
+    """How an Explainer works; the answers stay the same but for rounding."""
 
-    `warm_file`: where the amortised search is kept once it has been learnt (see `warm_up`).
-    `warm_steps`: how many optimiser steps it learns at most. `chunk`: how many queries are searched
-    together; it bounds the memory.
-    """
-
-    warm_file: str | os.PathLike[str] | None
-    warm_steps: int | None
-    chunk: int
+    warm_file: str | os.PathLike[str] | None  # keeps the amortised search, once learnt
+    warm_steps: int | None  # that it learns at most
+    chunk: int  # queries that are searched together; it bounds the memory
 
 
 @dataclass(frozen=True)
 class _Request:
-    """What was asked: k answers to each of the queries `asked`.
-
-    `batch`: the queries as the search takes them; `before`: what the model says of them, (queries,
-    classes) log-probabilities; `fixed`: features held for every query besides those of the schema;
-    `target_was_named`: by the caller.
-    """
+    """What was asked: k answers to each of the queries `asked`."""
 
     asked: Rows
-    batch: QueryBatch
-    before: Tensor
+    batch: QueryBatch  # the queries as the search takes them
+    before: Tensor  # log-probabilities of the queries by the model, (queries, classes)
     rules: ManyRules
-    fixed: tuple[str, ...]
+    fixed: tuple[str, ...]  # features held for every query besides those of the schema
     k: int
-    target_was_named: bool
+    target_was_named: bool  # by the caller
 
 
 class Explainer:
@@ -92,7 +74,7 @@ class Explainer:
         veil: Veil | str | os.PathLike[str],
         model: Any = None,
         *,
-        guidance: Guidance = "model",
+        guidance: pipeline.Guidance = "model",
         model_budget: Budget | None = None,
         weights: Weights | None = None,
         device: str = "cpu",
@@ -125,25 +107,18 @@ class Explainer:
         if self._amortiser is not None:
             return
         guide = self._guide_of_the_search(progress)
-        name = ""
-        if self._warm_file is not None:
-            probes = amortise.legal_rows(self.veil, self._snap, 256, seed=1, device=self.device)
-            name = amortise.fingerprint(self.veil.digest, guide, probes)
-            latent = self.veil.autoencoder.latent
-            empty = Amortiser(self.encoding.width, self.model.classes, latent)
-            self._amortiser = amortise.load_amortiser(self._warm_file, empty, name)
+        file, name = self._warm_file, ""
+        if file is not None:
+            name = amortise.fingerprint(self.veil, guide, self._snap)
+            self._amortiser = amortise.load_amortiser(file, self.veil, name)
         if self._amortiser is None:
-            self._amortiser = amortise.learn_amortiser(
-                self.veil,
-                guide,
-                self.weights,
-                self._snap,
-                progress=progress,
-                max_steps=self._warm_steps,
+            learnt = amortise.learn_amortiser(
+                self.veil, guide, self.weights, self._snap, progress, self._warm_steps
             )
-            if self._warm_file is not None:
+            if file is not None:
                 with suppress(InputError):  # a folder that cannot be written only costs time
-                    amortise.save_amortiser(self._warm_file, self._amortiser, name)
+                    amortise.save_amortiser(file, learnt, name)
+            self._amortiser = learnt
         self._amortiser = self._amortiser.to(self.device)
 
     def explain(
@@ -155,7 +130,7 @@ class Explainer:
         rules: ManyRules = None,
         immutable: Collection[str] = (),
         progress: bool = True,
-        **search: Unpack[SearchChoices],
+        **search: Unpack[pipeline.SearchChoices],
     ) -> Explanations:
         """`k` counterfactuals for every row of `queries`.
 
@@ -167,7 +142,7 @@ class Explainer:
         guidance `model` winning is enough and answers are polished, with guidance `surrogate` a
         probability of .95 is sought.
         """
-        options = search_options(self.guidance, search)
+        options = pipeline.search_options(self.guidance, search)
         if k < 1:
             raise RequestError("k must be at least 1")
         asked = Rows.of_frame(self.encoding.pick(queries), self.encoding)
@@ -196,7 +171,7 @@ class Explainer:
 
     def _search(self, batch: QueryBatch, options: SearchOptions, k: int, progress: bool) -> Found:
         """Rows of shape (queries, k, width), legal and within their boxes; which are accepted."""
-        pipeline = self._pipeline(progress)
+        search = self._pipeline(progress)
         starts = range(0, len(batch), self.chunk)
         ticks = max(options.iterations, 1)  # of a chunk
         all_rows, all_accepted = [], []
@@ -204,7 +179,7 @@ class Explainer:
             for number, start in enumerate(starts):
                 part = batch.select(slice(start, start + self.chunk)).to(self.device)
                 shifted = _shifted(tick, number * options.iterations)
-                rows, accepted = several_answers(pipeline, part, options, k, shifted)
+                rows, accepted = several_answers(search, part, options, k, shifted)
                 if bool(self._snap.broken(rows.flatten(0, 1), part.repeated(k).box).any()):
                     raise InternalError("an answer broke a rule of the schema; please report this")
                 all_rows.append(rows.cpu())

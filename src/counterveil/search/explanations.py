@@ -260,27 +260,12 @@ class Explanations:
 
     def plot(self, query: int = 0, answer: int = 0) -> Figure:
         """One answer as a picture: a matplotlib Figure, to show or to `.savefig("cf.png")`."""
-        at = self.at(query, answer)
+        self.at(query, answer)
         try:
-            from counterveil.search.figure import Answer, draw
+            from counterveil.search.figure import draw
         except ModuleNotFoundError:
             raise RequestError("plot needs matplotlib: pip install matplotlib") from None
-        now, goal = self.classes_of(query, answer)
-        always = {feature.name for feature in self.schema.features if feature.immutable}
-        return draw(
-            Answer(
-                schema=self.schema,
-                name=f"query {query}" + (f" · answer {answer}" if self.k > 1 else ""),
-                text=self.text(query, answer),
-                found=bool(self.valid[at]),
-                now=now,
-                goal=goal,
-                probability=float(self.probability[at]),
-                changes=self.changes_of(query, answer),
-                kept=self.kept_of(query, answer),
-                fixed=always | set(self.fixed),
-            )
-        )
+        return draw(self, query, answer)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values for JSON."""

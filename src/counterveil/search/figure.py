@@ -10,51 +10,31 @@ import io
 import textwrap
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patches import FancyArrowPatch
 from matplotlib.textpath import text_to_path
 
-from counterveil.schema import Category, Schema
+from counterveil.schema import Schema
 from counterveil.search import wording
 from counterveil.search.wording import Change, show, show_both
 from counterveil.terminal import visible
+
+if TYPE_CHECKING:
+    from counterveil.search.explanations import Explanations
 
 MOST_LINES = 40  # changes that are drawn; of the others the number is written
 WIDTH, MARGIN, ROW_HEIGHT, NAME_WIDTH, IMAGE_WIDTH = 8.0, 0.4, 0.56, 2.4, 2.7  # inches
 INK, SOFT, FAINT, TRACK, EDGE = "#1c2330", "#5b6577", "#8d96a5", "#e3e8ef", "#c9d0da"
 ACCENT, GOOD, BAD = "#1f5f8b", "#1d7a4f", "#b3382c"
 FONT = "DejaVu Sans"  # comes with matplotlib
-STYLE = {
-    "font.family": FONT,
-    "text.color": INK,
-    "text.usetex": False,
-    "text.parse_math": False,
-    "figure.constrained_layout.h_pad": 0.12,
-    "figure.constrained_layout.w_pad": 0.1,
-}
-
-
-@dataclass(frozen=True)
-class Answer:
-    """One answer to one query, with all that its picture shows."""
-
-    schema: Schema
-    name: str  # which query and which answer
-    text: str  # the answer as a sentence
-    found: bool
-    now: Category
-    goal: Category
-    probability: float
-    changes: list[Change]
-    kept: list[tuple[str, Any]]  # the columns that stay, with their values
-    fixed: set[str]  # the features that cannot change
+STYLE = {"font.family": FONT, "text.color": INK, "text.usetex": False, "text.parse_math": False}
 
 
 class Picture(Figure):
@@ -70,63 +50,69 @@ class Picture(Figure):
         return content.getvalue()
 
 
-def draw(answer: Answer) -> Picture:
-    """The picture of an answer, found or not."""
+def draw(result: Explanations, query: int, answer: int) -> Picture:
+    """The picture of one answer, found or not."""
+    name = f"query {query}" + (f" · answer {answer}" if result.k > 1 else "")
     with rc_context(STYLE):
-        return _draw_images(answer) if answer.schema.images else _draw_page(answer)
+        if result.schema.images:
+            return _draw_images(result, query, answer, name)
+        return _draw_page(result, query, answer, name)
 
 
-def _draw_page(answer: Answer) -> Picture:
+def _draw_page(result: Explanations, query: int, answer: int, name: str) -> Picture:
     """The decision now and then, and below it what changes and what stays."""
-    page, is_bits = _Page(), answer.schema.family == "binary"
-    if not answer.found:
-        page.paragraph(answer.text.split(), 12, INK)
-        page.text(MARGIN, answer.name, color=SOFT)
+    page, schema, at = _Page(), result.schema, result.at(query, answer)
+    changes, kept = result.changes_of(query, answer), result.kept_of(query, answer)
+    fixed = {*result.fixed, *(feature.name for feature in schema.features if feature.immutable)}
+    is_bits = schema.family == "binary"
+    if not result.valid[at]:
+        page.paragraph(result.text(query, answer).split(), 12, INK)
+        page.text(MARGIN, name, color=SOFT)
     else:
-        now, goal = (shorten(str(name), 2.6, 14, True) for name in (answer.now, answer.goal))
+        now, goal = (shorten(str(c), 2.6, 14, True) for c in result.classes_of(query, answer))
         end = page.text(MARGIN, now, 14, bold=True, color=BAD)
         page.arrow(end + 0.1, end + 0.42, SOFT)
         end = page.text(end + 0.52, goal, 14, bold=True, color=GOOD)
-        page.text(end + 0.14, f"{answer.probability:.0%} sure", 11, color=SOFT)
+        page.text(end + 0.14, f"{result.probability[at]:.0%} sure", 11, color=SOFT)
         page.y += 0.32
-        count = f"changed: {len(answer.changes)} of {len(answer.schema.columns)} features"
-        end = page.text(MARGIN, f"{answer.name} · {count}", color=SOFT)
-        for name, color, face in (("now", FAINT, "white"), ("then", ACCENT, ACCENT)):
+        count = f"changed: {len(changes)} of {len(schema.columns)} features"
+        end = page.text(MARGIN, f"{name} · {count}", color=SOFT)
+        for word, color, face in (("now", FAINT, "white"), ("then", ACCENT, ACCENT)):
             if not is_bits:
                 page.dot(end + 0.3, color, face)
-                end = page.text(end + 0.42, name, color=SOFT)
+                end = page.text(end + 0.42, word, color=SOFT)
     page.y += 0.5
     if is_bits:
-        _draw_bits(page, answer)
+        _draw_bits(page, schema, changes, kept, fixed)
     else:
-        _draw_changes(page, answer)
+        _draw_changes(page, schema, changes)
+        for title, is_fixed in (("cannot change:", True), ("unchanged:", False)):
+            those = [each for each in kept if (each[0] in fixed) == is_fixed]
+            items = [f"{column} {show(value)} ·" for column, value in those]
+            if items:
+                items[-1] = items[-1].removesuffix(" ·")
+                page.paragraph([title, *items], 8.5, FAINT, lines=6)
     return page.finish()
 
 
-def _draw_changes(page: _Page, answer: Answer) -> None:
-    """A line for each changed feature, and below in small letters what stays."""
-    shown = answer.changes[:MOST_LINES]
+def _draw_changes(page: _Page, schema: Schema, changes: list[Change]) -> None:
+    """A line for each changed feature."""
+    shown = changes[:MOST_LINES]
     names = [_on_two_lines(column) for column, _, _ in shown]
     widest = max((width(line, 10.5) for name in names for line in name), default=0.0)
     start = MARGIN + widest + 0.35
     for name, (column, *values) in zip(names, shown, strict=True):
         for place, line in enumerate(name):
             page.text(MARGIN, line, 10.5, y=page.y + (place - (len(name) - 1) / 2) * 0.18)
-        bounds = wording.bounds_of(answer.schema, column)
+        bounds = wording.bounds_of(schema, column)
         if bounds is None or None in values:
             _draw_two_texts(page, *show_both(*values), start)
         else:
             _draw_two_numbers(page, bounds, values, start)
         page.y += ROW_HEIGHT
-    if len(answer.changes) > MOST_LINES:
-        page.text(MARGIN, f"… and {len(answer.changes) - MOST_LINES} more", color=SOFT)
+    if len(changes) > MOST_LINES:
+        page.text(MARGIN, f"… and {len(changes) - MOST_LINES} more", color=SOFT)
         page.y += ROW_HEIGHT
-    for title, is_fixed in (("cannot change:", True), ("unchanged:", False)):
-        kept = [each for each in answer.kept if (each[0] in answer.fixed) == is_fixed]
-        items = [f"{column} {show(value)} ·" for column, value in kept]
-        if items:
-            items[-1] = items[-1].removesuffix(" ·")
-            page.paragraph([title, *items], 8.5, FAINT, lines=6)
 
 
 def _on_two_lines(name: str) -> list[str]:
@@ -168,48 +154,48 @@ def _draw_two_texts(page: _Page, before: str, after: str, start: float) -> None:
     page.y = middle
 
 
-def _draw_bits(page: _Page, answer: Answer) -> None:
+def _draw_bits(
+    page: _Page, schema: Schema, changes: list[Change], kept: list[Any], fixed: set[str]
+) -> None:
     """Which bits are switched on, which are switched off, and how many stay."""
-    yes = {each.name: (each.values or ())[1] for each in answer.schema.features}
-    for title, color, square, is_on in (
-        ("switch on", GOOD, "■", True),
-        ("switch off", BAD, "□", False),
-    ):
-        names = [name for name, _, after in answer.changes if (after == yes[name]) == is_on]
+    yes = {each.name: (each.values or ())[1] for each in schema.features}
+    for title, color, square in (("switch on", GOOD, "■"), ("switch off", BAD, "□")):
+        is_on = title == "switch on"
+        names = [name for name, _, after in changes if (after == yes[name]) == is_on]
         if names:
             page.text(MARGIN, f"{title} ({len(names)})", 10.5, bold=True, color=color)
             page.y += 0.27
             page.paragraph([f"{square} {name}  " for name in names], 9.5, color, MOST_LINES)
             page.y += 0.15
-    on = sum(value == yes[name] for name, value in answer.kept)
-    fixed = sum(name in answer.fixed for name, _ in answer.kept)
-    words = f"{len(answer.kept):,} bits stay: {on:,} on, {len(answer.kept) - on:,} off"
-    words += f"; {fixed:,} of them cannot change" if fixed else ""
-    page.text(MARGIN, words, 8.5, color=FAINT)
-    page.y += 0.15
+    on = sum(value == yes[name] for name, value in kept)
+    immutable = sum(name in fixed for name, _ in kept)
+    words = f"{len(kept):,} bits stay: {on:,} on, {len(kept) - on:,} off"
+    words += f"; {immutable:,} of them cannot change" if immutable else ""
+    page.paragraph(words.split(), 8.5, FAINT)
 
 
-def _draw_images(answer: Answer) -> Picture:
+def _draw_images(result: Explanations, query: int, answer: int, head: str) -> Picture:
     """Query, counterfactual and difference side by side; a line for each image of the row."""
-    images, head = answer.schema.images, answer.name
-    now, goal = (textwrap.shorten(str(name), 30) for name in (answer.now, answer.goal))
+    images, at = result.schema.images, result.at(query, answer)
+    found, changes = bool(result.valid[at]), result.changes_of(query, answer)
+    now, goal = (textwrap.shorten(str(name), 30) for name in result.classes_of(query, answer))
     titles = [f"now: {now}"]
-    if answer.found:
-        titles += [f"then: {goal} ({answer.probability:.0%} sure)", "difference"]
-        pixels = wording.pixel_columns(answer.schema)
-        others = [change for change in answer.changes if change[0] not in pixels]
-        head += f", if also {wording.condition(answer.schema, others)}" if others else ""
+    if found:
+        titles += [f"then: {goal} ({result.probability[at]:.0%} sure)", "difference"]
+        pixels = wording.pixel_columns(result.schema)
+        others = [change for change in changes if change[0] not in pixels]
+        head += f", if also {wording.condition(result.schema, others)}" if others else ""
     else:
-        head += f": {answer.text}"
-    lines = textwrap.wrap(head, 100 if answer.found else 50)
+        head += f": {result.text(query, answer)}"
+    lines = textwrap.wrap(head, 100 if found else 50)
     shapes = [min(max(image.height / image.breadth, 0.3), 3.0) for image in images]
     heights = [IMAGE_WIDTH * shape + 0.45 for shape in shapes]
-    breadth = IMAGE_WIDTH * len(titles) + (1.2 if answer.found else 1.6)
+    breadth = IMAGE_WIDTH * len(titles) + (1.2 if found else 1.6)
     size = breadth, sum(heights) + 0.4 + 0.18 * len(lines)
-    picture = Picture(figsize=size, layout="constrained")
+    picture = Picture(figsize=size, layout=ConstrainedLayoutEngine(h_pad=0.12, w_pad=0.1))
     panels = picture.subplots(len(images), len(titles), squeeze=False, height_ratios=heights)
-    old = dict(answer.kept) | {column: before for column, before, _ in answer.changes}
-    new = old | {column: after for column, _, after in answer.changes}
+    old = {name: before for name, before, _ in changes} | dict(result.kept_of(query, answer))
+    new = old | {name: after for name, _, after in changes}
     for row, image in zip(panels, images, strict=True):
         shape = image.height, image.breadth, image.channels
         before, after = (
@@ -246,7 +232,7 @@ class _Page:
         self.y = MARGIN
 
     def finish(self) -> Picture:
-        """Cut the page off below what was drawn."""
+        """The picture, cut off below what was drawn."""
         height = self.y + MARGIN * 0.6
         self._picture.set_size_inches(WIDTH, height)
         self._axes.set(xlim=(0.0, WIDTH), ylim=(height, 0.0))

@@ -25,14 +25,8 @@ from torch import Tensor
 from counterveil.errors import RequestError
 from counterveil.models import Rows, TargetModel
 from counterveil.networks import Amortiser, Autoencoder, is_free
-from counterveil.search.algorithm2 import (
-    ITERATIONS,
-    NearestAccepted,
-    SearchObjective,
-    Weights,
-    minimise,
-    refine,
-)
+from counterveil.search import algorithm2
+from counterveil.search.algorithm2 import SearchObjective, Weights
 from counterveil.search.constraints import Box
 from counterveil.search.polish import Polish
 from counterveil.search.repair import LabelledRows, Moves, logit_margin, margin_gradient
@@ -66,30 +60,22 @@ class SearchChoices(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """How to look for answers.
+    """How to look for answers."""
 
-    `method`: the amortised search, or Algorithm 2. `iterations`: of Algorithm 2, or to refine an
-    amortised answer. `keep`: the nearest legal row on the way that the model accepts, or literally
-    the last iterate, as in the paper. `polish`: give back what an answer does not need. `margin`:
-    the probability of the target class from which a row is accepted; 0 asks only that the class
-    wins. `soft_margin`: where no row reaches the margin, one that only wins is accepted. `seed`
-    steers the variety of several answers to one query.
-    """
-
-    method: Method = "amortised"
-    iterations: int = 0
-    keep: Keep = "best"
-    polish: bool = True
-    margin: float = 0.0
-    soft_margin: bool = False
-    seed: int = 0
+    method: Method = "amortised"  # or Algorithm 2
+    iterations: int = 0  # of Algorithm 2, or to refine an amortised answer
+    keep: Keep = "best"  # the nearest accepted row on the way; or the last iterate, as in the paper
+    polish: bool = True  # give back what an answer does not need
+    margin: float = 0.0  # probability of the target class to be accepted; 0: it only has to win
+    soft_margin: bool = False  # where no row reaches the margin, one that only wins is accepted
+    seed: int = 0  # for the variety of several answers to one query
 
 
 def search_options(guidance: Guidance, choices: SearchChoices) -> SearchOptions:
     """The options that were asked for, checked; what is missing or None depends on the guidance."""
     by_model, method = guidance == "model", choices.get("method")
     usual = {
-        "iterations": ITERATIONS if method == "iterations" else 0,
+        "iterations": algorithm2.ITERATIONS if method == "iterations" else 0,
         "polish": by_model,
         "margin": 0.0 if by_model else SURE_SURROGATE,
     }
@@ -109,19 +95,14 @@ def search_options(guidance: Guidance, choices: SearchChoices) -> SearchOptions:
 
 @dataclass(frozen=True)
 class QueryBatch:
-    """Encoded queries, and what is asked of their answers.
+    """Encoded queries, and what is asked of their answers."""
 
-    `queries`: (queries, width) in the unit cube; `targets`: (queries,) class numbers; `costs`: of a
-    change in each column, (queries, width) or None; `max_changes`: how many features may change,
-    (queries,) or None; `start_noise`: added to the amortised δ, (queries, latent) or None.
-    """
-
-    queries: Tensor
-    targets: Tensor
+    queries: Tensor  # (queries, width) in the unit cube
+    targets: Tensor  # (queries,) class numbers
     box: Box
-    costs: Tensor | None = None
-    max_changes: Tensor | None = None
-    start_noise: Tensor | None = None
+    costs: Tensor | None = None  # of a change in each column, (queries, width)
+    max_changes: Tensor | None = None  # how many features may change, (queries,)
+    start_noise: Tensor | None = None  # added to the amortised δ, (queries, latent)
 
     def __len__(self) -> int:
         return len(self.queries)
@@ -154,10 +135,7 @@ class Pipeline:
     """Everything that answers are made of.
 
     `guide` lends its gradient to the search and `judge` decides: they are the same model unless it
-    has no gradient, and both are the surrogate with guidance `surrogate`. `may_repair`: whether
-    single moves may stand for a search. `polish_both_starts`: whether answers are also sought from
-    the query's own side where a search found one, and the nearer of the two is kept. `options` and
-    `tick` are those of one call.
+    has no gradient, and both are the surrogate with guidance `surrogate`.
     """
 
     autoencoder: Autoencoder
@@ -167,10 +145,10 @@ class Pipeline:
     weights: Weights
     snap: Snap
     amortiser: Amortiser | None
-    may_repair: bool
-    polish_both_starts: bool = False
+    may_repair: bool  # whether single moves may stand for a search
+    polish_both_starts: bool = False  # polish from the query's own side too, and keep the nearer
     labelled_rows: LabelledRows | None = None
-    options: SearchOptions = SearchOptions()
+    options: SearchOptions = SearchOptions()  # of one call, as is `tick`
     tick: Tick = silent
 
     def __call__(self, batch: QueryBatch, options: SearchOptions, tick: Tick = silent) -> Found:
@@ -202,7 +180,7 @@ class Pipeline:
     def last_iterate(self, batch: QueryBatch, rows: Tensor, accepted: Tensor) -> Found:
         """Algorithm 2 literally: the legal row nearest to its last iterate."""
         objective = self.objective(batch)
-        delta = minimise(objective, self.options.iterations, self.tick)
+        delta = algorithm2.minimise(objective, self.options.iterations, self.tick)
         rows = self.snap(objective.counterfactual(delta), batch.box)
         return rows, self.accepts(rows, batch.targets)
 
@@ -221,7 +199,7 @@ class Pipeline:
         if batch.start_noise is not None:
             delta = delta + batch.start_noise
         if self.options.iterations:
-            delta = refine(objective, delta, self.options.iterations)
+            delta = algorithm2.refine(objective, delta, self.options.iterations)
         with torch.no_grad():
             rows = self.snap(objective.counterfactual(delta), batch.box)
         return rows, self.accepts(rows, batch.targets)
@@ -344,10 +322,10 @@ class Pipeline:
 
     def _by_iterations(self, objective: SearchObjective) -> Tensor:
         """The nearest legal row on the way of Algorithm 2 that the guide accepts, or the last."""
-        nearest = NearestAccepted(
+        nearest = algorithm2.NearestAccepted(
             objective, self.snap, lambda rows, goals: self.margin(self.guide, rows, goals) >= 0
         )
-        delta = minimise(objective, self.options.iterations, self.tick, nearest.look)
+        delta = algorithm2.minimise(objective, self.options.iterations, self.tick, nearest.look)
         with torch.no_grad():
             return nearest.or_else(self.snap(objective.counterfactual(delta), objective.box))
 

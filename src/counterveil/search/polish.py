@@ -32,21 +32,15 @@ REFUSED = 1e6  # margin counted as lost where the model refuses the row without 
 
 @dataclass(frozen=True)
 class Polish:
-    """What answers are drawn back to, and what the model asks of them.
+    """What answers are drawn back to, and what the model asks of them."""
 
-    `nearest_legal`: the legal row of each query's box that is nearest to the query, (queries,
-    width); mostly the query itself. `margin(rows, targets)`: how far the model accepts each row,
-    from 0 on; `margin_gradient(rows, targets)`: the gradient of that margin or of a guide's, (rows,
-    width). `costs`: of a change in each column, (queries, width) or None.
-    """
-
-    nearest_legal: Tensor
+    nearest_legal: Tensor  # of each query in its box, (queries, width); mostly the query itself
     targets: Tensor
     box: Box
     snap: Snap
-    margin: OfRows
-    margin_gradient: OfRows
-    costs: Tensor | None = None
+    margin: OfRows  # how far the model accepts each row, from 0 on
+    margin_gradient: OfRows  # the gradient of that margin or of a guide's, (rows, width)
+    costs: Tensor | None = None  # of a change in each column, (queries, width)
 
     def __call__(self, accepted_rows: Tensor) -> Tensor:
         """`accepted_rows`, (queries, width), with as little changed as can be found."""
@@ -75,12 +69,10 @@ class Polish:
         count = changed.sum(dim=1)
         # To give back the only changed part is to return to the start.
         able = (count > 1) | ((count == 1) & self._start_is_accepted[indices])
-        how_many = int(able.sum())
-        if how_many == 0:
+        if not bool(able.any()):
             return indices[:0]
-        if how_many < len(able):
-            indices, rows, start = indices[able], rows[able], start[able]
-            saved, changed, count = saved[able], changed[able], count[able]
+        indices, rows, start = indices[able], rows[able], start[able]
+        saved, changed, count = saved[able], changed[able], count[able]
         largest = int(count.max())
         lost = self._margin_lost(indices, rows, changed, singly=largest <= TRIED_SINGLY)
         order = torch.where(changed, lost / saved.clamp(min=1e-12), torch.inf)
@@ -92,13 +84,10 @@ class Polish:
         return indices[given_back > 0]
 
     def _longest_prefix(self, indices: Tensor, rows: Tensor, rank: Tensor, largest: int) -> Tensor:
-        """How many parts, in the order of their rank, the model lets go at once: (rows,).
-
-        A few lengths are tried at a time, and then those between the last two.
-        """
+        """How many parts, in the order of their rank, the model lets go at once: (rows,)."""
         start = self.nearest_legal[indices]
         length = torch.zeros(len(rows), dtype=torch.long, device=rows.device)
-        unknown = largest
+        unknown = largest  # a few lengths are tried at a time, then those between the last two
         while unknown > 0:
             step = -(-unknown // SPLIT)
             offsets = torch.arange(step, unknown + 1, step, device=rows.device)
@@ -119,10 +108,7 @@ class Polish:
     def _margin_lost(
         self, indices: Tensor, rows: Tensor, changed: Tensor, *, singly: bool
     ) -> Tensor:
-        """How much margin is lost when a part is given back, (rows, parts).
-
-        Each part is tried `singly`, or the loss is taken from the gradient.
-        """
+        """Margin lost when a part is given back, (rows, parts): tried `singly`, or by gradient."""
         targets, start = self.targets[indices], self.nearest_legal[indices]
         lost = torch.zeros(changed.shape, device=rows.device)
         if not singly:
@@ -138,10 +124,7 @@ class Polish:
         return lost
 
     def _pull(self, indices: Tensor, all_rows: Tensor) -> bool:
-        """Move numbers towards the query's, in place: all together, then the farthest alone.
-
-        Returns whether any row changed.
-        """
+        """Move numbers back in place, all, then the farthest alone; returns if any row changed."""
         how_many_away = (self._away(all_rows) > SAME).sum(dim=1)
         indices = indices[how_many_away > 0]
         before = all_rows[indices]

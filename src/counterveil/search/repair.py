@@ -40,24 +40,17 @@ def margin_gradient(guide: TargetModel, rows: Tensor, targets: Tensor) -> Tensor
 
 @dataclass(frozen=True)
 class Moves:
-    """What single moves of a batch of queries may do.
-
-    `targets`: (queries,); `max_changes`: how many features of a query may differ from the start,
-    (queries,) or None; `costs`: of a move in each column, (queries, width) or None.
-    """
+    """What single moves of a batch of queries may do."""
 
     guide: TargetModel
     snap: Snap
     targets: Tensor
     box: Box
-    max_changes: Tensor | None = None
-    costs: Tensor | None = None
+    max_changes: Tensor | None = None  # how many features may differ from the start, (queries,)
+    costs: Tensor | None = None  # of a move in each column, (queries, width)
 
     def repair(self, start: Tensor, steps: int, needed_margin: float = 0.0) -> Tensor:
-        """Legal rows `start`, (queries, width), after at most `steps` moves each.
-
-        `needed_margin`: the logit margin above which a row is done.
-        """
+        """Legal rows after at most `steps` moves each; one is done above the `needed_margin`."""
         rows = start.clone()
         moved = torch.zeros_like(rows, dtype=torch.bool)
         active = torch.arange(len(rows), device=rows.device)
