@@ -86,13 +86,9 @@ class Weights:
 
     @classmethod
     def of(cls, family: Family, guidance: str = "model") -> Weights:
-        """The paper's choice for a family of data (section 5.2).
-
-        With guidance `surrogate` α is larger, because the answer has to convince a model that the
-        search never asks.
-        """
+        """The paper's choice for a family of data (section 5.2)."""
         weights = PAPER_WEIGHTS[family]
-        if guidance == "surrogate":
+        if guidance == "surrogate":  # the answer has to convince a model that is never asked
             return replace(weights, alpha=SURROGATE_ALPHA * weights.alpha)
         return weights
 
@@ -109,19 +105,15 @@ PAPER_WEIGHTS: dict[Family, Weights] = {
 
 @dataclass(frozen=True)
 class SearchObjective:
-    """L_cs (Eq. search_obj) for a batch of queries.
-
-    `queries`: (queries, width) in the unit cube; `targets`: (queries,) class numbers;
-    `prototypes`: ρ of every class, (classes, latent); `box`: what each answer may look like.
-    """
+    """L_cs (Eq. search_obj) for a batch of queries."""
 
     model: TargetModel
     autoencoder: Autoencoder
     weights: Weights
-    queries: Tensor
-    targets: Tensor
-    prototypes: Tensor
-    box: Box
+    queries: Tensor  # (queries, width) in the unit cube
+    targets: Tensor  # (queries,) class numbers
+    prototypes: Tensor  # ρ of every class, (classes, latent)
+    box: Box  # what each answer may look like
 
     def __call__(self, delta: Tensor) -> Tensor:
         """L_cs of each query, shape (queries,), for perturbations of shape (queries, latent)."""

@@ -134,9 +134,6 @@ def learn_amortiser(
     return network.requires_grad_(False).eval()
 
 
-# --- The file that keeps the weights ---
-
-
 def fingerprint(veil: Veil, model: TargetModel, snap: Snap) -> str:
     """The name of a model under a veil: by its answers on public rows, to three digits."""
     rows = legal_rows(veil, snap, 256, seed=1, device=snap.part_of_column.device)

@@ -4,8 +4,6 @@ Immutable features, directions and allowed ranges become a lower and an upper bo
 encoded column of every query. A category is open where its upper bound is 1. Two rules hold
 without being asked for: a value that breaks no rule today may always stay, and no answer tells a
 person to make a known value unknown.
-
-What Rules say whoever asks is worked out once for each of them; queries then only pick their row.
 """
 
 from __future__ import annotations
@@ -60,10 +58,7 @@ class Box:
         return Box(change(self.lower), change(self.upper), queries)
 
     def holding(self, columns: Tensor, queries: Tensor) -> Box:
-        """The box where the marked columns must stay as near to the query's as they may be.
-
-        `columns`: bool, (queries, width); `queries`: the encoded queries, (queries, width).
-        """
+        """The box where marked `columns`, (queries, width), stay as near to `queries` as may be."""
         nearest = self.project(queries)
         lower = torch.where(columns, nearest, self.lower)
         return Box(lower, torch.where(columns, nearest, self.upper), self.queries)
@@ -71,20 +66,14 @@ class Box:
 
 @dataclass(frozen=True)
 class LinkedColumns:
-    """A link of the schema: the encoded columns of the source's categories and of the derived one.
+    """A link of the schema, by encoded columns."""
 
-    `table` (categories, derived columns) holds the encoded derived value of each category.
-    """
-
-    source: slice
+    source: slice  # the categories of the source
     derived: slice
-    table: Tensor
+    table: Tensor  # the encoded derived value of each category, (categories, derived columns)
 
     def derived_columns(self, rows: Tensor, box: Box) -> Tensor:
-        """What the derived columns of `rows` must be.
-
-        By the table; where the source did not move, the query's own.
-        """
+        """The derived columns by the table; where the source did not move, the query's own."""
         source = rows[:, self.source]
         moved = source.sum(dim=1, keepdim=True)  # 0 where the source is missing
         kept = rows[:, self.derived]
@@ -116,9 +105,7 @@ class LinkedColumns:
         upper[:, self.derived] = torch.maximum(upper[:, self.derived], own)
 
 
-def linked_columns(
-    encoding: Encoding, device: torch.device | None = None
-) -> tuple[LinkedColumns, ...]:
+def linked_columns(encoding: Encoding, device: torch.device | None = None) -> list[LinkedColumns]:
     """The links of the schema."""
     blocks = {block.feature.name: block for block in encoding.blocks}
     found = []
@@ -128,7 +115,7 @@ def linked_columns(
         encoded = [derived.feature.encode_value(value) for value in values]
         table = torch.tensor(encoded, dtype=torch.float32, device=device)
         found.append(LinkedColumns(source.categories, derived.at, table))
-    return tuple(found)
+    return found
 
 
 def box_around(
@@ -143,10 +130,7 @@ def box_around(
     distinct, which = distinct_rules(rules, len(own), immutable)
     *sides, marks_of = zip(*(_common_bounds(encoding, each) for each in distinct), strict=True)
     present: set[int] = set().union(*marks_of)
-    lower, upper, marks = (torch.stack(side).to(own.device) for side in sides)
-    if which is not None:
-        lower, upper, marks = (side[torch.from_numpy(which)] for side in (lower, upper, marks))
-    lower, upper = lower.expand_as(own), upper.expand_as(own)
+    lower, upper, marks = (torch.stack(side)[which].to(own.device) for side in sides)
     if present & {Mark.INCREASING, Mark.DECREASING}:
         lower, upper = _one_way_bounds(encoding, own, marks, lower, upper)
     if present & {Mark.FORWARD, Mark.BACKWARD}:
@@ -155,7 +139,6 @@ def box_around(
         upper = torch.where(marks >= Mark.CLOSED, torch.maximum(upper, own), upper)
     if Mark.FIXED in present:
         lower, upper = (torch.where(marks == Mark.FIXED, own, side) for side in (lower, upper))
-    lower, upper = (side.clone(memory_format=torch.contiguous_format) for side in (lower, upper))
     if not encoding.schema.links:
         return Box(lower, upper)
     for link in linked_columns(encoding):
@@ -165,17 +148,17 @@ def box_around(
 
 def distinct_rules(
     rules: ManyRules, count: int, immutable: Collection[str] = ()
-) -> tuple[list[Rules], Array | None]:
-    """The different Rules, and which of them each query has; None where there is but one."""
+) -> tuple[list[Rules], Tensor]:
+    """The different Rules, and which of them each query has: their numbers, (queries,)."""
     if rules is None or isinstance(rules, Rules):
-        return [(rules or NO_RULES).and_immutable(immutable)], None
+        return [(rules or NO_RULES).and_immutable(immutable)], torch.zeros(count, dtype=torch.long)
     if not rules or not all(isinstance(each, Rules) for each in rules):
         raise RequestError("rules must be Rules, or a list of Rules with one for each query")
     if len(rules) != count:
         raise RequestError(f"rules: {len(rules)} of them for {count} queries; one for each")
     place: dict[Rules, int] = {}
-    which = np.array([place.setdefault(each, len(place)) for each in rules])
-    return [each.and_immutable(immutable) for each in place], which if len(place) > 1 else None
+    which = torch.tensor([place.setdefault(each, len(place)) for each in rules])
+    return [each.and_immutable(immutable) for each in place], which
 
 
 def column_costs(encoding: Encoding, rules: ManyRules, count: int) -> Tensor | None:
@@ -188,7 +171,7 @@ def column_costs(encoding: Encoding, rules: ManyRules, count: int) -> Tensor | N
         each.tighten(encoding.schema)
         for block in encoding.blocks:
             costs[number, block.at] = each.costs.get(block.feature.name, 1.0)
-    return costs.expand(count, -1) if which is None else costs[torch.from_numpy(which)]
+    return costs[which]
 
 
 def max_changes_of(rules: ManyRules, count: int) -> Tensor | None:
@@ -196,8 +179,7 @@ def max_changes_of(rules: ManyRules, count: int) -> Tensor | None:
     distinct, which = distinct_rules(rules, count)
     if all(each.max_changes is None for each in distinct):
         return None
-    max_changes = torch.tensor([each.max_changes or ANY_NUMBER for each in distinct])
-    return max_changes[torch.zeros(count, dtype=torch.long) if which is None else which]
+    return torch.tensor([each.max_changes or ANY_NUMBER for each in distinct])[which]
 
 
 def decode_answers(
@@ -244,12 +226,9 @@ def clip_to_rules(
         return after
     distinct, which = distinct_rules(rules, len(after))
     under = [each.tighten_feature(feature) for each in distinct]
-    low, high = np.array([each.allowed_range() for each in under]).T
-    rising, falling = (
-        np.array([each.direction == way for each in under]) for way in ("increase", "decrease")
-    )
-    if which is not None:
-        low, high, rising, falling = (side[which] for side in (low, high, rising, falling))
+    low, high = np.array([each.allowed_range() for each in under])[which.numpy()].T
+    directions = np.array([each.direction for each in under])[which.numpy()]
+    rising, falling = directions == "increase", directions == "decrease"
     was, now = (side.to_numpy(np.float64, na_value=np.nan) for side in (before, after))
     kept = np.clip(now, low, high)
     kept = np.where((rising & (kept < was)) | (falling & (kept > was)), was, kept)
@@ -286,7 +265,7 @@ def _one_way_bounds(
 
 def _ordered_categories(encoding: Encoding, own: Tensor, marks: Tensor, upper: Tensor) -> Tensor:
     """Upper bounds with the categories behind the query's closed; all open where it is missing."""
-    upper, marks = upper.clone(), marks.expand_as(own)
+    upper = upper.clone()
     for block in encoding.blocks:
         if block.feature.one_hot and block.feature.ordered:
             at = block.categories

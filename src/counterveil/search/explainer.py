@@ -80,7 +80,13 @@ class Explainer:
         device: str = "cpu",
         **tuning: Unpack[Tuning],
     ) -> None:
-        self.chunk, self._warm_file, self._warm_steps = _tuned(**tuning)
+        self.chunk = tuning.pop("chunk", 8192)
+        self._warm_file = tuning.pop("warm_file", None)
+        self._warm_steps = tuning.pop("warm_steps", None)
+        if tuning:
+            raise TypeError(f"Explainer has no keyword {', '.join(tuning)}")
+        if self.chunk < 1 or (self._warm_steps is not None and self._warm_steps < 1):
+            raise RequestError("chunk and warm_steps must be at least 1")
         self.veil = veil if isinstance(veil, Veil) else Veil.load(veil)
         self.encoding = Encoding(self.veil.schema)
         self.model = _consulted_model(self.veil, model, guidance)
@@ -159,8 +165,7 @@ class Explainer:
         request = _Request(asked, batch, before, rules, fixed, k, target is not None)
         if options.method == "amortised":
             self.warm_up(progress=progress)
-        rows, accepted = self._search(batch, options, k, progress)
-        return self._judge(request, rows, accepted, options.iterations)
+        return self._judge(request, self._search(batch, options, k, progress), options.iterations)
 
     def answer_tensors(self, batch: QueryBatch, options: SearchOptions | None = None) -> Found:
         """Encoded answers to encoded queries, and which are accepted: no table is made."""
@@ -187,13 +192,9 @@ class Explainer:
                 tick((number + 1) * ticks, "")
         return torch.cat(all_rows), torch.cat(all_accepted)
 
-    def _judge(
-        self, request: _Request, rows: Tensor, accepted: Tensor, iterations: int
-    ) -> Explanations:
-        """The model has the last word, on the rows exactly as they are given out.
-
-        `rows`: (queries, k, width), encoded; `accepted`: (queries, k), by the search.
-        """
+    def _judge(self, request: _Request, found: Found, iterations: int) -> Explanations:
+        """The model has the last word, on the rows (queries, k, width) as they are given out."""
+        rows, accepted = found
         k, rules = request.k, request.rules
         frame, points = request.asked.frame, request.asked.encoded
         if k > 1:  # one row an answer
@@ -221,13 +222,13 @@ class Explainer:
         moved = np.abs(encoded - points)
         block_starts = [block.start for block in self.encoding.blocks]
         log_proba = torch.where(valid[:, None], after, before)
-        status = np.where(valid.numpy(), Status.FOUND.value, Status.NOT_FOUND.value)
+        ways = [already.numpy(), valid.numpy()]
         return Explanations(
             schema=self.veil.schema,
             statement=self.statement,
             queries=frame,
             rows=answers,
-            status=np.where(already.numpy(), Status.ALREADY.value, status),
+            status=np.select(ways, [Status.ALREADY, Status.FOUND], Status.NOT_FOUND),
             predicted=predicted.numpy(),
             target=targets.numpy(),
             probability=log_proba.exp().gather(1, targets[:, None])[:, 0].double().numpy(),
@@ -269,17 +270,6 @@ class Explainer:
                 labelled_rows=self._labelled_rows if self.model.calls_left is None else None,
             )
         return self._ready
-
-
-def _tuned(
-    *,
-    warm_file: str | os.PathLike[str] | None = None,
-    warm_steps: int | None = None,
-    chunk: int = 8192,
-) -> tuple[int, str | os.PathLike[str] | None, int | None]:
-    if chunk < 1 or (warm_steps is not None and warm_steps < 1):
-        raise RequestError("chunk and warm_steps must be at least 1")
-    return chunk, warm_file, warm_steps
 
 
 def _consulted_model(veil: Veil, model: Any, guidance: str) -> TargetModel:

@@ -105,8 +105,8 @@ class Explanations:
             return float("nan")
         points = torch.from_numpy(Encoding(self.schema).encode(self.rows)).split(self.k)
         valid = torch.from_numpy(self.valid).split(self.k)
-        found = [rows[ok] for rows, ok in zip(points, valid, strict=True) if ok.sum() > 1]
-        distances = [torch.pdist(rows).mean().item() for rows in found]
+        several = [rows[ok] for rows, ok in zip(points, valid, strict=True) if ok.sum() > 1]
+        distances = [torch.pdist(rows).mean().item() for rows in several]
         return float(np.mean(distances)) if distances else float("nan")
 
     def count(self, status: Status) -> int:
@@ -133,8 +133,7 @@ class Explanations:
 
     def only(self, queries: Sequence[int]) -> Explanations:
         """The same for some of the queries, in the given order, numbered anew."""
-        numbers = np.asarray(queries, dtype=int)
-        at = (numbers[:, None] * self.k + np.arange(self.k)).ravel()
+        at = (np.asarray(queries, dtype=int)[:, None] * self.k + np.arange(self.k)).ravel()
         return replace(
             self,
             queries=self.queries.iloc[at].reset_index(drop=True),
@@ -182,11 +181,6 @@ class Explanations:
         """The columns of one answer that stay as they are, with their values."""
         cells = self._cells_of(query, answer)
         return [(column, before) for column, before, after in cells if same(before, after)]
-
-    def ranks_of(self, query: int) -> list[int]:
-        """The ranks of the counterfactuals that were found for one query."""
-        first = self.at(query, 0)
-        return np.flatnonzero(self.valid[first : first + self.k]).tolist()
 
     def at(self, query: int, answer: int) -> int:
         """The position of an answer in every field."""
@@ -247,7 +241,7 @@ class Explanations:
             numbers = self.found.tolist()
             every = "\n\n".join(f"Query {number}: {self.explain(number)}" for number in numbers)
             return every or f"{self.headline}."
-        ranks = self.ranks_of(query)
+        ranks = [rank for rank in range(self.k) if self.valid[self.at(query, rank)]]
         if len(ranks) < 2:
             return self.text(query)
         lines = [wording.opening(*self.classes_of(query), self.statement)]
@@ -260,7 +254,6 @@ class Explanations:
 
     def plot(self, query: int = 0, answer: int = 0) -> Figure:
         """One answer as a picture: a matplotlib Figure, to show or to `.savefig("cf.png")`."""
-        self.at(query, answer)
         try:
             from counterveil.search.figure import draw
         except ModuleNotFoundError:

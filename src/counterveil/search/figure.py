@@ -53,10 +53,9 @@ class Picture(Figure):
 def draw(result: Explanations, query: int, answer: int) -> Picture:
     """The picture of one answer, found or not."""
     name = f"query {query}" + (f" · answer {answer}" if result.k > 1 else "")
+    draw_kind = _draw_images if result.schema.images else _draw_page
     with rc_context(STYLE):
-        if result.schema.images:
-            return _draw_images(result, query, answer, name)
-        return _draw_page(result, query, answer, name)
+        return draw_kind(result, query, answer, name)
 
 
 def _draw_page(result: Explanations, query: int, answer: int, name: str) -> Picture:
@@ -96,9 +95,13 @@ def _draw_page(result: Explanations, query: int, answer: int, name: str) -> Pict
 
 
 def _draw_changes(page: _Page, schema: Schema, changes: list[Change]) -> None:
-    """A line for each changed feature."""
+    """A line for each changed feature; a long name is on two, the second one shortened."""
     shown = changes[:MOST_LINES]
-    names = [_on_two_lines(column) for column, _, _ in shown]
+    wrapped = [wrap(column.split(" "), NAME_WIDTH, 10.5) for column, _, _ in shown]
+    names = [
+        [first, shorten(" ".join(rest), NAME_WIDTH, 10.5)] if rest else [first]
+        for first, *rest in wrapped
+    ]
     widest = max((width(line, 10.5) for name in names for line in name), default=0.0)
     start = MARGIN + widest + 0.35
     for name, (column, *values) in zip(names, shown, strict=True):
@@ -115,18 +118,13 @@ def _draw_changes(page: _Page, schema: Schema, changes: list[Change]) -> None:
         page.y += ROW_HEIGHT
 
 
-def _on_two_lines(name: str) -> list[str]:
-    """A long name on two lines, the second one shortened."""
-    first, *rest = wrap(name.split(" "), NAME_WIDTH, 10.5)
-    return [first, shorten(" ".join(rest), NAME_WIDTH, 10.5)] if rest else [first]
-
-
 def _draw_two_numbers(
     page: _Page, bounds: tuple[float, float], numbers: list[Any], start: float
 ) -> None:
     """A number before and after as two dots on the range of the feature."""
     stop = WIDTH - MARGIN
-    page.track(start, stop)
+    track: dict[str, Any] = {"linewidth": 4, "solid_capstyle": "round", "zorder": 1}
+    page.axes.plot([start, stop], [page.y, page.y], color=TRACK, **track)
     before, after = np.interp([float(number) for number in numbers], bounds, (start, stop)).tolist()
     page.arrow(before, after, ACCENT, gap=0.07)
     page.dot(before, FAINT, "white")
@@ -227,23 +225,23 @@ class _Page:
 
     def __init__(self) -> None:
         self._picture = Picture()
-        self._axes = self._picture.add_axes((0.0, 0.0, 1.0, 1.0))
-        self._axes.set_axis_off()
+        self.axes = self._picture.add_axes((0.0, 0.0, 1.0, 1.0))
+        self.axes.set_axis_off()
         self.y = MARGIN
 
     def finish(self) -> Picture:
         """The picture, cut off below what was drawn."""
         height = self.y + MARGIN * 0.6
         self._picture.set_size_inches(WIDTH, height)
-        self._axes.set(xlim=(0.0, WIDTH), ylim=(height, 0.0))
+        self.axes.set(xlim=(0.0, WIDTH), ylim=(height, 0.0))
         return self._picture
 
     def text(
         self, x: float, words: str, size: float = 9.5, *, bold: bool = False, **options: Any
     ) -> float:
         """Write one line in `size` points with options of matplotlib; returns where it ends."""
-        style = {"y": self.y, "va": "center_baseline", "fontproperties": _font(size, bold)}
-        self._axes.text(x, s=visible(words), **style | options)
+        style = {"y": self.y, "va": "center_baseline", "weight": "bold" if bold else "normal"}
+        self.axes.text(x, s=visible(words), fontsize=size, **style | options)
         return x + width(words, size, bold)
 
     def paragraph(self, words: Sequence[str], size: float, color: str, lines: int = 99) -> None:
@@ -255,12 +253,7 @@ class _Page:
 
     def dot(self, x: float, edge: str, face: str) -> None:
         style: dict[str, Any] = {"markersize": 7, "markeredgewidth": 1.8, "zorder": 4}
-        self._axes.plot(x, self.y, "o", mec=edge, mfc=face, **style)
-
-    def track(self, start: float, stop: float) -> None:
-        """Draw a broad light line."""
-        ends = [start, stop], [self.y, self.y]
-        self._axes.plot(*ends, color=TRACK, linewidth=4, solid_capstyle="round", zorder=1)
+        self.axes.plot(x, self.y, "o", mec=edge, mfc=face, **style)
 
     def arrow(self, start: float, stop: float, color: str, gap: float = 0.0) -> None:
         """Draw an arrow that stays `gap` inches away from both ends; none where it is too short."""
@@ -268,17 +261,13 @@ class _Page:
             ends = (start, self.y), (stop, self.y)
             arrow = FancyArrowPatch(*ends, arrowstyle="-|>", shrinkA=gap * 72, shrinkB=gap * 72)
             arrow.set(mutation_scale=9, linewidth=1.8, color=color, zorder=3)
-            self._axes.add_patch(arrow)
-
-
-def _font(size: float, bold: bool) -> FontProperties:
-    return FontProperties(family=FONT, size=size, weight="bold" if bold else "normal")
+            self.axes.add_patch(arrow)
 
 
 def width(words: str, size: float, bold: bool = False) -> float:
     """How wide a line of text of `size` points is, in inches."""
-    sizes = text_to_path.get_text_width_height_descent(visible(words), _font(size, bold), False)
-    return float(sizes[0]) / 72
+    font = FontProperties(family=FONT, size=size, weight="bold" if bold else "normal")
+    return float(text_to_path.get_text_width_height_descent(visible(words), font, False)[0]) / 72
 
 
 def shorten(words: str, most: float, size: float, bold: bool = False) -> str:
@@ -308,10 +297,7 @@ def wrap(words: Sequence[str], most: float, size: float, lines: int = 99) -> lis
 def keep_apart(
     middles: Sequence[float], widths: Sequence[float], start: float, stop: float
 ) -> tuple[float, float]:
-    """Where a left and a right label go so that they neither touch nor leave the lane; in inches.
-
-    `middles`: where they should be; `widths`: of the labels; the lane goes from `start` to `stop`.
-    """
+    """The middles of a left and a right label, moved until they fit between start and stop."""
     room = sum(widths) / 2 + 0.12
     left = min(max(middles[0], start + widths[0] / 2), stop - widths[1] / 2 - room)
     return left, max(min(middles[1], stop - widths[1] / 2), left + room)

@@ -237,8 +237,7 @@ class Pipeline:
             part = batch.select(left)
             heavier = replace(self.weights, alpha=self.weights.alpha * factor)
             tried = longer._by_iterations(replace(self.objective(part), weights=heavier))
-            gives_way = self.options.soft_margin and factor == INSIST_ALPHA[-1]
-            judging = lenient if gives_way else self
+            judging = lenient if self.options.soft_margin and factor == INSIST_ALPHA[-1] else self
             rows, accepted = judging._take(part, tried, left, (rows, accepted))
         return rows, accepted
 

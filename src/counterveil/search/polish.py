@@ -1,13 +1,10 @@
 """Polish: give back to the query what an answer does not need. Few changes, small changes.
 
-Two ways back, both taken only as far as the model still accepts the row, which stays legal and
-inside its box at every step:
+Two ways back, as far as the model still accepts the row, which stays legal and inside its box:
 
 - **give back**: whole parts (features, pixels) take the query's value again, as many at once as the
   model accepts, those first whose return costs little margin for the distance that it saves;
 - **pull**: numbers that remain changed move towards the query's.
-
-All queries of a batch are polished together; rows with nothing left to give back drop out.
 """
 
 from __future__ import annotations
@@ -45,8 +42,7 @@ class Polish:
     def __call__(self, accepted_rows: Tensor) -> Tensor:
         """`accepted_rows`, (queries, width), with as little changed as can be found."""
         rows = accepted_rows.clone()
-        everyone = torch.arange(len(rows), device=rows.device)
-        active = everyone
+        active = everyone = torch.arange(len(rows), device=rows.device)
         for _ in range(ROUNDS):
             active = self._give_back(active, rows)
             if not len(active):
@@ -105,9 +101,7 @@ class Polish:
         targets = self.targets[indices].repeat_interleave(tries)
         return (self.margin(tried.flatten(0, 1), targets) >= 0).unflatten(0, (-1, tries))
 
-    def _margin_lost(
-        self, indices: Tensor, rows: Tensor, changed: Tensor, *, singly: bool
-    ) -> Tensor:
+    def _margin_lost(self, indices: Tensor, rows: Tensor, changed: Tensor, singly: bool) -> Tensor:
         """Margin lost when a part is given back, (rows, parts): tried `singly`, or by gradient."""
         targets, start = self.targets[indices], self.nearest_legal[indices]
         lost = torch.zeros(changed.shape, device=rows.device)

@@ -1,8 +1,7 @@
 """From anywhere in the unit cube to the nearest legal row: what leaves the search is always legal.
 
 One category for each categorical feature, whole numbers where the schema says so, linked features
-together, inside the box of the query's constraints. Vectorised over all rows and features at once,
-without a decision that waits for a value: it compiles as one piece.
+together, inside the box of the query's constraints; all rows and features at once.
 """
 
 from __future__ import annotations
@@ -88,12 +87,10 @@ class Snap:
         stride: float,
         costs: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Legal `rows` with one feature each moved uphill, where `gradient` promises the most gain
-        for the distance.
+        """Legal `rows` with one feature each moved to where `gradient` promises most for the way.
 
-        `moved` marks bits and categories that may not be moved again, so that nothing goes in
-        circles; it is returned with the new ones. A number may move on, by at most `stride` at
-        once. `costs`, (rows, width), multiply the distance.
+        `moved` marks bits and categories that may not be moved again; it is returned with the new
+        ones. A number moves by at most `stride`. `costs`, (rows, width), multiply the distance.
         """
         reach = (1 / self._steps).clamp(min=stride)
         up, down = torch.minimum(box.upper - rows, reach), torch.minimum(rows - box.lower, reach)
@@ -111,7 +108,6 @@ class Snap:
             )
         for link in self._links:
             gain[:, link.source] += link.gain(rows, gradient, box)
-        for link in self._links:
             gain[:, link.derived] = -torch.inf
         length = torch.where(self._is_category, math.sqrt(2), change.abs().clamp(min=SHORT))
         length = length if costs is None else length * costs
@@ -147,8 +143,7 @@ class Snap:
         return ~fine
 
     def squares_by_part(self, rows: Tensor, queries: Tensor, costs: Tensor | None = None) -> Tensor:
-        """Squared distance between rows and queries in each part, at the columns' costs:
-        (rows, parts)."""
+        """Squared distance of rows and queries by part, at the columns' costs: (rows, parts)."""
         square = (rows - queries) ** 2
         square = torch.where(square > SAME**2, square, 0.0)
         if costs is not None:
@@ -159,7 +154,7 @@ class Snap:
     def changed_features(self, rows: Tensor, queries: Tensor) -> Tensor:
         """Which features differ between rows and queries: a mask (rows, features)."""
         parts = self.squares_by_part(rows, queries) > 0
-        features = int(self.feature_of_part[-1]) + 1
+        features = int(self.feature_of_part.max()) + 1
         if features == self.parts:
             return parts
         counts = torch.zeros(len(rows), features, device=rows.device)
