@@ -201,7 +201,7 @@ class Explainer:
             query_of = np.repeat(np.arange(len(frame)), k)
             frame, points = frame.loc[query_of].reset_index(drop=True), points[query_of]
             if rules is not None and not isinstance(rules, Rules):
-                rules = [rules[query] for query in query_of]
+                rules = [rules[query] for query in query_of.tolist()]
         before = request.before.repeat_interleave(k, dim=0)
         targets = request.batch.targets.repeat_interleave(k)
         predicted = before.argmax(dim=1)

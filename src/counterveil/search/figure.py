@@ -34,7 +34,8 @@ WIDTH, MARGIN, ROW_HEIGHT, NAME_WIDTH, IMAGE_WIDTH = 8.0, 0.4, 0.56, 2.4, 2.7  #
 INK, SOFT, FAINT, TRACK, EDGE = "#1c2330", "#5b6577", "#8d96a5", "#e3e8ef", "#c9d0da"
 ACCENT, GOOD, BAD = "#1f5f8b", "#1d7a4f", "#b3382c"
 FONT = "DejaVu Sans"  # comes with matplotlib
-STYLE = {"font.family": FONT, "text.color": INK, "text.usetex": False, "text.parse_math": False}
+STYLE: dict[Any, Any] = {"font.family": FONT, "text.color": INK}
+STYLE |= {"text.usetex": False, "text.parse_math": False}
 
 
 class Picture(Figure):
@@ -240,8 +241,8 @@ class _Page:
         self, x: float, words: str, size: float = 9.5, *, bold: bool = False, **options: Any
     ) -> float:
         """Write one line in `size` points with options of matplotlib; returns where it ends."""
-        style = {"y": self.y, "va": "center_baseline", "weight": "bold" if bold else "normal"}
-        self.axes.text(x, s=visible(words), fontsize=size, **style | options)
+        style: dict[str, Any] = {"y": self.y, "va": "center_baseline", "fontsize": size} | options
+        self.axes.text(x, s=visible(words), weight="bold" if bold else "normal", **style)
         return x + width(words, size, bold)
 
     def paragraph(self, words: Sequence[str], size: float, color: str, lines: int = 99) -> None:
