@@ -7,6 +7,7 @@ import pytest
 import torch
 from rich.console import Console
 from rows import random_rows
+from safetensors.torch import save
 
 from counterveil import Explainer
 from counterveil.encoding import Encoding
@@ -14,6 +15,7 @@ from counterveil.errors import DataError, RequestError
 from counterveil.models import CallableModel
 from counterveil.report import explanation_table, explanations_page
 from counterveil.schema import Label, Numeric, Schema
+from counterveil.search import amortise
 from counterveil.search.wording import show_both
 
 
@@ -131,7 +133,7 @@ def test_same_seed_same_answer_whatever_the_chunks(explainer, veil, model, queri
     small = Explainer(veil, model, warm_steps=300, chunk=7)
     parts = small.explain(queries, iterations=40, progress=False)
     assert (whole.status == parts.status).all()
-    # Matrix products round by size; a halving of the way may then end one step (1/32) keep_apart.
+    # Matrix products round by size; a halving of the way may then end one step (1/32) apart.
     np.testing.assert_allclose(whole.distance, parts.distance, atol=1 / 32)
     afresh = Explainer(veil, model, warm_steps=300)
     again = afresh.explain(queries, iterations=40, progress=False)
@@ -199,3 +201,23 @@ def test_words_and_pages(result):
     assert "http" not in page.replace("http://www.w3.org", "")
     with pytest.raises(RequestError, match="no query 60"):
         result.text(60)
+
+
+def test_what_was_learnt_is_kept_in_a_file(veil, model, queries, tmp_path, monkeypatch):
+    file = tmp_path / "warm.safetensors"
+    first = Explainer(veil, model, warm_steps=20, warm_file=file)
+    answers = first.explain(queries.head(5), progress=False)
+    kept = file.read_bytes()
+    monkeypatch.setattr(amortise, "learn_amortiser", None)  # nothing is learnt again
+    again = Explainer(veil, model, warm_file=file).explain(queries.head(5), progress=False)
+    pd.testing.assert_frame_equal(answers.rows, again.rows)
+    monkeypatch.undo()
+    for wrong in (b"", b"no weights", kept[:-8], save({"a": torch.ones(2)})):
+        file.write_bytes(wrong)
+        Explainer(veil, model, warm_steps=1, warm_file=file).warm_up(progress=False)
+        assert len(file.read_bytes()) == len(kept)
+    name = amortise.fingerprint(veil, first.model, first._snap)
+    file.write_bytes(save({"a": torch.ones(2)}, metadata={"counterveil": name}))
+    assert amortise.load_amortiser(file, veil, name) is None
+    with pytest.raises(TypeError, match="no keyword warm"):
+        Explainer(veil, model, warm=3)

@@ -10,8 +10,8 @@ import pytest
 from counterveil.errors import RequestError
 from counterveil.privacy import Level, Statement
 from counterveil.schema import Binary, Categorical, Label, Numeric, Pixels, Schema
-from counterveil.search.canvas import WIDTH, keep_apart, shorten, width, wrap
 from counterveil.search.explanations import NO_FURTHER, Explanations
+from counterveil.search.figure import WIDTH, keep_apart, shorten, width, wrap
 
 LABEL = Label(name="y", classes=("refused", "granted $x$"))
 
@@ -213,8 +213,7 @@ def test_pictures_stand_alone(tmp_path):
 
 
 def test_without_matplotlib(monkeypatch):
-    for module in ("counterveil.search.figure", "counterveil.search.canvas"):
-        monkeypatch.delitem(sys.modules, module, raising=False)
+    monkeypatch.delitem(sys.modules, "counterveil.search.figure", raising=False)
     monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
     with pytest.raises(RequestError, match="pip install matplotlib"):
         explanations(FEATURES, QUERY, QUERY).plot()

@@ -10,7 +10,7 @@ from rows import random_rows
 
 from counterveil.encoding import Encoding
 from counterveil.errors import RequestError
-from counterveil.schema import Binary, Categorical, Label, Numeric, Pixels, Schema
+from counterveil.schema import Binary, Categorical, Label, Link, Numeric, Pixels, Schema
 from counterveil.search.constraints import Box, box_around
 from counterveil.search.snap import Snap
 
@@ -122,6 +122,23 @@ def test_unknown_immutable(schema):
     encoding = Encoding(schema)
     with pytest.raises(RequestError, match="no feature 'sex'"):
         box_around(encoding, encoding.encode(random_rows(schema, 2)), immutable=["sex"])
+
+
+def test_a_derived_feature_may_come_before_its_source():
+    schema = Schema(
+        features=(
+            Numeric(name="derived", lower=0, upper=10),
+            Numeric(name="other", lower=0, upper=1),
+            Categorical(name="source", categories=("a", "b")),
+        ),
+        label=Label(name="y", classes=(0, 1)),
+        links=(Link(source="source", derived="derived", values={"a": 1, "b": 2}),),
+    )
+    snap = Snap(Encoding(schema))
+    rows, queries = torch.tensor([[0.1, 0.5, 1, 0]]), torch.tensor([[0.2, 0.5, 0, 1]])
+    changed = snap.changed_features(rows, queries)
+    assert changed.tolist() == [[False, False, True]]
+    assert snap.columns_of_features(changed).tolist() == [[True, False, True, True]]
 
 
 def test_every_move_of_a_repair_is_legal_and_uphill(schema):

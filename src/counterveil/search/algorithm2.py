@@ -27,6 +27,7 @@ from counterveil.errors import RequestError
 from counterveil.models import Rows, TargetModel
 from counterveil.networks import Autoencoder
 from counterveil.schema import Category, Family
+from counterveil.schema.kind import first_names
 from counterveil.search.constraints import Box
 from counterveil.search.snap import Snap
 from counterveil.terminal import Tick, silent
@@ -68,8 +69,7 @@ def select_targets(
     number_of = {name: number for number, name in enumerate(classes)}
     for name in names:
         if name not in number_of or isinstance(name, bool):
-            known = ", ".join(str(name) for name in classes[:12])
-            raise RequestError(f"target: no class {name!r}; the label has: {known}")
+            raise RequestError(f"target: no class {name!r}; the label has: {first_names(classes)}")
     return torch.tensor([number_of[name] for name in names])
 
 
@@ -86,13 +86,9 @@ class Weights:
 
     @classmethod
     def of(cls, family: Family, guidance: str = "model") -> Weights:
-        """The paper's choice for a family of data (section 5.2).
-
-        With guidance `surrogate` α is larger, because the answer has to convince a model that the
-        search never asks.
-        """
+        """The paper's choice for a family of data (section 5.2)."""
         weights = PAPER_WEIGHTS[family]
-        if guidance == "surrogate":
+        if guidance == "surrogate":  # the answer has to convince a model that is never asked
             return replace(weights, alpha=SURROGATE_ALPHA * weights.alpha)
         return weights
 
@@ -109,19 +105,15 @@ PAPER_WEIGHTS: dict[Family, Weights] = {
 
 @dataclass(frozen=True)
 class SearchObjective:
-    """L_cs (Eq. search_obj) for a batch of queries.
-
-    `queries`: (queries, width) in the unit cube; `targets`: (queries,) class numbers;
-    `prototypes`: ρ of every class, (classes, latent); `box`: what each answer may look like.
-    """
+    """L_cs (Eq. search_obj) for a batch of queries."""
 
     model: TargetModel
     autoencoder: Autoencoder
     weights: Weights
-    queries: Tensor
-    targets: Tensor
-    prototypes: Tensor
-    box: Box
+    queries: Tensor  # (queries, width) in the unit cube
+    targets: Tensor  # (queries,) class numbers
+    prototypes: Tensor  # ρ of every class, (classes, latent)
+    box: Box  # what each answer may look like
 
     def __call__(self, delta: Tensor) -> Tensor:
         """L_cs of each query, shape (queries,), for perturbations of shape (queries, latent)."""
@@ -150,14 +142,6 @@ class SearchObjective:
             targets=self.targets[indices] if targets is None else targets,
             box=self.box.select(indices),
         )
-
-    def in_box(self, box: Box) -> SearchObjective:
-        """The same objective with other constraints."""
-        return replace(self, box=box)
-
-    def with_alpha_times(self, factor: float) -> SearchObjective:
-        """The same objective with a heavier L_pred."""
-        return replace(self, weights=replace(self.weights, alpha=self.weights.alpha * factor))
 
 
 def _norm(vectors: Tensor) -> Tensor:
@@ -199,24 +183,13 @@ def minimise(
                 return final
             active, objective = active[kept], objective.select(kept)
             lowest, looks_at_rest = lowest[kept].detach(), looks_at_rest[kept]
-            adam, delta = _only_rows(adam, delta, kept)
+            fewer = delta.detach()[kept].requires_grad_(True)
+            state = adam.state.pop(delta)
+            moments = {name: state[name][kept] for name in ("exp_avg", "exp_avg_sq")}
+            adam.state[fewer] = {"step": state["step"], **moments}
+            adam.param_groups[0]["params"], delta = [fewer], fewer
     final[active] = delta.detach()
     return final
-
-
-def _only_rows(
-    adam: torch.optim.Adam, delta: Tensor, kept: Tensor
-) -> tuple[torch.optim.Adam, Tensor]:
-    """An optimiser that goes on with some rows of `delta`, and these rows."""
-    fewer = delta.detach()[kept].requires_grad_(True)
-    state = adam.state[delta]
-    going_on = torch.optim.Adam([fewer], LEARNING_RATE)
-    going_on.state[fewer] = {
-        "step": state["step"],
-        "exp_avg": state["exp_avg"][kept],
-        "exp_avg_sq": state["exp_avg_sq"][kept],
-    }
-    return going_on, fewer
 
 
 def refine(objective: SearchObjective, start: Tensor, iterations: int) -> Tensor:

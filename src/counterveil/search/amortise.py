@@ -1,26 +1,24 @@
 """The amortised search: Algorithm 2's answer in one step.
 
-Algorithm 2 minimises the same objective L_cs anew for every query. Here a small network learns the
-minimiser once: a(q, s, which columns may move) -> δ. It is trained by L_cs itself, on legal rows
-drawn from the Veil, towards random other classes, with random features held. It is post-processing
-of the Veil and of the guide; with guidance `surrogate`, of the Veil alone.
-
-Learning takes seconds. A file can keep the weights, named after the veil and the model that they
-belong to; a file of another veil, model or version is not used, and the weights are learnt anew.
+A small network learns the minimiser of L_cs once: a(q, s, which columns may move) -> δ. It is
+trained by L_cs itself, on legal rows drawn from the Veil, towards random other classes, with random
+features held. It is post-processing of the Veil and of the guide; with guidance `surrogate`, of the
+Veil alone. A file can keep the weights under a name for veil, model and version; a file of another
+name is not used.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass
+from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
-from counterveil.encoding import Encoding
 from counterveil.files import write_whole
 from counterveil.models import Rows, TargetModel
 from counterveil.networks import Amortiser, is_free, seeded
@@ -28,7 +26,7 @@ from counterveil.schema import Family
 from counterveil.search.algorithm2 import SearchObjective, Weights
 from counterveil.search.constraints import Box, box_around
 from counterveil.search.snap import Snap
-from counterveil.terminal import Tick, progress_bar, silent
+from counterveil.terminal import progress_bar
 from counterveil.veil import Veil
 
 TRAINING_ROWS = 20_000
@@ -37,8 +35,7 @@ LATENT_SPREAD = 0.5  # of the codes of drawn rows; codes are sigmoids in (0, 1)
 FILE_VERSION = "1"
 
 
-@dataclass(frozen=True)
-class Lessons:
+class Lessons(NamedTuple):
     """How long to learn: optimiser steps, and queries in each."""
 
     steps: int
@@ -85,79 +82,64 @@ def learn_amortiser(
     guide: TargetModel,
     weights: Weights,
     snap: Snap,
-    *,
     progress: bool = False,
     max_steps: int | None = None,
 ) -> Amortiser:
-    """The network a for a guide under a veil, learnt from rows that the veil gives."""
+    """The network a for a guide under a veil, learnt from rows that the veil gives.
+
+    The target of a row is a random class, but not the one that the guide gives it.
+    """
     device = snap.part_of_column.device
-    lessons = LESSONS[veil.schema.family]
-    steps = min(lessons.steps, max_steps or lessons.steps)
-    rows = legal_rows(veil, snap, TRAINING_ROWS, seed=0, device=device)
+    steps, batch = LESSONS[veil.schema.family]
+    steps = min(steps, max_steps or steps)
+    queries = legal_rows(veil, snap, TRAINING_ROWS, seed=0, device=device)
     objective = SearchObjective(
         model=guide,
         autoencoder=veil.autoencoder.to(device),
         weights=weights,
-        queries=rows,
-        targets=torch.zeros(len(rows), dtype=torch.long, device=device),
+        queries=queries,
+        targets=torch.zeros(len(queries), dtype=torch.long, device=device),
         prototypes=veil.prototypes.to(device),
-        box=box_around(Encoding(veil.schema), rows.cpu().double().numpy()).to(device),
+        box=box_around(guide.encoding, queries.cpu().double().numpy()).to(device),
     )
-    feature_of_column = snap.feature_of_part[snap.part_of_column]
-    with progress_bar("learning to search", steps, show=progress) as tick:
-        return _learn(objective, feature_of_column, Lessons(steps, lessons.batch), tick)
-
-
-def _learn(
-    objective: SearchObjective, feature_of_column: Tensor, lessons: Lessons, tick: Tick = silent
-) -> Amortiser:
-    """The network for the guide and weights of `objective`, whose queries it learns from.
-
-    The objective's targets are replaced by random ones: any class but the one the guide gives.
-    """
-    queries, batch, seed = objective.queries, lessons.batch, 0
-    device = queries.device
     classes, latent = objective.prototypes.shape
-    network = seeded(lambda: Amortiser(queries.shape[1], classes, latent), seed).to(device)
-    generator = torch.Generator().manual_seed(seed)
+    network = seeded(lambda: Amortiser(queries.shape[1], classes, latent), 0).to(device)
+    generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
-        ask, encoding = objective.model.ask, objective.model.encoding
-        answers = [ask(Rows.of_points(part, encoding)) for part in queries.split(8192)]
+        answers = [guide.ask(Rows.of_points(part, guide.encoding)) for part in queries.split(8192)]
         likeliest_first = torch.cat(answers).argsort(dim=1, descending=True)
     optimiser = torch.optim.Adam(network.parameters(), LEARNING_RATE, fused=True)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimiser, LEARNING_RATE, total_steps=lessons.steps
-    )
-    features = int(feature_of_column.max()) + 1
-    for step in range(lessons.steps):
-        rows = torch.randint(len(queries), (batch,), generator=generator).to(device)
-        # Half of the time the runner-up, which is what people ask for when they name no class.
-        rank = torch.randint(1, classes, (batch,), generator=generator)
-        rank = torch.where(torch.rand(batch, generator=generator) < 0.5, rank, 1).to(device)
-        targets = likeliest_first[rows].gather(1, rank[:, None])[:, 0]
-        # In half of the lessons a random share of the features is held.
-        share = torch.rand(batch, 1, generator=generator)
-        share = share * (torch.rand(batch, 1, generator=generator) < 0.5)
-        held = (torch.rand(batch, features, generator=generator) < share).to(device)
-        part = objective.select(rows, targets)
-        part = part.in_box(part.box.holding(held[:, feature_of_column], part.queries))
-        loss = part(network(part.queries, targets, is_free(part.box.lower, part.box.upper))).mean()
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        schedule.step()
-        tick(step + 1, "steps")
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, LEARNING_RATE, total_steps=steps)
+    features = int(snap.feature_of_part.max()) + 1
+    with progress_bar("learning to search", steps, show=progress) as tick:
+        for step in range(steps):
+            rows = torch.randint(len(queries), (batch,), generator=generator).to(device)
+            # Half of the time the runner-up, which is what people ask for when they name no class.
+            rank = torch.randint(1, classes, (batch,), generator=generator)
+            rank = torch.where(torch.rand(batch, generator=generator) < 0.5, rank, 1).to(device)
+            targets = likeliest_first[rows].gather(1, rank[:, None])[:, 0]
+            # In half of the lessons a random share of the features is held.
+            share = torch.rand(batch, 1, generator=generator)
+            share = share * (torch.rand(batch, 1, generator=generator) < 0.5)
+            held = (torch.rand(batch, features, generator=generator) < share).to(device)
+            part = objective.select(rows, targets)
+            box = part.box.holding(snap.columns_of_features(held), part.queries)
+            delta = network(part.queries, targets, is_free(box.lower, box.upper))
+            loss = replace(part, box=box)(delta).mean()
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            schedule.step()
+            tick(step + 1, "steps")
     return network.requires_grad_(False).eval()
 
 
-# --- The file that keeps the weights ---
-
-
-def fingerprint(veil_digest: str, model: TargetModel, rows: Tensor) -> str:
-    """The name of a model under a veil: by its answers on public `rows`, to three digits."""
+def fingerprint(veil: Veil, model: TargetModel, snap: Snap) -> str:
+    """The name of a model under a veil: by its answers on public rows, to three digits."""
+    rows = legal_rows(veil, snap, 256, seed=1, device=snap.part_of_column.device)
     log_proba = model.ask(Rows.of_points(rows, model.encoding))
     answers = (log_proba.exp() * 1000).round().to(torch.int32).cpu()
-    content = f"{FILE_VERSION} {veil_digest} ".encode() + answers.numpy().tobytes()
+    content = f"{FILE_VERSION} {veil.digest} ".encode() + answers.numpy().tobytes()
     return hashlib.sha256(content).hexdigest()
 
 
@@ -167,21 +149,18 @@ def save_amortiser(path: str | os.PathLike[str], amortiser: Amortiser, name: str
     write_whole(path, save_tensors(tensors, metadata={"counterveil": name}))
 
 
-def load_amortiser(
-    path: str | os.PathLike[str], amortiser: Amortiser, name: str
-) -> Amortiser | None:
-    """`amortiser` with the weights of the file; None if there are none of that name."""
+def load_amortiser(path: str | os.PathLike[str], veil: Veil, name: str) -> Amortiser | None:
+    """The network of the file for a veil; None if there is none of that name."""
+    classes, latent = veil.prototypes.shape
+    amortiser = Amortiser(veil.schema.width, classes, latent)
     try:
         with safe_open(path, framework="pt") as file:
             if (file.metadata() or {}).get("counterveil") != name:
                 return None
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError):
-        return None
-    shapes = {key: value.shape for key, value in amortiser.state_dict().items()}
-    if {key: value.shape for key, value in tensors.items()} != shapes:
+        amortiser.load_state_dict(tensors)
+    except (OSError, SafetensorError, RuntimeError):  # RuntimeError: of another shape
         return None
     if not all(bool(value.isfinite().all()) for value in tensors.values()):
         return None
-    amortiser.load_state_dict(tensors)
     return amortiser.requires_grad_(False).eval()

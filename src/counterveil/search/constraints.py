@@ -4,16 +4,14 @@ Immutable features, directions and allowed ranges become a lower and an upper bo
 encoded column of every query. A category is open where its upper bound is 1. Two rules hold
 without being asked for: a value that breaks no rule today may always stay, and no answer tells a
 person to make a known value unknown.
-
-What Rules say whoever asks is worked out once for each of them; queries then only pick their row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -49,40 +47,33 @@ class Box:
 
     def select(self, part: slice | Tensor) -> Box:
         """The boxes of some of the queries."""
-        queries = None if self.queries is None else self.queries[part]
-        return Box(self.lower[part], self.upper[part], queries)
+        return self._map(lambda side: side[part])
+
+    def to(self, device: torch.device) -> Box:
+        """The same on another device."""
+        return self._map(lambda side: side.to(device))
+
+    def _map(self, change: Callable[[Tensor], Tensor]) -> Box:
+        queries = None if self.queries is None else change(self.queries)
+        return Box(change(self.lower), change(self.upper), queries)
 
     def holding(self, columns: Tensor, queries: Tensor) -> Box:
-        """The box where the marked columns must stay as near to the query's as they may be.
-
-        `columns`: bool, (queries, width); `queries`: the encoded queries, (queries, width).
-        """
+        """The box where marked `columns`, (queries, width), stay as near to `queries` as may be."""
         nearest = self.project(queries)
         lower = torch.where(columns, nearest, self.lower)
         return Box(lower, torch.where(columns, nearest, self.upper), self.queries)
 
-    def to(self, device: torch.device) -> Box:
-        """The same on another device."""
-        queries = None if self.queries is None else self.queries.to(device)
-        return Box(self.lower.to(device), self.upper.to(device), queries)
-
 
 @dataclass(frozen=True)
 class LinkedColumns:
-    """A link of the schema: the encoded columns of the source's categories and of the derived one.
+    """A link of the schema, by encoded columns."""
 
-    `table` (categories, derived columns) holds the encoded derived value of each category.
-    """
-
-    source: slice
+    source: slice  # the categories of the source
     derived: slice
-    table: Tensor
+    table: Tensor  # the encoded derived value of each category, (categories, derived columns)
 
     def derived_columns(self, rows: Tensor, box: Box) -> Tensor:
-        """What the derived columns of `rows` must be.
-
-        By the table; where the source did not move, the query's own.
-        """
+        """The derived columns by the table; where the source did not move, the query's own."""
         source = rows[:, self.source]
         moved = source.sum(dim=1, keepdim=True)  # 0 where the source is missing
         kept = rows[:, self.derived]
@@ -114,9 +105,7 @@ class LinkedColumns:
         upper[:, self.derived] = torch.maximum(upper[:, self.derived], own)
 
 
-def linked_columns(
-    encoding: Encoding, device: torch.device | None = None
-) -> tuple[LinkedColumns, ...]:
+def linked_columns(encoding: Encoding, device: torch.device | None = None) -> list[LinkedColumns]:
     """The links of the schema."""
     blocks = {block.feature.name: block for block in encoding.blocks}
     found = []
@@ -126,7 +115,7 @@ def linked_columns(
         encoded = [derived.feature.encode_value(value) for value in values]
         table = torch.tensor(encoded, dtype=torch.float32, device=device)
         found.append(LinkedColumns(source.categories, derived.at, table))
-    return tuple(found)
+    return found
 
 
 def box_around(
@@ -139,15 +128,9 @@ def box_around(
     """
     own = torch.as_tensor(queries).to(torch.float32)
     distinct, which = distinct_rules(rules, len(own), immutable)
-    common = [_common_bounds(encoding, each) for each in distinct]
-    present = frozenset[int]().union(*(each.present for each in common))
-    if which is None:
-        lower, upper, marks = (side.to(own.device) for side in common[0][:3])
-    else:
-        picked = torch.from_numpy(which).to(own.device)
-        sides = zip(*(each[:3] for each in common), strict=True)
-        lower, upper, marks = (torch.stack(side).to(own.device)[picked] for side in sides)
-    lower, upper = lower.expand_as(own), upper.expand_as(own)
+    *sides, marks_of = zip(*(_common_bounds(encoding, each) for each in distinct), strict=True)
+    present: set[int] = set().union(*marks_of)
+    lower, upper, marks = (torch.stack(side)[which].to(own.device) for side in sides)
     if present & {Mark.INCREASING, Mark.DECREASING}:
         lower, upper = _one_way_bounds(encoding, own, marks, lower, upper)
     if present & {Mark.FORWARD, Mark.BACKWARD}:
@@ -156,8 +139,6 @@ def box_around(
         upper = torch.where(marks >= Mark.CLOSED, torch.maximum(upper, own), upper)
     if Mark.FIXED in present:
         lower, upper = (torch.where(marks == Mark.FIXED, own, side) for side in (lower, upper))
-    whole = torch.contiguous_format
-    lower, upper = lower.clone(memory_format=whole), upper.clone(memory_format=whole)
     if not encoding.schema.links:
         return Box(lower, upper)
     for link in linked_columns(encoding):
@@ -167,26 +148,21 @@ def box_around(
 
 def distinct_rules(
     rules: ManyRules, count: int, immutable: Collection[str] = ()
-) -> tuple[list[Rules], Array | None]:
-    """The different Rules, and which of them each query has; None where there is but one."""
+) -> tuple[list[Rules], Tensor]:
+    """The different Rules, and which of them each query has: their numbers, (queries,)."""
     if rules is None or isinstance(rules, Rules):
-        return [(rules or NO_RULES).and_immutable(immutable)], None
+        return [(rules or NO_RULES).and_immutable(immutable)], torch.zeros(count, dtype=torch.long)
     if not rules or not all(isinstance(each, Rules) for each in rules):
         raise RequestError("rules must be Rules, or a list of Rules with one for each query")
     if len(rules) != count:
         raise RequestError(f"rules: {len(rules)} of them for {count} queries; one for each")
-    by_identity: dict[int, Any] = {id(each): each for each in rules}
     place: dict[Rules, int] = {}
-    known = {
-        key: place.setdefault(each.and_immutable(immutable), len(place))
-        for key, each in by_identity.items()
-    }
-    which = np.fromiter((known[id(each)] for each in rules), np.int64, count)
-    return [*place], which if len(place) > 1 else None
+    which = torch.tensor([place.setdefault(each, len(place)) for each in rules])
+    return [each.and_immutable(immutable) for each in place], which
 
 
 def column_costs(encoding: Encoding, rules: ManyRules, count: int) -> Tensor | None:
-    """What a change costs, for each encoded column: (1, width) or (queries, width); None for 1."""
+    """What a change costs, for each query and encoded column, (queries, width); None for 1."""
     distinct, which = distinct_rules(rules, count)
     if not any(each.costs for each in distinct):
         return None
@@ -195,7 +171,7 @@ def column_costs(encoding: Encoding, rules: ManyRules, count: int) -> Tensor | N
         each.tighten(encoding.schema)
         for block in encoding.blocks:
             costs[number, block.at] = each.costs.get(block.feature.name, 1.0)
-    return costs if which is None else costs[torch.from_numpy(which)]
+    return costs[which]
 
 
 def max_changes_of(rules: ManyRules, count: int) -> Tensor | None:
@@ -203,8 +179,7 @@ def max_changes_of(rules: ManyRules, count: int) -> Tensor | None:
     distinct, which = distinct_rules(rules, count)
     if all(each.max_changes is None for each in distinct):
         return None
-    max_changes = torch.tensor([each.max_changes or ANY_NUMBER for each in distinct])
-    return max_changes[torch.zeros(count, dtype=torch.long) if which is None else which]
+    return torch.tensor([each.max_changes or ANY_NUMBER for each in distinct])[which]
 
 
 def decode_answers(
@@ -251,12 +226,9 @@ def clip_to_rules(
         return after
     distinct, which = distinct_rules(rules, len(after))
     under = [each.tighten_feature(feature) for each in distinct]
-    low, high = np.array([each.allowed_range() for each in under]).T
-    rising, falling = (
-        np.array([each.direction == way for each in under]) for way in ("increase", "decrease")
-    )
-    if which is not None:
-        low, high, rising, falling = (side[which] for side in (low, high, rising, falling))
+    low, high = np.array([each.allowed_range() for each in under])[which.numpy()].T
+    directions = np.array([each.direction for each in under])[which.numpy()]
+    rising, falling = directions == "increase", directions == "decrease"
     was, now = (side.to_numpy(np.float64, na_value=np.nan) for side in (before, after))
     kept = np.clip(now, low, high)
     kept = np.where((rising & (kept < was)) | (falling & (kept > was)), was, kept)
@@ -267,22 +239,14 @@ def clip_to_rules(
     return after.where(~off, pd.Series(right.astype(np.int64) if feature.is_whole else right))
 
 
-class _CommonBounds(NamedTuple):
-    """Bounds and Mark of every encoded column, whoever asks, and the marks that are present."""
-
-    lower: Tensor
-    upper: Tensor
-    marks: Tensor
-    present: frozenset[int]
-
-
 @lru_cache(maxsize=32)
-def _common_bounds(encoding: Encoding, rules: Rules) -> _CommonBounds:
+def _common_bounds(encoding: Encoding, rules: Rules) -> tuple[Tensor, Tensor, Tensor, set[int]]:
+    """Bounds and Mark of every encoded column, whoever asks, and the marks that are present."""
     bounds = [feature.bounds() for feature in rules.tighten(encoding.schema)]
     lower = torch.tensor([each for one in bounds for each in one.lower], dtype=torch.float32)
     upper = torch.tensor([each for one in bounds for each in one.upper], dtype=torch.float32)
     marks = [each for one in bounds for each in one.marks]
-    return _CommonBounds(lower, upper, torch.tensor(marks, dtype=torch.int8), frozenset(marks))
+    return lower, upper, torch.tensor(marks, dtype=torch.int8), {*marks}
 
 
 def _one_way_bounds(
@@ -301,7 +265,7 @@ def _one_way_bounds(
 
 def _ordered_categories(encoding: Encoding, own: Tensor, marks: Tensor, upper: Tensor) -> Tensor:
     """Upper bounds with the categories behind the query's closed; all open where it is missing."""
-    upper, marks = upper.clone(), marks.expand_as(own)
+    upper = upper.clone()
     for block in encoding.blocks:
         if block.feature.one_hot and block.feature.ordered:
             at = block.categories

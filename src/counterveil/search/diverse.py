@@ -26,21 +26,18 @@ def several_answers(
 ) -> Found:
     """Rows of shape (queries, k, width), the nearest first, and which of them are accepted."""
     generator = torch.Generator().manual_seed(options.seed)
-    first_rows, first_accepted = pipeline(batch, options, tick)
+    found = [pipeline(batch, options, tick)]
     if k == 1:
-        return first_rows[:, None], first_accepted[:, None]
-    all_rows, all_accepted = [first_rows], [first_accepted]
-    everyone = torch.arange(len(batch), device=first_rows.device)
-    latent = pipeline.autoencoder.latent
+        return found[0][0][:, None], found[0][1][:, None]
+    device, latent = batch.queries.device, pipeline.autoencoder.latent
+    everyone = torch.arange(len(batch), device=device)
     for _ in range(TRIES * (k - 1)):
-        which = torch.randint(len(all_rows), (len(batch),), generator=generator)
-        earlier = torch.stack(all_rows)[which.to(first_rows.device), everyone]
+        which = torch.randint(len(found), (len(batch),), generator=generator).to(device)
+        earlier = torch.stack([rows for rows, _ in found])[which, everyone]
         held = _one_change(pipeline.snap, earlier, batch.queries, generator)
-        noise = SPREAD * torch.randn(len(batch), latent, generator=generator).to(first_rows.device)
-        rows, accepted = pipeline(replace(batch.holding(held), start_noise=noise), options)
-        all_rows.append(rows)
-        all_accepted.append(accepted)
-    tried, accepted = torch.stack(all_rows, dim=1), torch.stack(all_accepted, dim=1)
+        noise = SPREAD * torch.randn(len(batch), latent, generator=generator).to(device)
+        found.append(pipeline(replace(batch.holding(held), start_noise=noise), options))
+    tried, accepted = (torch.stack(each, dim=1) for each in zip(*found, strict=True))
     kinds = _kinds_of_answers(pipeline.snap, tried, batch.queries)
     return choose(tried, accepted, batch.queries, k, kinds)
 
@@ -76,9 +73,7 @@ def _kinds_of_answers(snap: Snap, tried: Tensor, queries: Tensor) -> Tensor:
     """What tells answers apart: which features change; for a picture, the pixels themselves."""
     tries = tried.shape[1]
     changed = snap.changed_features(tried.flatten(0, 1), queries.repeat_interleave(tries, dim=0))
-    if changed.shape[1] == 1:
-        return tried
-    return changed.unflatten(0, (-1, tries)).float()
+    return tried if changed.shape[1] == 1 else changed.unflatten(0, (-1, tries)).float()
 
 
 def _one_change(snap: Snap, rows: Tensor, queries: Tensor, generator: torch.Generator) -> Tensor:

@@ -18,28 +18,13 @@ from counterveil.errors import CallLimitError, InputError, InternalError, Reques
 from counterveil.models import Rows, TargetModel, TorchModel, adapt, distil
 from counterveil.models.adapters import STUDENT_EPOCHS
 from counterveil.networks import Amortiser, pick_device
-from counterveil.privacy import Budget, Statement
-from counterveil.search import amortise
+from counterveil.privacy import Budget
+from counterveil.search import amortise, constraints, pipeline
 from counterveil.search.algorithm2 import TargetClasses, Weights, select_targets
-from counterveil.search.constraints import (
-    ANY_NUMBER,
-    ManyRules,
-    box_around,
-    column_costs,
-    decode_answers,
-    max_changes_of,
-)
+from counterveil.search.constraints import ManyRules
 from counterveil.search.diverse import several_answers
 from counterveil.search.explanations import NO_FURTHER, Explanations, Status
-from counterveil.search.pipeline import (
-    Found,
-    Guidance,
-    Pipeline,
-    QueryBatch,
-    SearchChoices,
-    SearchOptions,
-    search_options,
-)
+from counterveil.search.pipeline import Found, Pipeline, QueryBatch, SearchOptions
 from counterveil.search.repair import LabelledRows
 from counterveil.search.rules import Rules
 from counterveil.search.snap import Snap
@@ -51,45 +36,24 @@ FEWEST_STUDENT_ROWS = 200
 
 
 class Tuning(TypedDict, total=False):
-    """How an Explainer works; the answers stay the same but for rounding.
+    """How an Explainer works; the answers stay the same but for rounding."""
 
-    `warm_file`: where the amortised search is kept once it has been learnt (see `warm_up`).
-    `warm_steps`: how many optimiser steps it learns at most. `chunk`: how many queries are searched
-    together; it bounds the memory.
-    """
-
-    warm_file: str | os.PathLike[str] | None
-    warm_steps: int | None
-    chunk: int
+    warm_file: str | os.PathLike[str] | None  # keeps the amortised search, once learnt
+    warm_steps: int | None  # that it learns at most
+    chunk: int  # queries that are searched together; it bounds the memory
 
 
 @dataclass(frozen=True)
 class _Request:
-    """What was asked: k answers to each query of `frame`.
+    """What was asked: k answers to each of the queries `asked`."""
 
-    `points`: the encoded queries as float64, (queries, width); `batch`: the same for the search;
-    `before`: what the model says of them, (queries, classes) log-probabilities; `fixed`: features
-    held for every query besides those of the schema; `target_was_named`: by the caller.
-    """
-
-    frame: pd.DataFrame
-    points: Array
-    batch: QueryBatch
-    before: Tensor
+    asked: Rows
+    batch: QueryBatch  # the queries as the search takes them
+    before: Tensor  # log-probabilities of the queries by the model, (queries, classes)
     rules: ManyRules
-    fixed: tuple[str, ...]
+    fixed: tuple[str, ...]  # features held for every query besides those of the schema
     k: int
-    target_was_named: bool
-
-    def repeated(self) -> tuple[pd.DataFrame, Array, ManyRules]:
-        """Queries, encoded queries and rules, each k times over: one row an answer."""
-        if self.k == 1:
-            return self.frame, self.points, self.rules
-        rows = np.repeat(np.arange(len(self.frame)), self.k)
-        rules = self.rules
-        if rules is not None and not isinstance(rules, Rules):
-            rules = [each for each in rules for _ in range(self.k)]
-        return self.frame.loc[rows].reset_index(drop=True), self.points[rows], rules
+    target_was_named: bool  # by the caller
 
 
 class Explainer:
@@ -109,17 +73,27 @@ class Explainer:
         veil: Veil | str | os.PathLike[str],
         model: Any = None,
         *,
-        guidance: Guidance = "model",
+        guidance: pipeline.Guidance = "model",
         model_budget: Budget | None = None,
         weights: Weights | None = None,
         device: str = "cpu",
         **tuning: Unpack[Tuning],
     ) -> None:
-        self.chunk, self._warm_file, self._warm_steps = _tuned(**tuning)
+        self.chunk = tuning.pop("chunk", 8192)
+        self._warm_file = tuning.pop("warm_file", None)
+        self._warm_steps = tuning.pop("warm_steps", None)
+        if tuning:
+            raise TypeError(f"Explainer has no keyword {', '.join(tuning)}")
+        if self.chunk < 1 or (self._warm_steps is not None and self._warm_steps < 1):
+            raise RequestError("chunk and warm_steps must be at least 1")
         self.veil = veil if isinstance(veil, Veil) else Veil.load(veil)
         self.encoding = Encoding(self.veil.schema)
         self.model = _consulted_model(self.veil, model, guidance)
-        self.statement = _statement_of_answers(self.veil, guidance, model_budget)
+        self.statement = self.veil.statement
+        if guidance == "surrogate":
+            self.statement = self.statement.guided_by_surrogate()
+        elif model_budget is not None:
+            self.statement = self.statement.composed_with(model_budget)
         self.guidance = guidance
         self.weights = weights or Weights.of(self.veil.schema.family, guidance)
         self.device = pick_device(device)
@@ -138,25 +112,18 @@ class Explainer:
         if self._amortiser is not None:
             return
         guide = self._guide_of_the_search(progress)
-        name = ""
-        if self._warm_file is not None:
-            probes = amortise.legal_rows(self.veil, self._snap, 256, seed=1, device=self.device)
-            name = amortise.fingerprint(self.veil.digest, guide, probes)
-            latent = self.veil.autoencoder.latent
-            empty = Amortiser(self.encoding.width, self.model.classes, latent)
-            self._amortiser = amortise.load_amortiser(self._warm_file, empty, name)
+        file, name = self._warm_file, ""
+        if file is not None:
+            name = amortise.fingerprint(self.veil, guide, self._snap)
+            self._amortiser = amortise.load_amortiser(file, self.veil, name)
         if self._amortiser is None:
-            self._amortiser = amortise.learn_amortiser(
-                self.veil,
-                guide,
-                self.weights,
-                self._snap,
-                progress=progress,
-                max_steps=self._warm_steps,
+            learnt = amortise.learn_amortiser(
+                self.veil, guide, self.weights, self._snap, progress, self._warm_steps
             )
-            if self._warm_file is not None:
+            if file is not None:
                 with suppress(InputError):  # a folder that cannot be written only costs time
-                    amortise.save_amortiser(self._warm_file, self._amortiser, name)
+                    amortise.save_amortiser(file, learnt, name)
+            self._amortiser = learnt
         self._amortiser = self._amortiser.to(self.device)
 
     def explain(
@@ -168,7 +135,7 @@ class Explainer:
         rules: ManyRules = None,
         immutable: Collection[str] = (),
         progress: bool = True,
-        **search: Unpack[SearchChoices],
+        **search: Unpack[pipeline.SearchChoices],
     ) -> Explanations:
         """`k` counterfactuals for every row of `queries`.
 
@@ -180,26 +147,24 @@ class Explainer:
         guidance `model` winning is enough and answers are polished, with guidance `surrogate` a
         probability of .95 is sought.
         """
-        options = search_options(self.guidance, **search)
+        options = pipeline.search_options(self.guidance, search)
         if k < 1:
             raise RequestError("k must be at least 1")
         asked = Rows.of_frame(self.encoding.pick(queries), self.encoding)
-        frame, points = asked.frame, asked.encoded
         before = self.model.ask(asked)
         batch = QueryBatch(
             asked.points,
             select_targets(before, target, self.veil.schema.label.classes),
-            box_around(self.encoding, points, rules, immutable),
-            column_costs(self.encoding, rules, len(frame)),
-            max_changes_of(rules, len(frame)),
+            constraints.box_around(self.encoding, asked.encoded, rules, immutable),
+            constraints.column_costs(self.encoding, rules, len(asked)),
+            constraints.max_changes_of(rules, len(asked)),
         )
         for_all = rules.immutable if isinstance(rules, Rules) else ()
         fixed = tuple(sorted({*for_all, *immutable}))
-        request = _Request(frame, points, batch, before, rules, fixed, k, target is not None)
+        request = _Request(asked, batch, before, rules, fixed, k, target is not None)
         if options.method == "amortised":
             self.warm_up(progress=progress)
-        rows, accepted = self._search(batch, options, k, progress)
-        return self._judge(request, rows, accepted, options.iterations)
+        return self._judge(request, self._search(batch, options, k, progress), options.iterations)
 
     def answer_tensors(self, batch: QueryBatch, options: SearchOptions | None = None) -> Found:
         """Encoded answers to encoded queries, and which are accepted: no table is made."""
@@ -210,15 +175,15 @@ class Explainer:
 
     def _search(self, batch: QueryBatch, options: SearchOptions, k: int, progress: bool) -> Found:
         """Rows of shape (queries, k, width), legal and within their boxes; which are accepted."""
-        pipeline = self._pipeline(progress)
+        search = self._pipeline(progress)
         starts = range(0, len(batch), self.chunk)
         ticks = max(options.iterations, 1)  # of a chunk
         all_rows, all_accepted = [], []
         with progress_bar("searching", len(starts) * ticks, show=progress) as tick:
             for number, start in enumerate(starts):
                 part = batch.select(slice(start, start + self.chunk)).to(self.device)
-                ticks_of_part = _shifted(tick, number * options.iterations)
-                rows, accepted = several_answers(pipeline, part, options, k, ticks_of_part)
+                shifted = _shifted(tick, number * options.iterations)
+                rows, accepted = several_answers(search, part, options, k, shifted)
                 if bool(self._snap.broken(rows.flatten(0, 1), part.repeated(k).box).any()):
                     raise InternalError("an answer broke a rule of the schema; please report this")
                 all_rows.append(rows.cpu())
@@ -226,15 +191,16 @@ class Explainer:
                 tick((number + 1) * ticks, "")
         return torch.cat(all_rows), torch.cat(all_accepted)
 
-    def _judge(
-        self, request: _Request, rows: Tensor, accepted: Tensor, iterations: int
-    ) -> Explanations:
-        """The model has the last word, on the rows exactly as they are given out.
-
-        `rows`: (queries, k, width), encoded; `accepted`: (queries, k), by the search.
-        """
-        k = request.k
-        frame, points, rules = request.repeated()
+    def _judge(self, request: _Request, found: Found, iterations: int) -> Explanations:
+        """The model has the last word, on the rows (queries, k, width) as they are given out."""
+        rows, accepted = found
+        k, rules = request.k, request.rules
+        frame, points = request.asked.frame, request.asked.encoded
+        if k > 1:  # one row an answer
+            query_of = np.repeat(np.arange(len(frame)), k)
+            frame, points = frame.loc[query_of].reset_index(drop=True), points[query_of]
+            if rules is not None and not isinstance(rules, Rules):
+                rules = [rules[query] for query in query_of.tolist()]
         before = request.before.repeat_interleave(k, dim=0)
         targets = request.batch.targets.repeat_interleave(k)
         predicted = before.argmax(dim=1)
@@ -244,7 +210,7 @@ class Explainer:
             already = torch.zeros_like(already)
         wanted = accepted.flatten() & ~already
         tried = np.where(wanted.numpy()[:, None], rows.flatten(0, 1).double().numpy(), points)
-        answers = decode_answers(self.encoding, frame, points, tried, rules)
+        answers = constraints.decode_answers(self.encoding, frame, points, tried, rules)
         given_out = Rows.of_frame(answers, self.encoding)
         encoded, after = given_out.encoded, self.model.ask(given_out)
         valid = (after.argmax(dim=1) == targets) & wanted
@@ -255,13 +221,13 @@ class Explainer:
         moved = np.abs(encoded - points)
         block_starts = [block.start for block in self.encoding.blocks]
         log_proba = torch.where(valid[:, None], after, before)
-        status = np.where(valid.numpy(), Status.FOUND.value, Status.NOT_FOUND.value)
+        ways = [already.numpy(), valid.numpy()]
         return Explanations(
             schema=self.veil.schema,
             statement=self.statement,
             queries=frame,
             rows=answers,
-            status=np.where(already.numpy(), Status.ALREADY.value, status),
+            status=np.select(ways, [Status.ALREADY, Status.FOUND], Status.NOT_FOUND),
             predicted=predicted.numpy(),
             target=targets.numpy(),
             probability=log_proba.exp().gather(1, targets[:, None])[:, 0].double().numpy(),
@@ -275,28 +241,25 @@ class Explainer:
 
     def _guide_of_the_search(self, progress: bool) -> TargetModel:
         """The model whose gradient the search follows: f, or a student of it."""
+        if self._guide is None and self.model.differentiable:
+            self._guide = self.model.to(self.device)
         if self._guide is None:
-            if self.model.differentiable:
-                self._guide = self.model.to(self.device)
-            else:
-                count = _rows_for_a_student(self.model)
-                rows = amortise.legal_rows(self.veil, self._snap, count, seed=0, device=self.device)
-                answers = self.model.ask(Rows.of_points(rows, self.encoding))
-                self._labelled_rows = LabelledRows(rows, answers.argmax(dim=1))
-                with progress_bar(
-                    "learning a student of the model", STUDENT_EPOCHS, show=progress
-                ) as tick:
-                    self._guide = distil(self.model, rows, answers, seed=0, tick=tick)
+            count = _rows_for_a_student(self.model)
+            rows = amortise.legal_rows(self.veil, self._snap, count, seed=0, device=self.device)
+            answers = self.model.ask(Rows.of_points(rows, self.encoding))
+            self._labelled_rows = LabelledRows(rows, answers.argmax(dim=1))
+            title = "learning a student of the model"
+            with progress_bar(title, STUDENT_EPOCHS, show=progress) as tick:
+                self._guide = distil(self.model, rows, answers, seed=0, tick=tick)
         return self._guide
 
     def _pipeline(self, progress: bool) -> Pipeline:
         if self._ready is None or self._ready.amortiser is not self._amortiser:
             by_model = self.guidance == "model"
-            guide = self._guide_of_the_search(progress)
             self._ready = Pipeline(
                 autoencoder=self.veil.autoencoder.to(self.device),
                 prototypes=self.veil.prototypes.to(self.device),
-                guide=guide,
+                guide=self._guide_of_the_search(progress),
                 judge=self.model.to(self.device),
                 weights=self.weights,
                 snap=self._snap,
@@ -306,17 +269,6 @@ class Explainer:
                 labelled_rows=self._labelled_rows if self.model.calls_left is None else None,
             )
         return self._ready
-
-
-def _tuned(
-    *,
-    warm_file: str | os.PathLike[str] | None = None,
-    warm_steps: int | None = None,
-    chunk: int = 8192,
-) -> tuple[int, str | os.PathLike[str] | None, int | None]:
-    if chunk < 1 or (warm_steps is not None and warm_steps < 1):
-        raise RequestError("chunk and warm_steps must be at least 1")
-    return chunk, warm_file, warm_steps
 
 
 def _consulted_model(veil: Veil, model: Any, guidance: str) -> TargetModel:
@@ -333,13 +285,6 @@ def _consulted_model(veil: Veil, model: Any, guidance: str) -> TargetModel:
     if model is None:
         raise RequestError("guidance 'model' needs a model; or use guidance='surrogate'")
     return adapt(model, veil.schema)
-
-
-def _statement_of_answers(veil: Veil, guidance: str, model_budget: Budget | None) -> Statement:
-    """What is promised of answers found with this guidance."""
-    if guidance == "surrogate":
-        return veil.statement.guided_by_surrogate()
-    return veil.statement if model_budget is None else veil.statement.composed_with(model_budget)
 
 
 def _rows_for_a_student(model: TargetModel) -> int:
@@ -362,7 +307,7 @@ def _reasons(request: _Request, valid: Array, already: Array) -> Array:
     reasons = np.full(len(valid), "no row within the rules convinced the model", dtype=object)
     if batch.max_changes is not None:
         for number, most in enumerate(batch.max_changes.tolist()):
-            if most < ANY_NUMBER:
+            if most < constraints.ANY_NUMBER:
                 said = f"no row with at most {most} changes convinced the model"
                 reasons[number * k : (number + 1) * k] = said
     nothing_may_change = (batch.box.upper <= batch.box.lower).all(dim=1).numpy()

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
-from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+import torch
 
 from counterveil.encoding import Array, Encoding
 from counterveil.errors import RequestError
@@ -103,15 +103,11 @@ class Explanations:
         """Mean L2 distance in the unit cube between the answers of a query; NaN without pairs."""
         if self.k == 1 or not self.answers:
             return float("nan")
-        points = Encoding(self.schema).encode(self.rows).reshape(len(self), self.k, -1)
-        valid = self.valid.reshape(len(self), self.k)
-        total, pairs = np.zeros(len(self)), np.zeros(len(self))
-        for one, other in combinations(range(self.k), 2):
-            both = valid[:, one] & valid[:, other]
-            total += both * np.linalg.norm(points[:, one] - points[:, other], axis=1)
-            pairs += both
-        paired = pairs > 0
-        return float((total[paired] / pairs[paired]).mean()) if paired.any() else float("nan")
+        points = torch.from_numpy(Encoding(self.schema).encode(self.rows)).split(self.k)
+        valid = torch.from_numpy(self.valid).split(self.k)
+        several = [rows[ok] for rows, ok in zip(points, valid, strict=True) if ok.sum() > 1]
+        distances = [torch.pdist(rows).mean().item() for rows in several]
+        return float(np.mean(distances)) if distances else float("nan")
 
     def count(self, status: Status) -> int:
         """How many queries have a first answer of this status."""
@@ -137,8 +133,7 @@ class Explanations:
 
     def only(self, queries: Sequence[int]) -> Explanations:
         """The same for some of the queries, in the given order, numbered anew."""
-        numbers = np.asarray(queries, dtype=int)
-        at = (numbers[:, None] * self.k + np.arange(self.k)).ravel()
+        at = (np.asarray(queries, dtype=int)[:, None] * self.k + np.arange(self.k)).ravel()
         return replace(
             self,
             queries=self.queries.iloc[at].reset_index(drop=True),
@@ -187,11 +182,6 @@ class Explanations:
         cells = self._cells_of(query, answer)
         return [(column, before) for column, before, after in cells if same(before, after)]
 
-    def ranks_of(self, query: int) -> list[int]:
-        """The ranks of the counterfactuals that were found for one query."""
-        first = self.at(query, 0)
-        return np.flatnonzero(self.valid[first : first + self.k]).tolist()
-
     def at(self, query: int, answer: int) -> int:
         """The position of an answer in every field."""
         if not 0 <= query < len(self):
@@ -219,15 +209,15 @@ class Explanations:
     @cached_property
     def _cells(self) -> list[tuple[str, list[Any], list[Any]]]:
         """Each column with its values before and after; a row of pandas makes integers floats."""
-        whole = wording.whole_columns(self.schema)
-
-        def plain_values(frame: pd.DataFrame, column: str) -> list[Any]:
-            return [wording.plain_value(value, column in whole) for value in frame[column]]
-
-        return [
-            (column, plain_values(self.queries, column), plain_values(self.rows, column))
-            for column in self.schema.columns
-        ]
+        cells = []
+        for feature in self.schema.features:
+            for column in feature.columns:
+                before, after = (
+                    [wording.plain_value(value, feature.is_whole) for value in frame[column]]
+                    for frame in (self.queries, self.rows)
+                )
+                cells.append((column, before, after))
+        return cells
 
     def text(self, query: int, answer: int = 0) -> str:
         """One answer as a sentence."""
@@ -251,7 +241,7 @@ class Explanations:
             numbers = self.found.tolist()
             every = "\n\n".join(f"Query {number}: {self.explain(number)}" for number in numbers)
             return every or f"{self.headline}."
-        ranks = self.ranks_of(query)
+        ranks = [rank for rank in range(self.k) if self.valid[self.at(query, rank)]]
         if len(ranks) < 2:
             return self.text(query)
         lines = [wording.opening(*self.classes_of(query), self.statement)]
@@ -264,27 +254,11 @@ class Explanations:
 
     def plot(self, query: int = 0, answer: int = 0) -> Figure:
         """One answer as a picture: a matplotlib Figure, to show or to `.savefig("cf.png")`."""
-        at = self.at(query, answer)
         try:
-            from counterveil.search.figure import Answer, draw
+            from counterveil.search.figure import draw
         except ModuleNotFoundError:
             raise RequestError("plot needs matplotlib: pip install matplotlib") from None
-        now, goal = self.classes_of(query, answer)
-        always = {feature.name for feature in self.schema.features if feature.immutable}
-        return draw(
-            Answer(
-                schema=self.schema,
-                name=f"query {query}" + (f" · answer {answer}" if self.k > 1 else ""),
-                text=self.text(query, answer),
-                found=bool(self.valid[at]),
-                now=now,
-                goal=goal,
-                probability=float(self.probability[at]),
-                changes=self.changes_of(query, answer),
-                kept=self.kept_of(query, answer),
-                fixed=always | set(self.fixed),
-            )
-        )
+        return draw(self, query, answer)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values for JSON."""
@@ -310,9 +284,9 @@ class Explanations:
         written as `counterveil_status` and so on; the table keeps its names.
         """
         summary = self.summary()
-        names = {name: wording.unused_name(name, self.schema.columns) for name in summary.columns}
-        rows = self.rows.reset_index(drop=True)
-        table = pd.concat([summary.rename(columns=names), rows], axis=1)
+        while clashing := set(summary.columns) & set(self.schema.columns):
+            summary = summary.rename(columns={name: f"counterveil_{name}" for name in clashing})
+        table = pd.concat([summary, self.rows.reset_index(drop=True)], axis=1)
         write_whole(path, wording.file_content(table, path))
 
 

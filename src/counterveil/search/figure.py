@@ -1,246 +1,304 @@
 """A picture of one answer: what changes in a table, in a set of bits, or in an image.
 
-Needs matplotlib; `Explanations.plot` imports this module when it is asked for a picture.
+Needs matplotlib; `Explanations.plot` imports this module when it is asked for a picture. Nothing
+here touches pyplot: no window, no backend, no figure that stays open.
 """
 
 from __future__ import annotations
 
+import io
 import textwrap
-from dataclasses import dataclass
-from typing import Any
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from matplotlib import rc_context
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.patches import FancyArrowPatch
+from matplotlib.textpath import text_to_path
 
-from counterveil.encoding import Array
-from counterveil.schema import Category, Pixels, Schema
-from counterveil.search import canvas, wording
-from counterveil.search.canvas import ACCENT, BAD, FAINT, FONT, GOOD, INK, MARGIN, SOFT, WIDTH
+from counterveil.schema import Schema
+from counterveil.search import wording
 from counterveil.search.wording import Change, show, show_both
+from counterveil.terminal import visible
+
+if TYPE_CHECKING:
+    from counterveil.search.explanations import Explanations
 
 MOST_LINES = 40  # changes that are drawn; of the others the number is written
-ROW_HEIGHT, NAME_WIDTH, DOT, IMAGE_WIDTH = 0.56, 2.4, 0.07, 2.7  # inches
-EDGE = "#c9d0da"
+WIDTH, MARGIN, ROW_HEIGHT, NAME_WIDTH, IMAGE_WIDTH = 8.0, 0.4, 0.56, 2.4, 2.7  # inches
+INK, SOFT, FAINT, TRACK, EDGE = "#1c2330", "#5b6577", "#8d96a5", "#e3e8ef", "#c9d0da"
+ACCENT, GOOD, BAD = "#1f5f8b", "#1d7a4f", "#b3382c"
+FONT = "DejaVu Sans"  # comes with matplotlib
+STYLE: dict[Any, Any] = {"font.family": FONT, "text.color": INK}
+STYLE |= {"text.usetex": False, "text.parse_math": False}
 
 
-@dataclass(frozen=True)
-class Answer:
-    """One answer to one query, with all that its picture shows."""
+class Picture(Figure):
+    """A Figure that notebooks show by themselves."""
 
-    schema: Schema
-    name: str  # which query and which answer
-    text: str  # the answer as a sentence
-    found: bool
-    now: Category
-    goal: Category
-    probability: float
-    changes: list[Change]
-    kept: list[tuple[str, Any]]  # the columns that stay, with their values
-    fixed: set[str]  # the features that cannot change
+    def __init__(self, **options: Any) -> None:
+        super().__init__(dpi=150, facecolor="white", **options)
+        FigureCanvasAgg(self)
+
+    def _repr_png_(self) -> bytes:
+        content = io.BytesIO()
+        self.savefig(content, format="png")
+        return content.getvalue()
 
 
-def draw(answer: Answer) -> canvas.Picture:
-    """The picture of an answer, found or not."""
-    if answer.schema.images:
-        return _draw_images(answer)
-    page = canvas.Canvas()
-    if answer.found:
-        _draw_title(page, answer)
+def draw(result: Explanations, query: int, answer: int) -> Picture:
+    """The picture of one answer, found or not."""
+    name = f"query {query}" + (f" · answer {answer}" if result.k > 1 else "")
+    draw_kind = _draw_images if result.schema.images else _draw_page
+    with rc_context(STYLE):
+        return draw_kind(result, query, answer, name)
+
+
+def _draw_page(result: Explanations, query: int, answer: int, name: str) -> Picture:
+    """The decision now and then, and below it what changes and what stays."""
+    page, schema, at = _Page(), result.schema, result.at(query, answer)
+    changes, kept = result.changes_of(query, answer), result.kept_of(query, answer)
+    fixed = {*result.fixed, *(feature.name for feature in schema.features if feature.immutable)}
+    is_bits = schema.family == "binary"
+    if not result.valid[at]:
+        page.paragraph(result.text(query, answer).split(), 12, INK)
+        page.text(MARGIN, name, color=SOFT)
     else:
-        page.paragraph(answer.text.split(), size=12, color=INK)
-        page.y += 0.05
-        page.text(MARGIN, answer.name, color=SOFT)
-        page.y += 0.35
-    if answer.schema.family == "binary":
-        _draw_bits(page, answer)
+        now, goal = (shorten(str(c), 2.6, 14, True) for c in result.classes_of(query, answer))
+        end = page.text(MARGIN, now, 14, bold=True, color=BAD)
+        page.arrow(end + 0.1, end + 0.42, SOFT)
+        end = page.text(end + 0.52, goal, 14, bold=True, color=GOOD)
+        page.text(end + 0.14, f"{result.probability[at]:.0%} sure", 11, color=SOFT)
+        page.y += 0.32
+        count = f"changed: {len(changes)} of {len(schema.columns)} features"
+        end = page.text(MARGIN, f"{name} · {count}", color=SOFT)
+        for word, color, face in (("now", FAINT, "white"), ("then", ACCENT, ACCENT)):
+            if not is_bits:
+                page.dot(end + 0.3, color, face)
+                end = page.text(end + 0.42, word, color=SOFT)
+    page.y += 0.5
+    if is_bits:
+        _draw_bits(page, schema, changes, kept, fixed)
     else:
-        _draw_changes(page, answer)
+        _draw_changes(page, schema, changes)
+        for title, is_fixed in (("cannot change:", True), ("unchanged:", False)):
+            those = [each for each in kept if (each[0] in fixed) == is_fixed]
+            items = [f"{column} {show(value)} ·" for column, value in those]
+            if items:
+                items[-1] = items[-1].removesuffix(" ·")
+                page.paragraph([title, *items], 8.5, FAINT, lines=6)
     return page.finish()
 
 
-def _draw_title(page: canvas.Canvas, answer: Answer) -> None:
-    """The decision now and then, and how many features change."""
-    now, goal = (canvas.shorten(str(name), 2.6, 14, True) for name in (answer.now, answer.goal))
-    end = page.text(MARGIN, now, 14, color=BAD, bold=True)
-    page.arrow(end + 0.1, end + 0.42, SOFT)
-    end = page.text(end + 0.52, goal, 14, color=GOOD, bold=True)
-    page.text(end + 0.14, f"{answer.probability:.0%} sure", 11, color=SOFT)
-    page.y += 0.32
-    count = f"changed: {len(answer.changes)} of {len(answer.schema.columns)} features"
-    end = page.text(MARGIN, f"{answer.name} · {count}", color=SOFT)
-    if answer.schema.family == "mixed":
-        page.dot(end + 0.3, FAINT, hollow=True)
-        end = page.text(end + 0.42, "now", color=SOFT)
-        page.dot(end + 0.3, ACCENT)
-        page.text(end + 0.42, "then", color=SOFT)
-    page.y += 0.5
-
-
-def _draw_changes(page: canvas.Canvas, answer: Answer) -> None:
-    """A line for each changed feature, and below in small letters what stays."""
-    shown = answer.changes[:MOST_LINES]
-    names = [_on_two_lines(column) for column, _, _ in shown]
-    widest = max((canvas.width(line, 10.5) for name in names for line in name), default=0.0)
+def _draw_changes(page: _Page, schema: Schema, changes: list[Change]) -> None:
+    """A line for each changed feature; a long name is on two, the second one shortened."""
+    shown = changes[:MOST_LINES]
+    wrapped = [wrap(column.split(" "), NAME_WIDTH, 10.5) for column, _, _ in shown]
+    names = [
+        [first, shorten(" ".join(rest), NAME_WIDTH, 10.5)] if rest else [first]
+        for first, *rest in wrapped
+    ]
+    widest = max((width(line, 10.5) for name in names for line in name), default=0.0)
     start = MARGIN + widest + 0.35
-    for name, (column, before, after) in zip(names, shown, strict=True):
+    for name, (column, *values) in zip(names, shown, strict=True):
         for place, line in enumerate(name):
             page.text(MARGIN, line, 10.5, y=page.y + (place - (len(name) - 1) / 2) * 0.18)
-        bounds = wording.bounds_of(answer.schema, column)
-        if bounds is None or before is None or after is None:
-            _draw_two_texts(page, before, after, start)
+        bounds = wording.bounds_of(schema, column)
+        if bounds is None or None in values:
+            _draw_two_texts(page, *show_both(*values), start)
         else:
-            _draw_two_numbers(page, bounds, (before, after), start)
-    if len(answer.changes) > MOST_LINES:
-        page.text(MARGIN, f"… and {len(answer.changes) - MOST_LINES} more", color=SOFT)
+            _draw_two_numbers(page, bounds, values, start)
         page.y += ROW_HEIGHT
-    for title, is_fixed in (("cannot change:", True), ("unchanged:", False)):
-        items = [
-            f"{column} {show(value)} ·"
-            for column, value in answer.kept
-            if (column in answer.fixed) == is_fixed
-        ]
-        if items:
-            items[-1] = items[-1].removesuffix(" ·")
-            page.paragraph([title, *items], size=8.5, color=FAINT, lines=6)
-            page.y += 0.06
-
-
-def _on_two_lines(name: str) -> list[str]:
-    """A long name on two lines, the second one shortened."""
-    first, *rest = canvas.wrap(name.split(" "), NAME_WIDTH, 10.5)
-    return [first, canvas.shorten(" ".join(rest), NAME_WIDTH, 10.5)] if rest else [first]
+    if len(changes) > MOST_LINES:
+        page.text(MARGIN, f"… and {len(changes) - MOST_LINES} more", color=SOFT)
+        page.y += ROW_HEIGHT
 
 
 def _draw_two_numbers(
-    page: canvas.Canvas, bounds: tuple[float, float], numbers: tuple[float, float], start: float
+    page: _Page, bounds: tuple[float, float], numbers: list[Any], start: float
 ) -> None:
     """A number before and after as two dots on the range of the feature."""
     stop = WIDTH - MARGIN
-    page.track(start, stop)
+    track: dict[str, Any] = {"linewidth": 4, "solid_capstyle": "round", "zorder": 1}
+    page.axes.plot([start, stop], [page.y, page.y], color=TRACK, **track)
     before, after = np.interp([float(number) for number in numbers], bounds, (start, stop)).tolist()
-    page.arrow(before, after, ACCENT, gap=DOT)
-    page.dot(before, FAINT, hollow=True)
-    page.dot(after, ACCENT)
-    texts = show_both(*numbers)
-    labels = [(before, texts[0], SOFT, False), (after, texts[1], ACCENT, True)]
-    left, right = sorted(labels, key=lambda label: label[0])
-    widths = canvas.width(left[1], 9.5, left[3]), canvas.width(right[1], 9.5, right[3])
-    middles = canvas.keep_apart((left[0], right[0]), widths, start, stop)
-    for x, (_, text, color, bold) in zip(middles, (left, right), strict=True):
-        page.text(x, text, y=page.y - 0.17, ha="center", color=color, bold=bold)
-    page.text(start, show(bounds[0]), 7.5, y=page.y + 0.15, color=FAINT)
-    page.text(stop, show(bounds[1]), 7.5, y=page.y + 0.15, color=FAINT, ha="right")
-    page.y += ROW_HEIGHT
+    page.arrow(before, after, ACCENT, gap=0.07)
+    page.dot(before, FAINT, "white")
+    page.dot(after, ACCENT, ACCENT)
+    was, becomes = show_both(*numbers)
+    left, right = sorted([(before, was, False, SOFT), (after, becomes, True, ACCENT)])
+    widths = width(left[1], 9.5, left[2]), width(right[1], 9.5, right[2])
+    middles = keep_apart((left[0], right[0]), widths, start, stop)
+    for x, (_, words, bold, color) in zip(middles, (left, right), strict=True):
+        page.text(x, words, bold=bold, color=color, y=page.y - 0.17, ha="center")
+    page.text(start, show(bounds[0]), 7.5, color=FAINT, y=page.y + 0.15)
+    page.text(stop, show(bounds[1]), 7.5, color=FAINT, y=page.y + 0.15, ha="right")
 
 
-def _draw_two_texts(page: canvas.Canvas, before: Any, after: Any, start: float) -> None:
+def _draw_two_texts(page: _Page, before: str, after: str, start: float) -> None:
     """A category before and after; long ones below each other."""
-    most = WIDTH - MARGIN - start
-    was, becomes = show_both(before, after)
-    if canvas.width(was, 10) + canvas.width(becomes, 10, bold=True) + 0.55 <= most:
-        start = page.text(start, was, 10, color=SOFT) + 0.1
+    room, middle = WIDTH - MARGIN - start, page.y
+    if width(before, 10) + width(after, 10, True) + 0.55 <= room:
+        start = page.text(start, before, 10, color=SOFT) + 0.1
     else:
-        page.text(start, canvas.shorten(was, most, 10), 10, y=page.y - 0.1, color=SOFT)
-        becomes = canvas.shorten(becomes, most - 0.45, 10, bold=True)
+        page.text(start, shorten(before, room, 10), 10, color=SOFT, y=middle - 0.1)
         page.y += 0.1
     page.arrow(start, start + 0.35, ACCENT)
-    page.text(start + 0.45, becomes, 10, color=ACCENT, bold=True)
-    page.y += ROW_HEIGHT - 0.08
+    page.text(start + 0.45, shorten(after, room - 0.45, 10, True), 10, bold=True, color=ACCENT)
+    page.y = middle
 
 
-def _draw_bits(page: canvas.Canvas, answer: Answer) -> None:
+def _draw_bits(
+    page: _Page, schema: Schema, changes: list[Change], kept: list[Any], fixed: set[str]
+) -> None:
     """Which bits are switched on, which are switched off, and how many stay."""
-    yes = {each.name: (each.values or ())[1] for each in answer.schema.features}
-    switched_on = [name for name, _, after in answer.changes if after == yes[name]]
-    switched_off = [name for name, _, after in answer.changes if after != yes[name]]
-    _draw_bit_names(page, "switch on", GOOD, switched_on)
-    _draw_bit_names(page, "switch off", BAD, switched_off)
-    on = sum(value == yes[name] for name, value in answer.kept)
-    fixed = sum(name in answer.fixed for name, _ in answer.kept)
-    words = f"{len(answer.kept):,} bits stay: {on:,} on, {len(answer.kept) - on:,} off"
-    words += f"; {fixed:,} of them cannot change" if fixed else ""
-    page.text(MARGIN, words, 8.5, color=FAINT)
-    page.y += 0.15
+    yes = {each.name: (each.values or ())[1] for each in schema.features}
+    for title, color, square in (("switch on", GOOD, "■"), ("switch off", BAD, "□")):
+        is_on = title == "switch on"
+        names = [name for name, _, after in changes if (after == yes[name]) == is_on]
+        if names:
+            page.text(MARGIN, f"{title} ({len(names)})", 10.5, bold=True, color=color)
+            page.y += 0.27
+            page.paragraph([f"{square} {name}  " for name in names], 9.5, color, MOST_LINES)
+            page.y += 0.15
+    on = sum(value == yes[name] for name, value in kept)
+    immutable = sum(name in fixed for name, _ in kept)
+    words = f"{len(kept):,} bits stay: {on:,} on, {len(kept) - on:,} off"
+    words += f"; {immutable:,} of them cannot change" if immutable else ""
+    page.paragraph(words.split(), 8.5, FAINT)
 
 
-def _draw_bit_names(page: canvas.Canvas, title: str, color: str, names: list[str]) -> None:
-    """A title and below it the names of bits, in up to four columns; nothing without names."""
-    if not names:
-        return
-    page.text(MARGIN, f"{title} ({len(names)})", 10.5, color=color, bold=True)
-    page.y += 0.3
-    room = WIDTH - 2 * MARGIN
-    shown = names[: 3 * MOST_LINES]
-    widest = min(max(canvas.width(name, 9.5) for name in shown) + 0.45, room)
-    columns = min(int(room // widest), 4)
-    for number, name in enumerate(shown):
-        place = number % columns
-        page.y += 0.27 if number and place == 0 else 0.0
-        x = MARGIN + place * room / columns
-        page.dot(x + 0.06, color, marker="s", hollow=color == BAD)
-        page.text(x + 0.2, canvas.shorten(name, room / columns - 0.3, 9.5))
-    page.y += 0.27
-    if len(names) > len(shown):
-        page.text(MARGIN, f"… and {len(names) - len(shown)} more", color=SOFT)
-        page.y += 0.27
-    page.y += 0.12
-
-
-def _draw_images(answer: Answer) -> canvas.Picture:
+def _draw_images(result: Explanations, query: int, answer: int, head: str) -> Picture:
     """Query, counterfactual and difference side by side; a line for each image of the row."""
-    images = answer.schema.images
-    now, goal = (textwrap.shorten(str(name), 30) for name in (answer.now, answer.goal))
-    then = f"then: {goal} ({answer.probability:.0%} sure)"
-    titles = [f"now: {now}", then, "difference"] if answer.found else [f"now: {now}"]
-    head = textwrap.wrap(_head(answer), 100 if answer.found else 50)
+    images, at = result.schema.images, result.at(query, answer)
+    found, changes = bool(result.valid[at]), result.changes_of(query, answer)
+    now, goal = (textwrap.shorten(str(name), 30) for name in result.classes_of(query, answer))
+    titles = [f"now: {now}"]
+    if found:
+        titles += [f"then: {goal} ({result.probability[at]:.0%} sure)", "difference"]
+        pixels = wording.pixel_columns(result.schema)
+        others = [change for change in changes if change[0] not in pixels]
+        head += f", if also {wording.condition(result.schema, others)}" if others else ""
+    else:
+        head += f": {result.text(query, answer)}"
+    lines = textwrap.wrap(head, 100 if found else 50)
     shapes = [min(max(image.height / image.breadth, 0.3), 3.0) for image in images]
     heights = [IMAGE_WIDTH * shape + 0.45 for shape in shapes]
-    size = (
-        IMAGE_WIDTH * len(titles) + (1.2 if answer.found else 1.6),
-        sum(heights) + 0.4 + 0.18 * len(head),
-    )
-    layout = ConstrainedLayoutEngine(h_pad=0.12, w_pad=0.1)
-    picture = canvas.Picture(figsize=size, layout=layout)
+    breadth = IMAGE_WIDTH * len(titles) + (1.2 if found else 1.6)
+    size = breadth, sum(heights) + 0.4 + 0.18 * len(lines)
+    picture = Picture(figsize=size, layout=ConstrainedLayoutEngine(h_pad=0.12, w_pad=0.1))
     panels = picture.subplots(len(images), len(titles), squeeze=False, height_ratios=heights)
-    old = dict(answer.kept) | {column: before for column, before, _ in answer.changes}
-    new = old | {column: after for column, _, after in answer.changes}
-    for line, image in zip(panels, images, strict=True):
-        before, after = _pixels(image, old), _pixels(image, new)
-        drawn = (before, after, after - before)
-        for panel, title, pixels in zip(line, titles, drawn, strict=False):
-            panel.set_title(title, fontsize=10.5, color=INK, fontfamily=FONT, parse_math=False)
+    old = {name: before for name, before, _ in changes} | dict(result.kept_of(query, answer))
+    new = old | {name: after for name, _, after in changes}
+    for row, image in zip(panels, images, strict=True):
+        shape = image.height, image.breadth, image.channels
+        before, after = (
+            np.array([values[column] for column in image.columns], dtype=float).reshape(shape)
+            for values in (old, new)
+        )
+        for panel, title, pixel in zip(row, titles, (before, after, after - before), strict=False):
+            panel.set_title(title, fontsize=10.5)
             panel.set(xticks=[], yticks=[])
             panel.spines[:].set_color(EDGE)
-            if title == "difference":
-                _draw_difference(picture, panel, pixels.mean(axis=2))
-            else:  # three channels are red, green and blue; of any other number the mean is shown
-                shown = pixels if image.channels == 3 else pixels.mean(axis=2)
+            # Three channels are red, green and blue; of any other number the mean is shown.
+            mean = pixel.mean(axis=2)
+            if title != "difference":
+                shown = pixel if image.channels == 3 else mean
                 panel.imshow(shown / image.levels, cmap="gray", vmin=0, vmax=1)
-    picture.suptitle("\n".join(head), fontsize=9.5, color=SOFT, fontfamily=FONT, parse_math=False)
+                continue
+            most = float(np.abs(mean).max()) or 1.0
+            drawn = panel.imshow(mean, cmap="RdBu_r", vmin=-most, vmax=most)
+            bar = picture.colorbar(drawn, ax=panel, fraction=0.05, pad=0.04)
+            bar.outline.set_visible(False)
+            bar.ax.tick_params(labelsize=8, labelcolor=SOFT, color=EDGE, labelfontfamily=FONT)
+            bar.set_label("darker          brighter", fontsize=8, color=SOFT)
+    picture.suptitle("\n".join(lines), fontsize=9.5, color=SOFT)
     return picture
 
 
-def _head(answer: Answer) -> str:
-    """Which answer it is, and what changes besides the image."""
-    if not answer.found:
-        return f"{answer.name}: {answer.text}"
-    pixels = wording.pixel_columns(answer.schema)
-    others = [change for change in answer.changes if change[0] not in pixels]
-    also = f", if also {wording.condition(answer.schema, others)}" if others else ""
-    return answer.name + also
+class _Page:
+    """A page that is filled from the top: everything is drawn at height `y`, in inches."""
+
+    def __init__(self) -> None:
+        self._picture = Picture()
+        self.axes = self._picture.add_axes((0.0, 0.0, 1.0, 1.0))
+        self.axes.set_axis_off()
+        self.y = MARGIN
+
+    def finish(self) -> Picture:
+        """The picture, cut off below what was drawn."""
+        height = self.y + MARGIN * 0.6
+        self._picture.set_size_inches(WIDTH, height)
+        self.axes.set(xlim=(0.0, WIDTH), ylim=(height, 0.0))
+        return self._picture
+
+    def text(
+        self, x: float, words: str, size: float = 9.5, *, bold: bool = False, **options: Any
+    ) -> float:
+        """Write one line in `size` points with options of matplotlib; returns where it ends."""
+        style: dict[str, Any] = {"y": self.y, "va": "center_baseline", "fontsize": size} | options
+        self.axes.text(x, s=visible(words), weight="bold" if bold else "normal", **style)
+        return x + width(words, size, bold)
+
+    def paragraph(self, words: Sequence[str], size: float, color: str, lines: int = 99) -> None:
+        """Write words, none of them split, on at most `lines` lines, and move below them."""
+        for line in wrap(words, WIDTH - 2 * MARGIN, size, lines):
+            self.text(MARGIN, line, size, color=color)
+            self.y += size / 72 * 1.55
+        self.y += 0.06
+
+    def dot(self, x: float, edge: str, face: str) -> None:
+        style: dict[str, Any] = {"markersize": 7, "markeredgewidth": 1.8, "zorder": 4}
+        self.axes.plot(x, self.y, "o", mec=edge, mfc=face, **style)
+
+    def arrow(self, start: float, stop: float, color: str, gap: float = 0.0) -> None:
+        """Draw an arrow that stays `gap` inches away from both ends; none where it is too short."""
+        if abs(stop - start) > 2 * gap + 0.04:
+            ends = (start, self.y), (stop, self.y)
+            arrow = FancyArrowPatch(*ends, arrowstyle="-|>", shrinkA=gap * 72, shrinkB=gap * 72)
+            arrow.set(mutation_scale=9, linewidth=1.8, color=color, zorder=3)
+            self.axes.add_patch(arrow)
 
 
-def _pixels(image: Pixels, values: dict[str, Any]) -> Array:
-    """The (height, breadth, channels) array of an image, from the values of a row by column."""
-    flat = np.array([values[column] for column in image.columns], dtype=float)
-    return flat.reshape(image.height, image.breadth, image.channels)
+def width(words: str, size: float, bold: bool = False) -> float:
+    """How wide a line of text of `size` points is, in inches."""
+    font = FontProperties(family=FONT, size=size, weight="bold" if bold else "normal")
+    return float(text_to_path.get_text_width_height_descent(visible(words), font, False)[0]) / 72
 
 
-def _draw_difference(picture: canvas.Picture, panel: Any, change: Array) -> None:
-    """A (height, breadth) array of changes: red where it gets brighter, blue where darker."""
-    most = float(np.abs(change).max()) or 1.0
-    drawn = panel.imshow(change, cmap="RdBu_r", vmin=-most, vmax=most)
-    bar = picture.colorbar(drawn, ax=panel, fraction=0.05, pad=0.04)
-    bar.outline.set_visible(False)
-    bar.ax.tick_params(labelsize=8, labelcolor=SOFT, color=EDGE, labelfontfamily=FONT)
-    bar.set_label("darker          brighter", fontsize=8, color=SOFT, fontfamily=FONT)
+def shorten(words: str, most: float, size: float, bold: bool = False) -> str:
+    """`words`, or as many of their letters as fit into `most` inches, and three dots."""
+    if width(words, size, bold) <= most:
+        return words
+    lengths = range(1, len(words))
+    fits = bisect_right(lengths, most, key=lambda n: width(words[:n] + "…", size, bold))
+    return words[:fits].rstrip() + "…"
+
+
+def wrap(words: Sequence[str], most: float, size: float, lines: int = 99) -> list[str]:
+    """`words` as lines of at most `most` inches; the last line tells how many did not fit."""
+    wrapped: list[str] = []
+    for number, word in enumerate(words):
+        longer = f"{wrapped[-1]} {word}" if wrapped else word
+        if wrapped and width(longer, size) <= most:
+            wrapped[-1] = longer
+        elif len(wrapped) == lines:
+            last = shorten(wrapped[-1], most - 1.2, size)
+            return [*wrapped[:-1], f"{last} and {len(words) - number} more"]
+        else:
+            wrapped.append(shorten(word, most, size))
+    return wrapped
+
+
+def keep_apart(
+    middles: Sequence[float], widths: Sequence[float], start: float, stop: float
+) -> tuple[float, float]:
+    """The middles of a left and a right label, moved until they fit between start and stop."""
+    room = sum(widths) / 2 + 0.12
+    left = min(max(middles[0], start + widths[0] / 2), stop - widths[1] / 2 - room)
+    return left, max(min(middles[1], stop - widths[1] / 2), left + room)

@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 import torch
 from torch import Tensor
@@ -25,14 +25,8 @@ from torch import Tensor
 from counterveil.errors import RequestError
 from counterveil.models import Rows, TargetModel
 from counterveil.networks import Amortiser, Autoencoder, is_free
-from counterveil.search.algorithm2 import (
-    ITERATIONS,
-    NearestAccepted,
-    SearchObjective,
-    Weights,
-    minimise,
-    refine,
-)
+from counterveil.search import algorithm2
+from counterveil.search.algorithm2 import SearchObjective, Weights
 from counterveil.search.constraints import Box
 from counterveil.search.polish import Polish
 from counterveil.search.repair import LabelledRows, Moves, logit_margin, margin_gradient
@@ -66,89 +60,65 @@ class SearchChoices(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """How to look for answers.
+    """How to look for answers."""
 
-    `method`: the amortised search, or Algorithm 2. `iterations`: of Algorithm 2, or to refine an
-    amortised answer. `keep`: the nearest legal row on the way that the model accepts, or literally
-    the last iterate, as in the paper. `polish`: give back what an answer does not need. `margin`:
-    the probability of the target class from which a row is accepted; 0 asks only that the class
-    wins. `soft_margin`: where no row reaches the margin, one that only wins is accepted. `seed`
-    steers the variety of several answers to one query.
-    """
-
-    method: Method = "amortised"
-    iterations: int = 0
-    keep: Keep = "best"
-    polish: bool = True
-    margin: float = 0.0
-    soft_margin: bool = False
-    seed: int = 0
+    method: Method = "amortised"  # or Algorithm 2
+    iterations: int = 0  # of Algorithm 2, or to refine an amortised answer
+    keep: Keep = "best"  # the nearest accepted row on the way; or the last iterate, as in the paper
+    polish: bool = True  # give back what an answer does not need
+    margin: float = 0.0  # probability of the target class to be accepted; 0: it only has to win
+    soft_margin: bool = False  # where no row reaches the margin, one that only wins is accepted
+    seed: int = 0  # for the variety of several answers to one query
 
 
-def search_options(
-    guidance: Guidance,
-    *,
-    method: Method = "amortised",
-    iterations: int | None = None,
-    keep: Keep = "best",
-    polish: bool | None = None,
-    margin: float | None = None,
-    seed: int = 0,
-) -> SearchOptions:
-    """The options that were asked for, checked, with the defaults of a guidance."""
-    if iterations is not None and iterations < 0:
+def search_options(guidance: Guidance, choices: SearchChoices) -> SearchOptions:
+    """The options that were asked for, checked; what is missing or None depends on the guidance."""
+    by_model, method = guidance == "model", choices.get("method")
+    usual = {
+        "iterations": algorithm2.ITERATIONS if method == "iterations" else 0,
+        "polish": by_model,
+        "margin": 0.0 if by_model else SURE_SURROGATE,
+    }
+    missing = {name: value for name, value in usual.items() if choices.get(name) is None}
+    chosen: dict[str, Any] = {**choices, **missing}
+    options = SearchOptions(**chosen, soft_margin="margin" in missing)
+    if options.iterations < 0:
         raise RequestError("iterations must not be negative")
-    if method not in {"amortised", "iterations"}:
+    if options.method not in {"amortised", "iterations"}:
         raise RequestError("method must be 'amortised' or 'iterations'")
-    if keep not in {"best", "last"} or (keep == "last" and method != "iterations"):
+    if options.keep not in {"best", "last"} or (options.keep == "last" and method != "iterations"):
         raise RequestError("keep must be 'best', or 'last' with method 'iterations'")
-    if margin is not None and not 0 <= margin < 1:
+    if not 0 <= options.margin < 1:
         raise RequestError("margin must be a probability from 0 to below 1")
-    by_model = guidance == "model"
-    usual_iterations = ITERATIONS if method == "iterations" else 0
-    usual_margin = 0.0 if by_model else SURE_SURROGATE
-    return SearchOptions(
-        method=method,
-        iterations=usual_iterations if iterations is None else iterations,
-        keep=keep,
-        polish=by_model if polish is None else polish,
-        margin=usual_margin if margin is None else margin,
-        soft_margin=margin is None,
-        seed=seed,
-    )
+    return options
 
 
 @dataclass(frozen=True)
 class QueryBatch:
-    """Encoded queries, and what is asked of their answers.
+    """Encoded queries, and what is asked of their answers."""
 
-    `queries`: (queries, width) in the unit cube; `targets`: (queries,) class numbers; `costs`: of a
-    change in each column, (1, width), (queries, width) or None; `max_changes`: how many features
-    may change, (queries,) or None; `start_noise`: added to the amortised δ, (queries, latent) or
-    None.
-    """
-
-    queries: Tensor
-    targets: Tensor
+    queries: Tensor  # (queries, width) in the unit cube
+    targets: Tensor  # (queries,) class numbers
     box: Box
-    costs: Tensor | None = None
-    max_changes: Tensor | None = None
-    start_noise: Tensor | None = None
+    costs: Tensor | None = None  # of a change in each column, (queries, width)
+    max_changes: Tensor | None = None  # how many features may change, (queries,)
+    start_noise: Tensor | None = None  # added to the amortised δ, (queries, latent)
 
     def __len__(self) -> int:
         return len(self.queries)
 
     def select(self, part: Tensor | slice) -> QueryBatch:
         """Some of the queries, by indices or as a slice."""
-        costs = self.costs
-        return QueryBatch(
-            self.queries[part],
-            self.targets[part],
-            self.box.select(part),
-            costs if costs is None or len(costs) == 1 else costs[part],
-            None if self.max_changes is None else self.max_changes[part],
-            None if self.start_noise is None else self.start_noise[part],
-        )
+        return self._map(lambda each: each[part], self.box.select(part))
+
+    def to(self, device: torch.device) -> QueryBatch:
+        """The same on another device."""
+        return self._map(lambda each: each.to(device), self.box.to(device))
+
+    def _map(self, change: Callable[[Tensor], Tensor], box: Box) -> QueryBatch:
+        optional = (self.costs, self.max_changes, self.start_noise)
+        changed = (None if each is None else change(each) for each in optional)
+        return QueryBatch(change(self.queries), change(self.targets), box, *changed)
 
     def repeated(self, times: int) -> QueryBatch:
         """Each query so many times, one after the other."""
@@ -159,23 +129,13 @@ class QueryBatch:
         """The same queries where the marked columns, (queries, width), must stay as they are."""
         return replace(self, box=self.box.holding(columns, self.queries))
 
-    def to(self, device: torch.device) -> QueryBatch:
-        """The same on another device."""
-        optional = (self.costs, self.max_changes, self.start_noise)
-        moved = (None if each is None else each.to(device) for each in optional)
-        return QueryBatch(
-            self.queries.to(device), self.targets.to(device), self.box.to(device), *moved
-        )
-
 
 @dataclass(frozen=True, eq=False)
 class Pipeline:
     """Everything that answers are made of.
 
     `guide` lends its gradient to the search and `judge` decides: they are the same model unless it
-    has no gradient, and both are the surrogate with guidance `surrogate`. `may_repair`: whether
-    single moves may stand for a search. `polish_both_starts`: whether answers are also sought from
-    the query's own side where a search found one, and the nearer of the two is kept.
+    has no gradient, and both are the surrogate with guidance `surrogate`.
     """
 
     autoencoder: Autoencoder
@@ -185,58 +145,51 @@ class Pipeline:
     weights: Weights
     snap: Snap
     amortiser: Amortiser | None
-    may_repair: bool
-    polish_both_starts: bool = False
+    may_repair: bool  # whether single moves may stand for a search
+    polish_both_starts: bool = False  # polish from the query's own side too, and keep the nearer
     labelled_rows: LabelledRows | None = None
+    options: SearchOptions = SearchOptions()  # of one call, as is `tick`
+    tick: Tick = silent
 
     def __call__(self, batch: QueryBatch, options: SearchOptions, tick: Tick = silent) -> Found:
         """A legal row for every query, and whether the judge accepts it."""
         rows = batch.queries
         accepted = torch.zeros(len(batch), dtype=torch.bool, device=rows.device)
-        for stage in self.stages(options, tick):
+        for stage in replace(self, options=options, tick=tick).stages():
             rows, accepted = stage(batch, rows, accepted)
         return rows, accepted
 
-    def stages(self, options: SearchOptions, tick: Tick = silent) -> Iterator[Stage]:
-        """The stages that these options ask for, in order."""
-        if options.keep == "last":
-            yield partial(self.last_iterate, options, tick)
+    def stages(self) -> Iterator[Stage]:
+        """The stages that the options ask for, in order."""
+        if self.options.keep == "last":
+            yield self.last_iterate
             return
-        if options.method == "amortised":
-            yield partial(self.propose_amortised, options)
-        else:
-            yield partial(self.propose_by_iterations, options, tick)
+        by_iterations = self.options.method == "iterations"
+        yield self.propose_by_iterations if by_iterations else self.propose_amortised
         if self.may_repair:
-            yield partial(self.repair, options)
-            yield partial(self.try_labelled, options)
-        yield partial(self.insist, options)
-        if options.polish and self.polish_both_starts and self.judge.calls_left is None:
-            yield partial(self.polish_from_both_starts, options)
-        elif options.polish:
-            yield partial(self.polish, options)
-        yield partial(self.limit_changes, options)
+            yield self.repair
+            yield self.try_labelled
+        yield self.insist
+        if self.options.polish:
+            both = self.polish_both_starts and self.judge.calls_left is None
+            yield self.polish_from_both_starts if both else self.polish
+        yield self.limit_changes
 
     # --- The stages ---
 
-    def last_iterate(
-        self, options: SearchOptions, tick: Tick, batch: QueryBatch, rows: Tensor, accepted: Tensor
-    ) -> Found:
+    def last_iterate(self, batch: QueryBatch, rows: Tensor, accepted: Tensor) -> Found:
         """Algorithm 2 literally: the legal row nearest to its last iterate."""
         objective = self.objective(batch)
-        delta = minimise(objective, options.iterations, tick)
+        delta = algorithm2.minimise(objective, self.options.iterations, self.tick)
         rows = self.snap(objective.counterfactual(delta), batch.box)
-        return rows, self.accepts(rows, batch.targets, options.margin)
+        return rows, self.accepts(rows, batch.targets)
 
-    def propose_by_iterations(
-        self, options: SearchOptions, tick: Tick, batch: QueryBatch, rows: Tensor, accepted: Tensor
-    ) -> Found:
+    def propose_by_iterations(self, batch: QueryBatch, rows: Tensor, accepted: Tensor) -> Found:
         """Algorithm 2, and the nearest row on its way that the guide accepts."""
-        rows = self._by_iterations(self.objective(batch), options, tick)
-        return rows, self.accepts(rows, batch.targets, options.margin)
+        rows = self._by_iterations(self.objective(batch))
+        return rows, self.accepts(rows, batch.targets)
 
-    def propose_amortised(
-        self, options: SearchOptions, batch: QueryBatch, rows: Tensor, accepted: Tensor
-    ) -> Found:
+    def propose_amortised(self, batch: QueryBatch, rows: Tensor, accepted: Tensor) -> Found:
         """The δ that the amortised search gives, refined if iterations are asked for."""
         objective = self.objective(batch)
         delta = objective.no_perturbation
@@ -245,28 +198,23 @@ class Pipeline:
             delta = self.amortiser(batch.queries, batch.targets, free)
         if batch.start_noise is not None:
             delta = delta + batch.start_noise
-        if options.iterations:
-            delta = refine(objective, delta, options.iterations)
+        if self.options.iterations:
+            delta = algorithm2.refine(objective, delta, self.options.iterations)
         with torch.no_grad():
             rows = self.snap(objective.counterfactual(delta), batch.box)
-        return rows, self.accepts(rows, batch.targets, options.margin)
+        return rows, self.accepts(rows, batch.targets)
 
-    def repair(
-        self, options: SearchOptions, batch: QueryBatch, rows: Tensor, accepted: Tensor
-    ) -> Found:
+    def repair(self, batch: QueryBatch, rows: Tensor, accepted: Tensor) -> Found:
         """Single moves from the query, further beyond a student's boundary until f agrees."""
         for beyond in BEYOND[:1] if self.guide is self.judge else BEYOND:
             left = (~accepted).nonzero()[:, 0]
             if not len(left):
                 break
             part = batch.select(left)
-            tried = self._moves(part, options, beyond)
-            rows, accepted = self._take(part, tried, left, (rows, accepted), options.margin)
+            rows, accepted = self._take(part, self._moves(part, beyond), left, (rows, accepted))
         return rows, accepted
 
-    def try_labelled(
-        self, options: SearchOptions, batch: QueryBatch, rows: Tensor, accepted: Tensor
-    ) -> Found:
+    def try_labelled(self, batch: QueryBatch, rows: Tensor, accepted: Tensor) -> Found:
         """The nearest rows of the target class that a model without a gradient has classified."""
         left = (~accepted).nonzero()[:, 0]
         if self.labelled_rows is None or not len(left):
@@ -274,28 +222,26 @@ class Pipeline:
         part = batch.select(left)
         for tried in self.labelled_rows.nearest(part.queries, part.targets).unbind(dim=1):
             legal = self.snap(tried, part.box)
-            rows, accepted = self._take(part, legal, left, (rows, accepted), options.margin)
+            rows, accepted = self._take(part, legal, left, (rows, accepted))
         return rows, accepted
 
-    def insist(
-        self, options: SearchOptions, batch: QueryBatch, rows: Tensor, accepted: Tensor
-    ) -> Found:
+    def insist(self, batch: QueryBatch, rows: Tensor, accepted: Tensor) -> Found:
         """Algorithm 2 with an ever heavier L_pred; a soft margin gives way at the last attempt."""
-        longer = replace(options, iterations=max(options.iterations, INSIST_ITERATIONS))
+        iterations = max(self.options.iterations, INSIST_ITERATIONS)
+        longer = replace(self, options=replace(self.options, iterations=iterations), tick=silent)
+        lenient = replace(self, options=replace(self.options, margin=0.0))
         for factor in INSIST_ALPHA:
             left = (~accepted).nonzero()[:, 0]
             if not len(left):
                 break
             part = batch.select(left)
-            tried = self._by_iterations(self.objective(part).with_alpha_times(factor), longer)
-            gives_way = options.soft_margin and factor == INSIST_ALPHA[-1]
-            margin = 0.0 if gives_way else options.margin
-            rows, accepted = self._take(part, tried, left, (rows, accepted), margin)
+            heavier = replace(self.weights, alpha=self.weights.alpha * factor)
+            tried = longer._by_iterations(replace(self.objective(part), weights=heavier))
+            judging = lenient if self.options.soft_margin and factor == INSIST_ALPHA[-1] else self
+            rows, accepted = judging._take(part, tried, left, (rows, accepted))
         return rows, accepted
 
-    def polish(
-        self, options: SearchOptions, batch: QueryBatch, rows: Tensor, accepted: Tensor
-    ) -> Found:
+    def polish(self, batch: QueryBatch, rows: Tensor, accepted: Tensor) -> Found:
         """Accepted rows with as little changed as can be found."""
         found = accepted.nonzero()[:, 0]
         if not len(found):
@@ -303,42 +249,36 @@ class Pipeline:
         part = batch if len(found) == len(rows) else batch.select(found)
         # Where calls of the judge are counted, the guide stands in and the judge is asked once.
         counted = self.judge.calls_left is not None
-        model = self.guide if counted else self.judge
         polished = Polish(
             nearest_legal=self.snap(part.queries, part.box),
             targets=part.targets,
             box=part.box,
             snap=self.snap,
-            margin=lambda points, targets: self.margin(points, targets, options.margin, model),
+            margin=partial(self.margin, self.guide if counted else self.judge),
             margin_gradient=partial(margin_gradient, self.guide),
             costs=part.costs,
         )(rows[found])
         if counted:
-            still = self.accepts(polished, part.targets, options.margin)
+            still = self.accepts(polished, part.targets)
             polished = torch.where(still[:, None], polished, rows[found])
         rows = rows.clone()
         rows[found] = polished
         return rows, accepted
 
-    def polish_from_both_starts(
-        self, options: SearchOptions, batch: QueryBatch, rows: Tensor, accepted: Tensor
-    ) -> Found:
+    def polish_from_both_starts(self, batch: QueryBatch, rows: Tensor, accepted: Tensor) -> Found:
         """Polish the rows so far and rows moved from the query itself; keep the nearer ones."""
-        moved = self._moves(batch, options)
-        moved_accepted = self.accepts(moved, batch.targets, options.margin)
-        both_accepted = torch.stack([accepted, moved_accepted], dim=1)
+        moved = self._moves(batch)
+        both_accepted = torch.stack([accepted, self.accepts(moved, batch.targets)], dim=1)
         twice = batch.repeated(2)
         both = torch.stack([rows, moved], dim=1).flatten(0, 1)
-        both, _ = self.polish(options, twice, both, both_accepted.flatten())
+        both, _ = self.polish(twice, both, both_accepted.flatten())
         squares = self.snap.squares_by_part(both, twice.queries, twice.costs).sum(dim=1)
         distance = torch.where(both_accepted, squares.unflatten(0, (-1, 2)), torch.inf)
         nearer = distance.argmin(dim=1)
         everyone = torch.arange(len(rows), device=rows.device)
         return both.unflatten(0, (-1, 2))[everyone, nearer], both_accepted.any(dim=1)
 
-    def limit_changes(
-        self, options: SearchOptions, batch: QueryBatch, rows: Tensor, accepted: Tensor
-    ) -> Found:
+    def limit_changes(self, batch: QueryBatch, rows: Tensor, accepted: Tensor) -> Found:
         """Search anew, move by move, where an answer changes more features than it may."""
         if batch.max_changes is None:
             return rows, accepted
@@ -348,8 +288,7 @@ class Pipeline:
         if len(left):
             part = batch.select(left)
             for beyond in BEYOND:
-                tried = self._moves(part, options, beyond)
-                rows, accepted = self._take(part, tried, left, (rows, accepted), options.margin)
+                rows, accepted = self._take(part, self._moves(part, beyond), left, (rows, accepted))
         return rows, accepted & (self._changes(rows, batch) <= batch.max_changes)
 
     # --- What the stages share ---
@@ -367,37 +306,33 @@ class Pipeline:
         )
 
     @torch.no_grad()
-    def margin(self, rows: Tensor, targets: Tensor, margin: float, model: TargetModel) -> Tensor:
+    def margin(self, model: TargetModel, rows: Tensor, targets: Tensor) -> Tensor:
         """How far `model` is beyond what is asked of each row, in log-odds; accepted from 0 on."""
         log_proba = model.ask(Rows.of_points(rows, model.encoding))
         wins_by = logit_margin(log_proba, targets) - SAFELY
-        if margin > 0:
-            beyond = log_proba.gather(1, targets[:, None])[:, 0] - math.log(margin)
+        if self.options.margin > 0:
+            beyond = log_proba.gather(1, targets[:, None])[:, 0] - math.log(self.options.margin)
             return torch.minimum(wins_by, beyond)
         return wins_by
 
-    def accepts(self, rows: Tensor, targets: Tensor, margin: float) -> Tensor:
-        """Which rows the judge puts into their target class with at least `margin`, (rows,)."""
-        return self.margin(rows, targets, margin, self.judge) >= 0
+    def accepts(self, rows: Tensor, targets: Tensor) -> Tensor:
+        """Which rows the judge puts into their target class with at least the margin, (rows,)."""
+        return self.margin(self.judge, rows, targets) >= 0
 
-    def _by_iterations(
-        self, objective: SearchObjective, options: SearchOptions, tick: Tick = silent
-    ) -> Tensor:
+    def _by_iterations(self, objective: SearchObjective) -> Tensor:
         """The nearest legal row on the way of Algorithm 2 that the guide accepts, or the last."""
-
-        def accepts(rows: Tensor, targets: Tensor) -> Tensor:
-            return self.margin(rows, targets, options.margin, self.guide) >= 0
-
-        nearest = NearestAccepted(objective, self.snap, accepts)
-        delta = minimise(objective, options.iterations, tick, nearest.look)
+        nearest = algorithm2.NearestAccepted(
+            objective, self.snap, lambda rows, goals: self.margin(self.guide, rows, goals) >= 0
+        )
+        delta = algorithm2.minimise(objective, self.options.iterations, self.tick, nearest.look)
         with torch.no_grad():
             return nearest.or_else(self.snap(objective.counterfactual(delta), objective.box))
 
-    def _moves(self, batch: QueryBatch, options: SearchOptions, beyond: float = 0.0) -> Tensor:
+    def _moves(self, batch: QueryBatch, beyond: float = 0.0) -> Tensor:
         """Rows reached from the queries by single moves, `beyond` log-odds past the boundary."""
-        needed = beyond + SAFELY
-        if options.margin > 0.5:
-            needed += math.log(options.margin / (1 - min(options.margin, 1 - 1e-6)))
+        needed, margin = beyond + SAFELY, self.options.margin
+        if margin > 0.5:
+            needed += math.log(margin / (1 - min(margin, 1 - 1e-6)))
         moves = Moves(
             self.guide, self.snap, batch.targets, batch.box, batch.max_changes, batch.costs
         )
@@ -406,12 +341,10 @@ class Pipeline:
     def _changes(self, rows: Tensor, batch: QueryBatch) -> Tensor:
         return self.snap.changed_features(rows, batch.queries).sum(dim=1)
 
-    def _take(
-        self, part: QueryBatch, tried: Tensor, left: Tensor, so_far: Found, margin: float
-    ) -> Found:
+    def _take(self, part: QueryBatch, tried: Tensor, left: Tensor, so_far: Found) -> Found:
         """What was found so far, with the rows `tried` for the queries `left` where accepted."""
         rows, accepted = so_far
-        better = self.accepts(tried, part.targets, margin) & ~accepted[left]
+        better = self.accepts(tried, part.targets) & ~accepted[left]
         rows, accepted = rows.clone(), accepted.clone()
         rows[left[better]], accepted[left[better]] = tried[better], True
         return rows, accepted

@@ -1,13 +1,10 @@
 """Polish: give back to the query what an answer does not need. Few changes, small changes.
 
-Two ways back, both taken only as far as the model still accepts the row, which stays legal and
-inside its box at every step:
+Two ways back, as far as the model still accepts the row, which stays legal and inside its box:
 
 - **give back**: whole parts (features, pixels) take the query's value again, as many at once as the
   model accepts, those first whose return costs little margin for the distance that it saves;
 - **pull**: numbers that remain changed move towards the query's.
-
-All queries of a batch are polished together; rows with nothing left to give back drop out.
 """
 
 from __future__ import annotations
@@ -32,27 +29,20 @@ REFUSED = 1e6  # margin counted as lost where the model refuses the row without 
 
 @dataclass(frozen=True)
 class Polish:
-    """What answers are drawn back to, and what the model asks of them.
+    """What answers are drawn back to, and what the model asks of them."""
 
-    `nearest_legal`: the legal row of each query's box that is nearest to the query, (queries,
-    width); mostly the query itself. `margin(rows, targets)`: how far the model accepts each row,
-    from 0 on; `margin_gradient(rows, targets)`: the gradient of that margin or of a guide's, (rows,
-    width). `costs`: of a change in each column, (1, width), (queries, width) or None.
-    """
-
-    nearest_legal: Tensor
+    nearest_legal: Tensor  # of each query in its box, (queries, width); mostly the query itself
     targets: Tensor
     box: Box
     snap: Snap
-    margin: OfRows
-    margin_gradient: OfRows
-    costs: Tensor | None = None
+    margin: OfRows  # how far the model accepts each row, from 0 on
+    margin_gradient: OfRows  # the gradient of that margin or of a guide's, (rows, width)
+    costs: Tensor | None = None  # of a change in each column, (queries, width)
 
     def __call__(self, accepted_rows: Tensor) -> Tensor:
         """`accepted_rows`, (queries, width), with as little changed as can be found."""
         rows = accepted_rows.clone()
-        everyone = torch.arange(len(rows), device=rows.device)
-        active = everyone
+        active = everyone = torch.arange(len(rows), device=rows.device)
         for _ in range(ROUNDS):
             active = self._give_back(active, rows)
             if not len(active):
@@ -69,17 +59,16 @@ class Polish:
     def _give_back(self, indices: Tensor, all_rows: Tensor) -> Tensor:
         """Give back parts of the rows `indices`, in place; returns the indices that changed."""
         start, rows = self.nearest_legal[indices], all_rows[indices]
-        saved = self.snap.squares_by_part(rows, start, self._costs(indices))
+        costs = None if self.costs is None else self.costs[indices]
+        saved = self.snap.squares_by_part(rows, start, costs)
         changed = saved > 0
         count = changed.sum(dim=1)
         # To give back the only changed part is to return to the start.
         able = (count > 1) | ((count == 1) & self._start_is_accepted[indices])
-        how_many = int(able.sum())
-        if how_many == 0:
+        if not bool(able.any()):
             return indices[:0]
-        if how_many < len(able):
-            indices, rows, start = indices[able], rows[able], start[able]
-            saved, changed, count = saved[able], changed[able], count[able]
+        indices, rows, start = indices[able], rows[able], start[able]
+        saved, changed, count = saved[able], changed[able], count[able]
         largest = int(count.max())
         lost = self._margin_lost(indices, rows, changed, singly=largest <= TRIED_SINGLY)
         order = torch.where(changed, lost / saved.clamp(min=1e-12), torch.inf)
@@ -91,13 +80,10 @@ class Polish:
         return indices[given_back > 0]
 
     def _longest_prefix(self, indices: Tensor, rows: Tensor, rank: Tensor, largest: int) -> Tensor:
-        """How many parts, in the order of their rank, the model lets go at once: (rows,).
-
-        A few lengths are tried at a time, and then those between the last two.
-        """
+        """How many parts, in the order of their rank, the model lets go at once: (rows,)."""
         start = self.nearest_legal[indices]
         length = torch.zeros(len(rows), dtype=torch.long, device=rows.device)
-        unknown = largest
+        unknown = largest  # a few lengths are tried at a time, then those between the last two
         while unknown > 0:
             step = -(-unknown // SPLIT)
             offsets = torch.arange(step, unknown + 1, step, device=rows.device)
@@ -115,13 +101,8 @@ class Polish:
         targets = self.targets[indices].repeat_interleave(tries)
         return (self.margin(tried.flatten(0, 1), targets) >= 0).unflatten(0, (-1, tries))
 
-    def _margin_lost(
-        self, indices: Tensor, rows: Tensor, changed: Tensor, *, singly: bool
-    ) -> Tensor:
-        """How much margin is lost when a part is given back, (rows, parts).
-
-        Each part is tried `singly`, or the loss is taken from the gradient.
-        """
+    def _margin_lost(self, indices: Tensor, rows: Tensor, changed: Tensor, singly: bool) -> Tensor:
+        """Margin lost when a part is given back, (rows, parts): tried `singly`, or by gradient."""
         targets, start = self.targets[indices], self.nearest_legal[indices]
         lost = torch.zeros(changed.shape, device=rows.device)
         if not singly:
@@ -137,10 +118,7 @@ class Polish:
         return lost
 
     def _pull(self, indices: Tensor, all_rows: Tensor) -> bool:
-        """Move numbers towards the query's, in place: all together, then the farthest alone.
-
-        Returns whether any row changed.
-        """
+        """Move numbers back in place, all, then the farthest alone; returns if any row changed."""
         how_many_away = (self._away(all_rows) > SAME).sum(dim=1)
         indices = indices[how_many_away > 0]
         before = all_rows[indices]
@@ -181,7 +159,3 @@ class Polish:
             share = torch.where(any_accepted, shares.gather(1, first[:, None]), share)
             width /= SPLIT
         all_rows[indices] = kept
-
-    def _costs(self, indices: Tensor) -> Tensor | None:
-        costs = self.costs
-        return costs if costs is None or len(costs) == 1 else costs[indices]

@@ -1,10 +1,9 @@
 """Repair: for a query without an answer, move one feature at a time.
 
 The log-odds margin of a row is the log-probability of its target class minus that of the strongest
-other class. Starting from a legal row, the move that promises the largest gain in this margin for
-its length is made, again and again, inside the query's box, until the guide puts the row into the
-target class. No bit or category is moved twice, so the moves never go in circles. Rows are legal
-after every move. All queries of a batch move together; those that are done drop out.
+other class. From a legal row, the move that promises the largest gain in this margin for its length
+is made, again and again, inside the query's box, until the guide puts the row into the target
+class. No bit or category is moved twice. Rows are legal after every move; those done drop out.
 
 `LabelledRows` is the last resort for models without a gradient: rows whose class is known already.
 """
@@ -40,24 +39,17 @@ def margin_gradient(guide: TargetModel, rows: Tensor, targets: Tensor) -> Tensor
 
 @dataclass(frozen=True)
 class Moves:
-    """What single moves of a batch of queries may do.
-
-    `targets`: (queries,); `max_changes`: how many features of a query may differ from the start,
-    (queries,) or None; `costs`: of a move in each column, (1, width), (queries, width) or None.
-    """
+    """What single moves of a batch of queries may do."""
 
     guide: TargetModel
     snap: Snap
     targets: Tensor
     box: Box
-    max_changes: Tensor | None = None
-    costs: Tensor | None = None
+    max_changes: Tensor | None = None  # how many features may differ from the start, (queries,)
+    costs: Tensor | None = None  # of a move in each column, (queries, width)
 
     def repair(self, start: Tensor, steps: int, needed_margin: float = 0.0) -> Tensor:
-        """Legal rows `start`, (queries, width), after at most `steps` moves each.
-
-        `needed_margin`: the logit margin above which a row is done.
-        """
+        """Legal rows after at most `steps` moves each; one is done above the `needed_margin`."""
         rows = start.clone()
         moved = torch.zeros_like(rows, dtype=torch.bool)
         active = torch.arange(len(rows), device=rows.device)
@@ -71,32 +63,24 @@ class Moves:
             gradient = torch.autograd.grad(margin.sum(), points)[0][open_still]
             active = active[open_still]
             barred = moved[active]
-            if self.max_changes is not None:
-                barred = barred | self._beyond_limit(rows, start, active)
-            costs = self.costs
-            if costs is not None and len(costs) > 1:
-                costs = costs[active]
+            if self.max_changes is not None:  # where enough features changed, the others stay
+                changed = self.snap.changed_features(rows[active], start[active])
+                is_full = changed.sum(dim=1) >= self.max_changes[active]
+                barred = barred | self.snap.columns_of_features(is_full[:, None] & ~changed)
+            costs = None if self.costs is None else self.costs[active]
             rows[active], moves = self.snap.best_move(
                 rows[active], gradient, self.box.select(active), barred, STRIDE, costs
             )
             moved[active] |= moves & ~barred
         return rows
 
-    def _beyond_limit(self, rows: Tensor, start: Tensor, active: Tensor) -> Tensor:
-        """Columns of unchanged features, where as many features as may have changed already."""
-        assert self.max_changes is not None
-        changed = self.snap.changed_features(rows[active], start[active])
-        is_full = changed.sum(dim=1) >= self.max_changes[active]
-        return self.snap.columns_of_features(is_full[:, None] & ~changed)
-
 
 @dataclass(frozen=True)
 class LabelledRows:
     """Legal rows, (rows, width), and the class that the model gives each, (rows,).
 
-    A model without a gradient has classified them so that a student could learn from them. Where
-    the student leads to nothing that the model accepts, the nearest of them that has the target
-    class, brought inside the query's box, often is an answer.
+    A student learns from them; where it leads to nothing that the model accepts, the nearest of
+    them that has the target class, brought inside the query's box, often is an answer.
     """
 
     rows: Tensor

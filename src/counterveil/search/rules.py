@@ -102,8 +102,7 @@ class Rules:
         for rule in ("immutable", "direction", "allowed", "costs"):
             for name in getattr(self, rule):
                 if name not in features:
-                    known = first_names(features)
-                    _refuse(rule, f"no feature {name!r}; the schema has: {known}")
+                    _refuse(rule, f"no feature {name!r}; the schema has: {first_names(features)}")
         for name in {*self.immutable, *self.direction, *self.allowed}:
             features[name] = self.tighten_feature(features[name])
         for link in schema.links:

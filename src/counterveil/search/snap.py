@@ -1,14 +1,13 @@
 """From anywhere in the unit cube to the nearest legal row: what leaves the search is always legal.
 
 One category for each categorical feature, whole numbers where the schema says so, linked features
-together, inside the box of the query's constraints. Vectorised over all rows and features at once,
-without a decision that waits for a value: it compiles as one piece.
+together, inside the box of the query's constraints; all rows and features at once.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -68,8 +67,9 @@ class Snap:
             # Arithmetic instead of a mask: comparing is what costs here.
             far = points.clamp(-_FAR, _FAR).add_(box.upper - 1, alpha=_FARTHER)
             rows.mul_(self._not_category)
-            for choice in self._choices:
-                rows.scatter_(1, choice.highest(far), 1.0)
+            for columns, starts, shape in self._choices:
+                highest = far.index_select(1, columns).unflatten(1, shape).max(dim=2).indices
+                rows.scatter_(1, columns.take(highest.add_(starts)), 1.0)
         if len(self._flags):
             missing = rows.index_select(1, self._flags)
             values = torch.lerp(rows.index_select(1, self._values), self._half.to(rows), missing)
@@ -87,12 +87,10 @@ class Snap:
         stride: float,
         costs: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Legal `rows` with one feature each moved uphill, where `gradient` promises the most gain
-        for the distance.
+        """Legal `rows` with one feature each moved to where `gradient` promises most for the way.
 
-        `moved` marks bits and categories that may not be moved again, so that nothing goes in
-        circles; it is returned with the new ones. A number may move on, by at most `stride` at
-        once. `costs` multiply the distance: (1, width) or (rows, width).
+        `moved` marks bits and categories that may not be moved again; it is returned with the new
+        ones. A number moves by at most `stride`. `costs`, (rows, width), multiply the distance.
         """
         reach = (1 / self._steps).clamp(min=stride)
         up, down = torch.minimum(box.upper - rows, reach), torch.minimum(rows - box.lower, reach)
@@ -110,7 +108,6 @@ class Snap:
             )
         for link in self._links:
             gain[:, link.source] += link.gain(rows, gradient, box)
-        for link in self._links:
             gain[:, link.derived] = -torch.inf
         length = torch.where(self._is_category, math.sqrt(2), change.abs().clamp(min=SHORT))
         length = length if costs is None else length * costs
@@ -146,8 +143,7 @@ class Snap:
         return ~fine
 
     def squares_by_part(self, rows: Tensor, queries: Tensor, costs: Tensor | None = None) -> Tensor:
-        """Squared distance between rows and queries in each part, at the columns' costs:
-        (rows, parts)."""
+        """Squared distance of rows and queries by part, at the columns' costs: (rows, parts)."""
         square = (rows - queries) ** 2
         square = torch.where(square > SAME**2, square, 0.0)
         if costs is not None:
@@ -158,7 +154,7 @@ class Snap:
     def changed_features(self, rows: Tensor, queries: Tensor) -> Tensor:
         """Which features differ between rows and queries: a mask (rows, features)."""
         parts = self.squares_by_part(rows, queries) > 0
-        features = int(self.feature_of_part[-1]) + 1
+        features = int(self.feature_of_part.max()) + 1
         if features == self.parts:
             return parts
         counts = torch.zeros(len(rows), features, device=rows.device)
@@ -174,27 +170,15 @@ class Snap:
         return empty.index_add_(1, self._group_of, members)
 
 
-@dataclass(frozen=True)
-class _Choice:
+def _choices(
+    groups: list[range], device: torch.device | None
+) -> Iterator[tuple[Tensor, Tensor, tuple[int, int]]]:
     """Categorical features of about one size; the smaller are filled up with their first column.
 
-    `columns`: all of them in one line; `starts`: where each feature starts in it; `shape`: features
-    and columns of each.
+    For each such set: the columns, all in one line; where each feature starts in it; and how many
+    features there are and columns of each.
     """
-
-    columns: Tensor
-    starts: Tensor
-    shape: tuple[int, int]
-
-    def highest(self, points: Tensor) -> Tensor:
-        """For each feature the column with the highest number, the first of equals."""
-        drawn = points.index_select(1, self.columns).unflatten(1, self.shape)
-        return self.columns.take(drawn.max(dim=2).indices.add_(self.starts))
-
-
-def _choices(groups: list[range], device: torch.device | None) -> list[_Choice]:
     left = sorted(groups, key=len)
-    found = []
     while left:
         together = [group for group in left if len(group) <= _PADDING * len(left[0])]
         left = left[len(together) :]
@@ -202,8 +186,7 @@ def _choices(groups: list[range], device: torch.device | None) -> list[_Choice]:
         padded = [[*group, *[group[0]] * (widest - len(group))] for group in together]
         columns = torch.tensor(padded, device=device).flatten()
         starts = torch.arange(len(together), device=device) * widest
-        found.append(_Choice(columns, starts, (len(together), widest)))
-    return found
+        yield columns, starts, (len(together), widest)
 
 
 def _parts(encoding: Encoding) -> tuple[list[int], list[int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -57,29 +57,16 @@ def opening(now: Category, goal: Category, statement: Statement) -> str:
     return f"The model says {now}. It would say {goal}"
 
 
-# What is asked of the kinds of features.
-
-
 def pixel_columns(schema: Schema) -> set[str]:
     """The columns that are pixels of an image."""
     return {column for image in schema.images for column in image.columns}
 
 
-def whole_columns(schema: Schema) -> set[str]:
-    """The columns that hold whole numbers."""
-    return {column for feature in schema.features if feature.is_whole for column in feature.columns}
-
-
 def bounds_of(schema: Schema, column: str) -> tuple[float, float] | None:
     """The lowest and the highest value of a column of numbers; None for any other kind."""
     feature = schema.feature(column)
-    if feature.number_range is None or not feature.is_whole:
-        return feature.number_range
-    lower, upper = feature.number_range
-    return int(lower), int(upper)
-
-
-# Plain values, and tables as files.
+    bounds = feature.number_range
+    return (int(bounds[0]), int(bounds[1])) if bounds and feature.is_whole else bounds
 
 
 def plain_value(value: Any, whole: bool = False) -> Any:
@@ -95,13 +82,6 @@ def plain_value(value: Any, whole: bool = False) -> Any:
 def same(before: Any, after: Any) -> bool:
     """Whether two plain values are the same; True is not 1."""
     return bool(before == after) and isinstance(before, bool) == isinstance(after, bool)
-
-
-def unused_name(name: str, taken: Collection[str]) -> str:
-    """`name` with as many prefixes as it takes to differ from all names in `taken`."""
-    while name in taken:
-        name = f"counterveil_{name}"
-    return name
 
 
 def file_content(table: pd.DataFrame, path: str | os.PathLike[str]) -> bytes:
