@@ -70,7 +70,7 @@ class Findings:
             "statement": self.veil.statement.model_dump(mode="json"),
             "extraction": self.extraction,
             "inference": self.inference,
-            "headline": headline(self.extraction).table,
+            "headline": headline(self.extraction),
             "verdicts": self.verdicts,
         }
         text = json.dumps(plain(content), indent=1, allow_nan=False, ensure_ascii=False)
@@ -85,7 +85,7 @@ class Findings:
         return _TEMPLATES.get_template("page.html").render(
             title=f"Attacks on {self.veil.schema.name}",
             facts=self.facts,
-            headline=headline(self.extraction).table,
+            headline=headline(self.extraction),
             attackers=_by_attacker(self.extraction),
             membership=[row for row in self.inference if row.get("auc") is not None],
             linkage=[row for row in linked if row["counterfactuals"]],

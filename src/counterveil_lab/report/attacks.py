@@ -89,7 +89,7 @@ def no_gain(frame: pd.DataFrame, *, defence: str, said: str, column: str = "fide
     """A defence is worth what it is worth against the attacker who knows it best."""
     rows = records(select(frame, defence=defence, predictions=said))
     outcomes = {}
-    for line in headline(rows, column).table if rows else []:
+    for line in headline(rows, column) if rows else []:
         if gained(line) is not None:  # a single seed settles nothing
             words = f"{line['attacker']}, {line['queries']} queries: {100 * line['gain']:+.1f}"
             if line["unseen"] is not None:
@@ -158,7 +158,7 @@ def surrogate_gives_less(frame: pd.DataFrame) -> Outcomes:
     """What the best thief gains by guidance `surrogate` against guidance `model`."""
     gains: dict[str, dict[str, Mean]] = {"model": {}, "surrogate": {}}
     for (guidance, margin), rows in frame.groupby(["guidance", "margin"], sort=False):
-        for it in headline(records(rows)).table:
+        for it in headline(records(rows)):
             case = f"{_case(it)}, {it['predictions']}, margin {margin:g}"
             gains[str(guidance)][case] = Mean(it["gain"], said=f"{100 * it['gain']:+.1f} points")
     return compare(gains["surrogate"], gains["model"], lt)
@@ -175,7 +175,7 @@ def defences(frame: pd.DataFrame) -> Table | None:
 def extraction(frame: pd.DataFrame) -> Table | None:
     """What the strongest thief gains on every defence, in points of fidelity."""
     rows = records(with_values(frame, (*STOLEN, "extra_queries")))
-    lines = headline(rows).table if rows else []
+    lines = headline(rows) if rows else []
     by_case: dict[tuple[str, str], dict[str, Row]] = {}
     for line in sorted(lines, key=_place):
         by_case.setdefault((line["dataset"], _defence(line)), {})[line["predictions"]] = line
@@ -202,7 +202,7 @@ def tradeoff(frame: pd.DataFrame) -> Table | None:
     texts = []
     rows = with_values(frame, (*STOLEN, "guidance", "margin"))
     for (guidance, margin), part in rows.groupby(["guidance", "margin"], sort=False):
-        lines = {line["predictions"]: line for line in headline(records(part)).table}
+        lines = {line["predictions"]: line for line in headline(records(part))}
         gains = [
             _points(lines[said], "gain", "half_width") if said in lines else ""
             for said in ("labels", "probabilities")
