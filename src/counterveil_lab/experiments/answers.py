@@ -17,16 +17,15 @@ and counted up to ten. Times compare inside one run of the command alone: `run`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from counterveil_lab.evaluation import AS_PUBLISHED, QUERIES, Evaluation
 from counterveil_lab.experiments import peers, releases
 from counterveil_lab.experiments.runner import Case, Experiment, Options, figure
-from counterveil_lab.experiments.tables import write_table
+from counterveil_lab.experiments.tables import FLIPS, write_table
 from counterveil_lab.metrics import timed
 from counterveil_lab.paper_values import DISTANCE, FLIP_RATIO
 from counterveil_lab.results import Row
@@ -53,36 +52,18 @@ def flip_cases(options: Options) -> Iterator[Case]:
                 yield {"dataset": name, "part": part, "epsilon": epsilon, "seed": seed}
 
 
-def distance_cases(options: Options) -> Iterator[Case]:
-    """The same without `dpsgd`."""
-    return (case for case in flip_cases(options) if case["part"] != "dpsgd")
-
-
 def _why_not(case: Case) -> str | None:
     if case["part"] == "dice":
         return peers.why_no_dice()
     return releases.why_not(case["part"], case["dataset"])
 
 
-def measure_flips(
-    dataset: str, part: str, epsilon: float | None, seed: int, *, quick: bool
+def measure_answers(
+    dataset: str, part: str, epsilon: float | None, seed: int, *, several: bool, quick: bool
 ) -> list[Row]:
-    """One answer a query from all methods of one part."""
-    return _measure(dataset, part, epsilon, seed, quick, k=1)
-
-
-def measure_distances(
-    dataset: str, part: str, epsilon: float | None, seed: int, *, quick: bool
-) -> list[Row]:
-    """Several answers a query from all methods of one part."""
-    return _measure(dataset, part, epsilon, seed, quick, k=QUICK_ANSWERS if quick else ANSWERS)
-
-
-def _measure(
-    dataset: str, part: str, epsilon: float | None, seed: int, quick: bool, k: int
-) -> list[Row]:
+    """One answer a query, or `several`, from all methods of one part."""
     data = releases.data_for(dataset, seed, quick=quick)
-    family, several = data.schema.family, k > 1
+    family, k = data.schema.family, (QUICK_ANSWERS if quick else ANSWERS) if several else 1
     queries = SEVERAL_QUERIES[family] if several else QUERIES
     asked = (peers.TEN_ANSWERS if several else peers.ONE_ANSWER)[family]
     if quick:
@@ -109,17 +90,6 @@ def _search_of(mechanism: str, guidance: str) -> dict[str, Any]:
     return AS_PUBLISHED if mechanism == "paper" and guidance == "model" else {}
 
 
-def write_flips(rows: Sequence[Row], folder: Path) -> None:
-    """The table of flip ratios in Markdown."""
-    columns = ("flip_ratio", "flip_ratio_specified")
-    write_table(rows, folder / "table-fr.md", columns, FLIP_RATIO)
-
-
-def write_distances(rows: Sequence[Row], folder: Path) -> None:
-    """The table of distances in Markdown."""
-    write_table(rows, folder / "table-ad.md", ("distance",), DISTANCE, full=100)
-
-
 def time_cases(options: Options) -> Iterator[Case]:
     """Every dataset once, with one seed whatever `seeds`."""
     for name in options.names(("adult", "hospital", "mnist", "digits"), quick=("digits",)):
@@ -143,20 +113,17 @@ def measure_times(dataset: str, seed: int, *, quick: bool) -> list[Row]:
         row |= {"timed_queries": count, "runs": len(times), "seconds_for_ten": fmean(times) * scale}
         row["least_seconds_for_ten"] = min(times) * scale
         row["most_seconds_for_ten"] = max(times) * scale
-        row["seconds_per_query"] = fmean(times) / count
-        rows.append(row)
+        rows.append({**row, "seconds_per_query": fmean(times) / count})
     return rows
 
 
 def _timed_methods(evaluation: Evaluation, seed: int, quick: bool) -> Iterator[tuple[Row, Ask]]:
     for mechanism in ("paper", "functional"):
-        made = releases.release(evaluation.data, mechanism, TIMED_EPSILON, seed, quick=quick)
+        veil = releases.release(evaluation.data, mechanism, TIMED_EPSILON, seed, quick=quick).veil
         head = {"method": "counterveil", "mechanism": mechanism, "epsilon": TIMED_EPSILON}
         head["delta"] = releases.delta_of(mechanism)
-        explainers = releases.explainers_for(made.veil, evaluation.model, quick=quick)
-        for guidance, explainer in explainers:
-            options = _search_of(mechanism, guidance)
-            ask = partial(evaluation.explain, explainer, **options)
+        for guidance, explainer in releases.explainers_for(veil, evaluation.model, quick=quick):
+            ask = partial(evaluation.explain, explainer, **_search_of(mechanism, guidance))
             yield {**head, "guidance": guidance}, ask
     for part in peers.PARTS:
         if part == "dice" and peers.why_no_dice():
@@ -171,16 +138,18 @@ def _timed_methods(evaluation: Evaluation, seed: int, quick: bool) -> Iterator[t
 TABLE_FR = Experiment(
     "the paper's table of flip ratios: every method, every dataset.",
     flip_cases,
-    measure_flips,
-    write=write_flips,
+    partial(measure_answers, several=False),
+    write=lambda rows, folder: write_table(rows, folder / "table-fr.md", FLIPS, FLIP_RATIO),
     why_not=_why_not,
     chosen_by=("part",),
 )
 TABLE_AD = Experiment(
     "the paper's table of average distances: ten counterfactuals a query.",
-    distance_cases,
-    measure_distances,
-    write=write_distances,
+    lambda options: (case for case in flip_cases(options) if case["part"] != "dpsgd"),
+    partial(measure_answers, several=True),
+    write=lambda rows, folder: write_table(
+        rows, folder / "table-ad.md", ("distance",), DISTANCE, full=100
+    ),
     why_not=_why_not,
     chosen_by=("part",),
 )

@@ -16,6 +16,7 @@ from counterveil_lab.paper_values import DATASETS
 from counterveil_lab.results import Row
 
 ORDER = (*DATASETS, "purchase-substitute", "texas-substitute", "digits")
+FLIPS = ("flip_ratio", "flip_ratio_specified")
 FULL = 500  # queries a seed
 Printed = Mapping[str, Sequence[str]]  # a method and its numbers in the paper's order
 

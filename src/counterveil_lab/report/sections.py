@@ -10,7 +10,7 @@ import pandas as pd
 
 from counterveil_lab import paper_values
 from counterveil_lab.attacks.extraction import ATTACKERS, BASES
-from counterveil_lab.experiments.tables import methods_by_dataset
+from counterveil_lab.experiments.tables import FLIPS, methods_by_dataset
 from counterveil_lab.report import attacks, claims
 from counterveil_lab.report.claims import Claim
 from counterveil_lab.report.pivots import (
@@ -185,8 +185,7 @@ ROWS: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
 
 def flip_ratios(frame: pd.DataFrame) -> Table:
     """Every method on every dataset, to any class and to a specified one, with what is printed."""
-    columns = ("flip_ratio", "flip_ratio_specified")
-    heads, *lines = methods_by_dataset(records(frame), columns, paper_values.FLIP_RATIO)
+    heads, *lines = methods_by_dataset(records(frame), FLIPS, paper_values.FLIP_RATIO)
     return table_of_texts("", heads, lines)
 
 
