@@ -18,8 +18,8 @@ from counterveil_lab.attacks import headlines
 from counterveil_lab.attacks.extraction import ATTACKERS
 from counterveil_lab.attacks.scores import seeds_interval
 from counterveil_lab.attacks.verdicts import NONE, gains
+from counterveil_lab.experiments.answers import ORDER, name_of
 from counterveil_lab.experiments.releases import NO_NOISE, Epsilon
-from counterveil_lab.experiments.tables import ORDER, name_of
 from counterveil_lab.figures import FADED, INK, OURS, SOFT, THEIRS, WARM, Style, grid, legend
 from counterveil_lab.results import Row
 

@@ -1,11 +1,9 @@
 """Attribute inference: a sensitive value of a person whose other values and label are known.
 
 The attacker asks the model about the person with each candidate value and gives the answers, with
-all he knows, to a classifier. That learnt from shadows of the model and the rows they were trained
-on, so that it knows how a model answers about its own. Most of what such a classifier gets right it
-gets right without any model: values go together in the population. So each number stands beside
-that of the same classifier with the model's answers blanked out (imputation), and beside people who
-were not in the training set; what the model gives away about its members is what is left.
+all he knows, to a classifier that learnt from shadows of the model. Each number stands beside that
+of the same classifier with the model's answers blanked out (imputation), and beside people who were
+not in the training set; what the model gives away about its members is what is left.
 """
 
 from __future__ import annotations

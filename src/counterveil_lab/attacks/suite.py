@@ -1,8 +1,7 @@
 """Every attack on your own veil and model, and a page that says what came of it.
 
 The attacker sees what your users see: predictions and counterfactuals. Extraction is played several
-times with other rows dealt to him; inference once. With a veil that has a surrogate both guidances
-are attacked, so that you can choose between them.
+times with other rows dealt to him; inference once. Every guidance that the veil has is attacked.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What the numbers of the attacks say, in sentences that are computed and never written by hand.
 
-A defence is judged by its strongest attacker: the highest mean over seeds, whoever that is. Picking
-the best of several makes this number err on the attacker's side. So whether he gained anything is
-decided by another: for each seed the attacker is picked on the other seeds and scored on this one.
+A defence is judged by its strongest attacker: the highest mean over seeds. Picking the best of
+several errs on the attacker's side, so whether he gained anything is decided by another number: for
+each seed the attacker is picked on the other seeds and scored on this one.
 """
 
 from __future__ import annotations

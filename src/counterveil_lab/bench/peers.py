@@ -1,9 +1,7 @@
 """The parts `peers` and `objective` of `bench search`, and what all parts share.
 
 `peers`: published methods beside counterveil: one f, the same queries towards the same classes, one
-run on one core. None of the other methods promises any privacy. dice-ml takes seconds a query: it
-is timed on ten, and judged by 25.
-
+run on one core. dice-ml takes seconds a query: it is timed on ten, and judged by 25.
 `objective`: the amortised search beside Algorithm 2 on every dataset. L_cs at the δ of each, and
 what the nearest legal rows of ψ^Dec(ρ_s + δ) are worth with nothing repaired or polished; then
 whole answers, as people get them, by either method.

@@ -1,12 +1,9 @@
 """Experiments with pictures: `fig-reconstructions` and `fig-case`; and GradCAM.
 
 `fig-reconstructions`: held-out pictures, one a class, through the autoencoders of `paper` and
-`functional` at several ε. A row holds the error of each picture.
-
-`fig-case`: a 9 explained towards a 5, and where f looks. Query, counterfactual, what changed, and
-GradCAM of f towards the 5 on the counterfactual. `paper` is shown as published: the last iterate,
-whatever f says of it (`valid` tells). `functional` by the product's search, before and after
-polish.
+`functional` at several ε, with the error of each. `fig-case`: a 9 explained towards a 5, and where
+f looks (GradCAM). `paper` is shown as published: the last iterate, whatever f says of it (`valid`
+tells); `functional` by the product's search, before and after polish.
 
 The pictures themselves are in NAME.npz beside the rows.
 """

@@ -1,27 +1,19 @@
 """The red team's experiments: extraction, membership, attributes, and the trade-off.
 
-`table-extraction`: how well f can be rebuilt from predictions and counterfactuals. The paper's
-table, with what it lacks: fidelity beside accuracy, controls, adaptive attackers, and an f that
-names its class alone. A row is one attacker on one defence at one number of queries.
-
-`fig-membership`: can anyone tell who was in the training rows, from f, from f' or from answers? The
-paper's figure with f attacked directly beside f', attacks on the counterfactuals themselves,
-linkage of private rows, modern attackers (LiRA, RMIA), and two controls. `disjoint`: those called
-members were never trained on, so that every attack must be at chance. `overfitted`: f knows 300
-rows by heart, so that attacks must succeed, and chance elsewhere means something.
-
-`fig-attribute`: does the model, or what is extracted from it, give away a person's race? Everything
-else about the person is known. Each number stands beside imputation, the same classifier without
-any model's answers, and beside people who were not in the training rows. Its control `memoriser` is
-an f that is sure of the rows it has seen and of nothing else: there the attack must succeed.
-
-`fig-tradeoff`: what answers are worth to people, against what they are worth to a thief of f. One
-veil of Adult; the `margin`, how sure of an answer the search must be, and the guidance move both.
+`table-extraction`: the paper's table with fidelity beside accuracy, controls, adaptive attackers,
+and an f that names its class alone. A row is one attacker on one defence at one number of queries.
+`fig-membership`: the paper's figure with f attacked directly beside f', attacks on the
+counterfactuals themselves, linkage, LiRA and RMIA, and two controls. `disjoint`: those called
+members were never trained on, so that attacks must be at chance. `overfitted`: f knows 300 rows by
+heart, so that they must succeed.
+`fig-attribute`: everything else about a person is known. Each number stands beside imputation, the
+same classifier without any model's answers, and beside people who were not in the training rows.
+Its control `memoriser` is an f that is sure of the rows it has seen and of nothing else.
+`fig-tradeoff`: one veil of Adult; the `margin`, how sure of an answer the search must be, and the
+guidance move both what answers are worth to people and what they are worth to a thief of f.
 
 `part` tells what was measured together: defences that share a veil, or one by itself. Pictures get
-fewer queries, steps and settings; dice-ml takes seconds a query and is asked on Adult alone. Of
-membership and attributes the paper prints no numbers, only that attacks nearly fail on all but
-Purchase and Texas at ε = .025 and 2,000 queries.
+fewer queries, steps and settings; dice-ml takes seconds a query and is asked on Adult alone.
 """
 
 from __future__ import annotations

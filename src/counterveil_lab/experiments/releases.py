@@ -1,9 +1,8 @@
 """Target models and veils for experiments, each made once a command.
 
-COUNTERVEIL_CACHE names a folder in which they are left for the next experiment; the command
-`counterveil-lab run` gives itself one for as long as it runs. Whoever names one that lasts must
-empty it when the code changes. Veils keep the noise they were made with: experiments that share a
-folder measure the same draws.
+COUNTERVEIL_CACHE names a folder in which they are left for the next experiment (`counterveil-lab
+run` gives itself one while it runs); who names one that lasts must empty it when the code changes.
+Veils keep the noise they were made with: experiments that share a folder measure the same draws.
 """
 
 from __future__ import annotations
