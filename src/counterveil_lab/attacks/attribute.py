@@ -182,16 +182,19 @@ def _compare(
     overall: Row = {"value": "all", "people": len(truth), "balanced_accuracy": accuracy}
     overall |= {"imputation": baseline, "advantage": accuracy - baseline}
     overall |= {"advantage_low": float(low), "advantage_high": float(high)}
-    overall["accuracy"] = float((truth == guess).mean())
-    overall["imputation_accuracy"] = float((truth == imputed).mean())
-    rows = [overall]
-    for number, value in enumerate(feature.categories):
-        row: Row = {"value": str(value), "people": int((truth == number).sum())}
-        row["precision"] = precision(truth, guess, number)
-        row["imputation_precision"] = precision(truth, imputed, number)
-        row["recall"] = precision(guess, truth, number)
-        rows.append(row)
-    return rows
+    overall |= {"accuracy": float((truth == guess).mean())}
+    overall |= {"imputation_accuracy": float((truth == imputed).mean())}
+    by_value = [
+        {
+            "value": str(value),
+            "people": int((truth == number).sum()),
+            "precision": precision(truth, guess, number),
+            "imputation_precision": precision(truth, imputed, number),
+            "recall": precision(guess, truth, number),
+        }
+        for number, value in enumerate(feature.categories)
+    ]
+    return [overall, *by_value]
 
 
 def balanced(truth: Array, guess: Array, values: Array) -> float:
