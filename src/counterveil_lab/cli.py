@@ -118,11 +118,8 @@ def bench(
         _refuse("--only, --seeds and --datasets are for the benchmark search")
     if name != "gpu" and inputs is not None:
         _refuse("--inputs is for the benchmark gpu")
-    options: dict[str, Any] = {}
-    if name == "search":
-        options = {"only": only, "seeds": seeds, "datasets": _listed(datasets)}
-    elif name == "gpu":
-        options = {"inputs": inputs}
+    search: dict[str, Any] = {"only": only, "seeds": seeds, "datasets": _listed(datasets)}
+    options = {"search": search, "gpu": {"inputs": inputs}}.get(name, {})
     command = f"counterveil-lab bench {shlex.quote(name)}{' --quick' if quick else ''}"
     command += f" --only {shlex.quote(only)}" if only else ""
     command += f" --seeds {seeds}" if seeds > 1 else ""
@@ -146,17 +143,13 @@ def report(
     ] = None,
 ) -> None:
     """All stored results on one page, beside what the paper prints; nothing is measured."""
-    from counterveil.errors import InputError
     from counterveil_lab.report.page import write
 
     if not folder.is_dir():
         _refuse(f"no folder {folder}; say --results FOLDER")
-    try:
-        written = write(folder, page, docs)
-    except InputError as error:
-        _refuse(str(error))
-    for line in written:
-        _say(line)
+    with _one_line_errors():
+        for line in write(folder, page, docs):
+            _say(line)
 
 
 @app.command()
@@ -194,34 +187,28 @@ def attack(
 
     The numbers go beside the page as .json. With --quick fewer rows, queries and shadows: minutes.
     """
+    from counterveil.cli.options import ModelOptions
     from counterveil.errors import RequestError
     from counterveil.files import check_output
-    from counterveil.models import load_model
     from counterveil.tables import read_table
-    from counterveil.terminal import class_named, say, wrote
+    from counterveil.terminal import say, wrote
     from counterveil.veil import Veil
     from counterveil_lab.attacks import suite
 
+    given = ModelOptions(
+        model, trust_pickle, model_input, model_outputs, model_classes, epsilon=None, delta=0.0
+    )
     with _one_line_errors():
-        if model_input not in {"auto", "rows", "encoding"}:
-            raise RequestError("--model-input must be one of: auto, rows, encoding")
-        if model_outputs not in {"auto", "logits", "probabilities"}:
-            raise RequestError("--model-outputs must be one of: auto, logits, probabilities")
         if page.suffix.lower() not in {".html", ".htm"}:
             raise RequestError(f"--out {page}: name the page .html")
         for path in (page, page.with_suffix(".json")):
             check_output(path, veil, model, data, others)
         loaded = Veil.load(veil)
-        schema = loaded.schema
-        options: dict[str, Any] = {"inputs": model_input, "outputs": model_outputs}
-        if model_classes is not None:
-            known = schema.label.classes
-            options["classes"] = [class_named(text, known) for text in model_classes.split(",")]
         findings = suite.attack(
             loaded,
-            load_model(model, schema, trust_pickle=trust_pickle, **options),
-            read_table(data, schema),
-            read_table(others, schema),
+            given.load(loaded.schema),
+            read_table(data, loaded.schema),
+            read_table(others, loaded.schema),
             quick=quick,
             attribute=attribute,
             say=lambda words: say(f"· {words}", "dim"),

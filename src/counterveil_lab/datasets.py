@@ -17,7 +17,7 @@ import hashlib
 import os
 import tarfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -104,10 +104,10 @@ def _hospital(seed: int, folder: Folder) -> Dataset:
     )
     held_out = patients_held_out(raw["patient_nbr"].to_numpy(), seed)
     kept = _capped(frame, schema).assign(patient=raw["patient_nbr"])
-    train, test = _parts(kept, held_out, seed)
-    people = np.concatenate([train.pop("patient"), test.pop("patient")])
     note = "UCI Diabetes 130-US hospitals, complete; split by patient."
-    return Dataset("hospital", schema, train, test, 0.701, note, people)
+    data = _split(schema, kept, held_out, seed, 0.701, note)
+    people = np.concatenate([data.train.pop("patient"), data.test.pop("patient")])
+    return replace(data, people=people)
 
 
 def _homecredit(seed: int, folder: Folder) -> Dataset:
@@ -123,18 +123,18 @@ def _homecredit(seed: int, folder: Folder) -> Dataset:
         YEARS_LAST_PHONE_CHANGE=-raw["DAYS_LAST_PHONE_CHANGE"] / DAYS_A_YEAR,
         ORGANIZATION_TYPE=_renamed(raw["ORGANIZATION_TYPE"], schemas.employer_group),
     )
-    train, test = _parts(_capped(frame, schema), _rows_held_out(len(raw), seed, TEST_SHARE), seed)
+    held_out = _rows_held_out(len(raw), seed, TEST_SHARE)
     note = "Home Credit Default Risk, a sample of 14.9 % of the labelled rows."
-    return Dataset("homecredit", schema, train, test, 0.779, note)
+    return _split(schema, _capped(frame, schema), held_out, seed, 0.779, note)
 
 
 def _mnist(seed: int, folder: Folder) -> Dataset:
     with np.load(_find("mnist.npz", folder)) as file:
         images, digits, is_test = file["images"], file["labels"], file["is_test"]
     schema = schemas.image_schema("mnist", side=28, levels=255)
-    train, test = _parts(_matrix(images.reshape(len(images), -1), digits, schema), is_test, seed)
+    frame = _matrix(images.reshape(len(images), -1), digits, schema)
     note = "MNIST, complete; its own split; the seed only orders the rows."
-    return Dataset("mnist", schema, train, test, 0.908, note)
+    return _split(schema, frame, is_test, seed, 0.908, note)
 
 
 def _digits(seed: int, folder: Folder) -> Dataset:
@@ -147,9 +147,9 @@ def _digits(seed: int, folder: Folder) -> Dataset:
     pixels, digits = load_digits(return_X_y=True)
     schema = schemas.image_schema("digits", side=8, levels=16)
     frame = _matrix(pixels.astype(np.uint8), digits, schema)
-    train, test = _parts(frame, _rows_held_out(len(frame), seed, TEST_SHARE), seed)
+    held_out = _rows_held_out(len(frame), seed, TEST_SHARE)
     note = "1,797 pictures of 8 x 8 pixels; comes with scikit-learn."
-    return Dataset("digits", schema, train, test, None, note)
+    return _split(schema, frame, held_out, seed, None, note)
 
 
 def _substitute(original: str, file_name: str, source: str, seed: int, folder: Folder) -> Dataset:
@@ -160,15 +160,8 @@ def _substitute(original: str, file_name: str, source: str, seed: int, folder: F
         classes = file["labels"]
     schema = schemas.binary_schema(name, names, int(classes.max()) + 1)
     note = f"A SUBSTITUTE for {original} ({source}); never report it as {original}."
-    return _of_bits(schema, bits, classes, None, note, seed)
-
-
-def _of_bits(
-    schema: Schema, bits: Array, classes: Array, accuracy: float | None, note: str, seed: int
-) -> Dataset:
     held_out = _rows_held_out(len(bits), seed, SUBSTITUTE_TEST_SHARE)
-    train, test = _parts(_matrix(bits, classes, schema), held_out, seed)
-    return Dataset(schema.name, schema, train, test, accuracy, note)
+    return _split(schema, _matrix(bits, classes, schema), held_out, seed, None, note)
 
 
 def _published(name: str, accuracy: float, seed: int, folder: Folder) -> Dataset:
@@ -197,11 +190,19 @@ def _published(name: str, accuracy: float, seed: int, folder: Folder) -> Dataset
     names = [f"bit{place}" for place in range(bits.shape[1])]
     schema = schemas.binary_schema(name, names, ARCHIVE_CLASSES)
     note = f"As published by Shokri et al. 2017; SHA-256 of {file}: {digest}."
-    return _of_bits(schema, bits, classes - 1, accuracy, note, seed)
+    held_out = _rows_held_out(len(bits), seed, SUBSTITUTE_TEST_SHARE)
+    return _split(schema, _matrix(bits, classes - 1, schema), held_out, seed, accuracy, note)
 
 
 def _table_in_archive(path: Path, member: str, columns: int | None = None) -> Array:
     """A comma-separated file inside an archive as bytes; ValueError says what is wrong with it."""
+
+    def as_bytes(numbers: Array) -> Array:
+        whole = numbers.astype(np.uint8)
+        if not np.array_equal(whole, numbers):
+            raise ValueError(f"{path}: {member} has other values than whole numbers from 0 to 255")
+        return whole
+
     try:
         with tarfile.open(path) as archive:
             names = [name for name in archive.getnames() if f"/{name}".endswith(f"/{member}")]
@@ -209,19 +210,12 @@ def _table_in_archive(path: Path, member: str, columns: int | None = None) -> Ar
             if content is None:
                 raise ValueError(f"{path} has no file {member}; is it the published archive?")
             parts = pd.read_csv(content, header=None, dtype=np.float32, chunksize=ROWS_AT_A_TIME)
-            table = np.concatenate([_bytes(part.to_numpy(), path, member) for part in parts])
+            table = np.concatenate([as_bytes(part.to_numpy()) for part in parts])
     except (tarfile.TarError, EOFError) as error:
         raise ValueError(f"{path} is no archive that can be read ({error})") from None
     if columns is not None and table.shape[1] != columns:
         raise ValueError(f"{path}: {member} has {table.shape[1]} columns, not {columns}")
     return table
-
-
-def _bytes(numbers: Array, path: Path, member: str) -> Array:
-    whole = numbers.astype(np.uint8)
-    if not np.array_equal(whole, numbers):
-        raise ValueError(f"{path}: {member} has other values than whole numbers from 0 to 255")
-    return whole
 
 
 LOADERS: Mapping[str, Callable[[int, Folder], Dataset]] = {
@@ -283,11 +277,19 @@ def patients_held_out(patients: Array, seed: int) -> Array:
     return mask
 
 
-def _parts(frame: pd.DataFrame, held_out: Array, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _split(
+    schema: Schema,
+    frame: pd.DataFrame,
+    held_out: Array,
+    seed: int,
+    accuracy: float | None,
+    note: str,
+) -> Dataset:
     """Both parts in an order that the seed gives, so that the first rows are a fair sample."""
     order = np.random.default_rng(seed).permutation(len(frame))
-    train, test = order[~held_out[order]], order[held_out[order]]
-    return frame.take(train).reset_index(drop=True), frame.take(test).reset_index(drop=True)
+    places = order[~held_out[order]], order[held_out[order]]
+    train, test = (frame.take(part).reset_index(drop=True) for part in places)
+    return Dataset(schema.name, schema, train, test, accuracy, note)
 
 
 def _capped(frame: pd.DataFrame, schema: Schema) -> pd.DataFrame:

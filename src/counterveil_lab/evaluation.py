@@ -84,7 +84,19 @@ class Evaluation:
         With `k` answers a query, means over all of them that f accepts.
         """
         if k > 1:
-            return self._score_several(explainer, k, options)
+            result, seconds = timed(lambda: self.explain(explainer, k=k, **options))
+            accepted, count = self.accepted(result), len(self.queries)
+            far, moved = result.distance[accepted], result.changed[accepted]
+            return {
+                "flip_ratio": float(accepted.reshape(-1, k).any(axis=1).mean()),
+                "answers_per_query": float(accepted.sum() / count),
+                "distance": float(far.mean()) if len(far) else None,
+                "changed_features": float(moved.mean()) if len(far) else None,
+                "plausibility": plausibility(result.rows[accepted], result.schema, self.reference),
+                "queries": count,
+                "k": k,
+                "seconds_per_query": seconds / count,
+            }
         self.explain(explainer, stop=2, **options)  # the first call loads and learns
         result, seconds = timed(lambda: self.explain(explainer, **options))
         row: Row = {**measure(result, self.reference), "queries": len(self.queries)}
@@ -93,21 +105,6 @@ class Evaluation:
             other = self.explain(explainer, targets=self.specified, **options)
             row["flip_ratio_specified"] = float(self.accepted(other, self.specified).mean())
         return {**row, "seconds_per_query": seconds / len(self.queries)}
-
-    def _score_several(self, explainer: Explainer, k: int, options: dict[str, Any]) -> Row:
-        result, seconds = timed(lambda: self.explain(explainer, k=k, **options))
-        accepted, count = self.accepted(result), len(self.queries)
-        found = accepted.any()
-        return {
-            "flip_ratio": float(accepted.reshape(-1, k).any(axis=1).mean()),
-            "answers_per_query": float(accepted.sum() / count),
-            "distance": float(result.distance[accepted].mean()) if found else None,
-            "changed_features": float(result.changed[accepted].mean()) if found else None,
-            "plausibility": plausibility(result.rows[accepted], result.schema, self.reference),
-            "queries": count,
-            "k": k,
-            "seconds_per_query": seconds / count,
-        }
 
     def score_baseline(self, baseline: Baseline, queries: int, k: int = 1) -> Row:
         """The same of a baseline, asked the first `queries` questions."""

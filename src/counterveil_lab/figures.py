@@ -57,7 +57,6 @@ def save(figure: Figure, stem: Path) -> list[Path]:
 def grid(
     panels: int,
     columns: int,
-    *,
     height: float,
     width: float = WIDTH,
     share: bool = False,
@@ -81,13 +80,13 @@ def grid(
     return figure, every
 
 
-def legend_below(
+def legend(
     figure: Figure, keys: Iterable[Any], words: Iterable[str], size: float = 9, **more: Any
 ) -> None:
-    """One legend for all panels, below them."""
+    """One legend for all panels, below them unless `loc` says otherwise."""
     keys = list(keys)
     style: Style = {"fontsize": size, "labelcolor": INK, "frameon": False, "ncols": len(keys)}
-    figure.legend(keys, list(words), loc="outside lower center", **style | more)
+    figure.legend(keys, list(words), **{"loc": "outside lower center", **style, **more})
 
 
 def draw_search(rows: Sequence[Row], folder: Path) -> list[Path]:
@@ -122,13 +121,8 @@ def _log(axes: Axes, which: str) -> None:
 def _bars(axes: Axes, names: Sequence[Any], values: Any, colours: Any, words: list[str]) -> None:
     """Horizontal bars with words at their ends."""
     axes.barh(names, values, color=colours, height=0.55 if len(names) > 6 else 0.5)
+    style: Style = {"textcoords": "offset points", "va": "center", "fontsize": 8.5, "color": INK}
     for place, (value, text) in enumerate(zip(values, words, strict=True)):
-        style: Style = {
-            "textcoords": "offset points",
-            "va": "center",
-            "fontsize": 8.5,
-            "color": INK,
-        }
         axes.annotate(text, (0.0 if pd.isna(value) else value, place), (4, 0), **style)
     axes.grid(False, axis="y")
 
@@ -168,7 +162,7 @@ def _peers(rows: pd.DataFrame, _: pd.DataFrame) -> Figure:
         for mark, area in marks.values()
     ]
     asked = [f"{batch:,.0f} queries at once" if batch > 1 else "a single query" for batch in marks]
-    legend_below(figure, keys, asked)
+    legend(figure, keys, asked)
     return figure
 
 
@@ -214,7 +208,7 @@ def _features(rows: pd.DataFrame, _: pd.DataFrame) -> Figure:
         axes.plot(ends, through, label="in proportion to the features", **style)
         numbers = {"binary": "binary", "mixed": "numbers and categories"}.get(kind, kind)
         _name(axes, f"Features: {numbers}", "features", MILLISECONDS if axes is panels[0] else "")
-    legend_below(figure, *panels[0].get_legend_handles_labels())
+    legend(figure, *panels[0].get_legend_handles_labels())
     return figure
 
 
@@ -264,7 +258,7 @@ def _objective(rows: pd.DataFrame, _: pd.DataFrame) -> Figure:
         axes.set_ylim(-0.6, len(names) - 0.4)
         axes.set_xlim(left=0)
         _name(axes, title, unit)
-    legend_below(figure, *panels[0].get_legend_handles_labels())
+    legend(figure, *panels[0].get_legend_handles_labels())
     return figure
 
 

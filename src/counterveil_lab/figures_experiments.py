@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import isnan
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,23 +13,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullLocator
 
 from counterveil.encoding import Array
+from counterveil_lab import figures
+from counterveil_lab.attacks import headlines
 from counterveil_lab.attacks.extraction import ATTACKERS
 from counterveil_lab.attacks.scores import seeds_interval
 from counterveil_lab.attacks.verdicts import NONE, gains
+from counterveil_lab.experiments.answers import ORDER, name_of
 from counterveil_lab.experiments.releases import NO_NOISE, Epsilon
-from counterveil_lab.experiments.tables import ORDER, name_of
-from counterveil_lab.figures import (
-    FADED,
-    INK,
-    OURS,
-    SOFT,
-    THEIRS,
-    TITLES,
-    WARM,
-    Style,
-    grid,
-    legend_below,
-)
+from counterveil_lab.figures import FADED, INK, OURS, SOFT, THEIRS, WARM, Style, grid, legend
 from counterveil_lab.results import Row
 
 COLOURS = {"paper": WARM, "functional": OURS, "dpsgd": FADED}
@@ -47,6 +39,11 @@ STYLES = {  # colour, line and mark of a defence
     "dice-kdtree": (INK, "--", "D"),
     "dice-gradient": (INK, "-", "D"),
 }
+TARGETS = {"f": (SOFT, "s"), "f'": (OURS, "o"), "cf": (WARM, "D")}
+WHO = {"members": (OURS, "o"), "outsiders": (FADED, "s")}
+CONTROLS = {"none": 0, "disjoint": 1, "overfitted": 2, "memoriser": 3}  # in this order
+BARS: Style = {"markersize": 4, "linewidth": 1.2, "capsize": 2}
+INTERVALS = "95 % over seeds (one seed: over people)"
 GAINED = "fidelity gained over as many predictions alone, strongest attacker"
 
 
@@ -108,10 +105,7 @@ def frontier(rows: Sequence[Row]) -> Figure:
                 _line(axes, here[here.mechanism == mechanism], column, mechanism)
             if len(here):
                 _epsilon_axis(axes, here)
-            if column == "flip_ratio":
-                axes.set_ylim(-0.05, 1.05)
-            else:
-                axes.set_ylim(bottom=0)
+            axes.set_ylim(*((-0.05, 1.05) if column == "flip_ratio" else (0,)))
             if number == 0:
                 _title(axes, title)
         line[0].set_ylabel(dataset, fontsize=8, color=INK, fontweight="bold")
@@ -123,7 +117,7 @@ def times(rows: Sequence[Row]) -> Figure:
     """Seconds for ten queries; whiskers from the fastest to the slowest run."""
     table = pd.DataFrame(rows)
     methods = [name_of({**row, "epsilon": None}) for row in rows]
-    table["name"] = [TITLES.get(name, name) for name in methods]
+    table["name"] = [figures.TITLES.get(name, name) for name in methods]
     names = datasets_in(table)
     methods = list(dict.fromkeys(table.name))[::-1]
     figure, panels = grid(len(names), len(names), height=0.36 * len(methods) + 1.4, share=True)
@@ -193,11 +187,9 @@ def extraction_figure(rows: Sequence[Row]) -> Figure:
         _title(axes, f"{name}: f answers with {kind}")
         axes.set_xlabel("queries" if name == names[-1] else "", fontsize=8, color=INK)
     figure.supylabel(GAINED, fontsize=8, color=INK)
-    handles = [
-        pair for axes in panels for pair in zip(*axes.get_legend_handles_labels(), strict=True)
-    ]
-    keys = {label: key for key, label in handles}
-    legend_below(figure, keys.values(), keys.keys(), 7, ncols=3)
+    handles = (axes.get_legend_handles_labels() for axes in panels)
+    keys = {label: key for pair in handles for key, label in zip(*pair, strict=True)}
+    legend(figure, keys.values(), keys.keys(), 7, ncols=3)
     return figure
 
 
@@ -221,10 +213,8 @@ def tradeoff_figure(rows: Sequence[Row]) -> Figure:
                 continue
             best = best_gains(part, worth)
             style: Style = {"color": colour, "marker": mark, "markersize": 5, "linewidth": 1}
-            label = f"guidance {guidance}"
-            axes.errorbar(
-                best[worth], best.gain, best.half_width, elinewidth=0.7, label=label, **style
-            )
+            style |= {"elinewidth": 0.7, "label": f"guidance {guidance}"}
+            axes.errorbar(best[worth], best.gain, best.half_width, **style)
             near: Style = {"textcoords": "offset points", "fontsize": 7, "color": colour}
             for _, point in best.iterrows():
                 axes.annotate(f"{point.margin:g}", (point[worth], point.gain), (4, 4), **near)
@@ -234,7 +224,7 @@ def tradeoff_figure(rows: Sequence[Row]) -> Figure:
         axes.set_xlabel(usefulness[worth], fontsize=8, color=INK)
     figure.supylabel(GAINED, fontsize=8, color=INK)
     words: Style = {"title": "numbers: margin; bars: 95 % over seeds", "title_fontsize": 7}
-    legend_below(figure, *panels[0].get_legend_handles_labels(), 8, **words)
+    legend(figure, *panels[0].get_legend_handles_labels(), 8, **words)
     return figure
 
 
@@ -246,9 +236,64 @@ def best_gains(part: pd.DataFrame, worth: str) -> pd.DataFrame:
         chosen = ways.get_group(ways.gain.mean().idxmax())
         mean, low, _ = seeds_interval(chosen.gain.tolist())
         half = 0.0 if isnan(low) else mean - low
-        line = {"margin": margin, "gain": mean, "half_width": half, worth: chosen[worth].mean()}
-        lines.append(line)
-    return pd.DataFrame(lines)
+        lines.append((margin, mean, half, chosen[worth].mean()))
+    return pd.DataFrame(lines, columns=["margin", "gain", "half_width", worth])
+
+
+def membership_figure(rows: Sequence[Row]) -> Figure:
+    """AUC of the strongest attacker with its interval; faint marks are the other attackers."""
+    table, lines = headlines.membership_table(rows), pd.DataFrame(headlines.strongest(rows))
+    others = table.groupby([*headlines.CASE, "attack"], sort=False).auc.mean().reset_index()
+    words = "AUC of membership inference: strongest attacker, picked on other people than shown"
+    return _forest(lines, "auc", "target", TARGETS, 0.5, f"{words}; {INTERVALS}", others)
+
+
+def attribute_figure(rows: Sequence[Row]) -> Figure:
+    """What the model's answers add to imputation, for members and for people it never saw."""
+    lines = pd.DataFrame(headlines.attribute_table(rows))
+    lines["defence"] = lines.defence + ", " + lines.target
+    words = "balanced accuracy of inferring race, less that of imputation without a model"
+    return _forest(lines, "advantage", "who", WHO, 0.0, f"{words}; {INTERVALS}", lines.head(0))
+
+
+def _forest(
+    lines: pd.DataFrame,
+    value: str,
+    kind: str,
+    kinds: dict[str, tuple[str, str]],
+    chance: float,
+    words: str,
+    others: pd.DataFrame,
+) -> Figure:
+    """A line for each defence, a panel for each dataset, a mark for each of `kinds`."""
+    lines = lines.assign(name=lines.apply(_defence, axis=1), rank=lines.control.map(CONTROLS))
+    names = list(dict.fromkeys(lines.sort_values("rank", kind="stable").name))[::-1]
+    count = len(datasets := datasets_in(lines))
+    figure, panels = grid(count, count, height=0.24 * len(names) + 0.9, share=True)
+    for axes, dataset in zip(panels, datasets, strict=True):
+        for number, (each, (colour, mark)) in enumerate(kinds.items()):
+            shift = 0.22 * (1 - number)
+            here = lines[(lines.dataset == dataset) & (lines[kind] == each)]
+            places = np.array([names.index(name) for name in here.name]) + shift
+            faint = others[(others.dataset == dataset) & (others[kind] == each)]
+            at = [names.index(_defence(line)) + shift for _, line in faint.iterrows()]
+            axes.scatter(faint[value], at, s=5, color=colour, alpha=0.35, linewidth=0)
+            ends = here[[f"{value}_low", f"{value}_high"]].to_numpy(float).T
+            bars = np.abs(np.nan_to_num(ends - here[value].to_numpy(float), nan=0.0))
+            style = {**BARS, "fmt": mark, "color": colour}
+            axes.errorbar(here[value], places, xerr=bars, label=each, **style)
+        axes.axvline(chance, color=INK, linewidth=0.8)
+        axes.set_yticks(range(len(names)), names)
+        axes.set_ylim(-0.7, len(names) - 0.3)
+        _title(axes, dataset)
+    figure.supxlabel(words, fontsize=8, color=INK, wrap=True)
+    legend(figure, *panels[0].get_legend_handles_labels(), 8, loc="outside upper right")
+    return figure
+
+
+def _defence(line: pd.Series[Any]) -> str:
+    epsilon = "" if line.epsilon == NONE else f", ε {line.epsilon:g}"
+    return f"{line.defence}{epsilon}" + ("" if line.control == "none" else f" [{line.control}]")
 
 
 def _line(axes: Axes, rows: pd.DataFrame, column: str, mechanism: str) -> None:
@@ -280,7 +325,7 @@ def _title(axes: Axes, title: str) -> None:
 
 def _caption(figure: Figure, first: Axes, words: str) -> None:
     figure.suptitle(words, fontsize=8, color=SOFT, x=0.01, ha="left", wrap=True)
-    legend_below(figure, *first.get_legend_handles_labels(), 8)
+    legend(figure, *first.get_legend_handles_labels(), 8)
 
 
 def _picture(axes: Axes, picture: Array, cmap: str = "gray", vmin: int = 0) -> None:

@@ -377,19 +377,18 @@ def test_headline_takes_the_strongest_against_the_base_of_its_questions() -> Non
             made_up("cca", seed, 0.92 + 2 * shift),
             made_up("relabel", seed, 0.96 + shift, 250),
         ]
-    result = verdicts.headline(rows)
-    (line,) = result.table
+    (line,) = verdicts.headline(rows)
     assert line["attacker"] == "cca"  # relabel is higher, but asked twice as much
     assert line["gain"] == pytest.approx(0.03)
     assert line["half_width"] == pytest.approx(4.303 * 0.01 / 3**0.5, rel=1e-3)
     assert line["naive_lowest"] == pytest.approx(-0.21)
     assert line["attackers"] == 3
-    assert result.sentences == [
+    assert verdicts.sentence(line) == (
         "adult, functional-model at ε 0.75, f answers with labels: explanations added 0.030 ± "
         "0.025 fidelity on test rows over as many predictions alone (0.910), against the best of "
         "3 attackers (cca, 250 queries, known architecture; picked on other seeds +0.030 ± "
         "0.025)."
-    ]
+    )
 
 
 def test_picking_the_luckiest_is_no_gain() -> None:
@@ -399,23 +398,23 @@ def test_picking_the_luckiest_is_no_gain() -> None:
                  made_up("drop", seed, 0.9)]  # fmt: skip
         for number, name in enumerate(("naive", "robust", "cca")):  # each lucky on other seeds
             rows.append(made_up(name, seed, 0.9 + (0.05 if seed % 3 == number else -0.02)))
-    (line,) = verdicts.headline(rows).table
+    (line,) = verdicts.headline(rows)
     assert line["gain"] > 0
     assert line["unseen"] < line["gain"]
     assert verdicts.gained(line) is False
     sure = [{**row, "fidelity": 0.95} if row["attacker"] == "cca" else row for row in rows]
-    (line,) = verdicts.headline(sure).table
+    (line,) = verdicts.headline(sure)
     assert (line["attacker"], verdicts.gained(line)) == ("cca", True)
 
 
 def test_headline_of_nothing_and_of_one_seed() -> None:
     rows = [made_up("base-n", 0, 0.9), made_up("base-2n", 0, 0.9, 250), made_up("drop", 0, 0.9),
             made_up("naive", 0, 0.8)]  # fmt: skip
-    result = verdicts.headline([{**row, "epsilon": None} for row in rows])
-    assert result.table[0]["half_width"] is None
-    assert result.table[0]["epsilon"] is None
-    assert "no attacker of 1 gained fidelity on test rows" in result.sentences[0]
-    assert "best: -0.100, naive" in result.sentences[0]
+    (line,) = verdicts.headline([{**row, "epsilon": None} for row in rows])
+    assert line["half_width"] is None
+    assert line["epsilon"] is None
+    assert "no attacker of 1 gained fidelity on test rows" in verdicts.sentence(line)
+    assert "best: -0.100, naive" in verdicts.sentence(line)
 
 
 def test_figures_and_cases(

@@ -22,7 +22,7 @@ from counterveil.encoding import Encoding
 from counterveil.models import adapt
 from counterveil.schema import Pixels, Schema
 from counterveil_lab import product, targets
-from counterveil_lab.experiments import answers, over_epsilon, peers, releases, table, tables
+from counterveil_lab.experiments import answers, over_epsilon, peers, releases, table
 from counterveil_lab.experiments.images import gradcam
 from counterveil_lab.experiments.peers import CompleteDice, complete
 from counterveil_lab.experiments.runner import Options
@@ -173,7 +173,7 @@ def test_tables_mark_fewer_queries() -> None:
     rows = [{"dataset": "adult", "method": "revise", "queries": 500, "distance": 1.0},
             {"dataset": "adult", "method": "cchvae", "queries": 20, "distance": None},
             {"dataset": "mnist", "method": "cchvae", "queries": 20, "distance": 2.0}]  # fmt: skip
-    lines = tables.markdown(rows, ("distance",), {}).splitlines()
+    lines = answers.markdown(rows, ("distance",), {}).splitlines()
     assert lines[2:4] == ["| cchvae |  | 2.000† |", "| revise | 1.000 |  |"]
 
 

@@ -1,11 +1,9 @@
 """Attribute inference: a sensitive value of a person whose other values and label are known.
 
 The attacker asks the model about the person with each candidate value and gives the answers, with
-all he knows, to a classifier. That learnt from shadows of the model and the rows they were trained
-on, so that it knows how a model answers about its own. Most of what such a classifier gets right it
-gets right without any model: values go together in the population. So each number stands beside
-that of the same classifier with the model's answers blanked out (imputation), and beside people who
-were not in the training set; what the model gives away about its members is what is left.
+all he knows, to a classifier that learnt from shadows of the model. Each number stands beside that
+of the same classifier with the model's answers blanked out (imputation), and beside people who were
+not in the training set; what the model gives away about its members is what is left.
 """
 
 from __future__ import annotations
@@ -184,16 +182,19 @@ def _compare(
     overall: Row = {"value": "all", "people": len(truth), "balanced_accuracy": accuracy}
     overall |= {"imputation": baseline, "advantage": accuracy - baseline}
     overall |= {"advantage_low": float(low), "advantage_high": float(high)}
-    overall["accuracy"] = float((truth == guess).mean())
-    overall["imputation_accuracy"] = float((truth == imputed).mean())
-    rows = [overall]
-    for number, value in enumerate(feature.categories):
-        row: Row = {"value": str(value), "people": int((truth == number).sum())}
-        row["precision"] = precision(truth, guess, number)
-        row["imputation_precision"] = precision(truth, imputed, number)
-        row["recall"] = precision(guess, truth, number)
-        rows.append(row)
-    return rows
+    overall |= {"accuracy": float((truth == guess).mean())}
+    overall |= {"imputation_accuracy": float((truth == imputed).mean())}
+    by_value = [
+        {
+            "value": str(value),
+            "people": int((truth == number).sum()),
+            "precision": precision(truth, guess, number),
+            "imputation_precision": precision(truth, imputed, number),
+            "recall": precision(guess, truth, number),
+        }
+        for number, value in enumerate(feature.categories)
+    ]
+    return [overall, *by_value]
 
 
 def balanced(truth: Array, guess: Array, values: Array) -> float:

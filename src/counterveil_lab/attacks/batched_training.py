@@ -1,10 +1,8 @@
 """Many small networks of one architecture trained at once, each on rows of its own.
 
-Two kinds are trained here. *Copies* of f learn what attackers have gathered (`train_copies`): all
-start from the same weights and see their rows in the same random order, so that two of them differ
-only by what they were given. Training takes a fixed number of steps, whatever the number of rows:
-no attacker gets more of it than another. Hard labels at the boundary are slow to learn, which large
-batches and a rate that falls to nearly nothing make up for. *Classifiers* such as shadows of f
+*Copies* of f learn what attackers have gathered (`train_copies`): all start from the same weights
+and see their rows in the same random order, so that they differ only by what they were given, for a
+fixed number of steps, whatever the number of rows. *Classifiers* such as shadows of f
 (`train_classifiers`) start from weights of their own and learn as `targets.train_target` does.
 """
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from counterveil_lab.attacks.headlines import attribute_table, linked, strongest
+from counterveil_lab.attacks.headlines import attribute_table, linked, place_of, strongest
 from counterveil_lab.attacks.scores import seeds_interval
 from counterveil_lab.attacks.verdicts import DEFENCE, NONE, gains
 from counterveil_lab.results import Row
@@ -48,14 +48,10 @@ class Outcome(NamedTuple):
 
 def spoken(outcomes: Sequence[Outcome]) -> list[str]:
     """A line for each control that failed, or one that says that all held."""
-    failed = [
-        f"{FAILED}{MUST[one.control]}; not so: {one.place}, {one.numbers}"
-        for one in outcomes
-        if not one.held
-    ]
-    if failed or not outcomes:
-        return failed
-    return [f"All {len(outcomes)} controls came out as they must."]
+    bad = [one for one in outcomes if not one.held]
+    if outcomes and not bad:
+        return [f"All {len(outcomes)} controls came out as they must."]
+    return [f"{FAILED}{MUST[it.control]}; not so: {it.place}, {it.numbers}" for it in bad]
 
 
 def of_inference(rows: Sequence[Row]) -> list[Outcome]:
@@ -71,9 +67,7 @@ def of_inference(rows: Sequence[Row]) -> list[Outcome]:
         if line["control"] == "overfitted" and line["target"] == "f":
             outcomes.append(Outcome("overfitted", place, low > 0.5, told))
     for line in linked(rows):
-        place = f"{line['dataset']}, {line['defence']}"
-        place += "" if line["epsilon"] == NONE else f" at ε {line['epsilon']:g}"
-        place += "" if line["control"] == "none" else f" ({line['control']} control)"
+        place = place_of(line)
         told = f"excess {line['exact_excess']:+.3f}, nearly {line['near_excess']:+.3f}"
         if line["defence"] == "dice-kdtree":
             outcomes.append(Outcome("dice-kdtree", place, line["exact_excess_low"] > 0, told))
@@ -85,11 +79,10 @@ def of_inference(rows: Sequence[Row]) -> list[Outcome]:
 
 def of_attribute(rows: Sequence[Row]) -> list[Outcome]:
     """The memoriser has to give the attribute away."""
-    lines = [line for line in attribute_table(rows) if line["control"] == "memoriser"]
     return [
         Outcome("memoriser", x["dataset"], x["advantage_low"] > 0, f"{x['advantage']:+.3f}")
-        for x in lines
-        if x["who"] == "members"
+        for x in attribute_table(rows)
+        if (x["control"], x["who"]) == ("memoriser", "members")
     ]
 
 

@@ -1,13 +1,11 @@
 """Attacks on the counterfactuals themselves: linkage of private rows, and probing with twins.
 
-Linkage looks for private rows among the released counterfactuals, exact or nearly so. Rows of real
-tables repeat and lie near each other, so each share is compared with the one for as many rows of
-D4, who were not in the training set: only the excess says something about members.
-
-Probing: the attacker knows the candidate. He takes the nearest of his own rows that f puts into
-another class, and of that row as few values as it takes to move the candidate there: the twin. Then
-he asks for the twin's counterfactual in the candidate's class. An explainer that hands out training
-rows answers with the candidate himself if he was one.
+Linkage looks for private rows among the released counterfactuals, exact or nearly so. Real rows
+repeat, so each share is compared with the one for as many rows of D4: only the excess says
+something about members. Probing: of the nearest of his own rows that f puts into another class the
+attacker takes as few values as it takes to move the candidate there: the twin. He asks for its
+counterfactual in the candidate's class; an explainer that hands out training rows answers with the
+candidate himself if he was one.
 """
 
 from __future__ import annotations

@@ -97,8 +97,8 @@ class Defence:
 
     @property
     def varies(self) -> bool:
-        """Whether the same query may get another answer with another seed."""
-        return False
+        """Whether the same query may get another answer, or another claim, with another seed."""
+        return self.name in SLOW or self.name.startswith("random-labels")
 
     def explain(
         self, queries: pd.DataFrame, targets: Tensor | None = None, *, seed: int = 0
@@ -112,13 +112,7 @@ class Defence:
 
 
 def build(
-    name: str,
-    arena: Arena,
-    *,
-    epsilon: float,
-    size: Size,
-    veil: Veil | None = None,
-    delta: float = 0.0,
+    name: str, arena: Arena, epsilon: float, size: Size, veil: Veil | None = None, delta: float = 0
 ) -> Defence:
     """The defence called `name`, trained on D1; `veil` takes the place of a release."""
     if name not in DEFENCES:
@@ -126,24 +120,20 @@ def build(
     if name not in MECHANISMS:
         arena = arena.defended(_private_target(arena)) if name == "dp-model" else arena
         return ByBaseline(name, arena, _baseline(name, arena))
-    mechanism, surrogate = MECHANISMS[name], name.endswith("-surrogate")
+    mechanism = MECHANISMS[name]
     if veil is None:
         epochs = size.epochs
         if epochs is not None and mechanism == "paper" and arena.schema.family == "mixed":
             epochs *= 5  # it learns from the rows and not from 20,000 samples
-        veil = Curator(arena.schema).release(
-            arena.d4 if name.startswith("elsewhere") else arena.d1,
-            float("inf") if name.startswith("no-noise") else epsilon,
-            mechanism=mechanism,
-            delta=delta,
-            seed=arena.seed,
-            epochs=epochs,
-            progress=False,
-        )
-    if surrogate:
-        own = ByVeil(name, arena, Explainer(veil, guidance="surrogate"))
+        rows = arena.d4 if name.startswith("elsewhere") else arena.d1
+        epsilon = float("inf") if name.startswith("no-noise") else epsilon
+        given: dict[str, Any] = {"mechanism": mechanism, "seed": arena.seed, "epochs": epochs}
+        veil = Curator(arena.schema).release(rows, epsilon, delta, progress=False, **given)
+    if name.endswith("-surrogate"):
+        explainer = Explainer(veil, guidance="surrogate")
     else:
-        own = ByVeil(name, arena, Explainer(veil, arena.judge, warm_steps=size.warm_steps))
+        explainer = Explainer(veil, arena.judge, warm_steps=size.warm_steps)
+    own = ByVeil(name, arena, explainer)
     return RandomLabels(name, arena, own) if name.startswith("random-labels") else own
 
 
@@ -191,11 +181,6 @@ class ByBaseline(Defence):
 
     baseline: Baseline
 
-    @property
-    def varies(self) -> bool:
-        """Of these dice-ml alone draws at random."""
-        return isinstance(self.baseline, Dice)
-
     def explain(
         self, queries: pd.DataFrame, targets: Tensor | None = None, *, seed: int = 0
     ) -> Released:
@@ -211,11 +196,6 @@ class RandomLabels(Defence):
     """Rows as they are, claimed classes at random: what poisoning alone does to an attacker."""
 
     own: ByVeil
-
-    @property
-    def varies(self) -> bool:
-        """Claims do."""
-        return True
 
     def explain(
         self, queries: pd.DataFrame, targets: Tensor | None = None, *, seed: int = 0
@@ -253,7 +233,6 @@ class KAnonymous:
         schema: Schema,
         model: TargetModel,
         train: pd.DataFrame,
-        *,
         seed: int = 0,
         k_rows: int = 5,
     ) -> None:

@@ -69,12 +69,7 @@ class Answers:
         """Those of the first `count` queries."""
         return self.only(self.number < count)
 
-    def new_to(self, others: Answers) -> Answers:
-        """Those that differ from what `others` have for the same query, in row or in claim."""
-        known = set(others.keys())
-        return self.only(torch.tensor([key not in known for key in self.keys()], dtype=torch.bool))
-
-    def keys(self) -> list[bytes]:
+    def as_bytes(self) -> list[bytes]:
         """Of each the query, row and claim as bytes."""
         whole = torch.cat([self.number[:, None].double(), self.points, self.claims], dim=1)
         return [row.tobytes() for row in whole.numpy()]
@@ -161,11 +156,9 @@ class FidelityTest:
 
     def marks(self, answers: Tensor, answers_uniform: Tensor) -> Row:
         """Of one model, given its classes for the test rows and for those drawn evenly."""
-        return {
-            "accuracy": _share(answers == self.classes),
-            "fidelity": _share(answers == self.decided),
-            "fidelity_uniform": _share(answers_uniform == self.decided_uniform),
-        }
+        row = {"accuracy": _share(answers == self.classes)}
+        row |= {"fidelity": _share(answers == self.decided)}
+        return row | {"fidelity_uniform": _share(answers_uniform == self.decided_uniform)}
 
 
 def extract(
@@ -215,8 +208,10 @@ def gather(defence: Defence, size: Size, attackers: Sequence[str] = ATTACKERS) -
         back = defence.explain(released.rows.iloc[first.number.numpy()], targets)
         again = _found(back, first.number, said, arena)
     if "averaging" in attackers and defence.name != "dice-gradient" and defence.varies:
-        second = defence.explain(queries, seed=1)
-        repeat = _found(second, torch.arange(most), decided, arena).new_to(first)
+        second = _found(defence.explain(queries, seed=1), torch.arange(most), decided, arena)
+        known = set(first.as_bytes())  # kept is what differs for the same query, in row or in claim
+        new = [key not in known for key in second.as_bytes()]
+        repeat = second.only(torch.tensor(new, dtype=torch.bool))
     return Loot(points, proba, first, again, repeat)
 
 
@@ -270,13 +265,9 @@ def _play(
     bases = train([("base-n", count, None) for count in counts])
     kept = [loot.first.number < count for count in counts]
     trust = {count: beliefs[place][kept[place]] for place, count in enumerate(counts)}
+    names = [name for name in ("base-2n", *attackers) if loot.has(name)]
     others = train(
-        [
-            (attacker, count, trust[count] if attacker == "robust" else None)
-            for count in counts
-            for attacker in ("base-2n", *attackers)
-            if loot.has(attacker)
-        ]
+        [(name, n, trust[n] if name == "robust" else None) for n in counts for name in names]
     )
     # Who throws the counterfactuals away is left with the base.
     return [*bases, *others, *(("drop", count, marks) for _, count, marks in bases)]

@@ -38,12 +38,8 @@ TEACHERS, MOST_LESSONS = 8, 32  # shadows that teach the classifier of attribute
 Say = Callable[[str], None]
 
 
-def _silent(words: str) -> None:
-    pass
-
-
 def on_model(
-    arena: Arena, size: Size, say: Say = _silent, recipe: Recipe | None = None
+    arena: Arena, size: Size, say: Say = lambda words: None, recipe: Recipe | None = None
 ) -> list[Row]:
     """Membership: f asked directly, and f' from its probabilities alone."""
     asked = min(size.queries[-1], len(arena.d2) // 2)
@@ -71,7 +67,7 @@ def on_defence(
     arena: Arena,
     defence: Defence,
     size: Size,
-    say: Say = _silent,
+    say: Say = lambda words: None,
     *,
     epsilon: float | None = None,
     recipe: Recipe | None = None,
@@ -94,7 +90,10 @@ def on_defence(
     say(f"{defence.name}: {len(made)} shadow explainers")
     rows: list[Row] = []
     if defence.arena is not arena and made:
-        others = _together([_f(one.arena) for one in made])
+
+        def others(points: Tensor) -> Tensor:
+            return torch.stack([_f(one.arena)(points) for one in made])
+
         evidence = Evidence.of(people, pool, inside, _f(defence.arena), others)
         rows += _attacks(evidence, people, "f", size, arena.seed)
     queries = loot.points[:count]
@@ -116,7 +115,7 @@ def on_attribute(
     arena: Arena,
     defence: Defence | None,
     size: Size,
-    say: Say = _silent,
+    say: Say = lambda words: None,
     recipe: Recipe | None = None,
     *,
     name: str = attribute.SENSITIVE,
@@ -201,11 +200,8 @@ def _attacks(
     learning: bool = True,
 ) -> list[Row]:
     """`learning`: the slowest of them, played on one of the copies alone."""
-    guesses = {
-        "threshold": membership.by_threshold(evidence),
-        "lira": membership.by_lira(evidence),
-        "rmia": membership.by_rmia(evidence),
-    }
+    guesses = {"threshold": membership.by_threshold(evidence)}
+    guesses |= {"lira": membership.by_lira(evidence), "rmia": membership.by_rmia(evidence)}
     if learning:
         few, rows = evidence.first(PIPELINES), size.candidates // 2
         guesses["learning"] = membership.by_learning(few, rows, seed)
@@ -257,10 +253,6 @@ def _on_counterfactuals(
 
 def _f(arena: Arena) -> Ask:
     return lambda points: arena.ask(points).log()
-
-
-def _together(models: list[Ask]) -> Ask:
-    return lambda points: torch.stack([ask(points) for ask in models])
 
 
 def _separate(groups: list[Networks]) -> list[Ask]:

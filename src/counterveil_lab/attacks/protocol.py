@@ -175,7 +175,13 @@ class Arena:
         whole = _shuffled(members_frame, "members", schema, rng)
         dealt = _shuffled(others_frame, "others", schema, rng)
         twins = meets(dealt, whole, schema)
-        _refuse_training_rows(twins, whole, schema)
+        repeated = pd.Series(_keys(whole, schema)).duplicated(keep=False)
+        share, repeats = (float(part.mean()) if len(part) else 0.0 for part in (twins, repeated))
+        if share > SAME and share > repeats + MORE:  # rows of a small table repeat by themselves
+            raise RequestError(
+                f"others: {share:.0%} of the rows are rows of members (among members {repeats:.0%} "
+                f"repeat); give rows that neither model nor veil has seen"
+            )
         keys = pd.Series([*_keys(whole, schema), *_keys(dealt, schema)])
         common = keys.duplicated(keep=False).to_numpy()  # in both tables such rows come last
         members = _last(whole, common[: len(whole)]).head(size.rows)
@@ -191,9 +197,8 @@ class Arena:
         d2, d3, d4, test = (part.reset_index(drop=True) for part in parts)
         d4 = _last(d4, common[2 * rows :][:rows])
         sets = members, d2, d3, d4, test.head(size.test)
-        dropped = float(twins.mean())
-        f = Asked(judge)
-        return cls(schema.name, schema, *sets, f, judge, seed, dropped=dropped, whole=whole)
+        about = schema.name, schema, *sets, Asked(judge), judge, seed
+        return cls(*about, dropped=float(twins.mean()), whole=whole)
 
 
 def _shuffled(
@@ -229,19 +234,6 @@ def _less(frame: pd.DataFrame, out: Array) -> pd.DataFrame:
 
 def _last(frame: pd.DataFrame, late: Array) -> pd.DataFrame:
     return pd.concat([frame[~late], frame[late]], ignore_index=True)
-
-
-def _refuse_training_rows(twins: Array, members: pd.DataFrame, schema: Schema) -> None:
-    """Rows of a small table repeat by themselves; far more than that are training rows."""
-    if not len(twins) or not len(members):
-        return
-    keys = pd.Series(_keys(members, schema))
-    share, repeats = float(twins.mean()), float(keys.duplicated(keep=False).mean())
-    if share > SAME and share > repeats + MORE:
-        raise RequestError(
-            f"others: {share:.0%} of the rows are rows of members (among members {repeats:.0%} "
-            f"repeat); give rows that neither model nor veil has seen"
-        )
 
 
 def train_like_f(schema: Schema, frame: pd.DataFrame, seed: int) -> nn.Module:

@@ -168,8 +168,8 @@ def train_shadows(
 ) -> Networks:
     """Networks like f, each trained on its own `numbers` (networks, rows) of the people."""
     recipe = recipe or RECIPES.get(arena.schema.name, ANY_OTHER)
-    build, count = architecture(arena.schema), arena.classes
-    return train_classifiers(build, people.points, people.classes, numbers, count, recipe, seed)
+    given = architecture(arena.schema), people.points, people.classes, numbers
+    return train_classifiers(*given, arena.classes, recipe, seed)
 
 
 def shadows_of(
@@ -222,11 +222,9 @@ def shadow_defences(
 
     `veils` by the number of the shadow: taken from where they are, and filled.
     """
-    short = replace(
-        size,
-        epochs=min(size.epochs or SHORT_EPOCHS, SHORT_EPOCHS),
-        warm_steps=min(size.warm_steps or SHORT_STEPS, SHORT_STEPS),
-    )
+    epochs = min(size.epochs or SHORT_EPOCHS, SHORT_EPOCHS)
+    steps = min(size.warm_steps or SHORT_STEPS, SHORT_STEPS)
+    short = replace(size, epochs=epochs, warm_steps=steps)
     own = defence.own if isinstance(defence, RandomLabels) else defence
     stated, delta = 1.0, 0.0  # where the defence has no veil that states its own
     if isinstance(own, ByVeil):

@@ -1,8 +1,7 @@
 """Every attack on your own veil and model, and a page that says what came of it.
 
 The attacker sees what your users see: predictions and counterfactuals. Extraction is played several
-times with other rows dealt to him; inference once. With a veil that has a surrogate both guidances
-are attacked, so that you can choose between them.
+times with other rows dealt to him; inference once. Every guidance that the veil has is attacked.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ class Findings:
             "statement": self.veil.statement.model_dump(mode="json"),
             "extraction": self.extraction,
             "inference": self.inference,
-            "headline": headline(self.extraction).table,
+            "headline": headline(self.extraction),
             "verdicts": self.verdicts,
         }
         text = json.dumps(plain(content), indent=1, allow_nan=False, ensure_ascii=False)
@@ -85,7 +84,7 @@ class Findings:
         return _TEMPLATES.get_template("page.html").render(
             title=f"Attacks on {self.veil.schema.name}",
             facts=self.facts,
-            headline=headline(self.extraction).table,
+            headline=headline(self.extraction),
             attackers=_by_attacker(self.extraction),
             membership=[row for row in self.inference if row.get("auc") is not None],
             linkage=[row for row in linked if row["counterfactuals"]],

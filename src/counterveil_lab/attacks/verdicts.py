@@ -1,14 +1,13 @@
 """What the numbers of the attacks say, in sentences that are computed and never written by hand.
 
-A defence is judged by its strongest attacker: the highest mean over seeds, whoever that is. Picking
-the best of several makes this number err on the attacker's side. So whether he gained anything is
-decided by another: for each seed the attacker is picked on the other seeds and scored on this one.
+A defence is judged by its strongest attacker: the highest mean over seeds. Picking the best of
+several errs on the attacker's side, so whether he gained anything is decided by another number: for
+each seed the attacker is picked on the other seeds and scored on this one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import hypot
 
 import pandas as pd
@@ -19,25 +18,20 @@ from counterveil_lab.results import Row
 
 DEFENCE = ["dataset", "defence", "epsilon", "predictions"]
 WAY = ["architecture", "queries"]
-TABLES = "tables"  # the target of who asks no model
 FEWEST_DISTINCT = 10  # counterfactuals; with fewer linkage says nothing
 FEWEST_SEEDS = 3  # to pick an attacker on some and score him on others
 NONE = -1.0  # stands for "no ε": groups want a number
 
 
-@dataclass(frozen=True)
-class Headline:
-    """A line for each defence, and what each says."""
-
-    table: list[Row]
-    sentences: list[str]
+def as_table(rows: Sequence[Row]) -> pd.DataFrame:
+    """Rows as a frame, with `NONE` where there is no ε."""
+    table = pd.DataFrame(rows)
+    return table.assign(epsilon=pd.to_numeric(table["epsilon"]).fillna(NONE))
 
 
 def gains(rows: Sequence[Row], column: str = "fidelity") -> pd.DataFrame:
     """Every attacker's fidelity less that of the base with as many questions to f."""
-    table = pd.DataFrame(rows)
-    table["epsilon"] = pd.to_numeric(table["epsilon"]).fillna(NONE)
-    keys = [*DEFENCE, *WAY, "seed"]
+    table, keys = as_table(rows), [*DEFENCE, *WAY, "seed"]
     attacks = table[~table.attacker.isin(BASES)].copy()
     at = pd.MultiIndex.from_frame(attacks[keys])
     alike, twice = (
@@ -49,14 +43,13 @@ def gains(rows: Sequence[Row], column: str = "fidelity") -> pd.DataFrame:
     return attacks
 
 
-def headline(rows: Sequence[Row], column: str = "fidelity") -> Headline:
-    """The strongest attacker on every defence, and how much he gains from counterfactuals.
+def headline(rows: Sequence[Row], column: str = "fidelity") -> list[Row]:
+    """A line for every defence: its strongest attacker, and what counterfactuals gain him.
 
     `column`: of fidelity, on test rows or on legal rows drawn evenly.
     """
     groups = gains(rows, column).groupby(DEFENCE, sort=False)
-    table = [_strongest(group) for _, group in groups]
-    return Headline(table, [sentence(line) for line in table])
+    return [_strongest(group) for _, group in groups]
 
 
 def sentence(line: Row) -> str:
@@ -129,7 +122,7 @@ def _picked_elsewhere(attacks: pd.DataFrame) -> list[float]:
 def verdicts(extraction: Sequence[Row], inference: Sequence[Row]) -> list[str]:
     """A sentence for every defence and kind of attack."""
     return [
-        *(headline(extraction).sentences if extraction else []),
+        *(sentence(line) for line in (headline(extraction) if extraction else ())),
         *_membership(inference),
         *(_linkage(row) for row in inference if row["attack"] == "linkage"),
         *_attribute(inference),
@@ -143,7 +136,7 @@ def _membership(rows: Sequence[Row]) -> list[str]:
     for defence, target in dict.fromkeys((row["defence"], row["target"]) for row in scored):
         mine = [row for row in scored if (row["defence"], row["target"]) == (defence, target)]
         best = max(mine, key=lambda row: float(row["auc_first"]))
-        if target == TABLES:
+        if target == "tables":  # of who asks no model
             words.append(_tables(best))
             continue
         seen = "alone" if defence == "none" else f"and {defence}"

@@ -16,11 +16,12 @@ from torch import Tensor
 
 from counterveil.encoding import Array, Encoding
 from counterveil.errors import RequestError
-from counterveil.models import Rows, TargetModel
+from counterveil.models import TargetModel
 from counterveil.schema import Schema
 from counterveil.search.constraints import Box, box_around, decode_answers
 from counterveil.search.snap import Snap
 from counterveil_lab.metrics import legal_share, plausibility
+from counterveil_lab.product import decided, log_proba_at
 
 
 class Baseline(Protocol):
@@ -65,9 +66,11 @@ class Answers:
         row = {"flip_ratio": float(flipped.mean()) if len(flipped) else np.nan}
         row |= dict.fromkeys(("legal", "distance", "changed_features"), np.nan)
         if len(rows):
+            starts = [block.start for block in encoding.blocks]
+            changed = (np.maximum.reduceat(moved, starts, axis=1) > 0).sum(axis=1)
             row["legal"] = legal_share(rows, self.schema)
             row["distance"] = float(np.linalg.norm(moved, axis=1).mean())
-            row["changed_features"] = float(_features_changed(encoding, moved).mean())
+            row["changed_features"] = float(changed.mean())
         if reference is not None:
             row["plausibility"] = plausibility(rows, self.schema, reference)
         return row
@@ -98,16 +101,9 @@ class Problem:
         if bool(((targets < 0) | (targets >= model.classes)).any()):
             raise RequestError(f"targets must be class numbers from 0 to {model.classes - 1}")
         points = encoding.encode(frame)
-        return cls(
-            model=model,
-            snap=Snap(encoding, device),
-            frame=frame,
-            points=points,
-            queries=torch.as_tensor(points, dtype=torch.float32, device=device),
-            targets=targets.to(device),
-            box=box_around(encoding, points).to(device),
-            k=k,
-        )
+        asked = torch.as_tensor(points, dtype=torch.float32, device=device)
+        box, snap = box_around(encoding, points).to(device), Snap(encoding, device)
+        return cls(model, snap, frame, points, asked, targets.to(device), box, k)
 
     @property
     def numbers(self) -> Tensor:
@@ -122,9 +118,7 @@ class Problem:
     @torch.no_grad()
     def accepted(self, rows: Tensor, numbers: Tensor) -> Tensor:
         """Which of `rows`, shaped as above, f puts into the target class of their query."""
-        winner = self.model.ask(Rows.of_points(rows.flatten(0, 1), self.model.encoding)).argmax(
-            dim=1
-        )
+        winner = log_proba_at(self.model, rows.flatten(0, 1)).argmax(dim=1)
         return winner.reshape(rows.shape[:2]) == self.targets[numbers][:, None]
 
     def answers(self, rows: Tensor) -> Answers:
@@ -135,14 +129,8 @@ class Problem:
         legal = rows.flatten(0, 1).double().cpu().numpy()
         given = decode_answers(self.model.encoding, frame, self.points[again], legal, None)
         targets = self.targets.cpu()
-        asked = (
-            self.model.ask(Rows.of_frame(self.frame, self.model.encoding)).argmax(dim=1) != targets
-        ).numpy()
-        accepted = (
-            self.model.ask(Rows.of_frame(given, self.model.encoding)).argmax(dim=1)
-            == targets[again]
-        )
-        found = accepted.numpy() & asked[again]
+        asked = (decided(self.model, self.frame) != targets).numpy()
+        found = (decided(self.model, given) == targets[again]).numpy() & asked[again]
         given = given.where(pd.Series(found), frame)
         first = np.argsort(~found.reshape(count, self.k), axis=1, kind="stable")
         order = (first + self.k * np.arange(count)[:, None]).ravel()
@@ -182,9 +170,3 @@ def check(schema: Schema, model: TargetModel, *, gradient: bool, name: str) -> N
         raise RequestError("the model was adapted to another schema than the one given")
     if gradient and not model.differentiable:
         raise RequestError(f"{name} follows the gradient of the model, and this one has none")
-
-
-def _features_changed(encoding: Encoding, moved: Array) -> Array:
-    """How many features differ in each row of absolute differences (rows, width): (rows,)."""
-    starts = [block.start for block in encoding.blocks]
-    return (np.maximum.reduceat(moved, starts, axis=1) > 0).sum(axis=1)

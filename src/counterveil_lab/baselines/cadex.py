@@ -15,9 +15,10 @@ from torch import Tensor
 
 from counterveil.encoding import Encoding
 from counterveil.errors import RequestError
-from counterveil.models import Rows, TargetModel
+from counterveil.models import TargetModel
 from counterveil.schema import Categorical, Schema
 from counterveil_lab.baselines.base import Answers, Nearest, Problem, check
+from counterveil_lab.product import log_proba_at
 
 
 class Cadex:
@@ -67,7 +68,7 @@ class Cadex:
         optimiser = torch.optim.Adam([added], self.rate)
         mask: Tensor | None = None
         for epoch in range(self.epochs + 1):
-            log_proba = self.model.ask(Rows.of_points(queries + added, self.model.encoding))
+            log_proba = log_proba_at(self.model, queries + added)
             won = (log_proba.argmax(dim=1) == problem.targets) & ~found
             if bool(won.any()):
                 numbers = problem.numbers[won]

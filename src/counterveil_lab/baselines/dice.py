@@ -25,9 +25,10 @@ from torch import Tensor, nn
 
 from counterveil.encoding import Array, Block, Encoding
 from counterveil.errors import RequestError
-from counterveil.models import Rows, TargetModel
+from counterveil.models import TargetModel
 from counterveil.schema import Numeric, Pixels, Schema
 from counterveil_lab.baselines.base import Answers, Problem, check
+from counterveil_lab.product import log_proba_at
 from counterveil_lab.targets import encoded
 
 Method = Literal["gradient", "random", "genetic", "kdtree"]
@@ -98,13 +99,8 @@ class Dice:
             self._asked.questions = 0
         failure = _library("raiutils.exceptions").UserConfigValidationException
         try:
-            result = self._explainer.generate_counterfactuals(
-                query,
-                total_CFs=k,
-                desired_class=target,
-                features_to_vary=self._words.free,
-                **self._options,
-            )
+            given = {"total_CFs": k, "desired_class": target, "features_to_vary": self._words.free}
+            result = self._explainer.generate_counterfactuals(query, **given, **self._options)
         except EnoughError:
             return None
         except failure as error:
@@ -216,11 +212,7 @@ class OneClass(nn.Module):
 
     def forward(self, points: Tensor) -> Tensor:
         ours = (torch.atleast_2d(points) @ self._matrix + self._shift).to(self._model.device)
-        proba = (
-            self._model.ask(Rows.of_points(ours, self._model.encoding))[:, [self.target]]
-            .exp()
-            .cpu()
-        )
+        proba = log_proba_at(self._model, ours)[:, [self.target]].exp().cpu()
         return proba if points.ndim == 2 else proba[0]
 
 
@@ -238,12 +230,8 @@ class AllClasses:
         if self.questions > MOST_QUESTIONS:
             raise EnoughError
         points = torch.as_tensor(self._words.hear(rows), dtype=torch.float32)
-        return (
-            self._model.ask(Rows.of_points(points.to(self._model.device), self._model.encoding))
-            .exp()
-            .cpu()
-            .numpy()
-        )
+        proba: Array = log_proba_at(self._model, points.to(self._model.device)).exp().cpu().numpy()
+        return proba
 
     def predict(self, rows: pd.DataFrame) -> Array:
         """Class numbers."""

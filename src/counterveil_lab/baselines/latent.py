@@ -22,11 +22,7 @@ from counterveil_lab.product import dense_relu, log_proba_at
 from counterveil_lab.targets import encoded
 
 LAYERS = (512, 256, 8)
-EPOCHS = 10
-BATCH = 32
-RATE = 1e-3
-WEIGHT_DECAY = 1e-6
-KL_WEIGHT = 0.3
+EPOCHS, BATCH, RATE, WEIGHT_DECAY, KL_WEIGHT = 10, 32, 1e-3, 1e-6, 0.3
 NUMBERS_AT_A_TIME = 2**24  # decoded at once; bounds the memory
 
 
@@ -78,19 +74,15 @@ def train_vae(
         beta = KL_WEIGHT * epoch / max(1, epochs - 1)
         for numbers in torch.randperm(len(points), generator=generator).split(BATCH):
             noise = torch.randn(len(numbers), layers[-1], generator=generator).to(device)
-            loss = _loss(vae, points[numbers.to(device)], noise, beta)
+            goal = points[numbers.to(device)]
+            mean, log_variance = vae.encode(goal)
+            decoded = vae.decode(mean + noise * (log_variance / 2).exp())
+            reconstruction = functional.binary_cross_entropy(decoded, goal, reduction="sum")
+            kl = (mean.square() + log_variance.exp() - 1 - log_variance).sum() / 2
             optimiser.zero_grad()
-            loss.backward()
+            (reconstruction + beta * kl).backward()
             optimiser.step()
     return vae.requires_grad_(False).eval()
-
-
-def _loss(vae: Vae, points: Tensor, noise: Tensor, beta: float) -> Tensor:
-    mean, log_variance = vae.encode(points)
-    decoded = vae.decode(mean + noise * (log_variance / 2).exp())
-    reconstruction = functional.binary_cross_entropy(decoded, points, reduction="sum")
-    kl = (mean.square() + log_variance.exp() - 1 - log_variance).sum() / 2
-    return reconstruction + beta * kl
 
 
 class _LatentSearch:
@@ -149,19 +141,16 @@ class Cchvae(_LatentSearch):
         codes, _ = self.vae.encode(problem.queries)
         generator = torch.Generator().manual_seed(self.seed)
         for shell in range(self.shells):
-            around = self._shell(shell, codes.shape[1], generator).to(codes.device)
-            rows = problem.legal(self.vae.decode(codes[numbers][:, None] + around), numbers)
+            direction = torch.randn(self.samples, codes.shape[1], generator=generator)
+            norm = self.step * (shell + torch.rand(self.samples, 1, generator=generator))
+            around = direction * (norm / direction.abs().sum(dim=1, keepdim=True))
+            decoded = self.vae.decode(codes[numbers][:, None] + around.to(codes.device))
+            rows = problem.legal(decoded, numbers)
             accepted = problem.accepted(rows, numbers)
             nearest.look(numbers, rows, accepted)
             numbers = numbers[~accepted.any(dim=1)]
             if not len(numbers):
                 break
-
-    def _shell(self, shell: int, width: int, generator: torch.Generator) -> Tensor:
-        """Offsets (samples, width) whose L1 norms are uniform over the shell."""
-        direction = torch.randn(self.samples, width, generator=generator)
-        norm = self.step * (shell + torch.rand(self.samples, 1, generator=generator))
-        return direction * (norm / direction.abs().sum(dim=1, keepdim=True))
 
 
 class Revise(_LatentSearch):

@@ -1,11 +1,5 @@
 """Benchmarks: how fast, and how much memory. Results are stored like those of experiments.
 
-| name | measures |
-|---|---|
-| release | reading and counting over the number of rows |
-| search | time and quality of answers beside other methods, over batches and features, one core |
-| gpu | answers a second of a CUDA device |
-
 A benchmark is imported when it is asked for: `release` measures the memory of its process, and
 `gpu` runs where nothing can be released.
 """

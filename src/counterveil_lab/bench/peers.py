@@ -1,9 +1,7 @@
 """The parts `peers` and `objective` of `bench search`, and what all parts share.
 
 `peers`: published methods beside counterveil: one f, the same queries towards the same classes, one
-run on one core. None of the other methods promises any privacy. dice-ml takes seconds a query: it
-is timed on ten, and judged by 25.
-
+run on one core. dice-ml takes seconds a query: it is timed on ten, and judged by 25.
 `objective`: the amortised search beside Algorithm 2 on every dataset. L_cs at the δ of each, and
 what the nearest legal rows of ψ^Dec(ρ_s + δ) are worth with nothing repaired or polished; then
 whole answers, as people get them, by either method.
@@ -69,21 +67,9 @@ class Size:
     iterations: int = ALGORITHM_2
 
 
-QUICK = Size(
-    epsilons=(0.75,),
-    queries=20,
-    train=2000,
-    epochs=1,
-    vae_epochs=1,
-    repeats=2,
-    dice_timed=1,
-    dice_asked=1,
-    largest_batch=16,
-    features=(10,),
-    rows=200,
-    datasets=("digits",),
-    iterations=20,
-)
+_SMALL = Size(epsilons=(0.75,), queries=20, train=2000, epochs=1, vae_epochs=1, repeats=2, rows=200)
+_FEW = replace(_SMALL, dice_timed=1, dice_asked=1, largest_batch=16, features=(10,))
+QUICK = replace(_FEW, datasets=("digits",), iterations=20)
 
 
 def evaluation_of(name: str, seed: int, size: Size) -> Evaluation:
@@ -97,11 +83,6 @@ def release(evaluation: Evaluation, epsilon: float, seed: int, size: Size) -> Ve
     """A veil of the training rows."""
     curator, train = Curator(evaluation.data.schema), evaluation.data.train
     return curator.release(train, epsilon, seed=seed, epochs=size.epochs, progress=False)
-
-
-def warm_up(explainer: Explainer) -> float:
-    """Seconds that the amortised search takes to learn."""
-    return timed(lambda: explainer.warm_up(progress=False))[1]
 
 
 def seconds(ask: Ask, batch: int, asked: int, repeats: int, *, warm: int = 1) -> Row:
@@ -153,7 +134,7 @@ def _counterveil(evaluation: Evaluation, epsilon: float, seed: int, size: Size) 
     for guidance in ("model", "surrogate"):
         of_f = {"model": evaluation.model} if guidance == "model" else {"guidance": "surrogate"}
         explainer = Explainer(veil, **of_f)
-        learning = {"warm_up_seconds": warm_up(explainer)}
+        learning = {"warm_up_seconds": timed(partial(explainer.warm_up, progress=False))[1]}
         for method in METHODS if guidance == "model" else ("counterveil",):
             ask: Ask = partial(evaluation.explain, explainer, **METHODS[method])
             result = evaluation.explain(explainer, **METHODS[method])
@@ -213,13 +194,7 @@ def _raw(evaluation: Evaluation, veil: Veil, size: Size) -> Iterator[tuple[str, 
     points = encoded(evaluation.queries, veil.schema)[0]
     batch = query_batch(points, evaluation.targets, judge.encoding)
     asked = SearchObjective(
-        model=judge,
-        autoencoder=veil.autoencoder,
-        weights=weights,
-        queries=batch.queries,
-        targets=batch.targets,
-        prototypes=veil.prototypes,
-        box=batch.box,
+        judge, veil.autoencoder, weights, points, batch.targets, veil.prototypes, batch.box
     )
     free = is_free(asked.box.lower, asked.box.upper)
     for method in ("amortised", "amortised, refined", "algorithm-2"):

@@ -39,17 +39,17 @@ from counterveil.schema import Binary, Categorical, Feature, Label, Numeric, Sch
 from counterveil.search import Explainer
 from counterveil.search.pipeline import SearchOptions
 from counterveil_lab.bench import peers, roofline
-from counterveil_lab.bench.peers import EPSILON, METHODS, Size, release, seconds, warm_up
+from counterveil_lab.bench.peers import EPSILON, METHODS, Size, release, seconds
 from counterveil_lab.bench.roofline import head
 from counterveil_lab.datasets import LOADERS
-from counterveil_lab.metrics import measure
+from counterveil_lab.evaluation import Evaluation
+from counterveil_lab.metrics import measure, timed
 from counterveil_lab.product import query_batch, runner_up
 from counterveil_lab.results import Results, Row
 from counterveil_lab.targets import encoded
 
 POLISHED_OR_NOT = ("counterveil", "counterveil-unpolished")
-LIBRARIES = ("OMP", "MKL", "OPENBLAS", "NUMEXPR")
-ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in LIBRARIES}
+ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "MKL", "OPENBLAS", "NUMEXPR")}
 
 
 def bench(
@@ -116,9 +116,7 @@ def _in_words(row: Row) -> str:
 
 def batch_sizes(size: Size, seeds: int) -> Iterator[Row]:
     """One query at a time, four, sixteen, ...: Adult, the held-out rows again and again."""
-    evaluation = peers.evaluation_of("adult", 0, size)
-    explainer = Explainer(release(evaluation, EPSILON, 0, size), evaluation.model)
-    explainer.warm_up(progress=False)
+    evaluation, explainer = _adult(size)
     batch = 1
     while batch <= size.largest_batch:
         queries = _repeated(evaluation.data.test, batch)
@@ -130,15 +128,13 @@ def batch_sizes(size: Size, seeds: int) -> Iterator[Row]:
 
 def features(size: Size, seeds: int) -> Iterator[Row]:
     """Synthetic tables of binary features, and of numbers and categories half and half."""
-    for kind in ("binary", "mixed"):
-        for count in size.features:
-            if kind == "mixed" and count > size.most_mixed:
-                continue
+    for kind, most in (("binary", max(size.features)), ("mixed", size.most_mixed)):
+        for count in (count for count in size.features if count <= most):
             schema, rows = synthetic(kind, count, size.rows)
             veil = Curator(schema).release(rows, 1.0, order=1, epochs=1, progress=False)
             network = seeded(partial(tanh_network, schema.width, (32, 16), 2), 0)
             explainer = Explainer(veil, network.requires_grad_(False).eval())
-            learning = warm_up(explainer)
+            _, learning = timed(partial(explainer.warm_up, progress=False))
             queries = rows.head(size.queries)
             found = explainer.explain(queries, progress=False).flip_ratio
             for method in POLISHED_OR_NOT:
@@ -170,19 +166,16 @@ def synthetic(kind: str, count: int, rows: int) -> tuple[Schema, pd.DataFrame]:
 
 def floor(size: Size, seeds: int) -> Iterator[Row]:
     """Adult: tensors to tensors, then tables to tables without polish and with it."""
-    evaluation = peers.evaluation_of("adult", 0, size)
-    veil = release(evaluation, EPSILON, 0, size)
-    explainer = Explainer(veil, evaluation.model)
-    explainer.warm_up(progress=False)
-    shapes = roofline.shapes_of(roofline.networks_of(veil, evaluation.model))
+    evaluation, explainer = _adult(size)
+    shapes = roofline.shapes_of(roofline.networks_of(explainer.veil, evaluation.model))
     work, rate = roofline.multiply_adds(shapes), roofline.matrix_rate(shapes)
     for batch in (size.queries, size.largest_batch):
         queries = _repeated(evaluation.data.test, batch)
-        points, judge = encoded(queries, veil.schema)[0], evaluation.judge
-        encoded_batch = query_batch(points, runner_up(judge, queries), judge.encoding)
+        points, judge = encoded(queries, explainer.veil.schema)[0], evaluation.judge
+        asked = query_batch(points, runner_up(judge, queries), judge.encoding)
 
-        def ask(start: int, stop: int, encoded_batch: Any = encoded_batch) -> object:
-            return explainer.answer_tensors(encoded_batch, SearchOptions(polish=False))
+        def ask(start: int, stop: int, asked: Any = asked) -> object:
+            return explainer.answer_tensors(asked, SearchOptions(polish=False))
 
         times = {"tensors-unpolished": seconds(ask, batch, batch, size.repeats)}
         times |= {way: _explaining(explainer, queries, size, way) for way in POLISHED_OR_NOT}
@@ -207,12 +200,20 @@ def boosted(size: Size, seeds: int) -> Iterator[Row]:
         model = adapt(trees, schema, inputs="encoding", classes=schema.label.classes)
         for epsilon in size.epsilons:
             explainer = Explainer(release(evaluation, epsilon, 0, size), model)
-            learning = {"warm_up_seconds": warm_up(explainer)}
+            learning = {"warm_up_seconds": timed(partial(explainer.warm_up, progress=False))[1]}
             result = explainer.explain(queries, progress=False)
             times = _explaining(explainer, queries, size, "counterveil")
             worth = measure(result, evaluation.reference)
             about = {**head("adult", package, epsilon), "batch": len(queries)}
             yield {**about, **times, **worth, **learning}
+
+
+def _adult(size: Size) -> tuple[Evaluation, Explainer]:
+    """Adult with f trained, and an explainer of it that has learnt its search."""
+    evaluation = peers.evaluation_of("adult", 0, size)
+    explainer = Explainer(release(evaluation, EPSILON, 0, size), evaluation.model)
+    explainer.warm_up(progress=False)
+    return evaluation, explainer
 
 
 def _repeated(rows: pd.DataFrame, count: int) -> pd.DataFrame:
@@ -221,11 +222,8 @@ def _repeated(rows: pd.DataFrame, count: int) -> pd.DataFrame:
 
 def _explaining(explainer: Explainer, queries: pd.DataFrame, size: Size, method: str) -> Row:
     """Seconds a query from table to table."""
-
-    def ask(start: int, stop: int) -> object:
-        return explainer.explain(queries, progress=False, **METHODS[method])
-
-    return seconds(ask, len(queries), len(queries), size.repeats)
+    ask = partial(explainer.explain, queries, progress=False, **METHODS[method])
+    return seconds(lambda *_: ask(), len(queries), len(queries), size.repeats)
 
 
 PARTS: dict[str, Callable[[Size, int], Iterator[Row]]] = {

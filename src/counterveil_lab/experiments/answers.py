@@ -2,35 +2,37 @@
 
 `table-fr` and `table-ad` are the paper's tables, on held-out queries, legal rows only. Mechanism
 `paper` is searched as published (last iterate, nothing repaired); `functional` with both guidances;
-`dpsgd` at ε .75, δ 1e-6, where a release takes less than ten minutes. Methods without an ε promise
-no privacy, and slow ones get fewer queries: `queries` says how many. `epochs`: of the paper's
-autoencoder, fewer than published. CADEX at .5 differs from 0 only where there are categories.
+`dpsgd` at ε .75, δ 1e-6. Slow methods get fewer queries: `queries` says how many. `table-ad` asks
+for ten answers a query and takes means over all of them that f accepts.
 
-`table-ad` asks for ten answers a query and takes means over all of them that f accepts;
-`answers_per_query` says how many different ones there were.
-
-`fig-time` is the paper's figure: seconds for ten queries, five runs of each method, one thread, all
-methods of a dataset one after the other in one process. Training, releases and what an explainer
-learns once are not counted, as in the paper. dice-ml is timed on fewer queries (`timed_queries`)
-and counted up to ten. Times compare inside one run of the command alone: `run`.
+`fig-time` is the paper's figure: seconds for ten queries, five runs of each method, one thread, one
+process for all methods of a dataset. Training, releases and what an explainer learns once are not
+counted. dice-ml is timed on fewer queries (`timed_queries`) and counted up to ten. Times compare
+inside one run of the command alone: `run`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import pandas as pd
+
+from counterveil.files import write_whole
 from counterveil_lab.evaluation import AS_PUBLISHED, QUERIES, Evaluation
 from counterveil_lab.experiments import peers, releases
 from counterveil_lab.experiments.runner import Case, Experiment, Options, figure
-from counterveil_lab.experiments.tables import write_table
 from counterveil_lab.metrics import timed
-from counterveil_lab.paper_values import DISTANCE, FLIP_RATIO
+from counterveil_lab.paper_values import DATASETS, DISTANCE, FLIP_RATIO
 from counterveil_lab.results import Row
 
+ORDER = (*DATASETS, "purchase-substitute", "texas-substitute", "digits")
+FLIPS = ("flip_ratio", "flip_ratio_specified")
+FULL = 500  # queries a seed
+Printed = Mapping[str, Sequence[str]]  # a method and its numbers in the paper's order
 EPSILONS = (0.025, 0.75)
 QUICK_QUERIES = 20
 ANSWERS, QUICK_ANSWERS = 10, 3
@@ -53,36 +55,18 @@ def flip_cases(options: Options) -> Iterator[Case]:
                 yield {"dataset": name, "part": part, "epsilon": epsilon, "seed": seed}
 
 
-def distance_cases(options: Options) -> Iterator[Case]:
-    """The same without `dpsgd`."""
-    return (case for case in flip_cases(options) if case["part"] != "dpsgd")
-
-
 def _why_not(case: Case) -> str | None:
     if case["part"] == "dice":
         return peers.why_no_dice()
     return releases.why_not(case["part"], case["dataset"])
 
 
-def measure_flips(
-    dataset: str, part: str, epsilon: float | None, seed: int, *, quick: bool
+def measure_answers(
+    dataset: str, part: str, epsilon: float | None, seed: int, *, several: bool, quick: bool
 ) -> list[Row]:
-    """One answer a query from all methods of one part."""
-    return _measure(dataset, part, epsilon, seed, quick, k=1)
-
-
-def measure_distances(
-    dataset: str, part: str, epsilon: float | None, seed: int, *, quick: bool
-) -> list[Row]:
-    """Several answers a query from all methods of one part."""
-    return _measure(dataset, part, epsilon, seed, quick, k=QUICK_ANSWERS if quick else ANSWERS)
-
-
-def _measure(
-    dataset: str, part: str, epsilon: float | None, seed: int, quick: bool, k: int
-) -> list[Row]:
+    """One answer a query, or `several`, from all methods of one part."""
     data = releases.data_for(dataset, seed, quick=quick)
-    family, several = data.schema.family, k > 1
+    family, k = data.schema.family, (QUICK_ANSWERS if quick else ANSWERS) if several else 1
     queries = SEVERAL_QUERIES[family] if several else QUERIES
     asked = (peers.TEN_ANSWERS if several else peers.ONE_ANSWER)[family]
     if quick:
@@ -109,17 +93,6 @@ def _search_of(mechanism: str, guidance: str) -> dict[str, Any]:
     return AS_PUBLISHED if mechanism == "paper" and guidance == "model" else {}
 
 
-def write_flips(rows: Sequence[Row], folder: Path) -> None:
-    """The table of flip ratios in Markdown."""
-    columns = ("flip_ratio", "flip_ratio_specified")
-    write_table(rows, folder / "table-fr.md", columns, FLIP_RATIO)
-
-
-def write_distances(rows: Sequence[Row], folder: Path) -> None:
-    """The table of distances in Markdown."""
-    write_table(rows, folder / "table-ad.md", ("distance",), DISTANCE, full=100)
-
-
 def time_cases(options: Options) -> Iterator[Case]:
     """Every dataset once, with one seed whatever `seeds`."""
     for name in options.names(("adult", "hospital", "mnist", "digits"), quick=("digits",)):
@@ -143,20 +116,17 @@ def measure_times(dataset: str, seed: int, *, quick: bool) -> list[Row]:
         row |= {"timed_queries": count, "runs": len(times), "seconds_for_ten": fmean(times) * scale}
         row["least_seconds_for_ten"] = min(times) * scale
         row["most_seconds_for_ten"] = max(times) * scale
-        row["seconds_per_query"] = fmean(times) / count
-        rows.append(row)
+        rows.append({**row, "seconds_per_query": fmean(times) / count})
     return rows
 
 
 def _timed_methods(evaluation: Evaluation, seed: int, quick: bool) -> Iterator[tuple[Row, Ask]]:
     for mechanism in ("paper", "functional"):
-        made = releases.release(evaluation.data, mechanism, TIMED_EPSILON, seed, quick=quick)
+        veil = releases.release(evaluation.data, mechanism, TIMED_EPSILON, seed, quick=quick).veil
         head = {"method": "counterveil", "mechanism": mechanism, "epsilon": TIMED_EPSILON}
         head["delta"] = releases.delta_of(mechanism)
-        explainers = releases.explainers_for(made.veil, evaluation.model, quick=quick)
-        for guidance, explainer in explainers:
-            options = _search_of(mechanism, guidance)
-            ask = partial(evaluation.explain, explainer, **options)
+        for guidance, explainer in releases.explainers_for(veil, evaluation.model, quick=quick):
+            ask = partial(evaluation.explain, explainer, **_search_of(mechanism, guidance))
             yield {**head, "guidance": guidance}, ask
     for part in peers.PARTS:
         if part == "dice" and peers.why_no_dice():
@@ -168,19 +138,72 @@ def _timed_methods(evaluation: Evaluation, seed: int, quick: bool) -> Iterator[t
             yield {"method": another.name}, partial(evaluation.explain_by, another)
 
 
+def markdown(
+    rows: Sequence[Row], columns: Sequence[str], printed: Printed, full: int = FULL
+) -> str:
+    """A table like the paper's: methods down, datasets across, with its note."""
+    lines = methods_by_dataset(rows, columns, printed, full)
+    heads, *others = ("| " + " | ".join(line) + " |" for line in lines)
+    rule = "|---" * len(lines[0]) + "|"
+    return "\n".join([heads, rule, *others, "", f"† fewer than {full} queries a seed."])
+
+
+def write_table(
+    name: str,
+    columns: Sequence[str],
+    printed: Printed,
+    full: int,
+    rows: Sequence[Row],
+    folder: Path,
+) -> None:
+    """Write the table as Markdown."""
+    write_whole(folder / name, (markdown(rows, columns, printed, full) + "\n").encode())
+
+
+def methods_by_dataset(
+    rows: Sequence[Row], columns: Sequence[str], printed: Printed, full: int = FULL
+) -> list[list[str]]:
+    """The means of `columns`, one behind the other with a slash, below a line of headings."""
+    table = pd.DataFrame(rows).assign(name=[name_of(row) for row in rows])
+    for column in columns:
+        table[column] = pd.to_numeric(table[column]) if column in table else float("nan")
+    names = [name for name in ORDER if name in set(table.dataset)]
+    lines = [["method", *names]]
+    for method in sorted(set(table.name), key=lambda name: ("ε" not in name, name)):
+        line = [method]
+        for dataset in names:
+            here = table[(table.name == method) & (table.dataset == dataset)]
+            cell = "/".join(f"{mean:.3f}" for mean in here[list(columns)].mean().dropna())
+            fewer = "queries" in here and (here.queries < full).any()
+            line.append(cell + ("†" if cell and fewer else ""))
+        lines.append(line)
+    for method, values in printed.items():
+        theirs = dict(zip(DATASETS, values, strict=True))
+        lines.append([f"*printed:* {method}", *(theirs.get(name, "") for name in names)])
+    return lines
+
+
+def name_of(row: Row) -> str:
+    """The method of a row in words: mechanism, guidance and ε of ours."""
+    if pd.isna(row.get("mechanism")):
+        return str(row["method"])
+    words = f"{row['mechanism']}{' (surrogate)' if row.get('guidance') == 'surrogate' else ''}"
+    return words if pd.isna(row.get("epsilon")) else f"{words}, ε {row['epsilon']}"
+
+
 TABLE_FR = Experiment(
     "the paper's table of flip ratios: every method, every dataset.",
     flip_cases,
-    measure_flips,
-    write=write_flips,
+    partial(measure_answers, several=False),
+    write=partial(write_table, "table-fr.md", FLIPS, FLIP_RATIO, FULL),
     why_not=_why_not,
     chosen_by=("part",),
 )
 TABLE_AD = Experiment(
     "the paper's table of average distances: ten counterfactuals a query.",
-    distance_cases,
-    measure_distances,
-    write=write_distances,
+    lambda options: (case for case in flip_cases(options) if case["part"] != "dpsgd"),
+    partial(measure_answers, several=True),
+    write=partial(write_table, "table-ad.md", ("distance",), DISTANCE, 100),
     why_not=_why_not,
     chosen_by=("part",),
 )

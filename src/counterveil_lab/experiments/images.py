@@ -1,19 +1,17 @@
 """Experiments with pictures: `fig-reconstructions` and `fig-case`; and GradCAM.
 
 `fig-reconstructions`: held-out pictures, one a class, through the autoencoders of `paper` and
-`functional` at several ε. A row holds the error of each picture.
-
-`fig-case`: a 9 explained towards a 5, and where f looks. Query, counterfactual, what changed, and
-GradCAM of f towards the 5 on the counterfactual. `paper` is shown as published: the last iterate,
-whatever f says of it (`valid` tells). `functional` by the product's search, before and after
-polish.
+`functional` at several ε, with the error of each. `fig-case`: a 9 explained towards a 5, and where
+f looks (GradCAM). `paper` is shown as published: the last iterate, whatever f says of it (`valid`
+tells); `functional` by the product's search, before and after polish.
 
 The pictures themselves are in NAME.npz beside the rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,10 +20,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from counterveil.encoding import Array
 from counterveil.errors import RequestError
-from counterveil.models import TargetModel, adapt
-from counterveil.schema import Pixels
-from counterveil_lab.experiments import pictures, releases
+from counterveil.files import write_whole
+from counterveil.models import adapt
+from counterveil.schema import Pixels, Schema
+from counterveil_lab.datasets import DatasetMissing, load
+from counterveil_lab.experiments import releases
 from counterveil_lab.experiments.runner import Case, Experiment, Options
 from counterveil_lab.product import last_iterates, log_proba_at
 from counterveil_lab.results import Row
@@ -34,12 +35,63 @@ from counterveil_lab.targets import encoded
 EPSILONS: tuple[releases.Epsilon, ...] = (releases.NO_NOISE, 0.75, 0.1, 0.025, 0.005, 5e-4)
 FROM, TO = 9, 5
 SEED = 0
+PICTURES = "pictures"  # the entry of a row that is taken out of it
+WHITE = 255
 WAYS = {"paper": ("published",), "functional": ("unpolished", "polished")}
+
+
+def keeper(path: Path) -> Callable[[Row], Row]:
+    """Takes the pictures out of a row and puts them into the file at `path`."""
+
+    def keep(row: Row) -> Row:
+        merged = {**read(path), **row[PICTURES]}
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, **merged)
+        write_whole(path, buffer.getvalue())
+        return {name: value for name, value in row.items() if name != PICTURES}
+
+    return keep
+
+
+def read(path: Path) -> Mapping[str, Array]:
+    """The pictures of a file; none where there is none."""
+    if not path.exists():
+        return {}
+    with np.load(path) as file:
+        return dict(file)
+
+
+def grey(points: Array, image: Pixels) -> Array:
+    """Encoded pictures, or maps from 0 to 1, as bytes of shape (pictures, height, breadth)."""
+    whole = np.round(WHITE * np.asarray(points).clip(0, 1)).astype(np.uint8)
+    return whole.reshape(-1, image.height, image.breadth)
+
+
+def image_of(schema: Schema) -> Pixels:
+    """The picture that a schema describes."""
+    (image,) = schema.features
+    assert isinstance(image, Pixels)
+    return image
+
+
+def picture_dataset(options: Options) -> str | None:
+    """MNIST, or digits where its file is absent, or none where neither was asked for."""
+    wanted = [name for name in ("mnist", "digits") if name in (options.datasets or (name,))]
+    if options.quick or wanted == ["digits"]:
+        return "digits"
+    if not wanted:
+        return None
+    try:
+        load("mnist")
+    except DatasetMissing as error:
+        options.say(f"digits in the place of mnist: {error}")
+        return "digits"
+    return "mnist"
 
 
 def cases(epsilons: Sequence[releases.Epsilon], options: Options) -> Iterator[Case]:
     """Both mechanisms at every ε; one seed, whatever `seeds`."""
-    name = pictures.picture_dataset(options.quick, options.datasets, options.say)
+    name = picture_dataset(options)
     if name is None:
         options.say("no pictures: neither mnist nor digits was asked for")
         return
@@ -58,15 +110,15 @@ def measure_reconstructions(
     made = releases.release(data, mechanism, epsilon, seed, quick=quick)
     points, classes = encoded(data.test, data.schema)
     chosen = [int((classes == digit).nonzero()[0, 0]) for digit in range(10)]
-    shown, image = points[chosen], pictures.image_of(data.schema)
+    shown, image = points[chosen], image_of(data.schema)
     with torch.no_grad():
         again = made.veil.autoencoder(shown)
     errors = (again - shown).square().mean(dim=1)
     row: Row = {**releases.head_of(made, mechanism), "mse": float(errors.mean())}
     row |= {f"mse_{digit}": float(error) for digit, error in enumerate(errors)}
-    row[pictures.PICTURES] = {
-        f"{dataset} originals": pictures.grey(shown.numpy(), image),
-        f"{dataset} {mechanism} {epsilon}": pictures.grey(np.asarray(again), image),
+    row[PICTURES] = {
+        f"{dataset} originals": grey(shown.numpy(), image),
+        f"{dataset} {mechanism} {epsilon}": grey(np.asarray(again), image),
     }
     return [row]
 
@@ -76,7 +128,7 @@ def measure_case_study(
 ) -> list[Row]:
     """Each way to explain the first held-out 9 that f takes for a 9, if it knows any."""
     data = releases.data_for(dataset, seed, quick=quick)
-    model, image = releases.target_for(data, seed), pictures.image_of(data.schema)
+    model, image = releases.target_for(data, seed), image_of(data.schema)
     judge = adapt(model, data.schema)
     points, classes = encoded(data.test.head(1000), data.schema)
     nines = classes == FROM
@@ -96,29 +148,22 @@ def measure_case_study(
             result = explainer.explain(asked, TO, progress=False, **options)
             answer = torch.as_tensor(judge.encoding.encode(result.rows), dtype=torch.float32)
         seen = gradcam(model, answer, target, image)
-        both = [pictures.grey(each.numpy(), image) for each in (answer, seen)]
+        both = [grey(each.numpy(), image) for each in (answer, seen)]
         row: Row = {"method": "counterveil", "guidance": "model", "way": way}
         row |= {"delta": releases.delta_of(mechanism), "query": number, "target": TO}
-        row |= _judged(judge, query, answer)
+        before, after = (log_proba_at(judge, point)[0] for point in (query, answer))
+        row |= {"f_says": int(after.argmax()), "valid": bool(after.argmax() == TO)}
+        row |= {"probability": float(after[TO].exp())}
+        row |= {"probability_before": float(before[TO].exp())}
+        row["distance"] = float((answer - query).norm())
         on_changes, total = seen[(answer != query).reshape(seen.shape)].sum(), float(seen.sum())
         row["gradcam_on_changes"] = float(on_changes) / total if total else None
-        row[pictures.PICTURES] = {
-            f"{data.schema.name} query": pictures.grey(query.numpy(), image),
+        row[PICTURES] = {
+            f"{data.schema.name} query": grey(query.numpy(), image),
             f"{dataset} {mechanism} {way} {epsilon}": np.concatenate(both),
         }
         rows.append(row)
     return rows
-
-
-def _judged(judge: TargetModel, query: Tensor, answer: Tensor) -> Row:
-    log_proba = log_proba_at(judge, answer)[0]
-    return {
-        "f_says": int(log_proba.argmax()),
-        "valid": bool(log_proba.argmax() == TO),
-        "probability": float(log_proba[TO].exp()),
-        "probability_before": float(log_proba_at(judge, query)[0, TO].exp()),
-        "distance": float((answer - query).norm()),
-    }
 
 
 def gradcam(model: nn.Module, points: Tensor, classes: Tensor, image: Pixels) -> Tensor:
@@ -153,28 +198,23 @@ def gradcam(model: nn.Module, points: Tensor, classes: Tensor, image: Pixels) ->
 
 
 def paint_reconstructions(rows: Sequence[Row], folder: Path) -> None:
-    """The figure, from stored rows and pictures."""
+    """The figure, from stored rows and"""
     from counterveil_lab import figures, figures_experiments
 
-    stored = pictures.read(folder / "fig-reconstructions.npz")
+    stored = read(folder / "fig-reconstructions.npz")
     strips = [("original", stored[f"{rows[0]['dataset']} originals"])]
-    for row in sorted(
-        rows,
-        key=lambda row: (
-            row["mechanism"] != "paper",
-            -figures_experiments.place_of(row["epsilon"]),
-        ),
-    ):
+    falling = sorted(rows, key=lambda row: -figures_experiments.place_of(row["epsilon"]))
+    for row in sorted(falling, key=lambda row: bool(row["mechanism"] != "paper")):
         picture = stored[f"{row['dataset']} {row['mechanism']} {row['epsilon']}"]
         strips.append((figures_experiments.words_of(row), picture))
     figures.save(figures_experiments.strips(strips), folder / "fig-reconstructions")
 
 
 def paint_case_study(rows: Sequence[Row], folder: Path) -> None:
-    """The figure, from stored rows and pictures."""
+    """The figure, from stored rows and"""
     from counterveil_lab import figures, figures_experiments
 
-    stored = pictures.read(folder / "fig-case.npz")
+    stored = read(folder / "fig-case.npz")
     lines = []
     for row in rows:
         (query,) = stored[f"{row['dataset']} query"]
@@ -189,12 +229,12 @@ FIG_RECONSTRUCTIONS = Experiment(
     partial(cases, EPSILONS),
     measure_reconstructions,
     paint=paint_reconstructions,
-    store=lambda folder: pictures.keeper(folder / "fig-reconstructions.npz"),
+    store=lambda folder: keeper(folder / "fig-reconstructions.npz"),
 )
 FIG_CASE = Experiment(
     "the paper's case study: a 9 explained towards a 5, and where f looks.",
     partial(cases, (0.025, 0.75)),
     measure_case_study,
     paint=paint_case_study,
-    store=lambda folder: pictures.keeper(folder / "fig-case.npz"),
+    store=lambda folder: keeper(folder / "fig-case.npz"),
 )

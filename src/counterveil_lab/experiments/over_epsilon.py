@@ -1,8 +1,7 @@
 """Target models, reconstruction error and answers over ε.
 
-`targets`: how good the target models are on held-out rows, beside what the paper prints. Classes
-are weighted evenly in training, which costs accuracy on skewed data: balanced accuracy is the mean
-over classes, and `majority_share` what naming the largest class would score.
+`targets`: accuracy of the target models on held-out rows. Balanced accuracy is the mean over
+classes, and `majority_share` what naming the largest class would score.
 
 `fig-mse`: mean squared error of the autoencoder on held-out rows, for `paper` and `functional`. The
 paper's training lengths are out of reach for the wide tables: `epochs` says what was used. The
@@ -12,10 +11,9 @@ error of answering the mean of all training rows stands beside: above it nothing
 paper's figure and table. A seed fixes split, target model and initial weights; the noise is drawn
 anew from the operating system.
 
-`frontier`: how good the answers of each mechanism are at each ε, with the product's own search for
-every mechanism, so that what differs is the veil (`table-fr` has the paper's own search). With
-guidance `surrogate` the target model is not consulted at all and is only asked afterwards whether
-it would agree.
+`frontier`: answers of each mechanism at each ε, with the product's own search for every mechanism,
+so that what differs is the veil (`table-fr` has the paper's own search). With guidance `surrogate`
+the target model is only asked afterwards whether it would agree.
 """
 
 from __future__ import annotations
@@ -88,8 +86,8 @@ def measure_mse(
 
 def paper_cases(options: Options) -> Iterator[Case]:
     """Adult alone."""
-    for seed in options.repetitions:
-        for epsilon in PAPER_EPSILONS if "adult" in options.names(("adult",)) else ():
+    for seed in options.repetitions if "adult" in options.names(("adult",)) else ():
+        for epsilon in PAPER_EPSILONS:
             yield _case("adult", "paper", epsilon, seed=seed)
 
 
@@ -104,23 +102,17 @@ def measure_paper(
     evaluation.explain(explainer, stop=2, **AS_PUBLISHED)  # warm up
     result, seconds = timed(lambda: evaluation.explain(explainer, **AS_PUBLISHED))
     row: Row = {"method": "counterveil", "guidance": "model", "epochs": made.epochs}
-    row["mse"] = reconstruction_error(made.veil, data.test)
-    row["flip_ratio"] = result.flip_ratio
-    row["legal"] = legal_share(result.frame(), data.schema)
-    row["distance"] = result.mean_distance
+    row |= {"mse": reconstruction_error(made.veil, data.test), "flip_ratio": result.flip_ratio}
+    row |= {"legal": legal_share(result.frame(), data.schema), "distance": result.mean_distance}
     row["changed_features"] = float(result.changed[result.valid].mean())
     return [{**row, "seconds_per_query": seconds / len(evaluation.queries)}]
 
 
 def frontier_cases(options: Options) -> Iterator[Case]:
     """Every mechanism at the ε that it is made for, on every dataset; Adult at both orders."""
-    four, two = (0.025, 0.1, 0.75, 3.0), (0.025, 0.75)
+    four, two, orders = (0.025, 0.1, 0.75, 3.0), (0.025, 0.75), (1, 2)
     cases = [
-        *(
-            _case("adult", "functional", epsilon, asked_order=order)
-            for epsilon in four
-            for order in (1, 2)
-        ),
+        *(_case("adult", "functional", e, asked_order=order) for e in four for order in orders),
         *(_case(name, "functional", epsilon) for name in NARROW for epsilon in four),
         *(_case(name, "functional", epsilon) for name in WIDE for epsilon in two),
         *(_case(name, "paper", epsilon) for name in (*NARROW, *WIDE) for epsilon in two),
@@ -137,10 +129,6 @@ def frontier_cases(options: Options) -> Iterator[Case]:
 
 def _case(dataset: str, mechanism: str, epsilon: releases.Epsilon, **more: int) -> Case:
     return {"dataset": dataset, "mechanism": mechanism, "epsilon": epsilon, **more}
-
-
-def _why_not(case: Case) -> str | None:
-    return releases.why_not(case["mechanism"], case["dataset"])
 
 
 def measure_frontier(
@@ -199,5 +187,5 @@ FRONTIER = Experiment(
     frontier_cases,
     measure_frontier,
     paint=figure("figures_experiments", "frontier", "frontier"),
-    why_not=_why_not,
+    why_not=lambda case: releases.why_not(case["mechanism"], case["dataset"]),
 )

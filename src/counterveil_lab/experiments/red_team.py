@@ -1,28 +1,19 @@
 """The red team's experiments: extraction, membership, attributes, and the trade-off.
 
-`table-extraction`: how well f can be rebuilt from predictions and counterfactuals. The paper's
-table, with what it lacks: fidelity beside accuracy, controls, adaptive attackers, and an f that
-names its class alone. Every defence meets every attacker of `attacks.extraction` at 250 to 2,000
-queries; a row is one of them.
-
-`fig-membership`: can anyone tell who was in the training rows, from f, from f' or from answers? The
-paper's figure with f attacked directly beside f', attacks on the counterfactuals themselves,
-linkage of private rows, modern attackers (LiRA, RMIA), and two controls. `disjoint`: those called
-members were never trained on, so that every attack must be at chance. `overfitted`: f knows 300
-rows by heart, so that attacks must succeed, and chance elsewhere means something.
-
-`fig-attribute`: does the model, or what is extracted from it, give away a person's race? Everything
-else about the person is known. Each number stands beside imputation, the same classifier without
-any model's answers, and beside people who were not in the training rows. Its control `memoriser` is
-an f that is sure of the rows it has seen and of nothing else: there the attack must succeed.
-
-`fig-tradeoff`: what answers are worth to people, against what they are worth to a thief of f. One
-veil of Adult; the `margin`, how sure of an answer the search must be, and the guidance move both.
+`table-extraction`: the paper's table with fidelity beside accuracy, controls, adaptive attackers,
+and an f that names its class alone. A row is one attacker on one defence at one number of queries.
+`fig-membership`: the paper's figure with f attacked directly beside f', attacks on the
+counterfactuals themselves, linkage, LiRA and RMIA, and two controls. `disjoint`: those called
+members were never trained on, so that attacks must be at chance. `overfitted`: f knows 300 rows by
+heart, so that they must succeed.
+`fig-attribute`: everything else about a person is known. Each number stands beside imputation, the
+same classifier without any model's answers, and beside people who were not in the training rows.
+Its control `memoriser` is an f that is sure of the rows it has seen and of nothing else.
+`fig-tradeoff`: one veil of Adult; the `margin`, how sure of an answer the search must be, and the
+guidance move both what answers are worth to people and what they are worth to a thief of f.
 
 `part` tells what was measured together: defences that share a veil, or one by itself. Pictures get
-fewer queries, steps and settings; dice-ml takes seconds a query and is asked on Adult alone. Of
-membership and attributes the paper prints no numbers, only that attacks nearly fail on all but
-Purchase and Texas at ε = .025 and 2,000 queries.
+fewer queries, steps and settings; dice-ml takes seconds a query and is asked on Adult alone.
 """
 
 from __future__ import annotations
@@ -39,7 +30,7 @@ from counterveil_lab.attacks.defences import ByVeil, Defence, build, sharing
 from counterveil_lab.attacks.extraction import SETTINGS, budget_of, extract
 from counterveil_lab.attacks.protocol import FULL, QUICK, Arena, Size
 from counterveil_lab.attacks.shadows import BY_HEART, overfitted
-from counterveil_lab.attacks.verdicts import headline
+from counterveil_lab.attacks.verdicts import headline, sentence
 from counterveil_lab.experiments.runner import Case, Experiment, Options, figure
 from counterveil_lab.results import Row
 from counterveil_lab.targets import Recipe
@@ -264,27 +255,27 @@ def measure_tradeoff(dataset: str, seed: int, *, quick: bool) -> list[Row]:
         assert isinstance(defence, ByVeil)
         for margin in MARGINS[::5] if quick else MARGINS:
             asked = replace(defence, options={"margin": margin})
+            head: Row = {"guidance": name.removeprefix("functional-"), "margin": margin}
             found = extract(asked, size, epsilon=EPSILON, settings=PICTURE_SETTINGS)
-            guidance = name.removeprefix("functional-")
-            rows += [{"guidance": guidance, "margin": margin, **row} for row in found]
+            rows += [{**head, **row} for row in found]
     return rows
 
 
 def extraction_sentences(rows: Sequence[Row]) -> list[str]:
     """What the numbers say, and whether the controls held."""
-    return [*headline(rows).sentences, *controls.spoken(controls.of_extraction(rows))]
+    return [*map(sentence, headline(rows)), *controls.spoken(controls.of_extraction(rows))]
 
 
 def membership_sentences(rows: Sequence[Row]) -> list[str]:
     """The same of membership and linkage."""
-    told = [headlines.sentence(line) for line in headlines.strongest(rows)]
-    told += [headlines.linkage_sentence(line) for line in headlines.linked(rows)]
-    return [*told, *controls.spoken(controls.of_inference(rows))]
+    told = map(headlines.sentence, headlines.strongest(rows))
+    linked = map(headlines.linkage_sentence, headlines.linked(rows))
+    return [*told, *linked, *controls.spoken(controls.of_inference(rows))]
 
 
 def attribute_sentences(rows: Sequence[Row]) -> list[str]:
     """The same of attributes."""
-    told = [headlines.attribute_sentence(line) for line in headlines.attribute_table(rows)]
+    told = map(headlines.attribute_sentence, headlines.attribute_table(rows))
     return [*told, *controls.spoken(controls.of_attribute(rows))]
 
 
@@ -301,7 +292,7 @@ FIG_MEMBERSHIP = Experiment(
     "can anyone tell who was in the training rows, from f, from f' or from answers?",
     membership_cases,
     measure_membership,
-    paint=figure("attacks.forest", "membership_figure", "fig-membership"),
+    paint=figure("figures_experiments", "membership_figure", "fig-membership"),
     sentences=membership_sentences,
     chosen_by=("part", "control"),
 )
@@ -309,7 +300,7 @@ FIG_ATTRIBUTE = Experiment(
     "does the model, or what is extracted from it, give away a person's race?",
     attribute_cases,
     measure_attribute,
-    paint=figure("attacks.forest", "attribute_figure", "fig-attribute"),
+    paint=figure("figures_experiments", "attribute_figure", "fig-attribute"),
     sentences=attribute_sentences,
     why_not=why_no_attribute,
     chosen_by=("part",),

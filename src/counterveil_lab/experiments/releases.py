@@ -1,9 +1,8 @@
 """Target models and veils for experiments, each made once a command.
 
-COUNTERVEIL_CACHE names a folder in which they are left for the next experiment; the command
-`counterveil-lab run` gives itself one for as long as it runs. Whoever names one that lasts must
-empty it when the code changes. Veils keep the noise they were made with: experiments that share a
-folder measure the same draws.
+COUNTERVEIL_CACHE names a folder in which they are left for the next experiment (`counterveil-lab
+run` gives itself one while it runs); who names one that lasts must empty it when the code changes.
+Veils keep the noise they were made with: experiments that share a folder measure the same draws.
 """
 
 from __future__ import annotations
@@ -73,7 +72,6 @@ def vae_for(data: Dataset, seed: int, *, quick: bool = False) -> tuple[Vae, int]
     """The VAE of C-CHVAE and REVISE, and its epochs: on wide data fewer than its ten."""
     epochs = 1 if quick else VAE_EPOCHS[data.schema.family]
     path = _place("vae", ".pt", data.name, seed, epochs, len(data.train))
-
     train = partial(train_vae, data.train, data.schema, seed=seed, epochs=epochs)
     return _kept(path, lambda: Vae(data.schema.width), train), epochs
 
@@ -97,23 +95,15 @@ def release(
     """A release of the training rows; `paper` is trained for `epochs` or its usual number."""
     usual = PAPER_EPOCHS.get(data.name, PAPER_EPOCHS[data.schema.family])
     epochs = 2 if quick else epochs or (usual if mechanism == "paper" else None)
-    key = (data.name, mechanism, epsilon, seed, order, epochs, len(data.train))
+    key = data.name, mechanism, epsilon, seed, order, epochs, len(data.train)
     path = _place("veil", ".veil", *key)
     if path and path.exists():
         seconds = json.loads(path.with_suffix(".json").read_text())
         return Release(Veil.load(path), seconds, epochs)
-    veil, seconds = timed(
-        lambda: Curator(data.schema).release(
-            data.train,
-            math.inf if epsilon == NO_NOISE else float(epsilon),
-            delta_of(mechanism),
-            mechanism=mechanism,
-            order=order,
-            seed=seed,
-            epochs=epochs,
-            progress=False,
-        )
-    )
+    budget = math.inf if epsilon == NO_NOISE else float(epsilon), delta_of(mechanism)
+    given: dict[str, Any] = {"mechanism": mechanism, "order": order, "seed": seed, "epochs": epochs}
+    make = partial(Curator(data.schema).release, data.train, *budget, progress=False, **given)
+    veil, seconds = timed(make)
     if path:
         write_whole(path.with_suffix(".json"), json.dumps(seconds).encode())
         veil.save(path)

@@ -133,20 +133,17 @@ def run(name: str, experiment: Experiment, options: Options) -> None:
     try:
         run_cases(results, cases, measure, workers=options.workers, say=options.say, store=keep)
     finally:
-        _finish(experiment, results.rows, options)
-
-
-def _finish(experiment: Experiment, rows: Sequence[Row], options: Options) -> None:
-    for words in experiment.sentences(rows) if rows and experiment.sentences else ():
-        options.say(words)
-    if rows and experiment.write:
-        experiment.write(rows, options.folder)
-    if experiment.paint and not rows:
-        options.say("nothing measured, nothing to draw")
-    elif experiment.paint and find_spec("matplotlib") is None:
-        options.say("no figures: matplotlib is missing; pip install 'counterveil[plot]'")
-    elif experiment.paint:
-        experiment.paint(rows, options.folder)
+        rows = results.rows
+        for words in experiment.sentences(rows) if rows and experiment.sentences else ():
+            options.say(words)
+        if rows and experiment.write:
+            experiment.write(rows, options.folder)
+        if experiment.paint and not rows:
+            options.say("nothing measured, nothing to draw")
+        elif experiment.paint and find_spec("matplotlib") is None:
+            options.say("no figures: matplotlib is missing; pip install 'counterveil[plot]'")
+        elif experiment.paint:
+            experiment.paint(rows, options.folder)
 
 
 def run_cases(

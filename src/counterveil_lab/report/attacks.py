@@ -14,20 +14,9 @@ import pandas as pd
 from counterveil_lab.attacks import controls
 from counterveil_lab.attacks.headlines import CASE, NONE, attribute_table, linked, strongest
 from counterveil_lab.attacks.verdicts import gained, headline
-from counterveil_lab.report.claims import (
-    HOLDS,
-    Claim,
-    Deciders,
-    Holds,
-    Outcome,
-    Outcomes,
-    compare,
-    named,
-)
+from counterveil_lab.report import claims, pivots
+from counterveil_lab.report.claims import Claim, Deciders, Outcome, Outcomes, compare, named
 from counterveil_lab.report.pivots import (
-    DATASETS,
-    DEFENCES,
-    Mean,
     Table,
     place_in,
     records,
@@ -46,12 +35,12 @@ GUESSED = ("dataset", "control", "defence", "target", "who", "value", "advantage
 
 def _case(line: Row) -> str:
     known = line["epsilon"] is not None and line["epsilon"] > 0
-    name = DATASETS.get(line["dataset"], str(line["dataset"]))
+    name = pivots.DATASETS.get(line["dataset"], str(line["dataset"]))
     return f"{name}, ε {line['epsilon']:g}" if known else name
 
 
 def _paired(
-    ours: pd.DataFrame, theirs: pd.DataFrame, column: str, holds: Holds, match: Sequence[str]
+    ours: pd.DataFrame, theirs: pd.DataFrame, column: str, holds: claims.Holds, match: Sequence[str]
 ) -> Outcomes:
     """Compare seed by seed, as f differs with the seed; settled by the interval of the difference.
 
@@ -82,14 +71,14 @@ def naive(
     by_naive, by_base = rows.attacker == "naive", rows.attacker == "base-n"
     others = rows[by_naive & fewest & ~most] if against_fewest else rows[by_base & most]
     match = ("dataset", "defence name")
-    return _paired(rows[by_naive & most], others, "accuracy", HOLDS[holds], match)
+    return _paired(rows[by_naive & most], others, "accuracy", claims.HOLDS[holds], match)
 
 
 def no_gain(frame: pd.DataFrame, *, defence: str, said: str, column: str = "fidelity") -> Outcomes:
     """A defence is worth what it is worth against the attacker who knows it best."""
     rows = records(select(frame, defence=defence, predictions=said))
     outcomes = {}
-    for line in headline(rows, column).table if rows else []:
+    for line in headline(rows, column) if rows else []:
         if gained(line) is not None:  # a single seed settles nothing
             words = f"{line['attacker']}, {line['queries']} queries: {100 * line['gain']:+.1f}"
             if line["unseen"] is not None:
@@ -156,11 +145,13 @@ def no_attribute(frame: pd.DataFrame) -> Outcomes:
 
 def surrogate_gives_less(frame: pd.DataFrame) -> Outcomes:
     """What the best thief gains by guidance `surrogate` against guidance `model`."""
-    gains: dict[str, dict[str, Mean]] = {"model": {}, "surrogate": {}}
+    gains: dict[str, dict[str, pivots.Mean]] = {"model": {}, "surrogate": {}}
     for (guidance, margin), rows in frame.groupby(["guidance", "margin"], sort=False):
-        for it in headline(records(rows)).table:
+        for it in headline(records(rows)):
             case = f"{_case(it)}, {it['predictions']}, margin {margin:g}"
-            gains[str(guidance)][case] = Mean(it["gain"], said=f"{100 * it['gain']:+.1f} points")
+            gains[str(guidance)][case] = pivots.Mean(
+                it["gain"], said=f"{100 * it['gain']:+.1f} points"
+            )
     return compare(gains["surrogate"], gains["model"], lt)
 
 
@@ -168,14 +159,14 @@ def defences(frame: pd.DataFrame) -> Table | None:
     """What the names of the defences mean."""
     rows = with_values(frame, ("defence",))
     found = set(rows.defence) | {"none"} if len(rows) else set()
-    lines = [(f"`{name}`", words) for name, words in DEFENCES.items() if name in found]
+    lines = [(f"`{name}`", words) for name, words in pivots.DEFENCES.items() if name in found]
     return table_of_texts("Where counterfactuals come from", ("name", "what it is"), lines)
 
 
 def extraction(frame: pd.DataFrame) -> Table | None:
     """What the strongest thief gains on every defence, in points of fidelity."""
     rows = records(with_values(frame, (*STOLEN, "extra_queries")))
-    lines = headline(rows).table if rows else []
+    lines = headline(rows) if rows else []
     by_case: dict[tuple[str, str], dict[str, Row]] = {}
     for line in sorted(lines, key=_place):
         by_case.setdefault((line["dataset"], _defence(line)), {})[line["predictions"]] = line
@@ -202,7 +193,7 @@ def tradeoff(frame: pd.DataFrame) -> Table | None:
     texts = []
     rows = with_values(frame, (*STOLEN, "guidance", "margin"))
     for (guidance, margin), part in rows.groupby(["guidance", "margin"], sort=False):
-        lines = {line["predictions"]: line for line in headline(records(part)).table}
+        lines = {line["predictions"]: line for line in headline(records(part))}
         gains = [
             _points(lines[said], "gain", "half_width") if said in lines else ""
             for said in ("labels", "probabilities")
@@ -255,8 +246,8 @@ def _by_defence(
 
 def _place(line: Row) -> tuple[float, ...]:
     """Where a line comes: by dataset, control, defence and ε."""
-    named = ((DATASETS, line["dataset"]), (CONTROLS, line.get("control", "none")))
-    places = [place_in(*each) for each in (*named, (DEFENCES, line["defence"]))]
+    named = ((pivots.DATASETS, line["dataset"]), (CONTROLS, line.get("control", "none")))
+    places = [place_in(*each) for each in (*named, (pivots.DEFENCES, line["defence"]))]
     return (*places, line["epsilon"] or -1)
 
 

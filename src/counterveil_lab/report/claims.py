@@ -94,10 +94,9 @@ def claims_of(spec: Mapping[str, Any], deciders: Deciders) -> list[Claim]:
     decide, needs = deciders[rest.pop("decide", "comparison")]
     each = spec.get("each", {})
     chosen = [dict(zip(each, values, strict=True)) for values in product(*each.values())]
+    head["needs"] = needs
     return [
-        Claim(
-            spec["text"].format(**more), decide=partial(decide, **rest, **more), needs=needs, **head
-        )
+        Claim(spec["text"].format(**more), decide=partial(decide, **rest, **more), **head)
         for more in chosen
     ]
 
@@ -160,7 +159,10 @@ def side(
     those of methods that answer nearly all queries. Without columns to go `by` there is one mean
     for all cases, called "".
     """
-    rows = _answering(select(frame, **where)) if answering else select(frame, **where)
+    rows = select(frame, **where)
+    if answering and "flip_ratio" in rows:
+        share = rows.groupby(["dataset", "method name", "ε"]).flip_ratio.transform("mean")
+        rows = rows[~(share < ANSWERS)]
     if end and len(rows):
         low, high = (rows.groupby("dataset").epsilon.transform(name) for name in ("min", "max"))
         rows = rows[(rows.epsilon == (low if end == "min" else high)) & (low < high)]
@@ -225,22 +227,12 @@ def comparison(
 
     `theirs` may be `values` by case.
     """
-    if "values" in theirs:
-        other: Means = {case: Mean(value, 0.0) for case, value in theirs["values"].items()}
-    else:
-        other = side(frame, **theirs)
-    rule = HOLDS[holds]
-    return compare(
-        side(frame, **ours), other, lambda a, b: rule(round(a, digits), factor * b - slack)
-    )
 
+    def rule(a: float, b: float) -> bool:
+        return HOLDS[holds](round(a, digits), factor * b - slack)
 
-def _answering(frame: pd.DataFrame) -> pd.DataFrame:
-    """Rows of methods that answer nearly all queries of a dataset."""
-    if "flip_ratio" not in frame:
-        return frame
-    share = frame.groupby(["dataset", "method name", "ε"]).flip_ratio.transform("mean")
-    return frame[~(share < ANSWERS)]
+    given = {case: Mean(value, 0.0) for case, value in theirs.get("values", {}).items()}
+    return compare(side(frame, **ours), given or side(frame, **theirs), rule)
 
 
 def falls_with_epsilon(frame: pd.DataFrame, *, mechanism: str) -> Outcomes:

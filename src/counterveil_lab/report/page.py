@@ -21,18 +21,9 @@ from counterveil.errors import InputError
 from counterveil.files import write_whole
 from counterveil.privacy import Level
 from counterveil_lab import paper_values
+from counterveil_lab.report import pivots
 from counterveil_lab.report.claims import State, Verdict, judge
-from counterveil_lab.report.pivots import (
-    DATASETS,
-    NAMES,
-    SECTIONS,
-    Cell,
-    Table,
-    described,
-    select,
-    table_of_texts,
-    with_values,
-)
+from counterveil_lab.report.pivots import SECTIONS, Cell, Table, described, table_of_texts
 from counterveil_lab.report.sections import Spec, claims_of, rows_of, tables_of
 from counterveil_lab.results import stored_rows
 
@@ -96,11 +87,7 @@ def write(results: Path, page: Path, docs: Path | None) -> list[str]:
         write_whole(path, text.encode())
     missing = [f"{it.spec['name']}: {it.missing}" for it in report.sections if it.missing]
     toys = [f"{it.spec['name']}: toy size (--quick)" for it in report.sections if it.toy]
-    return [
-        *(f"written: {path}" for path in texts),
-        *(it.replace("`", "") for it in missing),
-        *toys,
-    ]
+    return [*(f"written: {path}" for path in texts), *(x.replace("`", "") for x in missing), *toys]
 
 
 def gather(folder: Path) -> Report:
@@ -147,7 +134,7 @@ def pictures(folder: Path, spec: Spec) -> list[Mapping[str, str]]:
 
 def fewer_epochs(frame: pd.DataFrame) -> list[str]:
     """Where the autoencoder of `paper` was trained for less long than published."""
-    rows = with_values(select(frame, mechanism="paper"), ["dataset", "epochs"])
+    rows = pivots.with_values(pivots.select(frame, mechanism="paper"), ["dataset", "epochs"])
     found: dict[str, dict[str, None]] = {}
     columns = ["dataset", "dataset name", "epochs"]
     for dataset, name, epochs in rows.reindex(columns=columns).itertuples(index=False):
@@ -167,7 +154,7 @@ def data_table() -> Table:
         other = name not in paper_values.SAME_DATA
         theirs = [paper_values.of(column, name) or "" for column in printed]
         cells = [Cell(*pair, other_data=other) for pair in zip(ours, [""] * 4, theirs, strict=True)]
-        lines.append((Cell(DATASETS[name]), *cells))
+        lines.append((Cell(pivots.DATASETS[name]), *cells))
     heads = ("dataset", "rows", "features", "encoded columns", "classes")
     note = "The paper does not list its features, nor how it encodes them."
     return Table("Table 1 of the paper: data", heads, tuple(lines), (note,))
@@ -176,7 +163,9 @@ def data_table() -> Table:
 def level_table() -> Table:
     """What the levels of guarantee mean."""
     heads = ("level", "what is guaranteed", "how to get it")
-    lines = [(it.value, f"{it.meaning}.".capitalize(), NAMES["level"][it.value]) for it in Level]
+    lines = [
+        (it.value, f"{it.meaning}.".capitalize(), pivots.NAMES["level"][it.value]) for it in Level
+    ]
     return table_of_texts("Levels of guarantee", heads, lines)
 
 

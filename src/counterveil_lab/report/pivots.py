@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Any
@@ -45,7 +45,10 @@ class Mean:
         There is no interval for one repetition, nor where all agree in the digits shown.
         """
         half = self.half * scale
-        places = min(decimals, _places(half))
+        places = decimals
+        if 0 < half < math.inf:  # the interval keeps one digit, or two if they begin below 3.55
+            power = math.floor(math.log10(half))
+            places = min(places, max(0, (1 if half / 10**power < 3.55 else 0) - power))
         text = f"{self.value * scale:,.{places}f}"
         text = text.removeprefix("-") if not text.strip("-0.,") else text
         spread = "" if math.isnan(half) else f"{half:,.{places}f}"
@@ -55,14 +58,6 @@ class Mean:
         size = abs(self.value)
         decimals = 5 if 0 < size < 0.1 else 3 if size < 10 else 1
         return self.said or " ".join(filter(None, self.texts(decimals)))
-
-
-def _places(half: float) -> int:
-    """Decimal places at which an interval keeps one digit, or two if they begin below 3.55."""
-    if not (0 < half < math.inf):
-        return 12
-    power = math.floor(math.log10(half))
-    return max(0, (1 if half / 10**power < 3.55 else 0) - power)
 
 
 @dataclass(frozen=True)
@@ -246,12 +241,9 @@ def means(frame: pd.DataFrame, by: Sequence[str], column: str) -> dict[Key, Mean
     each = values.groupby(keys, sort=False, dropna=False).mean().dropna()
     table = each.groupby(level=list(range(len(by))), sort=False).agg(["mean", "sem", "count"])
     half = table["sem"] * stats.t.ppf(0.975, table["count"] - 1)
-    return {
-        key if isinstance(key, tuple) else (key,): Mean(mean, spread, int(count))
-        for key, mean, spread, count in zip(
-            table.index, table["mean"], half, table["count"], strict=True
-        )
-    }
+    keys_found = (key if isinstance(key, tuple) else (key,) for key in table.index)
+    found = zip(table["mean"], half, table["count"].astype(int), strict=True)
+    return {key: Mean(*numbers) for key, numbers in zip(keys_found, found, strict=True)}
 
 
 def table_of(frame: pd.DataFrame, pivot: Pivot) -> Table | None:
@@ -292,8 +284,7 @@ def table_of(frame: pd.DataFrame, pivot: Pivot) -> Table | None:
         for line in lines
     )
     heads = (*(head for head, name in pivot.index.items() if name in shown), *columns)
-    notes = (*_repeats(seen), *_fewer(few))
-    return Table(pivot.title, heads, rows, notes, pivot.folded, len(kept))
+    return Table(pivot.title, heads, rows, tuple(_notes(seen, few)), pivot.folded, len(kept))
 
 
 def _slots(frame: pd.DataFrame, pivot: Pivot) -> list[tuple[str, Measure, pd.DataFrame]]:
@@ -350,16 +341,14 @@ def _answers(rows: pd.DataFrame) -> bool:
     return "flip_ratio" not in rows or not rows.flip_ratio.mean() < ANSWERS
 
 
-def _repeats(counts: set[int]) -> tuple[str, ...]:
-    """How many repetitions stand behind a table."""
-    if not counts or counts == {1}:
-        return ("One run, so no interval.",) if counts else ()
-    return (f"Seeds: {' to '.join(map(str, sorted({min(counts), max(counts)})))}.",)
+def _notes(seeds: set[int], queries: set[float]) -> Iterator[str]:
+    """How many repetitions stand behind a table, and what the mark of a slow method means."""
+    if seeds:
+        yield f"Seeds: {_ends(seeds)}." if seeds != {1} else "One run, so no interval."
+    if queries:
+        few = f"{_ends(queries)} a seed"
+        yield f"{FEWER} Fewer queries than the other methods got, as it is slow: {few}."
 
 
-def _fewer(counts: set[float]) -> tuple[str, ...]:
-    """What the mark of a slow method means."""
-    if not counts:
-        return ()
-    ends = " to ".join(as_text(count) for count in sorted({min(counts), max(counts)}))
-    return (f"{FEWER} Fewer queries than the other methods got, as it is slow: {ends} a seed.",)
+def _ends(numbers: Collection[float]) -> str:
+    return " to ".join(as_text(number) for number in sorted({min(numbers), max(numbers)}))

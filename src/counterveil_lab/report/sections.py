@@ -10,15 +10,11 @@ import pandas as pd
 
 from counterveil_lab import paper_values
 from counterveil_lab.attacks.extraction import ATTACKERS, BASES
-from counterveil_lab.experiments.tables import methods_by_dataset
-from counterveil_lab.report import attacks, claims
+from counterveil_lab.experiments.answers import FLIPS, methods_by_dataset
+from counterveil_lab.report import attacks, claims, pivots
 from counterveil_lab.report.claims import Claim
 from counterveil_lab.report.pivots import (
-    SECTIONS,
-    Measure,
-    Pivot,
     Table,
-    place_in,
     records,
     select,
     table_of,
@@ -58,7 +54,7 @@ def tables_of(spec: Spec, frame: pd.DataFrame) -> list[Table]:
     return [table for table in made if table and table.rows]
 
 
-def pivot_of(spec: Spec, title: str, folded: bool) -> Pivot:
+def pivot_of(spec: Spec, title: str, folded: bool) -> pivots.Pivot:
     """The pivot of an entry; `by_dataset`: a line for each method, a column for each dataset."""
     by_dataset = {
         "index": {"method": "method name", "ε": "ε", "guarantee": "guarantee"},
@@ -67,9 +63,9 @@ def pivot_of(spec: Spec, title: str, folded: bool) -> Pivot:
         "measures": [spec.get("by_dataset")],
     }
     chosen = {**(by_dataset if "by_dataset" in spec else {}), **spec}
-    measures = [Measure(**SECTIONS["measure"][name]) for name in chosen["measures"]]
+    measures = [pivots.Measure(**pivots.SECTIONS["measure"][name]) for name in chosen["measures"]]
     columns, sort = chosen.get("columns"), tuple(chosen.get("sort", ()))
-    return Pivot(title, chosen["index"], measures, columns and tuple(columns), sort, folded)
+    return pivots.Pivot(title, chosen["index"], measures, columns and tuple(columns), sort, folded)
 
 
 def rows_of(spec: Spec, frame: pd.DataFrame) -> pd.DataFrame:
@@ -112,20 +108,17 @@ def every_attacker(frame: pd.DataFrame) -> pd.DataFrame:
     if rows.empty:
         return rows
     rows = rows[rows.queries == rows.groupby(["dataset", "defence name"]).queries.transform("max")]
-    return rows.assign(**{"attacker place": rows.attacker.map(partial(place_in, order))})
+    return rows.assign(**{"attacker place": rows.attacker.map(partial(pivots.place_in, order))})
 
 
 def believing(frame: pd.DataFrame) -> pd.DataFrame:
     """The naive attacker of each defence, and predictions alone as a defence of their own."""
     base = select(frame, attacker="base-n")
     base = base[base.defence != "dp-model"] if len(base) else base  # there f is another
+    columns = ["dataset", "architecture", "predictions"]
     printed = [
-        paper_values.extraction(dataset, "none", None, architecture, 0)
-        if predictions == "probabilities"
-        else ""
-        for dataset, architecture, predictions in base.reindex(
-            columns=["dataset", "architecture", "predictions"]
-        ).itertuples(index=False)
+        paper_values.extraction(name, "none", None, kind, 0) if said == "probabilities" else ""
+        for name, kind, said in base.reindex(columns=columns).itertuples(index=False)
     ]
     base = base.assign(**{"defence name": "`none`", "printed accuracy": printed})
     return pd.concat([_placed(base, "defence place"), select(frame, attacker="naive")])
@@ -185,8 +178,7 @@ ROWS: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
 
 def flip_ratios(frame: pd.DataFrame) -> Table:
     """Every method on every dataset, to any class and to a specified one, with what is printed."""
-    columns = ("flip_ratio", "flip_ratio_specified")
-    heads, *lines = methods_by_dataset(records(frame), columns, paper_values.FLIP_RATIO)
+    heads, *lines = methods_by_dataset(records(frame), FLIPS, paper_values.FLIP_RATIO)
     return table_of_texts("", heads, lines)
 
 
