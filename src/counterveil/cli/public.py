@@ -64,7 +64,9 @@ def explain(
         None, "Steps of Algorithm 2, or to refine: 300 or none.", min=0
     ),
     polish: bool | None = option(None, "Give back what an answer does not need."),
-    warm_file: bool = option(True, "Keep what was learnt of the model beside it, in MODEL.warm."),
+    warm_file: bool = option(
+        True, "Keep what the search has learnt: in MODEL.warm, or in VEIL.warm without a model."
+    ),
     warm_steps: int | None = option(None, "How long to learn to search, at most.", min=1),
     seed: int = seed_option("For the variety of several answers."),
     device: str = DEVICE,
@@ -125,7 +127,7 @@ def explain(
         target_model,
         guidance=guidance,  # type: ignore[arg-type]
         model_budget=budget,
-        warm_file=f"{model}.warm" if warm_file and guidance == "model" else None,
+        warm_file=f"{model if guidance == 'model' else veil}.warm" if warm_file else None,
         warm_steps=warm_steps,
         device=device,
     )
