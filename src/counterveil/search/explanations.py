@@ -255,10 +255,22 @@ class Explanations:
     def plot(self, query: int = 0, answer: int = 0) -> Figure:
         """One answer as a picture: a matplotlib Figure, to show or to `.savefig("cf.png")`."""
         try:
-            from counterveil.search.figure import draw
+            from counterveil.search.figure import Answer, draw
         except ModuleNotFoundError:
             raise RequestError("plot needs matplotlib: pip install matplotlib") from None
-        return draw(self, query, answer)
+        at = self.at(query, answer)
+        drawn = Answer(
+            schema=self.schema,
+            name=f"query {query}" + (f" · answer {answer}" if self.k > 1 else ""),
+            text=self.text(query, answer),
+            found=bool(self.valid[at]),
+            classes=self.classes_of(query, answer),
+            probability=float(self.probability[at]),
+            changes=self.changes_of(query, answer),
+            kept=self.kept_of(query, answer),
+            fixed=self.fixed,
+        )
+        return draw(drawn)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values for JSON."""

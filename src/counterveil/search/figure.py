@@ -10,7 +10,8 @@ import io
 import textwrap
 from bisect import bisect_right
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from matplotlib import rc_context
@@ -21,13 +22,10 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patches import FancyArrowPatch
 from matplotlib.textpath import text_to_path
 
-from counterveil.schema import Schema
+from counterveil.schema import Category, Schema
 from counterveil.search import wording
 from counterveil.search.wording import Change, show, show_both
 from counterveil.terminal import visible
-
-if TYPE_CHECKING:
-    from counterveil.search.explanations import Explanations
 
 MOST_LINES = 40  # changes that are drawn; of the others the number is written
 WIDTH, MARGIN, ROW_HEIGHT, NAME_WIDTH, IMAGE_WIDTH = 8.0, 0.4, 0.56, 2.4, 2.7  # inches
@@ -51,32 +49,44 @@ class Picture(Figure):
         return content.getvalue()
 
 
-def draw(result: Explanations, query: int, answer: int) -> Picture:
+@dataclass(frozen=True)
+class Answer:
+    """What the picture of one answer shows."""
+
+    schema: Schema
+    name: str  # which query and which answer
+    text: str  # the answer as a sentence
+    found: bool
+    classes: tuple[Category, Category]  # now, and asked for
+    probability: float
+    changes: list[Change]
+    kept: list[tuple[str, Any]]  # the columns that stay, with their values
+    fixed: tuple[str, ...]  # features held besides those of the schema
+
+
+def draw(answer: Answer) -> Picture:
     """The picture of one answer, found or not."""
-    name = f"query {query}" + (f" · answer {answer}" if result.k > 1 else "")
-    draw_kind = _draw_images if result.schema.images else _draw_page
     with rc_context(STYLE):
-        return draw_kind(result, query, answer, name)
+        return _draw_images(answer) if answer.schema.images else _draw_page(answer)
 
 
-def _draw_page(result: Explanations, query: int, answer: int, name: str) -> Picture:
+def _draw_page(answer: Answer) -> Picture:
     """The decision now and then, and below it what changes and what stays."""
-    page, schema, at = _Page(), result.schema, result.at(query, answer)
-    changes, kept = result.changes_of(query, answer), result.kept_of(query, answer)
-    fixed = {*result.fixed, *(feature.name for feature in schema.features if feature.immutable)}
+    page, schema, changes, kept = _Page(), answer.schema, answer.changes, answer.kept
+    fixed = {*answer.fixed, *(feature.name for feature in schema.features if feature.immutable)}
     is_bits = schema.family == "binary"
-    if not result.valid[at]:
-        page.paragraph(result.text(query, answer).split(), 12, INK)
-        page.text(MARGIN, name, color=SOFT)
+    if not answer.found:
+        page.paragraph(answer.text.split(), 12, INK)
+        page.text(MARGIN, answer.name, color=SOFT)
     else:
-        now, goal = (shorten(str(c), 2.6, 14, True) for c in result.classes_of(query, answer))
+        now, goal = (shorten(str(name), 2.6, 14, True) for name in answer.classes)
         end = page.text(MARGIN, now, 14, bold=True, color=BAD)
         page.arrow(end + 0.1, end + 0.42, SOFT)
         end = page.text(end + 0.52, goal, 14, bold=True, color=GOOD)
-        page.text(end + 0.14, f"{result.probability[at]:.0%} sure", 11, color=SOFT)
+        page.text(end + 0.14, f"{answer.probability:.0%} sure", 11, color=SOFT)
         page.y += 0.32
         count = f"changed: {len(changes)} of {len(schema.columns)} features"
-        end = page.text(MARGIN, f"{name} · {count}", color=SOFT)
+        end = page.text(MARGIN, f"{answer.name} · {count}", color=SOFT)
         for word, color, face in (("now", FAINT, "white"), ("then", ACCENT, ACCENT)):
             if not is_bits:
                 page.dot(end + 0.3, color, face)
@@ -173,19 +183,18 @@ def _draw_bits(
     page.paragraph(words.split(), 8.5, FAINT)
 
 
-def _draw_images(result: Explanations, query: int, answer: int, head: str) -> Picture:
+def _draw_images(answer: Answer) -> Picture:
     """Query, counterfactual and difference side by side; a line for each image of the row."""
-    images, at = result.schema.images, result.at(query, answer)
-    found, changes = bool(result.valid[at]), result.changes_of(query, answer)
-    now, goal = (textwrap.shorten(str(name), 30) for name in result.classes_of(query, answer))
-    titles = [f"now: {now}"]
+    images, found, changes = answer.schema.images, answer.found, answer.changes
+    now, goal = (textwrap.shorten(str(name), 30) for name in answer.classes)
+    titles, head = [f"now: {now}"], answer.name
     if found:
-        titles += [f"then: {goal} ({result.probability[at]:.0%} sure)", "difference"]
-        pixels = wording.pixel_columns(result.schema)
+        titles += [f"then: {goal} ({answer.probability:.0%} sure)", "difference"]
+        pixels = wording.pixel_columns(answer.schema)
         others = [change for change in changes if change[0] not in pixels]
-        head += f", if also {wording.condition(result.schema, others)}" if others else ""
+        head += f", if also {wording.condition(answer.schema, others)}" if others else ""
     else:
-        head += f": {result.text(query, answer)}"
+        head += f": {answer.text}"
     lines = textwrap.wrap(head, 100 if found else 50)
     shapes = [min(max(image.height / image.breadth, 0.3), 3.0) for image in images]
     heights = [IMAGE_WIDTH * shape + 0.45 for shape in shapes]
@@ -193,7 +202,7 @@ def _draw_images(result: Explanations, query: int, answer: int, head: str) -> Pi
     size = breadth, sum(heights) + 0.4 + 0.18 * len(lines)
     picture = Picture(figsize=size, layout=ConstrainedLayoutEngine(h_pad=0.12, w_pad=0.1))
     panels = picture.subplots(len(images), len(titles), squeeze=False, height_ratios=heights)
-    old = {name: before for name, before, _ in changes} | dict(result.kept_of(query, answer))
+    old = {name: before for name, before, _ in changes} | dict(answer.kept)
     new = old | {name: after for name, _, after in changes}
     for row, image in zip(panels, images, strict=True):
         shape = image.height, image.breadth, image.channels
