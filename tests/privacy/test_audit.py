@@ -240,7 +240,7 @@ def test_nothing_but_the_command_reaches_the_audit():
         if re.search(imports, path.read_text())
     }
     inside = {str(path.relative_to(source)) for path in (source / "audit").iterdir()}
-    assert named - inside == {"cli_audit.py"}
+    assert named - inside == {"cli/audit.py"}
 
 
 def test_a_release_takes_no_other_noise():
