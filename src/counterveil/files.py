@@ -18,7 +18,7 @@ def check_output(path: Place | None, *inputs: Place | None) -> None:
     if path is None:
         return
     target = _target(path)
-    for given in filter(None, inputs):
+    for given in (each for each in inputs if each is not None):
         same = target == Path(os.path.realpath(given))
         if same or (target.exists() and Path(given).exists() and target.samefile(given)):
             raise RequestError(f"{path} is an input of this command; write to another file")

@@ -67,13 +67,7 @@ LEGEND = (
 
 
 def run_demo(
-    folder: Path,
-    *,
-    queries: int,
-    epochs: int,
-    warm_steps: int | None,
-    seed: int,
-    workers: int,
+    folder: Path, *, queries: int, epochs: int, warm_steps: int | None, seed: int, workers: int
 ) -> None:
     """Run the demo, write its files into `folder` and print what was found.
 
@@ -82,25 +76,21 @@ def run_demo(
     torch.set_num_threads(1)  # the networks are too small to gain from a second thread
     schema, split = adult_schema(), adult_split(seed)
     asked = split.test.head(queries)
-    _announce(f"training the model to be explained on {len(split.train):,} rows of the 1994 census")
+    _note(f"training the model to be explained on {len(split.train):,} rows of the 1994 census")
     model = train_target(split.train, schema, seed=seed)
     points, classes = encoded(split.test, schema)
     with torch.no_grad():
         accuracy = float((model(points).argmax(dim=1) == classes).float().mean())
-    _announce(f"its accuracy on rows it has not seen: {accuracy:.3f}")
-    published = (
-        f"{len(PAPER)} veils by the published method (mechanism paper, {epochs} epochs each)"
-    )
-    _announce(f"releasing {published} and {len(FUNCTIONAL)} with a proved ε (mechanism functional)")
+    _note(f"its accuracy on rows it has not seen: {accuracy:.3f}")
+    paper = f"{len(PAPER)} veils by the published method (mechanism paper, {epochs} epochs each)"
+    _note(f"releasing {paper} and {len(FUNCTIONAL)} with a proved ε (mechanism functional)")
     veils = release_all((*FUNCTIONAL, *PAPER), seed, epochs, workers)
     errors = {which: reconstruction_error(veil, split.test) for which, veil in veils.items()}
     explainers = {each: Explainer(veils[each], model, warm_steps=warm_steps) for each in COMPARED}
     for which in FUNCTIONAL:
-        _announce(f"functional, {which.noise}: learning to search; once for each veil and model")
+        _note(f"functional, {which.noise}: learning to search; once for each veil and model")
         explainers[which].warm_up()
-    _announce(
-        f"explaining {len(asked)} rows that the model has not seen, with {len(COMPARED)} veils"
-    )
+    _note(f"explaining {len(asked)} rows that the model has not seen, with {len(COMPARED)} veils")
     scores = [_score(which, explainers[which], asked, errors[which]) for which in COMPARED]
     shown = three_to_show(explainers[SHOWN].explain(asked, immutable=FIXED))
     curve = Curve(CURVE, tuple(errors[Release("paper", e)] for e in CURVE), errors[PAPER[0]])
@@ -119,7 +109,7 @@ def run_demo(
     _print_outcome(folder, scores, shown, f"{queries} queries, explained with five veils")
 
 
-def _announce(words: str) -> None:
+def _note(words: str) -> None:
     """Print a step before it starts, on standard error."""
     notes.print(cell(f"· {words}", "dim"), soft_wrap=True)
 
