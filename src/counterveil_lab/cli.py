@@ -1,7 +1,5 @@
 """The `counterveil-lab` command: run experiments and benchmarks, store results, attack a veil."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ All take points of the encoding, (rows, width), and answer logits, so that
 skewed data accuracy may then be below what naming the largest class would score.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import pandas as pd

@@ -4,8 +4,6 @@ The best of several attackers looks good by luck alone. So he is picked by his A
 the candidates, averaged over seeds, and what is reported is his AUC on the other half.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pandas as pd

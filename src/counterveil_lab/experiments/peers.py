@@ -8,8 +8,6 @@ a schema without missing values (`complete`): a missing category is one more cat
 number is missing is a feature of its own. Both schemas encode alike, so f is the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec

@@ -16,8 +16,6 @@ guidance move both what answers are worth to people and what they are worth to a
 fewer queries, steps and settings; dice-ml takes seconds a query and is asked on Adult alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
