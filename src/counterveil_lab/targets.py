@@ -34,6 +34,12 @@ class Recipe:
     rate: float = 1e-3
     settling: int = 0
 
+    @property
+    def stages(self) -> list[tuple[int, int, float]]:
+        """Epochs, batch and rate of each stage."""
+        settling = [(self.settling, 4 * self.batch, self.rate / 10)] if self.settling else []
+        return [(self.epochs, self.batch, self.rate), *settling]
+
 
 RECIPES: dict[str, Recipe] = {
     "adult": Recipe(epochs=10, batch=128),  # the same f as the demo's
@@ -96,11 +102,8 @@ def train_target(
     def loss_of(rows: Tensor) -> Tensor:
         return nn.functional.cross_entropy(model(points[rows]), classes[rows], weights)
 
-    stages = [(recipe.epochs, recipe.batch, recipe.rate)]
-    if recipe.settling:
-        stages.append((recipe.settling, 4 * recipe.batch, recipe.rate / 10))
     with progress_bar(f"training f on {dataset.name}", recipe.epochs, show=progress) as tick:
-        for number, (epochs, batch, rate) in enumerate(stages):
+        for number, (epochs, batch, rate) in enumerate(recipe.stages):
             fit(
                 model.requires_grad_(True).train(),
                 loss_of,

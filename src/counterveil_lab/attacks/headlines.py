@@ -17,8 +17,7 @@ CASE = ["dataset", "control", "defence", "epsilon", "target"]
 
 def membership_table(rows: Sequence[Row]) -> pd.DataFrame:
     """The rows that have an AUC."""
-    table = as_table(rows)
-    return table[table.auc.notna()]
+    return as_table(rows).dropna(subset="auc")
 
 
 def strongest(rows: Sequence[Row]) -> list[Row]:

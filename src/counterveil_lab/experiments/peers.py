@@ -91,9 +91,8 @@ def dice(evaluation: Evaluation, method: Method, seed: int) -> Baseline:
 
 def why_no_dice() -> str | None:
     """Why dice-ml cannot be asked."""
-    if find_spec("dice_ml") is None:
-        return "without dice-ml: it needs pip install 'counterveil[lab]'"
-    return None
+    missing = find_spec("dice_ml") is None
+    return "without dice-ml: it needs pip install 'counterveil[lab]'" if missing else None
 
 
 def complete(schema: Schema) -> Schema:
