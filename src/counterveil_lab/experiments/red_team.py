@@ -121,10 +121,9 @@ def why_no_package(case: Case) -> str | None:
 
 def extraction_size(dataset: str, quick: bool) -> Size:
     """Pictures take a convolution a step: fewer of them."""
-    size = QUICK if quick else FULL
     if dataset in PICTURES and not quick:
-        return replace(size, queries=(250, 1000), test=2000, uniform=1000, steps=400, batch=64)
-    return size
+        return replace(FULL, queries=(250, 1000), test=2000, uniform=1000, steps=400, batch=64)
+    return QUICK if quick else FULL
 
 
 def measure_extraction(dataset: str, part: str, seed: int, *, quick: bool) -> list[Row]:
