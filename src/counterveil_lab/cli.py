@@ -1,16 +1,16 @@
 """The `counterveil-lab` command: run experiments and benchmarks, store results, attack a veil."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Any, NoReturn
 
 import typer
 from rich.console import Console
+
+from counterveil.cli.options import ModelOptions, option
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -19,11 +19,24 @@ app = typer.Typer(
     help="Measure counterveil: every experiment by name, results stored with command and commit.",
 )
 notes = Console(stderr=True)
-Out = Annotated[Path, typer.Option("--out", help="Where results go.")]
-Page = Annotated[Path, typer.Option("--out", help="The page: one HTML file.")]
-Names = Annotated[str | None, typer.Option(help="Only these, separated by commas.")]
-Quick = Annotated[bool, typer.Option("--quick", help="Toy size, to see it work.")]
-MODEL_HELP = ".pt2, .skops, .onnx, .ubj or .json (XGBoost), .txt (LightGBM)"
+OUT = option(Path("results"), "Where results go.", "--out")
+NAMES = option(None, "Only these, separated by commas.")
+QUICK = option(False, "Toy size, to see it work.", "--quick")
+PAGE = "The page: one HTML file."
+FILES = ".pt2, .skops, .onnx, .ubj or .json (XGBoost), .txt (LightGBM)"
+BENCHMARK = (
+    "release: reading and counting over rows. search: time and quality of answers beside other "
+    "methods, on one core. gpu: answers a second of a CUDA device."
+)
+PARTS = "peers, batch, features, floor, boosted or objective"
+INPUTS = (
+    "gpu: a folder with veil, model and queries; left there if there are none yet, for a machine "
+    "that can release nothing."
+)
+DOCS = (
+    "The documentation: also write results.md in this folder, and make the tables anew that "
+    "README.md beside it and its pages quote."
+)
 
 
 @app.command("list")
@@ -38,23 +51,18 @@ def list_experiments() -> None:
 
 @app.command()
 def run(
-    name: Annotated[str, typer.Argument(help="An experiment of `counterveil-lab list`, or all.")],
-    seeds: Annotated[int, typer.Option(min=1, help="How many repetitions.")] = 3,
-    quick: Quick = False,
-    workers: Annotated[int, typer.Option(min=1, help="Processes at a time.")] = 2,
-    folder: Out = Path("results"),
-    data: Annotated[
-        Path | None, typer.Option(help="The folder of datasets, instead of COUNTERVEIL_DATA.")
-    ] = None,
-    datasets: Names = None,
-    mechanisms: Names = None,
-    add: Annotated[
-        bool, typer.Option("--add", help="Keep stored rows of other commits and commands too.")
-    ] = False,
-    cache: Annotated[
-        Path | None,
-        typer.Option(help="Keep models and veils here for later; empty it when the code changes."),
-    ] = None,
+    name: str = typer.Argument(help="An experiment of `counterveil-lab list`, or all."),
+    seeds: int = option(3, "How many repetitions.", min=1),
+    quick: bool = QUICK,
+    workers: int = option(2, "Processes at a time.", min=1),
+    folder: Path = OUT,
+    data: Path | None = option(None, "The folder of datasets, instead of COUNTERVEIL_DATA."),
+    datasets: str | None = NAMES,
+    mechanisms: str | None = NAMES,
+    add: bool = option(False, "Keep stored rows of other commits and commands too.", "--add"),
+    cache: Path | None = option(
+        None, "Keep models and veils here for later; empty it when the code changes."
+    ),
 ) -> None:
     """Run an experiment; a run that was cut short goes on where it stopped.
 
@@ -79,35 +87,13 @@ def run(
 
 @app.command()
 def bench(
-    name: Annotated[
-        str,
-        typer.Argument(
-            help="release: reading and counting over rows. search: time and quality of answers "
-            "beside other methods, on one core. gpu: answers a second of a CUDA device."
-        ),
-    ],
-    quick: Quick = False,
-    only: Annotated[
-        str | None,
-        typer.Option(
-            help="search: one part of it, into files of its own: "
-            "peers, batch, features, floor, boosted or objective."
-        ),
-    ] = None,
-    seeds: Annotated[
-        int, typer.Option(min=1, help="search: repetitions of what peers says of quality.")
-    ] = 1,
-    datasets: Annotated[
-        str | None, typer.Option(help="search: only these in objective, separated by commas.")
-    ] = None,
-    inputs: Annotated[
-        Path | None,
-        typer.Option(
-            help="gpu: a folder with veil, model and queries; left there if there are none yet, "
-            "for a machine that can release nothing."
-        ),
-    ] = None,
-    folder: Out = Path("results"),
+    name: str = typer.Argument(help=BENCHMARK),
+    quick: bool = QUICK,
+    only: str | None = option(None, f"search: one part of it, into files of its own: {PARTS}."),
+    seeds: int = option(1, "search: repetitions of what peers says of quality.", min=1),
+    datasets: str | None = option(None, "search: only these in objective, separated by commas."),
+    inputs: Path | None = option(None, INPUTS),
+    folder: Path = OUT,
 ) -> None:
     """Run a benchmark."""
     from counterveil_lab.bench import BENCHMARKS, run_benchmark
@@ -132,15 +118,9 @@ def bench(
 
 @app.command()
 def report(
-    folder: Annotated[Path, typer.Option("--results", help="Stored results.")] = Path("results"),
-    page: Page = Path("results/report.html"),
-    docs: Annotated[
-        Path | None,
-        typer.Option(
-            help="The documentation: also write results.md in this folder, and make the tables "
-            "anew that README.md beside it and its pages quote."
-        ),
-    ] = None,
+    folder: Path = option(Path("results"), "Stored results.", "--results"),
+    page: Path = option(Path("results/report.html"), PAGE, "--out"),
+    docs: Path | None = option(None, DOCS),
 ) -> None:
     """All stored results on one page, beside what the paper prints; nothing is measured."""
     from counterveil_lab.report.page import write
@@ -154,40 +134,28 @@ def report(
 
 @app.command()
 def attack(
-    veil: Annotated[Path, typer.Option(help="A veil file.")],
-    model: Annotated[
-        Path, typer.Option(help=f"The model: {MODEL_HELP}; pickles: see --trust-pickle.")
-    ],
-    data: Annotated[
-        Path, typer.Option(help="The rows that model and veil were made from: .csv or .parquet.")
-    ],
-    others: Annotated[
-        Path, typer.Option(help="Rows of the same kind that neither has seen, with the label.")
-    ],
-    quick: Quick = False,
-    page: Page = Path("attack.html"),
-    attribute: Annotated[
-        str, typer.Option(help="The column of categories that the attacker tries to infer.")
-    ] = "race",
-    trust_pickle: Annotated[
-        bool,
-        typer.Option("--trust-pickle", help="Open .pkl, .joblib, .pt and more: can run any code."),
-    ] = False,
-    model_input: Annotated[
-        str, typer.Option(help="What the model was fitted on: rows, encoding, or auto.")
-    ] = "auto",
-    model_outputs: Annotated[
-        str, typer.Option(help="What a torch or ONNX model answers: logits, probabilities, auto.")
-    ] = "auto",
-    model_classes: Annotated[
-        str | None, typer.Option(help="The classes of the model's columns in order: no,yes.")
-    ] = None,
+    veil: Path = option(..., "A veil file."),
+    model: Path = option(..., f"The model: {FILES}; pickles: see --trust-pickle."),
+    data: Path = option(..., "The rows that model and veil were made from: .csv or .parquet."),
+    others: Path = option(..., "Rows of the same kind that neither has seen, with the label."),
+    quick: bool = QUICK,
+    page: Path = option(Path("attack.html"), PAGE, "--out"),
+    attribute: str = option("race", "The column of categories that the attacker tries to infer."),
+    trust_pickle: bool = option(
+        False, "Open .pkl, .joblib, .pt and more: can run any code.", "--trust-pickle"
+    ),
+    model_input: str = option("auto", "What the model was fitted on: rows, encoding, or auto."),
+    model_outputs: str = option(
+        "auto", "What a torch or ONNX model answers: logits, probabilities, auto."
+    ),
+    model_classes: str | None = option(
+        None, "The classes of the model's columns in order: no,yes."
+    ),
 ) -> None:
     """Attack your own veil and model: extraction, membership, attributes, linkage.
 
     The numbers go beside the page as .json. With --quick fewer rows, queries and shadows: minutes.
     """
-    from counterveil.cli.options import ModelOptions
     from counterveil.errors import RequestError
     from counterveil.files import check_output
     from counterveil.tables import read_table

@@ -11,8 +11,6 @@
 Means are over the counterfactuals found, and NaN where there is none.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import TypeVar

@@ -6,8 +6,6 @@ an attacker who knows the architecture of the model and for one who does not. Th
 paper print no numbers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import TypeVar
 

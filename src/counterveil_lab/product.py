@@ -4,8 +4,6 @@ Nothing here loads the private side: whatever needs the Curator imports it where
 `bench gpu` runs on machines that can release nothing.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

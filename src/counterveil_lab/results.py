@@ -5,8 +5,6 @@ are saved as they come, so that a run that was cut short goes on where it stoppe
 not there (NaN, infinity) is null, as JSON wants it.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -6,8 +6,6 @@ clips and groups values by the same rules. docs/datasets.md gives the reasons, a
 choice was read off a published table after all.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 

@@ -5,8 +5,6 @@ All take points of the encoding, (rows, width), and answer logits, so that
 skewed data accuracy may then be below what naming the largest class would score.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import pandas as pd
@@ -35,6 +33,12 @@ class Recipe:
     batch: int
     rate: float = 1e-3
     settling: int = 0
+
+    @property
+    def stages(self) -> list[tuple[int, int, float]]:
+        """Epochs, batch and rate of each stage."""
+        settling = [(self.settling, 4 * self.batch, self.rate / 10)] if self.settling else []
+        return [(self.epochs, self.batch, self.rate), *settling]
 
 
 RECIPES: dict[str, Recipe] = {
@@ -98,11 +102,8 @@ def train_target(
     def loss_of(rows: Tensor) -> Tensor:
         return nn.functional.cross_entropy(model(points[rows]), classes[rows], weights)
 
-    stages = [(recipe.epochs, recipe.batch, recipe.rate)]
-    if recipe.settling:
-        stages.append((recipe.settling, 4 * recipe.batch, recipe.rate / 10))
     with progress_bar(f"training f on {dataset.name}", recipe.epochs, show=progress) as tick:
-        for number, (epochs, batch, rate) in enumerate(stages):
+        for number, (epochs, batch, rate) in enumerate(recipe.stages):
             fit(
                 model.requires_grad_(True).train(),
                 loss_of,

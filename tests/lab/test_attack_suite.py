@@ -43,7 +43,7 @@ def files(
     model: nn.Module,
 ) -> Path:
     folder = tmp_path_factory.mktemp("attack")
-    replace(made, surrogate=None, amortiser=None).save(folder / "loans.veil")
+    replace(made, surrogate=None).save(folder / "loans.veil")
     save_exported(model, schema, folder / "model.pt2")
     rows.to_csv(folder / "members.csv", index=False)
     random_rows(schema, 800, seed=5).to_csv(folder / "others.csv", index=False)

@@ -195,10 +195,7 @@ def train_classifiers(
     weights = torch.stack([evenly(known, count) for known in classes[numbers]])
     generator = torch.Generator().manual_seed(seed)
     each = torch.arange(len(numbers))[:, None]
-    stages = [(recipe.epochs, recipe.batch, recipe.rate)]
-    if recipe.settling:
-        stages.append((recipe.settling, 4 * recipe.batch, recipe.rate / 10))
-    for epochs, batch, rate in stages:
+    for epochs, batch, rate in recipe.stages:
         optimiser = torch.optim.Adam(list(starts.values()), rate, fused=True)
         for _ in range(epochs):
             order = torch.rand(numbers.shape, generator=generator).argsort(dim=1)

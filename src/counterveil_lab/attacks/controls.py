@@ -1,7 +1,5 @@
 """Whether the controls came out as they must; if one did not, the numbers beside it mean little."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import isnan
 from typing import NamedTuple

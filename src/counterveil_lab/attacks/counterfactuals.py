@@ -8,8 +8,6 @@ counterfactual in the candidate's class; an explainer that hands out training ro
 candidate himself if he was one.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import torch

@@ -20,8 +20,6 @@
 "None" is no defence but no explanations: the base attacks of `extraction` play it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any

@@ -4,8 +4,6 @@ The best of several attackers looks good by luck alone. So he is picked by his A
 the candidates, averaged over seeds, and what is reported is his AUC on the other half.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pandas as pd
@@ -19,8 +17,7 @@ CASE = ["dataset", "control", "defence", "epsilon", "target"]
 
 def membership_table(rows: Sequence[Row]) -> pd.DataFrame:
     """The rows that have an AUC."""
-    table = as_table(rows)
-    return table[table.auc.notna()]
+    return as_table(rows).dropna(subset="auc")
 
 
 def strongest(rows: Sequence[Row]) -> list[Row]:

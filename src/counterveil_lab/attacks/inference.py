@@ -11,8 +11,6 @@ Targets: `f` asked directly; `f'` extracted from f's probabilities and counterfa
 queries; `cf`, the counterfactuals themselves.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -16,8 +16,6 @@ Every function turns evidence into one score a candidate, higher for members.
 Where shadows saw no candidate, the shift that training on a row causes is learnt from the pool.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from scipy.stats import norm, rankdata

@@ -9,8 +9,6 @@ on fewer than ten people is not a number: `None`, "not resolvable".
 [0.6, 0.352, 0.848]
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

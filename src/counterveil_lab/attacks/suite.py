@@ -4,8 +4,6 @@ The attacker sees what your users see: predictions and counterfactuals. Extracti
 times with other rows dealt to him; inference once. Every guidance that the veil has is attacked.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ several errs on the attacker's side, so whether he gained anything is decided by
 each seed the attacker is picked on the other seeds and scored on this one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import hypot
 

@@ -10,8 +10,6 @@
 None of them promises any privacy: they look at the training rows, at the gradient of f, or both.
 """
 
-from __future__ import annotations
-
 from counterveil_lab.baselines.base import Answers, Baseline
 from counterveil_lab.baselines.cadex import Cadex
 from counterveil_lab.baselines.dice import Dice

@@ -7,8 +7,6 @@ group passes the threshold, its category is chosen. The answer is the first poin
 also as a legal row.
 """
 
-from __future__ import annotations
-
 import pandas as pd
 import torch
 from torch import Tensor

@@ -5,8 +5,6 @@ strings; so it gets columns and categories under plain names of one length. Its 
 then an affine map away from ours, and f is explained through that map.
 """
 
-from __future__ import annotations
-
 import importlib
 import io
 import logging

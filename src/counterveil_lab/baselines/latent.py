@@ -4,8 +4,6 @@ The autoencoder has the defaults of the library CARLA. It learns from the traini
 with no noise: that is the published method, and why its answers are no more private than the rows.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pandas as pd

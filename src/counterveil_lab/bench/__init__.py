@@ -4,8 +4,6 @@ A benchmark is imported when it is asked for: `release` measures the memory of i
 `gpu` runs where nothing can be released.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from pathlib import Path
 from typing import Any

@@ -7,8 +7,6 @@ what the nearest legal rows of ψ^Dec(ρ_s + δ) are worth with nothing repaired
 whole answers, as people get them, by either method.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """`bench release`: rows a second and peak memory of reading and counting."""
 
-from __future__ import annotations
-
 import resource
 import subprocess
 import sys

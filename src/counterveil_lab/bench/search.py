@@ -13,8 +13,6 @@ Everything runs in one process of its own that is held to one thread. Times are 
 calls after a call that does not count, and include all from table to table.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

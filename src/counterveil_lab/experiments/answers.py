@@ -11,8 +11,6 @@ counted. dice-ml is timed on fewer queries (`timed_queries`) and counted up to t
 inside one run of the command alone: `run`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path

@@ -8,8 +8,6 @@ tells); `functional` by the product's search, before and after polish.
 The pictures themselves are in NAME.npz beside the rows.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial

@@ -16,8 +16,6 @@ so that what differs is the veil (`table-fr` has the paper's own search). With g
 the target model is only asked afterwards whether it would agree.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch

@@ -8,8 +8,6 @@ a schema without missing values (`complete`): a missing category is one more cat
 number is missing is a feature of its own. Both schemas encode alike, so f is the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -93,9 +91,8 @@ def dice(evaluation: Evaluation, method: Method, seed: int) -> Baseline:
 
 def why_no_dice() -> str | None:
     """Why dice-ml cannot be asked."""
-    if find_spec("dice_ml") is None:
-        return "without dice-ml: it needs pip install 'counterveil[lab]'"
-    return None
+    missing = find_spec("dice_ml") is None
+    return "without dice-ml: it needs pip install 'counterveil[lab]'" if missing else None
 
 
 def complete(schema: Schema) -> Schema:

@@ -16,8 +16,6 @@ guidance move both what answers are worth to people and what they are worth to a
 fewer queries, steps and settings; dice-ml takes seconds a query and is asked on Adult alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
@@ -123,10 +121,9 @@ def why_no_package(case: Case) -> str | None:
 
 def extraction_size(dataset: str, quick: bool) -> Size:
     """Pictures take a convolution a step: fewer of them."""
-    size = QUICK if quick else FULL
     if dataset in PICTURES and not quick:
-        return replace(size, queries=(250, 1000), test=2000, uniform=1000, steps=400, batch=64)
-    return size
+        return replace(FULL, queries=(250, 1000), test=2000, uniform=1000, steps=400, batch=64)
+    return QUICK if quick else FULL
 
 
 def measure_extraction(dataset: str, part: str, seed: int, *, quick: bool) -> list[Row]:

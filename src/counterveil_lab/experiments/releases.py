@@ -5,8 +5,6 @@ run` gives itself one while it runs); who names one that lasts must empty it whe
 Veils keep the noise they were made with: experiments that share a folder measure the same draws.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

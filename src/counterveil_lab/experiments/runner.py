@@ -4,8 +4,6 @@ A case is a dictionary whose entries stand in each of its rows, so that a stored
 case is done. The rows of a case are stored together.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed

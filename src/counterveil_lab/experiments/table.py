@@ -1,7 +1,5 @@
 """The table of experiments, and what `counterveil-lab run` does with it."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 import time

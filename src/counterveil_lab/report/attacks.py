@@ -4,8 +4,6 @@ The strongest attacker on each defence is picked in `counterveil_lab.attacks`. T
 in the report and quoted in docs/red-team.md.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from operator import lt
 

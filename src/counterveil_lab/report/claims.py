@@ -5,8 +5,6 @@ where every case holds and fails where none does. A case is unsettled where the 
 means that it compares overlap, so that the seeds do not tell them apart.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum

@@ -3,8 +3,6 @@
 Nothing is measured here. A section whose results file is missing says how to make it.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import re

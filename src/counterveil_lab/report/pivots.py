@@ -5,8 +5,6 @@ line of a table and which are averaged; `table_of` makes the `Table` that both r
 Text may carry `code` and *emphasis* as in Markdown.
 """
 
-from __future__ import annotations
-
 import math
 import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Tables and claims as sections.toml has them, and the rows that the tables are made of."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
