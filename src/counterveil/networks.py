@@ -73,13 +73,11 @@ class Autoencoder(nn.Module):
 
     def encode(self, rows: Tensor) -> Tensor:
         """ψ^Enc: (rows, width) to (rows, latent)."""
-        code: Tensor = self.encoder(rows)
-        return code
+        return self.encoder(rows)
 
     def decode(self, codes: Tensor) -> Tensor:
         """ψ^Dec: (rows, latent) to (rows, width)."""
-        rows: Tensor = self.decoder(codes)
-        return rows
+        return self.decoder(codes)
 
     def forward(self, rows: Tensor) -> Tensor:
         return self.decode(self.encode(rows))
@@ -120,17 +118,15 @@ class Amortiser(nn.Module):
         self.query = nn.Linear(width, hidden)
         self.free = nn.Linear(width, hidden, bias=False)
         self.target = nn.Embedding(classes, hidden)
-        self.rest = nn.Sequential(
-            nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, latent)
-        )
+        middle, last = nn.Linear(hidden, hidden), nn.Linear(hidden, latent)
+        self.rest = nn.Sequential(nn.ReLU(), middle, nn.ReLU(), last)
 
     def forward(self, queries: Tensor, targets: Tensor, free: Tensor) -> Tensor:
         """δ (rows, latent) of queries (rows, width), target class numbers (rows,) and `free`.
 
         `free` is (rows, width): 1 in the columns that may move, 0 in the others.
         """
-        delta: Tensor = self.rest(self.query(queries) + self.free(free) + self.target(targets))
-        return delta
+        return self.rest(self.query(queries) + self.free(free) + self.target(targets))
 
 
 def is_free(lower: Tensor, upper: Tensor) -> Tensor:
@@ -157,15 +153,11 @@ def train_surrogate(
     """
     surrogate = seeded(lambda: tanh_network(points.shape[1], hidden, classes), seed)
     surrogate = surrogate.to(points.device)
-    fit(
-        surrogate,
-        lambda rows: nn.functional.cross_entropy(surrogate(points[rows]), labels[rows]),
-        len(points),
-        epochs=epochs,
-        batch=128,
-        rate=2e-3,
-        seed=seed,
-    )
+
+    def loss_of(rows: Tensor) -> Tensor:
+        return nn.functional.cross_entropy(surrogate(points[rows]), labels[rows])
+
+    fit(surrogate, loss_of, len(points), epochs=epochs, batch=128, rate=2e-3, seed=seed)
     return surrogate
 
 
@@ -218,11 +210,8 @@ def is_finite(network: nn.Module) -> bool:
 
 def pick_device(name: str) -> torch.device:
     """ "cpu", "cuda", "mps", or "auto" for the best that is there."""
-    there = {
-        "cuda": torch.cuda.is_available(),
-        "mps": torch.backends.mps.is_available(),
-        "cpu": True,
-    }
+    mps = torch.backends.mps.is_available()
+    there = {"cuda": torch.cuda.is_available(), "mps": mps, "cpu": True}
     if name == "auto":
         return torch.device(next(kind for kind, is_there in there.items() if is_there))
     try:

@@ -23,7 +23,7 @@ from counterveil.audit.game import Claim, Effort, Game, Scores, by_frequency
 from counterveil.audit.neighbours import Pair
 from counterveil.audit.releases import outcome_games, view_games
 from counterveil.curator.functional import measure
-from counterveil.curator.noise import EXACT
+from counterveil.curator.noise import EXACT, NoiseSource
 from counterveil.curator.plan import Plan
 from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Array
@@ -39,7 +39,7 @@ Question = tuple[Sequence[int], int, float]  # scores, sensitivity, ε: what a c
 
 
 @dataclass
-class Instrument:
+class Instrument(NoiseSource):
     """A source of noise that writes down what it is given and answers without noise.
 
     Every answer says which noise the curator puts on such sums; its values are the exact sums. The

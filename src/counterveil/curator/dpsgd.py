@@ -73,11 +73,11 @@ ARCHITECTURES: dict[Family, DpsgdArchitecture] = {
     family: DpsgdArchitecture(PAPER[family].encoder, epochs, 1024, TRAININGS[family].surrogate)
     for family, epochs in EPOCHS.items()
 }
-SHARES = (0.5, 0.1, 0.4)  # autoencoder, prototypes, surrogate
+SHARES = (0.5, 0.1)  # autoencoder, prototypes; the rest is for the surrogate
 MOST_EPSILON = 500.0  # more protects nothing and overflows the accountants
 CLIP = 1.0  # of a record's gradient, autoencoder
 SURROGATE_CLIP = 4.0  # a tighter one makes the larger class win
-RATE = 1e-2
+RATE = 1e-2  # Adam's
 FIXED_POINT = 1 << 12  # steps from the middle of a code to its end
 ORDERS = (*range(2, 33), 36, 40, 48, 56, 64, 80, 96, 128, 192, 256, 512)
 TOLERANCE = 5e-4  # of ε: the noise may be that much more than the least
@@ -149,11 +149,9 @@ def check(table: PrivateTable, budget: Budget) -> None:
 
 def split(budget: Budget) -> tuple[Budget, Budget, Budget]:
     """Shares of autoencoder, prototypes and surrogate; their sums do not exceed the budget."""
-    first, second, _ = SHARES
-    epsilons = budget.epsilon * first, budget.epsilon * second
-    deltas = budget.delta * first, budget.delta * second
-    last = rest_of(budget.epsilon, *epsilons), rest_of(budget.delta, *deltas)
-    return Budget(epsilons[0], deltas[0]), Budget(epsilons[1], deltas[1]), Budget(*last)
+    first, second = (Budget(budget.epsilon * share, budget.delta * share) for share in SHARES)
+    epsilon = rest_of(budget.epsilon, first.epsilon, second.epsilon)
+    return first, second, Budget(epsilon, rest_of(budget.delta, first.delta, second.delta))
 
 
 def release(
@@ -220,13 +218,9 @@ class CodeSums:
 
     def __init__(self, latent: int, classes: int) -> None:
         self.weight = math.isqrt(FIXED_POINT**2 * latent)
-        self.sensitivity = Sensitivity(
-            2 * (FIXED_POINT * latent + self.weight), root_above(4 * FIXED_POINT**2 * latent)
-        )
-        self._latent = latent
-        self._sums = BoundedSums(
-            latent, classes, FIXED_POINT * latent, FIXED_POINT**2 * latent, self.weight
-        )
+        l1, l2_squared = FIXED_POINT * latent, FIXED_POINT**2 * latent
+        self.sensitivity = Sensitivity(2 * (l1 + self.weight), root_above(4 * l2_squared))
+        self._sums = BoundedSums(latent, classes, l1, l2_squared, self.weight)
 
     def add(self, private_codes: Array, private_classes: Array) -> None:
         """Add a batch of codes."""

@@ -1,7 +1,5 @@
 """Noisy record -> a distribution P~ to sample from. Post-processing: sees no private row."""
 
-from collections.abc import Callable
-
 from counterveil.errors import VeilError
 from counterveil.population.base import Population
 from counterveil.population.bits import BitPopulation
@@ -17,11 +15,6 @@ MEASURED: dict[Family, set[tuple[str, ...]]] = {
     "binary": {("pooled", "sums")},
     "image": {("sums",)},
 }
-POPULATIONS: dict[Family, Callable[[Schema, NoisyRecord], Population]] = {
-    "mixed": TreePopulation,
-    "binary": BitPopulation,
-    "image": ImagePopulation,
-}
 
 
 def population_of(schema: Schema, record: NoisyRecord) -> Population:
@@ -32,4 +25,8 @@ def population_of(schema: Schema, record: NoisyRecord) -> Population:
     names = tuple(measurement.name for measurement in record.measurements)
     if record.family != schema.family or names not in MEASURED[schema.family]:
         raise VeilError("its noisy record does not fit its schema")
-    return POPULATIONS[schema.family](schema, record)
+    if schema.family == "mixed":
+        return TreePopulation(schema, record)
+    if schema.family == "binary":
+        return BitPopulation(schema, record)
+    return ImagePopulation(schema, record)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from abc import ABC, abstractmethod
 
 import numpy as np
 
 from counterveil.encoding import Array
 
 
-class Population(Protocol):
+class Population(ABC):
     """P~: encoded legal rows with their classes, as many as one likes, at no privacy cost."""
 
     class_share: Array
@@ -18,18 +18,18 @@ class Population(Protocol):
         self, count: int, rng: np.random.Generator, class_share: Array | None = None
     ) -> tuple[Array, Array]:
         """`count` encoded rows and their classes; by default in the classes' own proportions."""
-        ...
+        share = self.class_share if class_share is None else class_share
+        classes = rng.choice(len(share), size=count, p=share)
+        return self._points(classes, rng), classes
+
+    @abstractmethod
+    def _points(self, classes: Array, rng: np.random.Generator) -> Array:
+        """An encoded row of each of these classes."""
 
     @property
     def without_tree(self) -> Population:
         """The same with features independent inside each class."""
-        ...
-
-
-def draw_classes(own: Array, asked: Array | None, count: int, rng: np.random.Generator) -> Array:
-    """Class numbers of `count` rows, in the proportions asked for or else in the classes' own."""
-    share = own if asked is None else asked
-    return rng.choice(len(share), size=count, p=share)
+        return self
 
 
 def to_simplex(values: Array, total: float) -> Array:
@@ -53,10 +53,8 @@ def believable(noisy: Array, expected: Array, variance: float) -> Array:
     residual = noisy - expected
     cells = tuple(range(1, noisy.ndim))
     beyond_noise = (residual**2 - variance).sum(axis=cells, keepdims=True)
-    share = np.maximum(0.0, beyond_noise) / np.maximum(
-        (expected**2).sum(cells, keepdims=True), 1e-9
-    )
-    signal = share * expected**2
+    size = (expected**2).sum(cells, keepdims=True)
+    signal = np.maximum(0.0, beyond_noise) / np.maximum(size, 1e-9) * expected**2
     return expected + residual * signal / (signal + variance)
 
 

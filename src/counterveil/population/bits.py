@@ -7,11 +7,9 @@ from functools import cached_property
 import numpy as np
 
 from counterveil.encoding import Array
-from counterveil.population.base import draw_classes, positive_totals, shrinkage
+from counterveil.population.base import Population, positive_totals, shrinkage
 from counterveil.privacy.record import NoisyRecord
 from counterveil.schema import Schema
-
-STEPS = 300  # of expectation-maximisation
 
 
 def likely_frequencies(noisy: Array, scale: float) -> Array:
@@ -24,14 +22,14 @@ def likely_frequencies(noisy: Array, scale: float) -> Array:
     likelihood = np.exp(-np.abs(noisy[:, None] - grid) / max(scale, 1e-3))
     likelihood /= np.maximum(likelihood.max(axis=1, keepdims=True), 1e-300)
     share = np.full(len(grid), 1 / len(grid))
-    for _ in range(STEPS):
+    for _ in range(300):
         belief = likelihood * share
         belief /= belief.sum(axis=1, keepdims=True)
         share = belief.mean(axis=0)
     return belief @ grid
 
 
-class BitPopulation:
+class BitPopulation(Population):
     """Bernoulli bits with a frequency for each class."""
 
     def __init__(self, schema: Schema, record: NoisyRecord) -> None:
@@ -44,26 +42,14 @@ class BitPopulation:
     @cached_property
     def frequencies(self) -> Array:
         """(classes, bits): class sums believed as far as they say more than the pooled ones."""
-        rows, totals = self._rows, self._totals
+        rows, totals = self._rows, self._totals[:, None]
         noisy_pooled, pooled_variance = self._pooled
         scale = np.sqrt(pooled_variance / 2) / rows
-        pooled = rows * likely_frequencies(noisy_pooled / rows, scale)
-        expected = totals[:, None] * pooled / rows
-        kept = [
-            prior + shrinkage(row - prior, self._variance) * (row - prior)
-            for row, prior in zip(self._sums, expected, strict=True)
-        ]
-        return np.clip(np.stack(kept) / totals[:, None], 1e-4, 0.98)
+        expected = totals * (rows * likely_frequencies(noisy_pooled / rows, scale)) / rows
+        beyond = self._sums - expected
+        believed = np.array([shrinkage(residual, self._variance) for residual in beyond])
+        return np.clip((expected + believed[:, None] * beyond) / totals, 1e-4, 0.98)
 
-    @property
-    def without_tree(self) -> BitPopulation:
-        """Itself."""
-        return self
-
-    def sample(
-        self, count: int, rng: np.random.Generator, class_share: Array | None = None
-    ) -> tuple[Array, Array]:
-        """`count` rows of bits and their classes."""
-        classes = draw_classes(self.class_share, class_share, count, rng)
-        points = rng.random((count, self.frequencies.shape[1])) < self.frequencies[classes]
-        return points.astype(np.float64), classes
+    def _points(self, classes: Array, rng: np.random.Generator) -> Array:
+        frequencies = self.frequencies[classes]
+        return (rng.random(frequencies.shape) < frequencies).astype(np.float64)

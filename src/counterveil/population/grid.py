@@ -7,13 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from counterveil.encoding import Encoding
+from counterveil.encoding import Array, Encoding
 from counterveil.errors import RequestError
 from counterveil.schema import Schema
-from counterveil.schema.cells import Cells
-from counterveil.schema.columns import Array
-
-__all__ = ["Cells", "Grid"]
 
 
 class Grid:

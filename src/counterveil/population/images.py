@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Self
-
 import numpy as np
 
 from counterveil.encoding import Array
 from counterveil.errors import VeilError
-from counterveil.population.base import draw_classes, positive_totals, shrinkage
+from counterveil.population.base import Population, positive_totals, shrinkage
 from counterveil.privacy.record import NoisyRecord
 from counterveil.schema import Pixels, Schema
 
@@ -17,27 +15,18 @@ SPREAD = 0.12  # standard deviation of frequency (1, 0), as a share of the image
 
 
 class Frequencies:
-    """The orthonormal cosine transform of images, cut to the lowest frequencies. Public."""
+    """The orthonormal cosine transform of images, cut to `side` × `side` frequencies. Public."""
 
     def __init__(self, image: Pixels, side: int) -> None:
+        if side > min(image.height, image.breadth):
+            raise VeilError("its noisy record has more frequencies than its images")
         self.image, self.side = image, side
         self.width = image.channels * side**2
         self._rows, self._columns = _cosines(image.height, side), _cosines(image.breadth, side)
 
-    @classmethod
-    def of_schema(cls, schema: Schema, side: int) -> Self:
-        """The `side` × `side` lowest frequencies of the images of a schema."""
-        image = schema.images[0]
-        if side > min(image.height, image.breadth):
-            raise VeilError("its noisy record has more frequencies than its images")
-        return cls(image, side)
-
     def of(self, points: Array) -> Array:
         """Pixels in [0, 1], flat, as coefficients (images, channels·side²)."""
-        shape = (len(points), self.image.height, self.image.breadth, self.image.channels)
-        pixels = points.reshape(shape)
-        found = np.einsum("uh,nhwc,vw->ncuv", self._rows, pixels, self._columns, optimize=True)
-        return found.reshape(len(points), -1)
+        return self._transform(points, self._rows, self._columns)
 
     def whole(self, points: Array, fixed_point: int) -> Array:
         """Coefficients in units of 1/fixed_point, by exact arithmetic on whole numbers.
@@ -46,11 +35,14 @@ class Frequencies:
         product is exact and an image's coefficients do not depend on the images around it.
         """
         rows, columns = np.round(self._rows * FINE), np.round(self._columns * FINE)
-        shape = (len(points), self.image.height, self.image.breadth, self.image.channels)
-        pixels = np.round(points * self.image.levels).reshape(shape)
-        found = np.einsum("uh,nhwc,vw->ncuv", rows, pixels, columns, optimize=True)
+        found = self._transform(np.round(points * self.image.levels), rows, columns)
         scaled = found * fixed_point / (FINE * FINE * self.image.levels)
-        return np.round(scaled).astype(np.int64).reshape(len(points), -1)
+        return np.round(scaled).astype(np.int64)
+
+    def _transform(self, points: Array, rows: Array, columns: Array) -> Array:
+        pixels = points.reshape(-1, self.image.height, self.image.breadth, self.image.channels)
+        found = np.einsum("uh,nhwc,vw->ncuv", rows, pixels, columns, optimize=True)
+        return found.reshape(len(points), -1)
 
     def back(self, coefficients: Array) -> Array:
         """The images of coefficients, flat, not yet cut to [0, 1]."""
@@ -65,17 +57,17 @@ class Frequencies:
         return np.tile(one.reshape(-1), self.image.channels)
 
 
-class ImagePopulation:
+class ImagePopulation(Population):
     """Class means from noisy sums, variation from the public guess."""
 
     def __init__(self, schema: Schema, record: NoisyRecord) -> None:
-        self._frequencies = Frequencies.of_schema(schema, record.frequencies)
+        self._frequencies = Frequencies(schema.images[0], record.frequencies)
         shape = (len(schema.label.classes), 1 + self._frequencies.width)
         whole, variance_of_whole = record.read("sums", shape)
-        unit = record.fixed_point
-        rows, variance = record.records(whole[:, 0].sum() / unit), variance_of_whole / unit**2
-        sums = whole[:, 1:] / unit
-        totals = positive_totals(whole[:, 0] / unit, rows)
+        variance = variance_of_whole / record.fixed_point**2
+        counts, sums = np.split(whole / record.fixed_point, [1], axis=1)
+        rows = record.records(whole[:, 0].sum() / record.fixed_point)
+        totals = positive_totals(counts[:, 0], rows)
         self.class_share = totals / totals.sum()
         self._spread = self._frequencies.spread()
         # Each frequency is believed as far as its expected size exceeds the noise on the mean.
@@ -86,20 +78,12 @@ class ImagePopulation:
         believe = _wiener(self._spread, variance / totals[:, None] ** 2)
         self.means = pooled + min(1.0, weight * 2) * believe * (residual / totals[:, None])
 
-    @property
-    def without_tree(self) -> ImagePopulation:
-        """Itself."""
-        return self
-
-    def sample(
-        self, count: int, rng: np.random.Generator, class_share: Array | None = None
-    ) -> tuple[Array, Array]:
-        """`count` images, flat, in whole levels, and their classes."""
-        classes = draw_classes(self.class_share, class_share, count, rng)
-        noise = rng.normal(size=(count, self.means.shape[1])) * self._spread
-        points = self._frequencies.back(self.means[classes] + noise)
+    def _points(self, classes: Array, rng: np.random.Generator) -> Array:
+        """Images, flat, in whole levels."""
+        means = self.means[classes]
+        points = self._frequencies.back(means + rng.normal(size=means.shape) * self._spread)
         levels = self._frequencies.image.levels
-        return np.round(np.clip(points, 0, 1) * levels) / levels, classes
+        return np.round(np.clip(points, 0, 1) * levels) / levels
 
 
 def _cosines(length: int, side: int) -> Array:
