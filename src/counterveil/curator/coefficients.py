@@ -62,8 +62,8 @@ class GridCounts:
 class BoundedSums:
     """Class sums of integer vectors with bounded norms, and the class counts beside them.
 
-    `sums` is (class, 1 + width). Column 0 holds `count_weight` for each record of the class: the count, in the
-    same vector, so that one noise covers all. The bound on the norms includes it.
+    `sums` is (class, 1 + width). Column 0 holds `count_weight` for each record of the class: the
+    count, in the same vector, so that one noise covers all. The bound on the norms includes it.
     """
 
     def __init__(

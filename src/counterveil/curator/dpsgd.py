@@ -177,7 +177,6 @@ def release(
     private_rows = torch.as_tensor(points, dtype=torch.float32, device=device)
     private_labels = torch.as_tensor(private_classes, dtype=torch.long, device=device)
     width, classes = table.encoding.width, len(table.schema.label.classes)
-
     autoencoder = Autoencoder.new(width, architecture.encoder, seed).to(device)
     first = train(
         autoencoder,
@@ -192,12 +191,10 @@ def release(
     prototypes, counts, second = sums.release(for_prototypes, noise)
 
     surrogate = seeded(lambda: tanh_network(width, architecture.surrogate, classes), seed)
-    surrogate = surrogate.to(device)
+    surrogate, entropy = surrogate.to(device), nn.CrossEntropyLoss(reduction="sum")
     third = train(
         surrogate,
-        lambda numbers: nn.functional.cross_entropy(
-            surrogate(private_rows[numbers]), private_labels[numbers], reduction="sum"
-        ),
+        lambda numbers: entropy(surrogate(private_rows[numbers]), private_labels[numbers]),
         NoisyTraining("training of the surrogate", schedule, for_surrogate, SURROGATE_CLIP),
         tick=lambda done, words="": tick(architecture.epochs + done, words),
     )
@@ -235,15 +232,14 @@ class CodeSums:
 
     def release(self, budget: Budget, noise: NoiseSource = EXACT) -> tuple[Array, Array, Access]:
         """Prototypes and class counts from the noisy sums, (ε, δ)-DP under replace-one."""
-        measured = noise.perturb(
-            "codes", "class sums of codes and class counts", self.exact, self.sensitivity, budget
-        )
+        what = "class sums of codes and class counts"
+        measured = noise.perturb("codes", what, self.exact, self.sensitivity, budget)
         noisy = measured.values.astype(np.float64)
-        counts = noisy[:, 0] / self.weight
         # A count below the deviation of its noise says nothing: its mean shrinks to the middle.
         floor = max(1.0, math.sqrt(measured.variance) / self.weight)
-        means = noisy[:, 1:] / FIXED_POINT / np.maximum(counts, floor)[:, None]
-        return (np.clip(means, -1, 1) + 1) / 2, np.maximum(counts, floor), measured.access
+        counts = np.maximum(noisy[:, 0] / self.weight, floor)
+        means = noisy[:, 1:] / FIXED_POINT / counts[:, None]
+        return (np.clip(means, -1, 1) + 1) / 2, counts, measured.access
 
 
 def training_epsilon(noise: float, rate: float, steps: int, delta: float) -> float:
@@ -339,10 +335,10 @@ def train(
     network.requires_grad_(False).eval()
     if not is_finite(network):
         raise RequestError("training diverged: the noise at this epsilon is too large; raise it")
-    batches_words = f"{schedule.steps} Poisson batches at rate {schedule.rate:.4g}"
+    words = f"DP-SGD, {schedule.steps} Poisson batches at rate {schedule.rate:.4g}, Gaussian"
     return Access(
         what=training.what,
-        mechanism=f"DP-SGD, {batches_words}, Gaussian; {FLOATS}",
+        mechanism=f"{words}; {FLOATS}",
         sensitivity=f"each record's gradient cut to L2 {clip:g}",
         scale=noise * clip,
         epsilon=training.budget.epsilon,

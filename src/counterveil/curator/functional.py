@@ -26,8 +26,8 @@ from counterveil.curator.plan import Plan
 from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Array
 from counterveil.population.grid import Grid
-from counterveil.population.images import Frequencies
 from counterveil.population.mixed import TreePopulation
+from counterveil.population.sums import Frequencies
 from counterveil.privacy import Budget
 from counterveil.privacy.record import CHOICE, Measurement, NoisyRecord, Sensitivity
 

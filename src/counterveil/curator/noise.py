@@ -56,9 +56,8 @@ class NoiseSource:
         l1, l2 = sensitivity.l1, sensitivity.l2
         noise = calibrate(l1, l2, budget.epsilon, budget.delta)
         noisy = add(exact, noise, l1, l2)
-        return Measurement(
-            name, what, noisy, sensitivity, noise.kind, noise.scale, noise.epsilon, noise.delta
-        )
+        how = noise.kind, noise.scale, noise.epsilon, noise.delta
+        return Measurement(name, what, noisy, sensitivity, *how)
 
     def choose(self, scores: Sequence[int], sensitivity: int, epsilon: float) -> int:
         """The number of (nearly) the highest score.

@@ -15,8 +15,8 @@ import numpy as np
 
 from counterveil.encoding import Array
 from counterveil.errors import VeilError
-from counterveil.population.base import Population, believable, positive_totals, to_simplex
 from counterveil.population.grid import Grid
+from counterveil.population.sums import Population, positive_totals, to_simplex
 from counterveil.privacy.record import NoisyRecord
 from counterveil.schema import Schema
 
@@ -131,6 +131,22 @@ def smooth_part(residual: Array, expected: Array, variance: float, bins: int) ->
     basis, _ = np.linalg.qr(curves)
     size = basis.T @ residual
     return basis @ (size * np.maximum(0.0, 1 - variance / np.maximum(size**2, 1e-9)))
+
+
+def believable(noisy: Array, expected: Array, variance: float) -> Array:
+    """`noisy` counts, believed as far as they say more than `expected` and noise would.
+
+    Empirical Bayes: the counts of a class (first axis) deviate from what is expected by some share
+    τ of it. τ² is what the squared deviations hold beyond the known variance of the noise; each
+    cell is then believed by signal / (signal + noise). Every class has its own τ: a small class
+    deviates more from what all have in common than a large one.
+    """
+    residual = noisy - expected
+    cells = tuple(range(1, noisy.ndim))
+    beyond_noise = (residual**2 - variance).sum(axis=cells, keepdims=True)
+    size = (expected**2).sum(cells, keepdims=True)
+    signal = np.maximum(0.0, beyond_noise) / np.maximum(size, 1e-9) * expected**2
+    return expected + residual * signal / (signal + variance)
 
 
 def merge(counts: Array, coarse: Array) -> Array:

@@ -77,9 +77,7 @@ class Statement(_Frozen):
     @property
     def amount(self) -> str:
         """ε and δ as text."""
-        if self.epsilon is None:
-            return "no noise"
-        return f"ε = {self.epsilon:g}" + (f", δ = {self.delta:g}" if self.delta else "")
+        return "no noise" if self.epsilon is None else str(Budget(self.epsilon, self.delta))
 
     @property
     def headline(self) -> str:
@@ -87,10 +85,8 @@ class Statement(_Frozen):
         if self.epsilon is None:
             return f"mechanism {self.mechanism}: no noise was added; nothing is protected"
         if self.level is Level.NONE:
-            return (
-                f"mechanism {self.mechanism}: guarantee none; "
-                f"{self.amount} is nominal, not a proved bound"
-            )
+            amount = f"{self.amount} is nominal, not a proved bound"
+            return f"mechanism {self.mechanism}: guarantee none; {amount}"
         return f"mechanism {self.mechanism}: guarantee {self.level.value}, {self.amount}"
 
     def guided_by_surrogate(self) -> Statement:
@@ -114,15 +110,14 @@ class Statement(_Frozen):
             delta=model.delta,
         )
         kept = tuple(what for what in self.exclusions if "target model" not in what)
-        return self.model_copy(
-            update={
-                "level": Level.COMPOSED,
-                "epsilon": self.epsilon + model.epsilon,
-                "delta": self.delta + model.delta,
-                "accesses": (*self.accesses, access),
-                "exclusions": (*kept, "whether the target model's declared budget is true"),
-            }
-        )
+        composed = {
+            "level": Level.COMPOSED,
+            "epsilon": self.epsilon + model.epsilon,
+            "delta": self.delta + model.delta,
+            "accesses": (*self.accesses, access),
+            "exclusions": (*kept, "whether the target model's declared budget is true"),
+        }
+        return self.model_copy(update=composed)
 
     def text(self) -> str:
         """The statement in words."""
