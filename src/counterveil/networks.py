@@ -107,10 +107,7 @@ def class_means(autoencoder: Autoencoder, rows: Tensor, labels: Tensor, classes:
 
 
 class Amortiser(nn.Module):
-    """Where Algorithm 2 would end for query q and target class s: a(q, s, what may move) -> δ.
-
-    `counterveil.search.amortise` teaches it.
-    """
+    """Where Algorithm 2 would end for query q and target class s: a(q, s, what may move) -> δ."""
 
     def __init__(self, width: int, classes: int, latent: int, hidden: int = 128) -> None:
         super().__init__()
@@ -197,9 +194,10 @@ def fit(  # noqa: PLR0913
     network.requires_grad_(False).eval()
 
 
-def is_finite(network: nn.Module) -> bool:
-    """Whether every weight is a number."""
-    return all(bool(weights.isfinite().all()) for weights in network.parameters())
+def check_finite(network: nn.Module) -> None:
+    """Refuse a network that noise has driven to weights that are no numbers."""
+    if not all(bool(weights.isfinite().all()) for weights in network.parameters()):
+        raise RequestError("training diverged: the noise at this epsilon is too large; raise it")
 
 
 def pick_device(name: str) -> torch.device:

@@ -52,7 +52,6 @@ MEMBER_LIMITS = {
     "record.json": 1 << 16,
     "record.safetensors": 1 << 27,
 }
-FILE_LIMIT = sum(MEMBER_LIMITS.values())
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,11 +103,13 @@ class Veil:
         }
 
     def _manifest(self, members: dict[str, bytes]) -> bytes:
+        layers = [layer for layer in self.surrogate or () if isinstance(layer, nn.Linear)]
+        hidden = [layer.out_features for layer in layers[:-1]]
         content = {
             "format": FORMAT,
             "version": VERSION,
             "hidden": list(self.autoencoder.hidden),
-            "surrogate": _hidden_of(self.surrogate),
+            "surrogate": None if self.surrogate is None else hidden,
             "sha256": {name: _sha256(content) for name, content in members.items()},
         }
         return json.dumps(content, indent=2).encode()
@@ -146,7 +147,7 @@ def _sha256(content: bytes) -> str:
 
 def _unpack(content: bytes) -> tuple[dict[str, bytes], dict[str, Any]]:
     """All members, each as its digest says, and the checked entries of the manifest."""
-    if len(content) > FILE_LIMIT:
+    if len(content) > sum(MEMBER_LIMITS.values()):
         raise VeilError("larger than any veil can be; refused")
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         entries = archive.infolist()
@@ -213,12 +214,6 @@ def _sizes(hidden: Any) -> tuple[int, ...]:
     if not sizes or not all(type(size) is int and 1 <= size <= 1 << 16 for size in sizes):
         raise VeilError("its manifest gives no usable layer sizes")
     return sizes
-
-
-def _hidden_of(surrogate: nn.Sequential | None) -> list[int] | None:
-    if surrogate is None:
-        return None
-    return [layer.out_features for layer in surrogate if isinstance(layer, nn.Linear)][:-1]
 
 
 def _named(autoencoder: Autoencoder, surrogate: nn.Sequential | None) -> dict[str, Tensor]:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import numpy as np
 
 from counterveil.encoding import Array
-from counterveil.population.grid import Grid
+from counterveil.population.mixed import Grid
 from counterveil.privacy.record import Sensitivity
 
 

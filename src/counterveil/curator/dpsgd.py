@@ -46,14 +46,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from counterveil import networks
 from counterveil.build import TRAININGS, Networks, reconstruction_loss
 from counterveil.curator.coefficients import BoundedSums
 from counterveil.curator.noise import EXACT, NoiseSource
 from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Array
 from counterveil.errors import InternalError, RequestError
-from counterveil.networks import ARCHITECTURES as PAPER
-from counterveil.networks import Architecture, Autoencoder, Network, is_finite, seeded, tanh_network
+from counterveil.networks import Architecture, Autoencoder, Network, check_finite, seeded
 from counterveil.privacy import Access, Budget
 from counterveil.privacy.budget import rest_of
 from counterveil.privacy.record import Sensitivity, root_above
@@ -70,8 +70,8 @@ class DpsgdArchitecture(Architecture):
 
 EPOCHS: dict[Family, int] = {"mixed": 20, "image": 5, "binary": 5}
 ARCHITECTURES: dict[Family, DpsgdArchitecture] = {
-    family: DpsgdArchitecture(PAPER[family].encoder, epochs, 1024, TRAININGS[family].surrogate)
-    for family, epochs in EPOCHS.items()
+    family: DpsgdArchitecture(usual.encoder, EPOCHS[family], 1024, TRAININGS[family].surrogate)
+    for family, usual in networks.ARCHITECTURES.items()
 }
 SHARES = (0.5, 0.1)  # autoencoder, prototypes; the rest is for the surrogate
 MOST_EPSILON = 500.0  # more protects nothing and overflows the accountants
@@ -190,7 +190,7 @@ def release(
             sums.add(autoencoder.encode(part).cpu().double().numpy(), labels.cpu().numpy())
     prototypes, counts, second = sums.release(for_prototypes, noise)
 
-    surrogate = seeded(lambda: tanh_network(width, architecture.surrogate, classes), seed)
+    surrogate = seeded(lambda: networks.tanh_network(width, architecture.surrogate, classes), seed)
     surrogate, entropy = surrogate.to(device), nn.CrossEntropyLoss(reduction="sum")
     third = train(
         surrogate,
@@ -333,8 +333,7 @@ def train(
         tick(epoch + 1, "epochs")
     wrapped.to_standard_module()
     network.requires_grad_(False).eval()
-    if not is_finite(network):
-        raise RequestError("training diverged: the noise at this epsilon is too large; raise it")
+    check_finite(network)
     words = f"DP-SGD, {schedule.steps} Poisson batches at rate {schedule.rate:.4g}, Gaussian"
     return Access(
         what=training.what,

@@ -25,8 +25,7 @@ from counterveil.curator.noise import EXACT, NoiseSource
 from counterveil.curator.plan import Plan
 from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Array
-from counterveil.population.grid import Grid
-from counterveil.population.mixed import TreePopulation
+from counterveil.population.mixed import Grid, TreePopulation
 from counterveil.population.sums import Frequencies
 from counterveil.privacy import Budget
 from counterveil.privacy.record import CHOICE, Measurement, NoisyRecord, Sensitivity

@@ -16,7 +16,6 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from pandas.api import types
 
 from counterveil.errors import DataError
 from counterveil.schema import Binary, Categorical, Category, Label, Numeric, Schema
@@ -135,12 +134,6 @@ def _draft_feature(name: str, column: pd.Series[Any]) -> Numeric | Categorical |
 
 def _kind(values: pd.Series[Any], name: str) -> Kind:
     """What the present `values` of a column are; one kind only."""
-    if types.is_datetime64_any_dtype(values) or types.is_timedelta64_dtype(values):
-        return "date"
-    if types.is_bool_dtype(values):
-        return "bool"
-    if types.is_float_dtype(values) or types.is_integer_dtype(values):
-        return "number"
     kinds = {_kind_of(value) for value in values.astype(object)}
     if None in kinds:
         raise DataError(

@@ -21,8 +21,7 @@ from torch import Tensor
 
 from counterveil.curator.noise import laplace
 from counterveil.curator.table import PrivateTable
-from counterveil.errors import RequestError
-from counterveil.networks import Architecture, Autoencoder, class_means, fit, is_finite
+from counterveil.networks import Architecture, Autoencoder, check_finite, class_means, fit
 from counterveil.privacy import Access, Budget, Level, Statement
 from counterveil.terminal import Tick, silent
 
@@ -75,8 +74,7 @@ def build_prototypes(
         seed=seed,
         tick=tick,
     )
-    if not is_finite(autoencoder):
-        raise RequestError("training diverged: the noise at this epsilon is too large; raise it")
+    check_finite(autoencoder)
     classes = len(table.schema.label.classes)
     return autoencoder, class_means(autoencoder, private_rows, private_classes, classes)  # step 5
 

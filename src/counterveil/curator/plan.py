@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from counterveil.curator.noise import calibrate
-from counterveil.population.grid import Grid
+from counterveil.population.mixed import Grid
 from counterveil.privacy import Budget
 from counterveil.privacy.budget import rest_of
 from counterveil.privacy.record import Sensitivity

@@ -16,10 +16,7 @@ MEASURED: dict[Family, set[tuple[str, ...]]] = {
 
 
 def population_of(schema: Schema, record: NoisyRecord) -> Population:
-    """P~ of a record: the same record always gives the same P~, at no privacy cost.
-
-    A `VeilError` if the record is not that of a table with this schema.
-    """
+    """P~ of a record, always the same one; a `VeilError` if the record does not fit the schema."""
     names = tuple(measurement.name for measurement in record.measurements)
     if record.family != schema.family or names not in MEASURED[schema.family]:
         raise VeilError("its noisy record does not fit its schema")
