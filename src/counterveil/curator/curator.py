@@ -59,10 +59,6 @@ class _Job:
     epochs: int | None = None
     training: Training | None = None
 
-    def __post_init__(self) -> None:
-        if self.epochs is not None and self.epochs < 1:
-            raise RequestError("epochs must be at least 1")
-
 
 class Curator:
     """Releases Veils from private rows that fit `schema`.
@@ -139,6 +135,8 @@ class Curator:
                 "leave the ledger out"
             )
         job = _Job(self._table(private_data), budget, progress, **choices)
+        if job.epochs is not None and job.epochs < 1:
+            raise RequestError("epochs must be at least 1")
         if mechanism == "dpsgd":
             dpsgd.check(job.table, budget)
         what = f"release by {mechanism} of {self.schema.name}"
@@ -178,13 +176,9 @@ class Curator:
     def _by_dpsgd(self, job: _Job) -> Veil:
         """Networks trained on the rows by noisy gradients."""
         usual = dpsgd.ARCHITECTURES[self.schema.family]
-        architecture = replace(
-            usual,
-            epochs=job.epochs or usual.epochs,
-            surrogate=job.training.surrogate if job.training else usual.surrogate,
-        )
-        epochs = 2 * architecture.epochs
-        with progress_bar("training by DP-SGD", epochs, show=job.progress) as tick:
+        surrogate = job.training.surrogate if job.training else usual.surrogate
+        architecture = replace(usual, epochs=job.epochs or usual.epochs, surrogate=surrogate)
+        with progress_bar("training by DP-SGD", 2 * architecture.epochs, show=job.progress) as tick:
             made, accesses = dpsgd.release(
                 job.table, job.budget, architecture, seed=job.seed, device=self.device, tick=tick
             )

@@ -78,7 +78,7 @@ class PrivateTable:
         used: Counter[Any] = Counter()
         first_row = 0
         for private_frame in self._source.batches():
-            mine = self._within_limit(private_frame, used, first_row)
+            mine = self._allowed(private_frame, used, first_row)
             numbers, kept = first_row + np.flatnonzero(mine), private_frame[mine]
             first_row += len(private_frame)
             if len(numbers):
@@ -115,9 +115,7 @@ class PrivateTable:
         points, classes = zip(*self.private_batches(), strict=True)
         return np.concatenate(points), np.concatenate(classes)
 
-    def _within_limit(
-        self, private_frame: pd.DataFrame, used: Counter[Any], first_row: int
-    ) -> Array:
+    def _allowed(self, private_frame: pd.DataFrame, used: Counter[Any], first_row: int) -> Array:
         """Which rows of a batch are among the first `records` of their person."""
         if self.unit_column is None:
             return np.ones(len(private_frame), dtype=bool)

@@ -38,7 +38,7 @@ from pathlib import Path
 from typing import Literal
 
 from counterveil.errors import BudgetError, RequestError
-from counterveil.privacy.budget import Budget
+from counterveil.privacy.statement import Budget
 
 APPLICATION_ID = 0x43566C67  # "CVlg"
 VERSION = 1
