@@ -19,8 +19,6 @@ from counterveil.population import Population
 from counterveil.schema import Family, Schema
 from counterveil.terminal import Tick, silent
 
-EDGE = 1e-6  # keeps the logarithm of a reconstruction finite
-
 
 @dataclass(frozen=True)
 class Training:
@@ -89,19 +87,12 @@ def fit_networks(
         tick=tick,
     )
     # Every class its own samples: a rare class has a prototype as good as the others'.
-    even_points, even_labels = sample(population, evenly)
-    prototypes = class_means(autoencoder, even_points, even_labels, classes)
+    prototypes = class_means(autoencoder, *sample(population, evenly), classes)
     # f~ learns from features that are independent inside a class: the tree's tables are noisier,
     # and on Adult and Hospital an f~ that learnt from them agreed less with the target model.
-    plain_points, plain_labels = sample(population.without_tree, evenly)
-    surrogate = train_surrogate(
-        plain_points,
-        plain_labels,
-        classes,
-        hidden=training.surrogate,
-        epochs=training.surrogate_epochs,
-        seed=seed,
-    )
+    plain = sample(population.without_tree, evenly)
+    hidden, epochs = training.surrogate, training.surrogate_epochs
+    surrogate = train_surrogate(*plain, classes, hidden=hidden, epochs=epochs, seed=seed)
     return Networks(autoencoder.cpu(), prototypes.cpu(), surrogate.cpu())
 
 
@@ -110,5 +101,6 @@ def reconstruction_loss(autoencoder: Autoencoder, rows: Tensor) -> Tensor:
 
     It is sharper than squared error on categories and has the same minimiser.
     """
-    reconstructed = autoencoder(rows).clamp(EDGE, 1 - EDGE)
+    edge = 1e-6  # keeps the logarithm of a reconstruction finite
+    reconstructed = autoencoder(rows).clamp(edge, 1 - edge)
     return nn.functional.binary_cross_entropy(reconstructed, rows, reduction="none")

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TypedDict, TypeVar, Unpack
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -73,13 +73,11 @@ class Autoencoder(nn.Module):
 
     def encode(self, rows: Tensor) -> Tensor:
         """ψ^Enc: (rows, width) to (rows, latent)."""
-        code: Tensor = self.encoder(rows)
-        return code
+        return self.encoder(rows)
 
     def decode(self, codes: Tensor) -> Tensor:
         """ψ^Dec: (rows, latent) to (rows, width)."""
-        rows: Tensor = self.decoder(codes)
-        return rows
+        return self.decoder(codes)
 
     def forward(self, rows: Tensor) -> Tensor:
         return self.decode(self.encode(rows))
@@ -109,10 +107,7 @@ def class_means(autoencoder: Autoencoder, rows: Tensor, labels: Tensor, classes:
 
 
 class Amortiser(nn.Module):
-    """Where Algorithm 2 would end for query q and target class s: a(q, s, what may move) -> δ.
-
-    `counterveil.search.amortise` teaches it.
-    """
+    """Where Algorithm 2 would end for query q and target class s: a(q, s, what may move) -> δ."""
 
     def __init__(self, width: int, classes: int, latent: int, hidden: int = 128) -> None:
         super().__init__()
@@ -120,17 +115,15 @@ class Amortiser(nn.Module):
         self.query = nn.Linear(width, hidden)
         self.free = nn.Linear(width, hidden, bias=False)
         self.target = nn.Embedding(classes, hidden)
-        self.rest = nn.Sequential(
-            nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, latent)
-        )
+        middle, last = nn.Linear(hidden, hidden), nn.Linear(hidden, latent)
+        self.rest = nn.Sequential(nn.ReLU(), middle, nn.ReLU(), last)
 
     def forward(self, queries: Tensor, targets: Tensor, free: Tensor) -> Tensor:
         """δ (rows, latent) of queries (rows, width), target class numbers (rows,) and `free`.
 
         `free` is (rows, width): 1 in the columns that may move, 0 in the others.
         """
-        delta: Tensor = self.rest(self.query(queries) + self.free(free) + self.target(targets))
-        return delta
+        return self.rest(self.query(queries) + self.free(free) + self.target(targets))
 
 
 def is_free(lower: Tensor, upper: Tensor) -> Tensor:
@@ -157,15 +150,11 @@ def train_surrogate(
     """
     surrogate = seeded(lambda: tanh_network(points.shape[1], hidden, classes), seed)
     surrogate = surrogate.to(points.device)
-    fit(
-        surrogate,
-        lambda rows: nn.functional.cross_entropy(surrogate(points[rows]), labels[rows]),
-        len(points),
-        epochs=epochs,
-        batch=128,
-        rate=2e-3,
-        seed=seed,
-    )
+
+    def loss_of(rows: Tensor) -> Tensor:
+        return nn.functional.cross_entropy(surrogate(points[rows]), labels[rows])
+
+    fit(surrogate, loss_of, len(points), epochs=epochs, batch=128, rate=2e-3, seed=seed)
     return surrogate
 
 
@@ -176,22 +165,16 @@ def seeded(build: Callable[[], Network], seed: int) -> Network:
         return build()
 
 
-class Pace(TypedDict):
-    """How long and how fast a network trains; `rate` is Adam's learning rate."""
-
-    epochs: int
-    batch: int
-    rate: float
-
-
-def fit(
+def fit(  # noqa: PLR0913
     network: nn.Module,
     loss_of: Callable[[Tensor], Tensor],
     rows: int,
     *,
+    epochs: int,
+    batch: int,
+    rate: float,
     seed: int,
     tick: Tick = silent,
-    **pace: Unpack[Pace],
 ) -> None:
     """Minimise `loss_of(row numbers)` over shuffled batches of `rows` rows by Adam.
 
@@ -199,10 +182,10 @@ def fit(
     """
     device = next(network.parameters()).device
     generator = torch.Generator().manual_seed(seed)
-    optimiser = torch.optim.Adam(network.parameters(), pace["rate"], fused=True)
-    for epoch in range(pace["epochs"]):
+    optimiser = torch.optim.Adam(network.parameters(), rate, fused=True)
+    for epoch in range(epochs):
         order = torch.randperm(rows, generator=generator).to(device)
-        for numbers in order.split(pace["batch"]):
+        for numbers in order.split(batch):
             loss = loss_of(numbers)
             optimiser.zero_grad()
             loss.backward()
@@ -211,18 +194,16 @@ def fit(
     network.requires_grad_(False).eval()
 
 
-def is_finite(network: nn.Module) -> bool:
-    """Whether every weight is a number."""
-    return all(bool(weights.isfinite().all()) for weights in network.parameters())
+def check_finite(network: nn.Module) -> None:
+    """Refuse a network that noise has driven to weights that are no numbers."""
+    if not all(bool(weights.isfinite().all()) for weights in network.parameters()):
+        raise RequestError("training diverged: the noise at this epsilon is too large; raise it")
 
 
 def pick_device(name: str) -> torch.device:
     """ "cpu", "cuda", "mps", or "auto" for the best that is there."""
-    there = {
-        "cuda": torch.cuda.is_available(),
-        "mps": torch.backends.mps.is_available(),
-        "cpu": True,
-    }
+    mps = torch.backends.mps.is_available()
+    there = {"cuda": torch.cuda.is_available(), "mps": mps, "cpu": True}
     if name == "auto":
         return torch.device(next(kind for kind, is_there in there.items() if is_there))
     try:

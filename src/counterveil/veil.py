@@ -52,8 +52,6 @@ MEMBER_LIMITS = {
     "record.json": 1 << 16,
     "record.safetensors": 1 << 27,
 }
-FILE_LIMIT = sum(MEMBER_LIMITS.values())
-_LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the same veil is the same file, to the byte
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +88,7 @@ class Veil:
         buffer = io.BytesIO()
         with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
             for name, content in {MANIFEST: self._manifest(members), **members}.items():
-                entry = zipfile.ZipInfo(name, _LONG_AGO)
+                entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))  # whenever it is written
                 archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
         write_whole(path, buffer.getvalue())
 
@@ -105,11 +103,13 @@ class Veil:
         }
 
     def _manifest(self, members: dict[str, bytes]) -> bytes:
+        layers = [layer for layer in self.surrogate or () if isinstance(layer, nn.Linear)]
+        hidden = [layer.out_features for layer in layers[:-1]]
         content = {
             "format": FORMAT,
             "version": VERSION,
             "hidden": list(self.autoencoder.hidden),
-            "surrogate": _hidden_of(self.surrogate),
+            "surrogate": None if self.surrogate is None else hidden,
             "sha256": {name: _sha256(content) for name, content in members.items()},
         }
         return json.dumps(content, indent=2).encode()
@@ -129,7 +129,7 @@ class Veil:
                 population_of(schema, record)  # refuses a record that does not fit
                 if record.accesses != statement.accesses:
                     raise VeilError("its noisy record is not the one its statement tells of")
-            networks = _rebuild(members["weights.safetensors"], manifest, schema)
+            autoencoder, prototypes, surrogate = _rebuild(members, manifest, schema)
         except VeilError as error:
             raise VeilError(f"{path}: {error}") from None
         except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError):
@@ -138,7 +138,6 @@ class Veil:
             raise VeilError(
                 f"{path}: its content is not that of a veil; ask for it again"
             ) from None
-        autoencoder, prototypes, surrogate = networks
         return cls(schema, autoencoder, prototypes, statement, surrogate, record)
 
 
@@ -146,9 +145,9 @@ def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _unpack(content: bytes) -> tuple[dict[str, bytes], _Manifest]:
-    """All members, each as its digest says, and what the manifest tells of them."""
-    if len(content) > FILE_LIMIT:
+def _unpack(content: bytes) -> tuple[dict[str, bytes], dict[str, Any]]:
+    """All members, each as its digest says, and the checked entries of the manifest."""
+    if len(content) > sum(MEMBER_LIMITS.values()):
         raise VeilError("larger than any veil can be; refused")
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         entries = archive.infolist()
@@ -159,7 +158,7 @@ def _unpack(content: bytes) -> tuple[dict[str, bytes], _Manifest]:
             raise VeilError("not a veil file: it does not hold exactly the members of one")
         members = {entry.filename: _read_member(archive, entry) for entry in entries}
     for name in MEMBER_LIMITS.keys() - {MANIFEST}:
-        if manifest.digests.get(name) != _sha256(members[name]):
+        if manifest["sha256"].get(name) != _sha256(members[name]):
             raise VeilError(f"member {name} was changed or damaged: its SHA-256 does not match")
     return members, manifest
 
@@ -189,16 +188,8 @@ def _refuse_control_characters(content: Any) -> None:
             _refuse_control_characters(part)
 
 
-@dataclass(frozen=True)
-class _Manifest:
-    """Sizes of the hidden layers, and the SHA-256 of the other members."""
-
-    hidden: tuple[int, ...]
-    surrogate: tuple[int, ...] | None
-    digests: dict[str, Any]
-
-
-def _read_manifest(text: bytes) -> _Manifest:
+def _read_manifest(text: bytes) -> dict[str, Any]:
+    """Sizes of the hidden layers of both networks, and the SHA-256 of the other members."""
     try:
         manifest: Any = json.loads(text)
     except (ValueError, RecursionError):
@@ -211,25 +202,18 @@ def _read_manifest(text: bytes) -> _Manifest:
             "install the counterveil that made it, or release it again"
         )
     digests, surrogate = manifest.get("sha256"), manifest.get("surrogate")
-    return _Manifest(
-        _sizes(manifest.get("hidden")),
-        None if surrogate is None else _sizes(surrogate),
-        digests if isinstance(digests, dict) else {},
-    )
+    return {
+        "hidden": _sizes(manifest.get("hidden")),
+        "surrogate": None if surrogate is None else _sizes(surrogate),
+        "sha256": digests if isinstance(digests, dict) else {},
+    }
 
 
 def _sizes(hidden: Any) -> tuple[int, ...]:
-    if not isinstance(hidden, list) or not 1 <= len(hidden) <= 16:
+    sizes = tuple(hidden) if isinstance(hidden, list) and len(hidden) <= 16 else ()
+    if not sizes or not all(type(size) is int and 1 <= size <= 1 << 16 for size in sizes):
         raise VeilError("its manifest gives no usable layer sizes")
-    if not all(type(size) is int and 1 <= size <= 1 << 16 for size in hidden):
-        raise VeilError("its manifest gives no usable layer sizes")
-    return tuple(hidden)
-
-
-def _hidden_of(surrogate: nn.Sequential | None) -> list[int] | None:
-    if surrogate is None:
-        return None
-    return [layer.out_features for layer in surrogate if isinstance(layer, nn.Linear)][:-1]
+    return sizes
 
 
 def _named(autoencoder: Autoencoder, surrogate: nn.Sequential | None) -> dict[str, Tensor]:
@@ -239,14 +223,13 @@ def _named(autoencoder: Autoencoder, surrogate: nn.Sequential | None) -> dict[st
 
 
 def _rebuild(
-    content: bytes, manifest: _Manifest, schema: Schema
+    members: dict[str, bytes], manifest: dict[str, Any], schema: Schema
 ) -> tuple[Autoencoder, Tensor, nn.Sequential | None]:
     """Autoencoder, prototypes and surrogate from the weights of a file."""
     width, classes = schema.width, len(schema.label.classes)
-    tensors = load_tensors(content)
+    tensors, hidden = load_tensors(members["weights.safetensors"]), manifest["surrogate"]
     with torch.device("meta"):  # shapes first, memory only for what really is in the file
-        autoencoder = Autoencoder(width, manifest.hidden)
-        hidden = manifest.surrogate
+        autoencoder = Autoencoder(width, manifest["hidden"])
         surrogate = None if hidden is None else tanh_network(width, hidden, classes)
     shapes = {name: tensor.shape for name, tensor in _named(autoencoder, surrogate).items()}
     shapes["prototypes"] = torch.Size((classes, autoencoder.latent))

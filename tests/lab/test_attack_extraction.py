@@ -236,7 +236,7 @@ def test_the_tree_gives_training_rows_away(arena: Arena) -> None:
 
 
 def test_cells_of_cf_k_hold_k_rows(arena: Arena) -> None:
-    from counterveil.population.grid import Grid
+    from counterveil.population.mixed import Grid
 
     method = KAnonymous(arena.schema, arena.judge, arena.d1, k_rows=4)
     answers = method.explain(arena.d2.head(30), runner_up(arena.judge, arena.d2.head(30)))

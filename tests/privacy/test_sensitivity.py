@@ -20,7 +20,7 @@ from counterveil.curator.plan import make_plan
 from counterveil.curator.table import PrivateTable
 from counterveil.errors import InternalError
 from counterveil.population import population_of
-from counterveil.population.grid import Grid
+from counterveil.population.mixed import Grid
 from counterveil.privacy import Budget
 from counterveil.privacy.record import Sensitivity
 from counterveil.schema import Binary, Label, Numeric, Pixels, Schema

@@ -21,7 +21,7 @@ from counterveil.audit.game import Claim, Dice, Effort, Game, Scores, by_frequen
 from counterveil.audit.neighbours import Pair
 from counterveil.audit.releases import outcome_games, view_games
 from counterveil.curator.functional import measure
-from counterveil.curator.noise import EXACT
+from counterveil.curator.noise import EXACT, NoiseSource
 from counterveil.curator.plan import Plan
 from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Array
@@ -37,7 +37,7 @@ Question = tuple[Sequence[int], int, float]  # scores, sensitivity, ε: what a c
 
 
 @dataclass
-class Instrument:
+class Instrument(NoiseSource):
     """A source of noise that writes down what it is given and answers without noise.
 
     Every answer says which noise the curator puts on such sums; its values are the exact sums.

@@ -32,7 +32,7 @@ def open_account(
     The total is fixed for good: choose it before the first release, for everything that will ever
     be released from these rows.
     """
-    from counterveil.privacy.budget import Budget
+    from counterveil.privacy import Budget
     from counterveil.privacy.ledger import Amount, Ledger
 
     total = Budget(epsilon, delta)

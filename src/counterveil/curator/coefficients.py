@@ -19,7 +19,7 @@ from __future__ import annotations
 import numpy as np
 
 from counterveil.encoding import Array
-from counterveil.population.grid import Grid
+from counterveil.population.mixed import Grid
 from counterveil.privacy.record import Sensitivity
 
 
@@ -30,36 +30,27 @@ class GridCounts:
         self.grid, self.coarse, self.features = grid, coarse, len(grid.cells)
         self._wide = np.array([int(merge.max()) + 1 for merge in coarse])
         self._starts = np.concatenate([[0], np.cumsum(self._wide)[:-1]])
-        self._singles = np.zeros((classes, grid.width), dtype=np.int64)
+        # (class, cell) over all features side by side
+        self.singles = np.zeros((classes, grid.width), dtype=np.int64)
         width = int(self._wide.sum()) if pairs else 0
         self._pairs = np.zeros((classes, width, width), dtype=np.int64)
 
     def add(self, private_points: Array, private_classes: Array) -> None:
         """Count a batch."""
         codes = self.grid.codes(private_points)
-        width = self.grid.width
-        flat = private_classes[:, None] * width + self.grid.starts + codes
-        self._singles += np.bincount(flat.ravel(), minlength=self._singles.size).reshape(
-            self._singles.shape
-        )
-        if self._pairs.size:
-            wide = np.stack(
-                [merge[codes[:, number]] for number, merge in enumerate(self.coarse)], axis=1
-            )
-            self._count_pairs(self._starts + wide, private_classes)
-
-    def _count_pairs(self, columns: Array, private_classes: Array) -> None:
-        """One matrix product a class: onesᵀ·ones; exact, for a batch has fewer than 2²⁴ rows."""
+        flat = private_classes[:, None] * self.grid.width + self.grid.starts + codes
+        counted = np.bincount(flat.ravel(), minlength=self.singles.size)
+        self.singles += counted.reshape(self.singles.shape)
+        if not self._pairs.size:
+            return
+        wide = [merge[codes[:, number]] for number, merge in enumerate(self.coarse)]
+        columns = self._starts + np.stack(wide, axis=1)
+        # One matrix product a class: onesᵀ·ones; exact, for a batch has fewer than 2²⁴ rows.
         for label in range(len(self._pairs)):
             mine = columns[private_classes == label]
             ones = np.zeros((len(mine), self._pairs.shape[1]), dtype=np.float32)
             np.put_along_axis(ones, mine, 1.0, axis=1)
             self._pairs[label] += (ones.T @ ones).astype(np.int64)
-
-    @property
-    def singles(self) -> Array:
-        """(class, cell) over all features side by side."""
-        return self._singles
 
     def pair(self, first: int, second: int) -> Array:
         """(class, coarse cell of first, coarse cell of second)."""
@@ -71,30 +62,24 @@ class GridCounts:
 class BoundedSums:
     """Class sums of integer vectors with bounded norms, and the class counts beside them.
 
-    Column 0 holds `count_weight` for each record of the class: the count, in the same vector, so
-    that one noise covers all. The bound on the norms includes it.
+    `sums` is (class, 1 + width). Column 0 holds `count_weight` for each record of the class: the
+    count, in the same vector, so that one noise covers all. The bound on the norms includes it.
     """
 
     def __init__(
         self, width: int, classes: int, l1: int, l2_squared: int, count_weight: int
     ) -> None:
         self.l1, self.l2_squared = l1 + count_weight, l2_squared + count_weight**2
-        self.count_weight = count_weight
-        self._clip = l1, l2_squared
-        self._sums = np.zeros((classes, width + 1), dtype=np.int64)
+        self._clip, self.count_weight = (l1, l2_squared), count_weight
+        self.sums = np.zeros((classes, width + 1), dtype=np.int64)
 
     def add(self, vectors: Array, private_classes: Array) -> None:
         """Add a batch of integer vectors, each cut to the bounds."""
         bounded = cut(vectors, *self._clip)
         weights = np.full((len(bounded), 1), self.count_weight, dtype=np.int64)
         full = np.concatenate([weights, bounded], axis=1)
-        for label in range(len(self._sums)):
-            self._sums[label] += full[private_classes == label].sum(axis=0)
-
-    @property
-    def sums(self) -> Array:
-        """(class, 1 + width)."""
-        return self._sums
+        for label in range(len(self.sums)):
+            self.sums[label] += full[private_classes == label].sum(axis=0)
 
     def sensitivity(self, records: int) -> Sensitivity:
         """Of `sums`, for units of at most `records` records."""
@@ -106,16 +91,13 @@ def cut(vectors: Array, l1: int, l2_squared: int) -> Array:
 
     What becomes of a vector depends on that vector alone.
     """
-    size_l1 = np.abs(vectors).sum(axis=1)
-    size_l2 = (vectors**2).sum(axis=1)
+    size_l1, size_l2 = np.abs(vectors).sum(axis=1), (vectors**2).sum(axis=1)
     shrink = np.minimum(l1 / np.maximum(size_l1, 1), np.sqrt(l2_squared / np.maximum(size_l2, 1)))
-    kept = np.where(
-        (shrink < 1)[:, None], np.trunc(vectors * shrink[:, None]).astype(np.int64), vectors
-    )
+    shorter = np.trunc(vectors * shrink[:, None]).astype(np.int64)
+    kept = np.where((shrink < 1)[:, None], shorter, vectors)
     # A float may round up past the bound by a hair: take steps off the largest entry then.
-    for row in np.flatnonzero(
-        (np.abs(kept).sum(axis=1) > l1) | ((kept**2).sum(axis=1) > l2_squared)
-    ):
+    too_long = (np.abs(kept).sum(axis=1) > l1) | ((kept**2).sum(axis=1) > l2_squared)
+    for row in np.flatnonzero(too_long):
         while np.abs(kept[row]).sum() > l1 or (kept[row] ** 2).sum() > l2_squared:
             top = int(np.abs(kept[row]).argmax())
             kept[row, top] -= np.sign(kept[row, top])

@@ -59,10 +59,6 @@ class _Job:
     epochs: int | None = None
     training: Training | None = None
 
-    def __post_init__(self) -> None:
-        if self.epochs is not None and self.epochs < 1:
-            raise RequestError("epochs must be at least 1")
-
 
 class Curator:
     """Releases Veils from private rows that fit `schema`.
@@ -82,19 +78,17 @@ class Curator:
         max_records: int = 1,
         device: str = "cpu",
     ) -> None:
-        self.schema = schema
+        self.schema, self.dataset = schema, dataset or schema.name
         self.ledger = None if ledger is None else Ledger(ledger)
-        self.dataset = dataset or schema.name
-        self.unit_column = unit_column
-        self.max_records = max_records
+        self.unit_column, self.max_records = unit_column, max_records
         self.device = pick_device(device)
 
     def plan(
         self, private_data: Any, epsilon: float, delta: float = 0.0, *, order: int | None = None
     ) -> Plan:
         """What `functional` would measure. Reads the number of rows, which is public; no row."""
-        budget = _finite(Budget(epsilon, delta))
-        return self._plan(self._table(private_data), budget, order)
+        budget, table = _finite(Budget(epsilon, delta)), self._table(private_data)
+        return make_plan(self.schema, table.size, budget, records=table.records, order=order)
 
     def check(self, private_data: Any) -> int:
         """Read every row, release nothing, charge nothing: can this table be released?
@@ -141,6 +135,8 @@ class Curator:
                 "leave the ledger out"
             )
         job = _Job(self._table(private_data), budget, progress, **choices)
+        if job.epochs is not None and job.epochs < 1:
+            raise RequestError("epochs must be at least 1")
         if mechanism == "dpsgd":
             dpsgd.check(job.table, budget)
         what = f"release by {mechanism} of {self.schema.name}"
@@ -160,42 +156,29 @@ class Curator:
             private_data, self.schema, unit_column=self.unit_column, max_records=self.max_records
         )
 
-    def _plan(self, table: PrivateTable, budget: Budget, order: int | None) -> Plan:
-        return make_plan(self.schema, table.size, budget, records=table.records, order=order)
-
     def _by_functional(self, job: _Job, order: int | None) -> Veil:
         """Rows -> noisy record -> population -> networks; only the first step sees rows."""
-        plan = self._plan(job.table, job.budget, order)
-        record = measure(job.table, plan)
-        population = population_of(self.schema, record)
-        training = job.training or TRAININGS[self.schema.family]
+        schema, table = self.schema, job.table
+        plan = make_plan(schema, table.size, job.budget, records=table.records, order=order)
+        record = measure(table, plan)
+        population = population_of(schema, record)
+        training = job.training or TRAININGS[schema.family]
         training = replace(training, epochs=job.epochs or training.epochs)
         title = "training on the noisy population"
         with progress_bar(title, training.epochs, show=job.progress) as tick:
             made = fit_networks(
-                population,
-                self.schema,
-                seed=job.seed,
-                device=self.device,
-                training=training,
-                tick=tick,
+                population, schema, seed=job.seed, device=self.device, training=training, tick=tick
             )
         statement = self._state("functional", job, record.accesses)
         statement = statement.model_copy(update={"plan": (*plan.reasons, *plan.warnings)})
-        return Veil(
-            self.schema, made.autoencoder, made.prototypes, statement, made.surrogate, record
-        )
+        return Veil(schema, made.autoencoder, made.prototypes, statement, made.surrogate, record)
 
     def _by_dpsgd(self, job: _Job) -> Veil:
         """Networks trained on the rows by noisy gradients."""
         usual = dpsgd.ARCHITECTURES[self.schema.family]
-        architecture = replace(
-            usual,
-            epochs=job.epochs or usual.epochs,
-            surrogate=job.training.surrogate if job.training else usual.surrogate,
-        )
-        epochs = 2 * architecture.epochs
-        with progress_bar("training by DP-SGD", epochs, show=job.progress) as tick:
+        surrogate = job.training.surrogate if job.training else usual.surrogate
+        architecture = replace(usual, epochs=job.epochs or usual.epochs, surrogate=surrogate)
+        with progress_bar("training by DP-SGD", 2 * architecture.epochs, show=job.progress) as tick:
             made, accesses = dpsgd.release(
                 job.table, job.budget, architecture, seed=job.seed, device=self.device, tick=tick
             )
@@ -248,12 +231,11 @@ def _finite(budget: Budget) -> Budget:
 
 
 def _draft_note(schema: Schema) -> tuple[str, ...]:
-    if not schema.drafted:
-        return ()
-    return (
+    note = (
         "the schema is a draft read off the private rows, and nobody has reviewed it: its bounds "
-        "and categories were published as they are in the rows",
+        "and categories were published as they are in the rows"
     )
+    return (note,) if schema.drafted else ()
 
 
 def _versions() -> dict[str, str]:

@@ -46,17 +46,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from counterveil import networks
 from counterveil.build import TRAININGS, Networks, reconstruction_loss
 from counterveil.curator.coefficients import BoundedSums
 from counterveil.curator.noise import EXACT, NoiseSource
 from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Array
 from counterveil.errors import InternalError, RequestError
-from counterveil.networks import ARCHITECTURES as PAPER
-from counterveil.networks import Architecture, Autoencoder, Network, is_finite, seeded, tanh_network
+from counterveil.networks import Architecture, Autoencoder, Network, check_finite, seeded
 from counterveil.privacy import Access, Budget
-from counterveil.privacy.budget import rest_of
 from counterveil.privacy.record import Sensitivity, root_above
+from counterveil.privacy.statement import rest_of
 from counterveil.schema import Family
 from counterveil.terminal import Tick, silent
 
@@ -70,14 +70,14 @@ class DpsgdArchitecture(Architecture):
 
 EPOCHS: dict[Family, int] = {"mixed": 20, "image": 5, "binary": 5}
 ARCHITECTURES: dict[Family, DpsgdArchitecture] = {
-    family: DpsgdArchitecture(PAPER[family].encoder, epochs, 1024, TRAININGS[family].surrogate)
-    for family, epochs in EPOCHS.items()
+    family: DpsgdArchitecture(usual.encoder, EPOCHS[family], 1024, TRAININGS[family].surrogate)
+    for family, usual in networks.ARCHITECTURES.items()
 }
-SHARES = (0.5, 0.1, 0.4)  # autoencoder, prototypes, surrogate
+SHARES = (0.5, 0.1)  # autoencoder, prototypes; the rest is for the surrogate
 MOST_EPSILON = 500.0  # more protects nothing and overflows the accountants
 CLIP = 1.0  # of a record's gradient, autoencoder
 SURROGATE_CLIP = 4.0  # a tighter one makes the larger class win
-RATE = 1e-2
+RATE = 1e-2  # Adam's
 FIXED_POINT = 1 << 12  # steps from the middle of a code to its end
 ORDERS = (*range(2, 33), 36, 40, 48, 56, 64, 80, 96, 128, 192, 256, 512)
 TOLERANCE = 5e-4  # of ε: the noise may be that much more than the least
@@ -149,11 +149,9 @@ def check(table: PrivateTable, budget: Budget) -> None:
 
 def split(budget: Budget) -> tuple[Budget, Budget, Budget]:
     """Shares of autoencoder, prototypes and surrogate; their sums do not exceed the budget."""
-    first, second, _ = SHARES
-    epsilons = budget.epsilon * first, budget.epsilon * second
-    deltas = budget.delta * first, budget.delta * second
-    last = rest_of(budget.epsilon, *epsilons), rest_of(budget.delta, *deltas)
-    return Budget(epsilons[0], deltas[0]), Budget(epsilons[1], deltas[1]), Budget(*last)
+    first, second = (Budget(budget.epsilon * share, budget.delta * share) for share in SHARES)
+    epsilon = rest_of(budget.epsilon, first.epsilon, second.epsilon)
+    return first, second, Budget(epsilon, rest_of(budget.delta, first.delta, second.delta))
 
 
 def release(
@@ -179,7 +177,6 @@ def release(
     private_rows = torch.as_tensor(points, dtype=torch.float32, device=device)
     private_labels = torch.as_tensor(private_classes, dtype=torch.long, device=device)
     width, classes = table.encoding.width, len(table.schema.label.classes)
-
     autoencoder = Autoencoder.new(width, architecture.encoder, seed).to(device)
     first = train(
         autoencoder,
@@ -193,13 +190,11 @@ def release(
             sums.add(autoencoder.encode(part).cpu().double().numpy(), labels.cpu().numpy())
     prototypes, counts, second = sums.release(for_prototypes, noise)
 
-    surrogate = seeded(lambda: tanh_network(width, architecture.surrogate, classes), seed)
-    surrogate = surrogate.to(device)
+    surrogate = seeded(lambda: networks.tanh_network(width, architecture.surrogate, classes), seed)
+    surrogate, entropy = surrogate.to(device), nn.CrossEntropyLoss(reduction="sum")
     third = train(
         surrogate,
-        lambda numbers: nn.functional.cross_entropy(
-            surrogate(private_rows[numbers]), private_labels[numbers], reduction="sum"
-        ),
+        lambda numbers: entropy(surrogate(private_rows[numbers]), private_labels[numbers]),
         NoisyTraining("training of the surrogate", schedule, for_surrogate, SURROGATE_CLIP),
         tick=lambda done, words="": tick(architecture.epochs + done, words),
     )
@@ -220,13 +215,9 @@ class CodeSums:
 
     def __init__(self, latent: int, classes: int) -> None:
         self.weight = math.isqrt(FIXED_POINT**2 * latent)
-        self.sensitivity = Sensitivity(
-            2 * (FIXED_POINT * latent + self.weight), root_above(4 * FIXED_POINT**2 * latent)
-        )
-        self._latent = latent
-        self._sums = BoundedSums(
-            latent, classes, FIXED_POINT * latent, FIXED_POINT**2 * latent, self.weight
-        )
+        l1, l2_squared = FIXED_POINT * latent, FIXED_POINT**2 * latent
+        self.sensitivity = Sensitivity(2 * (l1 + self.weight), root_above(4 * l2_squared))
+        self._sums = BoundedSums(latent, classes, l1, l2_squared, self.weight)
 
     def add(self, private_codes: Array, private_classes: Array) -> None:
         """Add a batch of codes."""
@@ -241,15 +232,14 @@ class CodeSums:
 
     def release(self, budget: Budget, noise: NoiseSource = EXACT) -> tuple[Array, Array, Access]:
         """Prototypes and class counts from the noisy sums, (ε, δ)-DP under replace-one."""
-        measured = noise.perturb(
-            "codes", "class sums of codes and class counts", self.exact, self.sensitivity, budget
-        )
+        what = "class sums of codes and class counts"
+        measured = noise.perturb("codes", what, self.exact, self.sensitivity, budget)
         noisy = measured.values.astype(np.float64)
-        counts = noisy[:, 0] / self.weight
         # A count below the deviation of its noise says nothing: its mean shrinks to the middle.
         floor = max(1.0, math.sqrt(measured.variance) / self.weight)
-        means = noisy[:, 1:] / FIXED_POINT / np.maximum(counts, floor)[:, None]
-        return (np.clip(means, -1, 1) + 1) / 2, np.maximum(counts, floor), measured.access
+        counts = np.maximum(noisy[:, 0] / self.weight, floor)
+        means = noisy[:, 1:] / FIXED_POINT / counts[:, None]
+        return (np.clip(means, -1, 1) + 1) / 2, counts, measured.access
 
 
 def training_epsilon(noise: float, rate: float, steps: int, delta: float) -> float:
@@ -343,12 +333,11 @@ def train(
         tick(epoch + 1, "epochs")
     wrapped.to_standard_module()
     network.requires_grad_(False).eval()
-    if not is_finite(network):
-        raise RequestError("training diverged: the noise at this epsilon is too large; raise it")
-    batches_words = f"{schedule.steps} Poisson batches at rate {schedule.rate:.4g}"
+    check_finite(network)
+    words = f"DP-SGD, {schedule.steps} Poisson batches at rate {schedule.rate:.4g}, Gaussian"
     return Access(
         what=training.what,
-        mechanism=f"DP-SGD, {batches_words}, Gaussian; {FLOATS}",
+        mechanism=f"{words}; {FLOATS}",
         sensitivity=f"each record's gradient cut to L2 {clip:g}",
         scale=noise * clip,
         epsilon=training.budget.epsilon,

@@ -25,9 +25,8 @@ from counterveil.curator.noise import EXACT, NoiseSource
 from counterveil.curator.plan import Plan
 from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Array
-from counterveil.population.grid import Grid
-from counterveil.population.images import Frequencies
-from counterveil.population.mixed import TreePopulation
+from counterveil.population.mixed import Grid, TreePopulation
+from counterveil.population.sums import Frequencies
 from counterveil.privacy import Budget
 from counterveil.privacy.record import CHOICE, Measurement, NoisyRecord, Sensitivity
 
@@ -69,26 +68,19 @@ def _measure_mixed(table: PrivateTable, plan: Plan, noise: NoiseSource) -> Noisy
         private_counts.add(private_points, private_classes)
 
     delta = plan.delta / 2 if plan.order == 2 else plan.delta
-    singles = noise.perturb(
-        "singles",
-        f"counts of (class, feature) for {features} features",
-        private_counts.singles,
-        Sensitivity.of_counts(features, plan.records),
-        Budget(plan.epsilons[0], delta),
-    )
+    what = f"counts of (class, feature) for {features} features"
+    bound, budget = Sensitivity.of_counts(features, plan.records), Budget(plan.epsilons[0], delta)
+    singles = noise.perturb("singles", what, private_counts.singles, bound, budget)
     record = _record(table, plan, singles)
     if plan.order == 1:
         return record
 
     independent = TreePopulation(table.schema, record)
     tree = choose_tree(private_counts, independent, plan, noise)
-    pairs = noise.perturb(
-        "pairs",
-        f"counts of (class, pair) along the tree, {features - 1} pairs",
-        np.concatenate([private_counts.pair(*edge).ravel() for edge in tree.values]),
-        Sensitivity.of_counts(features - 1, plan.records),
-        Budget(plan.epsilons[2], delta),
-    )
+    what = f"counts of (class, pair) along the tree, {features - 1} pairs"
+    private_pairs = np.concatenate([private_counts.pair(*edge).ravel() for edge in tree.values])
+    bound = Sensitivity.of_counts(features - 1, plan.records)
+    pairs = noise.perturb("pairs", what, private_pairs, bound, Budget(plan.epsilons[2], delta))
     return replace(record, measurements=(singles, tree, pairs))
 
 
@@ -136,20 +128,13 @@ def _measure_bits(table: PrivateTable, plan: Plan, noise: NoiseSource) -> NoisyR
         kept = keep_ones(private_points.astype(np.int64), plan.ones)
         private_sums.add(kept, private_classes)
         private_pooled += kept.sum(axis=0)
-    pooled = noise.perturb(
-        "pooled",
-        f"pooled sums of {bits} bits",
-        private_pooled,
-        Sensitivity.of_sums(plan.ones, plan.ones, plan.records),
-        Budget(plan.epsilons[0], plan.delta / 2),
-    )
-    sums = noise.perturb(
-        "sums",
-        f"counts and sums of {bits} bits for {classes} classes",
-        private_sums.sums,
-        private_sums.sensitivity(plan.records),
-        Budget(plan.epsilons[1], plan.delta / 2),
-    )
+    for_pooled, for_sums = (Budget(epsilon, plan.delta / 2) for epsilon in plan.epsilons)
+    what = f"pooled sums of {bits} bits"
+    bound = Sensitivity.of_sums(plan.ones, plan.ones, plan.records)
+    pooled = noise.perturb("pooled", what, private_pooled, bound, for_pooled)
+    what = f"counts and sums of {bits} bits for {classes} classes"
+    bound = private_sums.sensitivity(plan.records)
+    sums = noise.perturb("sums", what, private_sums.sums, bound, for_sums)
     return _record(table, plan, pooled, sums)
 
 
@@ -165,26 +150,19 @@ def keep_ones(rows: Array, most: int) -> Array:
     if len(full):
         crowded = rows[full]
         turn = (crowded @ weights) % bits
-        order = rank[(np.arange(bits) + turn[:, None]) % bits]
-        order = np.where(crowded > 0, order, bits)
+        order = np.where(crowded > 0, rank[(np.arange(bits) + turn[:, None]) % bits], bits)
         limit = np.partition(order, most - 1, axis=1)[:, most - 1 : most]
         kept[full] = crowded * (order <= limit)
     return kept
 
 
 def _measure_image(table: PrivateTable, plan: Plan, noise: NoiseSource) -> NoisyRecord:
-    frequencies = Frequencies.of_schema(table.schema, plan.frequencies)
+    frequencies = Frequencies(table.schema.images[0], plan.frequencies)
     width, classes = frequencies.width, len(table.schema.label.classes)
-    private_sums = BoundedSums(
-        width, classes, plan.l1_clip, plan.l2_clip**2, count_weight=plan.fixed_point
-    )
+    private_sums = BoundedSums(width, classes, plan.l1_clip, plan.l2_clip**2, plan.fixed_point)
     for private_points, private_classes in table.private_batches():
         private_sums.add(frequencies.whole(private_points, plan.fixed_point), private_classes)
-    sums = noise.perturb(
-        "sums",
-        f"counts and sums of {width} frequencies for {classes} classes",
-        private_sums.sums,
-        private_sums.sensitivity(plan.records),
-        Budget(plan.epsilons[0], plan.delta),
-    )
+    what = f"counts and sums of {width} frequencies for {classes} classes"
+    bound, budget = private_sums.sensitivity(plan.records), Budget(plan.epsilons[0], plan.delta)
+    sums = noise.perturb("sums", what, private_sums.sums, bound, budget)
     return _record(table, plan, sums)

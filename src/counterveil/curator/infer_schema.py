@@ -16,7 +16,6 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from pandas.api import types
 
 from counterveil.errors import DataError
 from counterveil.schema import Binary, Categorical, Category, Label, Numeric, Schema
@@ -56,11 +55,9 @@ def draft_schema(
     classes = _classes(frame[label], label)
     constant = [column for column in columns if _is_constant(frame[column])]
     if constant:
-        listed = ", ".join(map(repr, constant))
-        remedy = f"out with {_excluding(constant)}"
-        if len(constant) == 1:
-            raise DataError(f"column {listed} is constant; leave it {remedy}")
-        raise DataError(f"columns {listed} are constant; leave them {remedy}")
+        are, them = ("is", "it") if len(constant) == 1 else ("are", "them")
+        listed = f"column{'s' if len(constant) > 1 else ''} {', '.join(map(repr, constant))}"
+        raise DataError(f"{listed} {are} constant; leave {them} out with {_excluding(constant)}")
     return Schema(
         name=name,
         note=NOTE,
@@ -92,7 +89,7 @@ def _classes(column: pd.Series[Any], name: str) -> tuple[Category, ...]:
 
 def _is_constant(column: pd.Series[Any]) -> bool:
     present = column.dropna().astype(object)
-    different = len({_hashable(value) for value in present})
+    different = len({repr(value) if value.__hash__ is None else value for value in present})
     if different + bool(column.isna().any()) < 2:
         return True
     # One number and empty cells: a category, unless it has decimals.
@@ -101,8 +98,7 @@ def _is_constant(column: pd.Series[Any]) -> bool:
 
 
 def _draft_feature(name: str, column: pd.Series[Any]) -> Numeric | Categorical | Binary:
-    missing = bool(column.isna().any())
-    values = column.dropna()
+    missing, values = bool(column.isna().any()), column.dropna()
     kind = _kind(values, name)
     if kind == "date":
         raise DataError(
@@ -115,13 +111,10 @@ def _draft_feature(name: str, column: pd.Series[Any]) -> Numeric | Categorical |
         number = _as_numbers(values, name)
         if not missing and set(np.unique(number)) == {0, 1}:
             return Binary(name=name)
-        if number.min() < number.max():
+        low, high = float(number.min()), float(number.max())
+        if low < high:
             return Numeric(
-                name=name,
-                lower=float(number.min()),
-                upper=float(number.max()),
-                integer=_whole(number),
-                missing=missing,
+                name=name, lower=low, upper=high, integer=_whole(number), missing=missing
             )
     categories = _distinct(values, kind, name)
     if len(categories) > MOST_CATEGORIES:
@@ -141,12 +134,6 @@ def _draft_feature(name: str, column: pd.Series[Any]) -> Numeric | Categorical |
 
 def _kind(values: pd.Series[Any], name: str) -> Kind:
     """What the present `values` of a column are; one kind only."""
-    if types.is_datetime64_any_dtype(values) or types.is_timedelta64_dtype(values):
-        return "date"
-    if types.is_bool_dtype(values):
-        return "bool"
-    if types.is_float_dtype(values) or types.is_integer_dtype(values):
-        return "number"
     kinds = {_kind_of(value) for value in values.astype(object)}
     if None in kinds:
         raise DataError(
@@ -198,10 +185,6 @@ def _distinct(values: pd.Series[Any], kind: Kind, name: str) -> tuple[Category, 
             raise DataError(f"column {name!r} has categories with decimals; make them texts")
         return tuple(int(value) for value in np.unique(number))
     return tuple(sorted({str(value) for value in values}))
-
-
-def _hashable(value: Any) -> Any:
-    return value if value.__hash__ is not None else repr(value)
 
 
 def _excluding(columns: list[str]) -> str:

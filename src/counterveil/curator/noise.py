@@ -10,7 +10,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
 
 import numpy as np
 import opendp.prelude as dp
@@ -19,15 +18,8 @@ from torch import Tensor
 
 from counterveil.encoding import Array
 from counterveil.errors import BudgetError, InternalError
-from counterveil.privacy import Budget
-from counterveil.privacy.record import (
-    GAUSSIAN,
-    LAPLACE,
-    Measurement,
-    Mechanism,
-    Sensitivity,
-    noise_variance,
-)
+from counterveil.privacy import Budget, record
+from counterveil.privacy.record import GAUSSIAN, LAPLACE, Measurement, Mechanism, Sensitivity
 
 dp.enable_features("contrib")
 
@@ -44,44 +36,34 @@ class Noise:
     @property
     def variance(self) -> float:
         """Of one draw."""
-        return noise_variance(self.kind, self.scale)
+        return record.noise_variance(self.kind, self.scale)
 
 
-class NoiseSource(Protocol):
+class NoiseSource:
     """Where a mechanism gets its noise: the only thing it may do with exact numbers.
 
-    `EXACT` is the one source of the product. An audit may listen by a source of its own.
+    `EXACT` is the one source of the product, of exact discrete noise. An audit may listen by a
+    subclass of its own.
     """
 
     def perturb(
         self, name: str, what: str, exact: Array, sensitivity: Sensitivity, budget: Budget
     ) -> Measurement:
-        """Exact int64 sums with the noise that makes them `budget`-DP, as a measurement."""
-        ...
+        """Exact int64 sums with the noise that makes them `budget`-DP, as a measurement.
 
-    def choose(self, scores: Sequence[int], sensitivity: int, epsilon: float) -> int:
-        """The number of (nearly) the highest score, ε-DP."""
-        ...
-
-
-class ExactNoise:
-    """Exact discrete noise; see `NoiseSource` for what goes in and out."""
-
-    def perturb(
-        self, name: str, what: str, exact: Array, sensitivity: Sensitivity, budget: Budget
-    ) -> Measurement:
-        """Formal guarantee: (ε, δ)-DP for vectors that move by at most `sensitivity`."""
+        Formal guarantee: (ε, δ)-DP for vectors that move by at most `sensitivity`.
+        """
         l1, l2 = sensitivity.l1, sensitivity.l2
         noise = calibrate(l1, l2, budget.epsilon, budget.delta)
         noisy = add(exact, noise, l1, l2)
-        return Measurement(
-            name, what, noisy, sensitivity, noise.kind, noise.scale, noise.epsilon, noise.delta
-        )
+        how = noise.kind, noise.scale, noise.epsilon, noise.delta
+        return Measurement(name, what, noisy, sensitivity, *how)
 
     def choose(self, scores: Sequence[int], sensitivity: int, epsilon: float) -> int:
-        """Formal guarantee: ε-DP for scores of which each changes by at most `sensitivity`.
+        """The number of (nearly) the highest score.
 
-        They may change in any direction (permute-and-flip, McKenna & Sheldon 2020).
+        Formal guarantee: ε-DP for scores of which each changes by at most `sensitivity`, in any
+        direction (permute-and-flip, McKenna & Sheldon 2020).
         """
         space = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
         scale = 2 * sensitivity / epsilon
@@ -95,7 +77,7 @@ class ExactNoise:
             raise InternalError("the noisy maximum could not be taken") from None
 
 
-EXACT = ExactNoise()
+EXACT = NoiseSource()
 
 
 @lru_cache(maxsize=256)  # of public numbers alone

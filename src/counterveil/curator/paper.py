@@ -9,13 +9,11 @@
     5. Derive the prototypes as class means of encodings               (Eq. prot_construct)
 
 Formal guarantee: **none**. The ε is the paper's and nominal; `WHY_NOMINAL` says why. The
-mechanism is here because it is what the paper describes and what everything else is measured
-against.
+mechanism is what the paper describes and what everything else is measured against.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import torch
@@ -23,8 +21,7 @@ from torch import Tensor
 
 from counterveil.curator.noise import laplace
 from counterveil.curator.table import PrivateTable
-from counterveil.errors import RequestError
-from counterveil.networks import Architecture, Autoencoder, class_means, fit, is_finite
+from counterveil.networks import Architecture, Autoencoder, check_finite, class_means, fit
 from counterveil.privacy import Access, Budget, Level, Statement
 from counterveil.terminal import Tick, silent
 
@@ -77,11 +74,9 @@ def build_prototypes(
         seed=seed,
         tick=tick,
     )
-    if not is_finite(autoencoder):
-        raise RequestError("training diverged: the noise at this epsilon is too large; raise it")
+    check_finite(autoencoder)
     classes = len(table.schema.label.classes)
-    prototypes = class_means(autoencoder, private_rows, private_classes, classes)  # step 5
-    return autoencoder, prototypes
+    return autoencoder, class_means(autoencoder, private_rows, private_classes, classes)  # step 5
 
 
 def sensitivity(widest: int) -> float:
@@ -120,24 +115,19 @@ def perturbed_objective(
 
 def state(budget: Budget, architecture: Architecture) -> Statement:
     """The statement of a release: level `none`, and why."""
-    scale = sensitivity(architecture.widest) / budget.epsilon if budget.adds_noise else None
+    training = Access(
+        what="training of the autoencoder",
+        mechanism="functional mechanism as published: Laplace noise on the objective, once",
+        sensitivity=f"claimed Δ = 4(K+1) with K = {architecture.widest}",
+        scale=sensitivity(architecture.widest) / budget.epsilon if budget.adds_noise else None,
+    )
+    means, unbounded = "exact class means of encodings", "not bounded by noise"
+    prototypes = Access(what="class prototypes", mechanism=means, sensitivity=unbounded)
     return Statement(
         level=Level.NONE,
         mechanism="paper",
-        epsilon=budget.epsilon if math.isfinite(budget.epsilon) else None,
-        accesses=(
-            Access(
-                what="training of the autoencoder",
-                mechanism="functional mechanism as published: Laplace noise on the objective, once",
-                sensitivity=f"claimed Δ = 4(K+1) with K = {architecture.widest}",
-                scale=scale,
-            ),
-            Access(
-                what="class prototypes",
-                mechanism="exact class means of encodings",
-                sensitivity="not bounded by noise",
-            ),
-        ),
+        epsilon=budget.epsilon if budget.adds_noise else None,
+        accesses=(training, prototypes),
         reasons=WHY_NOMINAL,
         exclusions=("the target model and everything it reveals",),
     )

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from counterveil.curator.noise import calibrate
-from counterveil.population.grid import Grid
+from counterveil.population.mixed import Grid
 from counterveil.privacy import Budget
-from counterveil.privacy.budget import rest_of
 from counterveil.privacy.record import Sensitivity
+from counterveil.privacy.statement import rest_of
 from counterveil.schema import Schema
 
 FINE, COARSE = 64, 16  # bins of a number: for its own counts, and for pairs
@@ -106,12 +106,11 @@ def _plan_mixed(schema: Schema, rows: int, budget: Budget, records: int, order: 
 
 
 def _drowning(rows: int, classes: int, scale: float) -> tuple[str, ...]:
-    if rows / classes < 10 * scale:
-        return (
-            f"{rows / classes:.0f} rows a class against noise of scale {scale:.0f}: what tells the "
-            "classes apart drowns; expect pooled answers",
-        )
-    return ()
+    warning = (
+        f"{rows / classes:.0f} rows a class against noise of scale {scale:.0f}: what tells the "
+        "classes apart drowns; expect pooled answers"
+    )
+    return (warning,) if rows / classes < 10 * scale else ()
 
 
 def _plan_bits(schema: Schema, rows: int, budget: Budget, records: int) -> Plan:
@@ -131,22 +130,19 @@ def _plan_bits(schema: Schema, rows: int, budget: Budget, records: int) -> Plan:
 
 
 def _plan_image(schema: Schema, rows: int, budget: Budget, records: int) -> Plan:
-    image = schema.images[0]
-    side = min(image.height, image.breadth)
+    side = min(schema.images[0].height, schema.images[0].breadth)
     classes = len(schema.label.classes)
     # Frequencies beyond the one whose expected size meets the noise only add noise.
     frequencies = int(np.clip(round(2 * (rows * budget.epsilon / classes) ** 0.25), 4, side // 2))
     frequencies = min(frequencies, side)
     fixed_point = 16
-    l1 = round(fixed_point * 1.0 * frequencies * side / 4)
-    l2 = fixed_point * side // 2
+    l1, l2 = round(fixed_point * 1.0 * frequencies * side / 4), fixed_point * side // 2
     reasons = (
         f"the {frequencies}x{frequencies} lowest frequencies of the cosine transform, in units of "
         f"1/{fixed_point}",
         f"each image cut to L1 norm {l1 / fixed_point:g} and L2 norm {l2 / fixed_point:g}: public "
         "bounds from its size",
     )
-    scale = 2 * l1 * records / budget.epsilon / fixed_point
-    warnings = _drowning(rows, classes, scale / 10)
+    warnings = _drowning(rows, classes, 2 * l1 * records / budget.epsilon / fixed_point / 10)
     plan = Plan("image", 1, (budget.epsilon,), budget.delta, records, reasons, warnings)
     return replace(plan, frequencies=frequencies, l1_clip=l1, l2_clip=l2, fixed_point=fixed_point)

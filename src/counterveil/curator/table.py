@@ -47,8 +47,7 @@ class PrivateTable:
             raise RequestError("max_records must be a whole number of at least 1")
         extra = () if unit_column is None else (unit_column,)
         self._source = open_source(private_data, schema, extra)
-        self.schema = schema
-        self.encoding = Encoding(schema)
+        self.schema, self.encoding = schema, Encoding(schema)
         self.unit_column = unit_column
         self.records = 1 if unit_column is None else max_records
         if self._source.rows == 0:
@@ -79,13 +78,11 @@ class PrivateTable:
         used: Counter[Any] = Counter()
         first_row = 0
         for private_frame in self._source.batches():
-            mine = self._within_limit(private_frame, used, first_row)
-            numbers = first_row + np.flatnonzero(mine)
+            mine = self._allowed(private_frame, used, first_row)
+            numbers, kept = first_row + np.flatnonzero(mine), private_frame[mine]
             first_row += len(private_frame)
-            if not len(numbers):
-                continue
-            kept = private_frame[mine]
-            yield self.encoding.encode(kept, numbers), self.encoding.labels(kept, numbers)
+            if len(numbers):
+                yield self.encoding.encode(kept, numbers), self.encoding.labels(kept, numbers)
 
     def check(self) -> None:
         """Read every row and refuse a table that cannot be explained.
@@ -100,10 +97,9 @@ class PrivateTable:
             lowest = np.minimum(lowest, private_points.min(axis=0))
             highest = np.maximum(highest, private_points.max(axis=0))
             classes_seen.update(np.unique(private_classes).tolist())
-        label = self.schema.label
         if len(classes_seen) < 2:
             raise DataError(
-                f"label {label.name!r} has one class only in this table; "
+                f"label {self.schema.label.name!r} has one class only in this table; "
                 "counterfactuals need rows of at least two classes"
             )
         # Images have blank corners and sets of bits rare bits; in a mixed table it is a mistake.
@@ -119,9 +115,7 @@ class PrivateTable:
         points, classes = zip(*self.private_batches(), strict=True)
         return np.concatenate(points), np.concatenate(classes)
 
-    def _within_limit(
-        self, private_frame: pd.DataFrame, used: Counter[Any], first_row: int
-    ) -> Array:
+    def _allowed(self, private_frame: pd.DataFrame, used: Counter[Any], first_row: int) -> Array:
         """Which rows of a batch are among the first `records` of their person."""
         if self.unit_column is None:
             return np.ones(len(private_frame), dtype=bool)
@@ -153,9 +147,6 @@ class Source:
     rows: int
     batches: Callable[[], Iterator[pd.DataFrame]]
 
-    def __repr__(self) -> str:
-        return f"Source({self.rows} rows)"
-
 
 def open_source(data: Any, schema: Schema, extra: tuple[str, ...] = ()) -> Source:
     """A source over `data`: a frame, an Arrow table, or the path of a file or folder.
@@ -163,21 +154,16 @@ def open_source(data: Any, schema: Schema, extra: tuple[str, ...] = ()) -> Sourc
     `extra` names columns needed besides those of the schema, such as the one with the person.
     """
     wanted = (*schema.columns, schema.label.name, *extra)
-    if isinstance(data, (str, Path)):
-        return _open_path(Path(data), schema, wanted, extra)
     if isinstance(data, pa.Table):
         return _arrow(ds.dataset(data), wanted, extra)
-    frame = as_frame(data, schema)
-    return Source(
-        tuple(str(name) for name in frame.columns),
-        len(frame),
-        lambda: (frame.iloc[start : start + BATCH] for start in range(0, len(frame), BATCH)),
-    )
-
-
-def _open_path(
-    path: Path, schema: Schema, wanted: tuple[str, ...], extra: tuple[str, ...]
-) -> Source:
+    if not isinstance(data, (str, Path)):
+        frame = as_frame(data, schema)
+        return Source(
+            tuple(str(name) for name in frame.columns),
+            len(frame),
+            lambda: (frame.iloc[start : start + BATCH] for start in range(0, len(frame), BATCH)),
+        )
+    path = Path(data)
     if not path.exists():
         raise DataError(f"no table at {path}; check the path")
     if path.is_dir() or path.suffix.lower() in {".parquet", ".pq"}:

@@ -1,12 +1,8 @@
 """Noisy record -> a distribution P~ to sample from. Post-processing: sees no private row."""
 
-from collections.abc import Callable
-
 from counterveil.errors import VeilError
-from counterveil.population.base import Population
-from counterveil.population.bits import BitPopulation
-from counterveil.population.images import ImagePopulation
 from counterveil.population.mixed import TreePopulation
+from counterveil.population.sums import BitPopulation, ImagePopulation, Population
 from counterveil.privacy.record import NoisyRecord
 from counterveil.schema import Family, Schema
 
@@ -17,19 +13,15 @@ MEASURED: dict[Family, set[tuple[str, ...]]] = {
     "binary": {("pooled", "sums")},
     "image": {("sums",)},
 }
-POPULATIONS: dict[Family, Callable[[Schema, NoisyRecord], Population]] = {
-    "mixed": TreePopulation,
-    "binary": BitPopulation,
-    "image": ImagePopulation,
-}
 
 
 def population_of(schema: Schema, record: NoisyRecord) -> Population:
-    """P~ of a record: the same record always gives the same P~, at no privacy cost.
-
-    A `VeilError` if the record is not that of a table with this schema.
-    """
+    """P~ of a record, always the same one; a `VeilError` if the record does not fit the schema."""
     names = tuple(measurement.name for measurement in record.measurements)
     if record.family != schema.family or names not in MEASURED[schema.family]:
         raise VeilError("its noisy record does not fit its schema")
-    return POPULATIONS[schema.family](schema, record)
+    if schema.family == "mixed":
+        return TreePopulation(schema, record)
+    if schema.family == "binary":
+        return BitPopulation(schema, record)
+    return ImagePopulation(schema, record)

@@ -13,10 +13,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from counterveil.encoding import Array
-from counterveil.errors import VeilError
-from counterveil.population.base import believable, draw_classes, positive_totals, to_simplex
-from counterveil.population.grid import Grid
+from counterveil.encoding import Array, Encoding
+from counterveil.errors import RequestError, VeilError
+from counterveil.population.sums import Population, positive_totals, to_simplex
 from counterveil.privacy.record import NoisyRecord
 from counterveil.schema import Schema
 
@@ -24,7 +23,45 @@ FAR = 4.0  # no class has a cell more than so many times more or less often than
 SMOOTH = 3  # coefficients of the curve along which a class may deviate over the bins of a number
 
 
-class TreePopulation:
+class Grid:
+    """The public grid: every legal row of a mixed table falls into one cell of every feature.
+
+    The cells come from the schema alone: no row is looked at. `bins`: about how many bins a number
+    gets. `counts`: the number of cells of each feature; `starts`: the place of each feature's first
+    cell when all cells stand in one line of `width`.
+    """
+
+    def __init__(self, schema: Schema, bins: int) -> None:
+        if schema.family != "mixed":
+            raise RequestError("a grid is for mixed tables")
+        self.schema, self.encoding = schema, Encoding(schema)
+        self.cells = tuple(feature.cells(bins) for feature in schema.features)
+        self.counts = np.array([cells.count for cells in self.cells])
+        self.starts = np.concatenate([[0], np.cumsum(self.counts)[:-1]])
+        self.width = int(self.counts.sum())
+
+    def merged(self, max_bins: int) -> tuple[Array, ...]:
+        """For each feature, the coarse cell of each of its cells: at most `max_bins` of numbers.
+
+        Neighbouring bins are merged evenly; a bin of the single number 0, categories, binary values
+        and missing values stay by themselves.
+        """
+        return tuple(cells.merged(max_bins) for cells in self.cells)
+
+    def codes(self, points: Array) -> Array:
+        """The cell of each feature of each encoded row: (rows, width) to (rows, features)."""
+        blocks = zip(self.encoding.blocks, self.cells, strict=True)
+        return np.stack([cells.codes(points[:, block.at]) for block, cells in blocks], axis=1)
+
+    def points(self, codes: Array, rng: np.random.Generator) -> Array:
+        """A legal encoded row for each row of cells; numbers are spread evenly over their bin."""
+        points = np.zeros((len(codes), self.encoding.width))
+        for number, (block, cells) in enumerate(zip(self.encoding.blocks, self.cells, strict=True)):
+            points[:, block.at] = cells.points(codes[:, number], rng)
+        return points
+
+
+class TreePopulation(Population):
     """P~ of a mixed table. A `VeilError` if the record is not that of this schema."""
 
     def __init__(self, schema: Schema, record: NoisyRecord) -> None:
@@ -45,16 +82,11 @@ class TreePopulation:
 
     @property
     def without_tree(self) -> TreePopulation:
-        """The same with features independent inside each class."""
         singles = self._record.measurements[:1]
         return TreePopulation(self._schema, replace(self._record, measurements=singles))
 
-    def sample(
-        self, count: int, rng: np.random.Generator, class_share: Array | None = None
-    ) -> tuple[Array, Array]:
-        """`count` encoded rows and their classes; by default in the classes' own proportions."""
-        classes = draw_classes(self.class_share, class_share, count, rng)
-        codes = np.empty((count, len(self._wide)), dtype=np.int64)
+    def _points(self, classes: Array, rng: np.random.Generator) -> Array:
+        codes = np.empty((len(classes), len(self._wide)), dtype=np.int64)
         drawn = {child for _, child, _ in self._edges}
         for feature, table in enumerate(self._wide):
             if feature not in drawn:
@@ -64,7 +96,7 @@ class TreePopulation:
         for feature, (fine, coarse) in enumerate(zip(self._fine, self._coarse, strict=True)):
             inside = coarse[None, :] == np.arange(coarse.max() + 1)[:, None]
             codes[:, feature] = _draw((fine[classes] + 1e-9) * inside[codes[:, feature]], rng)
-        return self.grid.points(codes, rng), classes
+        return self.grid.points(codes, rng)
 
     def expected_pair(self, first: int, second: int) -> Array:
         """Counts of (class, first, second) if the two were independent inside each class."""
@@ -91,12 +123,8 @@ class TreePopulation:
     def _conditional(self, child: int, noisy: Array, expected: Array, variance: float) -> Array:
         """P(child | class, parent), shaped like `expected`: (classes, parent, child)."""
         mixed = believable(noisy.reshape(expected.shape), expected, variance)
-        joint = np.stack(
-            [
-                to_simplex(table.ravel(), total).reshape(table.shape)
-                for table, total in zip(mixed, self._totals, strict=True)
-            ]
-        )
+        tables = map(to_simplex, mixed.reshape(len(mixed), -1), self._totals)
+        joint = np.stack(list(tables)).reshape(mixed.shape)
         # Where a parent cell is nearly empty, fall back on independence.
         joint = joint + np.sqrt(variance) * 1e-3 * _rows(self._wide[child])[:, None, :]
         return joint / joint.sum(axis=2, keepdims=True)
@@ -121,15 +149,10 @@ def denoise_single(noisy: Array, totals: Array, variance: float, bins: int = 0) 
     pooled = to_simplex(noisy.sum(axis=0), totals.sum())
     expected = common = totals[:, None] * pooled / pooled.sum()
     if bins > SMOOTH:
-        smooth = np.stack(
-            [
-                row + smooth_part(noisy_row - row, row, variance, bins)
-                for noisy_row, row in zip(noisy, expected, strict=True)
-            ]
-        )
+        rows = zip(noisy - expected, expected, strict=True)
+        smooth = [row + smooth_part(residual, row, variance, bins) for residual, row in rows]
         expected = np.maximum(smooth, 0.0)
-    mixed = believable(noisy, expected, variance)
-    mixed = np.clip(mixed, common / FAR, common * FAR)
+    mixed = np.clip(believable(noisy, expected, variance), common / FAR, common * FAR)
     return mixed * (totals / mixed.sum(axis=1))[:, None]
 
 
@@ -144,8 +167,23 @@ def smooth_part(residual: Array, expected: Array, variance: float, bins: int) ->
     curves[:bins] = expected[:bins, None] * np.stack([place**power for power in range(SMOOTH)], 1)
     basis, _ = np.linalg.qr(curves)
     size = basis.T @ residual
-    kept = size * np.maximum(0.0, 1 - variance / np.maximum(size**2, 1e-9))
-    return basis @ kept
+    return basis @ (size * np.maximum(0.0, 1 - variance / np.maximum(size**2, 1e-9)))
+
+
+def believable(noisy: Array, expected: Array, variance: float) -> Array:
+    """`noisy` counts, believed as far as they say more than `expected` and noise would.
+
+    Empirical Bayes: the counts of a class (first axis) deviate from what is expected by some share
+    τ of it. τ² is what the squared deviations hold beyond the known variance of the noise; each
+    cell is then believed by signal / (signal + noise). Every class has its own τ: a small class
+    deviates more from what all have in common than a large one.
+    """
+    residual = noisy - expected
+    cells = tuple(range(1, noisy.ndim))
+    beyond_noise = (residual**2 - variance).sum(axis=cells, keepdims=True)
+    size = (expected**2).sum(cells, keepdims=True)
+    signal = np.maximum(0.0, beyond_noise) / np.maximum(size, 1e-9) * expected**2
+    return expected + residual * signal / (signal + variance)
 
 
 def merge(counts: Array, coarse: Array) -> Array:

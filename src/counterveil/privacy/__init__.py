@@ -1,6 +1,5 @@
 """Privacy as values: budgets and statements. Holds no data and adds no noise."""
 
-from counterveil.privacy.budget import Budget
-from counterveil.privacy.statement import Access, Level, Statement
+from counterveil.privacy.statement import Access, Budget, Level, Statement
 
 __all__ = ["Access", "Budget", "Level", "Statement"]

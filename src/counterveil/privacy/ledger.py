@@ -38,7 +38,7 @@ from pathlib import Path
 from typing import Literal
 
 from counterveil.errors import BudgetError, RequestError
-from counterveil.privacy.budget import Budget
+from counterveil.privacy.statement import Budget
 
 APPLICATION_ID = 0x43566C67  # "CVlg"
 VERSION = 1
@@ -78,15 +78,14 @@ class Amount:
                 "a ledger cannot account for an infinite epsilon; give a finite one, "
                 "or make the reference without a ledger"
             )
-        return cls(exact_decimal(budget.epsilon), exact_decimal(getattr(budget, "delta", 0.0)))
+        return cls(exact_decimal(budget.epsilon), exact_decimal(budget.delta))
 
     def __add__(self, other: Amount) -> Amount:
         return Amount(_EXACT.add(self.epsilon, other.epsilon), _EXACT.add(self.delta, other.delta))
 
     def __sub__(self, other: Amount) -> Amount:
-        return Amount(
-            _EXACT.subtract(self.epsilon, other.epsilon), _EXACT.subtract(self.delta, other.delta)
-        )
+        minus = _EXACT.subtract
+        return Amount(minus(self.epsilon, other.epsilon), minus(self.delta, other.delta))
 
     def fits(self, limit: Amount) -> bool:
         """Whether `limit` can pay this, in ε and in δ."""
@@ -186,10 +185,8 @@ class Ledger:
                     f"{account.total}; remaining {account.remaining}. A total is fixed for good: "
                     "spend from this account, or name another dataset"
                 )
-            file.execute(
-                "INSERT INTO accounts VALUES (?, ?, ?, ?)",
-                (dataset, str(limit.epsilon), str(limit.delta), _now()),
-            )
+            row = dataset, str(limit.epsilon), str(limit.delta), _now()
+            file.execute("INSERT INTO accounts VALUES (?, ?, ?, ?)", row)
 
     def reserve(self, dataset: str, budget: Budget, what: str) -> Reservation:
         """Charge `dataset` with `budget`; call it before the first private row is read.
@@ -211,10 +208,8 @@ class Ledger:
                     "or use a veil that is already released"
                 )
             reservation = Reservation(secrets.token_hex(8), dataset, budget)
-            file.execute(
-                "INSERT INTO spends VALUES (?, ?, ?, ?, ?, ?, NULL)",
-                (reservation.id, dataset, str(price.epsilon), str(price.delta), what, _now()),
-            )
+            row = reservation.id, dataset, str(price.epsilon), str(price.delta), what, _now()
+            file.execute("INSERT INTO spends VALUES (?, ?, ?, ?, ?, ?, NULL)", row)
         return reservation
 
     def commit(self, reservation: Reservation, digest: str) -> None:
@@ -286,9 +281,8 @@ class Ledger:
             raise self._unusable(error) from None
 
     def _connect(self, mode: str) -> sqlite3.Connection:
-        return sqlite3.connect(
-            f"{self._file.as_uri()}?{mode}", uri=True, timeout=self.timeout_s, isolation_level=None
-        )
+        where = f"{self._file.as_uri()}?{mode}"
+        return sqlite3.connect(where, uri=True, timeout=self.timeout_s, isolation_level=None)
 
     def _check_place(self, *, create: bool) -> None:
         """Refuse paths where no ledger can be; never opens the file, which would drop its locks."""
@@ -304,9 +298,8 @@ class Ledger:
             elif 0 < self._file.stat().st_size < 512:  # SQLite takes a file of one byte for empty
                 raise self._foreign()
         except OSError as error:
-            raise RequestError(
-                f"cannot open the ledger at {self.path}: {error.strerror}; check the path"
-            ) from None
+            why = f"{error.strerror}; check the path"
+            raise RequestError(f"cannot open the ledger at {self.path}: {why}") from None
 
     def _check_identity(self, file: sqlite3.Connection, *, empty: bool) -> bool:
         """Refuse what is no ledger of this version; True where there is nothing yet, if `empty`."""

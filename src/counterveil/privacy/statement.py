@@ -1,4 +1,4 @@
-"""The Statement: what exactly is promised, inside every Veil and on every surface.
+"""The Budget of a release, and the Statement: what exactly is promised, inside every Veil.
 
 A statement is data, not prose: who is protected, against which change, by how much, and every time
 the private rows were read. `text()` puts it into words for a person.
@@ -6,13 +6,60 @@ the private rows were read. `text()` puts it into words for a person.
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from enum import StrEnum
+from fractions import Fraction
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from counterveil.errors import RequestError
-from counterveil.privacy.budget import Budget
+from counterveil.errors import BudgetError, RequestError
+
+
+@dataclass(frozen=True)
+class Budget:
+    """ε and δ, checked. `math.inf` means that no noise is added at all: never private.
+
+    >>> Budget(0.75)
+    Budget(epsilon=0.75, delta=0.0)
+    """
+
+    epsilon: float
+    delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not _is_number(self.epsilon) or math.isnan(self.epsilon) or self.epsilon <= 0:
+            raise BudgetError("epsilon must be a number above 0, for example 0.75")
+        if not _is_number(self.delta) or not 0 <= self.delta < 1:
+            raise BudgetError("delta must be at least 0 and below 1, for example 1e-6")
+        object.__setattr__(self, "epsilon", float(self.epsilon))
+        object.__setattr__(self, "delta", float(self.delta))
+
+    @property
+    def adds_noise(self) -> bool:
+        """False only for the reference without noise."""
+        return math.isfinite(self.epsilon)
+
+    def __str__(self) -> str:
+        if not self.adds_noise:
+            return "no noise"
+        return f"ε = {self.epsilon:g}" + (f", δ = {self.delta:g}" if self.delta else "")
+
+
+def rest_of(total: float, *parts: float) -> float:
+    """What is left of `total`, rounded down: in exact arithmetic all add up to at most `total`."""
+    exact = Fraction(total) - sum(map(Fraction, parts))
+    rest = float(exact)
+    while Fraction(rest) > exact:
+        rest = math.nextafter(rest, -math.inf)
+    if rest <= 0:
+        raise BudgetError(f"a budget of {total:g} is too small to be shared out")
+    return rest
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 class Level(StrEnum):
@@ -77,9 +124,7 @@ class Statement(_Frozen):
     @property
     def amount(self) -> str:
         """ε and δ as text."""
-        if self.epsilon is None:
-            return "no noise"
-        return f"ε = {self.epsilon:g}" + (f", δ = {self.delta:g}" if self.delta else "")
+        return "no noise" if self.epsilon is None else str(Budget(self.epsilon, self.delta))
 
     @property
     def headline(self) -> str:
@@ -87,10 +132,8 @@ class Statement(_Frozen):
         if self.epsilon is None:
             return f"mechanism {self.mechanism}: no noise was added; nothing is protected"
         if self.level is Level.NONE:
-            return (
-                f"mechanism {self.mechanism}: guarantee none; "
-                f"{self.amount} is nominal, not a proved bound"
-            )
+            amount = f"{self.amount} is nominal, not a proved bound"
+            return f"mechanism {self.mechanism}: guarantee none; {amount}"
         return f"mechanism {self.mechanism}: guarantee {self.level.value}, {self.amount}"
 
     def guided_by_surrogate(self) -> Statement:
@@ -114,15 +157,14 @@ class Statement(_Frozen):
             delta=model.delta,
         )
         kept = tuple(what for what in self.exclusions if "target model" not in what)
-        return self.model_copy(
-            update={
-                "level": Level.COMPOSED,
-                "epsilon": self.epsilon + model.epsilon,
-                "delta": self.delta + model.delta,
-                "accesses": (*self.accesses, access),
-                "exclusions": (*kept, "whether the target model's declared budget is true"),
-            }
-        )
+        composed = {
+            "level": Level.COMPOSED,
+            "epsilon": self.epsilon + model.epsilon,
+            "delta": self.delta + model.delta,
+            "accesses": (*self.accesses, access),
+            "exclusions": (*kept, "whether the target model's declared budget is true"),
+        }
+        return self.model_copy(update=composed)
 
     def text(self) -> str:
         """The statement in words."""

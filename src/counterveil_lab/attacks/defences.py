@@ -34,7 +34,7 @@ from counterveil.encoding import Array
 from counterveil.errors import RequestError
 from counterveil.models import TargetModel
 from counterveil.networks import ARCHITECTURES, seeded
-from counterveil.population.grid import Grid
+from counterveil.population.mixed import Grid
 from counterveil.privacy import Budget
 from counterveil.schema import Schema
 from counterveil.search import Explainer

@@ -1,0 +1,192 @@
+"""What every population offers, and P~ of bits and of images, from noisy class sums.
+
+Bits are independent inside each class, and shrunk to the pooled frequencies. Images are Gaussian
+over low frequencies, with means from noisy sums and variation from a public guess.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from functools import cached_property
+
+import numpy as np
+
+from counterveil.encoding import Array
+from counterveil.errors import VeilError
+from counterveil.privacy.record import NoisyRecord
+from counterveil.schema import Pixels, Schema
+
+FINE = 1 << 12  # cosines in fixed point
+SPREAD = 0.12  # standard deviation of frequency (1, 0), as a share of the image's side
+
+
+class Population(ABC):
+    """P~: encoded legal rows with their classes, as many as one likes, at no privacy cost."""
+
+    class_share: Array
+
+    def sample(
+        self, count: int, rng: np.random.Generator, class_share: Array | None = None
+    ) -> tuple[Array, Array]:
+        """`count` encoded rows and their classes; by default in the classes' own proportions."""
+        share = self.class_share if class_share is None else class_share
+        classes = rng.choice(len(share), size=count, p=share)
+        return self._points(classes, rng), classes
+
+    @abstractmethod
+    def _points(self, classes: Array, rng: np.random.Generator) -> Array:
+        """An encoded row of each of these classes."""
+
+    @property
+    def without_tree(self) -> Population:
+        """The same with features independent inside each class."""
+        return self
+
+
+def to_simplex(values: Array, total: float) -> Array:
+    """The nearest non-negative vector with the given positive sum."""
+    ordered = np.sort(values)[::-1]
+    excess = (np.cumsum(ordered) - total) / np.arange(1, len(values) + 1)
+    kept = np.flatnonzero(ordered - excess > 0)
+    if not len(kept):  # numbers so large that `total` is lost in rounding: differences decide
+        return to_simplex(values - values.max(), total)
+    return np.maximum(values - excess[kept[-1]], 0.0)
+
+
+def shrinkage(residual: Array, variance: float) -> float:
+    """James–Stein: the share of a noisy residual that its noise alone does not explain."""
+    return float(max(0.0, 1 - residual.size * variance / max(float((residual**2).sum()), 1e-9)))
+
+
+def positive_totals(estimate: Array, rows: int) -> Array:
+    """Noisy class counts as positive numbers that add up to `rows`."""
+    floor = rows / len(estimate) * 1e-3
+    return to_simplex(estimate - floor, rows - floor * len(estimate)) + floor
+
+
+def likely_frequencies(noisy: Array, scale: float) -> Array:
+    """The expected frequency of each bit given its noisy one, whose noise is Laplace of `scale`.
+
+    What frequencies there are, and how many bits have each, is itself learnt from the noisy ones:
+    the most likely distribution on a fine grid (Kiefer & Wolfowitz), by expectation-maximisation.
+    """
+    grid = np.concatenate([[1e-4], np.linspace(0.002, 0.998, 250)])
+    likelihood = np.exp(-np.abs(noisy[:, None] - grid) / max(scale, 1e-3))
+    likelihood /= np.maximum(likelihood.max(axis=1, keepdims=True), 1e-300)
+    share = np.full(len(grid), 1 / len(grid))
+    for _ in range(300):
+        belief = likelihood * share
+        belief /= belief.sum(axis=1, keepdims=True)
+        share = belief.mean(axis=0)
+    return belief @ grid
+
+
+class BitPopulation(Population):
+    """Bernoulli bits with a frequency for each class."""
+
+    def __init__(self, schema: Schema, record: NoisyRecord) -> None:
+        self._pooled = record.read("pooled", (schema.width,))
+        sums, self._variance = record.read("sums", (len(schema.label.classes), 1 + schema.width))
+        self._rows, self._sums = record.records(sums[:, 0].sum()), sums[:, 1:]
+        self._totals = positive_totals(sums[:, 0], self._rows)
+        self.class_share = self._totals / self._totals.sum()
+
+    @cached_property
+    def frequencies(self) -> Array:
+        """(classes, bits): class sums believed as far as they say more than the pooled ones."""
+        rows, totals = self._rows, self._totals[:, None]
+        noisy_pooled, pooled_variance = self._pooled
+        scale = np.sqrt(pooled_variance / 2) / rows
+        expected = totals * (rows * likely_frequencies(noisy_pooled / rows, scale)) / rows
+        beyond = self._sums - expected
+        believed = np.array([shrinkage(residual, self._variance) for residual in beyond])
+        return np.clip((expected + believed[:, None] * beyond) / totals, 1e-4, 0.98)
+
+    def _points(self, classes: Array, rng: np.random.Generator) -> Array:
+        frequencies = self.frequencies[classes]
+        return (rng.random(frequencies.shape) < frequencies).astype(np.float64)
+
+
+class Frequencies:
+    """The orthonormal cosine transform of images, cut to `side` × `side` frequencies. Public."""
+
+    def __init__(self, image: Pixels, side: int) -> None:
+        if side > min(image.height, image.breadth):
+            raise VeilError("its noisy record has more frequencies than its images")
+        self.image, self.side = image, side
+        self.width = image.channels * side**2
+        self._rows, self._columns = _cosines(image.height, side), _cosines(image.breadth, side)
+
+    def of(self, points: Array) -> Array:
+        """Pixels in [0, 1], flat, as coefficients (images, channels·side²)."""
+        return self._transform(points, self._rows, self._columns)
+
+    def whole(self, points: Array, fixed_point: int) -> Array:
+        """Coefficients in units of 1/fixed_point, by exact arithmetic on whole numbers.
+
+        The cosines are rounded to 12 bits; sums of products stay far below 2⁵³, so that a float
+        product is exact and an image's coefficients do not depend on the images around it.
+        """
+        rows, columns = np.round(self._rows * FINE), np.round(self._columns * FINE)
+        found = self._transform(np.round(points * self.image.levels), rows, columns)
+        scaled = found * fixed_point / (FINE * FINE * self.image.levels)
+        return np.round(scaled).astype(np.int64)
+
+    def _transform(self, points: Array, rows: Array, columns: Array) -> Array:
+        pixels = points.reshape(-1, self.image.height, self.image.breadth, self.image.channels)
+        found = np.einsum("uh,nhwc,vw->ncuv", rows, pixels, columns, optimize=True)
+        return found.reshape(len(points), -1)
+
+    def back(self, coefficients: Array) -> Array:
+        """The images of coefficients, flat, not yet cut to [0, 1]."""
+        square = coefficients.reshape(-1, self.image.channels, self.side, self.side)
+        found = np.einsum("uh,ncuv,vw->nhwc", self._rows, square, self._columns, optimize=True)
+        return found.reshape(len(coefficients), -1)
+
+    def spread(self) -> Array:
+        """The public guess of how much each coefficient varies: natural images fall off as 1/f."""
+        u, v = np.meshgrid(np.arange(self.side), np.arange(self.side), indexing="ij")
+        one = SPREAD * self.image.height / np.maximum(u + v, 1.0)
+        return np.tile(one.reshape(-1), self.image.channels)
+
+
+class ImagePopulation(Population):
+    """Class means from noisy sums, variation from the public guess."""
+
+    def __init__(self, schema: Schema, record: NoisyRecord) -> None:
+        self._frequencies = Frequencies(schema.images[0], record.frequencies)
+        shape = (len(schema.label.classes), 1 + self._frequencies.width)
+        whole, variance_of_whole = record.read("sums", shape)
+        variance = variance_of_whole / record.fixed_point**2
+        counts, sums = np.split(whole / record.fixed_point, [1], axis=1)
+        rows = record.records(whole[:, 0].sum() / record.fixed_point)
+        totals = positive_totals(counts[:, 0], rows)
+        self.class_share = totals / totals.sum()
+        self._spread = self._frequencies.spread()
+        # Each frequency is believed as far as its expected size exceeds the noise on the mean.
+        believe = _wiener(self._spread * 3, variance * len(totals) / rows**2)
+        pooled = sums.sum(axis=0) / rows * believe
+        residual = sums - totals[:, None] * pooled
+        weight = shrinkage(residual, variance)
+        believe = _wiener(self._spread, variance / totals[:, None] ** 2)
+        self.means = pooled + min(1.0, weight * 2) * believe * (residual / totals[:, None])
+
+    def _points(self, classes: Array, rng: np.random.Generator) -> Array:
+        """Images, flat, in whole levels."""
+        means = self.means[classes]
+        points = self._frequencies.back(means + rng.normal(size=means.shape) * self._spread)
+        levels = self._frequencies.image.levels
+        return np.round(np.clip(points, 0, 1) * levels) / levels
+
+
+def _cosines(length: int, side: int) -> Array:
+    """The first `side` vectors of the orthonormal DCT-II of `length` points."""
+    place, frequency = np.arange(length), np.arange(side)[:, None]
+    waves = np.cos(np.pi * (place + 0.5) * frequency / length) * np.sqrt(2 / length)
+    waves[0] /= np.sqrt(2)
+    return waves
+
+
+def _wiener(spread: Array, variance: Array | float) -> Array:
+    signal = spread**2
+    return signal / (signal + variance)
