@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import typer
 from rich.console import Console
 
-from counterveil.cli.options import ModelOptions, option
+from counterveil.cli.options import open_model, option
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -163,18 +163,23 @@ def attack(
     from counterveil.veil import Veil
     from counterveil_lab.attacks import suite
 
-    given = ModelOptions(
-        model, trust_pickle, model_input, model_outputs, model_classes, epsilon=None, delta=0.0
-    )
     with _one_line_errors():
         if page.suffix.lower() not in {".html", ".htm"}:
             raise RequestError(f"--out {page}: name the page .html")
         for path in (page, page.with_suffix(".json")):
             check_output(path, veil, model, data, others)
         loaded = Veil.load(veil)
+        target = open_model(
+            model,
+            loaded.schema,
+            model_input,
+            model_outputs,
+            model_classes,
+            trust_pickle=trust_pickle,
+        )
         findings = suite.attack(
             loaded,
-            given.load(loaded.schema),
+            target,
             read_table(data, loaded.schema),
             read_table(others, loaded.schema),
             quick=quick,

@@ -1,8 +1,16 @@
 """Options that several commands share."""
 
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from typer import Option
+
+from counterveil.errors import RequestError
+from counterveil.terminal import class_named
+
+if TYPE_CHECKING:
+    from counterveil.models import TargetModel
+    from counterveil.schema import Schema
 
 
 def option(default: Any, what: str, *names: str, **limits: Any) -> Any:
@@ -17,3 +25,37 @@ def seed_option(what_for: str) -> Any:
 
 JSON = option(False, "Print JSON for machines.", "--json")
 DEVICE = option("cpu", "cpu, cuda, mps, or auto for the best there is.")
+
+
+def one_of(option: str, given: str, *known: str) -> Any:
+    """`given` if it is among `known`; otherwise an error that names the option."""
+    if given not in known:
+        raise RequestError(f"{option} must be one of: {', '.join(known)}")
+    return given
+
+
+def open_model(
+    path: Path | None,
+    schema: "Schema",
+    inputs: str,
+    outputs: str,
+    classes: str | None,
+    *,
+    trust_pickle: bool,
+) -> "TargetModel":
+    """The model file that a command names, with its other options on models, as an adapter."""
+    from counterveil.models import load_model
+
+    takes = one_of("--model-input", inputs, "auto", "rows", "encoding")
+    answers = one_of("--model-outputs", outputs, "auto", "logits", "probabilities")
+    if path is None:
+        raise RequestError("give --model FILE, or --guidance surrogate to consult none")
+    names = None if classes is None else classes.split(",")
+    return load_model(
+        path,
+        schema,
+        trust_pickle=trust_pickle,
+        inputs=takes,
+        outputs=answers,
+        classes=names and [class_named(name, schema.label.classes) for name in names],
+    )

@@ -7,7 +7,7 @@ from typing import Any
 from rich.table import Table
 from typer import Argument
 
-from counterveil.cli.options import DEVICE, JSON, option, seed_option
+from counterveil.cli.options import DEVICE, JSON, one_of, open_model, option, seed_option
 from counterveil.errors import RequestError
 from counterveil.terminal import cell, class_named, out, print_json, say, wrote
 
@@ -89,7 +89,6 @@ def explain(
 ) -> None:
     """Explain the model's decision on each query: what would have to change?"""
     from counterveil.files import check_output, write_whole
-    from counterveil.models import load_model
     from counterveil.privacy import Budget
     from counterveil.report import explanation_table, explanations_page
     from counterveil.search import Explainer
@@ -109,18 +108,8 @@ def explain(
     schema = opened.schema
     target_model = None
     if guidance != "surrogate":
-        inputs = _one_of("--model-input", model_input, "auto", "rows", "encoding")
-        outputs = _one_of("--model-outputs", model_outputs, "auto", "logits", "probabilities")
-        if model is None:
-            raise RequestError("give --model FILE, or --guidance surrogate to consult none")
-        names = None if model_classes is None else model_classes.split(",")
-        target_model = load_model(
-            model,
-            schema,
-            trust_pickle=trust_pickle,
-            inputs=inputs,
-            outputs=outputs,
-            classes=names and [class_named(name, schema.label.classes) for name in names],
+        target_model = open_model(
+            model, schema, model_input, model_outputs, model_classes, trust_pickle=trust_pickle
         )
     explainer = Explainer(
         opened,
@@ -137,7 +126,7 @@ def explain(
         k=k,
         rules=_rules(rules, max_changes),
         immutable=immutable or (),
-        method=_one_of("--method", method, "amortised", "iterations"),
+        method=one_of("--method", method, "amortised", "iterations"),
         iterations=iterations,
         polish=polish,
         margin=margin,
@@ -156,13 +145,6 @@ def explain(
     for path in filter(None, (out_file, report)):
         wrote(path)
     say(result.statement.headline, "dim")
-
-
-def _one_of(option: str, given: str, *known: str) -> Any:
-    """`given` if it is among `known`; otherwise an error that names the option."""
-    if given not in known:
-        raise RequestError(f"{option} must be one of: {', '.join(known)}")
-    return given
 
 
 def _rules(path: Path | None, max_changes: int | None) -> Any:
