@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TypeVar
+from typing import TypedDict, TypeVar, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -165,16 +165,22 @@ def seeded(build: Callable[[], Network], seed: int) -> Network:
         return build()
 
 
-def fit(  # noqa: PLR0913
+class Pace(TypedDict):
+    """How long and how fast a network learns; `batch`: rows in a step."""
+
+    epochs: int
+    batch: int
+    rate: float
+
+
+def fit(
     network: nn.Module,
     loss_of: Callable[[Tensor], Tensor],
     rows: int,
     *,
-    epochs: int,
-    batch: int,
-    rate: float,
     seed: int,
     tick: Tick = silent,
+    **pace: Unpack[Pace],
 ) -> None:
     """Minimise `loss_of(row numbers)` over shuffled batches of `rows` rows by Adam.
 
@@ -182,10 +188,10 @@ def fit(  # noqa: PLR0913
     """
     device = next(network.parameters()).device
     generator = torch.Generator().manual_seed(seed)
-    optimiser = torch.optim.Adam(network.parameters(), rate, fused=True)
-    for epoch in range(epochs):
+    optimiser = torch.optim.Adam(network.parameters(), pace["rate"], fused=True)
+    for epoch in range(pace["epochs"]):
         order = torch.randperm(rows, generator=generator).to(device)
-        for numbers in order.split(batch):
+        for numbers in order.split(pace["batch"]):
             loss = loss_of(numbers)
             optimiser.zero_grad()
             loss.backward()
