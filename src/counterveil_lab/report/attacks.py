@@ -10,8 +10,8 @@ from operator import lt
 import pandas as pd
 
 from counterveil_lab.attacks import controls
-from counterveil_lab.attacks.headlines import CASE, NONE, attribute_table, linked, strongest
-from counterveil_lab.attacks.verdicts import gained, headline
+from counterveil_lab.attacks.headlines import CASE, attribute_table, linked, strongest
+from counterveil_lab.attacks.verdicts import NONE, gained, headline
 from counterveil_lab.report import claims, pivots
 from counterveil_lab.report.claims import Claim, Deciders, Outcome, Outcomes, compare, named
 from counterveil_lab.report.pivots import (
