@@ -10,7 +10,14 @@ from typing import Any, NoReturn
 import typer
 from rich.console import Console
 
-from counterveil.cli.options import open_model, option
+from counterveil.cli.options import (
+    MODEL_CLASSES,
+    MODEL_INPUT,
+    MODEL_OUTPUTS,
+    TRUST_PICKLE,
+    open_model,
+    option,
+)
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -141,16 +148,10 @@ def attack(
     quick: bool = QUICK,
     page: Path = option(Path("attack.html"), PAGE, "--out"),
     attribute: str = option("race", "The column of categories that the attacker tries to infer."),
-    trust_pickle: bool = option(
-        False, "Open .pkl, .joblib, .pt and more: can run any code.", "--trust-pickle"
-    ),
-    model_input: str = option("auto", "What the model was fitted on: rows, encoding, or auto."),
-    model_outputs: str = option(
-        "auto", "What a torch or ONNX model answers: logits, probabilities, auto."
-    ),
-    model_classes: str | None = option(
-        None, "The classes of the model's columns in order: no,yes."
-    ),
+    trust_pickle: bool = TRUST_PICKLE,
+    model_input: str = MODEL_INPUT,
+    model_outputs: str = MODEL_OUTPUTS,
+    model_classes: str | None = MODEL_CLASSES,
 ) -> None:
     """Attack your own veil and model: extraction, membership, attributes, linkage.
 

@@ -24,6 +24,12 @@ def seed_option(what_for: str) -> Any:
 
 
 JSON = option(False, "Print JSON for machines.", "--json")
+TRUST_PICKLE = option(
+    False, "Open .pkl, .joblib, .pt and more: can run any code.", "--trust-pickle"
+)
+MODEL_INPUT = option("auto", "What the model was fitted on: rows, encoding, or auto.")
+MODEL_OUTPUTS = option("auto", "What a torch or ONNX model answers: logits, probabilities, auto.")
+MODEL_CLASSES = option(None, "The classes of the model's columns in order: no,yes.")
 DEVICE = option("cpu", "cpu, cuda, mps, or auto for the best there is.")
 
 

@@ -7,7 +7,18 @@ from typing import Any
 from rich.table import Table
 from typer import Argument
 
-from counterveil.cli.options import DEVICE, JSON, one_of, open_model, option, seed_option
+from counterveil.cli.options import (
+    DEVICE,
+    JSON,
+    MODEL_CLASSES,
+    MODEL_INPUT,
+    MODEL_OUTPUTS,
+    TRUST_PICKLE,
+    one_of,
+    open_model,
+    option,
+    seed_option,
+)
 from counterveil.errors import RequestError
 from counterveil.terminal import cell, class_named, out, print_json, say, wrote
 
@@ -70,16 +81,10 @@ def explain(
     warm_steps: int | None = option(None, "How long to learn to search, at most.", min=1),
     seed: int = seed_option("For the variety of several answers."),
     device: str = DEVICE,
-    trust_pickle: bool = option(
-        False, "Open .pkl, .joblib, .pt and more: can run any code.", "--trust-pickle"
-    ),
-    model_input: str = option("auto", "What the model was fitted on: rows, encoding, or auto."),
-    model_outputs: str = option(
-        "auto", "What a torch or ONNX model answers: logits, probabilities, auto."
-    ),
-    model_classes: str | None = option(
-        None, "The classes of the model's columns in order: no,yes."
-    ),
+    trust_pickle: bool = TRUST_PICKLE,
+    model_input: str = MODEL_INPUT,
+    model_outputs: str = MODEL_OUTPUTS,
+    model_classes: str | None = MODEL_CLASSES,
     model_epsilon: float | None = option(None, "The ε that the model was trained with, if it was."),
     model_delta: float = option(0.0, "The same for δ."),
     out_file: Path | None = option(None, "Write the rows: .csv, .parquet or .json.", "--out"),
