@@ -2,6 +2,12 @@
 
 How a feature is encoded is up to its kind (`features.py`). A value that the schema does not allow
 is an error that names row (the first is 1) and column, and never the value: it may be private.
+
+The private side cannot have such errors, for they would tell about rows. There every value has a
+place (`strict=False`), which depends on that value and the schema alone: a number beyond its bounds
+goes to the nearest one, and is rounded where it must be whole; what is no number, no category of
+the list or missing counts as missing where the schema allows that, and otherwise as the middle of
+the bounds, the first category, the first of two values, or a pixel of 0.
 """
 
 from collections.abc import Collection, Sequence
@@ -97,10 +103,13 @@ class Encoding:
         self._others = [block for block in blocks if not _is_plain_bit(block.feature)]
         self._known: tuple[_Layout, ...] = ()
 
-    def encode(self, table: Any, row_numbers: Array | None = None) -> Array:
+    def encode(
+        self, table: Any, row_numbers: Array | None = None, *, strict: bool = True
+    ) -> Array:
         """Rows of `table` as float64 of shape (rows, width).
 
-        `row_numbers` gives the rows' places (from 0) in a larger table, for messages.
+        `row_numbers` gives the rows' places (from 0) in a larger table, for messages. Without
+        `strict` every value has a place: see the module.
         """
         frame, layout = self._fitting(table)
         given = columns.arrays_of(frame)
@@ -109,7 +118,7 @@ class Encoding:
         blocks = self._others if self._bits.encode(arrays, points) else self.blocks
         with columns.row_numbers_in_errors(row_numbers):
             for block in blocks:
-                block.feature.encode(arrays[block.places], points[:, block.at])
+                block.feature.encode(arrays[block.places], points[:, block.at], strict=strict)
         return points
 
     def pick(self, table: Any) -> pd.DataFrame:
@@ -134,13 +143,20 @@ class Encoding:
             raise DataError("the table is empty; it needs at least one row")
         return frame, layout
 
-    def labels(self, table: Any, row_numbers: Array | None = None) -> Array:
-        """Class numbers (positions in the label set) of the rows of `table`."""
+    def labels(
+        self, table: Any, row_numbers: Array | None = None, *, strict: bool = True
+    ) -> Array:
+        """Class numbers (positions in the label set) of the rows of `table`.
+
+        Without `strict`, a label that is missing or not in the set has the number -1.
+        """
         frame = as_frame(table)
         label = self.schema.label
         self._check_label(frame.columns)
         column = columns.arrays_of(frame[[label.name]])[0]
         codes, _ = columns.value_list(*label.classes).codes(column)
+        if not strict:
+            return np.where(codes == len(label.classes), -1, codes)
         missing = "the label is missing; drop the row or fill it in"
         unknown = "not one of the label classes in the schema"
         with columns.row_numbers_in_errors(row_numbers):

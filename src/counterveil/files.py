@@ -1,8 +1,10 @@
 """Writing files whole or not at all."""
 
 import os
+import secrets
 import stat
-import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from counterveil.errors import RequestError
@@ -29,29 +31,94 @@ def check_output(path: Place | None, *inputs: Place | None) -> None:
         raise RequestError(f"cannot write {path}: {folder} is not a folder you may write to")
 
 
+def check_new(path: Place, *, overwrite: bool = False) -> None:
+    """Refuse a `path` with a file that would be lost, before any work.
+
+    That is a file there, unless `overwrite`, or a whole one beside it that was never put in place.
+    """
+    check_output(path)
+    target = _target(path)
+    if _part(target).exists():
+        raise RequestError(
+            f"{_part(target)} is the file of an earlier run that was cut off; it is whole: move it "
+            "to a name of its own, or delete it"
+        )
+    if target.exists() and not overwrite:
+        raise RequestError(f"{path} is there already; choose another name, or overwrite it on demand")
+
+
+def write_part(path: Place, content: bytes) -> Path:
+    """Write `content` whole to X.part beside the file X at `path`; `put_in_place` finishes it."""
+    return write_whole(_part(_target(path)), content)
+
+
+def put_in_place(part: Path, path: Place) -> None:
+    """Let X.part take the place of X."""
+    target = _target(path)
+    with _words_for(path):
+        os.replace(part, target)
+        _sync_folder(target.parent)
+
+
 def write_whole(path: Place, content: bytes) -> Path:
     """Write `content` to `path` so that a reader sees the old file or the new one, never a part.
 
-    A symbolic link is followed: what it points to is written, and the link stays.
+    A symbolic link is followed: what it points to is written, and the link stays. Where the file
+    system allows it, the content has no name before it is whole, so that a crash leaves nothing.
     """
     target = _target(path)
-    draft: str | None = None
-    try:
+    with _words_for(path):
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, draft = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:100]}.")
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(draft, _mode(target))
-        os.replace(draft, target)
+        draft = target.parent / f".{target.name[:100]}.{secrets.token_hex(6)}"
+        try:
+            _write_draft(draft, content, _mode(target))
+            os.replace(draft, target)
+        finally:
+            draft.unlink(missing_ok=True)  # it is gone where it has replaced the file
+        _sync_folder(target.parent)
+    return Path(path)
+
+
+def _write_draft(draft: Path, content: bytes, mode: int) -> None:
+    """A new file with this content, on the disk."""
+    nameless = getattr(os, "O_TMPFILE", 0)
+    try:
+        handle = os.open(draft.parent, nameless | os.O_WRONLY, 0o600) if nameless else -1
+    except OSError:
+        handle = -1
+    named = handle < 0
+    if named:
+        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fchmod(handle, mode)
+        os.fsync(handle)
+        if not named:
+            os.link(f"/proc/self/fd/{handle}", draft, follow_symlinks=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Put the names in `folder` on the disk, where the system can."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+@contextmanager
+def _words_for(path: Place) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         why = error.strerror or type(error).__name__
         raise RequestError(f"cannot write {path}: {why}") from None
-    finally:
-        if draft is not None:
-            Path(draft).unlink(missing_ok=True)  # it is gone where it has replaced the file
-    return Path(path)
+
+
+def _part(target: Path) -> Path:
+    return target.with_name(f"{target.name}.part")
 
 
 def read_bytes(path: Place, what: str, error: type[Exception]) -> bytes:
@@ -62,14 +129,22 @@ def read_bytes(path: Place, what: str, error: type[Exception]) -> bytes:
         raise error(f"no {what} at {path}; check the path") from None
     except OSError as reason:
         raise error(f"cannot read the {what} at {path}: {reason.strerror}") from None
+    except ValueError:
+        raise error(f"no {what} can be at a path with a null character") from None
 
 
 def _target(path: Place) -> Path:
     """The file behind `path`; an existing one must be a regular file."""
-    target = Path(os.path.realpath(path))
-    if target.is_dir():
+    try:
+        target = Path(os.path.realpath(path))
+        found = target.stat()
+    except FileNotFoundError:
+        return target
+    except (OSError, ValueError):  # too long, a null character, no right to look
+        raise RequestError(f"{path} cannot be the name of a file here; give another") from None
+    if stat.S_ISDIR(found.st_mode):
         raise RequestError(f"{path} is a directory; give the name of a file")
-    if target.exists() and not target.is_file():
+    if not stat.S_ISREG(found.st_mode):
         raise RequestError(f"{path} is a device, not a file; give the name of a file")
     return target
 

@@ -127,6 +127,13 @@ def as_frame(table: Any, schema: Schema | None = None) -> pd.DataFrame:
 
 
 def _refuse_repeats(names: Sequence[str]) -> None:
-    repeated = [name for name, times in Counter(names).items() if times > 1]
-    if repeated:
-        raise DataError(f"column {repeated[0]!r} appears twice in the table; rename or drop one")
+    """Refuse a table with two columns of one name, which is not told: without a header line, the
+    names are the values of the first row.
+    """
+    for place, name in enumerate(names):
+        if name in names[:place] and Counter(names)[name] > 1:
+            first = names.index(name)
+            raise DataError(
+                f"columns {first + 1} and {place + 1} of the table have the same name; rename or "
+                "drop one, or add the header line if there is none"
+            )

@@ -57,6 +57,19 @@ def list_experiments() -> None:
 
 
 @app.command()
+def holes() -> None:
+    """Run the counter-examples to the published proof (docs/soundness.md) and print them."""
+    from rich.table import Table
+
+    from counterveil_lab.holes import findings
+
+    table = Table("hole", "claim", "measured", "claim stands")
+    for found in findings():
+        table.add_row(found.hole, found.claim, found.measured, "yes" if found.holds else "no")
+    Console().print(table)
+
+
+@app.command()
 def run(
     name: str = typer.Argument(help="An experiment of `counterveil-lab list`, or all."),
     seeds: int = option(3, "How many repetitions.", min=1),

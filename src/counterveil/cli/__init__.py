@@ -16,7 +16,7 @@ import typer
 from counterveil.cli.audit import audit
 from counterveil.cli.ledger import ledger_app
 from counterveil.cli.options import option, seed_option
-from counterveil.cli.private import release, schema_app
+from counterveil.cli.private import check, release, schema_app
 from counterveil.cli.public import explain, inspect
 from counterveil.errors import InputError, InternalError
 from counterveil.terminal import complain
@@ -32,11 +32,12 @@ app = typer.Typer(
     rich_markup_mode="rich",
     help="Explain model decisions by counterfactuals without leaking the training rows.\n\n"
     "The private side reads the rows and turns them into a veil, once ([b]schema draft[/b], "
-    "[b]release[/b], with [b]ledger[/b] to account for it). The public side needs the veil and the "
+    "[b]check[/b], [b]release[/b], with [b]ledger[/b] to account for it). The public side needs the veil and the "
     "model only ([b]inspect[/b], [b]explain[/b]).\n\n"
     "New here? Run [b]counterveil demo[/b].",
 )
 app.add_typer(schema_app, name="schema")
+app.command()(check)
 app.command()(release)
 app.command()(inspect)
 app.command()(explain)

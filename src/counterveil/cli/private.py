@@ -1,4 +1,4 @@
-"""The commands of the private side: they read the rows. `schema draft` and `release`."""
+"""The commands of the private side: they read the rows. `schema draft`, `check`, `release`."""
 
 import math
 import sys
@@ -9,6 +9,12 @@ from typer import Argument, Typer
 from counterveil.cli.options import DEVICE, JSON, option, seed_option
 from counterveil.errors import RequestError
 from counterveil.terminal import print_json, say, warn, wrote
+
+DATA = option(..., "The private table: .csv, .parquet, or a folder of Parquet files.")
+LEDGER = option(None, "The ledger with the account of these rows; see counterveil ledger open.")
+DATASET = option(None, "Its name in the ledger; by default the schema's.")
+UNIT_COLUMN = option(None, "Who a record belongs to: protects people, not records.")
+MAX_RECORDS = option(None, "Of each person, at most so many records are used. [1]", min=1)
 
 schema_app = Typer(no_args_is_help=True, help="Public descriptions of tables.")
 
@@ -47,26 +53,58 @@ def schema_draft(
     )
 
 
+def check(
+    data: Path = DATA,
+    schema: Path = option(..., "Its public schema: a JSON file."),
+    ledger: Path | None = LEDGER,
+    dataset: str | None = DATASET,
+    unit_column: str | None = UNIT_COLUMN,
+    max_records: int | None = MAX_RECORDS,
+) -> None:
+    """Look whether all rows fit the schema. WHAT IT FINDS IS PRIVATE.
+
+    A release never refuses a row: numbers outside the bounds go to the nearest bound, unknown
+    categories to a fixed place, rows with an unknown label count for nothing. This command finds
+    such rows and stops at the first. Its answer is exact, and no ε covers it: it is for the eyes of
+    whoever may see the rows. With --ledger, the look is written down there.
+    """
+    from counterveil.curator import Curator
+    from counterveil.schema import Schema
+
+    warn(
+        "WHAT THIS COMMAND FINDS IS PRIVATE: an exact answer about the rows, which no ε covers. "
+        "Keep it, and whether it passed, to those who may see the rows"
+    )
+    units = Curator(
+        Schema.load(schema),
+        ledger=ledger,
+        dataset=dataset,
+        unit_column=unit_column,
+        max_records=max_records,
+    ).check(data)
+    say(f"all rows fit the schema: {units:,} {'people' if unit_column else 'rows'}")
+
+
 def release(
-    data: Path = option(..., "The private table: .csv, .parquet, or a folder of Parquet files."),
+    data: Path = DATA,
     schema: Path = option(..., "Its public schema: a JSON file."),
     epsilon: float = option(..., "The privacy budget; smaller is more private."),
     delta: float = option(0.0, "0 for pure ε; otherwise far below one over the number of rows."),
     out_file: Path | None = option(None, "The veil to write, X.veil.", "--out"),
+    overwrite: bool = option(False, "Replace the file at --out.", "--overwrite"),
     mechanism: str = option(
         "functional", "functional: proved ε. dpsgd: needs δ. paper: guarantees nothing."
     ),
-    ledger: Path | None = option(None, "Charge this account; see counterveil ledger open."),
-    dataset: str | None = option(None, "Its name in the ledger; by default the schema's."),
-    unit_column: str | None = option(
-        None, "Who a record belongs to: protects people, not records."
+    ledger: Path | None = LEDGER,
+    dataset: str | None = DATASET,
+    other_rows: bool = option(
+        False, "These are other people than those of an account that looks the same."
     ),
-    max_records: int = option(1, "Of each person, at most so many records are used.", min=1),
+    unit_column: str | None = UNIT_COLUMN,
+    max_records: int | None = MAX_RECORDS,
+    sign: Path | None = option(None, "Sign it with this key; see counterveil keys new."),
     order: int | None = option(None, "Overrule the plan: 1 or 2.", min=1, max=2),
-    dry_run: bool = option(False, "Print the plan, check all rows, release nothing.", "--dry-run"),
-    no_check: bool = option(
-        False, "Do not look at all rows before they are charged for.", "--no-check"
-    ),
+    dry_run: bool = option(False, "Print the plan; read no row, release nothing.", "--dry-run"),
     epochs: int | None = option(None, "Instead of the usual number."),
     seed: int = seed_option("For training; the noise takes none."),
     device: str = DEVICE,
@@ -74,16 +112,18 @@ def release(
 ) -> None:
     """Turn private rows into a veil. Reads the private rows.
 
-    All rows are checked first, for your eyes: a table that does not fit the schema costs nothing.
-    Then the ledger is charged, before the mechanism reads its first row, and a charge is never
-    given back.
+    The ledger is charged before the first row is read, and a charge is never given back. No value
+    of a row can stop the release or show in its messages: whatever does not fit the schema goes to
+    a fixed place. To find such rows first, see counterveil check.
     """
     from counterveil.curator import Curator
-    from counterveil.files import check_output
+    from counterveil.files import check_new, check_output
     from counterveil.schema import Schema
+    from counterveil.signature import SigningKey
 
-    check_output(out_file, data, schema, ledger)
+    check_output(out_file, data, schema, ledger, sign)
     public = Schema.load(schema)
+    key = None if sign is None else SigningKey.load(sign)
     curator = Curator(
         public,
         ledger=ledger,
@@ -96,29 +136,54 @@ def release(
         warn("the schema is a draft that looked at the data: the veil will guarantee nothing")
     if math.isinf(epsilon) and mechanism == "paper":
         warn("--epsilon inf adds no noise: nothing is protected")
-    if dry_run:  # what it finds is meant for the curator alone
+    if dry_run:
         text = f"mechanism {mechanism}: there is no plan"
         if mechanism == "functional":
             text = curator.plan(data, epsilon, delta, order=order).text()
         for line in text.splitlines():
             say(line)
-        units = curator.check(data)
-        say(f"the table fits the schema: {units:,} units; nothing was released or charged")
+        say("nothing was released or charged")
         return
     if out_file is None:
         raise RequestError("give --out X.veil, or --dry-run to release nothing")
+    check_new(out_file, overwrite=overwrite)
     if mechanism == "functional":
         for words in curator.plan(data, epsilon, delta, order=order).warnings:
             warn(words)
-        if not no_check:
-            curator.check(data)
+    if ledger is None and mechanism != "paper":
+        _warn_of_no_ledger(curator.dataset, data, schema, out_file)
     veil = curator.release(
-        data, epsilon, delta, mechanism=mechanism, order=order, seed=seed, epochs=epochs
+        data,
+        epsilon,
+        delta,
+        mechanism=mechanism,
+        order=order,
+        seed=seed,
+        epochs=epochs,
+        save_to=out_file,
+        overwrite=overwrite,
+        sign=key,
+        other_rows=other_rows,
     )
-    veil.save(out_file)
     if as_json:
-        statement = veil.statement.model_dump(mode="json")
-        print_json({"veil": str(out_file), "digest": veil.digest, "statement": statement})
+        print_json({"veil": str(out_file), **veil.describe()})
     else:
         wrote(out_file, f"  ({veil.digest[:12]})")
         say(veil.statement.headline)
+        say(veil.signed_by())
+
+
+def _warn_of_no_ledger(dataset: str, *beside: Path) -> None:
+    from counterveil.privacy.ledger import find_account
+
+    found = find_account({Path.cwd(), *(path.absolute().parent for path in beside)}, dataset)
+    if found is not None:
+        warn(
+            f"this release is charged to no account, but {found} has one for {dataset!r}: what it "
+            f"spends is missing there. Give --ledger {found}"
+        )
+    else:
+        warn(
+            "no --ledger: nothing keeps account of what is spent on these rows. Every further "
+            "release adds its ε"
+        )

@@ -1,4 +1,8 @@
-"""The Curator: validate -> reserve -> measure -> build -> commit.
+"""The Curator: validate -> reserve -> measure -> build -> write -> commit -> put in place.
+
+Validation looks at what is public: the schema, the names of the columns, the number of rows. No
+value of a row can stop a release, for that would be an exact answer about it. A veil that was paid
+for is on the disk before its charge is committed.
 
 >>> import pandas
 >>> from counterveil.schema import Label, Numeric, Schema
@@ -12,45 +16,59 @@ Veil('table', mechanism functional: guarantee explainer, ε = 1)
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import platform
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any, TypedDict, Unpack
 
+from counterveil import files
 from counterveil.build import TRAININGS, Training, fit_networks
 from counterveil.curator import dpsgd, paper
 from counterveil.curator.functional import measure
 from counterveil.curator.plan import Plan, make_plan
 from counterveil.curator.table import PrivateTable
-from counterveil.errors import BudgetError, RequestError
+from counterveil.errors import BudgetError, InternalError, RequestError, VeilError
 from counterveil.networks import ARCHITECTURES, pick_device
 from counterveil.population import population_of
 from counterveil.privacy import Access, Budget, Level, Statement
-from counterveil.privacy.ledger import Ledger
+from counterveil.privacy.ledger import Ledger, Reservation, Subject
 from counterveil.schema import Schema
+from counterveil.signature import SigningKey
 from counterveil.terminal import progress_bar
 from counterveil.veil import Veil
 
 MECHANISMS = ("functional", "paper", "dpsgd")
+LEAST_EPSILON, MOST_EPSILON = 1e-6, 1e4  # of a private mechanism: beyond, arithmetic overflows
 
 
-class TrainingChoices(TypedDict, total=False):
-    """How a release trains its networks. What is not given is as usual for the family of data.
+class ReleaseChoices(TypedDict, total=False):
+    """How a release trains its networks and where the veil goes. All of it may be left out.
 
     `seed` steers samples, weights and batches (0 by default); noise takes no seed. `epochs`
     replaces the usual number. `training` replaces the usual samples, epochs, batches and layers of
     `functional`, and the layers of the surrogate of `dpsgd`; `paper` trains as the paper says.
+
+    `save_to` writes the veil to a file before its charge is committed, so that no crash can lose
+    it: it is whole beside that file, as X.veil.part, until it takes its place. An existing file is
+    refused unless `overwrite`. `sign`: the key that signs the veil. `other_rows` declares that the
+    rows are of other people than those of an account that looks the same (`Ledger.reserve`).
     """
 
     seed: int
     epochs: int | None
     training: Training | None
+    save_to: str | os.PathLike[str] | None
+    overwrite: bool
+    sign: SigningKey | None
+    other_rows: bool
 
 
 @dataclass(frozen=True)
 class _Job:
-    """One release: the rows, what may be spent on them, and how to train."""
+    """One release: the rows, what may be spent on them, how to train, where the veil goes."""
 
     table: PrivateTable
     budget: Budget
@@ -58,6 +76,10 @@ class _Job:
     seed: int = 0
     epochs: int | None = None
     training: Training | None = None
+    save_to: str | os.PathLike[str] | None = None
+    overwrite: bool = False
+    sign: SigningKey | None = None
+    other_rows: bool = False
 
 
 class Curator:
@@ -65,7 +87,8 @@ class Curator:
 
     `ledger`: the file that accounts for what is spent on this dataset (`counterveil ledger open`);
     `dataset`: its name there, by default the schema's. `unit_column` and `max_records` protect a
-    person with all of their records instead of a single record.
+    person with all of their records (of which at most `max_records` count, 1 if nothing is said)
+    instead of a single record.
     """
 
     def __init__(
@@ -75,7 +98,7 @@ class Curator:
         ledger: str | os.PathLike[str] | None = None,
         dataset: str | None = None,
         unit_column: str | None = None,
-        max_records: int = 1,
+        max_records: int | None = None,
         device: str = "cpu",
     ) -> None:
         self.schema, self.dataset = schema, dataset or schema.name
@@ -87,15 +110,18 @@ class Curator:
         self, private_data: Any, epsilon: float, delta: float = 0.0, *, order: int | None = None
     ) -> Plan:
         """What `functional` would measure. Reads the number of rows, which is public; no row."""
-        budget, table = _finite(Budget(epsilon, delta)), self._table(private_data)
+        budget, table = _sensible(Budget(epsilon, delta)), self._table(private_data)
         return make_plan(self.schema, table.size, budget, records=table.records, order=order)
 
     def check(self, private_data: Any) -> int:
-        """Read every row, release nothing, charge nothing: can this table be released?
+        """Read every row, release nothing: does this table fit the schema? Returns the units.
 
-        For the curator's eyes: the answer depends on the rows exactly. Returns the number of units.
+        For the curator's eyes alone: the answer depends on the rows exactly, and no ε covers it.
+        With a ledger, the look is written down there first.
         """
         table = self._table(private_data)
+        if self.ledger:
+            self.ledger.write_down(self.dataset, f"exact check of {self.schema.name}")
         table.check()
         return table.size
 
@@ -108,7 +134,7 @@ class Curator:
         mechanism: str = "functional",
         order: int | None = None,
         progress: bool = True,
-        **choices: Unpack[TrainingChoices],
+        **choices: Unpack[ReleaseChoices],
     ) -> Veil:
         """Turn private rows into a Veil.
 
@@ -118,8 +144,8 @@ class Curator:
 
         `mechanism`: "functional" is (ε, δ)-DP; "dpsgd" is too, by floating-point noise, and needs
         the extra of that name; "paper" is the published method and guarantees nothing, and
-        `epsilon=math.inf` adds no noise to it. `order` overrules the plan. `seed`, `epochs` and
-        `training`: see `TrainingChoices`.
+        `epsilon=math.inf` adds no noise to it. `order` overrules the plan. For the rest see
+        `ReleaseChoices`.
         """
         if mechanism not in MECHANISMS:
             known = ", ".join(MECHANISMS)
@@ -128,28 +154,56 @@ class Curator:
             raise RequestError("order must be 1 (single features) or 2 (pairs too)")
         budget = Budget(epsilon, delta)
         if mechanism != "paper":
-            _finite(budget)
+            _sensible(budget)
         elif self.ledger:
             raise RequestError(
-                "mechanism paper guarantees nothing, so there is nothing to charge; "
-                "leave the ledger out"
+                "mechanism paper guarantees nothing: no account can pay for it, and one that is "
+                "open for these rows would be void; leave the ledger out"
             )
         job = _Job(self._table(private_data), budget, progress, **choices)
         if job.epochs is not None and job.epochs < 1:
             raise RequestError("epochs must be at least 1")
+        if job.save_to is not None:
+            files.check_new(job.save_to, overwrite=job.overwrite)
         if mechanism == "dpsgd":
             dpsgd.check(job.table, budget)
-        what = f"release by {mechanism} of {self.schema.name}"
-        reserved = self.ledger.reserve(self.dataset, budget, what) if self.ledger else None
+        reserved = self._reserve(job, f"release by {mechanism} of {self.schema.name}")
         if mechanism == "paper":
             veil = self._by_paper(job)
         elif mechanism == "dpsgd":
             veil = self._by_dpsgd(job)
         else:
             veil = self._by_functional(job, order)
+        return self._deliver(veil if job.sign is None else veil.signed(job.sign), job, reserved)
+
+    def _reserve(self, job: _Job, what: str) -> Reservation | None:
+        """Pay for the release, if there is a ledger."""
+        if self.ledger is None:
+            return None
+        table = job.table
+        names = json.dumps(sorted((*self.schema.columns, self.schema.label.name)))
+        subject = Subject(
+            unit=table.unit,
+            max_records=table.records,
+            units=table.size,
+            columns=hashlib.sha256(names.encode()).hexdigest(),
+        )
+        budget, other = job.budget, job.other_rows
+        return self.ledger.reserve(self.dataset, budget, what, subject, other_rows=other)
+
+    def _deliver(self, veil: Veil, job: _Job, reserved: Reservation | None) -> Veil:
+        """The veil as whoever opens its file sees it; the file is safe before the charge is."""
+        content = veil.to_bytes()
+        try:
+            opened = Veil.from_bytes(content)
+        except VeilError:
+            raise InternalError("a veil was made that cannot be opened; nothing was written") from None
+        draft = None if job.save_to is None else files.write_part(job.save_to, content)
         if self.ledger and reserved:
-            self.ledger.commit(reserved, veil.digest)
-        return veil
+            self.ledger.commit(reserved, opened.digest)
+        if draft is not None and job.save_to is not None:
+            files.put_in_place(draft, job.save_to)
+        return opened
 
     def _table(self, private_data: Any) -> PrivateTable:
         return PrivateTable(
@@ -210,12 +264,12 @@ class Curator:
             mechanism=mechanism,
             epsilon=budget.epsilon,
             delta=budget.delta,
-            unit="person" if table.unit_column else "record",
+            unit=table.unit,
             max_records=table.records,
             accesses=accesses,
             public_inputs=(
                 f"the schema {self.schema.name!r}: columns, bounds, categories, classes",
-                f"the number of {'people' if table.unit_column else 'rows'}, {table.size}",
+                f"the number of {'people' if table.unit == 'person' else 'rows'}, {table.size}",
                 "bins, clips and shares of the budget, computed from these, ε and δ",
             ),
             reasons=_draft_note(self.schema),
@@ -224,9 +278,12 @@ class Curator:
         )
 
 
-def _finite(budget: Budget) -> Budget:
-    if not budget.adds_noise:
-        raise BudgetError("epsilon must be finite for a private mechanism, for example 0.75")
+def _sensible(budget: Budget) -> Budget:
+    if not LEAST_EPSILON <= budget.epsilon <= MOST_EPSILON:
+        raise BudgetError(
+            f"epsilon must be between {LEAST_EPSILON:g} and {MOST_EPSILON:g} for a private "
+            "mechanism, for example 0.75"
+        )
     return budget
 
 

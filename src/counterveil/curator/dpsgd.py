@@ -149,6 +149,7 @@ def check(table: PrivateTable, budget: Budget) -> None:
 
 def split(budget: Budget) -> tuple[Budget, Budget, Budget]:
     """Shares of autoencoder, prototypes and surrogate; their sums do not exceed the budget."""
+    budget = budget.rounded_down()
     first, second = (Budget(budget.epsilon * share, budget.delta * share) for share in SHARES)
     epsilon = rest_of(budget.epsilon, first.epsilon, second.epsilon)
     return first, second, Budget(epsilon, rest_of(budget.delta, first.delta, second.delta))
@@ -182,6 +183,7 @@ def release(
         autoencoder,
         lambda numbers: reconstruction_loss(autoencoder, private_rows[numbers]).sum(),
         NoisyTraining("training of the autoencoder", schedule, for_autoencoder, CLIP),
+        rows=len(private_rows),
         tick=tick,
     )
     sums = CodeSums(autoencoder.latent, classes)
@@ -196,6 +198,7 @@ def release(
         surrogate,
         lambda numbers: entropy(surrogate(private_rows[numbers]), private_labels[numbers]),
         NoisyTraining("training of the surrogate", schedule, for_surrogate, SURROGATE_CLIP),
+        rows=len(private_rows),
         tick=lambda done, words="": tick(architecture.epochs + done, words),
     )
     _even_out(surrogate, counts)
@@ -255,8 +258,8 @@ def training_epsilon(noise: float, rate: float, steps: int, delta: float) -> flo
 
 def add_remove(budget: Budget) -> Budget:
     """What add/remove must satisfy so that replace-one satisfies `budget`: see the module."""
-    epsilon = budget.epsilon / 2
-    return Budget(epsilon, budget.delta / (1 + math.exp(epsilon)))
+    epsilon = budget.epsilon / 2  # exactly
+    return Budget(epsilon, budget.delta / (1 + math.exp(epsilon)) * (1 - 1e-12))  # rounded down
 
 
 @lru_cache(maxsize=256)  # of public numbers alone
@@ -292,10 +295,13 @@ def train(
     loss_of: Callable[[Tensor], Tensor],
     training: NoisyTraining,
     *,
+    rows: int | None = None,
     tick: Tick = silent,
     optimiser_class: Callable[..., Any] | None = None,
 ) -> Access:
     """Minimise the sum of `loss_of(row numbers)`, a sum over records, by DP-SGD; ends frozen.
+
+    `rows`: how many records there are to draw from, where that is not what the schedule is for.
 
     Formal guarantee: the weights are `training.budget`-DP under replace-one (see the module), if
     the loss of a record depends on that record alone. The optimiser is Opacus' `DPOptimizer`; an
@@ -307,7 +313,7 @@ def train(
     schedule, clip = training.schedule, training.clip
     noise = calibrate_training(schedule, training.budget)
     device = next(network.parameters()).device
-    rows = round(schedule.expected / schedule.rate)
+    rows = round(schedule.expected / schedule.rate) if rows is None else rows
     at_once = max(1, AT_ONCE // sum(weights.numel() for weights in network.parameters()))
     wrapped = GradSampleModule(network, loss_reduction="sum")
     generator = torch.Generator(device)

@@ -29,6 +29,7 @@ from counterveil.population.mixed import Grid, TreePopulation
 from counterveil.population.sums import Frequencies
 from counterveil.privacy import Budget
 from counterveil.privacy.record import CHOICE, Measurement, NoisyRecord, Sensitivity
+from counterveil.privacy.statement import part_of
 
 MOST_ROWS = 2**40  # of a table: what is expected of a cell never leaves the range of exact integers
 
@@ -49,7 +50,7 @@ def _record(table: PrivateTable, plan: Plan, *measurements: Measurement) -> Nois
     """The measurements with the public settings of the plan."""
     return NoisyRecord(
         family=table.schema.family,
-        unit="record" if table.unit_column is None else "person",
+        unit=table.unit,
         units=table.size,
         measurements=measurements,
         fine=plan.fine,
@@ -92,9 +93,11 @@ def choose_tree(
     The score of a pair is the L1 distance of its exact counts to the whole numbers nearest to what
     independence inside the classes would give, computed from the noisy counts alone. Replacing a
     unit moves at most `records` from cells to cells, so a score changes by at most 2·records. Each
-    of the F−1 choices is ε/(F−1)-DP. The values are (F−1, 2): parent and child of each edge.
+    of the F−1 choices is ε/(F−1)-DP, rounded down; which pairs are open depends on earlier choices
+    alone. The values are (F−1, 2): parent and child of each edge.
     """
-    features, epsilon, sensitivity = private_counts.features, plan.epsilons[1], 2 * plan.records
+    features, sensitivity = private_counts.features, 2 * plan.records
+    epsilon = part_of(plan.epsilons[1], features - 1)  # of one choice
     private_scores = np.zeros((features, features), dtype=np.int64)
     for one in range(features):
         for two in range(one):
@@ -105,7 +108,7 @@ def choose_tree(
     while len(inside) < features:
         open_edges = [(i, j) for i in inside for j in range(features) if j not in inside]
         scores = [int(private_scores[edge]) for edge in open_edges]
-        chosen = open_edges[noise.choose(scores, sensitivity, epsilon / (features - 1))]
+        chosen = open_edges[noise.choose(scores, sensitivity, epsilon)]
         tree.append(chosen)
         inside.append(chosen[1])
     return Measurement(
@@ -114,8 +117,8 @@ def choose_tree(
         values=np.array(tree, dtype=np.int64),
         sensitivity=Sensitivity(sensitivity, float(sensitivity)),
         mechanism=CHOICE,
-        scale=2 * sensitivity * (features - 1) / epsilon,
-        epsilon=epsilon,
+        scale=2 * sensitivity / epsilon,
+        epsilon=plan.epsilons[1],
         delta=0.0,
     )
 

@@ -47,8 +47,11 @@ def draft_schema(
             raise DataError(f"column number {place} has no name in words; give it one")
     for column in (label, *exclude):
         if column not in frame.columns:
-            known = ", ".join(frame.columns[:12])
-            raise DataError(f"no column {column!r} in the table; it has: {known}")
+            # Not which columns there are: without a header line, those are values of a row.
+            raise DataError(
+                f"no column {column!r} in the table, which has {len(frame.columns)} columns; check "
+                "the spelling, and that the first line names the columns"
+            )
     columns = [column for column in frame.columns if column != label and column not in exclude]
     if not columns:
         raise DataError("no column is left for a feature; exclude fewer")

@@ -55,7 +55,11 @@ class Plan:
 def make_plan(
     schema: Schema, rows: int, budget: Budget, *, records: int = 1, order: int | None = None
 ) -> Plan:
-    """The plan for a table of `rows` rows. `order` overrules the choice for mixed tables."""
+    """The plan for a table of `rows` rows. `order` overrules the choice for mixed tables.
+
+    The shares add up to at most the decimals that ε and δ are written as.
+    """
+    budget = budget.rounded_down()
     if schema.family == "mixed":
         return _plan_mixed(schema, rows, budget, records, order)
     if schema.family == "binary":

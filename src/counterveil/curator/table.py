@@ -4,16 +4,24 @@ It cannot be printed, iterated, indexed or pickled, so that rows do not slip int
 files. The mechanisms of this package ask it for encoded batches by name. Rows come from a frame in
 memory, an Arrow table, a CSV file, a Parquet file or a folder of those; a table of any size streams
 through constant memory, and the number of its rows, which is public, is known before one is read.
+
+No value of a row can stop a release: whether it stopped would be an exact answer about the rows.
+What a row counts as depends on that row and the schema alone (`encoding`), in any file and whatever
+the other rows are; a row whose label is not in the schema, or that has no person, counts for
+nothing. `check` finds such rows, for the curator's eyes.
 """
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 import pandas as pd
@@ -26,13 +34,16 @@ from counterveil.schema import Schema
 from counterveil.tables import as_frame, csv_batches, csv_columns
 
 BATCH = 50_000  # rows
+MOST_RECORDS = 10_000  # of a person that may count
+WHOLE = re.compile(r"(?P<sign>[+-]?)(?P<digits>[0-9]+)(\.0*)?")
 
 
 class PrivateTable:
     """Rows and labels that fit a schema, read in batches.
 
-    `unit_column` names the column with the person a record belongs to; of each person's records the
-    first `max_records` in the order of the table are used and the others are dropped.
+    `unit_column` names the column with the person a record belongs to (`person` says who is the
+    same); of each person's records the first `max_records` in the order of the table are used, 1 if
+    nothing is said, and the others are dropped.
     """
 
     def __init__(
@@ -41,20 +52,28 @@ class PrivateTable:
         schema: Schema,
         *,
         unit_column: str | None = None,
-        max_records: int = 1,
+        max_records: int | None = None,
     ) -> None:
-        if type(max_records) is not int or max_records < 1:
-            raise RequestError("max_records must be a whole number of at least 1")
+        if max_records is not None and unit_column is None:
+            raise RequestError("max_records needs a unit column: the one that tells people apart")
+        records = 1 if max_records is None else max_records
+        if type(records) is not int or not 1 <= records <= MOST_RECORDS:
+            raise RequestError(f"max_records must be a whole number from 1 to {MOST_RECORDS}")
         extra = () if unit_column is None else (unit_column,)
         self._source = open_source(private_data, schema, extra)
         self.schema, self.encoding = schema, Encoding(schema)
         self.unit_column = unit_column
-        self.records = 1 if unit_column is None else max_records
+        self.records = records
         if self._source.rows == 0:
             raise DataError("the table is empty; it needs at least one row")
         self.encoding.check_columns(self._source.columns, label=True)
         if unit_column is not None and unit_column not in self._source.columns:
             raise DataError(f"unit column {unit_column!r} is missing from the table")
+
+    @property
+    def unit(self) -> Literal["record", "person"]:
+        """Whom the privacy of this table protects."""
+        return "record" if self.unit_column is None else "person"
 
     @cached_property
     def size(self) -> int:
@@ -65,35 +84,35 @@ class PrivateTable:
         """
         if self.unit_column is None:
             return self._source.rows
-        people: set[Any] = set()
+        people: set[str] = set()
         for private_frame in self._source.batches():
-            people.update(private_frame[self.unit_column].map(str).tolist())
+            people.update(filter(None, people_of(private_frame[self.unit_column])))
         return len(people)
 
     def private_batches(self) -> Iterator[tuple[Array, Array]]:
         """Encoded rows (rows, width) and class numbers (rows,), batch by batch.
 
-        Every caller must account for what it does with them.
+        Every caller must account for what it does with them. No value of a row can make it fail.
         """
-        used: Counter[Any] = Counter()
-        first_row = 0
-        for private_frame in self._source.batches():
-            mine = self._allowed(private_frame, used, first_row)
-            numbers, kept = first_row + np.flatnonzero(mine), private_frame[mine]
-            first_row += len(private_frame)
-            if len(numbers):
-                yield self.encoding.encode(kept, numbers), self.encoding.labels(kept, numbers)
+        for private_frame, _ in self._used():
+            classes = self.encoding.labels(private_frame, strict=False)
+            labelled = classes >= 0
+            if labelled.any():
+                points = self.encoding.encode(private_frame[labelled], strict=False)
+                yield points, classes[labelled]
 
     def check(self) -> None:
-        """Read every row and refuse a table that cannot be explained.
+        """Read every row and refuse a table that does not fit the schema or cannot be explained.
 
-        For the curator's eyes, before anything is charged or released: whether it passes depends on
-        the rows exactly, so that no private mechanism may call it.
+        For the curator's eyes: whether it passes depends on the rows exactly, so that no private
+        mechanism may call it, and no release does.
         """
         lowest = np.full(self.encoding.width, np.inf)
         highest = -lowest
         classes_seen: set[int] = set()
-        for private_points, private_classes in self.private_batches():
+        for private_frame, numbers in self._used(strict=True):
+            private_points = self.encoding.encode(private_frame, numbers)
+            private_classes = self.encoding.labels(private_frame, numbers)
             lowest = np.minimum(lowest, private_points.min(axis=0))
             highest = np.maximum(highest, private_points.max(axis=0))
             classes_seen.update(np.unique(private_classes).tolist())
@@ -112,22 +131,35 @@ class PrivateTable:
 
     def private_rows(self) -> tuple[Array, Array]:
         """All encoded rows and class numbers at once, for mechanisms that train on them."""
-        points, classes = zip(*self.private_batches(), strict=True)
+        points, classes = [np.empty((0, self.encoding.width))], [np.empty(0, dtype=np.intp)]
+        for batch in self.private_batches():
+            points.append(batch[0])
+            classes.append(batch[1])
         return np.concatenate(points), np.concatenate(classes)
 
-    def _allowed(self, private_frame: pd.DataFrame, used: Counter[Any], first_row: int) -> Array:
-        """Which rows of a batch are among the first `records` of their person."""
-        if self.unit_column is None:
-            return np.ones(len(private_frame), dtype=bool)
-        units = private_frame[self.unit_column]
-        if units.isna().any():
-            row = first_row + int(units.isna().to_numpy().argmax()) + 1
-            raise DataError(f"row {row}, column {self.unit_column!r}: no person given")
-        units = units.map(str)  # 7 and "7" are one person
-        before = np.array([used[unit] for unit in units])
-        rank = units.groupby(units.to_numpy()).cumcount().to_numpy() + before
-        used.update(units.tolist())
-        return np.asarray(rank < self.records)
+    def _used(self, *, strict: bool = False) -> Iterator[tuple[pd.DataFrame, Array]]:
+        """The rows that are among the first `records` of their person, and where they are.
+
+        A row without a person is left out; with `strict` it is an error.
+        """
+        used: Counter[str] = Counter()
+        first_row = 0
+        for private_frame in self._source.batches():
+            numbers = first_row + np.arange(len(private_frame))
+            first_row += len(private_frame)
+            if self.unit_column is None:
+                yield private_frame, numbers
+                continue
+            mine = np.zeros(len(private_frame), dtype=bool)
+            for row, person in enumerate(people_of(private_frame[self.unit_column])):
+                if person is None and strict:
+                    where = f"row {numbers[row] + 1}, column {self.unit_column!r}"
+                    raise DataError(f"{where}: no person given")
+                if person is not None:
+                    mine[row] = used[person] < self.records
+                    used[person] += 1
+            if mine.any():
+                yield private_frame[mine], numbers[mine]
 
     def __repr__(self) -> str:
         return "PrivateTable(…)"
@@ -137,6 +169,34 @@ class PrivateTable:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a PrivateTable cannot be pickled or copied")
+
+
+def person_of(cell: Any) -> str | None:
+    """Who a cell of the unit column means, by a public rule; None if it names nobody.
+
+    A whole number is the same person however it is written: 7, 7.0, "7", "07", " 7" and "7.0" are
+    one. Any other text is compared letter by letter, without the spaces around it and in Unicode's
+    composed form (NFC); capitals matter. An empty cell or an empty text names nobody.
+    """
+    cell = cell.item() if isinstance(cell, np.generic) else cell
+    try:
+        if isinstance(cell, (float, Decimal)) and cell % 1 == 0:
+            cell = int(cell)
+        text = unicodedata.normalize("NFC", str(cell)).strip()
+    except (ArithmeticError, ValueError):  # numbers beyond all digits
+        return None
+    whole = WHOLE.fullmatch(text)
+    if whole:
+        digits = whole["digits"].lstrip("0") or "0"
+        return f"-{digits}" if whole["sign"] == "-" and digits != "0" else digits
+    return text or None
+
+
+def people_of(column: pd.Series[Any]) -> list[str | None]:
+    """The person of each cell."""
+    empty = column.isna().to_numpy()
+    cells = column.astype(object).to_numpy()
+    return [None if none else person_of(cell) for cell, none in zip(cells, empty, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -173,9 +233,8 @@ def open_source(data: Any, schema: Schema, extra: tuple[str, ...] = ()) -> Sourc
             raise DataError(f"{path} is damaged, or holds no Parquet file") from None
     columns = csv_columns(path)
     rows = sum(len(batch) for batch in csv_batches(path, columns[:1], 10 * BATCH))
-    # A person is the same person in every batch only if the column is read as text in all of them.
-    text = {*schema.text_columns, *extra}
-    return Source(columns, rows, lambda: csv_batches(path, columns, BATCH, text))
+    # All as text: what pandas makes of a column otherwise depends on every cell of it.
+    return Source(columns, rows, lambda: csv_batches(path, columns, BATCH, columns))
 
 
 def _arrow(dataset: ds.Dataset, wanted: tuple[str, ...], extra: tuple[str, ...]) -> Source:

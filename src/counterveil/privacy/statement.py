@@ -41,6 +41,14 @@ class Budget:
         """False only for the reference without noise."""
         return math.isfinite(self.epsilon)
 
+    def rounded_down(self) -> Budget:
+        """The largest floats that are at most the decimals which these floats are written as.
+
+        The float 0.1 is a little more than one tenth. What is promised and charged is one tenth;
+        what a mechanism spends is this.
+        """
+        return Budget(*(_at_most(number) for number in (self.epsilon, self.delta)))
+
     def __str__(self) -> str:
         if not self.adds_noise:
             return "no noise"
@@ -49,13 +57,30 @@ class Budget:
 
 def rest_of(total: float, *parts: float) -> float:
     """What is left of `total`, rounded down: in exact arithmetic all add up to at most `total`."""
-    exact = Fraction(total) - sum(map(Fraction, parts))
-    rest = float(exact)
-    while Fraction(rest) > exact:
-        rest = math.nextafter(rest, -math.inf)
-    if rest <= 0:
+    return _positive(_float_below(Fraction(total) - sum(map(Fraction, parts))), total)
+
+
+def part_of(total: float, parts: int) -> float:
+    """One of `parts` equal parts, rounded down: so many of them are at most `total`, exactly."""
+    return _positive(_float_below(Fraction(total) / parts), total)
+
+
+def _positive(share: float, total: float) -> float:
+    if share <= 0:
         raise BudgetError(f"a budget of {total:g} is too small to be shared out")
-    return rest
+    return share
+
+
+def _float_below(exact: Fraction) -> float:
+    """The largest float that is at most `exact`."""
+    near = float(exact)
+    return near if Fraction(near) <= exact else math.nextafter(near, -math.inf)
+
+
+def _at_most(number: float) -> float:
+    if not math.isfinite(number):
+        return number
+    return _float_below(Fraction(repr(number)))
 
 
 def _is_number(value: object) -> bool:

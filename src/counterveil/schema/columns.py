@@ -5,9 +5,12 @@ a single row should cost little; all others in the way of pandas. An illegal cel
 names row and column, and never the value: it may be private.
 """
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from decimal import Decimal
 from functools import lru_cache
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -65,17 +68,42 @@ def arrays_of(frame: pd.DataFrame) -> list[Any]:
 
 
 def numbers_of(column: Any) -> tuple[Array, Array]:
-    """Cells as float64, NaN where a cell is missing or no number; and which cells are missing."""
+    """Cells as float64, NaN where a cell is missing or no number; and which cells are missing.
+
+    What a cell becomes depends on that cell alone, whatever the type of its column: 7, 7.0 and "7"
+    are the same number. So one odd cell cannot change how the others are read.
+    """
     if isinstance(column, np.ndarray) and column.dtype.kind in NUMBERS:
         numbers = column.astype(np.float64)
         return numbers, np.isnan(numbers)
     if isinstance(column, NULLABLE) and column.dtype.kind in NUMBERS:
         return column.to_numpy(np.float64, na_value=np.nan), np.asarray(column.isna())
     series = pd.Series(column, dtype=column.dtype)
+    empty = series.isna().to_numpy()
     if types.is_numeric_dtype(series) and not types.is_bool_dtype(series):
-        return series.to_numpy(np.float64, na_value=np.nan), series.isna().to_numpy()
-    numbers = pd.to_numeric(series.astype(object), errors="coerce").to_numpy(np.float64)
-    return numbers, series.isna().to_numpy()
+        return series.to_numpy(np.float64, na_value=np.nan), empty
+    if isinstance(column.dtype, pd.StringDtype):
+        places, texts = pd.factorize(series)
+        parsed = np.array([*map(number_of, texts.to_numpy(object)), math.nan])
+        return parsed[places], empty  # a missing cell has the place -1, the last
+    cells = series.astype(object).to_numpy()
+    return np.array([number_of(cell) for cell in cells], dtype=np.float64), empty
+
+
+def number_of(cell: Any) -> float:
+    """The number in one cell, NaN where there is none. Texts are read as Python writes numbers."""
+    cell = cell.item() if isinstance(cell, np.generic) else cell
+    if isinstance(cell, str):
+        if "_" in cell or not cell.isascii():  # Python's own liberties: 1_000, Arabic digits
+            return math.nan
+    elif not isinstance(cell, (Real, Decimal)):
+        return math.nan
+    try:
+        return float(cell)
+    except (ValueError, TypeError):
+        return math.nan
+    except OverflowError:
+        return math.inf if cell > 0 else -math.inf
 
 
 def check_distinct(name: str, values: tuple[Category, ...], at_least: int) -> None:
@@ -86,6 +114,19 @@ def check_distinct(name: str, values: tuple[Category, ...], at_least: int) -> No
         raise ValueError(f"{name!r}: a value is listed twice")
 
 
+def _written(cell: Any) -> str:
+    """How a cell is written whatever its type: True, "true", 1.0 and "1" are 1.
+
+    Nothing is written like a number that is not finite: its text is empty.
+    """
+    if isinstance(cell, str) and cell.strip().lower() in ("true", "false"):
+        cell = cell.strip().lower() == "true"
+    number = number_of(cell)
+    if math.isfinite(number) and number.is_integer() and abs(number) <= LARGEST_WHOLE:
+        return str(int(number))
+    return str(cell) if math.isfinite(number) or isinstance(cell, str) else ""
+
+
 class ValueList:
     """A closed list of values: which of them the cells of a column are, and columns of them."""
 
@@ -94,6 +135,10 @@ class ValueList:
         self._positions = {value: position for position, value in enumerate(values)}
         self._names = np.array([*values, None], dtype=object)  # the last is a missing value
         self._types = {type(value) for value in values}
+        self._texts = {each: i for each, i in self._positions.items() if isinstance(each, str)}
+        self._others = {
+            _written(each): i for each, i in self._positions.items() if not isinstance(each, str)
+        }
         self._kinds = ""  # numpy's kinds of the columns that are taken quickly
         self._column: Any = None  # the values as a column of the type that pandas finds for them
         if self._types == {str}:
@@ -108,29 +153,42 @@ class ValueList:
     def codes(self, column: Any) -> tuple[Array, bool]:
         """The position of each cell in the list, and whether all of them are in it.
 
-        A missing cell has the position after the last one, and what is not in the list has -1. True
-        is not 1 and "1" is not 1.
+        A missing cell has the position after the last one, and what is not in the list has -1. A
+        cell of another type than the value counts as that value if it is written alike: "1" and
+        1.0 are 1, "true" is True, 7 is "7" ("07" is not). It depends on the cell alone, not on
+        its column.
         """
         found = self._look_up(column)
         if found is not None and -1 not in found:
             return np.array(found, dtype=np.intp), True
-        empty = np.asarray(pd.isna(column))
+        series = pd.Series(column, dtype=column.dtype)
+        empty = series.isna().to_numpy()
         codes = None if found is None else np.array(found, dtype=np.intp)
         if codes is None or not empty[codes < 0].all():
-            codes = self._search(column)
+            codes = self._search(series)
         return np.where(empty, len(self._values), codes), False
 
-    def _search(self, column: Any) -> Array:
+    def _search(self, series: Any) -> Array:
         """The positions of cells of any type; -1 for what is not in the list."""
-        series = pd.Series(column, dtype=column.dtype)
-        if self._types == {int}:
-            index, cells = pd.Index(self._values, dtype=np.float64), pd.Index(numbers_of(column)[0])
-        elif self._types == {str}:
-            index, cells = pd.Index(list(self._values)), pd.Index(series)
-        else:
-            index = pd.Index(list(self._values), dtype=object)
-            cells = pd.Index(series.astype(object))
-        return np.asarray(index.get_indexer(cells))
+        if isinstance(series.dtype, pd.StringDtype):
+            places, texts = pd.factorize(series)
+            found = np.array([*map(self._place, texts.to_numpy(object)), -1], dtype=np.intp)
+            return found[places]
+        cells = series.astype(object).to_numpy()
+        return np.array([self._place(cell) for cell in cells], dtype=np.intp)
+
+    def _place(self, cell: Any) -> int:
+        """The position of one cell; -1 if it is not in the list."""
+        cell = cell.item() if isinstance(cell, np.generic) else cell
+        if not isinstance(cell, (str, Real, Decimal)):
+            return -1
+        written = _written(cell)
+        place = self._others.get(written, -1)
+        if place < 0 and isinstance(cell, bool):
+            place = self._texts.get(str(cell), -1)
+        elif place < 0 or isinstance(cell, str):
+            place = self._texts.get(cell if isinstance(cell, str) else written, place)
+        return place
 
     def _look_up(self, column: Any) -> list[int] | None:
         """The positions of cells of the usual types; None for a column of another one."""

@@ -33,7 +33,7 @@ import pandas as pd
 from pydantic import Field
 from pydantic import model_validator as validator
 
-from counterveil.errors import DataError, RequestError, SchemaError
+from counterveil.errors import RequestError, SchemaError
 from counterveil.schema import columns
 from counterveil.schema.cells import BitCells, Cells, NumberCells
 from counterveil.schema.columns import MISSING_VALUE, Array, Category
@@ -41,6 +41,7 @@ from counterveil.schema.kind import Bounds, Direction, Kind, Mark, Rule, first_n
 
 MAX_WIDTH = 1 << 20  # numbers that encode a row
 LARGEST = 1e15  # up to which floats tell whole numbers apart
+MOST_LEVELS = (1 << 16) - 1  # of a pixel: sums of their frequencies stay exact
 SLACK = 1e-6  # what float arithmetic may be off by
 EMPTY = "missing value; fill it in, or set 'missing': true in the schema"
 
@@ -93,14 +94,25 @@ class Numeric(Kind):
     def is_whole(self) -> bool:
         return self.integer
 
-    def encode(self, arrays: Sequence[Any], out: Array) -> None:
+    def encode(self, arrays: Sequence[Any], out: Array, *, strict: bool = True) -> None:
         numbers, empty = columns.numbers_of(arrays[0])
         inside = numbers.min() >= self.lower and numbers.max() <= self.upper  # none is missing
         if not inside or (self.integer and arrays[0].dtype.kind not in columns.WHOLE):
-            self._refuse_cells(numbers, empty)
+            if strict:
+                self._refuse_cells(numbers, empty)
+            else:
+                empty = np.isnan(numbers)
+                numbers = np.where(empty, self._middle, np.clip(numbers, self.lower, self.upper))
+                numbers = np.round(numbers) if self.integer else numbers
         out[:, 0] = (numbers - self.lower) / self.span
         if self.missing:
             out[empty] = MISSING_VALUE, 1.0
+
+    @property
+    def _middle(self) -> float:
+        """Where a private number rests that is missing and may not be."""
+        middle = (self.lower + self.upper) / 2
+        return math.floor(middle) if self.integer else middle
 
     def _refuse_cells(self, numbers: Array, empty: Array) -> None:
         if not self.missing:
@@ -201,13 +213,17 @@ class Categorical(Kind):
     def width(self) -> int:
         return len(self.categories) + self.missing
 
-    def encode(self, arrays: Sequence[Any], out: Array) -> None:
+    def encode(self, arrays: Sequence[Any], out: Array, *, strict: bool = True) -> None:
         codes, known = columns.value_list(*self.categories).codes(arrays[0])
-        if not known:
+        empty = len(self.categories)
+        if not known and strict:
             if not self.missing:
-                columns.refuse_cells(codes == len(self.categories), self.name, EMPTY)
+                columns.refuse_cells(codes == empty, self.name, EMPTY)
             unknown = "category not in the schema; add it there or mend the row"
             columns.refuse_cells(codes < 0, self.name, unknown)
+        elif not known:
+            elsewhere = empty if self.missing else 0
+            codes = np.where((codes < 0) | (codes == empty), elsewhere, codes)
         out[np.arange(len(codes)), codes] = 1.0
 
     def decode(self, unit: Array) -> list[Any]:
@@ -258,14 +274,14 @@ class Binary(Kind):
         columns.check_distinct(self.name, self.values, at_least=2)
         return self
 
-    def encode(self, arrays: Sequence[Any], out: Array) -> None:
+    def encode(self, arrays: Sequence[Any], out: Array, *, strict: bool = True) -> None:
         codes, known = columns.value_list(*self.values).codes(arrays[0])
-        if not known:
+        if not known and strict:
             remedy = "declare it categorical with 'missing': true, or fill it in"
             empty = f"missing value; a binary feature cannot be missing: {remedy}"
             columns.refuse_cells(codes == 2, self.name, empty)
             columns.refuse_cells(codes < 0, self.name, "neither of the two values in the schema")
-        out[:, 0] = codes
+        out[:, 0] = codes == 1
 
     def decode(self, unit: Array) -> list[Any]:
         return [columns.value_list(*self.values).column((unit[:, 0] >= 0.5).astype(np.intp))]
@@ -301,7 +317,7 @@ class Pixels(Kind):
     height: int = Field(gt=0)
     breadth: int = Field(gt=0)
     channels: int = Field(default=1, gt=0)
-    levels: int = Field(default=255, gt=0)
+    levels: int = Field(default=255, gt=0, le=MOST_LEVELS)
     values: ClassVar[None] = None
     missing: ClassVar[bool] = False
     ordered: ClassVar[bool] = False
@@ -329,25 +345,19 @@ class Pixels(Kind):
     def is_whole(self) -> bool:
         return True
 
-    def encode(self, arrays: Sequence[Any], out: Array) -> None:
-        usual = columns.NUMBERS
-        if all(isinstance(each, np.ndarray) and each.dtype.kind in usual for each in arrays):
-            for i, column in enumerate(arrays):
-                out[:, i] = column
-        else:
-            frame = {i: pd.Series(each, dtype=each.dtype) for i, each in enumerate(arrays)}
-            try:
-                out[:] = pd.DataFrame(frame).to_numpy(np.float64)
-            except (ValueError, TypeError):
-                words = f"the pixels {self.name!r} hold something that is not a number"
-                raise DataError(words) from None
+    def encode(self, arrays: Sequence[Any], out: Array, *, strict: bool = True) -> None:
+        for i, column in enumerate(arrays):
+            usual = isinstance(column, np.ndarray) and column.dtype.kind in columns.NUMBERS
+            out[:, i] = column if usual else columns.numbers_of(column)[0]
         inside = out.min() >= 0 and out.max() <= self.levels
         if not inside or any(each.dtype.kind not in columns.WHOLE for each in arrays):
             bad = ~((out >= 0) & (out <= self.levels) & (out == np.round(out)))
-            if bad.any():
+            if bad.any() and strict:
                 row, place = (int(i[0]) for i in np.nonzero(bad))
                 why = f"pixels are whole numbers from 0 to {self.levels}"
                 raise columns.BadCellError(row, self.columns[place], why)
+            if bad.any():
+                np.round(np.clip(np.nan_to_num(out, nan=0.0), 0, self.levels), out=out)
         out /= self.levels
 
     def decode(self, unit: Array) -> list[Any]:
