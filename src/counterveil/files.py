@@ -81,21 +81,23 @@ def write_whole(path: Place, content: bytes) -> Path:
 
 def _write_draft(draft: Path, content: bytes, mode: int) -> None:
     """A new file with this content, on the disk."""
-    nameless = getattr(os, "O_TMPFILE", 0)
+    folder = os.open(draft.parent, os.O_RDONLY)
     try:
-        handle = os.open(draft.parent, nameless | os.O_WRONLY, 0o600) if nameless else -1
-    except OSError:
-        handle = -1
-    named = handle < 0
-    if named:
-        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fchmod(handle, mode)
-        os.fsync(handle)
-        if not named:
-            os.link(f"/proc/self/fd/{handle}", draft, follow_symlinks=True)
+        nameless = getattr(os, "O_TMPFILE", None)
+        try:
+            handle = os.open(draft.parent, (nameless or 0) | os.O_WRONLY, 0o600)
+        except OSError:  # always so without O_TMPFILE: a folder cannot be written
+            nameless = None
+            handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fchmod(handle, mode)
+            os.fsync(handle)
+            if nameless is not None:  # with a folder's number, the link is followed
+                os.link(f"/proc/self/fd/{handle}", draft.name, dst_dir_fd=folder)
+    finally:
+        os.close(folder)
 
 
 def _sync_folder(folder: Path) -> None:
@@ -141,7 +143,7 @@ def _target(path: Place) -> Path:
     except FileNotFoundError:
         return target
     except (OSError, ValueError):  # too long, a null character, no right to look
-        raise RequestError(f"{path} cannot be the name of a file here; give another") from None
+        raise RequestError(f"cannot write {path}: it cannot be the name of a file here") from None
     if stat.S_ISDIR(found.st_mode):
         raise RequestError(f"{path} is a directory; give the name of a file")
     if not stat.S_ISREG(found.st_mode):

@@ -33,7 +33,7 @@ def test_the_word_none_is_a_category_and_an_empty_cell_is_missing(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("a.csv", b"x,x\n1,2\n", "'x' appears twice"),
+        ("a.csv", b"x,x\n1,2\n", "columns 1 and 2 of the table have the same name"),
         ("a.csv", b"", "empty"),
         ("a.csv", b"\xff\xfe\x00", "not UTF-8"),
         ("a.csv", b'x\n"1\n', "damaged"),

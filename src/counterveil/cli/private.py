@@ -119,7 +119,7 @@ def release(
     from counterveil.curator import Curator
     from counterveil.files import check_new, check_output
     from counterveil.schema import Schema
-    from counterveil.signature import SigningKey
+    from counterveil.signature import SigningKey, signer_dict, signer_line
 
     check_output(out_file, data, schema, ledger, sign)
     public = Schema.load(schema)
@@ -166,11 +166,13 @@ def release(
         other_rows=other_rows,
     )
     if as_json:
-        print_json({"veil": str(out_file), **veil.describe()})
+        statement, signature = veil.statement.model_dump(mode="json"), signer_dict(veil.signer)
+        digest = {"veil": str(out_file), "digest": veil.digest}
+        print_json({**digest, "signature": signature, "statement": statement})
     else:
         wrote(out_file, f"  ({veil.digest[:12]})")
         say(veil.statement.headline)
-        say(veil.signed_by())
+        say(signer_line(veil.signer))
 
 
 def _warn_of_no_ledger(dataset: str, *beside: Path) -> None:
