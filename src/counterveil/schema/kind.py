@@ -2,13 +2,14 @@
 
 import json
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar, Literal, NamedTuple, NoReturn, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from counterveil.errors import RequestError, SchemaError
 from counterveil.schema.columns import Category
+from counterveil.text_rules import check_text
 
 CONTINUUM = 2.0**100  # steps a unit: rounding to them changes no float that matters
 Direction = Literal["any", "increase", "decrease"]
@@ -54,6 +55,16 @@ class Frozen(BaseModel):
             super().__init__(**values)
         except ValidationError as error:
             raise SchemaError(_one_line(error, values.get("name"))) from None
+
+    @model_validator(mode="after")
+    def _check_texts(self) -> Self:
+        """Names, notes and categories are printed and stored: by the rules of every text."""
+        for content in self.__dict__.values():
+            parts = [*content, *content.values()] if isinstance(content, Mapping) else content
+            for text in parts if isinstance(parts, (tuple, list)) else (parts,):
+                if isinstance(text, str):
+                    check_text(text)
+        return self
 
 
 class Kind(Frozen):
