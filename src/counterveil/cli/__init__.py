@@ -14,6 +14,7 @@ from typing import NoReturn
 import typer
 
 from counterveil.cli.audit import audit
+from counterveil.cli.keys import keys_app
 from counterveil.cli.ledger import ledger_app
 from counterveil.cli.options import option, seed_option
 from counterveil.cli.private import release, schema_app
@@ -33,7 +34,7 @@ app = typer.Typer(
     help="Explain model decisions by counterfactuals without leaking the training rows.\n\n"
     "The private side reads the rows and turns them into a veil, once ([b]schema draft[/b], "
     "[b]release[/b], with [b]ledger[/b] to account for it). The public side needs the veil and the "
-    "model only ([b]inspect[/b], [b]explain[/b]).\n\n"
+    "model only ([b]inspect[/b], [b]explain[/b]). Veils are signed with [b]keys[/b].\n\n"
     "New here? Run [b]counterveil demo[/b].",
 )
 app.add_typer(schema_app, name="schema")
@@ -41,6 +42,7 @@ app.command()(release)
 app.command()(inspect)
 app.command()(explain)
 app.add_typer(ledger_app, name="ledger")
+app.add_typer(keys_app, name="keys")
 app.command()(audit)
 
 
