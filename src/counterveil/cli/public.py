@@ -200,9 +200,12 @@ def _model_budget(
             "--model-epsilon needs --model-unit (record or person) and --model-relation "
             "(replace-one or add-remove): look them up where the model was trained"
         )
-    unit = one_of("--model-unit", unit, "record", "person")
-    relation = one_of("--model-relation", relation, "replace-one", "add-remove")
-    return ModelBudget(epsilon, delta, unit=unit, relation=relation)
+    return ModelBudget(
+        epsilon,
+        delta,
+        unit=one_of("--model-unit", unit, "record", "person"),
+        relation=one_of("--model-relation", relation, "replace-one", "add-remove"),
+    )
 
 
 def _rules(path: Path | None, max_changes: int | None) -> Any:

@@ -84,8 +84,8 @@ class ModelBudget:
     which tables it compares, "replace-one" (one unit is replaced) or "add-remove" (one unit more or
     less). Neither has a usual value: look them up in the accountant of the training.
 
-    >>> ModelBudget(1, 1e-6, unit="record", relation="add-remove").against("record")
-    Budget(epsilon=2.0, delta=3.718281828459083e-06)
+    >>> ModelBudget(1, unit="record", relation="add-remove").against("record")
+    Budget(epsilon=2.0, delta=0.0)
     """
 
     epsilon: float
@@ -141,9 +141,12 @@ class ModelBudget:
 
 
 def sum_above(*parts: float) -> float:
-    """The least float that is not below the exact sum."""
+    """The least float that is not below the exact sum; infinity where there is none."""
     exact = sum(map(Fraction, parts), Fraction(0))
-    total = float(exact)
+    try:
+        total = float(exact)
+    except OverflowError:
+        return math.inf
     return total if Fraction(total) >= exact else math.nextafter(total, math.inf)
 
 
@@ -324,7 +327,7 @@ class Statement(_Frozen):
         return min(bounds)
 
     def _steps(self) -> tuple[float, float] | None:
-        """Σε of the steps without δ and Σρ of the Gaussian ones; None if there are others."""
+        """Σε of the steps without δ and Σρ of the Gaussian ones; None if others are or may be."""
         pure, rho = Fraction(0), 0.0
         for access in self.accesses:
             if access.rho is not None:
@@ -333,7 +336,7 @@ class Statement(_Frozen):
                 pure += Fraction(access.epsilon)
             else:
                 return None
-        return float(pure), rho
+        return (float(pure), rho) if self.accesses else None
 
     @property
     def promise(self) -> tuple[str, ...]:
@@ -351,7 +354,7 @@ class Statement(_Frozen):
         )
         if not self.delta:
             return (meaning, f"Nothing that is seen can {always}.")
-        if self.loss_tail(self.epsilon) == 0:
+        if (steps := self._steps()) is not None and steps[0] <= self.epsilon and steps[1] == 0:
             return (meaning, f"No noise needed the δ: nothing that is seen can {always}.")
         return (meaning, f"The chance that what is seen moves the odds {self._tail_in_words()}.")
 
@@ -362,9 +365,11 @@ class Statement(_Frozen):
             return f"by more than 2·exp({epsilon:g}) is at most {_rounded_up(2 * self.delta)}"
         pure, rho = known
         reached = pure + rho + 2 * math.sqrt(-rho * math.log(self.delta))  # the bound is δ there
-        often, rarely = _rounded_up(self.loss_tail(epsilon)), _rounded_up(self.delta)
+        often = _rounded_up(max(self.loss_tail(epsilon), 1e-300))  # it may be 0 by rounding
         words = f"by more than exp({epsilon:g}) is at most {often}"
-        return f"{words}; by more than exp({_rounded_up(reached)}), at most {rarely}"
+        return (
+            f"{words}; by more than exp({_rounded_up(reached)}), at most {_rounded_up(self.delta)}"
+        )
 
     def text(self) -> str:
         """The statement in words."""
