@@ -123,10 +123,14 @@ def _part(target: Path) -> Path:
     return target.with_name(f"{target.name}.part")
 
 
-def read_bytes(path: Place, what: str, error: type[Exception]) -> bytes:
-    """The content of `path`, or `error` with one line that says what was being looked for."""
+def read_bytes(path: Place, what: str, error: type[Exception], most: int = -1) -> bytes:
+    """The content of `path`, or `error` with one line that says what was being looked for.
+
+    `most`: read at most so many bytes; -1 for all.
+    """
     try:
-        return Path(path).read_bytes()
+        with open(path, "rb") as stream:
+            return stream.read(most)
     except FileNotFoundError:
         raise error(f"no {what} at {path}; check the path") from None
     except OSError as reason:

@@ -1,17 +1,19 @@
 """The Veil: what the curator releases, and its file.
 
-A veil file is a zip of exactly six members and nothing that can run:
+A veil file is a zip, nothing compressed, of these members in this order and nothing that can run:
 
-    manifest.json        format, version, layer sizes, SHA-256 of the other members
+    manifest.json        format, version, layer sizes, SHA-256 of the next five members
     schema.json          the public description of the table
     statement.json       what is promised about the rows
     weights.safetensors  the autoencoder, the class prototypes and, if there, the surrogate f~
     record.json          how the noisy integers were made, or null where there are none
     record.safetensors   the noisy integers
+    signature.json       who vouches for it: a signature under the manifest; may be left out
 
-Loading trusts nothing: other members, odd paths, repeated or oversized or encrypted members, wrong
-digests, wrong shapes, numbers that are not finite, and a record that does not fit the schema or the
-statement are all refused with a `VeilError`.
+A veil has one file: the same veil gives the same bytes, and only these bytes are read. Loading
+trusts nothing. Whatever would not be written alike, members that are too large, wrong digests,
+wrong shapes, numbers that are not finite, a record that does not fit the schema, a statement that
+contradicts the file (`check_statement`) and a wrong signature are refused with a `VeilError`.
 """
 
 from __future__ import annotations
@@ -20,10 +22,10 @@ import hashlib
 import io
 import json
 import os
-import unicodedata
+import struct
 import zipfile
-import zlib
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -39,19 +41,27 @@ from counterveil.networks import Autoencoder, tanh_network
 from counterveil.population import Population, population_of
 from counterveil.privacy import Statement
 from counterveil.privacy.record import NoisyRecord, from_members, to_members
+from counterveil.privacy.statement import check_statement
 from counterveil.schema import Schema
+from counterveil.signature import PublicKey, Signature, Signer, SigningKey, trusted_key
+from counterveil.text_rules import check_text
 
 FORMAT = "counterveil-veil"
-VERSION = 2
-MANIFEST = "manifest.json"
-MEMBER_LIMITS = {
+VERSION = 3
+MANIFEST, SIGNATURE = "manifest.json", "signature.json"
+MEMBER_LIMITS = {  # bytes
     MANIFEST: 1 << 16,
-    "schema.json": 1 << 25,
+    "schema.json": 1 << 23,
     "statement.json": 1 << 20,
     "weights.safetensors": 1 << 29,
     "record.json": 1 << 16,
     "record.safetensors": 1 << 27,
+    SIGNATURE: 1 << 12,
 }
+LARGEST_FILE = sum(MEMBER_LIMITS.values()) + (1 << 12)
+MOST_FEATURES = 1 << 14
+ENTRY = struct.Struct("<4s5H3L2H")  # the header of a member in a zip
+REMEDY = "install the counterveil that made it, or release it again"
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,13 +75,37 @@ class Veil:
     surrogate: nn.Sequential | None = None
     record: NoisyRecord | None = None  # of mechanism `functional`
 
+    signature: Signature | None = None
+    trusted: PublicKey | None = None  # the key that `check_signer` has found
+
     def __repr__(self) -> str:
-        return f"Veil({self.schema.name!r}, {self.statement.headline})"
+        signed = "unsigned" if self.signer is None else str(self.signer).split(";")[0]
+        return f"Veil({self.schema.name!r}, {self.statement.headline}, {signed})"
 
     @property
     def digest(self) -> str:
-        """SHA-256 over everything in the veil: the name under which it can be cited."""
+        """SHA-256 over everything but the signature: the name under which it can be cited."""
         return hashlib.sha256(self._manifest(self._members())).hexdigest()
+
+    @property
+    def signer(self) -> Signer | None:
+        """Who signed it, as every surface says it; None if nobody did."""
+        if self.signature is None:
+            return None
+        key = self.trusted or self.signature.key
+        return Signer(key.name, key.fingerprint, self.trusted is not None)
+
+    def signed(self, key: SigningKey) -> Veil:
+        """The same veil with a signature by `key`, in place of any other."""
+        manifest = self._manifest(self._members())
+        return replace(self, signature=key.sign(manifest), trusted=None)
+
+    def check_signer(self, trusted: Sequence[PublicKey]) -> Veil:
+        """The same veil, known to be signed by one of the keys; a VeilError if it is not."""
+        key = trusted_key(self.signature, trusted)
+        if self.signature is None or not self.signature.holds_for(self._manifest(self._members())):
+            raise VeilError("the signature is not one under this veil; ask for it again")
+        return replace(self, trusted=key)
 
     def population(self) -> Population:
         """P~, rebuilt from the noisy record at no privacy cost."""
@@ -82,15 +116,19 @@ class Veil:
             )
         return population_of(self.schema, self.record)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the file; the same veil always gives the same bytes."""
+    def to_bytes(self) -> bytes:
+        """The content of its file; the same veil always gives the same bytes."""
         members = self._members()
-        buffer = io.BytesIO()
-        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, content in {MANIFEST: self._manifest(members), **members}.items():
-                entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))  # whenever it is written
-                archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
-        write_whole(path, buffer.getvalue())
+        members = {MANIFEST: self._manifest(members), **members}
+        if self.signature is not None:
+            members[SIGNATURE] = self.signature.to_json()
+        return _pack(members)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the file, if it is one that can be loaded."""
+        content = self.to_bytes()
+        Veil.from_bytes(content, str(path))
+        write_whole(path, content)
 
     def _members(self) -> dict[str, bytes]:
         tensors = _named(self.autoencoder, self.surrogate) | {"prototypes": self.prototypes}
@@ -117,75 +155,111 @@ class Veil:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Veil:
         """Read a file and check all of it."""
-        content = read_bytes(path, "veil", VeilError)
+        return cls.from_bytes(read_bytes(path, "veil", VeilError, LARGEST_FILE + 1), str(path))
+
+    @classmethod
+    def from_bytes(cls, content: bytes, name: str = "veil") -> Veil:
+        """The veil in the content of a file, all of it checked. `name` stands in the messages."""
         try:
-            members, manifest = _unpack(content)
-            schema = Schema.from_json(members["schema.json"])
-            statement = Statement.model_validate_json(members["statement.json"])
-            for name in ("schema.json", "statement.json", "record.json"):
-                _refuse_control_characters(json.loads(members[name]))
-            record = from_members(members)
-            if record is not None:
-                population_of(schema, record)  # refuses a record that does not fit
-                if record.accesses != statement.accesses:
-                    raise VeilError("its noisy record is not the one its statement tells of")
-            autoencoder, prototypes, surrogate = _rebuild(members, manifest, schema)
+            members = _unpack(content)
+            veil = cls._of_members(members)
+            if veil.signature is not None and not veil.signature.holds_for(members[MANIFEST]):
+                raise VeilError("its signature is not one under this veil; ask for it again")
+            if veil.to_bytes() != content:
+                raise VeilError("not written as counterveil writes veils; ask for it again")
         except VeilError as error:
-            raise VeilError(f"{path}: {error}") from None
-        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError):
-            raise VeilError(f"{path}: damaged, cut short, or not a veil file") from None
+            raise VeilError(f"{name}: {error}") from None
         except (SchemaError, ValidationError, SafetensorError, RecursionError, ValueError):
             raise VeilError(
-                f"{path}: its content is not that of a veil; ask for it again"
+                f"{name}: its content is not that of a veil; ask for it again"
             ) from None
-        return cls(schema, autoencoder, prototypes, statement, surrogate, record)
+        return veil
+
+    @classmethod
+    def _of_members(cls, members: dict[str, bytes]) -> Veil:
+        manifest = _read_manifest(members[MANIFEST])
+        schema = _read_schema(members["schema.json"])
+        statement = Statement.model_validate_json(members["statement.json"])
+        record = from_members(members)
+        if record is not None:
+            population_of(schema, record)  # refuses a record that does not fit
+        check_statement(statement, schema, record)
+        networks = _rebuild(members, manifest, schema)
+        signature = members.get(SIGNATURE)
+        signed = None if signature is None else Signature.from_json(signature)
+        autoencoder, prototypes, surrogate = networks
+        return cls(schema, autoencoder, prototypes, statement, surrogate, record, signed)
 
 
 def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _unpack(content: bytes) -> tuple[dict[str, bytes], dict[str, Any]]:
-    """All members, each as its digest says, and the checked entries of the manifest."""
-    if len(content) > sum(MEMBER_LIMITS.values()):
+def _pack(members: dict[str, bytes]) -> bytes:
+    """A zip that depends on nothing but the members: no date, no system, no compression.
+
+    Compressed members would depend on the release of zlib.
+    """
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for name, content in members.items():
+            entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+            entry.create_system, entry.external_attr = 3, 0o600 << 16
+            archive.writestr(entry, content, zipfile.ZIP_STORED)
+    return buffer.getvalue()
+
+
+def _unpack(content: bytes) -> dict[str, bytes]:
+    """The members, each as its digest says, of a file that is packed as `_pack` does it."""
+    if len(content) > LARGEST_FILE:
         raise VeilError("larger than any veil can be; refused")
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        entries = archive.infolist()
-        names = [entry.filename for entry in entries]
-        if names.count(MANIFEST) == 1:  # the version first: others have other members
-            manifest = _read_manifest(_read_member(archive, archive.getinfo(MANIFEST)))
-        if sorted(names) != sorted(MEMBER_LIMITS):
+    members: dict[str, bytes] = {}
+    at = 0
+    while len(content) - at >= ENTRY.size and content[at : at + 4] == b"PK\x03\x04":
+        _, _, flags, method, *_, size, name_size, extra = ENTRY.unpack_from(content, at)
+        start = at + ENTRY.size + name_size
+        name = content[at + ENTRY.size : start].decode("ascii", "replace")
+        if name not in MEMBER_LIMITS or name in members:
             raise VeilError("not a veil file: it does not hold exactly the members of one")
-        members = {entry.filename: _read_member(archive, entry) for entry in entries}
-    for name in MEMBER_LIMITS.keys() - {MANIFEST}:
+        if method or flags or extra:
+            raise VeilError(
+                f"packed otherwise than veils of version {VERSION} are; if it is of another "
+                f"version, {REMEDY}"
+            )
+        if size > MEMBER_LIMITS[name]:
+            raise VeilError(f"member {name} is larger than it may be; refused")
+        members[name] = content[start : start + size]
+        at = start + size
+    if not members:
+        raise VeilError("damaged, cut short, or not a veil file")
+    if MANIFEST in members:  # the version first: others have other members
+        manifest = _read_manifest(members[MANIFEST])
+    if [*members] not in ([*MEMBER_LIMITS], [*MEMBER_LIMITS][:-1]):
+        raise VeilError("not a veil file: it does not hold exactly the members of one, in order")
+    for name in members.keys() - {MANIFEST, SIGNATURE}:
         if manifest["sha256"].get(name) != _sha256(members[name]):
             raise VeilError(f"member {name} was changed or damaged: its SHA-256 does not match")
-    return members, manifest
+    if _pack(members) != content:
+        raise VeilError("damaged, or packed otherwise than counterveil packs veils")
+    return members
 
 
-def _read_member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
-    limit = MEMBER_LIMITS[entry.filename]
-    if entry.flag_bits & 0x1:
-        raise VeilError("holds an encrypted member; refused")
-    if entry.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
-        raise VeilError("holds a member packed in a way that veils are not; refused")
-    if entry.file_size > limit:
-        raise VeilError(f"member {entry.filename} is larger than it may be; refused")
-    with archive.open(entry) as stream:
-        content = stream.read(limit + 1)
-    if len(content) > limit:
-        raise VeilError(f"member {entry.filename} is larger than it says; refused")
-    return content
+def _read_schema(text: bytes) -> Schema:
+    """The schema, counted before it is built; its texts can be printed."""
+    content: Any = json.loads(text)
+    features = content.get("features") if isinstance(content, dict) else None
+    if not isinstance(features, list) or len(features) > MOST_FEATURES:
+        raise VeilError(f"its schema does not have 1 to {MOST_FEATURES} features; refused")
+    _check_texts(content)
+    return Schema.from_json(text)
 
 
-def _refuse_control_characters(content: Any) -> None:
-    """Names and texts of a veil are printed: they must not steer the terminal."""
+def _check_texts(content: Any) -> None:
     if isinstance(content, str):
-        if any(unicodedata.category(sign) == "Cc" and sign not in "\n\t" for sign in content):
-            raise VeilError("its texts hold control characters; refused")
+        check_text(content)
     elif isinstance(content, (list, dict)):
         for part in [*content, *(content.values() if isinstance(content, dict) else ())]:
-            _refuse_control_characters(part)
+            _check_texts(part)
 
 
 def _read_manifest(text: bytes) -> dict[str, Any]:
@@ -198,8 +272,7 @@ def _read_manifest(text: bytes) -> dict[str, Any]:
         raise VeilError("not a veil file: its manifest is foreign")
     if manifest.get("version") != VERSION:
         raise VeilError(
-            f"this counterveil reads veils of version {VERSION}, the file has another; "
-            "install the counterveil that made it, or release it again"
+            f"this counterveil reads veils of version {VERSION}, the file has another; {REMEDY}"
         )
     digests, surrogate = manifest.get("sha256"), manifest.get("surrogate")
     return {

@@ -25,7 +25,7 @@ from counterveil.encoding import Encoding
 from counterveil.errors import BudgetError, DataError, RequestError
 from counterveil.models import CallableModel
 from counterveil.population import population_of
-from counterveil.privacy import Budget
+from counterveil.privacy import Budget, ModelBudget
 from counterveil.privacy.ledger import Ledger, OverdrawnError
 from counterveil.privacy.statement import rest_of
 from counterveil.schema import Binary, Label, Pixels, Schema
@@ -228,10 +228,13 @@ def test_guidance_errors_and_composition(release_once, veil, schema, rows, model
         Explainer(veil)
     with pytest.raises(RequestError, match="guidance must be"):
         Explainer(veil, model, guidance="stars")
-    composed = Explainer(veil, model, model_budget=Budget(2.0, 1e-7)).statement
+    declared = ModelBudget(2.0, 1e-7, unit="record", relation="replace-one")
+    composed = Explainer(veil, model, model_budget=declared).statement
     assert composed.level.value == "composed"
     assert (composed.epsilon, composed.delta) == (102.0, 1e-7)
-    assert Explainer(paper, model, model_budget=Budget(2.0)).statement.level.value == "none"
+    assert Explainer(paper, model, model_budget=declared).statement.level.value == "none"
+    with pytest.raises(RequestError, match="must say what it protects"):
+        Explainer(veil, model, model_budget=Budget(2.0, 1e-7))
 
 
 def test_images_and_bits_end_to_end(tmp_path):

@@ -24,11 +24,29 @@ def test_surrogate_guidance_loads_no_model(run, world):
 
 
 def test_the_declared_budget_of_the_model_is_added(run, world):
-    code, out, _ = run(*EXPLAIN, "--model-epsilon", 3, "--model-delta", 1e-5, "--json")
+    budget = ("--model-epsilon", 3, "--model-delta", 1e-5)
+    kind = ("--model-unit", "record", "--model-relation", "replace-one")
+    code, out, _ = run(*EXPLAIN, *budget, *kind, "--json")
     statement = json.loads(out)["statement"]
     assert code == 0
     assert (statement["level"], statement["epsilon"]) == ("composed", 103)
+    code, out, _ = run(*EXPLAIN, *budget, *kind[:3], "add-remove", "--json")
+    statement = json.loads(out)["statement"]
+    assert (statement["epsilon"], code) == (106, 0)
+    assert "replace-one is two of its steps" in statement["accesses"][-1]["sensitivity"]
     assert_refused(run(*EXPLAIN, "--model-delta", 1e-5), "needs --model-epsilon")
+    assert_refused(run(*EXPLAIN, *kind), "needs --model-epsilon")
+
+
+def test_the_declared_budget_of_the_model_must_say_what_it_protects(run, world):
+    unit, relation = ("--model-unit", "record"), ("--model-relation", "replace-one")
+    for missing in ((), unit, relation):
+        refused = run(*EXPLAIN, "--model-epsilon", 3, *missing)
+        assert_refused(refused, "--model-epsilon needs --model-unit")
+    wrong = run(*EXPLAIN, "--model-epsilon", 3, "--model-unit", "row", *relation)
+    assert_refused(wrong, "--model-unit must be one of: record, person")
+    wrong = run(*EXPLAIN, "--model-epsilon", 3, *unit, "--model-relation", "x")
+    assert_refused(wrong, "--model-relation must be one of: replace-one, add-remove")
 
 
 def test_options_that_say_what_the_model_is(run, world, schema, rows):

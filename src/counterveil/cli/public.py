@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 from typer import Argument
@@ -22,21 +22,38 @@ from counterveil.cli.options import (
 from counterveil.errors import RequestError
 from counterveil.terminal import cell, class_named, out, print_json, say, wrote
 
+if TYPE_CHECKING:
+    from counterveil.privacy import ModelBudget
+    from counterveil.veil import Veil
+
+TRUST = option(
+    None, "A public key (.pub): refuse veils that are not signed by one of them; repeat for more."
+)
+
 
 def inspect(
     veil_file: Path = Argument(..., metavar="VEIL", help="A veil file."),
+    trust: list[Path] | None = TRUST,
     as_json: bool = JSON,
 ) -> None:
-    """Show what a veil is and what it promises."""
+    """Show what a veil is, what it promises and who signed it."""
     from counterveil.report import statement_panel
-    from counterveil.veil import Veil
+    from counterveil.signature import signer_dict, signer_line
 
-    veil = Veil.load(veil_file)
+    veil = _open_veil(veil_file, trust)
     schema = veil.schema
     if as_json:
         statement = veil.statement.model_dump(mode="json")
         described = json.loads(schema.to_json())
-        print_json({"digest": veil.digest, "schema": described, "statement": statement})
+        signature = signer_dict(veil.signer)
+        print_json(
+            {
+                "digest": veil.digest,
+                "signature": signature,
+                "schema": described,
+                "statement": statement,
+            }
+        )
         return
     classes = ", ".join(str(name) for name in schema.label.classes[:12])
     facts = Table.grid(padding=(0, 2))
@@ -45,12 +62,14 @@ def inspect(
     facts.add_row("features", f"{len(schema.columns)} columns, {schema.width} encoded numbers")
     facts.add_row("surrogate", "none" if veil.surrogate is None else "yes: --guidance surrogate")
     facts.add_row("digest", veil.digest)
+    facts.add_row("signature", cell(signer_line(veil.signer)))
     out.print(facts)
     out.print(statement_panel(veil.statement))
 
 
 def explain(
     veil: Path = option(..., "A veil file."),
+    trust: list[Path] | None = TRUST,
     queries: Path = option(..., "Rows to explain: .csv or .parquet."),
     model: Path | None = option(
         None,
@@ -87,6 +106,10 @@ def explain(
     model_classes: str | None = MODEL_CLASSES,
     model_epsilon: float | None = option(None, "The ε that the model was trained with, if it was."),
     model_delta: float = option(0.0, "The same for δ."),
+    model_unit: str | None = option(None, "Whom that ε protects: record or person."),
+    model_relation: str | None = option(
+        None, "Which tables that ε compares: replace-one or add-remove."
+    ),
     out_file: Path | None = option(None, "Write the rows: .csv, .parquet or .json.", "--out"),
     report: Path | None = option(None, "Write an HTML page for people."),
     show: int = option(3, "How many explanations to print.", min=0),
@@ -94,22 +117,19 @@ def explain(
 ) -> None:
     """Explain the model's decision on each query: what would have to change?"""
     from counterveil.files import check_output, write_whole
-    from counterveil.privacy import Budget
     from counterveil.report import explanation_table, explanations_page
     from counterveil.search import Explainer
+    from counterveil.signature import signer_line
     from counterveil.tables import read_table
-    from counterveil.veil import Veil
 
     for path in (out_file, report):
         check_output(path, veil, queries, model)
     if out_file is not None and out_file.suffix.lower() not in {".csv", ".parquet", ".json"}:
         raise RequestError(f"--out {out_file}: name the file .csv, .parquet or .json")
-    if model_epsilon is None and model_delta:
-        raise RequestError("--model-delta needs --model-epsilon")
     if model_epsilon is not None and guidance == "surrogate":
         raise RequestError("--guidance surrogate consults no model: leave --model-epsilon out")
-    budget = None if model_epsilon is None else Budget(model_epsilon, model_delta)
-    opened = Veil.load(veil)
+    budget = _model_budget(model_epsilon, model_delta, model_unit, model_relation)
+    opened = _open_veil(veil, trust)
     schema = opened.schema
     target_model = None
     if guidance != "surrogate":
@@ -150,6 +170,42 @@ def explain(
     for path in filter(None, (out_file, report)):
         wrote(path)
     say(result.statement.headline, "dim")
+    say(f"the veil is {signer_line(result.signer)}", "dim")
+
+
+def _open_veil(path: Path, trust: list[Path] | None) -> "Veil":
+    """The veil at `path`; where keys are given, it must be signed by one of them."""
+    from counterveil.signature import PublicKey
+    from counterveil.veil import Veil
+
+    keys = [PublicKey.load(file) for file in trust or ()]
+    veil = Veil.load(path)
+    return veil.check_signer(keys) if keys else veil
+
+
+def _model_budget(
+    epsilon: float | None, delta: float, unit: str | None, relation: str | None
+) -> "ModelBudget | None":
+    """The budget of the model as its options declare it."""
+    from counterveil.privacy import ModelBudget
+
+    if epsilon is None:
+        if delta or unit or relation:
+            raise RequestError(
+                "--model-delta, --model-unit, --model-relation: needs --model-epsilon"
+            )
+        return None
+    if unit is None or relation is None:
+        raise RequestError(
+            "--model-epsilon needs --model-unit (record or person) and --model-relation "
+            "(replace-one or add-remove): look them up where the model was trained"
+        )
+    return ModelBudget(
+        epsilon,
+        delta,
+        unit=one_of("--model-unit", unit, "record", "person"),
+        relation=one_of("--model-relation", relation, "replace-one", "add-remove"),
+    )
 
 
 def _rules(path: Path | None, max_changes: int | None) -> Any:

@@ -11,7 +11,7 @@ for is on the disk before its charge is committed.
 ... )
 >>> rows = pandas.DataFrame({"x": [0.1, 0.9], "y": [0, 1]})
 >>> Curator(schema).release(rows, epsilon=1, epochs=1, progress=False)
-Veil('table', mechanism functional: guarantee explainer, ε = 1)
+Veil('table', mechanism functional: guarantee explainer, ε = 1, unsigned)
 """
 
 from __future__ import annotations

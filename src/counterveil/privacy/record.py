@@ -23,13 +23,23 @@ from safetensors.numpy import save as save_arrays
 
 from counterveil.encoding import Array
 from counterveil.errors import VeilError
-from counterveil.privacy.statement import Access
+from counterveil.privacy.statement import CHOICE, GAUSSIAN, LAPLACE, Access, Mechanism
 from counterveil.schema import Family
 
-Mechanism = Literal["discrete Laplace", "discrete Gaussian", "permute-and-flip, one edge at a time"]
-LAPLACE: Mechanism = "discrete Laplace"
-GAUSSIAN: Mechanism = "discrete Gaussian"
-CHOICE: Mechanism = "permute-and-flip, one edge at a time"
+__all__ = [
+    "CHOICE",
+    "GAUSSIAN",
+    "LAPLACE",
+    "Measurement",
+    "Mechanism",
+    "NoisyRecord",
+    "Sensitivity",
+    "from_members",
+    "noise_variance",
+    "root_above",
+    "to_members",
+]
+
 MEMBERS = ("record.json", "record.safetensors")
 
 _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False, hide_input_in_errors=True)
@@ -110,6 +120,8 @@ class Measurement:
             what=self.what,
             mechanism=self.mechanism,
             sensitivity=f"each score {self.sensitivity.l1}" if chosen else str(self.sensitivity),
+            l1=self.sensitivity.l1,
+            l2=self.sensitivity.l2,
             scale=self.scale,
             epsilon=self.epsilon,
             delta=self.delta,

@@ -19,6 +19,7 @@ from rich.text import Text
 from counterveil.privacy import Level, Statement
 from counterveil.search.explanations import Explanations, Status
 from counterveil.search.wording import pixel_columns, show, show_both
+from counterveil.signature import signer_line
 from counterveil.terminal import cell, visible
 
 MOST_COLUMNS = 40  # of one row on a page
@@ -72,6 +73,7 @@ def demo_page(
         chart=_chart(curve),
         cards=[_card(result, query) for query in range(len(result))],
         statement=result.statement,
+        signed=signer_line(result.signer),
         facts=facts,
         fixed=fixed,
     )
@@ -92,6 +94,7 @@ def explanations_page(result: Explanations, *, most: int = 100) -> str:
         result=result,
         counts={status.value: result.count(status) for status in Status},
         statement=result.statement,
+        signed=signer_line(result.signer),
     )
 
 

@@ -18,7 +18,7 @@ from counterveil.errors import CallLimitError, InputError, InternalError, Reques
 from counterveil.models import Rows, TargetModel, TorchModel, adapt, distil
 from counterveil.models.adapters import STUDENT_EPOCHS
 from counterveil.networks import Amortiser, pick_device
-from counterveil.privacy import Budget
+from counterveil.privacy import ModelBudget
 from counterveil.search import amortise, constraints, pipeline
 from counterveil.search.algorithm2 import TargetClasses, Weights, select_targets
 from counterveil.search.constraints import ManyRules
@@ -64,8 +64,9 @@ class Explainer:
     `counterveil.models` with options. `guidance`: "model" consults the target model; "surrogate"
     consults the veil's surrogate f~ for everything and needs no model: answers are then private in
     the training rows, end to end. `model_budget`: the declared privacy of the target model, if it
-    was trained with any. `weights`: α, β, γ of Algorithm 2; by default the paper's for this family
-    of data. `device`: "cpu", "cuda", "mps" or "auto". `tuning`: see `Tuning`.
+    was trained with any, to be added to the veil's. `weights`: α, β, γ of Algorithm 2; by default
+    the paper's for this family of data. `device`: "cpu", "cuda", "mps" or "auto". `tuning`: see
+    `Tuning`.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class Explainer:
         model: Any = None,
         *,
         guidance: pipeline.Guidance = "model",
-        model_budget: Budget | None = None,
+        model_budget: ModelBudget | None = None,
         weights: Weights | None = None,
         device: str = "cpu",
         **tuning: Unpack[Tuning],
@@ -237,6 +238,7 @@ class Explainer:
             k=k,
             reason=_reasons(request, valid.numpy(), already.numpy()),
             fixed=request.fixed,
+            signer=self.veil.signer,
         )
 
     def _guide_of_the_search(self, progress: bool) -> TargetModel:

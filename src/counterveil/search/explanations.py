@@ -20,6 +20,7 @@ from counterveil.privacy import Level, Statement
 from counterveil.schema import Category, Schema
 from counterveil.search import wording
 from counterveil.search.wording import Change, same
+from counterveil.signature import Signer, signer_dict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,7 +48,8 @@ class Explanations:
     none was found, the query's own row. `status`: values of `Status`. `predicted`, `target`:
     indices of classes. `probability`: of the target class for `rows`. `distance`: L2 distance
     in the unit cube. `changed`: number of changed features. `reason`: why no answer was found, or
-    an empty text. `fixed`: features held fixed besides those that the schema fixes.
+    an empty text. `fixed`: features held fixed besides those that the schema fixes. `signer`: who
+    signed the veil; None if nobody did.
     """
 
     schema: Schema
@@ -64,6 +66,7 @@ class Explanations:
     k: int = 1
     reason: Array | None = None
     fixed: tuple[str, ...] = ()
+    signer: Signer | None = None
 
     def __len__(self) -> int:
         return len(self.queries) // self.k
@@ -283,6 +286,7 @@ class Explanations:
         several = {"answers": self.answers, "diversity": _or_none(self.diversity)}
         return {
             "statement": self.statement.model_dump(mode="json"),
+            "signature": signer_dict(self.signer),
             "flip_ratio": _or_none(self.flip_ratio),
             "mean_distance": _or_none(self.mean_distance),
             **(several if self.k > 1 else {}),

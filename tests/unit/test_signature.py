@@ -1,0 +1,100 @@
+"""Keys, their files, and signatures."""
+
+import stat
+
+import pytest
+
+from counterveil.errors import RequestError
+from counterveil.signature import PublicKey, SigningKey, open_key
+
+
+def mode(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_a_pair_of_files(tmp_path):
+    key = SigningKey.new("Privacy office")
+    public = key.save(tmp_path / "new" / "office.key")
+    assert public == tmp_path / "new" / "office.pub"
+    assert mode(tmp_path / "new" / "office.key") == 0o600
+    assert mode(public) == 0o644
+    assert public.read_text().count("\n") == 1
+    assert public.read_text().endswith(" Privacy office\n")
+    assert SigningKey.load(tmp_path / "new" / "office.key") == key
+    assert PublicKey.load(public) == key.public
+    assert open_key(public) == ("public key", key.public)
+    assert open_key(tmp_path / "new" / "office.key") == ("signing key", key.public)
+
+
+def test_a_key_is_never_overwritten(tmp_path):
+    SigningKey.new("a").save(tmp_path / "a.key")
+    before = (tmp_path / "a.key").read_bytes()
+    with pytest.raises(RequestError, match="never overwritten"):
+        SigningKey.new("b").save(tmp_path / "a.key")
+    (tmp_path / "a.key").rename(tmp_path / "old.key")
+    with pytest.raises(RequestError, match=r"a\.pub exists"):
+        SigningKey.new("b").save(tmp_path / "a.key")
+    assert not (tmp_path / "a.key").exists()
+    assert (tmp_path / "old.key").read_bytes() == before
+    (tmp_path / "link.key").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(RequestError, match="never overwritten"):
+        SigningKey.new("b").save(tmp_path / "link.key")
+    with pytest.raises(RequestError, match="is for the public key"):
+        SigningKey.new("b").save(tmp_path / "b.pub")
+
+
+def test_a_signing_key_does_not_show(tmp_path):
+    key = SigningKey.new("a")
+    key.save(tmp_path / "a.key")
+    secret = (tmp_path / "a.key").read_text().split()[1]
+    assert secret not in repr(key)
+    assert repr(key.raw) not in repr(key)
+    assert secret not in (tmp_path / "a.pub").read_text()
+    with pytest.raises(RequestError, match="keep it secret") as caught:
+        PublicKey.load(tmp_path / "a.key")
+    assert secret not in str(caught.value)
+    with pytest.raises(RequestError, match="cannot sign"):
+        SigningKey.load(tmp_path / "a.pub")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"hello\n",
+        b"\xff\xfe",
+        b"counterveil-public-key AAAA office\n",
+        b"counterveil-public-key !!!! office\n",
+        b"counterveil-public-key " + b"A" * 43 + b"= \n",
+        b"counterveil-public-key " + b"A" * 43 + b"= a\x1b[2Jb\n",
+        b"counterveil-public-key " + b"A" * 43 + b"= " + b"n" * 200,
+        b"other-key " + b"A" * 43 + b"= office\n",
+        b"x" * 100_000,
+    ],
+)
+def test_files_that_are_no_keys(tmp_path, content):
+    (tmp_path / "a.pub").write_bytes(content)
+    with pytest.raises(RequestError, match="no key of counterveil"):
+        PublicKey.load(tmp_path / "a.pub")
+
+
+def test_files_that_are_not_there(tmp_path):
+    with pytest.raises(RequestError, match="no key at"):
+        PublicKey.load(tmp_path / "a.pub")
+
+
+@pytest.mark.parametrize("name", ["", " a", "a ", "a\nb", "a\x1b", "n" * 101, "\ud800"])
+def test_names_that_are_refused(name):
+    with pytest.raises(RequestError, match="the name of a key"):
+        SigningKey.new(name)
+
+
+def test_a_signature_is_under_one_manifest_and_one_name():
+    key = SigningKey.new("Privacy office")
+    signature = key.sign(b"manifest")
+    assert signature.holds_for(b"manifest")
+    assert not signature.holds_for(b"manifest ")
+    renamed = type(signature)(PublicKey("Another office", key.public.raw), signature.value)
+    assert not renamed.holds_for(b"manifest")
+    assert SigningKey.new("Privacy office").public != key.public
+    assert key.sign(b"manifest") == signature
