@@ -15,18 +15,31 @@ from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from counterveil.cli import main
 from counterveil.cli.ledger import ledger_app
+from counterveil.curator import Curator
 from counterveil.errors import BudgetError, InputError, RequestError
 from counterveil.privacy import Budget
 from counterveil.privacy import ledger as module
-from counterveil.privacy.ledger import Amount, Ledger, OverdrawnError, Reservation, digits
+from counterveil.privacy.ledger import (
+    Amount,
+    Ledger,
+    OverdrawnError,
+    Reservation,
+    Subject,
+    digits,
+    find_account,
+)
 
 DIGEST = "5f0c" * 16
+RECORDS = Subject("record", 1, 600, "a1" * 32)
 
 
 @dataclass(frozen=True)
@@ -52,19 +65,19 @@ def spent(ledger, dataset="adult"):
 
 def test_ten_tenths_are_one(ledger):
     for _ in range(10):
-        ledger.reserve("adult", Budget(0.1), "a tenth")
+        ledger.reserve("adult", Budget(0.1), "a tenth", RECORDS)
     assert spent(ledger) == Amount(Decimal(1), Decimal(0))
     with pytest.raises(OverdrawnError):
-        ledger.reserve("adult", Budget(5e-324), "a crumb")
+        ledger.reserve("adult", Budget(5e-324), "a crumb", RECORDS)
 
 
 def test_three_tenths_do_not_overrun(tmp_path):
     ledger = Ledger(tmp_path / "ledger.db")
     ledger.open_account("adult", Budget(0.3))
     with pytest.raises(OverdrawnError, match=r"requested ε = 0\.30000000000000004"):
-        ledger.reserve("adult", Budget(0.1 + 0.2), "floats add up to more")
+        ledger.reserve("adult", Budget(0.1 + 0.2), "floats add up to more", RECORDS)
     for epsilon in (0.1, 0.2):
-        ledger.reserve("adult", Budget(epsilon), "decimals do not")
+        ledger.reserve("adult", Budget(epsilon), "decimals do not", RECORDS)
 
 
 amounts = st.floats(min_value=0, max_value=1e300, exclude_min=True)
@@ -93,27 +106,40 @@ def test_the_file_keeps_exact_sums(tmp_path_factory, thousandths):
     accepted = 0
     for part in thousandths:
         if accepted + part <= 1000:
-            ledger.reserve("d", Budget(part / 1000), "part")
+            ledger.reserve("d", Budget(part / 1000), "part", RECORDS)
             accepted += part
         else:
             with pytest.raises(OverdrawnError):
-                ledger.reserve("d", Budget(part / 1000), "part")
+                ledger.reserve("d", Budget(part / 1000), "part", RECORDS)
         assert spent(ledger, "d").epsilon * 1000 == accepted
+
+
+@pytest.mark.skipif(not hasattr(Budget, "rounded_down"), reason="budgets are not rounded yet")
+@given(amounts, deltas)
+def test_what_is_spent_is_at_most_what_is_charged(epsilon, delta):
+    budget = Budget(epsilon, delta)
+    charged = Amount.of(budget)
+    try:
+        spent = budget.rounded_down()
+    except BudgetError:
+        return  # too small to be rounded down
+    assert Fraction(spent.epsilon) <= Fraction(charged.epsilon)
+    assert Fraction(spent.delta) <= Fraction(charged.delta)
 
 
 def test_epsilon_and_delta_are_both_limits(tmp_path):
     ledger = Ledger(tmp_path / "ledger.db")
     ledger.open_account("adult", Both(1.0, 1e-6))
-    ledger.reserve("adult", Both(0.25, 1e-6), "Gaussian")
+    ledger.reserve("adult", Both(0.25, 1e-6), "Gaussian", RECORDS)
     words = "requested ε = 0.25, δ = 1e-30; remaining ε = 0.75, δ = 0; total ε = 1, δ = 1e-6"
     with pytest.raises(OverdrawnError, match=re.escape(words)):
-        ledger.reserve("adult", Both(0.25, 1e-30), "Gaussian")
-    ledger.reserve("adult", Both(0.75, 0.0), "Laplace")
+        ledger.reserve("adult", Both(0.25, 1e-30), "Gaussian", RECORDS)
+    ledger.reserve("adult", Both(0.75, 0.0), "Laplace", RECORDS)
 
 
 def test_a_reference_without_noise_has_no_price(ledger):
     with pytest.raises(BudgetError, match="infinite epsilon"):
-        ledger.reserve("adult", Budget(math.inf), "reference")
+        ledger.reserve("adult", Budget(math.inf), "reference", RECORDS)
     with pytest.raises(BudgetError, match="infinite epsilon"):
         ledger.open_account("all", Budget(math.inf))
 
@@ -131,22 +157,22 @@ def test_amounts_read_well(number, text):
 
 
 def test_overdrawing_names_requested_remaining_total_and_the_remedy(ledger):
-    ledger.reserve("adult", Budget(0.75), "veil")
+    ledger.reserve("adult", Budget(0.75), "veil", RECORDS)
     with pytest.raises(OverdrawnError) as caught:
-        ledger.reserve("adult", Budget(0.3), "veil")
+        ledger.reserve("adult", Budget(0.3), "veil", RECORDS)
     assert str(caught.value) == (
         "dataset 'adult' cannot pay: requested ε = 0.3, δ = 0; remaining ε = 0.25, δ = 0; "
         "total ε = 1, δ = 0. Ask for at most what remains, or use a veil that is already released"
     )
     assert isinstance(caught.value, BudgetError)
     assert spent(ledger).epsilon == Decimal("0.75")
-    ledger.reserve("adult", Budget(0.25), "the rest")
+    ledger.reserve("adult", Budget(0.25), "the rest", RECORDS)
 
 
 def test_what_was_done_is_there_for_the_next_process(ledger):
     ledger.open_account("hospital", Budget(3))
-    first = ledger.reserve("adult", Budget(0.5), "the first veil")
-    ledger.reserve("hospital", Budget(2), "the second veil")
+    first = ledger.reserve("adult", Budget(0.5), "the first veil", RECORDS)
+    ledger.reserve("hospital", Budget(2), "the second veil", replace(RECORDS, units=9))
     ledger.commit(first, DIGEST)
     again = Ledger(str(ledger.path))
     assert [account.dataset for account in again.accounts()] == ["adult", "hospital"]
@@ -161,7 +187,7 @@ def test_what_was_done_is_there_for_the_next_process(ledger):
 
 
 def test_one_charge_pays_for_one_release(ledger):
-    reservation = ledger.reserve("adult", Budget(0.5), "veil")
+    reservation = ledger.reserve("adult", Budget(0.5), "veil", RECORDS)
     ledger.commit(reservation, DIGEST)
     with pytest.raises(RequestError, match="already released as veil 5f0c5f0c5f0c"):
         ledger.commit(reservation, "0" * 64)
@@ -169,7 +195,7 @@ def test_one_charge_pays_for_one_release(ledger):
 
 
 def test_only_what_was_reserved_is_committed(ledger, tmp_path):
-    real = ledger.reserve("adult", Budget(0.5), "veil")
+    real = ledger.reserve("adult", Budget(0.5), "veil", RECORDS)
     other = Ledger(tmp_path / "other.db")
     other.open_account("adult", Budget(1.0))
     unknown = Reservation("0" * 16, "adult", Budget(0.5))
@@ -181,7 +207,7 @@ def test_only_what_was_reserved_is_committed(ledger, tmp_path):
 
 
 def test_a_total_is_fixed_for_good(ledger):
-    ledger.reserve("adult", Budget(0.75), "veil")
+    ledger.reserve("adult", Budget(0.75), "veil", RECORDS)
     with pytest.raises(RequestError, match=r"total ε = 1, δ = 0; remaining ε = 0\.25, δ = 0"):
         ledger.open_account("adult", Budget(100))
     assert ledger.accounts()[0].total == Amount(Decimal(1))
@@ -189,7 +215,7 @@ def test_a_total_is_fixed_for_good(ledger):
 
 def test_a_dataset_without_an_account(ledger):
     remedy = r"counterveil ledger open .*ledger.db --dataset 'my rows' --epsilon TOTAL"
-    for call in (lambda: ledger.reserve("my rows", Budget(1), "veil"),
+    for call in (lambda: ledger.reserve("my rows", Budget(1), "veil", RECORDS),
                  lambda: ledger.entries("my rows")):  # fmt: skip
         with pytest.raises(RequestError, match=remedy):
             call()
@@ -197,10 +223,10 @@ def test_a_dataset_without_an_account(ledger):
 
 @pytest.mark.parametrize("words", ["", "  ", "two\nlines", "\x1b[2J", "\udc80", "a\0b", None, 3])
 def test_names_are_one_line_of_text(ledger, words):
-    reservation = ledger.reserve("adult", Budget(0.5), "veil")
+    reservation = ledger.reserve("adult", Budget(0.5), "veil", RECORDS)
     for call in (lambda: ledger.open_account(words, Budget(1)),
-                 lambda: ledger.reserve(words, Budget(0.1), "veil"),
-                 lambda: ledger.reserve("adult", Budget(0.1), words),
+                 lambda: ledger.reserve(words, Budget(0.1), "veil", RECORDS),
+                 lambda: ledger.reserve("adult", Budget(0.1), words, RECORDS),
                  lambda: ledger.commit(reservation, words),
                  lambda: ledger.entries(words or "")):  # fmt: skip
         with pytest.raises(RequestError, match="must be one line of text"):
@@ -212,20 +238,153 @@ def test_the_example_of_the_module_runs():
     assert doctest.testmod(module).failed == 0
 
 
+# Whose privacy, in which rows
+
+
+PEOPLE = Subject("person", 3, 200, "a1" * 32)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [PEOPLE, replace(RECORDS, relation="add-or-remove-one"), replace(RECORDS, unit="person")],
+)
+def test_the_first_charge_fixes_the_unit(ledger, other):
+    ledger.reserve("adult", Budget(0.25), "veil", RECORDS)
+    with pytest.raises(RequestError, match="for different units do not add up; release for the"):
+        ledger.reserve("adult", Budget(0.25), "veil", other, other_rows=True)
+    assert spent(ledger).epsilon == Decimal("0.25")
+    assert ledger.accounts()[0].subject == RECORDS
+
+
+def test_people_with_more_records_are_another_unit(ledger):
+    ledger.reserve("adult", Budget(0.25), "veil", PEOPLE)
+    words = "is charged for one person with at most 3 records, replace-one, and this charge is for "
+    words += "one person with at most 1 record, replace-one"
+    with pytest.raises(RequestError, match=words):
+        ledger.reserve("adult", Budget(0.25), "veil", replace(PEOPLE, max_records=1))
+    ledger.reserve("adult", Budget(0.25), "veil", PEOPLE)
+
+
+def test_other_columns_and_rows_of_one_account_add_up_and_are_kept(ledger):
+    subjects = RECORDS, replace(RECORDS, units=601), replace(RECORDS, columns="b2" * 32)
+    for subject in subjects:
+        ledger.reserve("adult", Budget(0.25), "veil", subject)
+    assert spent(ledger).epsilon == Decimal("0.75")
+    assert tuple(entry.subject for entry in ledger.entries()) == subjects
+    assert [entry.units for entry in ledger.entries()] == [600, 601, 600]
+
+
+def test_a_second_name_for_the_same_rows_is_noticed(ledger):
+    ledger.open_account("renamed", Budget(1.0))
+    ledger.reserve("adult", Budget(0.25), "veil", RECORDS)
+    words = (
+        "the rows look like those of dataset 'adult': same columns and number of rows; charge that "
+        "account, or say that these are other people: --other-rows"
+    )
+    with pytest.raises(RequestError, match=re.escape(words)):
+        ledger.reserve("renamed", Budget(0.25), "veil", RECORDS)
+    assert spent(ledger, "renamed") == Amount()
+    for other in (replace(RECORDS, units=601), replace(RECORDS, columns="b2" * 32)):
+        ledger.reserve("renamed", Budget(0.25), "veil", other)
+    with pytest.raises(RequestError, match="look like those of dataset 'adult'"):
+        ledger.reserve("renamed", Budget(0.25), "veil", RECORDS)
+
+
+def test_other_people_are_declared_once_and_that_is_kept(ledger):
+    ledger.open_account("others", Budget(1.0))
+    ledger.reserve("adult", Budget(0.25), "veil", RECORDS)
+    ledger.reserve("others", Budget(0.25), "veil", RECORDS, other_rows=True)
+    ledger.reserve("others", Budget(0.25), "veil", RECORDS)
+    ledger.reserve("adult", Budget(0.25), "veil", RECORDS)
+    assert [entry.other_rows for entry in ledger.entries()] == [False, True, False, False]
+    ledger.open_account("third", Budget(1.0))
+    with pytest.raises(RequestError, match="look like those of dataset 'adult'"):
+        ledger.reserve("third", Budget(0.25), "veil", RECORDS)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"unit": "household"}, {"max_records": 2}, {"max_records": 0}, {"units": 0},
+     {"units": 1 << 63}, {"units": 6.0}, {"columns": "age, income"}, {"columns": None},
+     {"relation": "a\nb"}],
+)  # fmt: skip
+def test_a_subject_that_means_nothing_is_refused(wrong):
+    with pytest.raises(RequestError, match=next(iter(wrong))):
+        replace(RECORDS, **wrong)
+
+
+def test_exact_looks_are_written_down_and_cost_nothing(ledger):
+    ledger.write_down("adult", "check of all rows")
+    assert ledger.accounts()[0].subject is None
+    ledger.reserve("adult", Budget(1.0), "veil", PEOPLE)
+    ledger.write_down("adult", "another check")
+    first, charge, second = ledger.entries()
+    assert [entry.kind for entry in (first, charge, second)] == ["looked", "charge", "looked"]
+    assert (first.state, first.what, first.price) == ("looked", "check of all rows", Amount())
+    assert (first.subject, second.digest) == (None, None)
+    assert ledger.accounts()[0].looks == 2
+    assert spent(ledger) == Amount(Decimal(1))
+    with pytest.raises(RequestError, match="no such reservation"):
+        ledger.commit(Reservation(first.id, "adult", Budget(1.0)), DIGEST)
+    for call in (
+        lambda: ledger.write_down("other", "check"),
+        lambda: ledger.write_down("adult", ""),
+    ):
+        with pytest.raises(RequestError, match=r"has no account|one line of text"):
+            call()
+
+
+def test_an_account_is_found_in_folders(ledger, tmp_path):
+    folder = tmp_path / "more"
+    folder.mkdir()
+    (folder / "a.txt").write_text("adult")
+    (folder / "b.db").touch()
+    database("PRAGMA application_id = 77", "CREATE TABLE accounts (dataset)")(folder / "c.db")
+    os.mkfifo(folder / "d.db")
+    Ledger(folder / "e.db").open_account("hospital", Budget(1))
+    before = {path: content(path) for path in folder.iterdir()}
+    places = [tmp_path / "missing", tmp_path / "ledger.db", folder, tmp_path]
+    assert find_account(places, "adult") == tmp_path / "ledger.db"
+    assert find_account(iter(places), "hospital") == folder / "e.db"
+    assert find_account(places, "other") is None
+    assert find_account([], "adult") is None
+    assert {path: content(path) for path in folder.iterdir()} == before
+    database("DROP TABLE entries")(folder / "e.db")
+    with pytest.raises(RequestError, match="is damaged"):  # the account may be in it
+        find_account(places, "other")
+
+
+def test_paper_is_never_charged(schema, rows, ledger, tmp_path, capsys):
+    ledger.open_account("loans", Budget(1.0))
+    with pytest.raises(RequestError, match="guarantees nothing, so there is nothing to charge"):
+        Curator(schema, ledger=ledger.path).release(rows, 0.1, mechanism="paper", progress=False)
+    schema.save(tmp_path / "schema.json")
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    files = ("--data", tmp_path / "rows.csv", "--schema", tmp_path / "schema.json")
+    told = ("--epsilon", 0.1, "--mechanism", "paper", "--ledger", ledger.path)
+    command = ("release", *files, *told, "--out", tmp_path / "x.veil")
+    with pytest.raises(SystemExit, match="2"):
+        main([str(word) for word in command])
+    assert "there is nothing to charge" in capsys.readouterr().err
+    assert not (tmp_path / "x.veil").exists()
+    assert [entry for entry in ledger.entries() if entry.kind == "charge"] == []
+
+
 # Together
 
 
 SPENDER = """
 import os, sys
 from counterveil.privacy import Budget
-from counterveil.privacy.ledger import Ledger, OverdrawnError
+from counterveil.privacy.ledger import Ledger, OverdrawnError, Subject
 
+RECORDS = Subject("record", 1, 600, "a1" * 32)
 ledger = Ledger(sys.argv[1])
 print("ready", flush=True)
 sys.stdin.readline()
 for _ in range(4):
     try:
-        reservation = ledger.reserve("adult", Budget(0.1), f"process {os.getpid()}")
+        reservation = ledger.reserve("adult", Budget(0.1), f"process {os.getpid()}", RECORDS)
     except OverdrawnError:
         continue
     ledger.commit(reservation, "5f0c")
@@ -265,7 +424,7 @@ def test_threads_that_share_a_ledger_never_overspend(ledger):
     def spend():
         for _ in range(4):
             try:
-                paid.append(ledger.reserve("adult", Budget(0.1), "thread").id)
+                paid.append(ledger.reserve("adult", Budget(0.1), "thread", RECORDS).id)
             except OverdrawnError:
                 continue
 
@@ -283,13 +442,13 @@ def test_a_ledger_that_stays_busy_is_said_to_be(ledger):
     with closing(sqlite3.connect(ledger.path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(RequestError, match="another process holds it; try again"):
-            hasty.reserve("adult", Budget(0.1), "veil")
+            hasty.reserve("adult", Budget(0.1), "veil", RECORDS)
         assert hasty.entries() == ()
         # A second opening in this process, closed, must not drop the lock of the first.
         locking = "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0.05)"
         locking += ".execute('BEGIN IMMEDIATE')"
         assert "database is locked" in start(locking, ledger.path).communicate()[1]
-    hasty.reserve("adult", Budget(0.1), "veil")
+    hasty.reserve("adult", Budget(0.1), "veil", RECORDS)
 
 
 # Crashes: a child kills itself with SIGKILL when it is about to run the n-th statement of a kind.
@@ -297,8 +456,9 @@ def test_a_ledger_that_stays_busy_is_said_to_be(ledger):
 CHILD = """
 import os, signal, sqlite3, sys
 from counterveil.privacy import Budget
-from counterveil.privacy.ledger import Ledger
+from counterveil.privacy.ledger import Ledger, Subject
 
+RECORDS = Subject("record", 1, 600, "a1" * 32)
 path, word, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
 
 def die():
@@ -315,7 +475,7 @@ class Fatal(sqlite3.Connection):
                     # A cache this small spills into the file, so that it is half-written.
                     super().execute("PRAGMA cache_size = 1")
                     super().execute(statement, *values)
-                    super().execute("UPDATE spends SET epsilon = '0', what = hex(zeroblob(50000))")
+                    super().execute("UPDATE entries SET epsilon = '0', what = hex(zeroblob(50000))")
                 die()
         return super().execute(statement, *values)
 
@@ -325,7 +485,7 @@ ledger = Ledger(path)
 if word == "open":
     word, count = "COMMIT", 1
     ledger.open_account("new", Budget(1))
-reservation = ledger.reserve("adult", Budget(0.25), "cut off")
+reservation = ledger.reserve("adult", Budget(0.25), "cut off", RECORDS)
 print("reserved", flush=True)
 if word == "before":
     die()
@@ -343,8 +503,8 @@ CRASHES = {
     "before the charge is on the disk": ("COMMIT", 1, "", []),
     "after the charge": ("before", 0, "reserved", ["reserved"]),
     "leaving without clean-up": ("exit", 0, "reserved", ["reserved"]),
-    "before the release": ("UPDATE", 1, "reserved", ["reserved"]),
-    "the release half-written": ("half UPDATE", 1, "reserved", ["reserved"]),
+    "before the release": ("UPDATE entries", 1, "reserved", ["reserved"]),
+    "the release half-written": ("half UPDATE entries", 1, "reserved", ["reserved"]),
     "before the release is on the disk": ("COMMIT", 2, "reserved", ["reserved"]),
     "after the release": ("", 0, "reserved released", ["released"]),
 }
@@ -360,7 +520,7 @@ def run_child(path, word, count):
 @pytest.mark.parametrize("case", CRASHES)
 def test_a_crash_keeps_the_charge_and_the_file(ledger, case):
     word, count, told, states = CRASHES[case]
-    ledger.reserve("adult", Budget(0.25), "earlier")
+    ledger.reserve("adult", Budget(0.25), "earlier", RECORDS)
     before = ledger.path.read_bytes()
     code, out, errors = run_child(ledger.path, word, count)
     assert code == (1 if word == "exit" else -signal.SIGKILL), errors
@@ -372,9 +532,9 @@ def test_a_crash_keeps_the_charge_and_the_file(ledger, case):
     assert [entry.state for entry in ledger.entries()] == ["reserved", *states]
     assert [entry.epsilon for entry in ledger.entries()] == [0.25] * (1 + len(states))
     for _ in range(3 - len(states)):
-        ledger.reserve("adult", Budget(0.25), "later")
+        ledger.reserve("adult", Budget(0.25), "later", RECORDS)
     with pytest.raises(OverdrawnError):
-        ledger.reserve("adult", Budget(0.25), "too much")
+        ledger.reserve("adult", Budget(0.25), "too much", RECORDS)
 
 
 def test_a_crash_while_the_ledger_is_made_leaves_room_for_it(tmp_path):
@@ -392,9 +552,11 @@ def test_kills_at_any_moment_lose_no_charge(tmp_path):
     ledger.open_account("adult", Budget(50))
     loop = (
         "import sys\nfrom counterveil.privacy import Budget\n"
-        "from counterveil.privacy.ledger import Ledger\n"
+        "from counterveil.privacy.ledger import Ledger, Subject\n"
+        "RECORDS = Subject('record', 1, 600, 'a1' * 32)\n"
         "while True:\n"
-        "    print(Ledger(sys.argv[1]).reserve('adult', Budget(0.1), 'loop').id, flush=True)\n"
+        "    reservation = Ledger(sys.argv[1]).reserve('adult', Budget(0.1), 'loop', RECORDS)\n"
+        "    print(reservation.id, flush=True)\n"
     )
     told = set()
     for wait in (1, 2, 5):
@@ -407,6 +569,19 @@ def test_kills_at_any_moment_lose_no_charge(tmp_path):
         assert told <= charged
         assert spent(ledger).epsilon == Decimal("0.1") * len(charged)
     assert len(told) >= 8
+
+
+def test_a_ledger_and_its_journal_are_the_owners_alone(tmp_path):
+    (tmp_path / "empty.db").touch(0o666)
+    for name in ("ledger.db", "empty.db"):
+        Ledger(tmp_path / name).open_account("adult", Budget(1.0))
+        assert (tmp_path / name).stat().st_mode & 0o777 == 0o600
+    assert run_child(tmp_path / "ledger.db", "half INSERT", 1)[0] == -signal.SIGKILL
+    assert (tmp_path / "ledger.db-journal").stat().st_mode & 0o777 == 0o600
+    assert Ledger(tmp_path / "ledger.db").entries() == ()
+    (tmp_path / "ledger.db").chmod(0o660)  # the owner may share it
+    Ledger(tmp_path / "ledger.db").open_account("more", Budget(1.0))
+    assert (tmp_path / "ledger.db").stat().st_mode & 0o777 == 0o660
 
 
 # Files that are no ledger
@@ -424,10 +599,16 @@ def database(*statements):
 def altered(*statements):
     def make(path):
         Ledger(path).open_account("adult", Budget(1.0))
-        Ledger(path).reserve("adult", Budget(0.5), "veil")
+        Ledger(path).reserve("adult", Budget(0.5), "veil", RECORDS)
         database(*statements)(path)
 
     return make
+
+
+def reseal(path):
+    """What somebody can do who edits the file and knows how it is checked."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as file:
+        file.execute("UPDATE seal SET sha256 = ?", (module._seal(*module._cells(file, 2)),))
 
 
 FILES = {
@@ -444,15 +625,15 @@ FILES = {
     "another program's empty file": (database("PRAGMA application_id = 77"), "not a ledger"),
     "our tables, their name": (altered("PRAGMA application_id = 77"), "not a ledger"),
     "version 0": (altered("PRAGMA user_version = 0"), "not a ledger"),
-    "a newer version": (altered("PRAGMA user_version = 2"), "version 2.* upgrade counterveil"),
+    "a newer version": (altered("PRAGMA user_version = 3"), "version 3.* upgrade counterveil"),
 }
 DAMAGES = {
-    "no tables": altered("DROP TABLE spends"),
+    "no tables": altered("DROP TABLE entries"),
     "no account": altered("DELETE FROM accounts", "PRAGMA user_version = 1"),
-    "not a number": altered("UPDATE spends SET epsilon = 'some'"),
-    "a refund": altered("UPDATE spends SET epsilon = '-3'"),
+    "not a number": altered("UPDATE entries SET epsilon = 'some'"),
+    "a refund": altered("UPDATE entries SET epsilon = '-3'"),
     "endless": altered("UPDATE accounts SET epsilon = '1e999999999'"),
-    "no bytes of text": altered("UPDATE spends SET what = CAST(x'ff' AS TEXT)"),
+    "no bytes of text": altered("UPDATE entries SET what = CAST(x'ff' AS TEXT)"),
 }
 
 
@@ -467,7 +648,7 @@ def test_foreign_files_are_refused_and_left_alone(tmp_path, case):
     make(path)
     before, beside = content(path), sorted(os.listdir(tmp_path))
     for call in (lambda: Ledger(path).accounts(),
-                 lambda: Ledger(path).reserve("adult", Budget(0.1), "veil"),
+                 lambda: Ledger(path).reserve("adult", Budget(0.1), "veil", RECORDS),
                  lambda: Ledger(path).open_account("new", Budget(1))):  # fmt: skip
         with pytest.raises(RequestError, match=words) as caught:
             call()
@@ -480,15 +661,274 @@ def test_damaged_ledgers_are_one_line(tmp_path, case):
     path = tmp_path / "ledger.db"
     DAMAGES[case](path)
     for call in (lambda: Ledger(path).accounts(),
-                 lambda: Ledger(path).reserve("adult", Budget(0.1), "veil")):  # fmt: skip
-        with pytest.raises(InputError, match=r"cannot use the ledger|has no account") as caught:
+                 lambda: Ledger(path).reserve("adult", Budget(0.1), "veil", RECORDS)):  # fmt: skip
+        with pytest.raises(RequestError, match=r"cannot use the ledger .* is damaged") as caught:
             call()
         assert "\n" not in str(caught.value)
 
 
+# Damage: what is read is what was written, or nothing is read
+
+
+@pytest.fixture(scope="module")
+def long_ledger(tmp_path_factory):
+    """A ledger of several pages; account 0 can pay 0.1 more."""
+    ledger = Ledger(tmp_path_factory.mktemp("long") / "ledger.db")
+    for name in range(3):
+        ledger.open_account(f"rows {name}", Budget(2.1, 1e-6))
+    for number in range(60):
+        name, words = number % 3, f"veil {number} " + "for the loan desk " * (number % 9)
+        subject = replace(RECORDS, units=600 + name)
+        paid = ledger.reserve(f"rows {name}", Budget(0.1), words.strip(), subject)
+        if number % 2:
+            ledger.commit(paid, DIGEST)
+    ledger.write_down("rows 1", "check of all rows")
+    assert ledger.path.stat().st_size >= 8 * 4096
+    return ledger
+
+
+def damaged(whole, random):
+    """`whole` with one kind of damage, somewhere."""
+    broken, size = bytearray(whole), len(whole)
+    pages = range(0, size, 4096)
+    start, other = random.choice(pages), random.choice(pages)
+    place = random.choice(
+        (random.randrange(size), random.randrange(100), start + random.randrange(16))
+    )
+    length = random.choice((1, 2, 8, 64, 512, 4096))
+    match random.choice(
+        ("flip", "flip", "flip", "bit", "zero", "noise", "cut", "swap", "copy", "lose")
+    ):
+        case "flip":
+            for _ in range(random.choice((1, 1, 2, 5))):
+                broken[place] ^= random.randrange(1, 256)
+                place = random.randrange(size)
+        case "bit":
+            broken[place] ^= 1 << random.randrange(8)
+        case "zero":
+            broken[place : place + length] = bytes(min(length, size - place))
+        case "noise":
+            broken[place : place + length] = random.randbytes(min(length, size - place))
+        case "cut":
+            del broken[random.choice((place, start)) :]
+        case "swap":
+            first, second = broken[start : start + 4096], broken[other : other + 4096]
+            broken[start : start + 4096], broken[other : other + 4096] = second, first
+        case "copy":
+            broken[start : start + 4096] = broken[other : other + 4096]
+        case "lose":
+            del broken[start : start + 4096]
+    return bytes(broken)
+
+
+def read(ledger):
+    """Accounts and entries, or None for a refusal."""
+    try:
+        return ledger.accounts(), ledger.entries()
+    except RequestError:
+        return None
+
+
+def test_a_damaged_ledger_forgets_no_charge(long_ledger, tmp_path):
+    whole, before = long_ledger.path.read_bytes(), read(long_ledger)
+    subject = replace(RECORDS, units=600)
+    ledger = Ledger(tmp_path / "ledger.db", timeout_s=1)
+    refused = 0
+    for seed in range(int(os.environ.get("COUNTERVEIL_DAMAGES", "300"))):
+        for beside in tmp_path.iterdir():
+            beside.unlink()
+        ledger.path.write_bytes(damaged(whole, Random(seed)))
+        assert read(ledger) in (None, before), seed
+        with pytest.raises(InputError):
+            ledger.reserve("rows 0", Budget(0.1000001), "too much", subject)
+        assert read(ledger) in (None, before), seed
+        try:
+            ledger.reserve("rows 0", Budget(0.1), "the rest", subject)
+        except RequestError:
+            refused += 1
+            continue
+        accounts, entries = read(ledger)
+        assert accounts[0].remaining.epsilon == 0, seed
+        assert accounts[1:] == before[0][1:], seed
+        assert entries[:-1] == before[1], seed
+        assert (entries[-1].what, entries[-1].epsilon) == ("the rest", 0.1), seed
+    assert refused > seed / 2
+
+
+def test_a_long_ledger_is_read(long_ledger):
+    accounts, entries = read(long_ledger)
+    assert (len(accounts), len(entries)) == (3, 61)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "DELETE FROM entries WHERE number = 61",
+        "UPDATE entries SET epsilon = '0.01' WHERE number = 7",
+        "UPDATE entries SET digest = '' WHERE number = 2",
+        "UPDATE entries SET number = 62 WHERE number = 3",
+        "UPDATE accounts SET epsilon = '9' WHERE dataset = 'rows 2'",
+        "INSERT INTO accounts VALUES ('new', '1', '0', 'now')",
+        "UPDATE seal SET sha256 = ''",
+        "DELETE FROM seal",
+        "INSERT INTO seal SELECT * FROM seal",
+        "CREATE TABLE more (x)",
+        "CREATE TRIGGER free AFTER INSERT ON entries BEGIN DELETE FROM entries; END",
+        "CREATE VIEW more AS SELECT * FROM entries",
+    ],
+)
+def test_a_change_that_sqlite_finds_sound_is_noticed(long_ledger, tmp_path, change):
+    path = tmp_path / "ledger.db"
+    path.write_bytes(long_ledger.path.read_bytes())
+    database(change)(path)
+    before = path.read_bytes()
+    for call in (Ledger(path).accounts,
+                 lambda: Ledger(path).reserve("rows 0", Budget(0.1), "veil", RECORDS),
+                 lambda: Ledger(path).open_account("other", Budget(1))):  # fmt: skip
+        with pytest.raises(RequestError, match="is damaged"):
+            call()
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE entries SET number = 9",
+        "UPDATE entries SET kind = 'refund'",
+        "UPDATE entries SET epsilon = '-0.5'",
+        "UPDATE entries SET epsilon = '0.50'",
+        "UPDATE entries SET epsilon = 'Infinity'",
+        "UPDATE entries SET units = 0",
+        "UPDATE entries SET unit = 'household'",
+        "UPDATE entries SET columns = ''",
+    ],
+)
+def test_values_are_checked_too(tmp_path, change):
+    altered(change)(tmp_path / "ledger.db")
+    reseal(tmp_path / "ledger.db")
+    with pytest.raises(RequestError, match="is damaged"):
+        Ledger(tmp_path / "ledger.db").accounts()
+
+
+@pytest.mark.parametrize("value", ["NULL", "7", "x'3031'", "1.5"])
+def test_no_cell_of_another_type_is_written(ledger, value):
+    ledger.reserve("adult", Budget(0.5), "veil", RECORDS)
+    with closing(sqlite3.connect(ledger.path)) as file:
+        for column in ("max_records", "units", "other_rows", "what", "digest", "epsilon"):
+            texts = column in {"what", "digest", "epsilon"}
+            if (value in {"7", "1.5"} and texts) or (value == "7" and not texts):
+                continue  # becomes text, or is a whole number
+            with pytest.raises(sqlite3.IntegrityError):
+                file.execute(f"UPDATE entries SET {column} = {value}")
+
+
+def test_a_full_disk_is_not_called_damage(ledger, monkeypatch):
+    connect = sqlite3.connect
+
+    def small(*values, **options):
+        file = connect(*values, **options)
+        file.execute("PRAGMA max_page_count = 1")
+        return file
+
+    monkeypatch.setattr(sqlite3, "connect", small)
+    with pytest.raises(RequestError, match="the disk is full; make room and try again"):
+        ledger.reserve("adult", Budget(0.5), "long " * 2000, RECORDS)
+    monkeypatch.undo()
+    assert ledger.entries() == ()
+
+
+# Ledgers of version 1
+
+
+def version_1(path, charges=2):
+    """A ledger as the first version wrote it: ε of 0.25 a charge, the first of them released."""
+    tables = module._TABLES[1]
+    names = "PRAGMA application_id = 0x43566C67", "PRAGMA user_version = 1"
+    account = "INSERT INTO accounts VALUES ('adult', '1.0', '0.0', '2025-01-01T00:00:00+00:00')"
+    spends = [
+        f"INSERT INTO spends VALUES ('{number:016x}', 'adult', '0.25', '0.0', 'veil {number}',"
+        f" '2025-01-02T00:00:00+00:00', {'NULL' if number else repr(DIGEST)})"
+        for number in range(charges)
+    ]
+    database(*names, "BEGIN", *tables, account, *spends, "COMMIT")(path)
+    return Ledger(path)
+
+
+def test_an_old_ledger_is_read_as_it_is_and_carried_over_by_the_next_charge(tmp_path):
+    ledger = version_1(tmp_path / "ledger.db")
+    before = ledger.path.read_bytes()
+    assert spent(ledger).epsilon == Decimal("0.5")
+    released, reserved = old = ledger.entries()
+    assert (released.digest, released.state, reserved.state) == (DIGEST, "released", "reserved")
+    assert (released.kind, released.subject, released.other_rows) == ("charge", None, False)
+    assert ledger.path.read_bytes() == before
+    with pytest.raises(OverdrawnError):
+        ledger.reserve("adult", Budget(0.6), "veil", PEOPLE)
+    assert ledger.path.read_bytes() == before
+    ledger.commit(Reservation(reserved.id, "adult", Budget(0.25)), "ab" * 32)
+    ledger.reserve("adult", Budget(0.25), "veil", PEOPLE)  # fixes the unit
+    with pytest.raises(RequestError, match="different units"):
+        ledger.reserve("adult", Budget(0.25), "veil", RECORDS)
+    assert ledger.entries()[0] == old[0]
+    assert ledger.entries()[1].digest == "ab" * 32
+    assert ledger.accounts()[0].subject == PEOPLE
+    assert spent(ledger).epsilon == Decimal("0.75")
+    with closing(sqlite3.connect(ledger.path)) as file:
+        assert file.execute("PRAGMA user_version").fetchone() == (2,)
+        assert file.execute("SELECT name FROM sqlite_master WHERE name = 'spends'").fetchall() == []
+
+
+def test_an_account_can_be_opened_in_an_old_ledger(tmp_path):
+    ledger = version_1(tmp_path / "ledger.db", charges=500)
+    ledger.open_account("more", Budget(1.0))
+    assert [account.dataset for account in ledger.accounts()] == ["adult", "more"]
+    assert [entry.what for entry in ledger.entries()] == [f"veil {i}" for i in range(500)]
+
+
+@pytest.mark.parametrize("statement", ["DROP TABLE spends", "CREATE TABLE", "INSERT", "COMMIT"])
+def test_a_crash_while_an_old_ledger_is_carried_over_loses_nothing(tmp_path, statement):
+    ledger = version_1(tmp_path / "ledger.db")
+    before = ledger.entries()
+    assert run_child(ledger.path, statement, 1)[0] == -signal.SIGKILL
+    assert ledger.entries() == before
+    ledger.reserve("adult", Budget(0.25), "veil", RECORDS)
+    assert ledger.entries()[:2] == before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE spends SET dataset = 'other'",
+        "UPDATE spends SET epsilon = x'00'",
+        "UPDATE spends SET epsilon = '-0.25'",
+        "DROP INDEX spends_of_dataset",
+        "PRAGMA user_version = 2",
+    ],
+)
+def test_a_damaged_old_ledger_is_refused(tmp_path, change):
+    ledger = version_1(tmp_path / "ledger.db")
+    database(change)(ledger.path)
+    before = ledger.path.read_bytes()
+    for call in (ledger.entries, lambda: ledger.reserve("adult", Budget(0.1), "veil", RECORDS)):
+        with pytest.raises(RequestError, match="is damaged"):
+            call()
+    assert ledger.path.read_bytes() == before
+
+
+def test_a_new_ledger_that_says_it_is_old_is_refused(ledger):
+    ledger.reserve("adult", Budget(1.0), "veil", RECORDS)
+    database("PRAGMA user_version = 1")(ledger.path)
+    with pytest.raises(RequestError, match="is damaged"):
+        ledger.reserve("adult", Budget(0.1), "veil", RECORDS)
+
+
 def test_no_file_is_made_by_looking(tmp_path):
     ledger = Ledger(tmp_path / "ledger.db")
-    for call in (ledger.accounts, ledger.entries, lambda: ledger.reserve("a", Budget(1), "veil")):
+    for call in (
+        ledger.accounts,
+        ledger.entries,
+        lambda: ledger.reserve("a", Budget(1), "veil", RECORDS),
+    ):
         with pytest.raises(RequestError, match=r"no ledger at .*; make one: counterveil ledger"):
             call()
     assert not os.listdir(tmp_path)
@@ -534,8 +974,8 @@ def test_open_and_show(run):
     assert "charges to adult: none yet" in run("show", "l.db")[1]
     run("open", "l.db", "--dataset", "[b]odd[/x]", "--epsilon", 2)
     ledger = Ledger("l.db")
-    ledger.commit(ledger.reserve("adult", Budget(0.75), "for the [loan] desk"), DIGEST)
-    ledger.reserve("[b]odd[/x]", Budget(0.5), "cut off")
+    ledger.commit(ledger.reserve("adult", Budget(0.75), "for the [loan] desk", RECORDS), DIGEST)
+    ledger.reserve("[b]odd[/x]", Budget(0.5), "cut off", RECORDS, other_rows=True)
     code, out = run("show", "l.db")
     assert code == 0
     for words in ("total", "spent", "remaining", "ε = 0.25, δ = 0", "for the [loan] desk",
@@ -544,10 +984,31 @@ def test_open_and_show(run):
     assert "odd" not in run("show", "l.db", "--dataset", "adult")[1]
 
 
+def test_show_tells_units_rows_and_looks(run):
+    run("open", "l.db", "--dataset", "adult", "--epsilon", 1, "--delta", "1e-6")
+    ledger = Ledger("l.db")
+    ledger.write_down("adult", "check of all rows")
+    ledger.reserve("adult", Budget(0.5, 1e-7), "veil", PEOPLE, other_rows=True)
+    out = run("show", "l.db")[1]
+    for words in ("each protects one person with at most 3 records, replace-one", "200 people",
+                  "columns a1a1", "check of all rows", "exact look by", "no ε covers it", "δ 1e-07",
+                  "declared other people"):  # fmt: skip
+        assert words in out
+    answer = json.loads(run("show", "l.db", "--json")[1])
+    (account,), (look, charge) = answer["accounts"], answer["entries"]
+    assert (account["unit"], account["max_records"], account["looks"]) == ("person", 3, 1)
+    assert account["relation"] == "replace-one"
+    assert (look["kind"], look["unit"], look["epsilon"]) == ("looked", None, 0)
+    assert (charge["kind"], charge["unit"], charge["max_records"]) == ("charge", "person", 3)
+    assert (charge["units"], charge["columns"], charge["other_rows"]) == (200, "a1" * 32, True)
+    version_1(Path("old.db"))
+    assert "not known" in run("show", "old.db")[1]
+
+
 def test_show_as_json(run):
     run("open", "l.db", "--dataset", "adult", "--epsilon", 0.3)
     run("open", "l.db", "--dataset", "other", "--epsilon", 1)
-    reservation = Ledger("l.db").reserve("adult", Budget(0.1), "veil")
+    reservation = Ledger("l.db").reserve("adult", Budget(0.1), "veil", RECORDS)
     code, out = run("show", "l.db", "--json", "--dataset", "adult")
     answer = json.loads(out)
     (account,), (entry,) = answer["accounts"], answer["entries"]
@@ -558,7 +1019,8 @@ def test_show_as_json(run):
 
 
 def test_what_a_hostile_file_says_cannot_steer_the_terminal(run, tmp_path):
-    altered("UPDATE spends SET what = 'a' || char(27) || '[2J'")(tmp_path / "l.db")
+    altered("UPDATE entries SET what = 'a' || char(27) || '[2J'")(tmp_path / "l.db")
+    reseal(tmp_path / "l.db")
     assert "\x1b" not in run("show", "l.db")[1]
 
 

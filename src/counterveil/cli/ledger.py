@@ -1,14 +1,21 @@
 """The `counterveil ledger` commands: open an account, show what was spent."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from rich.table import Column, Table
+from rich.text import Text
 from typer import Argument, Typer
 
 from counterveil.cli.options import JSON, option
 from counterveil.terminal import cell, out, print_json
+
+if TYPE_CHECKING:
+    from counterveil.privacy.ledger import Account, Entry
 
 ledger_app = Typer(
     no_args_is_help=True,
@@ -49,22 +56,16 @@ def show(
     """Show what each dataset may spend, has spent and has left, and every single charge.
 
     A charge is "released" when its veil was finished. "reserved" means that a release is running
-    or was cut off; it is spent all the same, because the rows may have been read.
+    or was cut off; it is spent all the same, because the rows may have been read. An exact look is
+    a check of the rows by the curator: what it shows depends on them exactly, and no ε covers it.
     """
-    from counterveil.privacy.ledger import Amount, Ledger
-
-    def numbers(amount: Amount) -> dict[str, float]:
-        return {"epsilon": float(amount.epsilon), "delta": float(amount.delta)}
+    from counterveil.privacy.ledger import Ledger
 
     ledger = Ledger(file)
     entries = ledger.entries(dataset)
     accounts = [account for account in ledger.accounts() if dataset in (None, account.dataset)]
     if as_json:
-        shown = []
-        for each in accounts:
-            named = {"total": each.total, "spent": each.spent, "remaining": each.remaining}
-            amounts = {name: numbers(amount) for name, amount in named.items()}
-            shown.append({"dataset": each.dataset, **amounts, "opened": each.opened})
+        shown = [_account_as_json(account) for account in accounts]
         print_json({"accounts": shown, "entries": [asdict(entry) for entry in entries]})
         return
     table = Table("dataset", "total", "spent", "remaining", title="accounts", title_justify="left")
@@ -73,11 +74,49 @@ def show(
     out.print(table)
     for account in accounts:
         title = f"charges to {account.dataset}"
-        names = ("time (UTC)", "ε", "δ", "what", "state", "veil")
-        headings = (Column(name, no_wrap=name != "what") for name in names)
+        if account.subject:
+            title += f"; each protects {account.subject.protects}"
+        headings = (Column(name, no_wrap=name != "what") for name in _HEADINGS)
         table = Table(*headings, title=cell(title), title_justify="left")
         for entry in (each for each in entries if each.dataset == account.dataset):
-            time, digest = entry.time[:16].replace("T", " "), (entry.digest or "–")[:12]
-            prices = f"{entry.epsilon:g}", f"{entry.delta:g}"
-            table.add_row(*map(cell, (time, *prices, entry.what, entry.state, digest)))
+            table.add_row(*(Text("\n").join(map(cell, lines)) for lines in _lines(entry)))
         out.print(table if table.rows else cell(f"{title}: none yet"))
+
+
+_HEADINGS = ("time (UTC)", "price", "what", "rows", "state")
+
+
+def _lines(entry: Entry) -> Iterator[list[str]]:
+    """The lines of each cell of an entry's row, in the order of the headings."""
+    yield [entry.time[:10], entry.time[11:16]]
+    if entry.kind == "looked":
+        yield ["none"]
+        yield [entry.what]
+        yield ["all"]
+        yield ["exact look by", "the curator:", "no ε covers it"]
+        return
+    yield [f"ε {entry.epsilon:g}", *([f"δ {entry.delta:g}"] if entry.delta else [])]
+    yield [entry.what, *(["declared other people"] if entry.other_rows else [])]
+    if entry.subject:
+        what = {"record": "rows", "person": "people"}[entry.subject.unit]
+        yield [f"{entry.subject.units:,} {what}", f"columns {entry.subject.columns[:4]}"]
+    else:
+        yield ["not known"]
+    yield [entry.state, *([entry.digest[:12]] if entry.digest else [])]
+
+
+def _account_as_json(account: Account) -> dict[str, object]:
+    named = {"total": account.total, "spent": account.spent, "remaining": account.remaining}
+    subject = account.subject
+    return {
+        "dataset": account.dataset,
+        **{
+            name: {"epsilon": float(amount.epsilon), "delta": float(amount.delta)}
+            for name, amount in named.items()
+        },
+        "opened": account.opened,
+        "unit": subject and subject.unit,
+        "max_records": subject and subject.max_records,
+        "relation": subject and subject.relation,
+        "looks": account.looks,
+    }
