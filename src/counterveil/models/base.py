@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pandas as pd
@@ -19,6 +20,8 @@ from counterveil.schema.columns import arrays_of, numbers_of
 
 Outputs = Literal["auto", "logits", "probabilities"]
 Inputs = Literal["auto", "rows", "encoding"]
+OBJECTS = np.dtype(object)  # of a column whose cells may be of any type
+_TYPES: WeakKeyDictionary[Encoding, list[Any]] = WeakKeyDictionary()
 TINY = 1e-7  # probabilities below this are taken for it, so that their logarithm is finite
 
 
@@ -36,10 +39,10 @@ class Rows:
     """
 
     from_frame = False
+    _given: pd.DataFrame
 
     def __init__(self, encoding: Encoding) -> None:
         self._encoding = encoding
-        self._given = pd.DataFrame()
 
     @classmethod
     def of_frame(cls, frame: pd.DataFrame, encoding: Encoding) -> Self:
@@ -63,19 +66,23 @@ class Rows:
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        decoded = self._encoding.decode(self.encoded)
-        return self._with_given_numbers(decoded) if self.from_frame else decoded
-
-    def _with_given_numbers(self, decoded: pd.DataFrame) -> pd.DataFrame:
-        """`decoded`, with fractions as they were given: the encoding rounds their last digit."""
-        features = self._encoding.schema.features
-        fractions = [f.name for f in features if f.kind == "numeric" and not f.integer]
-        if not fractions:
-            return decoded
-        columns = dict(zip(decoded.columns, arrays_of(decoded), strict=True))
-        given = zip(fractions, arrays_of(self._given[fractions]), strict=True)
-        columns |= {name: numbers_of(column)[0] for name, column in given}
-        return pd.DataFrame(columns)
+        encoded = self.encoded  # refuses what the schema does not allow
+        if not self.from_frame:
+            return self._encoding.decode(encoded)
+        given = self._encoding.pick(self._given)
+        cells = dict(zip(given.columns, arrays_of(given), strict=True))
+        own, found = _types_of(self._encoding), [column.dtype for column in cells.values()]
+        if own == found and OBJECTS not in found:
+            return given
+        for feature, places, at, *_ in self._encoding.blocks:
+            if found[places] == own[places] and OBJECTS not in found[places]:
+                continue
+            if feature.kind == "numeric" and not feature.integer:
+                columns = [numbers_of(cells[feature.name])[0]]  # decoding would round them
+            else:
+                columns = feature.decode(encoded[:, at])
+            cells |= zip(feature.columns, columns, strict=True)
+        return pd.DataFrame(cells)
 
     @cached_property
     def encoded(self) -> Array:
@@ -90,6 +97,13 @@ class Rows:
     @cached_property
     def points(self) -> Tensor:
         return torch.as_tensor(self.encoded, dtype=torch.float32)
+
+
+def _types_of(encoding: Encoding) -> list[Any]:
+    """The types of the columns of rows that `encoding` decodes."""
+    if encoding not in _TYPES:
+        _TYPES[encoding] = encoding.decode(np.zeros((1, encoding.width))).dtypes.tolist()
+    return _TYPES[encoding]
 
 
 class TargetModel:
@@ -324,8 +338,9 @@ def unknown_column(name: str, schema: Schema) -> str:
 
 def did_you_mean(name: str, schema: Schema) -> str:
     """The column of the schema that is written most like `name`, as a question; or nothing."""
-    close = difflib.get_close_matches(name, schema.columns, 1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
+    columns = {column.lower(): column for column in schema.columns}
+    close = difflib.get_close_matches(name.lower(), columns, 1)
+    return f" (did you mean {columns[close[0]]!r}?)" if close else ""
 
 
 def optional(package: str, install: str, what: str) -> Any:
