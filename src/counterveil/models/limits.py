@@ -71,8 +71,8 @@ def _bytes_taken() -> int:
 
 def out_of_memory(error: Exception) -> ModelError | None:
     """The error for a model that wants too much memory, if `error` is what that leads to."""
-    text = str(error)
-    if not isinstance(error, MemoryError) and not re.search("allocate memory|bad_alloc", text):
+    words = "allocate memory|not enough memory|bad_alloc"  # of onnxruntime, torch, C++
+    if not isinstance(error, MemoryError) and not re.search(words, str(error)):
         return None
     return ModelError(
         f"the model needs more memory than there is (at most {MOST_MEMORY >> 30} GiB to open a "
