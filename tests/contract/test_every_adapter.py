@@ -24,7 +24,7 @@ from sklearn.preprocessing import OneHotEncoder
 from torch import nn
 
 from counterveil.encoding import Encoding
-from counterveil.errors import ModelError
+from counterveil.errors import InputError, ModelError
 from counterveil.models import OnnxModel, TargetModel, TorchModel, adapt, load_model, save_exported
 from counterveil.networks import train_surrogate
 from counterveil.schema import Binary, Categorical, Label, Numeric, Schema
@@ -346,6 +346,74 @@ def test_what_is_asked_about_stays_as_it_is(case: Case) -> None:
 def test_points_of_another_width_are_refused(case: Case) -> None:
     with pytest.raises(ModelError):
         ask_points(case.adapted, torch.rand(3, case.adapted.encoding.width + 1))
+
+
+# Ways to write the cells of a column: as in the schema's types, as what files make of them.
+WRITTEN: dict[str, Callable[[pd.Series[Any]], pd.Series[Any]]] = {
+    "float": lambda column: column.astype(float),
+    "small whole numbers": lambda column: column.astype("int8"),
+    "nullable": lambda column: column.astype("Int64"),
+    "text": lambda column: column.astype(str),
+    "objects of text": lambda column: column.astype(str).astype(object),
+    "pandas categories": lambda column: column.astype(str).astype("category"),
+}
+
+
+@pytest.mark.parametrize("way", WRITTEN, ids=lambda name: name.replace(" ", "-"))
+def test_a_model_gets_values_of_the_schemas_types(case: Case, way: str) -> None:
+    """Whole-number categories and numbers decide alike however they are written, or are refused."""
+    frame = rows_of(case, 50)
+    written = {name: WRITTEN[way](frame[name]) for name in {"age", "member"} & set(frame)}
+    try:
+        found = ask_frame(case.adapted, frame.assign(**written))
+    except InputError as refused:
+        assert "\n" not in str(refused)
+    else:
+        assert torch.equal(found, ask_frame(case.adapted, frame))
+
+
+def test_functions_see_the_schemas_own_values() -> None:
+    schema = Schema(
+        label=Label(name="loan", classes=("refused", "granted")),
+        features=(
+            Categorical(name="region", categories=(1, 2, 3)),
+            Categorical(name="code", categories=("007", "8")),
+            Binary(name="member", values=(0, 1)),
+            Numeric(name="debt", lower=0, upper=7, missing=True),
+            Numeric(name="children", lower=0, upper=9, integer=True),
+        ),
+    )
+    seen: list[pd.DataFrame] = []
+
+    def function(rows: pd.DataFrame) -> Any:
+        seen.append(rows)
+        return np.full((len(rows), 2), 0.5)
+
+    usual = pd.DataFrame(
+        {
+            "region": [3, 1, 2],
+            "code": ["007", "8", "8"],
+            "member": [1, 0, 1],
+            "debt": [0.1, np.nan, 2 / 3],
+            "children": [0, 9, 4],
+        }
+    )
+    foreign = pd.DataFrame(
+        {
+            "children": ["0", "9", "4"],
+            "debt": pd.array(["0.1", None, repr(2 / 3)], dtype=object),
+            "member": [1.0, 0.0, 1.0],
+            "code": np.array(["007", "8", "8"], dtype=object),
+            "region": ["3", "1", "2"],
+            "loan": ["refused"] * 3,  # no feature: no model gets it
+        },
+        index=[7, 8, 9],
+    )
+    adapted = adapt(function, schema)
+    ask_frame(adapted, usual)
+    ask_frame(adapted, foreign)
+    for given in seen:
+        pd.testing.assert_frame_equal(given, usual, check_exact=True)
 
 
 class Answering(nn.Module):

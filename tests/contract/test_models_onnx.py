@@ -145,7 +145,12 @@ def test_one_output_is_ambiguous_within_0_and_1(schema, frame, points, expected)
         )  # fmt: skip
         with pytest.raises(ModelError, match=r"a probability or a logit.*--model-outputs"):
             OnnxModel(content, schema)
-        agree(OnnxModel(content, schema, outputs="probabilities"), frame, points, expected)
+        with pytest.raises(ModelError, match=r"one number a row.*--model-classes granted"):
+            OnnxModel(content, schema, outputs="probabilities")
+        said = {"outputs": "probabilities", "classes": ["granted"]}
+        agree(OnnxModel(content, schema, **said), frame, points, expected)
+        said["classes"] = ["refused"]
+        agree(OnnxModel(content, schema, **said), frame, points, expected.flip(1))
 
 
 def test_classes_name_the_columns_of_a_network(schema, frame, points, expected):

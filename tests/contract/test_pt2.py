@@ -162,4 +162,6 @@ def test_everyday_networks_answer_as_in_torch(schema, tmp_path):
 def test_a_sigmoid_at_the_end_settles_what_one_output_means(schema, tmp_path):
     model = nn.Sequential(nn.Linear(schema.width, 1), nn.Sigmoid(), nn.Flatten(0))
     save_exported(model, schema, tmp_path / "m.pt2")
-    assert load_model(tmp_path / "m.pt2", schema).classes == 2
+    with pytest.raises(ModelError, match=r"one number a row.*--model-classes granted"):
+        load_model(tmp_path / "m.pt2", schema)
+    assert load_model(tmp_path / "m.pt2", schema, classes=["granted"]).classes == 2

@@ -61,7 +61,7 @@ def test_torch_with_one_output(schema, points, outputs):
     with torch.no_grad():
         module[0].weight.mul_(20)  # logits that leave [0, 1]
         expected = torch.sigmoid(module[0](points)[:, 0])
-        found = ask_points(TorchModel(module, schema), points).exp()[:, 1]
+        found = ask_points(TorchModel(module, schema, classes=["granted"]), points).exp()[:, 1]
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-3)
 
 
@@ -98,7 +98,7 @@ def test_one_output_within_0_and_1_is_ambiguous(schema, points):
         TorchModel(Gentle(), schema)
     said = {}
     for outputs in ("logits", "probabilities"):
-        adapted = TorchModel(Gentle(), schema, outputs=outputs)
+        adapted = TorchModel(Gentle(), schema, outputs=outputs, classes=["granted"])
         said[outputs] = set(ask_points(adapted, points).argmax(dim=1).tolist())
     assert said == {"logits": {1}, "probabilities": {0}}
 
@@ -165,7 +165,9 @@ def test_callables_over_rows_and_encoding(schema, rows, points):
         return np.stack([1 - granted, granted], axis=1)
 
     over_rows = CallableModel(by_rows, schema)
-    over_points = CallableModel(lambda array: array[:, 1], schema, inputs="encoding")
+    over_points = CallableModel(
+        lambda array: array[:, 1], schema, inputs="encoding", classes=["granted"]
+    )
     assert (ask_frame(over_rows, rows).argmax(dim=1).numpy() == (rows.income > 5)).all()
     assert (ask_points(over_points, points).argmax(dim=1) == (points[:, 1] > 0.5)).all()
 

@@ -29,7 +29,9 @@ TRUST_PICKLE = option(
 )
 MODEL_INPUT = option("auto", "What the model was fitted on: rows, encoding, or auto.")
 MODEL_OUTPUTS = option("auto", "What a torch or ONNX model answers: logits, probabilities, auto.")
-MODEL_CLASSES = option(None, "The classes of the model's columns in order: no,yes.")
+MODEL_CLASSES = option(
+    None, "The classes of the model's columns in order: no,yes; of one column: yes."
+)
 DEVICE = option("cpu", "cpu, cuda, mps, or auto for the best there is.")
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from counterveil.errors import CallLimitError, ModelError, RequestError
-from counterveil.models import base
+from counterveil.models import base, limits
 from counterveil.models.base import Inputs, Outputs, Rows, TargetModel
 from counterveil.models.boosted import BoosterClassifier, is_booster, rows_as_fitted
 from counterveil.models.exported import ExportedGraph
@@ -22,6 +22,8 @@ from counterveil.terminal import Tick, silent
 
 STUDENT_HIDDEN = 64
 STUDENT_EPOCHS = 40
+NOT_PROBABILITIES = frozenset({"predict", "decision_function", "predict_log_proba"})
+NOT_FITTED = "the model is not fitted; call its fit first"
 
 
 class TorchModel(TargetModel):
@@ -29,7 +31,8 @@ class TorchModel(TargetModel):
 
     `outputs`: "logits", "probabilities", or "auto" to tell by asking it 64 random points.
     `shape`: what a point is reshaped to, for example (1, 28, 28) for a convolutional network.
-    `classes`: the names of its columns, where their order is not that of the schema.
+    `classes`: the names of its columns, where their order is not that of the schema; for a module
+    with one output, the class that it speaks of.
     The module is copied: yours stays as it is.
     """
 
@@ -50,10 +53,16 @@ class TorchModel(TargetModel):
             self._module.eval()
         self._forward = _without_module_calls(self._module)
         self._shape = shape
-        self._order = None if classes is None else base.column_order(classes, schema)
+        self._columns = base.columns_called(classes, schema)
         raw = self._raw(base.random_points(64, self.encoding.width).to(self.device))
-        self._outputs = base.kind_of_outputs(raw, outputs, _ends_in_sigmoid(module))
-        base.as_log_proba(raw, self._outputs, self.classes, 64)
+        self._outputs = base.kind_of_outputs(
+            raw,
+            outputs,
+            schema,
+            single=self._columns.single,
+            ends_in_sigmoid=_ends_in_sigmoid(module),
+        )
+        self._log_proba(raw, 64)
 
     @property
     def device(self) -> torch.device:
@@ -72,17 +81,21 @@ class TorchModel(TargetModel):
                 raw = self._raw(points.to(self.device)).cpu().double()
         else:
             raw = self._raw(points)
-        answer = base.as_log_proba(raw, self._outputs, self.classes, points.shape[0])
-        if self._order is not None:
-            answer = answer[:, self._order]
+        answer = self._log_proba(raw, points.shape[0])
         return base.sane(answer) if rows.from_frame else answer
+
+    def _log_proba(self, raw: Tensor, asked: int) -> Tensor:
+        columns = self._columns
+        answer = base.as_log_proba(raw, self._outputs, self.schema, asked, single=columns.single)
+        in_order = columns.names == tuple(self.schema.label.classes)
+        return answer if in_order else answer[:, columns.order]
 
     def _raw(self, points: Tensor) -> Tensor:
         inputs = points if self._shape is None else points.reshape(len(points), *self._shape)
         try:
             answer = self._forward(inputs)
         except Exception as error:
-            raise ModelError(
+            raise limits.out_of_memory(error) or ModelError(
                 f"the torch model does not accept encoded rows of {self.encoding.width} numbers "
                 f"({type(error).__name__}); train it on counterveil's encoding, "
                 "or wrap it in a callable"
@@ -125,7 +138,8 @@ class CallableModel(TargetModel):
     """A plain function from rows (a DataFrame) to class probabilities of shape (rows, classes).
 
     With `inputs="encoding"` the function gets the encoded float64 array instead. `classes` names
-    its columns, where their order is not that of the schema. It has no gradient: the search follows
+    its columns, where their order is not that of the schema; a function that gives one number a
+    row needs it: the class that this is the probability of. It has no gradient: the search follows
     a student of the function, and the function decides. It gets copies that it may change.
 
     For a model behind a network: `batch` is the most rows for one call, `max_calls` the most calls
@@ -150,9 +164,9 @@ class CallableModel(TargetModel):
         self.batch = batch
         self.max_calls = max_calls
         self.calls = 0
+        _refuse_predict(function)
         self._function = function
-        named = schema.label.classes if classes is None else classes
-        self._order = base.column_order(named, schema)
+        self._columns = base.columns_called(classes, schema)
         self._over_rows = inputs != "encoding"
 
     @property
@@ -176,17 +190,38 @@ class CallableModel(TargetModel):
             try:
                 answer = self._function(part.copy())
             except Exception as error:  # its text may hold values: show the type alone
-                kind = "rows in original units" if self._over_rows else "encoded rows"
-                raise ModelError(
-                    f"the model failed on {kind} with {type(error).__name__}; if it wants the "
-                    "other form, set 'inputs' (--model-input)"
-                ) from None
-            raw = base.as_numbers(answer, rows)
-            parts.append(base.as_log_proba(raw, "probabilities", self.classes, len(part)))
-            if bool(((raw < -1e-6) | (raw > 1 + 1e-6)).any()):
-                raise ModelError("the model's answers must be probabilities between 0 and 1")
-        log_proba = base.sane(torch.cat(parts))[:, self._order]
+                raise self._failure(error) from None
+            try:
+                parts.append(self._log_proba(base.as_numbers(answer, rows), len(part)))
+            except ModelError as error:
+                raise base.labels_not_probabilities(answer, self.schema) or error from None
+        log_proba = base.sane(torch.cat(parts))[:, self._columns.order]
         return log_proba if rows.from_frame else log_proba.to(rows.points.device)
+
+    def _log_proba(self, raw: Tensor, asked: int) -> Tensor:
+        single = self._columns.single
+        answer = base.as_log_proba(raw, "probabilities", self.schema, asked, single=single)
+        if bool(((raw < -1e-6) | (raw > 1 + 1e-6)).any()):
+            raise ModelError("the model's answers must be probabilities between 0 and 1")
+        return answer
+
+    def _failure(self, error: Exception) -> ModelError:
+        """What is said where the function raises `error`."""
+        kind = "rows in original units" if self._over_rows else "encoded rows"
+        return ModelError(
+            f"the model failed on {kind} with {type(error).__name__}; if it wants the "
+            "other form, set 'inputs' (--model-input)"
+        )
+
+
+def _refuse_predict(function: Any) -> None:
+    """An error for a method of an estimator that gives labels or scores, not probabilities."""
+    owner, name = getattr(function, "__self__", None), getattr(function, "__name__", "")
+    if name in NOT_PROBABILITIES and hasattr(owner, "predict_proba"):
+        raise ModelError(
+            f"{name} of {type(owner).__name__} gives no class probabilities; "
+            "give the model itself, or its predict_proba"
+        )
 
 
 class EstimatorModel(CallableModel):
@@ -205,19 +240,64 @@ class EstimatorModel(CallableModel):
         inputs: Inputs = "auto",
         classes: Sequence[Category] | None = None,
     ) -> None:
-        fitted_on = getattr(estimator, "n_features_in_", None)
-        unnamed = getattr(estimator, "feature_names_in_", None) is None
-        if inputs == "auto" and fitted_on == schema.width and unnamed:
+        self._fitted_on = getattr(estimator, "n_features_in_", None)
+        fitted_names = getattr(estimator, "feature_names_in_", None)
+        if inputs == "auto" and self._fitted_on == schema.width and fitted_names is None:
             inputs = "encoding"
-        if classes is None and getattr(estimator, "classes_", None) is not None:
-            classes = np.asarray(estimator.classes_).tolist()
-        as_fitted = np.asarray if inputs == "encoding" else rows_as_fitted(estimator, schema)
+        own = getattr(estimator, "classes_", None)
+        if own is not None:
+            classes = _checked_classes(np.asarray(own, dtype=object).tolist(), classes, schema)
+        try:
+            as_fitted = np.asarray if inputs == "encoding" else rows_as_fitted(estimator, schema)
+        except Exception as error:
+            if _says_not_fitted(error):
+                raise ModelError(NOT_FITTED) from None
+            raise
         super().__init__(
             lambda rows: estimator.predict_proba(as_fitted(rows)),
             schema,
             inputs=inputs,
             classes=classes,
         )
+        names = [] if fitted_names is None else [str(name) for name in fitted_names]
+        strays = [name for name in names if base.column_called(name, schema.columns) is None]
+        self._stray = strays[0] if strays else None
+
+    def _failure(self, error: Exception) -> ModelError:
+        if _says_not_fitted(error):
+            return ModelError(NOT_FITTED)
+        if self._over_rows and self._stray is not None:
+            return ModelError(base.unknown_column(self._stray, self.schema))
+        count = len(self.schema.columns) if self._over_rows else self.schema.width
+        if isinstance(self._fitted_on, int) and self._fitted_on != count:
+            return ModelError(
+                f"the model was fitted on {self._fitted_on} columns; the schema has "
+                f"{len(self.schema.columns)}, and {self.schema.width} numbers in its encoding: "
+                "fit the model on one of these"
+            )
+        return super()._failure(error)
+
+
+def _says_not_fitted(error: Exception) -> bool:
+    return "NotFitted" in type(error).__name__  # of scikit-learn, XGBoost, LightGBM
+
+
+def _checked_classes(
+    own: list[Any], given: Sequence[Category] | None, schema: Schema
+) -> Sequence[Category]:
+    """The names of an estimator's columns: its own, or those `given`, which may not contradict."""
+    if any(isinstance(name, list) for name in own):
+        raise ModelError(
+            "the model predicts several labels; give a model of the schema's label alone"
+        )
+    if given is None:
+        return own
+    if set(own) == set(schema.label.classes) and len(given) > 1 and list(given) != own:
+        raise ModelError(
+            "classes=[...] (--model-classes) contradicts the model's own classes_, which are the "
+            "schema's; leave it out"
+        )
+    return given
 
 
 def adapt(
@@ -233,23 +313,48 @@ def adapt(
         if model.schema != schema:
             raise ModelError("the model was adapted to another schema than the veil's")
         return model
+    if isinstance(model, type):
+        raise ModelError(
+            f"the model is the class {model.__name__}, not an instance of it; "
+            "make one, and train it"
+        )
     if isinstance(model, torch.export.ExportedProgram):
         with warnings.catch_warnings(action="ignore"):  # torch warns about its own internals
             return TorchModel(model.module(), schema, outputs=outputs, classes=classes)
     if isinstance(model, nn.Module):
         return TorchModel(model, schema, outputs=outputs, classes=classes)
-    if isinstance(model, (str, os.PathLike)) and os.fspath(model).lower().endswith(".onnx"):
+    if isinstance(model, (str, os.PathLike)):
+        if not os.fspath(model).lower().endswith(".onnx"):
+            raise ModelError(
+                f"{os.fspath(model)!r} is no path of an .onnx file; "
+                "open other model files with counterveil.models.load_model"
+            )
         return OnnxModel(model, schema, inputs=inputs, outputs=outputs, classes=classes)
     if is_booster(model):
         model = BoosterClassifier(model)
+    if getattr(model, "__name__", "") == "predict_proba" and hasattr(model, "__self__"):
+        model = model.__self__  # its estimator knows the names of the columns
     if hasattr(model, "predict_proba"):
         return EstimatorModel(model, schema, inputs=inputs, classes=classes)
     if callable(model):
         return CallableModel(model, schema, inputs=inputs, classes=classes)
-    raise ModelError(
+    raise ModelError(_no_model(model))
+
+
+def _no_model(model: Any) -> str:
+    """Why `model` is nothing that can be explained."""
+    name = type(model).__name__
+    if hasattr(model, "predict"):
+        return (
+            f"{name} has predict but no predict_proba: it gives no class probabilities; use a "
+            "classifier that does (SVC: probability=True), or wrap it in a function that does"
+        )
+    if isinstance(model, dict) and any(isinstance(part, Tensor) for part in model.values()):
+        return "the model is a dict of weights without a network; load them into the module first"
+    return (
         "the model must be a torch module, an estimator with predict_proba, a booster, the path "
         "of an .onnx file, or a function from rows to class probabilities; "
-        f"got {type(model).__name__} (other files: counterveil.models.load_model)"
+        f"got {name} (other files: counterveil.models.load_model)"
     )
 
 

@@ -1,10 +1,12 @@
 """How the search asks a target model, and how the raw answers of models are read."""
 
+import difflib
 import importlib
 import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pandas as pd
@@ -14,9 +16,12 @@ from torch import Tensor
 from counterveil.encoding import Array, Encoding
 from counterveil.errors import ModelError
 from counterveil.schema import Category, Schema
+from counterveil.schema.columns import arrays_of, numbers_of
 
 Outputs = Literal["auto", "logits", "probabilities"]
 Inputs = Literal["auto", "rows", "encoding"]
+OBJECTS = np.dtype(object)  # of a column whose cells may be of any type
+_TYPES: WeakKeyDictionary[Encoding, list[Any]] = WeakKeyDictionary()
 TINY = 1e-7  # probabilities below this are taken for it, so that their logarithm is finite
 
 
@@ -26,22 +31,27 @@ class Rows:
     Rows are given as a frame in original units (`from_frame`) or as points of the encoding. The
     other forms are made when they are first asked for, and kept:
 
-    `frame`: rows in original units: the very frame that was given, or the decoded points.
+    `frame`: rows in original units, the schema's columns in its order: the frame that was given,
+    with values of the schema's types, or the decoded points.
     `encoded`: float64 array of shape (rows, width): the encoded frame, or the points.
     `points`: float32 tensor of shape (rows, width): the very points that were given (a gradient
     flows through them), or the encoded frame on the CPU.
     """
 
     from_frame = False
+    _given: pd.DataFrame
 
     def __init__(self, encoding: Encoding) -> None:
         self._encoding = encoding
 
     @classmethod
     def of_frame(cls, frame: pd.DataFrame, encoding: Encoding) -> Self:
-        """Rows in original units. Models over original units get exactly this frame."""
+        """Rows in original units. A model gets their values as the schema has them: not "1" for 1.
+
+        A frame that the schema does not allow is a `DataError` when a model is asked.
+        """
         rows = cls(encoding)
-        rows.frame, rows.from_frame = frame, True
+        rows._given, rows.from_frame = frame, True
         return rows
 
     @classmethod
@@ -52,16 +62,32 @@ class Rows:
         return rows
 
     def __len__(self) -> int:
-        return len(self.frame if self.from_frame else self.points)
+        return len(self._given if self.from_frame else self.points)
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        return self._encoding.decode(self.encoded)
+        encoded = self.encoded  # refuses what the schema does not allow
+        if not self.from_frame:
+            return self._encoding.decode(encoded)
+        given = self._encoding.pick(self._given)
+        cells = dict(zip(given.columns, arrays_of(given), strict=True))
+        own, found = _types_of(self._encoding), [column.dtype for column in cells.values()]
+        if own == found and OBJECTS not in found:
+            return given
+        for feature, places, at, *_ in self._encoding.blocks:
+            if found[places] == own[places] and OBJECTS not in found[places]:
+                continue
+            if feature.kind == "numeric" and not feature.integer:
+                columns = [numbers_of(cells[feature.name])[0]]  # decoding would round them
+            else:
+                columns = feature.decode(encoded[:, at])
+            cells |= zip(feature.columns, columns, strict=True)
+        return pd.DataFrame(cells)
 
     @cached_property
     def encoded(self) -> Array:
         if self.from_frame:
-            return self._encoding.encode(self.frame)
+            return self._encoding.encode(self._given)
         array: Array = self.points.detach().cpu().double().numpy()
         width = self._encoding.width
         if array.shape[1:] != (width,):
@@ -71,6 +97,13 @@ class Rows:
     @cached_property
     def points(self) -> Tensor:
         return torch.as_tensor(self.encoded, dtype=torch.float32)
+
+
+def _types_of(encoding: Encoding) -> list[Any]:
+    """The types of the columns of rows that `encoding` decodes."""
+    if encoding not in _TYPES:
+        _TYPES[encoding] = encoding.decode(np.zeros((1, encoding.width))).dtypes.tolist()
+    return _TYPES[encoding]
 
 
 class TargetModel:
@@ -133,32 +166,67 @@ def as_numbers(answer: Any, rows: Rows) -> Tensor:
     try:
         with np.errstate(over="ignore"):
             return torch.as_tensor(np.array(answer, dtype=dtype))
-    except (TypeError, ValueError, OverflowError):
+    except Exception:  # the answer may be anything, with a conversion of its own
         raise ModelError("the model must answer with numbers: class probabilities") from None
 
 
-def as_log_proba(raw: Tensor, outputs: Outputs, classes: int, asked: int) -> Tensor:
+def as_log_proba(
+    raw: Tensor, outputs: Outputs, schema: Schema, asked: int, *, single: bool = False
+) -> Tensor:
     """Logits or probabilities for `asked` rows as log-probabilities of shape (asked, classes).
 
-    `raw` has the shape (asked, classes), or for two classes also (asked,) or (asked, 1): then it
-    speaks of the second class.
+    `raw` has the shape (asked, classes), or with `single` (asked,) or (asked, 1): then it speaks of
+    the second column of the answer.
     """
-    if raw.shape != (asked, classes):
-        if raw.ndim == 1:
-            raw = raw[:, None]
-        if raw.ndim != 2 or len(raw) != asked:
-            raise ModelError(
-                f"the model must answer one row of {classes} numbers for each input row, "
-                f"it gave an answer of shape {tuple(raw.shape)} for {asked} rows"
-            )
-        if raw.shape[1] != 1 or classes != 2:
-            raise _wrong_count(raw.shape[1], classes)
+    classes = len(schema.label.classes)
+    if raw.ndim == 1:
+        raw = raw[:, None]
+    if raw.ndim != 2 or len(raw) != asked:
+        raise ModelError(
+            f"the model must answer one row of {classes} numbers for each input row, "
+            f"it gave an answer of shape {tuple(raw.shape)} for {asked} rows"
+        )
+    if raw.shape[1] == 1 and single:
         if outputs == "logits":
             return torch.nn.functional.logsigmoid(torch.cat([-raw, raw], dim=1))
         raw = torch.cat([1 - raw, raw], dim=1)
+    elif raw.shape[1] == 1 and classes == 2:
+        raise ModelError(f"the model gives one number a row; say {_of_which_class(schema)}")
+    elif raw.shape[1] != classes:
+        raise _wrong_count(raw.shape[1], classes)
+    elif single:
+        raise ModelError(
+            f"the model gives {classes} numbers a row, and one class is named for them; "
+            + name_columns(schema)
+        )
     if outputs == "logits":
         return torch.log_softmax(raw, dim=1)
     return raw.clamp(min=TINY).log()
+
+
+def _of_which_class(schema: Schema) -> str:
+    """The remedy where a model gives one number for two classes."""
+    name = schema.label.classes[-1]
+    return f"which class it is the probability of: classes=[{name!r}] (--model-classes {name})"
+
+
+def labels_not_probabilities(answer: Any, schema: Schema) -> ModelError | None:
+    """The error for an `answer` with a class label or class number a row, as `predict` gives it."""
+    classes = schema.label.classes
+    try:
+        cells = np.asarray(answer, dtype=object)
+        seen = set(cells.ravel().tolist())
+    except Exception:  # the answer may be anything
+        return None
+    one_a_row = cells.ndim > 0 and cells.shape[1:] in {(), (1,)}
+    if not one_a_row or not seen <= {*classes, *range(len(classes))}:
+        return None
+    also = f"; if each is a probability, say {_of_which_class(schema)}" if len(classes) == 2 else ""
+    return ModelError(
+        "the model answers class labels, not probabilities: give the model itself or its "
+        "predict_proba; a rule that is always sure answers a column of 0 and 1 for each class"
+        + also
+    )
 
 
 def random_points(count: int, width: int) -> Tensor:
@@ -166,7 +234,9 @@ def random_points(count: int, width: int) -> Tensor:
     return torch.rand(count, width, generator=torch.Generator().manual_seed(0))
 
 
-def kind_of_outputs(raw: Tensor, outputs: Outputs, ends_in_sigmoid: bool = False) -> Outputs:
+def kind_of_outputs(
+    raw: Tensor, outputs: Outputs, schema: Schema, *, single: bool, ends_in_sigmoid: bool = False
+) -> Outputs:
     """What a model gives, from its answers to random points, unless `outputs` says it.
 
     Logits if an answer leaves [0, 1]; probabilities if all are in it and each row sums to 1. One
@@ -178,17 +248,43 @@ def kind_of_outputs(raw: Tensor, outputs: Outputs, ends_in_sigmoid: bool = False
         return outputs
     within = bool(((raw >= 0) & (raw <= 1)).all())
     if raw.ndim == 1 or raw.shape[-1] == 1:
-        if ends_in_sigmoid:
-            return "probabilities"
-        if within:
-            raise ModelError(
-                "the model has one output and it lies between 0 and 1: is it a probability or a "
-                "logit? say outputs='probabilities' or 'logits' (--model-outputs)"
-            )
-        return "logits"
+        if ends_in_sigmoid or not within:
+            return "probabilities" if ends_in_sigmoid else "logits"
+        also = "" if single else f", and say {_of_which_class(schema)}"
+        raise ModelError(
+            "the model has one output and it lies between 0 and 1: is it a probability or a "
+            f"logit? say outputs='probabilities' or 'logits' (--model-outputs){also}"
+        )
     sums = raw.sum(dim=-1)
     looks = within and torch.allclose(sums, torch.ones_like(sums), atol=1e-3)
     return "probabilities" if looks else "logits"
+
+
+class Columns(NamedTuple):
+    """Which class each number is of that a model gives for a row.
+
+    `names`: the classes of the columns. `order`: where each class of the schema stands among them.
+    `single`: the model gives one number, of the second column; the first is what is left to 1.
+    """
+
+    names: tuple[Category, ...]
+    order: list[int]
+    single: bool = False
+
+
+def columns_called(names: Sequence[Category] | None, schema: Schema) -> Columns:
+    """The columns of a model by the names that the user gave; None: in the schema's order.
+
+    Where the label has two classes, one name is that of the one number that the model gives.
+    """
+    classes = tuple(schema.label.classes)
+    names = classes if names is None else tuple(names)
+    single = len(names) == 1 and len(classes) == 2
+    if single and names[0] in classes:
+        names = (classes[1 - classes.index(names[0])], names[0])
+    elif single:
+        raise foreign_classes(names, schema)
+    return Columns(names, column_order(names, schema), single)
 
 
 def column_order(names: Sequence[Category], schema: Schema) -> list[int]:
@@ -229,6 +325,22 @@ def column_called(name: str, columns: Sequence[str]) -> str | None:
         return name
     plain = [column for column in columns if re.sub(r"\W", "_", column) == name]
     return plain[0] if len(plain) == 1 else None
+
+
+def unknown_column(name: str, schema: Schema) -> str:
+    """That a model's column is not in the schema, which one may be meant, and the remedy."""
+    return (
+        f"the model was fitted on a column {name!r}, which the schema has not"
+        f"{did_you_mean(name, schema)}; fit it on the schema's columns under their names, "
+        "or correct the schema"
+    )
+
+
+def did_you_mean(name: str, schema: Schema) -> str:
+    """The column of the schema that is written most like `name`, as a question; or nothing."""
+    columns = {column.lower(): column for column in schema.columns}
+    close = difflib.get_close_matches(name.lower(), columns, 1)
+    return f" (did you mean {columns[close[0]]!r}?)" if close else ""
 
 
 def optional(package: str, install: str, what: str) -> Any:

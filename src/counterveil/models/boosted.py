@@ -15,11 +15,22 @@ import pandas as pd
 
 from counterveil.encoding import Array
 from counterveil.errors import ModelError
-from counterveil.models.base import column_called, optional
+from counterveil.models.base import column_called, optional, unknown_column
 from counterveil.schema import Schema
+from counterveil.schema.features import MAX_WIDTH
 
 PROBABLE = frozenset({"binary", "multiclass", "multiclassova", "cross_entropy"})  # LightGBM
 MARGINS = frozenset({"binary:logistic", "binary:logitraw", "multi:softprob", "multi:softmax"})
+# What a file claims: in JSON "num_trees":"8", in UBJSON num_trees, S, the kind and bytes of a
+# length, 8; in LightGBM's text a line num_leaves=8.
+XGBOOST_COUNTS = re.compile(
+    rb"(num_class|num_feature|num_nodes|num_target|num_trees|size_leaf_vector)"
+    rb'(?:"\s*:\s*"|S[iU].|SI..|Sl.{4}|SL.{8})(\d+)',
+    re.DOTALL,
+)
+LIGHTGBM_COUNTS = re.compile(
+    rb"^(num_class|num_tree_per_iteration|max_feature_idx|num_leaves|num_cat)=(\d+)$", re.MULTILINE
+)
 WRAP = "wrap it in a function from rows to class probabilities"
 
 
@@ -40,6 +51,7 @@ def load_xgboost(source: Path) -> Any:
     content = source.read_bytes().strip(b" \r\n")
     if not (content.startswith(b"{") and content.endswith(b"}")):
         raise _unreadable(source, "XGBoost")
+    _check_counts(source, XGBOOST_COUNTS.findall(content), len(content))
     model = xgboost.XGBClassifier()
     try:
         model.load_model(source)
@@ -54,8 +66,10 @@ def load_xgboost(source: Path) -> Any:
 def load_lightgbm(source: Path) -> Any:
     """A booster from the text that LightGBM's Python package writes; it holds trees, no code."""
     lightgbm = optional("lightgbm", "lightgbm", "reading .txt of LightGBM")
-    if not _is_whole(source.read_bytes().replace(b"\r\n", b"\n")):
+    content = source.read_bytes().replace(b"\r\n", b"\n")
+    if not _is_whole(content):
         raise _unreadable(source, "LightGBM")
+    _check_counts(source, LIGHTGBM_COUNTS.findall(content), len(content))
     try:
         return lightgbm.Booster(model_file=source)
     except Exception:
@@ -73,6 +87,23 @@ def _is_whole(text: bytes) -> bool:
         and end - first == sum(int(size) for size in sizes[1].split())
         and re.search(rb"\npandas_categorical:.*\n\Z", text) is not None
     )
+
+
+def _check_counts(source: Path, counts: Sequence[tuple[bytes, bytes]], size: int) -> None:
+    """Refuse a file of `size` bytes that claims more of a thing than it can hold.
+
+    `counts`: what is counted, and how many; a tree, node, leaf or class takes at least a byte.
+    """
+    for name in {name for name, _ in counts}:
+        given = [int(count) for what, count in counts if what == name]
+        if name in {b"num_feature", b"max_feature_idx"}:  # the same ones in every tree
+            too_many = max(given) > MAX_WIDTH
+        else:
+            too_many = sum(given) > size
+        if too_many:
+            raise ModelError(
+                f"{source} claims more than it can hold ({name.decode()}); save the model again"
+            )
 
 
 def _unreadable(source: Path, package: str) -> ModelError:
@@ -109,7 +140,8 @@ class BoosterClassifier:
 
     def predict_proba(self, rows: Any) -> Array:
         if not self._xgboost:
-            return np.asarray(self._booster.predict(rows))
+            answer = np.asarray(self._booster.predict(rows))
+            return answer if answer.ndim > 1 else np.stack([1 - answer, answer], axis=1)
         xgboost = optional("xgboost", "xgboost", "this model")
         matrix = xgboost.DMatrix(rows, enable_categorical=True)
         margins = np.asarray(self._booster.predict(matrix, output_margin=True), dtype=np.float64)
@@ -156,8 +188,8 @@ def rows_as_fitted(estimator: Any, schema: Schema) -> Callable[[pd.DataFrame], A
         if booster is None:  # a pipeline may well drop the columns that the schema has not
             return lambda rows: rows
         raise ModelError(
-            f"the model was fitted on a column {names[found.index(None)]!r}, which the schema has "
-            "not; was it fitted on the encoding? then set inputs='encoding' (--model-input)"
+            unknown_column(names[found.index(None)], schema)
+            + "; was it fitted on the encoding? then set inputs='encoding' (--model-input)"
         )
     if booster is None:
         return lambda rows: rows[columns]

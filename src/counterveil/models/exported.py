@@ -22,9 +22,11 @@ from torch import Tensor, nn
 
 from counterveil.errors import ModelError
 from counterveil.files import write_whole
+from counterveil.models import limits
 from counterveil.schema import Schema
 
 MOST_JSON = 64 * 2**20  # bytes
+MOST_COPIES = 4  # times the bytes of a file that its tensors may take: some share their numbers
 TRUST = "add --trust-pickle (trust_pickle=True) if you made it yourself"
 
 SIGMOID = "torch.ops.aten.sigmoid.default"
@@ -151,9 +153,11 @@ def _fill(template: Any, values: dict[str, Any]) -> Any:
 
 def read_graph(path: str | os.PathLike[str]) -> ExportedGraph:
     """The model in `path`; anything but a plain graph of tensors is refused, nothing is run."""
+    size = limits.check_size(path)
     try:
         with zipfile.ZipFile(path) as archive:
-            return _read(archive)
+            _check_contents(archive, size)
+            return _read(archive, size)
     except NotPlainError as error:
         raise ModelError(f"{os.fspath(path)}: {error}; {TRUST}") from None
     except Exception:  # whatever a damaged or forged file leads to
@@ -163,13 +167,23 @@ def read_graph(path: str | os.PathLike[str]) -> ExportedGraph:
         ) from None
 
 
+def _check_contents(archive: zipfile.ZipFile, size: int) -> None:
+    """That the members of an archive of `size` bytes lie in it as they are, as torch writes them.
+
+    A member may then be read: it is no longer than the file.
+    """
+    members = archive.infolist()
+    if any(member.compress_type != zipfile.ZIP_STORED for member in members):
+        raise NotPlainError("it is compressed")
+    excess = limits.excess_of(members, size)
+    if excess is not None or sum(member.file_size for member in members) > size:
+        raise NotPlainError(excess or "its members claim more bytes than it has")
+
+
 def _member(archive: zipfile.ZipFile, name: str) -> bytes:
     """The content of a member, named without the outermost folder of the archive."""
     root = archive.namelist()[0].split("/")[0]
-    member = archive.getinfo(f"{root}/{name}")
-    if member.compress_type != zipfile.ZIP_STORED:  # as torch writes it; a bomb is compressed
-        raise NotPlainError("it is compressed")
-    return archive.read(member)
+    return archive.read(f"{root}/{name}")
 
 
 def _json(archive: zipfile.ZipFile, name: str) -> Any:
@@ -179,12 +193,14 @@ def _json(archive: zipfile.ZipFile, name: str) -> Any:
     return json.loads(content)
 
 
-def _read(archive: zipfile.ZipFile) -> ExportedGraph:
+def _read(archive: zipfile.ZipFile, size: int) -> ExportedGraph:
     if _member(archive, "byteorder") != b"little":
         raise NotPlainError("its numbers are not little-endian")
     stored: dict[str, Tensor] = {}
     for kind in ("weights", "constants"):
         config = _json(archive, f"data/{kind}/model_{kind}_config.json")["config"]
+        if sum(_bytes_claimed(meta) for meta in config.values()) > MOST_COPIES * size:
+            raise ValueError("its tensors claim far more numbers than it holds")
         stored |= {str(name): _tensor(archive, kind, meta) for name, meta in config.items()}
     module = _json(archive, "models/model.json")["graph_module"]
     tensors: dict[str, Tensor] = {}
@@ -205,17 +221,25 @@ def _read(archive: zipfile.ZipFile) -> ExportedGraph:
     return ExportedGraph(tensors, asked[0], nodes, answer)
 
 
-def _tensor(archive: zipfile.ZipFile, kind: str, payload: dict[str, Any]) -> Tensor:
+def _bytes_claimed(payload: dict[str, Any]) -> int:
+    meta = payload["tensor_meta"]
     if payload["use_pickle"]:
         raise NotPlainError("it holds a pickle, which can run any code when it is opened")
-    meta = payload["tensor_meta"]
     if meta["layout"] != 7 or meta["dtype"] not in DTYPES:
         raise NotPlainError("it holds a tensor that is not plain")
+    sizes = [int(size["as_int"]) for size in meta["sizes"]]
+    return math.prod(sizes) * DTYPES[meta["dtype"]].itemsize
+
+
+def _tensor(archive: zipfile.ZipFile, kind: str, payload: dict[str, Any]) -> Tensor:
+    meta = payload["tensor_meta"]
     sizes, strides = ([int(size["as_int"]) for size in meta[key]] for key in ("sizes", "strides"))
     dtype = DTYPES[meta["dtype"]]
     if math.prod(sizes) == 0:
         return torch.empty(sizes, dtype=dtype)
     raw = bytearray(_member(archive, f"data/{kind}/{payload['path_name']}"))
+    if _bytes_claimed(payload) > len(raw):  # strides of 0 could make any size of a few bytes
+        raise ValueError("a tensor claims more numbers than are stored")
     flat = torch.frombuffer(raw, dtype=dtype)
     return flat.as_strided(sizes, strides, int(meta["storage_offset"]["as_int"])).clone()
 

@@ -1,10 +1,13 @@
 """Target models from files. What can run code on loading needs explicit trust."""
 
 import importlib
+import io
 import os
 import pickle
 import warnings
+import zipfile
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +15,11 @@ import numpy as np
 import torch
 
 from counterveil.errors import ModelError
+from counterveil.models import limits
 from counterveil.models.adapters import adapt
 from counterveil.models.base import Inputs, Outputs, TargetModel, optional
 from counterveil.models.boosted import load_lightgbm, load_xgboost
-from counterveil.models.exported import read_graph
+from counterveil.models.exported import TRUST, read_graph
 from counterveil.schema import Category, Schema
 
 PICKLES = frozenset({".pkl", ".pickle", ".joblib", ".pt", ".pth"})
@@ -47,6 +51,8 @@ def load_model(
     schema's classes are 0, 1, ....
     """
     source = Path(path)
+    if source.is_dir():
+        raise ModelError(f"{source} is a folder; give the file of a model")
     if not source.is_file():
         raise ModelError(f"no model at {source}; check the path")
     kind = source.suffix.lower()
@@ -55,14 +61,19 @@ def load_model(
             f"{source} is a pickle, which can run any code when it is opened; "
             "add --trust-pickle if you made it, or export it as .pt2 or .skops"
         )
-    try:
-        model = _read(source, kind, trust_pickle)
-    except ModelError:
-        raise
-    except Exception as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ModelError(f"{source} cannot be read as a model: {reason}") from None
-    return adapt(model, schema, inputs=inputs, outputs=outputs, classes=classes)
+    with nullcontext() if trust_pickle else limits.bounded_memory():
+        try:
+            limits.check_size(source)
+            model = _read(source, kind, trust_pickle)
+        except ModelError:
+            raise
+        except Exception as error:
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise limits.out_of_memory(error) or ModelError(
+                f"{source} cannot be read as a model: {reason}; check that it is the "
+                f"{kind} file of a model, or save it again"
+            ) from None
+        return adapt(model, schema, inputs=inputs, outputs=outputs, classes=classes)
 
 
 def _read(source: Path, kind: str, trusted: bool) -> Any:
@@ -93,6 +104,8 @@ def _read(source: Path, kind: str, trusted: bool) -> Any:
 
 def _read_skops(source: Path, trusted: bool) -> Any:
     skops = optional("skops.io", SKLEARN, "reading .skops")
+    if not trusted:
+        _check_archive(source)
     asked = skops.get_untrusted_types(file=source)
     foreign = [] if trusted else sorted(name for name in set(asked) if not _is_trusted(name))
     if foreign:
@@ -101,6 +114,20 @@ def _read_skops(source: Path, trusted: bool) -> Any:
             "add --trust-pickle if you made the file and know them"
         )
     return skops.load(source, trusted=asked)
+
+
+def _check_archive(source: Path) -> None:
+    """Refuse an archive that unpacks to too much, together with the archives in it."""
+    with zipfile.ZipFile(source) as archive:
+        members = archive.infolist()
+        excess = limits.excess_of(members, source.stat().st_size)
+        packed = [] if excess else [archive.read(member) for member in members]
+    for content in packed:
+        if excess is None and content.startswith(b"PK"):  # a sparse matrix is an archive as well
+            members += zipfile.ZipFile(io.BytesIO(content)).infolist()
+            excess = limits.excess_of(members, source.stat().st_size)
+    if excess is not None:
+        raise ModelError(f"{source}: {excess}; {TRUST}")
 
 
 def _is_trusted(name: str) -> bool:

@@ -13,8 +13,10 @@ from torch import Tensor
 
 from counterveil.encoding import Array
 from counterveil.errors import ModelError
-from counterveil.models import base
+from counterveil.files import read_bytes
+from counterveil.models import base, limits
 from counterveil.models.base import Inputs, Outputs, Rows, TargetModel
+from counterveil.models.onnx_file import check_onnx
 from counterveil.schema import Category, Feature, Schema
 
 MOST_ROWS = 4096  # in one run of the session
@@ -36,7 +38,8 @@ class OnnxModel(TargetModel):
     for a missing text, for ONNX has none: exporters differ in it.
     `outputs`: "logits", "probabilities", or "auto" to tell by asking it 256 random points.
     `classes`: the names of its columns, where the model does not tell them and their order is not
-    the schema's. No gradient: the search follows a student of the model, and the model decides.
+    the schema's; for a model with one output, the class that it speaks of.
+    No gradient: the search follows a student of the model, and the model decides.
     """
 
     def __init__(
@@ -50,7 +53,20 @@ class OnnxModel(TargetModel):
         missing_text: str | None = None,
     ) -> None:
         super().__init__(schema)
-        self._session = _open(source)
+        with limits.bounded_memory():
+            self._start(_open(source), inputs, outputs, classes, missing_text)
+
+    def _start(
+        self,
+        session: Any,
+        inputs: Inputs,
+        outputs: Outputs,
+        classes: Sequence[Category] | None,
+        missing_text: str | None,
+    ) -> None:
+        """Find out what the model takes and answers, by asking it about random points."""
+        schema = self.schema
+        self._session = session
         given = self._session.get_inputs()
         fixed = {one.shape[0] for one in given if one.shape and _is_fixed(one.shape[0])}
         self._rows_a_run: int | None = fixed.pop() if len(fixed) == 1 else None  # by the graph
@@ -59,15 +75,20 @@ class OnnxModel(TargetModel):
         self._keys: list[Category] | None = None
         random = base.random_points(PROBES, self.encoding.width)
         raw, labels = self._raw(Rows.of_points(random, self.encoding))
-        self._outputs = base.kind_of_outputs(raw, outputs)
-        log_proba = base.as_log_proba(raw, self._outputs, self.classes, PROBES)
+        given_names = None if classes is None else base.columns_called(classes, schema)
+        self._single = given_names is not None and given_names.single
+        self._outputs = base.kind_of_outputs(raw, outputs, schema, single=self._single)
+        log_proba = self._log_proba(raw, PROBES)
         named = dict(enumerate(self._keys or ())) or _told(labels, log_proba)
-        self._order = _order(named, classes, schema)
+        self._order = _order(named, given_names and given_names.names, schema)
 
     def ask(self, rows: Rows) -> Tensor:
         raw, _ = self._raw(rows)
-        answer = base.as_log_proba(raw, self._outputs, self.classes, len(rows))[:, self._order]
+        answer = self._log_proba(raw, len(rows))[:, self._order]
         return base.sane(answer) if rows.from_frame else answer.to(rows.points.device)
+
+    def _log_proba(self, raw: Tensor, asked: int) -> Tensor:
+        return base.as_log_proba(raw, self._outputs, self.schema, asked, single=self._single)
 
     def _raw(self, rows: Rows) -> tuple[Tensor, list[Category]]:
         """Raw answers, and the labels that the model gives, if it does."""
@@ -93,7 +114,7 @@ class OnnxModel(TargetModel):
         try:
             return self._session.run(self._wanted, feed)
         except Exception as error:  # its text may hold values: show the type alone
-            raise ModelError(
+            raise limits.out_of_memory(error) or ModelError(
                 f"the ONNX model failed on rows of the schema with {type(error).__name__}; "
                 "export the model of this schema, for any number of rows"
             ) from None
@@ -101,20 +122,28 @@ class OnnxModel(TargetModel):
 
 def _open(source: str | os.PathLike[str] | bytes) -> Any:
     runtime = base.optional("onnxruntime", "'counterveil[onnx]'", "reading .onnx")
-    content = source if isinstance(source, bytes) else os.fspath(source)
-    name = "the content" if isinstance(content, bytes) else content
-    if not isinstance(content, bytes) and not Path(content).is_file():
-        raise ModelError(f"no model at {name}; check the path")
+    name = "the content" if isinstance(source, bytes) else os.fspath(source)
+    content = source if isinstance(source, bytes) else _bytes_at(name)
     options = runtime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     options.log_severity_level = 4  # what is wrong comes as an exception
     try:
+        check_onnx(content)
         return runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    except ModelError:
+        raise
     except Exception as error:
-        raise ModelError(
+        raise limits.out_of_memory(error) or ModelError(
             f"{name} cannot be read as an ONNX model ({type(error).__name__}): damaged, or it "
             "needs a newer onnxruntime or operators of its own"
         ) from None
+
+
+def _bytes_at(path: str) -> bytes:
+    if not Path(path).is_file():
+        raise ModelError(f"no model at {path}; check the path")
+    limits.check_size(path)
+    return read_bytes(path, "model", ModelError)
 
 
 def _wanted(given: Sequence[Any], classes: int) -> list[str]:
@@ -211,8 +240,9 @@ def _feeding(
     if len(wanted) != 1:
         stray = next(iter([*strays, *columns]), "")
         raise ModelError(
-            f"the ONNX model has {len(wanted)} inputs and {stray!r} is no column of the schema; "
-            "name the inputs as the columns, or export one float tensor over the encoding"
+            f"the ONNX model has {len(wanted)} inputs and {stray!r} is no column of the schema"
+            f"{base.did_you_mean(stray, schema)}; name the inputs as the columns, "
+            "or export one float tensor over the encoding"
         )
     return _one_tensor(wanted[0], schema, inputs)
 
