@@ -103,9 +103,7 @@ class Encoding:
         self._others = [block for block in blocks if not _is_plain_bit(block.feature)]
         self._known: tuple[_Layout, ...] = ()
 
-    def encode(
-        self, table: Any, row_numbers: Array | None = None, *, strict: bool = True
-    ) -> Array:
+    def encode(self, table: Any, row_numbers: Array | None = None, *, strict: bool = True) -> Array:
         """Rows of `table` as float64 of shape (rows, width).
 
         `row_numbers` gives the rows' places (from 0) in a larger table, for messages. Without
@@ -143,9 +141,7 @@ class Encoding:
             raise DataError("the table is empty; it needs at least one row")
         return frame, layout
 
-    def labels(
-        self, table: Any, row_numbers: Array | None = None, *, strict: bool = True
-    ) -> Array:
+    def labels(self, table: Any, row_numbers: Array | None = None, *, strict: bool = True) -> Array:
         """Class numbers (positions in the label set) of the rows of `table`.
 
         Without `strict`, a label that is missing or not in the set has the number -1.

@@ -44,7 +44,9 @@ def check_new(path: Place, *, overwrite: bool = False) -> None:
             "to a name of its own, or delete it"
         )
     if target.exists() and not overwrite:
-        raise RequestError(f"{path} is there already; choose another name, or overwrite it on demand")
+        raise RequestError(
+            f"{path} is there already; choose another name, or overwrite it on demand"
+        )
 
 
 def write_part(path: Place, content: bytes) -> Path:

@@ -16,7 +16,6 @@ from counterveil import Explainer
 from counterveil.curator import Curator, paper
 from counterveil.encoding import Array, Encoding
 from counterveil.networks import Autoencoder, fit
-from counterveil.privacy import Budget
 from counterveil.schema import Label, Numeric, Schema
 from counterveil.search.explanations import Status
 

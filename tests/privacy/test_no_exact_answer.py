@@ -1,4 +1,4 @@
-"""What leaves a release depends on the rows through its noise alone: not its exit, not its words."""
+"""What leaves a release depends on the rows through its noise alone: not its exit nor its words."""
 
 import json
 

@@ -15,7 +15,8 @@ NASTY = [
     True, False, "true", "False", 0, 1, "0", "1", -1, 1e308, -1e308, float("inf"), float("-inf"),
     "inf", "nan", 10**400, -(10**400), 10**5000, Decimal("1"), Decimal("NaN"), Decimal("Infinity"),
     1 + 2j, b"1", [1, 2], {"a": 1}, (1,), np.array([1, 2]), object(),
-    datetime.date(2020, 1, 1), pd.Timestamp("2020-01-01"), "1_0", "١", "\ud800", "\x00", "a" * 10_000,
+    datetime.date(2020, 1, 1), pd.Timestamp("2020-01-01"), "1_0", "١", "\ud800", "\x00",
+    "a" * 10_000,
     0.5, "0.5", np.float32(0.1), np.bool_(True), "1e400", 2**63, -(2**63) - 1,
 ]  # fmt: skip
 FEATURES = {

@@ -197,7 +197,9 @@ class Curator:
         try:
             opened = Veil.from_bytes(content)
         except VeilError:
-            raise InternalError("a veil was made that cannot be opened; nothing was written") from None
+            raise InternalError(
+                "a veil was made that cannot be opened; nothing was written"
+            ) from None
         draft = None if job.save_to is None else files.write_part(job.save_to, content)
         if self.ledger and reserved:
             self.ledger.commit(reserved, opened.digest)

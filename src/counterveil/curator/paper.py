@@ -31,8 +31,8 @@ WHY_NOMINAL = (
     "the basis functions of the objective contain the private rows themselves, so noise on the "
     "coefficients alone does not hide them",
     "4(K+1) is not the sensitivity of the coefficients that get the noise: under replace-one it is "
-    "3 times the number of encoded columns for inputs in [0, 1], as here, and 4 times for inputs in "
-    "[-1, 1], as in the paper",
+    "3 times the number of encoded columns for inputs in [0, 1], as here, and 4 times for inputs "
+    "in [-1, 1], as in the paper",
     "the prototypes are exact class means over the private rows: who knows all other rows can "
     "tell two neighbouring tables apart with certainty",
     "the target model is trained on the same rows and is consulted by the search",
