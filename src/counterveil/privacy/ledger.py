@@ -504,7 +504,7 @@ class Ledger:
             case _:
                 why = (
                     "it is damaged; use a copy that was made after the last charge (an older one "
-                    "forgets charges), or open a new ledger with what all releases have left over"
+                    "forgets charges), or open a new ledger for what all releases have left over"
                 )
         return RequestError(f"cannot use the ledger at {self.path}: {why}")
 
