@@ -73,31 +73,36 @@ def write_whole(path: Place, content: bytes) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         draft = target.parent / f".{target.name[:100]}.{secrets.token_hex(6)}"
         try:
-            _write_draft(draft, content, _mode(target))
-            os.replace(draft, target)
+            if not _appears_at(target, draft, content):
+                os.replace(draft, target)
         finally:
             draft.unlink(missing_ok=True)  # it is gone where it has replaced the file
         _sync_folder(target.parent)
     return Path(path)
 
 
-def _write_draft(draft: Path, content: bytes, mode: int) -> None:
-    """A new file with this content, on the disk."""
-    folder = os.open(draft.parent, os.O_RDONLY)
+def _appears_at(target: Path, draft: Path, content: bytes) -> bool:
+    """Put a file with this content on the disk: at `target` (True) if that can be done whole and
+    nothing is there, otherwise at `draft` (False).
+    """
+    folder = os.open(target.parent, os.O_RDONLY)
     try:
-        nameless = getattr(os, "O_TMPFILE", None)
+        nameless = hasattr(os, "O_TMPFILE")
         try:
-            handle = os.open(draft.parent, (nameless or 0) | os.O_WRONLY, 0o600)
+            handle = os.open(target.parent, getattr(os, "O_TMPFILE", 0) | os.O_WRONLY, 0o600)
         except OSError:  # always so without O_TMPFILE: a folder cannot be written
-            nameless = None
+            nameless = False
             handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "wb") as stream:
             stream.write(content)
             stream.flush()
-            os.fchmod(handle, mode)
+            os.fchmod(handle, _mode(target))
             os.fsync(handle)
-            if nameless is not None:  # with a folder's number, the link is followed
-                os.link(f"/proc/self/fd/{handle}", draft.name, dst_dir_fd=folder)
+            for name in (target.name, draft.name) if nameless else ():
+                with suppress(FileExistsError):  # with a folder's number, the link is followed
+                    os.link(f"/proc/self/fd/{handle}", name, dst_dir_fd=folder)
+                    return name == target.name
+        return False
     finally:
         os.close(folder)
 
