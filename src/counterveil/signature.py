@@ -107,7 +107,11 @@ class SigningKey:
             if os.path.lexists(each):
                 raise RequestError(f"{each} exists, and a key is never overwritten; name another")
         _write_new(target, f"{SIGNING} {_base64(self.raw)} {self.name}\n", 0o600)
-        _write_new(beside, self.public.line, 0o644)
+        try:
+            _write_new(beside, self.public.line, 0o644)
+        except RequestError:
+            target.unlink()  # half a pair is of no use
+            raise
         return beside
 
     @classmethod

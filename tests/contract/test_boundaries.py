@@ -11,12 +11,14 @@ PUBLIC = (
     "counterveil",
     "counterveil.models",
     "counterveil.search",
+    "counterveil.signature",
     "counterveil.report",
     "counterveil.veil",
     "counterveil.privacy",
     "counterveil.schema",
     "counterveil.encoding",
     "counterveil.tables",
+    "counterveil.text_rules",
     "counterveil.cli",
 )
 

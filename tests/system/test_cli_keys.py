@@ -67,6 +67,8 @@ def test_a_veil_that_is_not_signed_by_a_trusted_key_is_refused(run, signed):
         secret = run(*start, "signed.veil", "--trust", "office.key")
         assert_refused(secret, "give its .pub file")
         assert_refused(run(*start, "signed.veil", "--trust", "x.pub"), "no key at")
+    over = run(*EXPLAIN, "--trust", "office.pub", "--report", "office.pub")
+    assert_refused(over, "is an input of this command")
 
 
 def test_explain_says_who_signed(run, signed):

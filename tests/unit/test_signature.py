@@ -1,5 +1,6 @@
 """Keys, their files, and signatures."""
 
+import os
 import stat
 
 import pytest
@@ -41,6 +42,20 @@ def test_a_key_is_never_overwritten(tmp_path):
         SigningKey.new("b").save(tmp_path / "link.key")
     with pytest.raises(RequestError, match="is for the public key"):
         SigningKey.new("b").save(tmp_path / "b.pub")
+
+
+def test_half_a_pair_is_not_left_behind(tmp_path, monkeypatch):
+    usual = os.open
+
+    def full(path, *options):
+        if str(path).endswith(".pub"):
+            raise OSError(28, "full")
+        return usual(path, *options)
+
+    monkeypatch.setattr("os.open", full)
+    with pytest.raises(RequestError, match=r"cannot write .*a\.pub: full"):
+        SigningKey.new("a").save(tmp_path / "a.key")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_signing_key_does_not_show(tmp_path):

@@ -24,7 +24,7 @@ from counterveil.curator.noise import calibrate
 from counterveil.errors import RequestError, VeilError
 from counterveil.privacy import Level
 from counterveil.privacy.record import Sensitivity, to_members
-from counterveil.schema import Binary, Label, Numeric, Schema
+from counterveil.schema import Binary, Label, Numeric, Pixels, Schema
 from counterveil.signature import PublicKey, SigningKey
 from counterveil.veil import MEMBER_LIMITS, MOST_FEATURES, Veil
 
@@ -673,3 +673,48 @@ def test_another_process_checks_a_signature_with_the_public_key_alone(veil, tmp_
     key_name = key.public.fingerprint[:16]
     said = f"{veil.digest} signed by 'Privacy office' (key {key_name}…), trusted"
     assert done.stdout.strip() == said
+
+
+@pytest.mark.parametrize("delta", [0.0, 1.2345678901234567e-7])
+@pytest.mark.parametrize("family", ["mixed", "binary", "image"])
+def test_whatever_is_released_can_be_opened(family, delta):
+    """Every kind of table, records and people, shares of odd budgets: the sums must not be off."""
+    label = Label(name="y", classes=("a", "b"))
+    features = {
+        "mixed": (Numeric(name="x0", lower=0, upper=1, integer=True), *map(bit, range(1, 4))),
+        "binary": tuple(map(bit, range(12))),
+        "image": (Pixels(name="x", height=4, breadth=4, levels=1),),
+    }[family]
+    schema = Schema(features=features, label=label)
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame(rng.integers(0, 2, (60, schema.width)), columns=schema.columns)
+    rows = rows.assign(y=["a", "b"] * 30, who=np.arange(60) // 3)
+    for epsilon in (0.1, 0.3, 0.7000000000000001, 1.2345678901234567, 50.0):
+        for unit in ({}, {"unit_column": "who", "max_records": 2}):
+            made = Curator(schema, **unit).release(
+                rows, epsilon, delta, order=2, training=TINY, progress=False
+            )
+            opened = Veil.from_bytes(made.to_bytes())
+            assert opened.digest == made.digest
+            assert opened.statement.unit == ("person" if unit else "record")
+
+
+def bit(number):
+    return Binary(name=f"x{number}")
+
+
+def test_drafted_and_dpsgd_veils_can_be_opened(schema, rows):
+    drafted = schema.model_copy(update={"drafted": True})
+    made = Curator(drafted).release(rows, 1, training=TINY, progress=False)
+    assert Veil.from_bytes(made.to_bytes()).statement.level is Level.NONE
+    pytest.importorskip("opacus")
+    made = Curator(schema).release(
+        rows, 1.1, 1e-5, mechanism="dpsgd", epochs=1, training=TINY, progress=False
+    )
+    opened = Veil.from_bytes(made.to_bytes())
+    assert opened.statement.level is Level.EXPLAINER
+    spent = sum(access.epsilon for access in opened.statement.accesses)
+    forged = json.loads(members_of(made)["statement.json"]) | {"epsilon": spent / 2}
+    members = _with_digest(members_of(made), "statement.json", json.dumps(forged).encode())
+    with pytest.raises(VeilError, match="do not add up"):
+        Veil.from_bytes(pack(members.items()))

@@ -123,7 +123,7 @@ def explain(
     from counterveil.tables import read_table
 
     for path in (out_file, report):
-        check_output(path, veil, queries, model)
+        check_output(path, veil, queries, model, *(trust or ()))
     if out_file is not None and out_file.suffix.lower() not in {".csv", ".parquet", ".json"}:
         raise RequestError(f"--out {out_file}: name the file .csv, .parquet or .json")
     if model_epsilon is not None and guidance == "surrogate":
