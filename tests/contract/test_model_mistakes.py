@@ -1,4 +1,4 @@
-"""Models given by mistake: what they are is said in one line, with the remedy, and never guessed."""
+"""Models given by mistake: one line says what they are, and the remedy; nothing is guessed."""
 
 import numpy as np
 import pandas as pd
