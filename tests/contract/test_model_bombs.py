@@ -17,6 +17,7 @@ from torch import nn
 from counterveil.encoding import Encoding
 from counterveil.errors import ModelError
 from counterveil.models import OnnxModel, limits, load_model, save_exported
+from counterveil.models.nesting import check_ubjson
 
 WEIGHTS = "archive/data/weights/model_weights_config.json"
 GRAPH = "archive/models/model.json"
@@ -336,6 +337,42 @@ def test_xgboost_files_that_claim_too_much(schema, rows, tmp_path, kind, name):
     path.write_bytes(forged)
     said = refusal(path, schema, classes=("refused", "granted"))
     assert f"claims more than it can hold ({name})" in said
+
+
+def nested_ubjson(depth):
+    return b"{L" + (1).to_bytes(8, "big") + b"a" + b"[" * depth + b"]" * depth + b"}"
+
+
+def nested_json(depth):
+    # Brackets within a text must not hide those that follow.
+    return b'{"a":"' + b"]" * depth + b'","b":' + b"[" * depth + b"]" * depth + b"}"
+
+
+@pytest.mark.parametrize(("kind", "nested"), [("json", nested_json), ("ubj", nested_ubjson)])
+def test_xgboost_files_that_nest_deep(schema, tmp_path, kind, nested):
+    pytest.importorskip("xgboost", reason="xgboost is not installed")
+    path = tmp_path / f"m.{kind}"
+    path.write_bytes(nested(300_000))  # its own reader would end the process
+    assert "cannot be read as a model of XGBoost" in refusal(path, schema)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"{}", b"{i\x01aZ}", b"{i\x01aSi\x03abc}", b"{i\x01a[Zi\x05Tl\x00\x00\x00\x01]}",
+        b"{i\x01a[$d#i\x02\x00\x00\x00\x00}}}}}", b"{i\x01a[#i\x02ZZi\x01bD12345678}",
+        b"{U\x01a{i\x01b[#i\x00}}",
+    ],
+)  # fmt: skip
+def test_ubjson_is_read_as_it_is(content):
+    check_ubjson(content)
+    for end in range(len(content)):
+        with pytest.raises(ValueError, match=r"."):
+            check_ubjson(content[:end])
+    for wrong in (content + b"}", b"[" + content, b"{" + content, content.replace(b"a", b"")):
+        if wrong != content:
+            with pytest.raises(ValueError, match=r"."):
+                check_ubjson(wrong)
 
 
 @pytest.mark.parametrize("name", ["num_class", "max_feature_idx", "num_leaves", "num_cat"])

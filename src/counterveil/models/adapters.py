@@ -268,14 +268,13 @@ class EstimatorModel(CallableModel):
             return ModelError(NOT_FITTED)
         if self._over_rows and self._stray is not None:
             return ModelError(base.unknown_column(self._stray, self.schema))
-        count = len(self.schema.columns) if self._over_rows else self.schema.width
-        if isinstance(self._fitted_on, int) and self._fitted_on != count:
-            return ModelError(
-                f"the model was fitted on {self._fitted_on} columns; the schema has "
-                f"{len(self.schema.columns)}, and {self.schema.width} numbers in its encoding: "
-                "fit the model on one of these"
-            )
-        return super()._failure(error)
+        columns, width = len(self.schema.columns), self.schema.width
+        if self._fitted_on in {None, columns if self._over_rows else width}:
+            return super()._failure(error)
+        return ModelError(
+            f"{super()._failure(error)}; it was fitted on {self._fitted_on} columns, and the "
+            f"schema has {columns}, its encoding {width}"
+        )
 
 
 def _says_not_fitted(error: Exception) -> bool:

@@ -77,7 +77,7 @@ class Rows:
         for feature, places, at, *_ in self._encoding.blocks:
             if found[places] == own[places] and OBJECTS not in found[places]:
                 continue
-            if feature.kind == "numeric" and not feature.integer:
+            if feature.number_range is not None and not feature.is_whole:
                 columns = [numbers_of(cells[feature.name])[0]]  # decoding would round them
             else:
                 columns = feature.decode(encoded[:, at])

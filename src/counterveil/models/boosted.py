@@ -16,6 +16,7 @@ import pandas as pd
 from counterveil.encoding import Array
 from counterveil.errors import ModelError
 from counterveil.models.base import column_called, optional, unknown_column
+from counterveil.models.nesting import check_json, check_ubjson
 from counterveil.schema import Schema
 from counterveil.schema.features import MAX_WIDTH
 
@@ -51,6 +52,10 @@ def load_xgboost(source: Path) -> Any:
     content = source.read_bytes().strip(b" \r\n")
     if not (content.startswith(b"{") and content.endswith(b"}")):
         raise _unreadable(source, "XGBoost")
+    try:  # by the byte after the first bracket; XGBoost refuses a kind that is not of the name
+        (check_json if content[1:2] in b'" \r\n\t}' else check_ubjson)(content)
+    except ValueError:
+        raise _unreadable(source, "XGBoost") from None
     _check_counts(source, XGBOOST_COUNTS.findall(content), len(content))
     model = xgboost.XGBClassifier()
     try:

@@ -68,7 +68,7 @@ def load_model(
         except ModelError:
             raise
         except Exception as error:
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".,")
             raise limits.out_of_memory(error) or ModelError(
                 f"{source} cannot be read as a model: {reason}; check that it is the "
                 f"{kind} file of a model, or save it again"
