@@ -194,6 +194,41 @@ def attack(
         say("What is promised: " + loaded.statement.headline, "dim")
 
 
+@app.command()
+def fuzz(
+    cases: int = option(10_000, "How many cases.", min=1),
+    first: int = option(0, "The number of the first one.", min=0),
+    case: int | None = option(None, "Only the case of this number, and show it.", min=0),
+    seed: int = option(0, "A case is the same for the same seed and number.", min=0),
+    workers: int = option(2, "Processes at a time.", min=1),
+    keep: Path | None = option(None, "Keep the files of cases that fail here."),
+    folder: Path = OUT,
+) -> None:
+    """Run the commands on damaged files and odd arguments; see docs/errors.md for what must hold.
+
+    Exit code 1: a case failed. Each is shown with its number; --case NUMBER runs it again.
+    """
+    from counterveil_lab.fuzz import run_cases, summary
+    from counterveil_lab.results import Results
+
+    numbers = range(first, first + cases) if case is None else [case]
+    done = []
+    for one in run_cases(numbers, seed, workers=workers, keep=keep):
+        done.append(one)
+        if one.failures or case is not None:
+            sys.stdout.write(one.text() + "\n")
+            sys.stdout.flush()
+        if len(done) % 500 == 0:
+            _say(f"{len(done)} cases, {sum(bool(each.failures) for each in done)} failed")
+    failed = sum(bool(each.failures) for each in done)
+    if case is None:
+        command = f"counterveil-lab fuzz --first {first} --cases {cases} --seed {seed}"
+        Results(folder, "fuzz", command, fresh=True).add(*summary(done, seed))
+        notes.print(f"{len(done)} cases, {failed} failed; stored in {folder}/fuzz.csv")
+    if failed:
+        raise typer.Exit(1)
+
+
 def _listed(words: str | None) -> tuple[str, ...] | None:
     """`a,b` as names; None as it is."""
     names = [word.strip() for word in (words or "").split(",")]
