@@ -15,6 +15,7 @@ from counterveil.cli.options import (
     MODEL_INPUT,
     MODEL_OUTPUTS,
     TRUST_PICKLE,
+    check_outputs,
     open_model,
     option,
 )
@@ -158,7 +159,6 @@ def attack(
     The numbers go beside the page as .json. With --quick fewer rows, queries and shadows: minutes.
     """
     from counterveil.errors import RequestError
-    from counterveil.files import check_output
     from counterveil.tables import read_table
     from counterveil.terminal import say, wrote
     from counterveil.veil import Veil
@@ -167,8 +167,8 @@ def attack(
     with _one_line_errors():
         if page.suffix.lower() not in {".html", ".htm"}:
             raise RequestError(f"--out {page}: name the page .html")
-        for path in (page, page.with_suffix(".json")):
-            check_output(path, veil, model, data, others)
+        numbers = page.with_suffix(".json")
+        check_outputs({"--out": page, "the numbers beside it": numbers}, veil, model, data, others)
         loaded = Veil.load(veil)
         target = open_model(
             model,

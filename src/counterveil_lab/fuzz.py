@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import faulthandler
 import hashlib
+import importlib
 import io
 import json
 import os
@@ -159,15 +160,11 @@ def learn_less() -> None:
     """Let networks learn from few samples, and load what the commands load when they run."""
     import torch
 
-    import counterveil.audit
-    import counterveil.cli
-    import counterveil.curator
-    import counterveil.models
-    import counterveil.report
-    import counterveil.search
     from counterveil.build import TRAININGS, Training
     from counterveil.search import amortise
 
+    for room in ("audit", "cli", "curator", "models", "report", "search"):
+        importlib.import_module(f"counterveil.{room}")
     torch.set_num_threads(1)
     for family in TRAININGS:
         TRAININGS[family] = Training(200, 1, 64, 5e-3, (4,), 1)

@@ -290,55 +290,63 @@ def of_csv(content: bytes, dice: Random) -> tuple[str, bytes]:
         return kind, of_bytes(content, dice)[1]
     lines = [line.split(",") for line in content.decode().splitlines()]
     end, encoding = "\n", "utf-8"
-    if kind == "cells":
-        for _ in range(dice.choice((1, 1, 3, 20))):
-            line = dice.choice(lines[1:])
-            line[dice.randrange(len(line))] = _quoted(dice.choice(NASTY_CELLS), dice)
-    elif kind == "lines":
-        match dice.choice(
-            ("headerless", "ragged", "short", "empty", "header", "repeat", "end", "sep")
-        ):
-            case "headerless":
-                del lines[0]
-            case "ragged":
-                dice.choice(lines).append(CANARY)
-            case "short":
-                dice.choice(lines).pop()
-            case "empty":
-                lines.insert(dice.randrange(len(lines)), [])
-            case "header":
-                lines = lines[:1]
-            case "repeat":
-                lines.insert(dice.randrange(len(lines)), lines[0])
-            case "end":
-                end = dice.choice(("\r", "\r\n", "\n\n", "\u2028"))
-            case _:
-                lines = [[dice.choice((";", "\t", "|")).join(line)] for line in lines]
-    elif kind == "columns":
-        at = dice.randrange(len(lines[0]))
-        match dice.choice(("rename", "drop", "double", "many", "long", "swap")):
-            case "rename":
-                lines[0][at] = _quoted(dice.choice((*NASTY_CELLS[:24], *NASTY_NAMES[:9])), dice)
-            case "drop":
-                for line in lines:
-                    del line[at]
-            case "double":
-                for line in lines:
-                    line.append(line[at])
-            case "many":
-                count = dice.choice((300, 20_000, 100_000))
-                lines = [
-                    [*line, *(f"c{n}" if row == 0 else "1" for n in range(count))]
-                    for row, line in enumerate(lines[:4])
-                ]
-            case "long":
-                lines[0][at] = "w" * LONG
-            case _:
-                lines[0][at], lines[0][0] = lines[0][0], lines[0][at]
-    else:
-        encoding = dice.choice(("utf-8-sig", "utf-16", "utf-32", "latin-1", "cp037"))
+    match kind:
+        case "cells":
+            for _ in range(dice.choice((1, 1, 3, 20))):
+                line = dice.choice(lines[1:])
+                line[dice.randrange(len(line))] = _quoted(dice.choice(NASTY_CELLS), dice)
+        case "lines":
+            lines, end = _with_odd_lines(lines, dice)
+        case "columns":
+            lines = _with_odd_columns(lines, dice)
+        case _:
+            encoding = dice.choice(("utf-8-sig", "utf-16", "utf-32", "latin-1", "cp037"))
     text = "".join(",".join(line) + end for line in lines)
     return kind, text.encode(encoding, "replace")
+
+
+def _with_odd_lines(lines: list[list[str]], dice: Random) -> tuple[list[list[str]], str]:
+    """The lines changed, and what ends them."""
+    end = "\n"
+    kinds = ("headerless", "ragged", "short", "empty", "header", "repeat", "end", "separator")
+    match dice.choice(kinds):
+        case "headerless":
+            del lines[0]
+        case "ragged":
+            dice.choice(lines).append(CANARY)
+        case "short":
+            dice.choice(lines).pop()
+        case "empty":
+            lines.insert(dice.randrange(len(lines)), [])
+        case "header":
+            lines = lines[:1]
+        case "repeat":
+            lines.insert(dice.randrange(len(lines)), lines[0])
+        case "end":
+            end = dice.choice(("\r", "\r\n", "\n\n", "\u2028"))
+        case _:
+            lines = [[dice.choice((";", "\t", "|")).join(line)] for line in lines]
+    return lines, end
+
+
+def _with_odd_columns(lines: list[list[str]], dice: Random) -> list[list[str]]:
+    at = dice.randrange(len(lines[0]))
+    match dice.choice(("rename", "drop", "double", "many", "long", "swap")):
+        case "rename":
+            lines[0][at] = _quoted(dice.choice((*NASTY_CELLS[:24], *NASTY_NAMES[:9])), dice)
+        case "drop":
+            lines = [[*line[:at], *line[at + 1 :]] for line in lines]
+        case "double":
+            lines = [[*line, line[at]] for line in lines]
+        case "many":
+            count = dice.choice((300, 20_000, 100_000))
+            names, ones = [f"c{n}" for n in range(count)], ["1"] * count
+            lines = [[*line, *(ones if row else names)] for row, line in enumerate(lines[:4])]
+        case "long":
+            lines[0][at] = "w" * LONG
+        case _:
+            lines[0][at], lines[0][0] = lines[0][0], lines[0][at]
+    return lines
 
 
 def _quoted(cell: str, dice: Random) -> str:
