@@ -591,36 +591,40 @@ def _judge_files(case: Case, before: dict[str, str], folder: Path) -> None:
     after = _state(folder)
     spent = any("ledger" in word for word in case.arguments) and "show" not in case.arguments
     for name, content in before.items():
-        may_change = (spent and name.endswith(".db")) or _is_output(case, name)
+        may_change = (spent and name.endswith(".db")) or _is_output(case, folder, name)
         if after.get(name) != content and not may_change:
             case.failures.append(f"changed the input {name}")
     for name in after.keys() - before.keys():
         if name.startswith(".cache") or (folder / name).is_dir():
             continue
-        if _is_output(case, name) and case.code in (0, CLOSED_PIPE):
+        if _is_output(case, folder, name) and case.code in (0, CLOSED_PIPE):
             if not _is_whole(folder / name):
                 case.failures.append(f"{name} is not whole")
-        elif not (spent and case.code == 0 and name.endswith(".db")):
+        elif not (spent and case.code == 0 and _is_ledger(folder / name)):
             case.failures.append(f"left the file {name[:80]!r} behind")
 
 
-def _is_output(case: Case, name: str) -> bool:
-    words = case.arguments
+def _is_output(case: Case, folder: Path, name: str) -> bool:
+    words, path = case.arguments, os.path.realpath(folder / name)
     named = [words[at + 1] for at, word in enumerate(words[:-1]) if word in ("--out", "--report")]
-    return any(os.path.normpath(each) == name for each in named)
+    return any(os.path.realpath(folder / each) == path for each in named)
+
+
+def _is_ledger(path: Path) -> bool:
+    return path.read_bytes().startswith(b"SQLite format 3")
 
 
 def _is_whole(path: Path) -> bool:
     """Whether an output is one: JSON, a zip, Parquet, a page or a table, by its name."""
     content = path.read_bytes()
+    if content.startswith(b"PK"):
+        return zipfile.is_zipfile(path)
     match path.suffix.lower():
         case ".json":
             try:
                 json.loads(content)
             except ValueError:
                 return False
-        case ".veil":
-            return zipfile.is_zipfile(path)
         case ".parquet":
             return content[:4] == content[-4:] == b"PAR1"
         case ".html":

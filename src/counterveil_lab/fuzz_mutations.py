@@ -408,7 +408,7 @@ COLUMNS: tuple[Callable[[int, Any], Any], ...] = (
     _filled(10**18),
     _filled(True),
     _filled(0, pa.timestamp("ns")),
-    _filled(-(2**62), pa.timestamp("s")),
+    _filled(-(2**35), pa.timestamp("s")),
     _filled(0, pa.timestamp("us", "UTC")),
     _filled(0, pa.date32()),
     _filled(0, pa.time64("us")),

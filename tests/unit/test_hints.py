@@ -33,11 +33,11 @@ def wide():
 
 
 def test_unknown_names_come_with_a_hint():
-    with pytest.raises(RequestError, match=r"no feature 'bit99'; did you mean .*… \(8 more\)"):
+    with pytest.raises(RequestError, match=r"no feature 'bit99'; .*… \(8 more\); did you mean"):
         Rules(immutable=["bit99"]).tighten(wide())
     with pytest.raises(RequestError, match="did you mean 'max_changes'"):
         Rules.of_mapping({"max_change": 1})
-    with pytest.raises(RequestError, match="no class 'Yes'; did you mean 'yes'"):
+    with pytest.raises(RequestError, match=r"no class 'Yes'; .*; did you mean 'yes'"):
         select_targets([[0.0, 1.0]], "Yes", ("no", "yes"))
 
 

@@ -109,7 +109,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _run(arguments: Sequence[str] | None) -> int:
     """The exit code of the command; whatever went wrong has been said."""
     try:
-        return int(app(args=arguments, standalone_mode=False) or 0)
+        code = int(app(args=arguments, standalone_mode=False) or 0)
+        if code == 130:  # an interrupt that typer has caught
+            _end(130, "interrupted")
+        return code
     except UsageError as error:
         _refuse_usage(error)
     except InputError as error:

@@ -70,7 +70,7 @@ def select_targets(
     for name in names:
         if name not in number_of or isinstance(name, bool):
             meant = did_you_mean(name, classes)
-            raise RequestError(f"target: no class {name!r}{meant}; the label has: {named(classes)}")
+            raise RequestError(f"target: no class {name!r}; the label has: {named(classes)}{meant}")
     return torch.tensor([number_of[name] for name in names])
 
 

@@ -94,7 +94,7 @@ class Rules:
         for name in content:
             if name not in known:
                 meant = did_you_mean(name, known)
-                raise RequestError(f"rules: no rule {name!r}{meant}; there are: {named(known)}")
+                raise RequestError(f"rules: no rule {name!r}; there are: {named(known)}{meant}")
         return cls(**content)
 
     def and_immutable(self, names: Collection[str]) -> Rules:
@@ -110,7 +110,7 @@ class Rules:
             for name in getattr(self, rule):
                 if name not in features:
                     meant = did_you_mean(name, features)
-                    _refuse(rule, f"no feature {name!r}{meant}; the schema has: {named(features)}")
+                    _refuse(rule, f"no feature {name!r}; the schema has: {named(features)}{meant}")
         for name in {*self.immutable, *self.direction, *self.allowed}:
             features[name] = self.tighten_feature(features[name])
         for link in schema.links:
