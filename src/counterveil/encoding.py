@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from counterveil.errors import DataError
+from counterveil.hints import spelt_otherwise
 from counterveil.schema import Feature, Schema, columns
 from counterveil.schema.columns import MISSING_VALUE, NUMBERS, Array
 from counterveil.tables import as_frame
@@ -166,7 +167,8 @@ class Encoding:
         absent = [column for column in self._names if column not in present]
         if absent:
             more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
-            lacking = f"column {absent[0]!r}{more} is missing from the table"
+            spelt = spelt_otherwise(absent[0], present)
+            lacking = f"column {absent[0]!r}{more} is missing from the table{spelt}"
             raise DataError(f"{lacking}; add it, or take it out of the schema")
         if label:
             self._check_label(names)

@@ -4,9 +4,22 @@ A message says what was expected, what came, and the remedy. It never holds a va
 row: errors end up in logs, and logs travel.
 """
 
+MOST_LETTERS = 500  # of a message
+
 
 class CounterveilError(Exception):
-    """Base of every error raised on purpose."""
+    """Base of every error raised on purpose. Its message is never long, whatever it quotes."""
+
+    def __str__(self) -> str:
+        return shortened(super().__str__())
+
+
+def shortened(words: str) -> str:
+    """`words` with the middle left out where they are long: what to do often comes last."""
+    if len(words) <= MOST_LETTERS:
+        return words
+    end = MOST_LETTERS // 3
+    return f"{words[: MOST_LETTERS - end - 3]} … {words[-end:]}"
 
 
 class InputError(CounterveilError):

@@ -4,16 +4,20 @@ Names and paths are printed as they are: a name such as "[red]" is never read as
 characters that could steer the terminal are replaced.
 """
 
+import io
 import json
+import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
+
+from counterveil.errors import shortened
 
 out = Console()
 notes = Console(stderr=True)
@@ -45,13 +49,45 @@ def warn(words: object) -> None:
 
 
 def complain(title: str, words: object, style: str) -> None:
-    """Print one line on standard error: `title` in the colour `style`, then `words`."""
-    notes.print(Text.assemble((title, style), visible(str(words))), soft_wrap=True)
+    """Print one line on standard error: `title` in the colour `style`, then `words`, shortened."""
+    line = visible(shortened(str(words)))
+    notes.print(Text.assemble((title, style), line), soft_wrap=True)
 
 
 def print_json(content: object) -> None:
-    """Print indented JSON on standard output."""
-    sys.stdout.write(json.dumps(content, ensure_ascii=False, indent=2) + "\n")
+    """Print indented JSON on standard output; letters that it cannot show are escaped."""
+    unicode = (sys.stdout.encoding or "").lower().startswith("utf")
+    text = json.dumps(content, ensure_ascii=not unicode, indent=2)
+    sys.stdout.write(text.encode("utf-8", "replace").decode() + "\n")
+
+
+def open_output() -> None:
+    """Make standard output one that every character can be written to.
+
+    What its encoding does not have becomes a question mark. Where it was closed by the caller,
+    nothing is shown.
+    """
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        elif isinstance(stream, io.TextIOWrapper) and name == "stdout":
+            stream.reconfigure(errors="replace")
+
+
+def close_output() -> None:
+    """Write what is left; an OSError where standard output does not take it."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        drop_output()
+        raise
+
+
+def drop_output() -> None:
+    """Forget what could not be written, so that Python does not complain of it at its end."""
+    with suppress(OSError, ValueError):  # a stream of a notebook or a test has no number
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def class_named(text: str, classes: Sequence[Any]) -> Any:

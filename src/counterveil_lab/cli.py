@@ -15,6 +15,7 @@ from counterveil.cli.options import (
     MODEL_INPUT,
     MODEL_OUTPUTS,
     TRUST_PICKLE,
+    check_outputs,
     open_model,
     option,
 )
@@ -171,7 +172,6 @@ def attack(
     The numbers go beside the page as .json. With --quick fewer rows, queries and shadows: minutes.
     """
     from counterveil.errors import RequestError
-    from counterveil.files import check_output
     from counterveil.tables import read_table
     from counterveil.terminal import say, wrote
     from counterveil.veil import Veil
@@ -180,8 +180,8 @@ def attack(
     with _one_line_errors():
         if page.suffix.lower() not in {".html", ".htm"}:
             raise RequestError(f"--out {page}: name the page .html")
-        for path in (page, page.with_suffix(".json")):
-            check_output(path, veil, model, data, others)
+        numbers = page.with_suffix(".json")
+        check_outputs({"--out": page, "the numbers beside it": numbers}, veil, model, data, others)
         loaded = Veil.load(veil)
         target = open_model(
             model,
@@ -205,6 +205,41 @@ def attack(
         for path in findings.save(page):
             wrote(path)
         say("What is promised: " + loaded.statement.headline, "dim")
+
+
+@app.command()
+def fuzz(
+    cases: int = option(10_000, "How many cases.", min=1),
+    first: int = option(0, "The number of the first one.", min=0),
+    case: int | None = option(None, "Only the case of this number, and show it.", min=0),
+    seed: int = option(0, "A case is the same for the same seed and number.", min=0),
+    workers: int = option(2, "Processes at a time.", min=1),
+    keep: Path | None = option(None, "Keep the files of cases that fail here."),
+    folder: Path = OUT,
+) -> None:
+    """Run the commands on damaged files and odd arguments; see docs/errors.md for what must hold.
+
+    Exit code 1: a case failed. Each is shown with its number; --case NUMBER runs it again.
+    """
+    from counterveil_lab.fuzz import run_cases, summary
+    from counterveil_lab.results import Results
+
+    numbers = range(first, first + cases) if case is None else [case]
+    done = []
+    for one in run_cases(numbers, seed, workers=workers, keep=keep):
+        done.append(one)
+        if one.failures or case is not None:
+            sys.stdout.write(one.text() + "\n")
+            sys.stdout.flush()
+        if len(done) % 500 == 0:
+            _say(f"{len(done)} cases, {sum(bool(each.failures) for each in done)} failed")
+    failed = sum(bool(each.failures) for each in done)
+    if case is None:
+        command = f"counterveil-lab fuzz --first {first} --cases {cases} --seed {seed}"
+        Results(folder, "fuzz", command, fresh=True).add(*summary(done, seed))
+        notes.print(f"{len(done)} cases, {failed} failed; stored in {folder}/fuzz.csv")
+    if failed:
+        raise typer.Exit(1)
 
 
 def _listed(words: str | None) -> tuple[str, ...] | None:

@@ -84,7 +84,7 @@ def test_distance_and_changes_are_those_of_the_rows(result, queries, schema):
     moved = encoding.encode(result.rows) - encoding.encode(queries)
     np.testing.assert_allclose(result.distance, np.linalg.norm(moved, axis=1))
     counted = result.changes().groupby("query").size()
-    assert (counted == result.changed[counted.index]).all()
+    assert (counted == result.changed[counted.index - 1]).all()
     assert (result.distance[~result.valid] == 0).all()
 
 
@@ -192,14 +192,14 @@ def test_words_and_pages(result):
     console = Console(width=200, file=io.StringIO())
     console.print(explanation_table(result, number))
     shown = console.file.getvalue()
-    assert f"query {number}: " in shown
+    assert f"query {number + 1}: " in shown
     for column, before, after in result.changes_of(number):
         assert all(part in shown for part in (column, *show_both(before, after)))
     page = explanations_page(result)
     assert page.startswith("<!doctype html>")
     assert "guarantee explainer" in page
     assert "http" not in page.replace("http://www.w3.org", "")
-    with pytest.raises(RequestError, match="no query 60"):
+    with pytest.raises(RequestError, match="no query at position 60"):
         result.text(60)
 
 
@@ -212,10 +212,15 @@ def test_what_was_learnt_is_kept_in_a_file(veil, model, queries, tmp_path, monke
     again = Explainer(veil, model, warm_file=file).explain(queries.head(5), progress=False)
     pd.testing.assert_frame_equal(answers.rows, again.rows)
     monkeypatch.undo()
-    for wrong in (b"", b"no weights", kept[:-8], save({"a": torch.ones(2)})):
-        file.write_bytes(wrong)
+    for damaged in (b"", kept[:-8]):
+        file.write_bytes(damaged)
         Explainer(veil, model, warm_steps=1, warm_file=file).warm_up(progress=False)
         assert len(file.read_bytes()) == len(kept)
+    for foreign in (b"no weights", save({"a": torch.ones(2)}), b"\xff" * 100):
+        file.write_bytes(foreign)
+        with pytest.raises(RequestError, match="not a warm file"):
+            Explainer(veil, model, warm_file=file)
+        assert file.read_bytes() == foreign
     name = amortise.fingerprint(veil, first.model, first._snap)
     file.write_bytes(save({"a": torch.ones(2)}, metadata={"counterveil": name}))
     assert amortise.load_amortiser(file, veil, name) is None

@@ -88,7 +88,7 @@ def test_missing_values_are_unknown_on_the_page(result):
 
 @pytest.mark.parametrize("number", [-1, 2])
 def test_no_such_query(result, number):
-    with pytest.raises(RequestError, match="numbered from 0 to 1"):
+    with pytest.raises(RequestError, match=r"no query at position .*; positions are 0 to 1"):
         result.changes_of(number)
 
 
@@ -183,21 +183,21 @@ def test_diversity_is_the_mean_distance_of_pairs(result, several):
 
 
 def test_tables_say_which_answer(several):
-    assert several.frame().index.tolist() == [(0, 0), (0, 1), (3, 0)]
+    assert several.frame().index.tolist() == [(0, 1), (0, 2), (3, 1)]
     assert several.frame().index.names == ["query", "answer"]
     assert several.frame().age.tolist() == [40, 30, 30]
     summary = several.summary()
-    assert summary["query"].tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]
-    assert summary["answer"].tolist() == [0, 1, 2] * 4
+    assert summary["query"].tolist() == [1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4]
+    assert summary["answer"].tolist() == [1, 2, 3] * 4
     assert summary["reason"][3] == "nothing that may change matters"
     assert several.changes().to_numpy().tolist() == [
-        [0, 0, "age", 30, 40],
-        [0, 1, "income", 0.0, 1e4],
-        [3, 0, "debt", 0.5, 0.7],
+        [1, 1, "age", 30, 40],
+        [1, 2, "income", 0.0, 1e4],
+        [4, 1, "debt", 0.5, 0.7],
     ]
     assert several.changes_of(0, 1) == [("income", 0.0, 1e4)]
     assert several.kept_of(3) == [("age", 30), ("income", 0.0)]
-    with pytest.raises(RequestError, match="no answer 3; they are numbered from 0 to 2"):
+    with pytest.raises(RequestError, match="no answer at position 3; positions are 0 to 2"):
         several.changes_of(0, 3)
 
 
@@ -229,16 +229,16 @@ def test_reasons_in_words(result, several):
 def test_alternatives_in_words(result, several):
     assert several.explain(0) == (
         "The model says no. It would say yes\n"
-        "  (0) if age were 40 instead of 30 (75% sure).\n"
-        "  (1) Or: if income were 10,000 instead of 0 (75% sure)."
+        "  (1) if age were 40 instead of 30 (75% sure).\n"
+        "  (2) Or: if income were 10,000 instead of 0 (75% sure)."
     )
     assert several.explain(1) == several.text(1)
     first, second = several.explain().split("\n\n")
-    assert first == f"Query 0: {several.explain(0)}"
-    assert second == f"Query 3: {several.text(3)}"
+    assert first == f"Query 1: {several.explain(0)}"
+    assert second == f"Query 4: {several.text(3)}"
     assert result.explain(1) == result.text(1)
     assert several.only([1]).explain() == "1 queries: 0 found with 0 answers, 1 not found."
-    with pytest.raises(RequestError, match="no query 4"):
+    with pytest.raises(RequestError, match="no query at position 4"):
         several.explain(4)
 
 
@@ -246,12 +246,12 @@ def test_answers_for_machines(several, tmp_path):
     content = json.loads(json.dumps(several.to_dict()))
     assert (content["answers"], content["diversity"]) == (3, pytest.approx(np.hypot(0.1, 0.1)))
     second = content["explanations"][1]
-    assert (second["query"], second["answer"]) == (0, 1)
+    assert (second["query"], second["answer"]) == (1, 2)
     assert second["changes"] == [{"column": "income", "from": 0.0, "to": 1e4}]
     for kind, read in (("csv", pd.read_csv), ("parquet", pd.read_parquet), ("json", pd.read_json)):
         several.save(tmp_path / f"cf.{kind}")
         table = read(tmp_path / f"cf.{kind}")
-        assert table["answer"].tolist() == [0, 1, 2] * 4
+        assert table["answer"].tolist() == [1, 2, 3] * 4
         assert table["reason"][3] == "nothing that may change matters"
         assert table["income"].tolist() == several.rows["income"].tolist()
 
@@ -260,25 +260,25 @@ def test_one_card_a_query(several):
     page = explanations_page(several)
     assert page.count("<article") == 3
     assert page.count('<section class="answer"') == 3
-    assert "or answer 1" in page
+    assert "or answer 2" in page
     assert "nothing that may change matters" in page
     assert "unchanged in all of them: debt 0.5" in page
     assert page.index("of the target class already") > page.rindex("</article>")
-    assert "queries 2" not in page
-    assert "query 2" in page
+    assert "queries 3" not in page
+    assert "query 3" in page
     short = explanations_page(several.only([2, 2, 1, 0]), most=1)
     assert short.count("<article") == 1
     assert "The first 1 of 2." in short
-    assert "queries 0, 1" in short
+    assert "queries 1, 2" in short
     assert "nan" not in explanations_page(several.only([2]))
 
 
 def test_terminal_shows_every_answer(several, capsys):
     Console(width=120).print(explanation_table(several, 0))
     shown = capsys.readouterr().out
-    assert "query 0, answer 0: no → yes" in shown
-    assert "query 0, answer 1: no → yes" in shown
-    assert "answer 2" not in shown
+    assert "query 1, answer 1: no → yes" in shown
+    assert "query 1, answer 2: no → yes" in shown
+    assert "answer 3" not in shown
 
 
 def test_pixels_are_counted_on_the_page():
@@ -289,3 +289,41 @@ def test_pixels_are_counted_on_the_page():
     assert "1 of 4 pixels were different" in page
     assert "<td>p1" not in page
     assert "unchanged" not in page
+
+
+FORMULAS = ("=1+1", "+1", "-1", "@sum", "\tx", "plain")
+
+
+def with_formulas():
+    feature = Categorical(name="=cmd", categories=FORMULAS)
+    schema = SCHEMA.model_copy(update={"features": (feature, *SCHEMA.features[1:2])})
+    rows = [{"=cmd": text, "income": -1.5} for text in FORMULAS]
+    return explanations(rows, rows, schema)
+
+
+def test_a_csv_holds_no_formulas(tmp_path):
+    path = tmp_path / "cf.csv"
+    with_formulas().save(path)
+    table = pd.read_csv(path)
+    assert table["'=cmd"].tolist() == ["'=1+1", "'+1", "'-1", "'@sum", "'\tx", "plain"]
+    assert table["income"].tolist() == [-1.5] * 6
+    with_formulas().save(path, escape=False)
+    assert pd.read_csv(path)["=cmd"].tolist() == list(FORMULAS)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "json"])
+def test_other_files_stay_exact(kind, tmp_path):
+    path = tmp_path / f"cf.{kind}"
+    with_formulas().save(path)
+    read = pd.read_parquet if kind == "parquet" else pd.read_json
+    assert read(path)["=cmd"].tolist() == list(FORMULAS)
+
+
+def test_frames_have_the_index_of_the_callers_table(result, several):
+    named = replace(result, index=pd.Index(["ann", "bob"], name="who"))
+    assert named.frame().index.tolist() == ["ann", "bob"]
+    assert named.only([1]).frame().index.tolist() == ["bob"]
+    levels = pd.MultiIndex.from_product([["a", "b"], [1, 2]], names=["shop", "day"])
+    shops = replace(several, index=levels).frame().index
+    assert shops.names == ["shop", "day", "answer"]
+    assert shops.tolist() == [("a", 1, 1), ("a", 1, 2), ("b", 2, 1)]

@@ -81,7 +81,7 @@ def test_what_changed_in_a_table():
         "refused",
         "granted $x$",
         "83% sure",
-        "query 0 · changed: 4 of 8 features",
+        "query 1 · changed: 4 of 8 features",
         "age",
         "18",
         "19",
@@ -114,7 +114,7 @@ def test_any_number_of_changes(changed):
         for f in kinds[:changed]
     }
     words = words_of(explanations(tuple(kinds), query, row).plot())
-    assert f"query 0 · changed: {changed} of 90 features" in words
+    assert f"query 1 · changed: {changed} of 90 features" in words
     assert ("… and 20 more" in words) == (changed == 60)
     assert any(text.endswith("more") and "and" in text for text in words)
 
@@ -194,10 +194,10 @@ def test_answers_are_numbered():
         reason=np.array(["", NO_FURTHER], dtype=object),
         **{name: np.repeat(getattr(one, name), 2) for name in arrays},
     )
-    assert "query 0 · answer 0 · changed: 1 of 8 features" in words_of(two.plot())
-    assert "query 0 · answer 1" in words_of(two.plot(0, 1))
+    assert "query 1 · answer 1 · changed: 1 of 8 features" in words_of(two.plot())
+    assert "query 1 · answer 2" in words_of(two.plot(0, 1))
     for place in ((1, 0), (0, 2), (-1, 0)):
-        with pytest.raises(RequestError, match="numbered from 0"):
+        with pytest.raises(RequestError, match="positions are 0 to"):
             two.plot(*place)
 
 

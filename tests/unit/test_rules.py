@@ -12,6 +12,7 @@ from counterveil.encoding import Encoding
 from counterveil.errors import RequestError
 from counterveil.schema import Binary, Categorical, Label, Link, Numeric, Pixels, Schema
 from counterveil.search.constraints import (
+    ANY_NUMBER,
     Box,
     box_around,
     clip_to_rules,
@@ -437,3 +438,22 @@ def test_snap_compiles_as_one_piece(schema, linked):
     box = Box(*ends, queries=snap(wild.flip(0), Box(*ends)) if linked else None)
     compiled = torch.compile(lambda points: snap(points, box), backend="eager", fullgraph=True)
     assert torch.equal(compiled(wild), snap(wild, box))
+
+
+@pytest.mark.parametrize(
+    ("rules", "words"),
+    [
+        ({"costs": {"age": 1e308}}, "from 1e-6 to 1e6"),
+        ({"costs": {"age": 5e-324}}, "from 1e-6 to 1e6"),
+        ({"costs": {"age": 10**400}}, "from 1e-6 to 1e6"),
+        ({"costs": {"age": float("nan")}}, "from 1e-6 to 1e6"),
+        ({"allowed": {"income": [0, 10**400]}}, "a number is too large"),
+    ],
+)
+def test_numbers_that_no_computer_holds(rules, words):
+    with pytest.raises(RequestError, match=words):
+        Rules.of_mapping(rules)
+
+
+def test_a_limit_beyond_all_numbers_is_no_limit():
+    assert max_changes_of(Rules(max_changes=10**400), 2).tolist() == [ANY_NUMBER] * 2

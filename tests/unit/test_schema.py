@@ -144,3 +144,17 @@ def test_links_that_contradict_the_schema(links, words):
     with pytest.raises(SchemaError, match=words) as caught:
         Schema.from_json(json.dumps({"label": LABEL, "features": features, "links": links}))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("values", [[[[1], "a"]], [[{}, "a"]], [[None, 1]], [1], {"a": [1]}, "x"])
+def test_link_values_that_are_none(values):
+    content = {
+        "label": {"name": "y", "classes": [0, 1]},
+        "features": [
+            {"kind": "categorical", "name": "c", "categories": ["a", "b"]},
+            {"kind": "binary", "name": "d"},
+        ],
+        "links": [{"source": "c", "derived": "d", "values": values}],
+    }
+    with pytest.raises(SchemaError):
+        Schema.from_json(json.dumps(content))

@@ -1,15 +1,17 @@
 """The `counterveil` command.
 
 Exit codes: 0 done; 1 an audit refuted a promise; 2 something given is wrong (one line on standard
-error says what and how to mend it); 3 a fault of counterveil itself; 130 interrupted.
+error says what and how to mend it); 3 a fault of counterveil itself; 130 interrupted; 141 whoever
+reads the output has stopped reading.
 """
 
+import errno
 import os
 import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
 
@@ -19,10 +21,18 @@ from counterveil.cli.ledger import ledger_app
 from counterveil.cli.options import option, seed_option
 from counterveil.cli.private import check, release, schema_app
 from counterveil.cli.public import explain, inspect
-from counterveil.errors import InputError, InternalError
-from counterveil.terminal import complain
+from counterveil.errors import InputError, InternalError, shortened
+from counterveil.terminal import close_output, complain, drop_output, open_output
 
 __all__ = ["app", "main"]
+
+# What the system says of files that the user named, not of a fault here.
+OF_THE_SYSTEM = {
+    *(errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EROFS),
+    *(errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM),
+}
+CLOSED_PIPE = 141  # as the shell reports a program that was ended by it
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # of the click that typer has inside
 
 # Torch takes seconds to load: each command imports what it needs, so that --help answers at once.
 
@@ -84,15 +94,41 @@ def demo(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command and exit; every expected error is one line and exit code 2."""
+    open_output()
     try:
-        app(args=arguments)
+        code = _run(arguments)
+        close_output()
+    except SystemExit as done:
+        if _is_closed_pipe(done):
+            drop_output()
+            sys.exit(CLOSED_PIPE)
+        raise
+    except OSError as error:
+        if _is_closed_pipe(error):
+            sys.exit(CLOSED_PIPE)
+        _end(2, "error: ", f"cannot write to standard output: {error.strerror}")
+    sys.exit(code)
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    """The exit code of the command; whatever went wrong has been said."""
+    try:
+        code = int(app(args=arguments, standalone_mode=False) or 0)
+        if code == 130:  # an interrupt that typer has caught
+            _end(130, "interrupted")
+        return code
+    except UsageError as error:
+        _refuse_usage(error)
     except InputError as error:
         _end(2, "error: ", error)
     except InternalError as error:
         _end(3, "fault of counterveil: ", error)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):
         _end(130, "interrupted")
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in OF_THE_SYSTEM:
+            name = error.filename if isinstance(error.filename, str) else "a file"
+            _end(2, "error: ", f"the system refused {name}: {error.strerror}")
         if os.environ.get("COUNTERVEIL_DEBUG"):
             traceback.print_exc()
         # What it was and where; not its text, which may hold values of rows.
@@ -100,10 +136,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
         place = f"{type(error).__name__} at {Path(last.filename).name}:{last.lineno}"
         remedy = "with what COUNTERVEIL_DEBUG=1 shows if that holds nothing private"
         _end(3, "fault of counterveil: ", f"{place}; please report it, {remedy}")
-    except SystemExit as done:
-        if done.code == 130:  # an interrupt that typer has caught
-            _end(130, "interrupted")
-        raise
+
+
+def _refuse_usage(error: Any) -> NoReturn:
+    """Say in one line what is wrong with the words of the command, and end with 2."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        sys.exit(2)
+    context = error.ctx
+    remedy = "" if context is None else f"; see {context.command_path} --help"
+    words = error.format_message().strip().rstrip(".")
+    _end(2, "error: ", shortened(f"{words[:1].lower()}{words[1:]}") + remedy)
+
+
+def _is_closed_pipe(error: BaseException) -> bool:
+    """Whether a closed pipe is behind `error`: typer and rich turn one into exit code 1."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, BrokenPipeError):
+        cause = cause.__context__
+    return cause is not None
 
 
 def _end(code: int, title: str, words: object = "") -> NoReturn:

@@ -6,9 +6,8 @@ from pathlib import Path
 
 from typer import Exit
 
-from counterveil.cli.options import JSON, option, seed_option
+from counterveil.cli.options import JSON, check_outputs, option, seed_option
 from counterveil.errors import RequestError
-from counterveil.files import check_output
 from counterveil.terminal import complain, out, print_json, progress_bar, warn, wrote
 
 Audited = StrEnum("Audited", ["FUNCTIONAL", "DPSGD", "PAPER", "CONTROLS", "ALL"])
@@ -42,7 +41,8 @@ def audit(
             raise RequestError("--epsilon must be a finite number above 0, for example 0.5")
     if out_file is not None and out_file.suffix != ".json":
         raise RequestError(f"--out {out_file}: name the file .json")
-    check_output(out_file)
+    table = None if out_file is None else out_file.with_suffix(".csv")
+    check_outputs({"--out": out_file, "the table beside it": table})
     given: list[tuple[str, object]] = [
         ("--mechanism", "" if mechanism is Audited.ALL else mechanism),
         *(("--epsilon", f"{claimed:g}") for claimed in epsilon or ()),

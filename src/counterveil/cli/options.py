@@ -1,5 +1,6 @@
 """Options that several commands share."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,25 @@ MODEL_CLASSES = option(
     None, "The classes of the model's columns in order: no,yes; of one column: yes."
 )
 DEVICE = option("cpu", "cpu, cuda, mps, or auto for the best there is.")
+
+
+def check_outputs(outputs: dict[str, Path | None], *inputs: Path | None) -> None:
+    """Refuse files that cannot be written, are inputs, or are one file twice, before any work.
+
+    `outputs`: the file of each option; None stands for one that was not asked for.
+    """
+    from counterveil.files import check_output
+
+    seen: list[tuple[str, Path]] = []
+    for name, path in outputs.items():
+        if path is None:
+            continue
+        check_output(path, *inputs)
+        for other, taken in seen:
+            same = os.path.realpath(path) == os.path.realpath(taken)
+            if same or (path.exists() and taken.exists() and path.samefile(taken)):
+                raise RequestError(f"{other} and {name} are the same file; give each its own")
+        seen.append((name, path))
 
 
 def one_of(option: str, given: str, *known: str) -> Any:

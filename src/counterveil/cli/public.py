@@ -14,13 +14,15 @@ from counterveil.cli.options import (
     MODEL_INPUT,
     MODEL_OUTPUTS,
     TRUST_PICKLE,
+    check_outputs,
     one_of,
     open_model,
     option,
     seed_option,
 )
 from counterveil.errors import RequestError
-from counterveil.terminal import cell, class_named, out, print_json, say, wrote
+from counterveil.hints import named
+from counterveil.terminal import cell, class_named, out, print_json, say, warn, wrote
 
 if TYPE_CHECKING:
     from counterveil.privacy import ModelBudget
@@ -55,10 +57,9 @@ def inspect(
             }
         )
         return
-    classes = ", ".join(str(name) for name in schema.label.classes[:12])
     facts = Table.grid(padding=(0, 2))
     facts.add_row("table", cell(schema.name))
-    facts.add_row("label", cell(f"{schema.label.name}: {classes}"))
+    facts.add_row("label", cell(f"{schema.label.name}: {named(schema.label.classes)}"))
     facts.add_row("features", f"{len(schema.columns)} columns, {schema.width} encoded numbers")
     facts.add_row("surrogate", "none" if veil.surrogate is None else "yes: --guidance surrogate")
     facts.add_row("digest", veil.digest)
@@ -81,7 +82,7 @@ def explain(
         None, "The class to reach; by default the model's second most likely one."
     ),
     immutable: list[str] | None = option(None, "A feature that must stay; repeat for more."),
-    k: int = option(1, "How many different answers a query.", "--k", min=1),
+    k: int = option(1, "How many different answers a query.", "--k", min=1, max=1000),
     rules: Path | None = option(
         None, "A JSON file: what may change (one object), or a list with one a query."
     ),
@@ -95,7 +96,7 @@ def explain(
     ),
     polish: bool | None = option(None, "Give back what an answer does not need."),
     warm_file: bool = option(
-        True, "Keep what the search has learnt: in MODEL.warm, or in VEIL.warm without a model."
+        True, "Keep what the search has learnt in the user's cache folder, for the next time."
     ),
     warm_steps: int | None = option(None, "How long to learn to search, at most.", min=1),
     seed: int = seed_option("For the variety of several answers."),
@@ -111,19 +112,24 @@ def explain(
         None, "Which tables that ε compares: replace-one or add-remove."
     ),
     out_file: Path | None = option(None, "Write the rows: .csv, .parquet or .json.", "--out"),
+    raw_csv: bool = option(
+        False,
+        "In a .csv, leave texts as they are that a spreadsheet takes for formulas.",
+        "--raw-csv",
+    ),
     report: Path | None = option(None, "Write an HTML page for people."),
     show: int = option(3, "How many explanations to print.", min=0),
     as_json: bool = JSON,
 ) -> None:
     """Explain the model's decision on each query: what would have to change?"""
-    from counterveil.files import check_output, write_whole
+    from counterveil.files import write_whole
     from counterveil.report import explanation_table, explanations_page
     from counterveil.search import Explainer
     from counterveil.signature import signer_line
     from counterveil.tables import read_table
 
-    for path in (out_file, report):
-        check_output(path, veil, queries, model, *(trust or ()))
+    outputs = {"--out": out_file, "--report": report}
+    check_outputs(outputs, veil, queries, model, rules, *(trust or ()))
     if out_file is not None and out_file.suffix.lower() not in {".csv", ".parquet", ".json"}:
         raise RequestError(f"--out {out_file}: name the file .csv, .parquet or .json")
     if model_epsilon is not None and guidance == "surrogate":
@@ -141,7 +147,7 @@ def explain(
         target_model,
         guidance=guidance,  # type: ignore[arg-type]
         model_budget=budget,
-        warm_file=f"{model if guidance == 'model' else veil}.warm" if warm_file else None,
+        warm_file=_warm_folder() if warm_file else None,
         warm_steps=warm_steps,
         device=device,
     )
@@ -158,7 +164,7 @@ def explain(
         seed=seed,
     )
     if out_file is not None:
-        result.save(out_file)
+        result.save(out_file, escape=not raw_csv)
     if report is not None:
         write_whole(report, explanations_page(result).encode())
     if as_json:
@@ -206,6 +212,18 @@ def _model_budget(
         unit=one_of("--model-unit", unit, "record", "person"),
         relation=one_of("--model-relation", relation, "replace-one", "add-remove"),
     )
+
+
+def _warm_folder() -> Path | None:
+    """The user's folder of warm files; None, and a warning, where there can be none."""
+    from counterveil.search.amortise import cache_folder
+
+    try:
+        return cache_folder()
+    except (OSError, RuntimeError) as error:  # RuntimeError: nobody knows where the home is
+        why = getattr(error, "strerror", None) or error
+        warn(f"what the search learns is not kept: {why}; --no-warm-file says that this is meant")
+        return None
 
 
 def _rules(path: Path | None, max_changes: int | None) -> Any:

@@ -181,7 +181,7 @@ def three_to_show(result: Explanations) -> Explanations:
     """The three answers towards the second class with the fewest and smallest changes."""
     table = result.summary()
     towards = table[(table.status == "found") & (result.target == 1)]
-    best = towards.sort_values(["changed_features", "distance"])["query"].head(3)
+    best = towards.sort_values(["changed_features", "distance"])["query"].head(3) - 1
     return result.only(best.to_list() or [0])
 
 

@@ -90,7 +90,7 @@ def explanations_page(result: Explanations, *, most: int = 100) -> str:
         title=f"Explanations: {result.schema.name}",
         cards=[_card(result, query) for query in asked[:most]],
         asked=len(asked),
-        already=already,
+        already=[query + 1 for query in already],
         result=result,
         counts={status.value: result.count(status) for status in Status},
         statement=result.statement,
@@ -117,7 +117,7 @@ def _card(result: Explanations, query: int) -> dict[str, Any]:
         shown = [(column, *show_both(*both)) for column, *both in changes[:MOST_COLUMNS]]
         answers.append(
             {
-                "rank": rank,
+                "rank": rank + 1,
                 "text": result.text(query, rank) if pixels else "",
                 "probability": float(result.probability[at]),
                 "distance": float(result.distance[at]),
@@ -126,7 +126,7 @@ def _card(result: Explanations, query: int) -> dict[str, Any]:
             }
         )
     return {
-        "number": query,
+        "number": query + 1,
         "now": now,
         "goal": goal,
         "several": result.k > 1,
@@ -186,13 +186,13 @@ def explanation_table(result: Explanations, query: int) -> RenderableType:
     """What would have to change for one query, answer by answer: column, from, to."""
     ranks = [rank for rank in range(result.k) if result.valid[result.at(query, rank)]]
     if not ranks:
-        return cell(f"query {query}: {result.text(query)}")
+        return cell(f"query {query + 1}: {result.text(query)}")
     parts: list[RenderableType] = []
     for rank in ranks:
         at = result.at(query, rank)
         now, goal = result.classes_of(query, rank)
         measures = f"probability {result.probability[at]:.2f}, distance {result.distance[at]:.2f}"
-        number = f"query {query}, answer {rank}" if result.k > 1 else f"query {query}"
+        number = f"query {query + 1}" + (f", answer {rank + 1}" if result.k > 1 else "")
         title = f"{number}: {now} → {goal} ({measures})"
         if pixel_columns(result.schema):
             parts += [cell(title), cell(result.text(query, rank))]

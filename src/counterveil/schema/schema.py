@@ -51,6 +51,8 @@ class Link(Frozen):
         pairs = isinstance(values, (list, tuple)) and all(
             isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in values
         )
+        if pairs and not all(isinstance(first, (str, int, float)) for first, _ in values):
+            raise ValueError("must pair a category of the source with a value, such as [1, 2]")
         return dict(values) if pairs else values
 
     @field_serializer("values")

@@ -24,10 +24,10 @@ import torch
 from torch import Tensor
 
 from counterveil.errors import RequestError
+from counterveil.hints import did_you_mean, named
 from counterveil.models import Rows, TargetModel
 from counterveil.networks import Autoencoder
 from counterveil.schema import Category, Family
-from counterveil.schema.kind import first_names
 from counterveil.search.constraints import Box
 from counterveil.search.snap import Snap
 from counterveil.terminal import Tick, silent
@@ -69,7 +69,8 @@ def select_targets(
     number_of = {name: number for number, name in enumerate(classes)}
     for name in names:
         if name not in number_of or isinstance(name, bool):
-            raise RequestError(f"target: no class {name!r}; the label has: {first_names(classes)}")
+            meant = did_you_mean(name, classes)
+            raise RequestError(f"target: no class {name!r}; the label has: {named(classes)}{meant}")
     return torch.tensor([number_of[name] for name in names])
 
 

@@ -3,15 +3,21 @@
 A small network learns the minimiser of L_cs once: a(q, s, which columns may move) -> δ. It is
 trained by L_cs itself, on legal rows drawn from the Veil, towards random other classes, with random
 features held. It is post-processing of the Veil and of the guide; with guidance `surrogate`, of the
-Veil alone. A file can keep the weights under a name for veil, model and version; a file of another
-name is not used.
+Veil alone. A warm file keeps the weights under a name for veil, model and version; one of another
+name is not used, and a file that is no warm file is never written over. The command keeps warm
+files in the user's cache folder; the oldest go first.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+import re
+import stat
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -19,7 +25,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
-from counterveil.files import write_whole
+from counterveil.errors import RequestError
+from counterveil.files import Place, write_whole
 from counterveil.models import Rows, TargetModel
 from counterveil.networks import Amortiser, is_free, seeded
 from counterveil.schema import Family
@@ -33,6 +40,8 @@ TRAINING_ROWS = 20_000
 LEARNING_RATE = 3e-3
 LATENT_SPREAD = 0.5  # of the codes of drawn rows; codes are sigmoids in (0, 1)
 FILE_VERSION = "1"
+MOST_KEPT = 256 << 20  # bytes of warm files in a folder
+LONGEST_HEADER = 1 << 20  # bytes before the weights in a file
 
 
 class Lessons(NamedTuple):
@@ -143,16 +152,44 @@ def fingerprint(veil: Veil, model: TargetModel, snap: Snap) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def save_amortiser(path: str | os.PathLike[str], amortiser: Amortiser, name: str) -> None:
-    """Keep the weights under a name."""
+def save_amortiser(place: Place, amortiser: Amortiser, name: str) -> None:
+    """Keep the weights under a name in a file, or in a folder of warm files."""
+    path = _file_in(place, name)
+    if path != Path(place) and path.is_symlink():
+        raise RequestError(f"{path} is a link, which is not followed; remove it")
+    check_warm_file(path)
     tensors = {key: value.contiguous().cpu() for key, value in amortiser.state_dict().items()}
     write_whole(path, save_tensors(tensors, metadata={"counterveil": name}))
+    if path != Path(place):
+        _drop_oldest(Path(place))
 
 
-def load_amortiser(path: str | os.PathLike[str], veil: Veil, name: str) -> Amortiser | None:
-    """The network of the file for a veil; None if there is none of that name."""
+def check_warm_file(path: Place) -> None:
+    """Refuse a `path` where something else than a warm file, an empty file or a folder is."""
+    if os.path.lexists(path) and not (Path(path).is_dir() or _is_warm_file(path)):
+        raise RequestError(f"{path} is not a warm file and is left alone; name another file")
+
+
+def cache_folder() -> Path:
+    """The user's folder of warm files, for that user alone; an OSError where there can be none."""
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    above = Path(given) if os.path.isabs(given) else Path.home() / ".cache"
+    folder = above / "counterveil"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    status = folder.lstat()
+    owner = getattr(os, "getuid", lambda: status.st_uid)()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != owner or status.st_mode & 0o022:
+        raise PermissionError(f"{folder} is not a folder of yours alone")
+    return folder
+
+
+def load_amortiser(place: Place, veil: Veil, name: str) -> Amortiser | None:
+    """The network for a veil from a file or a folder of them; None if none has that name."""
     classes, latent = veil.prototypes.shape
     amortiser = Amortiser(veil.schema.width, classes, latent)
+    path = _file_in(place, name)
+    if not _is_warm_file(path):
+        return None
     try:
         with safe_open(path, framework="pt") as file:
             if (file.metadata() or {}).get("counterveil") != name:
@@ -163,4 +200,44 @@ def load_amortiser(path: str | os.PathLike[str], veil: Veil, name: str) -> Amort
         return None
     if not all(bool(value.isfinite().all()) for value in tensors.values()):
         return None
+    if path != Path(place):
+        with suppress(OSError):
+            os.utime(path)  # the oldest is the one that was not used for longest
     return amortiser.requires_grad_(False).eval()
+
+
+def _file_in(place: Place, name: str) -> Path:
+    return Path(place) / f"{name}.warm" if Path(place).is_dir() else Path(place)
+
+
+def _is_warm_file(path: Place) -> bool:
+    """Whether `path` is a regular file that is empty, or has the header of a warm file."""
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return False
+        with open(path, "rb") as file:
+            start = file.read(8)
+            size = int.from_bytes(start, "little")
+            header = json.loads(file.read(size)) if 0 < size <= LONGEST_HEADER else None
+    except (OSError, ValueError, RecursionError):
+        return False
+    metadata = header.get("__metadata__") if isinstance(header, dict) else None
+    return not start or (isinstance(metadata, dict) and "counterveil" in metadata)
+
+
+def _drop_oldest(folder: Path) -> None:
+    """Remove warm files, those first that were not used for longest, until the rest is small."""
+    with suppress(OSError):  # another process may be doing the same
+        named = (
+            path for path in folder.iterdir() if re.fullmatch(r"[0-9a-f]{64}\.warm", path.name)
+        )
+        kept = [(path.lstat(), path) for path in named]
+        files = [
+            (each.st_mtime, each.st_size, path) for each, path in kept if stat.S_ISREG(each.st_mode)
+        ]
+        total = sum(size for _, size, _ in files)
+        for _, size, path in sorted(files):
+            if total <= MOST_KEPT:
+                break
+            path.unlink(missing_ok=True)
+            total -= size

@@ -179,7 +179,8 @@ def max_changes_of(rules: ManyRules, count: int) -> Tensor | None:
     distinct, which = distinct_rules(rules, count)
     if all(each.max_changes is None for each in distinct):
         return None
-    return torch.tensor([each.max_changes or ANY_NUMBER for each in distinct])[which]
+    limits = [min(each.max_changes or ANY_NUMBER, ANY_NUMBER) for each in distinct]
+    return torch.tensor(limits)[which]
 
 
 def decode_answers(

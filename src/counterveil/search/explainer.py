@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypedDict, Unpack
 
@@ -28,17 +27,18 @@ from counterveil.search.pipeline import Found, Pipeline, QueryBatch, SearchOptio
 from counterveil.search.repair import LabelledRows
 from counterveil.search.rules import Rules
 from counterveil.search.snap import Snap
-from counterveil.terminal import Tick, progress_bar
+from counterveil.terminal import Tick, progress_bar, warn
 from counterveil.veil import Veil
 
 STUDENT_ROWS = 20_000  # that a model without a gradient classifies for its student
 FEWEST_STUDENT_ROWS = 200
+MOST_ANSWERS = 1000  # to one query
 
 
 class Tuning(TypedDict, total=False):
     """How an Explainer works; the answers stay the same but for rounding."""
 
-    warm_file: str | os.PathLike[str] | None  # keeps the amortised search, once learnt
+    warm_file: str | os.PathLike[str] | None  # keeps the amortised search; or a folder for many
     warm_steps: int | None  # that it learns at most
     chunk: int  # queries that are searched together; it bounds the memory
 
@@ -48,6 +48,7 @@ class _Request:
     """What was asked: k answers to each of the queries `asked`."""
 
     asked: Rows
+    index: pd.Index[Any] | None  # of the caller's table
     batch: QueryBatch  # the queries as the search takes them
     before: Tensor  # log-probabilities of the queries by the model, (queries, classes)
     rules: ManyRules
@@ -87,6 +88,8 @@ class Explainer:
             raise TypeError(f"Explainer has no keyword {', '.join(tuning)}")
         if self.chunk < 1 or (self._warm_steps is not None and self._warm_steps < 1):
             raise RequestError("chunk and warm_steps must be at least 1")
+        if self._warm_file is not None:
+            amortise.check_warm_file(self._warm_file)
         self.veil = veil if isinstance(veil, Veil) else Veil.load(veil)
         self.encoding = Encoding(self.veil.schema)
         self.model = _consulted_model(self.veil, model, guidance)
@@ -108,7 +111,7 @@ class Explainer:
         """Learn what the amortised search needs to know of the model: seconds, once.
 
         The first `explain` does it otherwise. With a `warm_file` the result is read from there, or
-        kept there for the next time.
+        kept there for the next time; a file that cannot be written only costs a warning.
         """
         if self._amortiser is not None:
             return
@@ -122,8 +125,10 @@ class Explainer:
                 self.veil, guide, self.weights, self._snap, progress, self._warm_steps
             )
             if file is not None:
-                with suppress(InputError):  # a folder that cannot be written only costs time
+                try:
                     amortise.save_amortiser(file, learnt, name)
+                except InputError as error:
+                    warn(f"what the search has learnt is not kept: {error}")
             self._amortiser = learnt
         self._amortiser = self._amortiser.to(self.device)
 
@@ -149,8 +154,9 @@ class Explainer:
         probability of .95 is sought.
         """
         options = pipeline.search_options(self.guidance, search)
-        if k < 1:
-            raise RequestError("k must be at least 1")
+        if not 1 <= k <= MOST_ANSWERS:
+            raise RequestError(f"k must be a whole number from 1 to {MOST_ANSWERS}")
+        index = queries.index if isinstance(queries, pd.DataFrame) else None
         asked = Rows.of_frame(self.encoding.pick(queries), self.encoding)
         before = self.model.ask(asked)
         batch = QueryBatch(
@@ -162,7 +168,7 @@ class Explainer:
         )
         for_all = rules.immutable if isinstance(rules, Rules) else ()
         fixed = tuple(sorted({*for_all, *immutable}))
-        request = _Request(asked, batch, before, rules, fixed, k, target is not None)
+        request = _Request(asked, index, batch, before, rules, fixed, k, target is not None)
         if options.method == "amortised":
             self.warm_up(progress=progress)
         return self._judge(request, self._search(batch, options, k, progress), options.iterations)
@@ -239,6 +245,7 @@ class Explainer:
             reason=_reasons(request, valid.numpy(), already.numpy()),
             fixed=request.fixed,
             signer=self.veil.signer,
+            index=request.index,
         )
 
     def _guide_of_the_search(self, progress: bool) -> TargetModel:

@@ -39,17 +39,20 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class Explanations:
-    """What the search found. Queries are numbered from 0 in the order they came.
+    """What the search found, for each query in the order they came.
 
-    Each query has `k` answers, ranked from 0. Frames and arrays have one entry for each answer,
-    (queries · k) in all: those of query 0, then those of query 1, and so on.
+    Arguments of methods are positions as everywhere in Python: 0 is the first query, and 0 the
+    first of its `k` answers. Whatever is shown or written to a file counts queries and answers
+    from 1, as the rows of a spreadsheet. Frames and arrays have one entry for each answer,
+    (queries · k) in all: those of the first query, then those of the second, and so on.
 
     `queries`: the row asked about, repeated for each of its answers. `rows`: the answer; where
     none was found, the query's own row. `status`: values of `Status`. `predicted`, `target`:
     indices of classes. `probability`: of the target class for `rows`. `distance`: L2 distance
     in the unit cube. `changed`: number of changed features. `reason`: why no answer was found, or
     an empty text. `fixed`: features held fixed besides those that the schema fixes. `signer`: who
-    signed the veil; None if nobody did.
+    signed the veil; None if nobody did. `index`: the index of the caller's table, which `frame` has
+    too; None where that had none.
     """
 
     schema: Schema
@@ -67,6 +70,7 @@ class Explanations:
     reason: Array | None = None
     fixed: tuple[str, ...] = ()
     signer: Signer | None = None
+    index: pd.Index[Any] | None = None
 
     def __len__(self) -> int:
         return len(self.queries) // self.k
@@ -81,7 +85,7 @@ class Explanations:
 
     @property
     def found(self) -> Array:
-        """The numbers of the queries that have a counterfactual."""
+        """The positions of the queries that have a counterfactual."""
         return np.flatnonzero(self.valid[:: self.k])
 
     @property
@@ -127,11 +131,17 @@ class Explanations:
         return line + (f"; mean distance {self.mean_distance:.2f}" if len(self.found) else "")
 
     def frame(self) -> pd.DataFrame:
-        """The counterfactual rows that were found, by query (and with k > 1 by answer)."""
+        """The counterfactual rows that were found, with the index of their queries.
+
+        That is the index of the caller's table, or positions from 0. With k > 1 the index has one
+        more level, `answer`, from 1.
+        """
+        index = pd.RangeIndex(len(self)) if self.index is None else self.index
         number, rank = self._numbers
-        index: pd.Index[Any] = pd.RangeIndex(len(number))
         if self.k > 1:
-            index = pd.MultiIndex.from_arrays([number, rank], names=["query", "answer"])
+            levels = [index.get_level_values(level)[number] for level in range(index.nlevels)]
+            names = [name or "query" for name in index.names] if index.nlevels == 1 else index.names
+            index = pd.MultiIndex.from_arrays([*levels, rank + 1], names=[*names, "answer"])
         return self.rows.set_axis(index, axis=0)[self.valid]
 
     def only(self, queries: Sequence[int]) -> Explanations:
@@ -142,17 +152,19 @@ class Explanations:
             queries=self.queries.iloc[at].reset_index(drop=True),
             rows=self.rows.iloc[at].reset_index(drop=True),
             reason=None if self.reason is None else self.reason[at],
+            index=None if self.index is None else self.index[np.asarray(queries, dtype=int)],
             **{name: getattr(self, name)[at] for name in _ARRAYS},
         )
 
     def summary(self) -> pd.DataFrame:
         """One row an answer: status, classes, probability, distance, number of changed features.
 
-        With k > 1 also the rank of the answer, and the `reason` where any answer has one.
+        `query` counts from 1. With k > 1 also `answer`, its rank from 1, and the `reason` where any
+        answer has one.
         """
         names = np.array([str(name) for name in self.schema.label.classes], dtype=object)
         number, rank = self._numbers
-        columns = {"query": number} | ({"answer": rank} if self.k > 1 else {})
+        columns = {"query": number + 1} | ({"answer": rank + 1} if self.k > 1 else {})
         columns |= {
             "status": self.status,
             "predicted": names[self.predicted],
@@ -166,10 +178,13 @@ class Explanations:
         return pd.DataFrame(columns)
 
     def changes(self) -> pd.DataFrame:
-        """One row for each changed column: query, (with k > 1) answer, column, from, to."""
+        """One row for each changed column: query, (with k > 1) answer, column, from, to.
+
+        Query and answer count from 1.
+        """
         number, rank = (numbers[self.valid].tolist() for numbers in self._numbers)
         records = [
-            (query, answer, *change)
+            (query + 1, answer + 1, *change)
             for query, answer in zip(number, rank, strict=True)
             for change in self.changes_of(query, answer)
         ]
@@ -188,9 +203,9 @@ class Explanations:
     def at(self, query: int, answer: int) -> int:
         """The position of an answer in every field."""
         if not 0 <= query < len(self):
-            raise RequestError(f"no query {query}; they are numbered from 0 to {len(self) - 1}")
+            raise RequestError(f"no query at position {query}; positions are 0 to {len(self) - 1}")
         if not 0 <= answer < self.k:
-            raise RequestError(f"no answer {answer}; they are numbered from 0 to {self.k - 1}")
+            raise RequestError(f"no answer at position {answer}; positions are 0 to {self.k - 1}")
         return query * self.k + answer
 
     def classes_of(self, query: int, answer: int = 0) -> tuple[Category, Category]:
@@ -200,7 +215,7 @@ class Explanations:
 
     @property
     def _numbers(self) -> tuple[Array, Array]:
-        """The number of the query and the rank of the answer, for every answer."""
+        """The position of the query and of the answer among its own, for every answer."""
         number, rank = np.divmod(np.arange(len(self.status)), self.k)
         return number, rank
 
@@ -242,7 +257,7 @@ class Explanations:
         """The answers to one query in sentences, or those to every query that has any."""
         if query is None:
             numbers = self.found.tolist()
-            every = "\n\n".join(f"Query {number}: {self.explain(number)}" for number in numbers)
+            every = "\n\n".join(f"Query {number + 1}: {self.explain(number)}" for number in numbers)
             return every or f"{self.headline}."
         ranks = [rank for rank in range(self.k) if self.valid[self.at(query, rank)]]
         if len(ranks) < 2:
@@ -252,7 +267,7 @@ class Explanations:
             start = "if" if len(lines) == 1 else "Or: if"
             condition = wording.condition(self.schema, self.changes_of(query, rank))
             sure = f"{self.probability[self.at(query, rank)]:.0%} sure"
-            lines.append(f"  ({rank}) {start} {condition} ({sure}).")
+            lines.append(f"  ({rank + 1}) {start} {condition} ({sure}).")
         return "\n".join(lines)
 
     def plot(self, query: int = 0, answer: int = 0) -> Figure:
@@ -264,7 +279,7 @@ class Explanations:
         at = self.at(query, answer)
         drawn = Answer(
             schema=self.schema,
-            name=f"query {query}" + (f" · answer {answer}" if self.k > 1 else ""),
+            name=f"query {query + 1}" + (f" · answer {answer + 1}" if self.k > 1 else ""),
             text=self.text(query, answer),
             found=bool(self.valid[at]),
             classes=self.classes_of(query, answer),
@@ -293,8 +308,11 @@ class Explanations:
             "explanations": records,
         }
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, escape: bool = True) -> None:
         """Write summary and rows side by side as .csv, .parquet or .json.
+
+        In a CSV, texts that a spreadsheet would take for a formula get an apostrophe in front;
+        `escape=False` writes them as they are.
 
         A column of the summary that is called like one of the table's (`status`, `distance`, …) is
         written as `counterveil_status` and so on; the table keeps its names.
@@ -303,7 +321,7 @@ class Explanations:
         while clashing := set(summary.columns) & set(self.schema.columns):
             summary = summary.rename(columns={name: f"counterveil_{name}" for name in clashing})
         table = pd.concat([summary, self.rows.reset_index(drop=True)], axis=1)
-        write_whole(path, wording.file_content(table, path))
+        write_whole(path, wording.file_content(table, path, escape=escape))
 
 
 def _or_none(number: float) -> float | None:

@@ -37,6 +37,7 @@ REPAIR_STEPS = 80  # single moves for a query that no search could answer
 BEYOND = (0.0, 1.0, 2.0, 4.0)  # log-odds past the boundary of a student, until the model agrees
 INSIST_ALPHA = (1.0, 4.0, 16.0)  # factors on α for a query without an answer, one after the other
 INSIST_ITERATIONS = 200
+MOST_ITERATIONS = 1_000_000  # of Algorithm 2
 SURE_SURROGATE = 0.95  # the probability asked of the surrogate, which is not the model that decides
 SAFELY = 1e-4  # log-odds: more than float arithmetic is off by
 
@@ -82,8 +83,8 @@ def search_options(guidance: Guidance, choices: SearchChoices) -> SearchOptions:
     missing = {name: value for name, value in usual.items() if choices.get(name) is None}
     chosen: dict[str, Any] = {**choices, **missing}
     options = SearchOptions(**chosen, soft_margin="margin" in missing)
-    if options.iterations < 0:
-        raise RequestError("iterations must not be negative")
+    if not 0 <= options.iterations <= MOST_ITERATIONS:
+        raise RequestError(f"iterations must be a whole number from 0 to {MOST_ITERATIONS}")
     if options.method not in {"amortised", "iterations"}:
         raise RequestError("method must be 'amortised' or 'iterations'")
     if options.keep not in {"best", "last"} or (options.keep == "last" and method != "iterations"):

@@ -17,10 +17,13 @@ from functools import cached_property
 from typing import Any, NoReturn
 
 from counterveil.errors import RequestError
+from counterveil.hints import did_you_mean, named
 from counterveil.schema import Category, Direction, Feature, Schema
-from counterveil.schema.kind import Rule, first_names, is_number
+from counterveil.schema.kind import Rule
 
 DIRECTIONS = ("any", "increase", "decrease")
+LARGEST = 1e300  # of a number: a larger one is none for the computer
+COSTS = 1e-6, 1e6  # the least and the most that a change may cost
 STAYS = Rule(immutable=True)
 
 
@@ -53,9 +56,12 @@ class Rules:
         for name, allowed in self.allowed.items():
             if isinstance(allowed, (str, Mapping)) or not _are(allowed, (int, float, str)):
                 _refuse("allowed", f"{name!r} must be a range [low, high] or a list of categories")
+            if any(type(value) is int and abs(value) > LARGEST for value in allowed):
+                _refuse("allowed", f"{name!r}: a number is too large; use one up to 1e15")
         for name, cost in self.costs.items():
-            if not is_number(cost) or cost <= 0:
-                _refuse("costs", f"{name!r} must be a positive number")
+            is_number = isinstance(cost, (int, float)) and not isinstance(cost, bool)
+            if not is_number or not COSTS[0] <= cost <= COSTS[1]:
+                _refuse("costs", f"{name!r} must be a positive number from 1e-6 to 1e6")
         limit = self.max_changes
         is_count = isinstance(limit, int) and not isinstance(limit, bool) and limit >= 1
         if limit is not None and not is_count:
@@ -87,7 +93,8 @@ class Rules:
         known = [each.name for each in fields(cls)]
         for name in content:
             if name not in known:
-                raise RequestError(f"rules: no rule {name!r}; there are: {', '.join(known)}")
+                meant = did_you_mean(name, known)
+                raise RequestError(f"rules: no rule {name!r}; there are: {named(known)}{meant}")
         return cls(**content)
 
     def and_immutable(self, names: Collection[str]) -> Rules:
@@ -102,7 +109,8 @@ class Rules:
         for rule in ("immutable", "direction", "allowed", "costs"):
             for name in getattr(self, rule):
                 if name not in features:
-                    _refuse(rule, f"no feature {name!r}; the schema has: {first_names(features)}")
+                    meant = did_you_mean(name, features)
+                    _refuse(rule, f"no feature {name!r}; the schema has: {named(features)}{meant}")
         for name in {*self.immutable, *self.direction, *self.allowed}:
             features[name] = self.tighten_feature(features[name])
         for link in schema.links:

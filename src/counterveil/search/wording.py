@@ -17,6 +17,7 @@ from counterveil.errors import RequestError
 from counterveil.privacy import Level, Statement
 from counterveil.schema import Category, Schema
 
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 Change = tuple[str, Any, Any]  # column, plain value before, plain value after
 
 
@@ -84,11 +85,26 @@ def same(before: Any, after: Any) -> bool:
     return bool(before == after) and isinstance(before, bool) == isinstance(after, bool)
 
 
-def file_content(table: pd.DataFrame, path: str | os.PathLike[str]) -> bytes:
-    """`table` as CSV, Parquet or JSON, by the ending of `path`."""
+def without_formulas(table: pd.DataFrame) -> pd.DataFrame:
+    """`table` with an apostrophe before texts, names of columns too, that a spreadsheet would run.
+
+    These begin with = + - @, a tab or a line break. Numbers stay as they are.
+    """
+
+    def safe(value: Any) -> Any:
+        return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA_STARTS) else value
+
+    texts = table.select_dtypes(exclude=["number", "bool"])
+    changed = {name: [safe(value) for value in table[name]] for name in texts.columns}
+    return table.assign(**changed).rename(columns=safe)
+
+
+def file_content(table: pd.DataFrame, path: str | os.PathLike[str], *, escape: bool) -> bytes:
+    """`table` as CSV, Parquet or JSON, by the ending of `path`; `escape` formulas in a CSV."""
     kind = Path(path).suffix.lower()
     if kind == ".csv":
-        return table.to_csv(index=False).encode()
+        text = (without_formulas(table) if escape else table).to_csv(index=False)
+        return text.encode("utf-8", "surrogatepass")
     if kind == ".parquet":
         try:
             return table.to_parquet(index=False)
