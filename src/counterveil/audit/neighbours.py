@@ -107,7 +107,12 @@ def wide_pairs() -> Pair:
     features = [*pair.schema.features, _letters("x11")]
     one, two = (table.assign(x11=table["x0"]) for table in (pair.one, pair.two))
     return replace(
-        pair, name="twelve features, order 2", schema=schema_of(*features), one=one, two=two, order=2
+        pair,
+        name="twelve features, order 2",
+        schema=schema_of(*features),
+        one=one,
+        two=two,
+        order=2,
     )
 
 
