@@ -116,7 +116,8 @@ class Dice(Instrument):
         self, name: str, what: str, exact: Array, sensitivity: Sensitivity, budget: Budget
     ) -> Measurement:
         noisy = EXACT.perturb(name, what, np.zeros_like(exact), sensitivity, budget)
-        answer = replace(noisy, values=self.dice.integers(1_000, 1_000_000, exact.shape))
+        values = np.asarray(self.dice.integers(1_000, 1_000_000, exact.shape))
+        answer = replace(noisy, values=values)
         self.exact.append(exact.copy())
         self.asked.append(budget)
         self.answers.append(answer)
@@ -344,8 +345,14 @@ def veil_follows(pair: Pair, budget: Budget) -> Finding:
         device=torch.device("cpu"),
         training=SHORT,
     )
-    networks = {"autoencoder": made.autoencoder, "surrogate": made.surrogate}
-    anew = replace(veil, prototypes=made.prototypes, **networks)
+    anew = Veil(
+        veil.schema,
+        made.autoencoder,
+        made.prototypes,
+        veil.statement,
+        made.surrogate,
+        veil.record,
+    )
     if members_of(anew)["weights.safetensors"] != members_of(veil)["weights.safetensors"]:
         yield "the networks or prototypes are not those that the noisy record gives"
 

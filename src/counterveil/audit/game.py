@@ -219,6 +219,6 @@ class Check:
             found = "; ".join(dict.fromkeys(self.find()))
         except CounterveilError as error:
             found = f"it fails: {error}"
-        claim, asked = self.claim, (self.mechanism, self.view, self.pair)
-        figures = claim.epsilon, claim.delta, 0, 0.0, 0.0, 1 - ERROR
-        return Row(*asked, *figures, bool(found), found)
+        claim = self.claim
+        asked = (self.mechanism, self.view, self.pair, claim.epsilon, claim.delta, self.draws)
+        return Row(*asked, 0.0, 0.0, 1 - ERROR, bool(found), found)

@@ -240,7 +240,7 @@ def _of_one_person(pair: Pair, name: str) -> Pair:
 
     def repeated(table: pd.DataFrame) -> pd.DataFrame:
         with_people = table.assign(who=[f"p{row}" for row in range(len(table))])
-        return pd.concat([with_people, *[with_people.iloc[[lone]]] * 4], ignore_index=True)
+        return with_people.iloc[[*range(len(table)), *[int(lone)] * 4]].reset_index(drop=True)
 
     one, two = repeated(pair.one), repeated(pair.two)
     return replace(pair, name=name, one=one, two=two, unit_column="who", max_records=3)
