@@ -242,6 +242,41 @@ def fuzz(
         raise typer.Exit(1)
 
 
+@app.command()
+def faults(
+    names: list[str] | None = typer.Argument(None, help="Faults with these words; none: all."),
+    workers: int = option(2, "Processes at a time.", min=1, max=2),
+    folder: Path = OUT,
+) -> None:
+    """Plant known faults in copies of the product: does the audit catch each of them?
+
+    The sound code plays the same games. Exit code 1: a fault was not caught, or the sound code was.
+    """
+    from counterveil.curator import dpsgd
+    from counterveil_lab import faults as planted
+    from counterveil_lab.results import Results
+
+    with _one_line_errors():
+        dpsgd.check_installed()
+        words = [name.lower() for name in names or ()]
+        chosen = [
+            fault
+            for fault in planted.FAULTS
+            if not words or any(word in fault.name.lower() for word in words)
+        ]
+        if not chosen:
+            _refuse(f"no fault is called {' or '.join(words)}; leave the name out for all")
+        asked = " ".join(["counterveil-lab faults", *map(shlex.quote, names or ())])
+        stored = Results(folder, "audit_faults", asked, fresh=True)
+        stored.add(*planted.run_all(chosen, workers=workers, say=_say))
+    failed = planted.failures(stored.rows)
+    for failure in failed:
+        notes.print(f"[red]failed:[/red] {failure}", highlight=False)
+    notes.print(f"stored in {folder}/audit_faults.json and .csv")
+    if failed:
+        raise typer.Exit(1)
+
+
 def _listed(words: str | None) -> tuple[str, ...] | None:
     """`a,b` as names; None as it is."""
     names = [word.strip() for word in (words or "").split(",")]
@@ -271,3 +306,7 @@ def _say(words: str) -> None:
 def main() -> None:
     """Run the command."""
     app()
+
+
+if __name__ == "__main__":
+    main()

@@ -23,7 +23,17 @@ from typer.testing import CliRunner
 
 import counterveil
 from counterveil import audit
-from counterveil.audit import Effort, Game, Row, failures, fast_noise, functional, neighbours
+from counterveil.audit import (
+    Check,
+    Effort,
+    Game,
+    Row,
+    checks,
+    failures,
+    fast_noise,
+    functional,
+    neighbours,
+)
 from counterveil.audit import game as game_module
 from counterveil.audit.functional import Instrument, likelihood_scores, listen, moved_sums
 from counterveil.audit.game import (
@@ -349,9 +359,74 @@ def test_a_person_is_one_person_in_every_part_of_a_file(tmp_path, monkeypatch):
 
 
 def test_gaussian_noise_is_audited_too():
-    assert neighbours.wide in neighbours.APPROXIMATE_PAIRS
-    (part,) = moved_sums(neighbours.wide(), Budget(1.0, functional.DELTA))
-    assert part.measurement.mechanism == GAUSSIAN
+    first, second, third, fourth, *_ = neighbours.APPROXIMATE_PAIRS
+    for epsilon in (0.1, 0.5, 1.0, 3.0):
+        for make, delta in (
+            (first, functional.DELTA),
+            (second, functional.DELTA),
+            (third, functional.SHARP),
+            (fourth, functional.SHARP),
+        ):
+            for part in moved_sums(make(), Budget(epsilon, delta)):
+                assert part.measurement.mechanism == GAUSSIAN
+    families = {make().schema.family for make in (first, second, third, fourth)}
+    assert families == {"mixed", "binary", "image"}
+
+
+def test_near_ties_are_decided_by_one_record():
+    pair, plan = neighbours.near_tie(), neighbours.near_tie().plan(Budget(1.0))
+    one = listen(pair.tables[0], plan)
+    two = listen(pair.tables[1], plan, told=one.answers[:1])
+    (scores_one, stated, _), (scores_two, *_) = one.questions[0], two.questions[0]
+    assert np.argmax(scores_one) != np.argmax(scores_two)
+    assert set(np.abs(np.subtract(scores_one, scores_two))) == {stated}
+
+
+# Checks
+
+
+def test_a_check_that_finds_something_refutes_the_claim():
+    found = Check("functional", "v", "p", Claim(1.0), lambda: iter(["a leak", "a leak"])).play()
+    assert found.refuted
+    assert found.verdict == "REFUTED: a leak"
+    assert failures([found], "all") == ["refuted: functional, v, p, ε = 1: a leak"]
+    sound = Check("functional", "v", "p", Claim(1.0), lambda: iter(())).play()
+    assert sound.verdict == "holds"
+    assert not failures([sound], "all")
+
+
+def test_a_check_that_fails_is_a_finding():
+    def refuse():
+        raise RequestError("no")
+
+    assert (
+        Check("functional", "v", "p", Claim(1.0), refuse).play().verdict == "REFUTED: it fails: no"
+    )
+
+
+def test_delta_of_gaussian_noise_has_the_known_values():
+    assert doctest.testmod(checks).failed == 0
+    # At ε = 0 it is the total variation distance, 2Φ(shift/2) − 1.
+    assert checks.gaussian_delta(2.0, 0.0) == pytest.approx(0.6827, abs=1e-4)
+
+
+@pytest.mark.parametrize("make", [checks.FAMILIES[0], checks.FAMILIES[1]])
+def test_the_stated_variance_of_noise_is_exact(make):
+    pair = make()
+    (answer, *_) = listen(pair.tables[0], pair.plan(Budget(1.0))).answers
+    support = np.arange(-4000, 4001)
+    spread = mass(answer, support)
+    variance, beyond = checks.variance_of(answer)
+    assert variance == pytest.approx((spread * support**2).sum())
+    assert beyond == pytest.approx((spread * support**4).sum() / variance**2 - 1)
+
+
+@pytest.mark.xfail(strict=True, reason="release still checks all rows exactly; see COMMANDS")
+@pytest.mark.parametrize("make", neighbours.LAST_ONES)
+def test_the_command_does_not_refuse_the_last_of_its_kind(make):
+    """Once this holds, `LAST_ONES` go into `checks.COMMANDS`, and the mark goes away."""
+    pair = make()
+    assert not list(checks.command_differs(pair, Budget(1.0)))
 
 
 # Whole audits
@@ -372,7 +447,8 @@ def test_functional_is_not_refuted(name):
     row = FUNCTIONAL[name].play()
     assert not row.refuted, row
     assert 0 <= row.bound <= row.ceiling
-    assert row.claimed_epsilon < row.ceiling  # so few draws could have refuted it
+    if not isinstance(FUNCTIONAL[name], Check):
+        assert row.claimed_epsilon < row.ceiling  # so few draws could have refuted it
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 3.0])
@@ -489,6 +565,7 @@ def test_the_command_writes_a_report(call, tmp_path):
     )
     assert content["commit"]
     names = "mechanism view pair claimed_epsilon delta draws bound ceiling confidence refuted"
+    names += " finding"
     assert list(content["rows"][0]) == names.split()
     with (tmp_path / "found/audit.csv").open(newline="") as file:
         sheet = list(csv.DictReader(file))

@@ -9,34 +9,40 @@ repeated, which no release may ever use.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from counterveil.audit import controls, dpsgd, functional
-from counterveil.audit.game import Effort, Game
+from counterveil.audit import checks, controls, dpsgd, functional
+from counterveil.audit.game import Check, Effort, Game
 from counterveil.audit.report import Row, failures, save
 from counterveil.curator.dpsgd import check_installed, installed
 from counterveil.privacy import Budget
 
-__all__ = ["Effort", "Game", "Row", "failures", "games", "save"]
+__all__ = ["Check", "Effort", "Game", "Row", "failures", "games", "games_of_claim", "save"]
 
 
-def games(mechanism: str, epsilons: Sequence[float], effort: Effort) -> list[Game]:
-    """The games against `functional`, `dpsgd`, `paper`, the `controls`, or `all` of them.
+def games(mechanism: str, epsilons: Sequence[float], effort: Effort) -> list[Game | Check]:
+    """The games and checks of `functional`, `dpsgd`, `paper`, the `controls`, or `all` of them.
 
-    All games against one claim share its error. Where Opacus is not installed, `dpsgd` is refused,
-    and left out of `all` and the `controls`.
+    Where Opacus is not installed, `dpsgd` is refused, and left out of `all` and the `controls`.
     """
     if mechanism == "dpsgd":
         check_installed()
-    found: list[Game] = []
+    found: list[Game | Check] = []
     for epsilon in epsilons:
-        claims = []
-        if mechanism in ("functional", "all"):
-            claims += [functional.games(Budget(epsilon, x), effort) for x in functional.DELTAS]
-        if mechanism in ("dpsgd", "all") and installed():
-            claims += [dpsgd.games(Budget(epsilon, x), effort) for x in dpsgd.DELTAS]
-        for same in map(list, claims):
-            found += [replace(game, claim=replace(game.claim, games=len(same))) for game in same]
+        for name, deltas in (("functional", functional.DELTAS), ("dpsgd", dpsgd.DELTAS)):
+            if mechanism in (name, "all") and (name != "dpsgd" or installed()):
+                for delta in deltas:
+                    found += games_of_claim(name, Budget(epsilon, delta), effort)
         if mechanism in ("paper", "all"):
             found.append(controls.paper_game(epsilon, effort))
         if mechanism in ("controls", "all"):
             found += controls.games(epsilon, effort)
     return found
+
+
+def games_of_claim(mechanism: str, budget: Budget, effort: Effort) -> list[Game | Check]:
+    """The games and checks of `functional` or `dpsgd` at one (ε, δ); all share its error."""
+    same: list[Game | Check] = (
+        [*dpsgd.checks(budget), *dpsgd.games(budget, effort)]
+        if mechanism == "dpsgd"
+        else [*checks.checks(budget), *functional.games(budget, effort)]
+    )
+    return [replace(game, claim=replace(game.claim, games=len(same))) for game in same]

@@ -5,7 +5,8 @@ proof of DP-SGD allows an adversary who chooses the loss, and so does this game.
 weight, and the loss of a record is the weight times the record's number, so that the number is the
 gradient. All records have gradient 0 but one, the canary, whose gradient is far beyond the clip: it
 points one way in D and the other way in D'. The mechanism's own training runs on these records,
-with an optimiser that writes down the sums before and after its noise. The codes of the sums lie at
+and a hook of torch writes down the sums before and after their noise, at every step of
+whatever optimiser the mechanism uses. The codes of the sums lie at
 opposite corners of the unit cube: what is proved of the sums holds for any encoder. The score is
 the exact log-likelihood ratio of D' and D.
 
@@ -14,30 +15,49 @@ see: with 100,000 of them at ε = 1, half of the noise is barely caught. At δ =
 with ease. So every ε is played at both.
 """
 
+import math
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
+from fractions import Fraction
 from functools import cache, partial
 from typing import Any
 
 import numpy as np
 import torch
+from scipy.stats import chi2
 from torch import nn
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+from counterveil.audit import neighbours
+from counterveil.audit.checks import (
+    FAR,
+    Dice,
+    members_of,
+    public_differences,
+    read_once,
+    refusals,
+)
 from counterveil.audit.fast_noise import Steps, draw_steps, log_ratio_of_steps
 from counterveil.audit.functional import Instrument, Moved, differing, likelihood_scores
-from counterveil.audit.game import Claim, Dice, Effort, Game, Scores
+from counterveil.audit.game import Check, Claim, Effort, Game, Scores
+from counterveil.audit.game import Dice as Generator
 from counterveil.audit.neighbours import Pair
-from counterveil.audit.releases import outcome_games, view_games
+from counterveil.audit.releases import outcome_games, release, view_games
 from counterveil.curator import dpsgd
 from counterveil.curator.dpsgd import CodeSums, NoisyTraining, Schedule
 from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Array
 from counterveil.networks import seeded
 from counterveil.privacy import Budget
+from counterveil.privacy.record import Measurement, Sensitivity
 
 SHARP = 1e-2
 DELTAS = (1e-6, SHARP)
+TRAININGS = 40  # real ones of each table, to hear how they are made
 GRADIENTS = (-1e3, 1e3)  # of the canary in D and in D', before they are clipped
+RARE = 1e-9  # probability of a finding where there is nothing to find
+LOPSIDED = 8.0  # less than the logarithm of a skewed count, more than weights reach
 LATENT = 16  # numbers in a code
 ROWS = 20
 TINY = replace(dpsgd.ARCHITECTURES["mixed"], encoder=(4, 2), epochs=1, batch=ROWS)
@@ -88,8 +108,126 @@ def games(budget: Budget, effort: Effort) -> Iterator[Game]:
     yield game("sums of codes, all of ε", CODES, draws=draws, scores=codes)
     yield game("sums of codes, the curator's sampler", CODES, draws=some, scores=real_codes)
     if budget.delta == SHARP:
-        yield from view_games("dpsgd", budget, effort)
-        yield from outcome_games("dpsgd", budget, effort.runs, attempt)
+        yield from view_games("dpsgd", budget, effort, neighbours.one_feature())
+        yield from outcome_games("dpsgd", budget, effort.runs_for(budget.epsilon), attempt)
+
+
+def checks(budget: Budget) -> Iterator[Check]:
+    """The checks of one (ε, δ). Those of whole releases are made where the games are."""
+    check = partial(Check, "dpsgd", claim=Claim(budget.epsilon, budget.delta))
+    for pair, schedule in SCHEDULES.items():
+        training = canary_training(schedule, budget)
+        yield check("training is as stated", pair, find=partial(training_differs, training))
+    yield check("prototypes follow from noisy sums", CODES, find=partial(codes_differ, budget))
+    yield check("the shares add up", "all steps", find=shares_add_up)
+    if budget.delta == SHARP:
+        worst, lone = neighbours.one_feature(), neighbours.last_of_its_class()
+        reads = partial(read_once, worst, budget, "dpsgd")
+        yield check("rows are read once, after the charge", worst.name, find=reads)
+        differs = partial(public_parts_differ, worst, budget)
+        evened = partial(counts_unused, budget)
+        yield check("class counts are the noisy ones", worst.name, find=evened)
+        yield check("public parts of the veil", worst.name, find=differs)
+        refused = partial(refusals, lone, budget, "dpsgd")
+        yield check("no table is refused", lone.name, find=refused)
+
+
+def training_differs(training: NoisyTraining) -> Iterator[str]:
+    """What is heard of the curator's trainings that is not what the proof says of them."""
+    schedule, clip = training.schedule, training.clip
+    runs = [_train(training, table, 1.0) for table in (0, 1) for _ in range(TRAININGS)]
+    if {run.shape[1] for run in runs} != {schedule.steps}:
+        yield f"a training has another number of steps than {schedule.steps}"
+        return
+    exact, noisy, stated = np.stack(runs, axis=1)
+    if np.abs(exact).max() > clip * (1 + 1e-6):
+        yield f"a record's gradient is {np.abs(exact).max():.3g} long, beyond the clip of {clip:g}"
+    noise, deviation = noisy - exact, float(stated.min())
+    share = float((noise**2).mean()) / deviation**2
+    known = chi2(noise.size)
+    if min(known.cdf(share * noise.size), known.sf(share * noise.size)) < RARE:
+        yield f"the noise of a step has {share:.2f} of its stated variance"
+    if len(np.unique(noise.round(5))) < noise.size / 2:
+        yield "the noise of steps repeats"
+    inside = exact != 0
+    rate, size = schedule.rate, inside.size
+    if abs(inside.mean() - rate) > FAR * math.sqrt(rate * (1 - rate) / size) + 1e-12:
+        yield f"a record is in {inside.mean():.3g} of the batches, stated {rate:g}"
+    elif rate < 1:
+        # Poisson batches: how often a record comes varies from training to training.
+        spread = inside.sum(axis=1).var() / (schedule.steps * rate * (1 - rate))
+        if chi2.cdf(len(inside) * spread, len(inside) - 1) < RARE:
+            yield "batches are not drawn record by record"
+    spent, allowed = accounted(deviation / clip, rate, schedule.steps, training.budget)
+    if spent > allowed * (1 + 1e-9):
+        yield f"the noise of training gives add/remove ε = {spent:.3g}, where {allowed:.3g} is due"
+
+
+def accounted(noise: float, rate: float, steps: int, budget: Budget) -> tuple[float, float]:
+    """ε of add/remove by Opacus' accountant, and how much of it replace-one allows."""
+    from opacus.accountants.analysis import rdp
+
+    allowed = budget.epsilon / 2
+    delta, orders = budget.delta / (1 + math.exp(allowed)), list(range(2, 513))
+    spent = rdp.compute_rdp(q=rate, noise_multiplier=noise, steps=steps, orders=orders)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the best order is at an end of the list
+        return float(rdp.get_privacy_spent(orders=orders, rdp=spent, delta=delta)[0]), allowed
+
+
+class Skewed(Dice):
+    """A source of noise that counts nearly all records in the first class."""
+
+    def perturb(
+        self, name: str, what: str, exact: Array, sensitivity: Sensitivity, budget: Budget
+    ) -> Measurement:
+        answer = super().perturb(name, what, exact, sensitivity, budget)
+        values = np.zeros_like(answer.values)
+        values[0, 0] = 1 << 50
+        return replace(answer, values=values)
+
+
+def counts_unused(budget: Budget) -> Iterator[str]:
+    """Whether the surrogate is evened out by other class counts than the noisy ones."""
+    table, device = neighbours.one_feature().tables[0], torch.device("cpu")
+    made, _ = dpsgd.release(table, budget, TINY, seed=0, device=device, noise=Skewed())
+    last: Any = made.surrogate[-1]
+    if float(last.bias[1] - last.bias[0]) < LOPSIDED:
+        yield "the surrogate is not evened out by the noisy class counts"
+
+
+def codes_differ(budget: Budget) -> Iterator[str]:
+    """Whether prototypes or counts differ for other codes, with the same answers of the noise."""
+    found = []
+    for code in (0.0, 1.0):
+        sums, dice = CodeSums(LATENT, 2), Dice()
+        sums.add(np.full((3, LATENT), code), np.array([0, 0, int(code)]))
+        prototypes, counts, _ = sums.release(budget, dice)
+        found.append((prototypes.tolist(), counts.tolist()))
+        if len(dice.asked) != 1 or dice.asked[0] != budget:
+            yield "the sums of codes do not get noise for their share, once"
+    if found[0] != found[1]:
+        yield "with the same answers of the noise the prototypes of other codes differ"
+    for part in moved_codes(budget):
+        moved = float(np.linalg.norm((part.two - part.one).astype(np.float64)))
+        if moved > part.measurement.sensitivity.l2 * (1 + 1e-12):
+            yield "the sums of codes move further than stated"
+
+
+def shares_add_up() -> Iterator[str]:
+    """Whether the shares of the three steps add up to more than (ε, δ), over many of them."""
+    for epsilon in np.random.default_rng(3).uniform(0.01, 4, 300).tolist():
+        budget = Budget(epsilon, epsilon / 1e3)
+        for name in ("epsilon", "delta"):
+            parts = [Fraction(getattr(part, name)) for part in dpsgd.split(budget)]
+            if sum(parts) > Fraction(getattr(budget, name)):
+                yield f"the shares of {name} add up to more than {name}"
+
+
+def public_parts_differ(pair: Pair, budget: Budget) -> Iterator[str]:
+    """What differs between real veils of D and of D' though no noise is in it."""
+    veils = [release(pair, budget, "dpsgd", table) for table in (0, 1)]
+    yield from public_differences(*map(members_of, veils))
 
 
 def canary_training(schedule: Schedule, budget: Budget, clip: float = dpsgd.CLIP) -> NoisyTraining:
@@ -99,7 +237,7 @@ def canary_training(schedule: Schedule, budget: Budget, clip: float = dpsgd.CLIP
 
 @cache
 def heard_training(training: NoisyTraining, noise_share: float = 1.0) -> Steps:
-    """The canary's clipped gradients and the noise of a step, from trainings on D and on D'.
+    """The canary's clipped gradients and the stated noise of a step, from trainings on D and D'.
 
     A `noise_share` below 1 is a fault: the training gets this share of the noise that is due.
     """
@@ -122,7 +260,7 @@ def real_steps(training: NoisyTraining, table: int, runs: int, noise_share: floa
 
 
 def step_scores(
-    training: NoisyTraining, draws: int, rng: Dice = None, *, noise_share: float = 1.0
+    training: NoisyTraining, draws: int, rng: Generator = None, *, noise_share: float = 1.0
 ) -> Scores:
     """Scores of all steps of a training: fast noise from `rng`, or real trainings without one."""
     steps = heard_training(training, noise_share)
@@ -147,30 +285,41 @@ def moved_codes(budget: Budget) -> list[Moved]:
 
 
 def _train(training: NoisyTraining, table: int, noise_share: float) -> Array:
-    """One training by the mechanism, (3, steps): sums before and after noise, its deviation."""
+    """One training by the mechanism, (3, steps): sums before and after noise, stated deviation.
+
+    The mechanism's own optimiser is heard, by a hook on every step of any optimiser of torch. Only
+    with a `noise_share` below 1, which is a fault, it is given another one.
+    """
     from opacus.optimizers import DPOptimizer
 
-    heard: list[tuple[float, float, float]] = []
+    heard: list[tuple[float, float]] = []
 
-    class Listener(DPOptimizer):  # type: ignore[misc]
-        """The mechanism's optimiser, which also writes down its sums."""
+    class Faulty(DPOptimizer):  # type: ignore[misc]
+        """The mechanism's optimiser with a share of its noise."""
 
         def __init__(self, *given: Any, noise_multiplier: float, **named: Any) -> None:
             super().__init__(*given, noise_multiplier=noise_share * noise_multiplier, **named)
-
-        def add_noise(self) -> None:
-            (weight,) = self.params
-            exact = weight.summed_grad.item()
-            super().add_noise()
-            heard.append((exact, weight.grad.item(), self.noise_multiplier * self.max_grad_norm))
 
     schedule = training.schedule
     private_numbers = torch.zeros(round(schedule.expected / schedule.rate), 1)
     private_numbers[-1] = GRADIENTS[table]
     network = seeded(lambda: nn.Linear(1, 1, bias=False), 0)
+    weight: Any = network.weight
+
+    def listen(optimiser: torch.optim.Optimizer, *_: Any) -> None:
+        if optimiser.param_groups[0]["params"][0] is weight:
+            noisy = weight.grad.item() * schedule.expected
+            summed = getattr(weight, "summed_grad", None)
+            heard.append((noisy if summed is None else summed.item(), noisy))
 
     def loss_of(rows: torch.Tensor) -> torch.Tensor:
         return network(private_numbers[rows]).sum()
 
-    dpsgd.train(network, loss_of, training, optimiser_class=Listener)
-    return np.array(heard).T
+    hook = register_optimizer_step_pre_hook(listen)
+    try:
+        faulty = None if noise_share == 1 else Faulty
+        access = dpsgd.train(network, loss_of, training, optimiser_class=faulty)
+    finally:
+        hook.remove()
+    stated = np.full(len(heard), noise_share * (access.scale or 0.0))
+    return np.vstack([np.array(heard).T, stated])

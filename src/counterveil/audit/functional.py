@@ -19,7 +19,7 @@ import numpy as np
 from counterveil.audit import fast_noise, neighbours
 from counterveil.audit.game import Claim, Dice, Effort, Game, Scores, by_frequency
 from counterveil.audit.neighbours import Pair
-from counterveil.audit.releases import outcome_games, view_games
+from counterveil.audit.releases import FIRST_VIEW, outcome_games, view_games
 from counterveil.curator.functional import measure
 from counterveil.curator.noise import EXACT, NoiseSource
 from counterveil.curator.plan import Plan
@@ -30,7 +30,8 @@ from counterveil.privacy import Budget
 from counterveil.privacy.record import Measurement, Sensitivity
 
 DELTA = 1e-6
-DELTAS = (0.0, DELTA)
+SHARP = 1e-2  # where so many draws see what Gaussian noise leaks; see `audit.dpsgd`
+DELTAS = (0.0, DELTA, SHARP)
 CHUNK = 1 << 22  # noisy numbers drawn at a time
 
 Question = tuple[Sequence[int], int, float]  # scores, sensitivity, ε: what a choice is made by
@@ -48,6 +49,7 @@ class Instrument(NoiseSource):
     told: Sequence[Measurement] = ()
     told_choices: Sequence[int] = ()
     exact: list[Array] = field(default_factory=list)
+    asked: list[Budget] = field(default_factory=list)  # what each answer may spend
     answers: list[Measurement] = field(default_factory=list)
     questions: list[Question] = field(default_factory=list)
     choices: list[int] = field(default_factory=list)
@@ -61,6 +63,7 @@ class Instrument(NoiseSource):
             noisy = EXACT.perturb(name, what, exact, sensitivity, budget)
             answer = replace(noisy, values=exact)
         self.exact.append(exact.copy())
+        self.asked.append(budget)
         self.answers.append(answer)
         return answer
 
@@ -165,19 +168,19 @@ def choice_scores(pair: Pair, budget: Budget, draws: int) -> Scores:
 def games(budget: Budget, effort: Effort) -> Iterator[Game]:
     """The games against one (ε, δ).
 
-    Pure ε-DP: noisy numbers, the choice of a tree, and real releases. With δ > 0: noisy numbers,
-    for which the curator may choose Gaussian noise, and on `wide` it does.
+    Pure ε-DP: noisy numbers, the choice of a tree, and real releases of every family. With δ > 0:
+    noisy numbers, for which the curator may choose Gaussian noise, and real releases where it does.
     """
     claim = Claim(budget.epsilon, budget.delta)
-    worst, some = neighbours.one_feature(), max(2, effort.draws // 5)
-    tree, few = neighbours.pairs_of_features(), max(2, effort.draws // 50)
+    some, few = max(2, effort.draws // 5), max(2, effort.draws // 50)
+    real = neighbours.wide if budget.delta else neighbours.one_feature
 
     def coefficients(pair: Pair) -> Scores:
         rng = effort.rng(pair.name, budget.epsilon, budget.delta)
         return likelihood_scores(moved_sums(pair, budget), effort.draws, rng)
 
-    def real_coefficients() -> Scores:
-        return likelihood_scores(moved_sums(worst, budget), some)
+    def real_coefficients(pair: Pair) -> Scores:
+        return likelihood_scores(moved_sums(pair, budget), some)
 
     def attempt(pair: Pair, table: PrivateTable) -> None:
         population_of(pair.schema, measure(table, pair.plan(budget)))
@@ -187,11 +190,18 @@ def games(budget: Budget, effort: Effort) -> Iterator[Game]:
         pair = make()
         scores = partial(coefficients, pair)
         yield game("coefficients", pair.name, claim, effort.draws, scores)
-    if not budget.delta:
-        view = "coefficients, the curator's sampler"
-        yield game(view, worst.name, claim, some, real_coefficients)
+    if budget.delta != DELTA:
+        view, pair = "coefficients, the curator's sampler", real()
+        yield game(view, pair.name, claim, some, partial(real_coefficients, pair))
+    if budget.delta == SHARP:
+        yield from view_games("functional", budget, effort, neighbours.wide(), FIRST_VIEW)
+    if budget.delta:
+        return
+    for tree in (neighbours.pairs_of_features(), neighbours.near_tie()):
         share = Claim(tree.plan(budget).epsilons[1])  # the choice of a tree spends a part of ε
         scores = partial(choice_scores, tree, budget, few)
         yield game("tree, its share of ε", tree.name, share, few, scores)
-        yield from view_games("functional", budget, effort)
-        yield from outcome_games("functional", budget, 2 * effort.runs, attempt)
+    yield from view_games("functional", budget, effort, neighbours.one_feature())
+    for make in (neighbours.near_tie, neighbours.persons, neighbours.bits, neighbours.images):
+        yield from view_games("functional", budget, effort, make(), FIRST_VIEW)
+    yield from outcome_games("functional", budget, 2 * effort.runs_for(budget.epsilon), attempt)

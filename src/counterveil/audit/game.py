@@ -21,7 +21,7 @@ A bound above the claimed ε refutes the claim. A bound of 0 means "not detected
 
 import math
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from statistics import NormalDist
@@ -31,10 +31,12 @@ from scipy.stats import beta
 
 from counterveil.audit.report import Row
 from counterveil.encoding import Array
+from counterveil.errors import CounterveilError
 
 ERROR = 0.05  # the probability that any bound against a claim is too high
 DIRECTIONS = 2  # events in favour of D' and events in favour of D
 CANDIDATES = 400  # thresholds tried on the first half
+RUNS_AT_ZERO = 26  # times e^ε: runs whose ceiling is above ε, with some room
 
 Scores = tuple[Array, Array]  # of draws for D and of as many draws for D'
 Dice = np.random.Generator | None  # of fast noise; without them noise is the curator's own
@@ -165,6 +167,10 @@ class Effort:
     runs: int = 300
     seed: int = 0
 
+    def runs_for(self, epsilon: float) -> int:
+        """As many runs as asked for, or more where so few could never refute this ε."""
+        return max(self.runs, math.ceil(RUNS_AT_ZERO * math.exp(epsilon)))
+
     def rng(self, *names: object) -> np.random.Generator:
         """The generator of the game with these names."""
         return np.random.default_rng((self.seed, zlib.crc32(repr(names).encode())))
@@ -190,3 +196,29 @@ class Game:
         asked = (self.mechanism, self.view, self.pair, claim.epsilon, claim.delta, self.draws)
         refuted = outcome.bound > claim.epsilon
         return Row(*asked, outcome.bound, outcome.ceiling, 1 - ERROR, refuted)
+
+
+@dataclass(frozen=True)
+class Check:
+    """A planned check of something that the proof needs and that must hold exactly.
+
+    `find` gives what is wrong in a few public words, or nothing. A check makes no draws: it has no
+    bound, and what it finds refutes the claim by itself.
+    """
+
+    mechanism: str
+    view: str
+    pair: str
+    claim: Claim
+    find: Callable[[], Iterable[str]]
+    draws: int = 0
+
+    def play(self) -> Row:
+        """Make the check and report what was found."""
+        try:
+            found = "; ".join(dict.fromkeys(self.find()))
+        except CounterveilError as error:
+            found = f"it fails: {error}"
+        claim = self.claim
+        asked = (self.mechanism, self.view, self.pair, claim.epsilon, claim.delta, self.draws)
+        return Row(*asked, 0.0, 0.0, 1 - ERROR, bool(found), found)

@@ -5,7 +5,8 @@ is easy to get wrong. The tables are tiny: the adversary knows all other records
 would not help it, and the noise does not depend on them.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -81,18 +82,79 @@ def pairs_of_features() -> Pair:
     return _pair("order 2", features, others, [first], [second], order=2)
 
 
+def near_tie() -> Pair:
+    """Order 2, where the replaced record decides which of two pairs of features scores higher.
+
+    It moves both scores by as much as a score can move, in opposite directions.
+    """
+    dice = np.random.default_rng(77)
+
+    def record(letters: Iterable[str], label: str) -> Record:
+        return dict(zip("xyz", letters, strict=True)) | {"label": label}
+
+    others = [
+        record(("abc"[letter] for letter in dice.choice(3, 3, p=(0.6, 0.2, 0.2))), CLASSES[row % 2])
+        for row in range(12)
+    ]
+    features, first, second = [_letters(name) for name in "xyz"], "aac", "aca"
+    replaced = [record(first, "no")], [record(second, "no")]
+    return _pair("order 2, near tie", features, others, *replaced, order=2)
+
+
+def wide_pairs() -> Pair:
+    """Order 2 on twelve features, all of which change together with the class."""
+    pair = wide()
+    features = [*pair.schema.features, _letters("x11")]
+    one, two = (table.assign(x11=table["x0"]) for table in (pair.one, pair.two))
+    return replace(
+        pair,
+        name="twelve features, order 2",
+        schema=schema_of(*features),
+        one=one,
+        two=two,
+        order=2,
+    )
+
+
+def far_number() -> Pair:
+    """The replaced record has a number far from all others, or one among them.
+
+    Cells must come from the schema: cells from the rows would move all of the others.
+    """
+    others = [{"x": row / 4, "label": CLASSES[row % 2]} for row in range(12)]
+    first, second = {"x": 100.0, "label": "no"}, {"x": 1.0, "label": "yes"}
+    return _pair("far number", [Numeric(name="x", lower=0, upper=100)], others, [first], [second])
+
+
 def persons() -> Pair:
     """One person with five records of which three are used; all of them move to another cell."""
-    others = [record | {"who": f"p{number}"} for number, record in enumerate(_spread("x"))]
-    first = [{"x": "a", "label": "no", "who": "q"}] * 5
-    second = [{"x": "b", "label": "yes", "who": "q"}] * 5
-    name, units = "one person, three records", {"unit_column": "who", "max_records": 3}
-    return _pair(name, [_letters("x")], others, first, second, **units)
+    return _of_one_person(one_feature(), "one person, three records")
+
+
+def persons_pairs() -> Pair:
+    """The same with order 2."""
+    return _of_one_person(near_tie(), "one person, order 2")
+
+
+def persons_bits() -> Pair:
+    """The same with sets of bits."""
+    return _of_one_person(bits(), "one person, bits")
+
+
+def persons_images() -> Pair:
+    """The same with images."""
+    return _of_one_person(images(), "one person, images")
 
 
 def bits() -> Pair:
     """A set of bits with as many ones as are kept, and another without a one in common."""
     return _bit_pair("bits", [{0, 20}, {3, 21}, {30}, {7, 8}] * 3, {0, 1, 2, 3}, {10, 11, 12, 13})
+
+
+def many_bits() -> Pair:
+    """So many bits that Gaussian noise is the smaller one where δ > 0."""
+    first, second = set(range(20)), set(range(100, 120))
+    return _bit_pair("400 bits", [{0, 20}, {3, 21}, {30}, {7, 8}] * 3, first, second, 400)
 
 
 def crowded_bits() -> Pair:
@@ -106,17 +168,12 @@ def crowded_bits() -> Pair:
 
 def images() -> Pair:
     """A white image of one class, and a chequered one of the other."""
-    image = Pixels(name="p", height=8, breadth=8, levels=16)
+    return _image_pair("images", side=8, others=12)
 
-    def record(pixels: Array, label: str) -> Record:
-        return dict(zip(image.columns, pixels.tolist(), strict=True)) | {"label": label}
 
-    row, column = np.indices((8, 8))
-    chequered = 16 * ((row // 4 + column // 4) % 2).ravel()
-    noise = np.random.default_rng(0).integers(0, 17, (12, 64))
-    others = [record(pixels, CLASSES[number % 2]) for number, pixels in enumerate(noise)]
-    first, second = record(np.full(64, 16), "no"), record(chequered, "yes")
-    return _pair("images", [image], others, [first], [second])
+def many_frequencies() -> Pair:
+    """So many rows that many frequencies are measured, and Gaussian noise is the smaller one."""
+    return _image_pair("images, many frequencies", side=12, others=1700)
 
 
 def last_of_its_class() -> Pair:
@@ -134,8 +191,23 @@ def last_of_its_kind() -> Pair:
     return _pair("last of its kind", features, others, [first], [second], order=1)
 
 
-PURE_PAIRS = (one_feature, wide, pairs_of_features, persons, bits, crowded_bits, images)
-APPROXIMATE_PAIRS = (wide, pairs_of_features, bits, images)  # are played with δ > 0, too
+PURE_PAIRS = (
+    one_feature,
+    wide,
+    pairs_of_features,
+    near_tie,
+    far_number,
+    persons,
+    persons_pairs,
+    bits,
+    persons_bits,
+    crowded_bits,
+    images,
+    persons_images,
+)
+# Are played with δ > 0, too. The first two get Gaussian noise at any δ, the next two at 0.01.
+APPROXIMATE_PAIRS = (wide, many_bits, wide_pairs, many_frequencies, persons, bits, images)
+LAST_ONES = (last_of_its_class, last_of_its_kind)  # a release must not refuse either table
 
 
 def _letters(name: str) -> Feature:
@@ -162,15 +234,44 @@ def _pair(
     return Pair(name, schema_of(*features), one, two, **how)
 
 
-def _bit_pair(name: str, others: list[set[int]], first: set[int], second: set[int]) -> Pair:
-    """Records of 40 bits, each given by where its ones are.
+def _of_one_person(pair: Pair, name: str) -> Pair:
+    """The pair with five of the replaced record, all of one person; three of them are used."""
+    (lone,) = np.flatnonzero((pair.one != pair.two).any(axis=1))
+
+    def repeated(table: pd.DataFrame) -> pd.DataFrame:
+        with_people = table.assign(who=[f"p{row}" for row in range(len(table))])
+        return with_people.iloc[[*range(len(table)), *[int(lone)] * 4]].reset_index(drop=True)
+
+    one, two = repeated(pair.one), repeated(pair.two)
+    return replace(pair, name=name, one=one, two=two, unit_column="who", max_records=3)
+
+
+def _image_pair(name: str, side: int, others: int) -> Pair:
+    """Square images with `others` random ones, in both tables, before the replaced one."""
+    image = Pixels(name="p", height=side, breadth=side, levels=16)
+    row, column = np.indices((side, side))
+    chequered = 16 * ((row // 4 + column // 4) % 2).reshape(1, -1)
+    rest = np.random.default_rng(0).integers(0, 17, (others, side**2))
+
+    def table(last: Array, label: str) -> pd.DataFrame:
+        frame = pd.DataFrame(np.concatenate([rest, last]), columns=list(image.columns))
+        return frame.assign(label=[*(CLASSES[number % 2] for number in range(others)), label])
+
+    one, two = table(np.full_like(chequered, 16), "no"), table(chequered, "yes")
+    return Pair(name, schema_of(image), one, two)
+
+
+def _bit_pair(
+    name: str, others: list[set[int]], first: set[int], second: set[int], bits: int = 40
+) -> Pair:
+    """Records of so many bits, each given by where its ones are.
 
     The replaced record comes before all others: whatever it disturbs, it disturbs for all of them.
     """
 
     def record(ones: set[int], label: str) -> Record:
-        return {f"b{bit}": int(bit in ones) for bit in range(40)} | {"label": label}
+        return {f"b{bit}": int(bit in ones) for bit in range(bits)} | {"label": label}
 
-    features: list[Feature] = [Binary(name=f"b{bit}") for bit in range(40)]
+    features: list[Feature] = [Binary(name=f"b{bit}") for bit in range(bits)]
     rest = [record(ones, CLASSES[number % 2]) for number, ones in enumerate(others)]
     return _pair(name, features, [], [record(first, "no"), *rest], [record(second, "yes"), *rest])

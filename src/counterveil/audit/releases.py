@@ -11,7 +11,7 @@ What is computed from noisy numbers can only lose information, so these games lo
 a release in some other way. Training is short: hundreds of releases have to be made.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 
 import numpy as np
@@ -33,9 +33,15 @@ SHORT = Training(samples=256, epochs=2, batch=128, rate=5e-3, surrogate=(8,), su
 SEARCH_STEPS = 10
 
 
-def view_games(mechanism: str, budget: Budget, effort: Effort) -> Iterator[Game]:
-    """Every view of the same real veils of the worst pair."""
-    pair, claim, runs = neighbours.one_feature(), Claim(budget.epsilon, budget.delta), effort.runs
+def view_games(
+    mechanism: str,
+    budget: Budget,
+    effort: Effort,
+    pair: Pair,
+    views: Sequence[str] = (),
+) -> Iterator[Game]:
+    """The named views, or all of them, of the same real veils of a pair."""
+    claim, runs = Claim(budget.epsilon, budget.delta), effort.runs_for(budget.epsilon)
 
     @cache
     def veils(table: int) -> list[Veil]:
@@ -45,8 +51,8 @@ def view_games(mechanism: str, budget: Budget, effort: Effort) -> Iterator[Game]
         one, two = (np.stack([view(veil) for veil in veils(table)]) for table in (0, 1))
         return project(one, two)
 
-    for name, view in VIEWS.items():
-        yield Game(mechanism, name, pair.name, claim, runs, partial(scores, view))
+    for name in views or VIEWS:
+        yield Game(mechanism, name, pair.name, claim, runs, partial(scores, VIEWS[name]))
 
 
 def outcome_games(
@@ -64,7 +70,7 @@ def outcome_games(
                 refused[table, run] = 1
         return refused[0], refused[1]
 
-    for pair in (neighbours.last_of_its_class(), neighbours.last_of_its_kind()):
+    for pair in (make() for make in neighbours.LAST_ONES):
         yield Game(mechanism, "outcome", pair.name, claim, runs, partial(scores, pair))
 
 
@@ -107,3 +113,4 @@ VIEWS: dict[str, Callable[[Veil], Array]] = {
     "prototypes": lambda veil: veil.prototypes.reshape(-1).double().numpy(),
     "counterfactuals": _counterfactuals,
 }
+FIRST_VIEW = (next(iter(VIEWS)),)

@@ -20,10 +20,11 @@ NOTE = (
 
 @dataclass(frozen=True)
 class Row:
-    """The result of one game.
+    """The result of one game, or of one check, which has no draws.
 
     `bound` is a lower bound on the true ε of `mechanism`, `ceiling` the highest bound that so many
-    draws can give; `refuted` says whether the bound is above the claimed ε.
+    draws can give; `refuted` says whether the bound is above the claimed ε, or the check has a
+    `finding`.
     """
 
     mechanism: str
@@ -36,6 +37,7 @@ class Row:
     ceiling: float
     confidence: float
     refuted: bool
+    finding: str = ""
 
     @property
     def control(self) -> bool:
@@ -52,6 +54,8 @@ class Row:
         """The result in words. A claim that was not refuted is not thereby proved."""
         blind = self.ceiling <= self.claimed_epsilon
         few = f"; so few draws certify {self.ceiling:.2f} at most" if blind else ""
+        if not self.draws:
+            return f"REFUTED: {self.finding}" if self.refuted else "holds"
         if self.control:
             return "caught" if self.refuted else f"NOT CAUGHT{few}"
         if self.refuted:
@@ -73,7 +77,8 @@ def failures(rows: Sequence[Row], mechanism: str) -> list[str]:
         if must_be_refuted and not row.refuted:
             found.append(f"the audit failed: {name}: {row.verdict}")
         elif not must_be_refuted and row.refuted:
-            found.append(f"refuted: {name}: the true ε is at least {row.bound:.3g}")
+            why = row.finding or f"the true ε is at least {row.bound:.3g}"
+            found.append(f"refuted: {name}: {why}")
     return found
 
 
@@ -90,10 +95,10 @@ def tables(rows: Sequence[Row]) -> Iterator[Table]:
                 delta = f", δ {row.delta:g}" if row.delta else ""
                 shown.add_row(
                     f"{row.view}: {row.pair}{delta}",
-                    f"{row.draws:,}",
+                    f"{row.draws:,}" if row.draws else "check",
                     f"{row.claimed_epsilon:g}",
-                    f"{row.bound:.3f}",
-                    f"{row.ceiling:.2f}",
+                    f"{row.bound:.3f}" if row.draws else "",
+                    f"{row.ceiling:.2f}" if row.draws else "",
                     row.verdict,
                     style="bold red" if row.refuted == row.claims else "",
                 )

@@ -9,6 +9,7 @@ import pandas as pd
 from counterveil_lab import paper_values
 from counterveil_lab.attacks.extraction import ATTACKERS, BASES
 from counterveil_lab.experiments.answers import FLIPS, methods_by_dataset
+from counterveil_lab.faults import SOUND
 from counterveil_lab.report import attacks, claims, pivots
 from counterveil_lab.report.claims import Claim
 from counterveil_lab.report.pivots import (
@@ -180,4 +181,12 @@ def flip_ratios(frame: pd.DataFrame) -> Table:
     return table_of_texts("", heads, lines)
 
 
-TABLES = {**attacks.TABLES, "flip_ratios": flip_ratios}
+def faults(frame: pd.DataFrame) -> Table:
+    """Planted faults, and what the audit found of each."""
+    heads = ("fault", "what it breaks", "caught by", "what was found")
+    shown = frame.reindex(columns=["fault", "breaks", "caught_by", "finding"]).fillna("")
+    lines = shown[shown["fault"] != SOUND].itertuples(index=False, name=None)
+    return table_of_texts("Planted faults", heads, lines)
+
+
+TABLES = {**attacks.TABLES, "flip_ratios": flip_ratios, "faults": faults}

@@ -1,0 +1,479 @@
+"""Checks of what the proof of `functional` needs and what must hold exactly.
+
+| check | what must hold |
+|---|---|
+| the record holds noise alone | its numbers are answers of the noise, and nothing else differs |
+| sums move as stated | between D and D' no sum and no score moves further than its sensitivity |
+| the noise is enough | the noise on each sum is that much by a formula of our own |
+| the noise is as stated | every number moves from release to release, with the variance stated |
+| the noise never repeats | not for equal seeds of all generators, and not in copies of a process |
+| the veil follows from its record | its networks can be made anew; all else is the same for D' |
+| rows are read once, after the charge | by a release with a ledger, which charges what is stated |
+| no table is refused | a release of D and of D' both succeed |
+| errors hold no value | of a cell that does not fit |
+| the command | exit code, output and file of `counterveil release` are the same for D and D' |
+
+A game needs many draws to see a small leak. A check needs one or two runs of the mechanism, but
+looks for one kind of leak only.
+"""
+
+import io
+import json
+import math
+import multiprocessing
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+import counterveil
+from counterveil.audit import neighbours
+from counterveil.audit.functional import Instrument
+from counterveil.audit.game import Check, Claim
+from counterveil.audit.neighbours import Pair
+from counterveil.audit.releases import SHORT, release
+from counterveil.build import fit_networks
+from counterveil.curator import Curator
+from counterveil.curator.functional import measure
+from counterveil.curator.noise import EXACT
+from counterveil.curator.plan import make_plan
+from counterveil.curator.table import PrivateTable
+from counterveil.encoding import Array, Encoding
+from counterveil.errors import CounterveilError, InputError
+from counterveil.population import population_of
+from counterveil.privacy import Budget
+from counterveil.privacy.ledger import Ledger
+from counterveil.privacy.record import LAPLACE, Measurement, Sensitivity, to_members
+from counterveil.veil import Veil
+
+REPEATS = 100  # real measurements for the variance of the noise
+FAR = 7.0  # standard errors: a variance further off is a finding
+SECRET = 470_011  # a number that no message may hold
+FAMILIES = (neighbours.pairs_of_features, neighbours.bits, neighbours.images)
+VEILS = (neighbours.near_tie, neighbours.persons, neighbours.bits, neighbours.images)
+# Once `counterveil release` refuses no table, `neighbours.LAST_ONES` belong here, too.
+COMMANDS = (neighbours.one_feature,)
+MEMBERS = ("manifest.json", "weights.safetensors", "record.safetensors")  # differ by the noise
+
+Finding = Iterator[str]
+Ran = tuple[int, str, str]  # exit code, standard output, standard error
+Run = Callable[[list[str], Path], Ran]  # arguments and the folder to run in
+
+
+def checks(budget: Budget) -> Iterator[Check]:
+    """All checks of `functional` at one (ε, δ); those of whole releases for pure ε alone."""
+    check = partial(Check, "functional", claim=Claim(budget.epsilon, budget.delta))
+    pairs = neighbours.APPROXIMATE_PAIRS if budget.delta else neighbours.PURE_PAIRS
+    each: dict[str, Callable[[Pair, Budget], Finding]] = {
+        "the record holds noise alone": noise_alone,
+        "sums move as stated": moves_as_stated,
+        "the noise is enough": noise_is_enough,
+    }
+    for pair in (make() for make in pairs):
+        for view, find in each.items():
+            yield check(view, pair.name, find=partial(find, pair, budget))
+    for pair in (make() for make in FAMILIES):
+        find_noise = partial(noise_as_stated, pair, budget)
+        yield check("the noise is as stated", pair.name, find=find_noise)
+    if budget.delta:
+        return
+    yield check("the noise never repeats", "zeros", find=never_repeats)
+    yield check("the shares add up", "all families", find=shares_add_up)
+    for pair in (make() for make in VEILS):
+        follows = partial(veil_follows, pair, budget)
+        yield check("the veil follows from its record", pair.name, find=follows)
+    for pair in (make() for make in FAMILIES):
+        find_reads = partial(read_once, pair, budget, "functional")
+        yield check("rows are read once, after the charge", pair.name, find=find_reads)
+    for pair in (make() for make in neighbours.LAST_ONES):
+        refused = partial(refusals, pair, budget, "functional")
+        yield check("no table is refused", pair.name, find=refused)
+    yield check("errors hold no value", "a cell that does not fit", find=values_in_errors)
+    for pair in (make() for make in COMMANDS):
+        yield check("the command", pair.name, find=partial(command_differs, pair, budget))
+
+
+@dataclass
+class Dice(Instrument):
+    """A source of noise whose answers are public dice, the same ones for every table."""
+
+    dice: np.random.Generator = field(default_factory=lambda: np.random.default_rng(5))
+
+    def perturb(
+        self, name: str, what: str, exact: Array, sensitivity: Sensitivity, budget: Budget
+    ) -> Measurement:
+        noisy = EXACT.perturb(name, what, np.zeros_like(exact), sensitivity, budget)
+        values = np.asarray(self.dice.integers(1_000, 1_000_000, exact.shape))
+        answer = replace(noisy, values=values)
+        self.exact.append(exact.copy())
+        self.asked.append(budget)
+        self.answers.append(answer)
+        return answer
+
+    def choose(self, scores: Any, sensitivity: int, epsilon: float) -> int:
+        choice = int(self.dice.integers(len(scores)))
+        self.questions.append((list(scores), sensitivity, epsilon))
+        self.choices.append(choice)
+        return choice
+
+
+@dataclass
+class Loud(Instrument):
+    """A source of the curator's own noise that writes down the noise of every answer."""
+
+    noise: list[Array] = field(default_factory=list)
+
+    def perturb(
+        self, name: str, what: str, exact: Array, sensitivity: Sensitivity, budget: Budget
+    ) -> Measurement:
+        answer = EXACT.perturb(name, what, exact, sensitivity, budget)
+        self.noise.append((answer.values - exact).reshape(-1))
+        self.answers.append(answer)
+        return answer
+
+
+def both(pair: Pair, budget: Budget) -> tuple[Dice, Dice]:
+    """What is asked of the same dice in a run of the mechanism on D, and in one on D'."""
+    dice = Dice(), Dice()
+    for table, source in zip(pair.tables, dice, strict=True):
+        measure(table, pair.plan(budget), source)
+    return dice
+
+
+def noise_alone(pair: Pair, budget: Budget) -> Finding:
+    """What the record holds besides answers of the noise source, or asks for beyond the budget."""
+    members = []
+    for table in pair.tables:
+        dice = Dice()
+        record = measure(table, pair.plan(budget), dice)
+        members.append(to_members(record))
+        held = [found for found in record.measurements if found.name != "tree"]
+        for found, answer in zip(held, dice.answers, strict=False):
+            if found.access != answer.access:
+                yield f"the record tells another noise of {found.name} than it got"
+            if not np.array_equal(found.values, answer.values):
+                yield f"{found.name} holds numbers that no noise was put on"
+        tree = record.find("tree")
+        edges = 0 if tree is None else len(tree.values)
+        if len(held) != len(dice.answers) or edges != len(dice.choices):
+            yield "the record does not hold what was asked for, once each"
+        spent = sum((Fraction(asked.epsilon) for asked in dice.asked), Fraction(0))
+        chosen = sum(epsilon for _, _, epsilon in dice.questions)
+        if tree is not None and chosen > tree.epsilon * (1 + 1e-12):
+            yield "the choice of a tree spends more than its share of ε"
+        if spent + Fraction(tree.epsilon if tree is not None else 0.0) > budget.epsilon:
+            yield "the shares of ε add up to more than ε"
+        if sum((Fraction(asked.delta) for asked in dice.asked), Fraction(0)) > budget.delta:
+            yield "the shares of δ add up to more than δ"
+    if members[0] != members[1]:
+        yield "with the same answers of the noise the records of D and D' differ"
+
+
+def moves_as_stated(pair: Pair, budget: Budget) -> Finding:
+    """What moves between D and D' by more than its stated sensitivity."""
+    one, two = both(pair, budget)
+    for answer, exact_one, exact_two in zip(one.answers, one.exact, two.exact, strict=True):
+        if exact_one.shape != exact_two.shape:
+            yield f"{answer.name} has another shape for D'"
+            continue
+        moved, stated = np.abs(exact_two - exact_one), answer.sensitivity
+        if moved.sum() > stated.l1:
+            yield f"{answer.name} moves by L1 {moved.sum()}, stated {stated.l1}"
+        if math.sqrt(int((moved**2).sum())) > stated.l2 * (1 + 1e-12):
+            length = math.sqrt(int((moved**2).sum()))
+            yield f"{answer.name} moves by L2 {length:.4g}, stated {stated.l2:.4g}"
+    for (scores_one, stated_one, _), (scores_two, *_) in zip(
+        one.questions, two.questions, strict=True
+    ):
+        moved_most = int(np.abs(np.subtract(scores_two, scores_one)).max())
+        if moved_most > stated_one:
+            yield f"a score of the tree moves by {moved_most}, stated {stated_one}"
+
+
+def noise_is_enough(pair: Pair, budget: Budget) -> Finding:
+    """Which answers get less noise than their share of (ε, δ) needs, by formulas of our own."""
+    one, _ = both(pair, budget)
+    for answer, asked in zip(one.answers, one.asked, strict=True):
+        sensitivity, scale = answer.sensitivity, answer.scale
+        if answer.mechanism == LAPLACE:
+            enough = scale * (1 + 1e-12) >= sensitivity.l1 / asked.epsilon
+        else:
+            spent = gaussian_delta(sensitivity.l2 / scale, asked.epsilon)
+            enough = spent <= asked.delta
+        if not enough:
+            yield f"{answer.name}: noise of scale {scale:.4g} is not enough for {asked}"
+
+
+def gaussian_delta(shift: float, epsilon: float) -> float:
+    """δ at ε of Gaussian noise of deviation 1 on numbers that move by `shift` (Balle & Wang 2018).
+
+    >>> round(gaussian_delta(1.0, 1.0), 4)
+    0.1269
+    """
+
+    def below(x: float) -> float:
+        return math.erfc(-x / math.sqrt(2)) / 2
+
+    middle = epsilon / shift
+    return below(shift / 2 - middle) - math.exp(epsilon) * below(-shift / 2 - middle)
+
+
+def noise_as_stated(pair: Pair, budget: Budget) -> Finding:
+    """Which numbers of real measurements never move, or have another variance than is stated."""
+    plan, table = pair.plan(budget), pair.tables[0]
+    first = Loud()
+    measure(table, plan, first)
+    runs = []
+    for _ in range(REPEATS):
+        loud = Loud(told_choices=first.choices)
+        measure(table, plan, loud)
+        runs.append(loud.noise)
+    for answer, *noise in zip(first.answers, *runs, strict=True):
+        drawn = np.stack(noise).astype(np.float64)
+        if (drawn.min(axis=0) == drawn.max(axis=0)).any():
+            yield f"a number of {answer.name} never moves"
+        stated, fourth = variance_of(answer)
+        away = (drawn**2).mean() / stated - 1
+        if abs(away) > FAR * math.sqrt(fourth / drawn.size):
+            yield f"the noise on {answer.name} has {1 + away:.2f} of its stated variance"
+
+
+def variance_of(answer: Measurement) -> tuple[float, float]:
+    """The variance of the discrete noise, and the variance of its square in units of variance²."""
+    if answer.mechanism != LAPLACE:
+        return answer.scale**2, 2.0
+    ratio = math.exp(-1 / answer.scale)
+    # Of a discrete Laplace number: fourth moment 2q(1 + 10q + q²)/(1 − q)⁴.
+    variance = 2 * ratio / (1 - ratio) ** 2
+    fourth = 2 * ratio * (1 + 10 * ratio + ratio**2) / (1 - ratio) ** 4
+    return variance, fourth / variance**2 - 1
+
+
+def draw_noise() -> list[int]:
+    """Some of the curator's noise, with equal seeds of every generator that takes one."""
+    random.seed(1)
+    np.random.seed(1)
+    torch.manual_seed(1)
+    zeros, unit = np.zeros(40, dtype=np.int64), Sensitivity(1, 1.0)
+    found: list[int] = EXACT.perturb("x", "x", zeros, unit, Budget(0.01)).values.tolist()
+    return found + [EXACT.choose([0] * 40, 1, 0.01) for _ in range(20)]
+
+
+def draw_in_a_copy() -> list[int]:
+    """The same in a copy of this process as it is now."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # the copy uses no threads
+        with multiprocessing.get_context("fork").Pool(1) as copy:
+            return copy.apply(draw_noise)
+
+
+def never_repeats() -> Finding:
+    """Whether noise came twice: with equal seeds, or in two copies of this process."""
+    runs = {"equal seeds": draw_noise}
+    if "fork" in multiprocessing.get_all_start_methods():
+        runs["a copied process"] = draw_in_a_copy
+    for what, run in runs.items():
+        first, second = run(), run()
+        if first[:40] == second[:40] or first[40:] == second[40:]:
+            yield f"noise repeats with {what}"
+
+
+def shares_add_up() -> Finding:
+    """Which shares of a plan add up to more than ε, in exact arithmetic, over many ε."""
+    dice = np.random.default_rng(3)
+    schemas = [make().schema for make in FAMILIES]
+    for epsilon in dice.uniform(0.01, 4, 100).tolist():
+        for schema in schemas:
+            plan = make_plan(schema, 1000, Budget(epsilon), order=2)
+            if sum(map(Fraction, plan.epsilons)) > Fraction(epsilon):
+                yield f"the shares of a plan for a {schema.family} table add up to more than ε"
+
+
+def members_of(veil: Veil) -> dict[str, bytes]:
+    """The members of a veil's file by name."""
+    with tempfile.TemporaryDirectory() as folder:
+        veil.save(Path(folder) / "x.veil")
+        return unpacked((Path(folder) / "x.veil").read_bytes())
+
+
+def unpacked(file: bytes) -> dict[str, bytes]:
+    """The members of a veil file by name."""
+    with zipfile.ZipFile(io.BytesIO(file)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def public_differences(one: dict[str, bytes], two: dict[str, bytes]) -> Finding:
+    """What differs between the members of two veils that noise has no part in."""
+    if one.keys() != two.keys():
+        yield "the veils of D and D' have other members"
+    for name in (one.keys() & two.keys()) - set(MEMBERS):
+        if one[name] != two[name]:
+            yield f"{name} differs between the veils of D and D'"
+    manifests = [json.loads(members["manifest.json"]) for members in (one, two)]
+    if len({json.dumps(dict(manifest, sha256=0)) for manifest in manifests}) > 1:
+        yield "the manifests of the veils of D and D' differ"
+    for name in MEMBERS[1:]:
+        if len(one[name]) != len(two[name]):
+            yield f"{name} has another size for D'"
+
+
+def veil_follows(pair: Pair, budget: Budget) -> Finding:
+    """What a real veil holds that does not follow from its noisy record and public settings."""
+    veils = [release(pair, budget, "functional", table) for table in (0, 1)]
+    yield from public_differences(*map(members_of, veils))
+    veil = veils[0]
+    if veil.record is None:
+        yield "the veil has no record"
+        return
+    made = fit_networks(
+        population_of(pair.schema, veil.record),
+        pair.schema,
+        seed=0,
+        device=torch.device("cpu"),
+        training=SHORT,
+    )
+    anew = Veil(
+        veil.schema,
+        made.autoencoder,
+        made.prototypes,
+        veil.statement,
+        made.surrogate,
+        veil.record,
+    )
+    if members_of(anew)["weights.safetensors"] != members_of(veil)["weights.safetensors"]:
+        yield "the networks or prototypes are not those that the noisy record gives"
+
+
+class WatchedTable(PrivateTable):
+    """A private table that writes down, at every reading of its rows, the charges made so far."""
+
+    def __init__(self, private_data: Any, curator: "WatchedCurator") -> None:
+        super().__init__(private_data, curator.schema)
+        read = self._source.batches
+
+        def batches() -> Iterator[pd.DataFrame]:
+            curator.charges_at_readings.append(len(curator.charges()))
+            yield from read()
+
+        self._source = replace(self._source, batches=batches)
+
+
+class WatchedCurator(Curator):
+    """The curator, with a watched table and an account of its own, for records."""
+
+    def __init__(self, pair: Pair, budget: Budget, folder: str) -> None:
+        path = Path(folder) / "ledger.db"
+        Ledger(path).open_account("audit", Budget(10 * budget.epsilon, budget.delta))
+        super().__init__(pair.schema, ledger=path, dataset="audit")
+        self.charges_at_readings: list[int] = []
+
+    def charges(self) -> tuple[Any, ...]:
+        """All entries of the ledger."""
+        return () if self.ledger is None else self.ledger.entries()
+
+    def _table(self, private_data: Any) -> PrivateTable:
+        return WatchedTable(private_data, self)
+
+
+def read_once(pair: Pair, budget: Budget, mechanism: str) -> Finding:
+    """Whether a release reads the rows but once, after it has charged what it states."""
+    with tempfile.TemporaryDirectory() as folder:
+        curator = WatchedCurator(pair, budget, folder)
+        epochs: Any = {"epochs": SHORT.epochs, "training": SHORT, "progress": False}
+        asked = pair.one, budget.epsilon, budget.delta
+        veil = curator.release(*asked, mechanism=mechanism, order=pair.order, **epochs)
+        readings, charges = curator.charges_at_readings, curator.charges()
+    if len(readings) != 1:
+        yield f"the rows are read {len(readings)} times"
+    if not all(readings):
+        yield "the rows are read before the charge"
+    paid = [(entry.epsilon, entry.delta, entry.digest) for entry in charges]
+    if paid != [(budget.epsilon, budget.delta, veil.digest)]:
+        yield "the ledger does not hold one charge of this veil's ε and δ"
+    stated = veil.statement
+    if (stated.epsilon, stated.delta) != (budget.epsilon, budget.delta):
+        yield "the statement tells another ε or δ"
+    for name, total in (("epsilon", budget.epsilon), ("delta", budget.delta)):
+        shares = [Fraction(getattr(access, name) or 0) for access in stated.accesses]
+        if not shares or sum(shares) > Fraction(total):
+            yield f"the accesses of the statement add up to more than {name}"
+
+
+def refusals(pair: Pair, budget: Budget, mechanism: str) -> Finding:
+    """Which of both tables a release refuses."""
+    for table, name in enumerate(("D", "D'")):
+        try:
+            release(pair, budget, mechanism, table)
+        except InputError:
+            yield f"a release of {name} is refused"
+
+
+def values_in_errors() -> Finding:
+    """Where an error tells the value of a cell that does not fit the schema."""
+    pair = neighbours.pairs_of_features()
+    attempts: dict[str, Callable[[Pair], object]] = {
+        "a release": lambda bad: release(bad, Budget(1.0), "functional", 0),
+        "a check of the table": lambda bad: bad.tables[0].check(),
+        "an encoding": lambda bad: Encoding(bad.schema).encode(bad.one),
+        "labels": lambda bad: Encoding(bad.schema).labels(bad.one),
+    }
+    for column, value in (("x", f"secret {SECRET}"), ("z", float(SECRET)), ("label", f"{SECRET}")):
+        frame = pair.one.astype({column: object})
+        frame.loc[3, column] = value
+        for what, attempt in attempts.items():
+            try:
+                attempt(replace(pair, one=frame))
+            except CounterveilError as error:
+                if str(SECRET) in str(error) or "secret" in str(error):
+                    yield f"the error of {what} holds a value of column {column!r}"
+
+
+def run_command(arguments: list[str], folder: Path) -> Ran:
+    """Run the `counterveil` command of these sources in a process of its own."""
+    source = Path(counterveil.__file__).parent.parent
+    code = (
+        f"import sys; sys.path.insert(0, {str(source)!r}); from counterveil import cli; cli.main()"
+    )
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def command_differs(pair: Pair, budget: Budget, run: Run = run_command) -> Finding:
+    """What `counterveil release` shows of D and of D' that differs, but for what is noise."""
+    shown, files = [], []
+    for frame in (pair.one, pair.two):
+        with tempfile.TemporaryDirectory() as folder:
+            place = Path(folder)
+            frame.to_csv(place / "rows.csv", index=False)
+            pair.schema.save(place / "schema.json")
+            words = f"release --data rows.csv --schema schema.json --epsilon {budget.epsilon!r}"
+            words += f" --delta {budget.delta!r} --epochs 1 --out x.veil"
+            if pair.unit_column is not None:
+                words += f" --unit-column {pair.unit_column} --max-records {pair.max_records}"
+            code, out, complaints = run(words.split(), place)
+            # The digest of a veil is that of its noise.
+            shown.append((code, re.sub(r"\b[0-9a-f]{12,64}\b", "digest", out), complaints))
+            file = place / "x.veil"
+            files.append(unpacked(file.read_bytes()) if file.exists() else {})
+    names = "exit code", "standard output", "standard error"
+    for name, one, two in zip(names, *shown, strict=True):
+        if one != two:
+            yield f"the {name} differs between D and D'"
+    if all(files):
+        yield from public_differences(*files)
+    elif any(files):
+        yield "one of the tables gives a veil and the other none"

@@ -1,0 +1,493 @@
+"""Planted faults: would the audit notice if the code broke its promise?
+
+Every fault is a small change of the product's text that breaks privacy, as a slip of the pen could.
+It is planted in a copy of `counterveil`; a new process loads that copy and plays the games and
+checks that must find it. The sound copy plays the very same ones, and none may find anything.
+
+`counterveil-lab faults` does it for all of them and stores what was found in
+`results/audit_faults.json` and `.csv`. A fault whose text is no longer in the product is an error:
+it must follow the code.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from counterveil.errors import InputError
+from counterveil_lab.results import Row
+
+SOURCE = Path(__file__).parent.parent / "counterveil"
+EPSILON, DRAWS, RUNS = 1.0, 10_000, 60
+SHARP = 0.01  # δ of the games and checks of Gaussian noise
+LIMIT = 300.0  # seconds for one fault
+SOUND = "none: the sound code"
+HEAVY = "numpy pandas torch torch._dynamo opendp.prelude pyarrow.dataset scipy.stats opacus".split()
+
+CURATOR, FUNCTIONAL = "curator/curator.py", "curator/functional.py"
+NOISE, SUMS, DPSGD = "curator/noise.py", "curator/coefficients.py", "curator/dpsgd.py"
+RECORD, PLAN = "privacy/record.py", "curator/plan.py"
+
+# Views of the audit, in short.
+ALONE, MOVES, ENOUGH = "the record holds noise alone", "sums move as stated", "the noise is enough"
+STATED, REPEATS, SHARES = "the noise is as stated", "the noise never repeats", "the shares add up"
+FOLLOWS, READ = "the veil follows from its record", "rows are read once, after the charge"
+REFUSED, ERRORS, COMMAND = "no table is refused", "errors hold no value", "the command"
+TREE, SAMPLER = "tree, its share of ε", "coefficients, the curator's sampler"
+NUMBERS = "coefficients"
+TRAINED, CODES = "training is as stated", "prototypes follow from noisy sums"
+ONE, WIDE, TWO, TIE = "one feature", "eleven features", "order 2", "order 2, near tie"
+PERSON, BITS, IMAGES = "one person, three records", "bits", "images"
+EVERY, SOME = "a canary in every batch", "a canary in some batches"
+
+Play = tuple[str, str]  # a view and a pair
+
+
+class FaultError(InputError):
+    """A fault that cannot be planted: the code has changed."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A planted fault: (file, old text, new text), what it breaks, and who must find it.
+
+    `plays` are views and pairs of the audit of `mechanism` at ε = 1 and this δ.
+    """
+
+    name: str
+    breaks: str
+    patches: tuple[tuple[str, str, str], ...]
+    plays: tuple[Play, ...]
+    mechanism: str = "functional"
+    delta: float = 0.0
+
+
+def _fault(
+    name: str, breaks: str, file: str, old: str, new: str, *plays: Play, **where: Any
+) -> Fault:
+    """A fault of one change."""
+    return Fault(name, breaks, ((file, old, new),), plays, **where)
+
+
+def _gaussian(name: str, breaks: str, file: str, old: str, new: str, *plays: Play) -> Fault:
+    return _fault(name, breaks, file, old, new, *plays, delta=SHARP)
+
+
+def _dpsgd(name: str, breaks: str, *changes: str, plays: Sequence[Play]) -> Fault:
+    """A fault of `dpsgd`: old text, new text, and so on."""
+    pairs = zip(changes[::2], changes[1::2], strict=True)
+    patches = tuple((DPSGD, old, new) for old, new in pairs)
+    return Fault(name, breaks, patches, tuple(plays), "dpsgd", SHARP)
+
+
+_ADD = "noisy = measurement(flat.tolist())"
+_CHOSEN = "return int(measurement([int(score) for score in scores]))"
+_EDGE = "noise.choose(scores, sensitivity, epsilon / (features - 1))"
+_SINGLES = "record = _record(table, plan, singles)"
+_BIT_RECORD = "return _record(table, plan, pooled, sums)"
+_VEIL = "return Veil(schema, made.autoencoder, made.prototypes, statement, made.surrogate, record)"
+_RESERVE = "reserved = self.ledger.reserve(self.dataset, budget, what) if self.ledger else None"
+_OPTIMISER = "noise_multiplier=noise,\n        max_grad_norm=clip,"
+_COUNTED = 'what = f"counts of (class, feature) for {features} features"'
+_IMPORT = "from counterveil.encoding import Array\n"
+_TRAINING = "schedule, clip = training.schedule, training.clip"
+
+# fmt: off
+FAULTS: tuple[Fault, ...] = (
+    # The choice of a tree
+    _fault("exact choice of the tree", "the best pair is chosen without noise",
+           FUNCTIONAL, _EDGE, "int(np.argmax(scores))", (ALONE, TIE)),
+    _fault("exact noisy maximum", "the noisy maximum has no noise",
+           NOISE, _CHOSEN, "return int(np.argmax(scores))", (TREE, TIE), (REPEATS, "zeros")),
+    _fault("choice with far too large an ε", "each edge spends 20 times the share of all",
+           FUNCTIONAL, _EDGE, "noise.choose(scores, sensitivity, 20 * epsilon)", (ALONE, TIE)),
+    _fault("noisy maximum of a hundredth of its scale", "the choice leaks far more than its share",
+           NOISE, _CHOSEN,
+           "return int(dp.m.make_noisy_max(*space, dp.max_divergence(), scale=scale / 100)"
+           "([int(score) for score in scores]))", (TREE, TIE)),
+    _fault("choice sensitivity halved", "a score moves by 2 a record, not by 1",
+           FUNCTIONAL, "plan.epsilons[1], 2 * plan.records", "plan.epsilons[1], plan.records",
+           (MOVES, TIE)),
+    # Exact numbers in the record
+    _fault("exact counts of single features", "the record holds exact counts",
+           FUNCTIONAL, _SINGLES,
+           "record = _record(table, plan, replace(singles, values=private_counts.singles))",
+           (ALONE, ONE)),
+    _fault("exact counts of pairs", "the record holds exact counts of order 2",
+           FUNCTIONAL, "measurements=(singles, tree, pairs)",
+           "measurements=(singles, tree, replace(pairs, values=private_pairs))", (ALONE, TWO)),
+    _fault("exact class counts of bits", "column 0 of the class sums is exact",
+           FUNCTIONAL, _BIT_RECORD,
+           "known = sums.values.copy()\n    known[:, 0] = private_sums.sums[:, 0]\n"
+           "    return _record(table, plan, pooled, replace(sums, values=known))", (ALONE, BITS)),
+    _fault("exact pooled sums of bits", "the record holds exact sums",
+           FUNCTIONAL, _BIT_RECORD,
+           "return _record(table, plan, replace(pooled, values=private_pooled), sums)",
+           (ALONE, BITS)),
+    _fault("exact sums of images", "the record holds exact sums",
+           FUNCTIONAL, "return _record(table, plan, sums)",
+           "return _record(table, plan, replace(sums, values=private_sums.sums))",
+           (ALONE, IMAGES)),
+    _fault("units from exact class counts", "a public field of the record is read off the rows",
+           FUNCTIONAL, "units=table.size,", "units=1 + int(table.private_rows()[1].sum()),",
+           (ALONE, ONE)),
+    _fault("number of bins from the rows", "the shape of the record tells the largest number",
+           FUNCTIONAL, "grid = Grid(table.schema, plan.fine)",
+           "most = max(float(points.max()) for points, _ in table.private_batches())\n"
+           "    grid = Grid(table.schema, 8 + int(20 * most))", (ALONE, "far number")),
+    # Sensitivity
+    _fault("counts without the factor 2", "a replaced record leaves a cell and enters another",
+           RECORD, "return cls(2 * tables * records,", "return cls(tables * records,",
+           (MOVES, WIDE), (NUMBERS, ONE)),
+    _fault("people counted as records", "the sensitivity forgets max_records",
+           RECORD, "return cls(2 * tables * records, root_above(2 * tables * records**2))",
+           "return cls(2 * tables, root_above(2 * tables))", (MOVES, PERSON), (NUMBERS, PERSON)),
+    _gaussian("sums without the factor 2 in L2", "Gaussian noise for half of the move",
+              RECORD, "root_above(4 * l2_squared * records**2)",
+              "root_above(l2_squared * records**2)", (MOVES, BITS)),
+    _fault("class counts forgotten in the norm", "the bound leaves out the weight of the count",
+           SUMS, "self.l1, self.l2_squared = l1 + count_weight, l2_squared + count_weight**2",
+           "self.l1, self.l2_squared = l1, l2_squared", (MOVES, BITS)),
+    _fault("image norm not cut", "one bright image moves the sums beyond the bound",
+           SUMS, "bounded = cut(vectors, *self._clip)", "bounded = vectors", (MOVES, IMAGES)),
+    _fault("cut of ones depends on other rows", "one record moves what is kept of all others",
+           FUNCTIONAL, "turn = (crowded @ weights) % bits",
+           "turn = (crowded @ weights + len(full)) % bits", (MOVES, "crowded bits")),
+    _fault("max_records ignored, mixed", "all records of a person are used",
+           "curator/table.py", "rank < self.records", "rank < 9 * self.records", (MOVES, PERSON)),
+    _fault("max_records ignored, bits", "all records of a person are used",
+           "curator/table.py", "rank < self.records", "rank < 9 * self.records",
+           (MOVES, "one person, bits")),
+    _fault("max_records ignored, images", "all records of a person are used",
+           "curator/table.py", "rank < self.records", "rank < 9 * self.records",
+           (MOVES, "one person, images")),
+    _fault("person's bits as one record", "the sensitivity of bits forgets max_records",
+           FUNCTIONAL, "Sensitivity.of_sums(plan.ones, plan.ones, plan.records)",
+           "Sensitivity.of_sums(plan.ones, plan.ones, 1)", (MOVES, "one person, bits")),
+    _fault("person's images as one record", "the sensitivity of images forgets max_records",
+           FUNCTIONAL, "bound, budget = private_sums.sensitivity(plan.records)",
+           "bound, budget = private_sums.sensitivity(1)", (MOVES, "one person, images")),
+    _fault("bin edges from the rows", "one far number moves all others to another bin",
+           SUMS, "codes = self.grid.codes(private_points)",
+           "codes = self.grid.codes(private_points / max(float(private_points.max()), 1e-9))",
+           (MOVES, "far number"), (NUMBERS, "far number")),
+    # Noise
+    _fault("Laplace noise halved", "half of the stated noise is drawn",
+           NOISE, _ADD, "noisy = _sampler(noise.kind, noise.scale / 2, len(flat))(flat.tolist())",
+           (STATED, BITS), (SAMPLER, ONE)),
+    _gaussian("Gaussian noise halved", "half of the stated noise is drawn",
+              NOISE, _ADD,
+              "noisy = _sampler(noise.kind, noise.scale / 2, len(flat))(flat.tolist())",
+              (STATED, BITS)),
+    _fault("Laplace scale halved in the calibration", "the noise is less than ε needs",
+           NOISE, "return Noise(LAPLACE, scale, epsilon, 0.0)",
+           "return Noise(LAPLACE, scale / 2, epsilon, 0.0)", (ENOUGH, ONE)),
+    _gaussian("Gaussian noise for a third of L2", "the noise is less than ε and δ need",
+              NOISE, "l1, l2 = sensitivity.l1, sensitivity.l2",
+              "l1, l2 = sensitivity.l1, sensitivity.l2 / 3", (ENOUGH, WIDE), (NUMBERS, WIDE)),
+    _gaussian("Gaussian noise for the root of the tables", "L2 of one table instead of all",
+              RECORD, "return cls(2 * tables * records, root_above(2 * tables * records**2))",
+              "return cls(2 * tables * records, root_above(2 * records**2))", (MOVES, WIDE)),
+    _fault("one number without noise", "the first of every list of sums is exact",
+           NOISE, "return np.array(noisy, dtype=np.int64).reshape(values.shape)",
+           "return np.array([flat[0], *noisy[1:]], dtype=np.int64).reshape(values.shape)",
+           (STATED, BITS)),
+    _fault("noise from a fixed seed", "every release has the same noise, which can be subtracted",
+           NOISE, _ADD,
+           "dice = np.random.default_rng(7)\n"
+           "        noisy = np.rint(flat + dice.laplace(0, noise.scale, len(flat)))",
+           (REPEATS, "zeros")),
+    _fault("noise that a seed steers", "whoever knows the seed can subtract the noise",
+           NOISE, _ADD, "noisy = np.rint(flat + np.random.laplace(0, noise.scale, len(flat)))",
+           (REPEATS, "zeros")),
+    # Shares
+    _fault("shares of 1.1 ε", "three steps spend more than ε together",
+           PLAN, "shares = (rest_of(epsilon, *shares), *shares)",
+           "shares = (0.75 * epsilon, *shares)", (ALONE, TWO), (SHARES, "all families")),
+    _fault("a share rounded up", "shares add up to more than ε by a hair",
+           "privacy/statement.py",
+           "while Fraction(rest) > exact:\n        rest = math.nextafter(rest, -math.inf)",
+           "while Fraction(rest) < exact:\n        rest = math.nextafter(rest, math.inf)",
+           (SHARES, "all families")),
+    _fault("measured twice at full ε", "two answers about the same counts are averaged",
+           FUNCTIONAL, _SINGLES,
+           'more = noise.perturb("singles", what, private_counts.singles, bound, budget)\n'
+           "    mean = (singles.values + more.values) // 2\n"
+           "    record = _record(table, plan, replace(singles, values=mean))", (ALONE, ONE)),
+    _gaussian("δ used twice, order 2", "singles and pairs spend all of δ each",
+              FUNCTIONAL, "delta = plan.delta / 2 if plan.order == 2 else plan.delta",
+              "delta = plan.delta", (ALONE, "twelve features, order 2")),
+    _gaussian("δ used twice, bits", "pooled sums and class sums spend all of δ each",
+              FUNCTIONAL, "Budget(epsilon, plan.delta / 2)", "Budget(epsilon, plan.delta)",
+              (ALONE, BITS)),
+    # Readings, charges, refusals
+    _fault("a second pass", "the rows are read twice",
+           FUNCTIONAL, "grid = Grid(table.schema, plan.fine)",
+           "list(table.private_batches())\n    grid = Grid(table.schema, plan.fine)", (READ, TWO)),
+    _fault("rows read before the charge", "a crash after the reading would cost nothing",
+           CURATOR, _RESERVE, f"list(job.table.private_batches())\n        {_RESERVE}",
+           (READ, TWO)),
+    Fault("charged after reading", "a crash after the reading costs nothing",
+          ((CURATOR, _RESERVE, "reserved = None"),
+           (CURATOR, "if self.ledger and reserved:",
+            f"{_RESERVE}\n        if self.ledger and reserved:")),
+          ((READ, BITS),)),
+    _fault("not charged", "releases without end", CURATOR, _RESERVE, "reserved = None",
+           (READ, IMAGES)),
+    _fault("half charged", "the ledger pays for half of ε",
+           CURATOR, _RESERVE, _RESERVE.replace("budget, what", "Budget(epsilon / 2, delta), what"),
+           (READ, TWO)),
+    _fault("half stated", "the statement tells half of ε",
+           CURATOR, "epsilon=budget.epsilon,\n            delta",
+           "epsilon=budget.epsilon / 2,\n            delta", (READ, TWO)),
+    Fault("refusal of a table with one class", "whether there is a veil depends on one record",
+          ((FUNCTIONAL, _COUNTED,
+            "if not private_counts.singles.sum(axis=1).all():\n"
+            f'        raise VeilError("a class has no rows")\n    {_COUNTED}'),
+           (FUNCTIONAL, _IMPORT, f"{_IMPORT}from counterveil.errors import VeilError\n")),
+          ((REFUSED, "last of its class"),)),
+    Fault("refusal of a constant column", "whether there is a veil depends on one record",
+          ((FUNCTIONAL, _COUNTED,
+            "tables = np.split(private_counts.singles.sum(axis=0), grid.starts[1:])\n"
+            "    if min(np.count_nonzero(counts) for counts in tables) < 2:\n"
+            f'        raise VeilError("a column is constant")\n    {_COUNTED}'),
+           (FUNCTIONAL, _IMPORT, f"{_IMPORT}from counterveil.errors import VeilError\n")),
+          ((REFUSED, "last of its kind"),)),
+    _fault("an error that holds a value", "logs travel",
+           "encoding.py", "columns.refuse_cells(codes < 0, label.name, unknown)",
+           'columns.refuse_cells(codes < 0, label.name, f"{list(column)}: {unknown}")',
+           (ERRORS, "a cell that does not fit")),
+    _fault("a value on the terminal", "the command prints the label of the last row",
+           "cli/private.py", "say(veil.statement.headline)",
+           'say(__import__("pandas").read_csv(data)[public.label.name].iloc[-1])',
+           (COMMAND, ONE)),
+    # Fields of the veil
+    _fault("class counts in the statement", "a text of the veil is read off the rows",
+           CURATOR, "reasons=_draft_note(self.schema),",
+           "reasons=(str(int(table.private_rows()[1].sum())),),", (FOLLOWS, PERSON)),
+    _fault("a mean among the versions", "a text of the veil is read off the rows",
+           CURATOR, "versions=_versions(),",
+           'versions=_versions() | {"rows": str(table.private_rows()[0].mean(axis=0))},',
+           (FOLLOWS, BITS)),
+    _fault("an exact mean in the prototypes", "the prototypes do not follow from the record",
+           CURATOR, _VEIL,
+           _VEIL.replace("made.prototypes",
+                         "made.prototypes + float(table.private_rows()[0].mean())"),
+           (FOLLOWS, PERSON)),
+    Fault("surrogate trained on the rows", "the surrogate does not follow from the record",
+          ((CURATOR, _VEIL,
+            "rows, labels = (torch.as_tensor(found) for found in table.private_rows())\n"
+            "        learnt = train_surrogate(rows.float(), labels.long(), 2, hidden=(8,),"
+            " epochs=2, seed=0)\n        " + _VEIL.replace("made.surrogate", "learnt")),
+           (CURATOR, "from counterveil.networks import ",
+            "import torch\nfrom counterveil.networks import train_surrogate\n"
+            "from counterveil.networks import ")),
+          ((FOLLOWS, PERSON),)),
+    _fault("population from nearly exact counts", "the networks do not follow from the record",
+           CURATOR, "population = population_of(schema, record)",
+           "clear = make_plan(schema, table.size, Budget(1e5), records=table.records, order=1)\n"
+           "        population = population_of(schema, measure(table, clear))", (FOLLOWS, PERSON)),
+    # dpsgd
+    _dpsgd("dpsgd without clipping", "one record has any gradient it likes",
+           _OPTIMISER, "noise_multiplier=noise * clip / 1e9,\n        max_grad_norm=1e9,",
+           plays=[(TRAINED, EVERY), ("gradients, all of ε", EVERY)]),
+    _dpsgd("dpsgd with fixed batches", "the proof needs batches drawn record by record",
+           "chosen = np.flatnonzero(batches.random(rows) < schedule.rate)",
+           "chosen = np.arange(_, rows, schedule.steps_per_epoch)", plays=[(TRAINED, SOME)]),
+    _dpsgd("dpsgd with batches from a seed", "the proof needs secret batches",
+           "batches = np.random.default_rng()", "batches = np.random.default_rng(0)",
+           plays=[(TRAINED, SOME)]),
+    _dpsgd("dpsgd that stops by the loss", "the number of steps depends on the rows",
+           'tick(epoch + 1, "epochs")',
+           'tick(epoch + 1, "epochs")\n        with torch.no_grad():\n'
+           "            if float(loss_of(torch.arange(rows))) < 0:\n                break",
+           plays=[(TRAINED, SOME)]),
+    _dpsgd("dpsgd with half of the noise", "half of the stated noise is drawn",
+           _OPTIMISER, _OPTIMISER.replace("=noise,", "=noise / 2,"), plays=[(TRAINED, EVERY)]),
+    _dpsgd("dpsgd with another optimiser", "the default optimiser adds no noise",
+           "(optimiser_class or DPOptimizer)(", "(optimiser_class or Quiet)(", _TRAINING,
+           f"{_TRAINING}\n\n    class Quiet(DPOptimizer):\n        def add_noise(self):\n"
+           "            for weight in self.params:\n"
+           "                weight.grad = weight.summed_grad.clone()\n",
+           plays=[(TRAINED, EVERY), ("gradients, the curator's training", EVERY)]),
+    _dpsgd("dpsgd whose noise repeats", "noise that can be repeated can be subtracted",
+           "renew(generator)\n            chosen",
+           "generator.manual_seed(0)\n            chosen", plays=[(TRAINED, EVERY)]),
+    _dpsgd("dpsgd accounted for one step", "the noise is too little for all steps",
+           "steps=schedule.steps,", "steps=1,",
+           "schedule.rate, schedule.steps, asked.delta)", "schedule.rate, 1, asked.delta)",
+           plays=[(TRAINED, SOME)]),
+    _dpsgd("dpsgd accounted for add/remove", "replacing a record is a removal and an addition",
+           "epsilon = budget.epsilon / 2", "epsilon = budget.epsilon", plays=[(TRAINED, EVERY)]),
+    _dpsgd("dpsgd with exact sums of codes", "prototypes without noise",
+           "noisy = measured.values.astype(np.float64)", "noisy = self.exact.astype(np.float64)",
+           plays=[(CODES, "codes at opposite corners")]),
+    _dpsgd("dpsgd with exact class counts", "the surrogate is evened out by exact counts",
+           "_even_out(surrogate, counts)",
+           "_even_out(surrogate, np.bincount(private_classes, minlength=classes) + 1.0)",
+           plays=[("class counts are the noisy ones", ONE)]),
+    _dpsgd("dpsgd with shares of 1.1 ε", "three steps spend more than ε together",
+           "epsilon = rest_of(budget.epsilon, first.epsilon, second.epsilon)",
+           "epsilon = budget.epsilon * 0.5", plays=[(SHARES, "all steps")]),
+)
+# fmt: on
+
+
+def run_all(
+    faults: Sequence[Fault] = FAULTS, *, workers: int = 2, say: Callable[[str], object] = str
+) -> list[Row]:
+    """Plant every fault, and none, in a copy of the product, and tell what was found, in order.
+
+    A row has `fault, breaks, mechanism, delta, caught, caught_by, finding`. The sound code, whose
+    fault is `SOUND`, must be caught by nothing.
+    """
+    for name in HEAVY:  # loaded once, for all processes that are forked off this one
+        __import__(name)
+    work = [*_sound(faults), *faults]
+    context, waiting = multiprocessing.get_context("fork"), list(work)
+    running: dict[Any, tuple[Fault, Any, float]] = {}
+    rows: dict[Fault, Row] = {}
+    while waiting or running:
+        while waiting and len(running) < workers:
+            fault = waiting.pop(0)
+            ours, theirs = context.Pipe(duplex=False)
+            process = context.Process(target=_child, args=(fault, theirs))
+            process.start()
+            theirs.close()
+            running[process] = fault, ours, time.monotonic()
+        for process, (fault, ours, started) in list(running.items()):
+            if ours.poll(0.05):
+                found = ours.recv()
+            elif not process.is_alive():
+                found = [("", "the process ended without a word", False)]
+            elif time.monotonic() - started > LIMIT:
+                process.kill()
+                found = [("", f"not done after {LIMIT:g} s", False)]
+            else:
+                continue
+            process.join()
+            del running[process]
+            rows[fault] = _row(fault, found)
+            say(f"{fault.name}: {rows[fault]['finding'] or 'nothing found'}")
+    return [rows[fault] for fault in work]
+
+
+def failures(rows: Iterable[Row]) -> list[str]:
+    """What is wrong with the audit: a fault that was not caught, or an alarm at the sound code."""
+    return [
+        f"{row['fault']}: {row['finding'] or ('alarm' if row['caught'] else 'not caught')}"
+        for row in rows
+        if row["caught"] == (row["fault"] == SOUND)
+    ]
+
+
+def _row(fault: Fault, found: Sequence[tuple[str, str, bool]]) -> Row:
+    caught = [(view, words) for view, words, refuted in found if refuted]
+    broken = [words for _, words, refuted in found if not refuted and words]
+    return {
+        "fault": fault.name,
+        "breaks": fault.breaks,
+        "mechanism": fault.mechanism,
+        "delta": fault.delta,
+        "caught": bool(caught) or (fault.name == SOUND and bool(broken)),
+        "caught_by": "; ".join(dict.fromkeys(view for view, _ in caught)),
+        "finding": "; ".join(dict.fromkeys([*(words for _, words in caught), *broken])),
+    }
+
+
+def _sound(faults: Sequence[Fault]) -> Iterator[Fault]:
+    """The sound code, with all plays of the faults, one of these for each mechanism and δ."""
+    plays: dict[tuple[str, float], dict[Play, None]] = {}
+    for fault in faults:
+        plays.setdefault((fault.mechanism, fault.delta), {}).update(dict.fromkeys(fault.plays))
+    for (mechanism, delta), all_plays in plays.items():
+        yield Fault(SOUND, "nothing", (), tuple(all_plays), mechanism, delta)
+
+
+def plant(fault: Fault, folder: Path) -> None:
+    """A copy of the product with the fault, as `folder`/counterveil."""
+    copy = folder / "counterveil"
+    # With the compiled files, which fit the copies for they have the same dates.
+    shutil.copytree(SOURCE, copy, ignore=shutil.ignore_patterns("*.parquet"))
+    for file, old, new in fault.patches:
+        text = (copy / file).read_text("utf-8")
+        if text.count(old) != 1:
+            raise FaultError(
+                f"fault {fault.name!r}: its text must be in {file} once, and is there "
+                f"{text.count(old)} times; let the fault follow the code"
+            )
+        (copy / file).write_text(text.replace(old, new), "utf-8")
+        os.utime(copy / file)
+
+
+def _child(fault: Fault, answer: Any) -> None:
+    """Load a copy with the fault in this process, play, and send (view, words, refuted)."""
+    import torch
+
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder, redirect_stderr(StringIO()):
+        try:
+            plant(fault, Path(folder))
+            for name in [name for name in sys.modules if name.split(".")[0] == "counterveil"]:
+                del sys.modules[name]
+            sys.path.insert(0, folder)
+            found = list(_play(fault, Path(folder)))
+        except Exception as error:
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            place = f"{type(error).__name__} at {Path(last.filename).name}:{last.lineno}"
+            found = [("", f"{place}: {error}", False)]
+    answer.send(found)
+
+
+def _play(fault: Fault, folder: Path) -> Iterator[tuple[str, str, bool]]:
+    """The named games and checks of the loaded copy."""
+    import counterveil
+    from counterveil import audit
+    from counterveil.audit import checks
+    from counterveil.privacy import Budget
+
+    if not Path(counterveil.__file__).is_relative_to(folder):
+        raise FaultError("the copy of counterveil was not loaded")
+    effort, budget = audit.Effort(draws=DRAWS, runs=RUNS), Budget(EPSILON, fault.delta)
+    planned = {
+        (game.view, game.pair): game
+        for game in audit.games_of_claim(fault.mechanism, budget, effort)
+    }
+    for play in fault.plays:
+        if play[0] == COMMAND:  # in this process: a new one would take its time to load
+            pair = next(made for make in checks.COMMANDS if (made := make()).name == play[1])
+            words = "; ".join(checks.command_differs(pair, budget, run=_run_here))
+            yield f"{play[0]}: {play[1]}", words, bool(words)
+            continue
+        if play not in planned:
+            raise FaultError(f"the audit does not play {play[0]!r} on {play[1]!r}")
+        row = planned[play].play()
+        words = row.finding or (f"ε is at least {row.bound:.2f}" if row.refuted else "")
+        yield f"{row.view}: {row.pair}", words, row.refuted
+
+
+def _run_here(arguments: list[str], folder: Path) -> tuple[int, str, str]:
+    """Run the command of the loaded copy in this process."""
+    from counterveil.cli import main
+
+    before, out, notes, code = Path.cwd(), StringIO(), StringIO(), 0
+    os.chdir(folder)
+    try:
+        with redirect_stdout(out), redirect_stderr(notes):
+            main(arguments)
+    except SystemExit as done:
+        code = int(done.code or 0)
+    finally:
+        os.chdir(before)
+    return code, out.getvalue(), notes.getvalue()

@@ -1,0 +1,87 @@
+"""Every planted fault is caught by the audit, and the sound code by none of the same games."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import counterveil
+from counterveil.curator import dpsgd
+from counterveil_lab import faults
+from counterveil_lab.faults import FAULTS, SOUND, Fault, FaultError, failures, plant
+
+needs_opacus = pytest.mark.skipif(
+    not dpsgd.installed(), reason="opacus is absent: pip install 'counterveil[dpsgd]'"
+)
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    """The rows of `counterveil-lab faults`, in a process of its own, for it forks."""
+    folder = tmp_path_factory.mktemp("faults")
+    source = str(Path(counterveil.__file__).parent.parent)
+    environment = {**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "counterveil_lab.cli", "faults", "--out", str(folder)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=environment, check=False, timeout=1500
+    )
+    assert done.returncode in (0, 1), done.stderr
+    rows = json.loads((folder / "audit_faults.json").read_text())["rows"]
+    assert done.returncode == bool(failures(rows))
+    assert (folder / "audit_faults.csv").exists()
+    return {row["fault"]: row for row in rows if row["fault"] != SOUND} | {
+        (SOUND, row["mechanism"], row["delta"]): row for row in rows if row["fault"] == SOUND
+    }
+
+
+@needs_opacus
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_planted_fault_is_caught(stored, fault):
+    row = stored[fault.name]
+    assert row["caught"], row
+    assert row["caught_by"]
+
+
+@needs_opacus
+def test_the_sound_code_raises_no_alarm(stored):
+    sound = [row for key, row in stored.items() if key[0] == SOUND]
+    assert {(row["mechanism"], row["delta"]) for row in sound} == {
+        (fault.mechanism, fault.delta) for fault in FAULTS
+    }
+    assert not any(row["caught"] for row in sound), sound
+
+
+def test_there_are_faults_of_every_kind():
+    assert len(FAULTS) >= 36
+    assert len({fault.name for fault in FAULTS}) == len(FAULTS)
+    assert {fault.mechanism for fault in FAULTS} == {"functional", "dpsgd"}
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_fault_fits_the_code(fault, tmp_path):
+    plant(fault, tmp_path)
+    for file, _, _ in fault.patches:
+        compile((tmp_path / "counterveil" / file).read_text("utf-8"), file, "exec")
+
+
+def test_a_fault_that_does_not_fit_is_refused(tmp_path):
+    fault = Fault("old", "nothing", (("curator/noise.py", "no such text", ""),), ())
+    with pytest.raises(FaultError, match="its text must be in"):
+        plant(fault, tmp_path)
+
+
+def test_what_counts_as_a_failure_of_the_audit():
+    caught, missed = {"fault": "x", "caught": True}, {"fault": "x", "caught": False}
+    alarm, quiet = {"fault": SOUND, "caught": True}, {"fault": SOUND, "caught": False}
+    rows = [row | {"finding": ""} for row in (caught, missed, alarm, quiet)]
+    assert failures(rows) == ["x: not caught", f"{SOUND}: alarm"]
+
+
+def test_a_fault_that_cannot_be_played_is_not_caught():
+    row = faults._row(FAULTS[0], [("", "ValueError at x.py:1", False)])
+    assert not row["caught"]
+    sound = Fault(SOUND, "nothing", (), ())
+    assert faults._row(sound, [("", "ValueError at x.py:1", False)])["caught"]
