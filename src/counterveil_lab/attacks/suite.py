@@ -14,6 +14,7 @@ import jinja2
 import pandas as pd
 
 from counterveil.files import write_whole
+from counterveil.signature import signer_line
 from counterveil.veil import Veil
 from counterveil_lab.attacks import inference
 from counterveil_lab.attacks.attribute import SENSITIVE, why_not
@@ -89,6 +90,7 @@ class Findings:
             attribute=[x for x in inferred if x["target"] != "f" or x["defence"] == "none"],
             verdicts=self.verdicts,
             statement=self.veil.statement,
+            signed=signer_line(self.veil.signer),
         )
 
 
