@@ -33,7 +33,16 @@ EPSILON, DRAWS, RUNS = 1.0, 10_000, 60
 SHARP = 0.01  # δ of the games and checks of Gaussian noise
 LIMIT = 300.0  # seconds for one fault
 SOUND = "none: the sound code"
-HEAVY = "numpy pandas torch torch._dynamo opendp.prelude pyarrow.dataset scipy.stats opacus".split()
+HEAVY = (
+    "numpy",
+    "pandas",
+    "torch",
+    "torch._dynamo",
+    "opendp.prelude",
+    "pyarrow.dataset",
+    "scipy.stats",
+    "opacus",
+)
 
 CURATOR, FUNCTIONAL = "curator/curator.py", "curator/functional.py"
 NOISE, SUMS, DPSGD = "curator/noise.py", "curator/coefficients.py", "curator/dpsgd.py"

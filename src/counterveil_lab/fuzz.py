@@ -103,7 +103,7 @@ def make_world(folder: Path) -> None:
     from counterveil.curator import Curator
     from counterveil.models import save_exported
     from counterveil.privacy import Budget
-    from counterveil.privacy.ledger import Ledger
+    from counterveil.privacy.ledger import Ledger, Subject
     from counterveil.schema import Binary, Categorical, Label, Link, Numeric, Schema
 
     schema = Schema(
@@ -153,7 +153,8 @@ def make_world(folder: Path) -> None:
     veil.save(folder / "loans.veil")
     ledger = Ledger(folder / "ledger.db")
     ledger.open_account("loans", Budget(10.0, 1e-6))
-    ledger.commit(ledger.reserve("loans", Budget(0.5), "an earlier veil"), "0" * 64)
+    subject = Subject("record", max_records=1, units=len(rows), columns="0" * 64)
+    ledger.commit(ledger.reserve("loans", Budget(0.5), "an earlier veil", subject), "0" * 64)
 
 
 def learn_less() -> None:

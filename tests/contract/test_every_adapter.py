@@ -7,7 +7,6 @@ numbers for a frame (probabilities or logits), with columns in the order of the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

@@ -114,7 +114,6 @@ def test_the_file_keeps_exact_sums(tmp_path_factory, thousandths):
         assert spent(ledger, "d").epsilon * 1000 == accepted
 
 
-@pytest.mark.skipif(not hasattr(Budget, "rounded_down"), reason="budgets are not rounded yet")
 @given(amounts, deltas)
 def test_what_is_spent_is_at_most_what_is_charged(epsilon, delta):
     budget = Budget(epsilon, delta)

@@ -65,12 +65,12 @@ ODD = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("odd", ODD, ids=str)
 @pytest.mark.parametrize("dry", [False, True])
-def test_no_value_stops_a_release_or_shows(odd, dry, tmp_path, capsys):
+def test_no_value_stops_a_release_or_shows(dry, tmp_path, capsys):
     """32 calls with other bounds found a column's exact maximum, and no ledger knew of it."""
     spoken = []
-    for rows in (ROWS, pd.concat([ROWS.iloc[:-1].astype(object), _row(odd)])):
+    for odd_rows in ([{}] * len(ODD), ODD):
+        rows = pd.concat([ROWS.astype(object), *(_row(odd) for odd in odd_rows)])
         more = ("--dry-run",) if dry else ()
         assert release(tmp_path, rows, SCHEMA, *more) == 0
         said = capsys.readouterr()

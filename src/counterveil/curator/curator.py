@@ -27,7 +27,7 @@ from typing import Any, TypedDict, Unpack
 from counterveil import files
 from counterveil.build import TRAININGS, Training, fit_networks
 from counterveil.curator import dpsgd, paper
-from counterveil.curator.functional import measure
+from counterveil.curator.functional import measure, record_bytes
 from counterveil.curator.plan import Plan, make_plan
 from counterveil.curator.table import PrivateTable
 from counterveil.errors import BudgetError, InternalError, RequestError, VeilError
@@ -38,7 +38,7 @@ from counterveil.privacy.ledger import Ledger, Reservation, Subject
 from counterveil.schema import Schema
 from counterveil.signature import SigningKey
 from counterveil.terminal import progress_bar
-from counterveil.veil import Veil
+from counterveil.veil import MEMBER_LIMITS, Veil
 
 MECHANISMS = ("functional", "paper", "dpsgd")
 LEAST_EPSILON, MOST_EPSILON = 1e-6, 1e4  # of a private mechanism: beyond, arithmetic overflows
@@ -110,8 +110,13 @@ class Curator:
         self, private_data: Any, epsilon: float, delta: float = 0.0, *, order: int | None = None
     ) -> Plan:
         """What `functional` would measure. Reads the number of rows, which is public; no row."""
-        budget, table = _sensible(Budget(epsilon, delta)), self._table(private_data)
-        return make_plan(self.schema, table.size, budget, records=table.records, order=order)
+        return self._plan(self._table(private_data), _sensible(Budget(epsilon, delta)), order)
+
+    def _plan(self, table: PrivateTable, budget: Budget, order: int | None) -> Plan:
+        plan = make_plan(self.schema, table.size, budget, records=table.records, order=order)
+        if record_bytes(self.schema, plan) > MEMBER_LIMITS["record.safetensors"]:
+            raise RequestError("the schema has too many classes and cells for a veil; merge some")
+        return plan
 
     def check(self, private_data: Any) -> int:
         """Read every row, release nothing: does this table fit the schema? Returns the units.
@@ -165,15 +170,16 @@ class Curator:
             raise RequestError("epochs must be at least 1")
         if job.save_to is not None:
             files.check_new(job.save_to, overwrite=job.overwrite)
+        if len(self.schema.to_json().encode()) > MEMBER_LIMITS["schema.json"]:
+            raise RequestError("the schema is too large for a veil; it may have 8 MiB as JSON")
         if mechanism == "dpsgd":
             dpsgd.check(job.table, budget)
+        plan = self._plan(job.table, budget, order) if mechanism == "functional" else None
         reserved = self._reserve(job, f"release by {mechanism} of {self.schema.name}")
-        if mechanism == "paper":
-            veil = self._by_paper(job)
-        elif mechanism == "dpsgd":
-            veil = self._by_dpsgd(job)
+        if plan is not None:
+            veil = self._by_functional(job, plan)
         else:
-            veil = self._by_functional(job, order)
+            veil = self._by_dpsgd(job) if mechanism == "dpsgd" else self._by_paper(job)
         return self._deliver(veil if job.sign is None else veil.signed(job.sign), job, reserved)
 
     def _reserve(self, job: _Job, what: str) -> Reservation | None:
@@ -212,11 +218,10 @@ class Curator:
             private_data, self.schema, unit_column=self.unit_column, max_records=self.max_records
         )
 
-    def _by_functional(self, job: _Job, order: int | None) -> Veil:
+    def _by_functional(self, job: _Job, plan: Plan) -> Veil:
         """Rows -> noisy record -> population -> networks; only the first step sees rows."""
-        schema, table = self.schema, job.table
-        plan = make_plan(schema, table.size, job.budget, records=table.records, order=order)
-        record = measure(table, plan)
+        schema = self.schema
+        record = measure(job.table, plan)
         population = population_of(schema, record)
         training = job.training or TRAININGS[schema.family]
         training = replace(training, epochs=job.epochs or training.epochs)

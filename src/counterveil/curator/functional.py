@@ -30,6 +30,7 @@ from counterveil.population.sums import Frequencies
 from counterveil.privacy import Budget
 from counterveil.privacy.record import CHOICE, Measurement, NoisyRecord, Sensitivity
 from counterveil.privacy.statement import part_of
+from counterveil.schema import Schema
 
 MOST_ROWS = 2**40  # of a table: what is expected of a cell never leaves the range of exact integers
 
@@ -44,6 +45,21 @@ def measure(table: PrivateTable, plan: Plan, noise: NoiseSource = EXACT) -> Nois
     if plan.family == "binary":
         return _measure_bits(table, plan, noise)
     return _measure_image(table, plan, noise)
+
+
+def record_bytes(schema: Schema, plan: Plan) -> int:
+    """How large the noisy integers of a plan can be in a file, whatever the rows are."""
+    classes = len(schema.label.classes)
+    if plan.family == "binary":
+        numbers = schema.width + classes * (1 + schema.width)
+    elif plan.family == "image":
+        numbers = classes * (1 + Frequencies(schema.images[0], plan.frequencies).width)
+    else:
+        grid = Grid(schema, plan.fine)
+        coarse = [int(merge.max()) + 1 for merge in grid.merged(plan.coarse)]
+        pairs = max(coarse) * sum(coarse) if plan.order == 2 else 0  # of any tree
+        numbers = classes * (sum(each.count for each in grid.cells) + pairs)
+    return 8 * numbers
 
 
 def _record(table: PrivateTable, plan: Plan, *measurements: Measurement) -> NoisyRecord:

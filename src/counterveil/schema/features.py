@@ -39,7 +39,7 @@ from counterveil.schema.cells import BitCells, Cells, NumberCells
 from counterveil.schema.columns import MISSING_VALUE, Array, Category
 from counterveil.schema.kind import Bounds, Direction, Kind, Mark, Rule, first_names, is_number
 
-MAX_WIDTH = 1 << 20  # numbers that encode a row
+MAX_WIDTH = 1 << 17  # numbers that encode a row
 LARGEST = 1e15  # up to which floats tell whole numbers apart
 MOST_LEVELS = (1 << 16) - 1  # of a pixel: sums of their frequencies stay exact
 SLACK = 1e-6  # what float arithmetic may be off by

@@ -20,6 +20,7 @@ from counterveil.schema.features import MAX_WIDTH, Categorical, Feature, Pixels
 from counterveil.schema.kind import Frozen, first_names
 
 FORMAT = 1
+MOST_FEATURES = 1 << 14
 Family = Literal["mixed", "image", "binary"]
 
 
@@ -72,7 +73,7 @@ class Schema(Frozen):
     note: str = ""
     drafted: bool = False
     label: Label
-    features: tuple[Feature, ...] = Field(min_length=1)
+    features: tuple[Feature, ...] = Field(min_length=1, max_length=MOST_FEATURES)
     links: tuple[Link, ...] = ()
 
     @validator(mode="after")
