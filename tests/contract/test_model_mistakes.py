@@ -256,9 +256,10 @@ def test_models_without_probabilities(schema, frame, rows):
 
 
 def test_models_of_several_labels(schema, frame, rows):
-    both = np.stack([rows.loan, rows.member], axis=1)
-    model = MultiOutputClassifier(LogisticRegression()).fit(frame[NUMBERS], both)
-    assert "several labels" in refusal(lambda: adapt(model, schema))
+    for other in (rows.member, rows.degree):  # of two values, of three
+        both = np.stack([rows.loan, other], axis=1)
+        model = MultiOutputClassifier(LogisticRegression()).fit(frame[NUMBERS], both)
+        assert "several labels" in refusal(lambda model=model: adapt(model, schema))
 
 
 @pytest.mark.parametrize("thing", [None, 3, [1.0], {"weight": torch.ones(2)}, b"model", ""])

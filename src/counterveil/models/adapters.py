@@ -296,13 +296,14 @@ def _checked_classes(
     own: list[Any], given: Sequence[Category] | None, schema: Schema
 ) -> Sequence[Category]:
     """The names of an estimator's columns: its own, or those `given`, which may not contradict."""
-    if any(isinstance(name, list) for name in own):
+    if any(isinstance(name, (list, np.ndarray)) for name in own):
         raise ModelError(
             "the model predicts several labels; give a model of the schema's label alone"
         )
     if given is None:
         return own
-    if set(own) == set(schema.label.classes) and len(given) > 1 and list(given) != own:
+    one = isinstance(given, str) or len(given) == 1  # the class of a single column
+    if not one and set(own) == set(schema.label.classes) and list(given) != own:
         raise ModelError(
             "classes=[...] (--model-classes) contradicts the model's own classes_, which are the "
             "schema's; leave it out"
