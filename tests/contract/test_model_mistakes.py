@@ -62,9 +62,9 @@ def test_one_number_of_a_function_needs_its_class(schema, frame, shape):
 def test_the_class_that_is_named_gets_the_number(schema, frame):
     yes = granted(frame)
     for name, expected in (("granted", [1 - yes, yes]), ("refused", [yes, 1 - yes])):
-        model = adapt(granted, schema, classes=[name])
-        found = ask_frame(model, frame).exp().numpy()
-        np.testing.assert_allclose(found, np.stack(expected, axis=1), atol=1e-6)
+        for classes in ([name], name, np.array([name])):
+            found = ask_frame(adapt(granted, schema, classes=classes), frame).exp().numpy()
+            np.testing.assert_allclose(found, np.stack(expected, axis=1), atol=1e-6)
 
 
 @pytest.mark.parametrize("outputs", ["auto", "logits"])
@@ -148,9 +148,15 @@ def test_a_rule_that_is_always_sure_is_no_label(schema, frame, rows):
 
 
 def test_predict_proba_keeps_the_names_of_its_estimator(schema, frame, fitted):
-    found = ask_frame(adapt(fitted.predict_proba, schema), frame).exp().numpy()
     expected = fitted.predict_proba(frame[NUMBERS])[:, ::-1]  # it sorts: granted, refused
+    found = ask_frame(adapt(fitted.predict_proba, schema), frame).exp().numpy()
     np.testing.assert_allclose(found, expected, atol=1e-6)
+    points = LogisticRegression().fit(
+        Encoding(schema).encode(frame), fitted.predict(frame[NUMBERS])
+    )
+    plain = CallableModel(points.predict_proba, schema, inputs="encoding")
+    expected = points.predict_proba(Encoding(schema).encode(frame))[:, ::-1]
+    np.testing.assert_allclose(ask_frame(plain, frame).exp().numpy(), expected, atol=1e-6)
 
 
 def test_classes_that_contradict_the_estimator(schema, fitted):
@@ -250,9 +256,10 @@ def test_models_without_probabilities(schema, frame, rows):
 
 
 def test_models_of_several_labels(schema, frame, rows):
-    both = np.stack([rows.loan, rows.member], axis=1)
-    model = MultiOutputClassifier(LogisticRegression()).fit(frame[NUMBERS], both)
-    assert "several labels" in refusal(lambda: adapt(model, schema))
+    for other in (rows.member, rows.degree):  # of two values, of three
+        both = np.stack([rows.loan, other], axis=1)
+        model = MultiOutputClassifier(LogisticRegression()).fit(frame[NUMBERS], both)
+        assert "several labels" in refusal(lambda model=model: adapt(model, schema))
 
 
 @pytest.mark.parametrize("thing", [None, 3, [1.0], {"weight": torch.ones(2)}, b"model", ""])
@@ -268,3 +275,24 @@ def test_texts_that_are_no_path_of_onnx(schema, path):
 def test_weights_without_a_network(schema):
     weights = nn.Linear(schema.width, 2).state_dict()
     assert "weights without a network" in refusal(lambda: adapt(weights, schema))
+
+
+# Values of other types than the schema's.
+
+
+def test_people_are_decided_on_alike_however_their_table_is_written(veil, frame, rows):
+    columns = make_column_transformer(
+        (OneHotEncoder(handle_unknown="ignore"), ["region"]), ("passthrough", ["income"])
+    )
+    loan = np.where((frame.region == 2) ^ (frame.income > 5), "granted", "refused")
+    model = make_pipeline(columns, DecisionTreeClassifier(max_depth=4)).fit(frame, loan)
+    queries = frame.head(20)
+    expected = model.predict(queries)
+    few_calls = CallableModel(model.predict_proba, veil.schema, batch=50, max_calls=40)
+    explainer = Explainer(veil, few_calls)
+    for kind in ("float64", "str"):
+        written = queries.assign(region=queries.region.astype(kind))
+        result = explainer.explain(written, progress=False, method="iterations", iterations=0)
+        decided = np.array(veil.schema.label.classes)[result.predicted]
+        np.testing.assert_array_equal(decided, expected)
+        assert result.queries.region.dtype == np.int64

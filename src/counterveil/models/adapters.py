@@ -164,7 +164,9 @@ class CallableModel(TargetModel):
         self.batch = batch
         self.max_calls = max_calls
         self.calls = 0
-        _refuse_predict(function)
+        own = _classes_of_method(function)
+        if own is not None:
+            classes = _checked_classes(own, classes, schema)
         self._function = function
         self._columns = base.columns_called(classes, schema)
         self._over_rows = inputs != "encoding"
@@ -214,14 +216,23 @@ class CallableModel(TargetModel):
         )
 
 
-def _refuse_predict(function: Any) -> None:
-    """An error for a method of an estimator that gives labels or scores, not probabilities."""
+def _classes_of_method(function: Any) -> list[Any] | None:
+    """The classes of the estimator whose `predict_proba` this is, if they are known.
+
+    A method of an estimator that gives labels or scores, not probabilities, is an error.
+    """
     owner, name = getattr(function, "__self__", None), getattr(function, "__name__", "")
     if name in NOT_PROBABILITIES and hasattr(owner, "predict_proba"):
         raise ModelError(
             f"{name} of {type(owner).__name__} gives no class probabilities; "
             "give the model itself, or its predict_proba"
         )
+    return _own_classes(owner) if name == "predict_proba" else None
+
+
+def _own_classes(estimator: Any) -> list[Any] | None:
+    own = getattr(estimator, "classes_", None)
+    return None if own is None else list(np.asarray(own, dtype=object).tolist())
 
 
 class EstimatorModel(CallableModel):
@@ -244,9 +255,9 @@ class EstimatorModel(CallableModel):
         fitted_names = getattr(estimator, "feature_names_in_", None)
         if inputs == "auto" and self._fitted_on == schema.width and fitted_names is None:
             inputs = "encoding"
-        own = getattr(estimator, "classes_", None)
+        own = _own_classes(estimator)
         if own is not None:
-            classes = _checked_classes(np.asarray(own, dtype=object).tolist(), classes, schema)
+            classes = _checked_classes(own, classes, schema)
         try:
             as_fitted = np.asarray if inputs == "encoding" else rows_as_fitted(estimator, schema)
         except Exception as error:
@@ -285,13 +296,14 @@ def _checked_classes(
     own: list[Any], given: Sequence[Category] | None, schema: Schema
 ) -> Sequence[Category]:
     """The names of an estimator's columns: its own, or those `given`, which may not contradict."""
-    if any(isinstance(name, list) for name in own):
+    if any(isinstance(name, (list, np.ndarray)) for name in own):
         raise ModelError(
             "the model predicts several labels; give a model of the schema's label alone"
         )
     if given is None:
         return own
-    if set(own) == set(schema.label.classes) and len(given) > 1 and list(given) != own:
+    one = isinstance(given, str) or len(given) == 1  # the class of a single column
+    if not one and set(own) == set(schema.label.classes) and list(given) != own:
         raise ModelError(
             "classes=[...] (--model-classes) contradicts the model's own classes_, which are the "
             "schema's; leave it out"

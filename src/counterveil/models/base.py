@@ -278,6 +278,8 @@ def columns_called(names: Sequence[Category] | None, schema: Schema) -> Columns:
     Where the label has two classes, one name is that of the one number that the model gives.
     """
     classes = tuple(schema.label.classes)
+    if isinstance(names, str):
+        names = (names,)
     names = classes if names is None else tuple(names)
     single = len(names) == 1 and len(classes) == 2
     if single and names[0] in classes:
