@@ -75,10 +75,10 @@ def test_bad_rows_are_numbered_in_the_whole_table(schema, rows, tmp_path, monkey
     frame = rows.copy()
     frame.loc[300, "income"] = 99.0
     with pytest.raises(DataError, match=r"row 301, column 'income'"):
-        release(schema, frame)
+        Curator(schema).check(frame)
     people = frame.assign(who=np.arange(len(frame)) // 2)
     with pytest.raises(DataError, match=r"row 301, column 'income'"):
-        release(schema, people, unit_column="who", max_records=1)
+        Curator(schema, unit_column="who", max_records=1).check(people)
 
 
 def test_people(schema, rows):
@@ -92,7 +92,7 @@ def test_people(schema, rows):
     assert len(table.private_rows()[0]) == len(rows) // 2
     with pytest.raises(DataError, match="unit column 'whom' is missing"):
         release(schema, people, unit_column="whom")
-    with pytest.raises(DataError, match="row 1, column 'who': no person"):
+    with pytest.raises(DataError, match="unit column 'who' names nobody"):
         release(schema, people.assign(who=np.nan), unit_column="who")
 
 
@@ -104,8 +104,9 @@ def test_one_person_under_two_types_is_one_person(schema, rows, tmp_path):
     assert len(table.private_rows()[0]) == 3
     few.assign(who=7).to_parquet(tmp_path / "a.parquet")
     few.assign(who="7").to_parquet(tmp_path / "b.parquet")
-    with pytest.raises(DataError, match="'who' has another type in another file"):
-        PrivateTable(tmp_path, schema, unit_column="who", max_records=3)
+    files = PrivateTable(tmp_path, schema, unit_column="who", max_records=3)
+    assert files.size == 1
+    assert len(files.private_rows()[0]) == 3
 
 
 def test_an_unknown_order_is_refused_before_anything_is_charged(schema, rows, tmp_path):
@@ -127,13 +128,11 @@ def test_the_ledger_is_charged_before_a_row_is_read(schema, rows, tmp_path, monk
     path = tmp_path / "ledger.db"
     Ledger(path).open_account("loans", Budget(1.0))
     release(schema, rows, 0.4, ledger=path)
-    broken = rows.copy()
-    broken.loc[3, "income"] = 99.0
-    with pytest.raises(DataError):
-        release(schema, broken, 0.4, ledger=path)
+    monkeypatch.setattr(PrivateTable, "private_batches", None)  # reading a row now fails
+    with pytest.raises(TypeError):
+        release(schema, rows, 0.4, ledger=path)
     states = [entry.state for entry in Ledger(path).entries()]
     assert states == ["released", "reserved"]
-    monkeypatch.setattr(PrivateTable, "private_batches", None)  # reading a row would now fail
     with pytest.raises(OverdrawnError, match=r"0\.2"):
         release(schema, rows, 0.4, ledger=path)
     with pytest.raises(RequestError, match="open"):
@@ -148,7 +147,7 @@ def test_a_table_that_does_not_fit_costs_nothing(schema, rows, tmp_path):
             release(schema, wrong, 0.4, ledger=path)
     with pytest.raises(BudgetError):
         release(schema, rows, math.inf, ledger=path)
-    with pytest.raises(RequestError, match="nothing to charge"):
+    with pytest.raises(RequestError, match="guarantees nothing"):
         Curator(schema, ledger=path).release(rows, 0.4, mechanism="paper", progress=False)
     assert Ledger(path).entries() == ()
 

@@ -87,6 +87,8 @@ class PrivateTable:
         people: set[str] = set()
         for private_frame in self._source.batches():
             people.update(filter(None, people_of(private_frame[self.unit_column])))
+        if not people:
+            raise DataError(f"unit column {self.unit_column!r} names nobody")
         return len(people)
 
     def private_batches(self) -> Iterator[tuple[Array, Array]]:
@@ -215,7 +217,7 @@ def open_source(data: Any, schema: Schema, extra: tuple[str, ...] = ()) -> Sourc
     """
     wanted = (*schema.columns, schema.label.name, *extra)
     if isinstance(data, pa.Table):
-        return _arrow(ds.dataset(data), wanted, extra)
+        return _arrow(ds.dataset(data), wanted)
     if not isinstance(data, (str, Path)):
         frame = as_frame(data, schema)
         return Source(
@@ -228,7 +230,7 @@ def open_source(data: Any, schema: Schema, extra: tuple[str, ...] = ()) -> Sourc
         raise DataError(f"no table at {path}; check the path")
     if path.is_dir() or path.suffix.lower() in {".parquet", ".pq"}:
         try:
-            return _arrow(ds.dataset(path, format="parquet"), wanted, extra)
+            return _arrow(ds.dataset(path, format="parquet"), wanted)
         except (pa.ArrowException, OSError):
             raise DataError(f"{path} is damaged, or holds no Parquet file") from None
     columns = csv_columns(path)
@@ -237,26 +239,25 @@ def open_source(data: Any, schema: Schema, extra: tuple[str, ...] = ()) -> Sourc
     return Source(columns, rows, lambda: csv_batches(path, columns, BATCH, columns))
 
 
-def _arrow(dataset: ds.Dataset, wanted: tuple[str, ...], extra: tuple[str, ...]) -> Source:
+def _arrow(dataset: ds.Dataset, wanted: tuple[str, ...]) -> Source:
+    """Every file is read with the types that it has: cells are compared one by one, not columns."""
     names = tuple(dataset.schema.names)
-    for name in extra:  # person 7 and person "7" would count as two people
-        kinds = {
-            str(fragment.physical_schema.field(name).type)
-            for fragment in dataset.get_fragments()
-            if name in fragment.physical_schema.names
-        }
-        if len(kinds) > 1:
-            raise DataError(
-                f"column {name!r} has another type in another file ({', '.join(sorted(kinds))}); "
-                "write it with one type in all of them"
-            )
     present = [name for name in dict.fromkeys(wanted) if name in names]
+    fragments = tuple(dataset.get_fragments())
+    for number, fragment in enumerate(fragments, 1):
+        lacking = set(present) - set(fragment.physical_schema.names)
+        if lacking:
+            raise DataError(f"column {min(lacking)!r} is missing from file number {number}")
 
     def batches() -> Iterator[pd.DataFrame]:
         # File by file, batch by batch: reading ahead holds more of a large table than it helps.
-        for fragment in dataset.get_fragments():
+        for fragment in fragments:
             for batch in fragment.to_batches(
-                columns=present, batch_size=BATCH, batch_readahead=1, use_threads=False
+                schema=fragment.physical_schema,
+                columns=present,
+                batch_size=BATCH,
+                batch_readahead=1,
+                use_threads=False,
             ):
                 if batch.num_rows:
                     yield batch.to_pandas()
