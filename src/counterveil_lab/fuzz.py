@@ -31,6 +31,7 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -207,8 +208,9 @@ def _in_child(work: Callable[[], None]) -> None:
         raise RuntimeError("the files of the fuzzed project could not be made")
 
 
-def learn_less() -> None:
-    """Let networks learn from few samples, and load what the commands load when they run."""
+@contextmanager
+def learning_less() -> Iterator[None]:
+    """Let networks learn from few samples; load what the commands load when they run."""
     import torch
 
     from counterveil.build import TRAININGS, Training
@@ -217,9 +219,14 @@ def learn_less() -> None:
     for room in ("audit", "cli", "curator", "models", "report", "search"):
         importlib.import_module(f"counterveil.{room}")
     torch.set_num_threads(1)
-    for family in TRAININGS:
-        TRAININGS[family] = Training(200, 1, 64, 5e-3, (4,), 1)
+    usual = dict(TRAININGS), amortise.TRAINING_ROWS, explainer.STUDENT_ROWS
+    TRAININGS.update(dict.fromkeys(TRAININGS, Training(200, 1, 64, 5e-3, (4,), 1)))
     amortise.TRAINING_ROWS = explainer.STUDENT_ROWS = 200
+    try:
+        yield
+    finally:
+        trainings, amortise.TRAINING_ROWS, explainer.STUDENT_ROWS = usual
+        TRAININGS.update(trainings)
 
 
 def warm_up(world: Path) -> None:
@@ -506,8 +513,7 @@ def run_cases(
 
     `keep`: a folder for the files of cases that failed; by default they are removed.
     """
-    learn_less()
-    with tempfile.TemporaryDirectory(prefix="counterveil-fuzz-") as scratch:
+    with learning_less(), tempfile.TemporaryDirectory(prefix="counterveil-fuzz-") as scratch:
         world, folders = Path(scratch) / "world", Path(scratch) / "cases"
         world.mkdir()
         folders.mkdir()

@@ -24,14 +24,14 @@ def test_what_is_wrong_is_seen(tmp_path):
     fuzz._judge_words(case)
     fuzz._judge_files(case, before, tmp_path)
     assert sorted(failure.split(" ")[0] for failure in case.failures) == [
-        *("5045", "a", "changed", "left", "traceback")
+        *("5044", "a", "changed", "left", "traceback")
     ]
 
 
 def test_a_short_campaign():
     # Not among them: damaged files of XGBoost and LightGBM, whose libraries may crash on them.
     areas = list(fuzz.AREAS)
-    numbers = [n for n in range(3000, 3150) if areas[n % len(areas)] != "model-2"]
+    numbers = [n for n in range(3000, 3130) if areas[n % len(areas)] != "model-2"]
     cases = list(fuzz.run_cases(numbers, seed=1, workers=1))
     assert len(cases) == len(numbers)
     assert [case.text() for case in cases if case.failures] == []
