@@ -31,6 +31,7 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -101,6 +102,7 @@ def make_world(folder: Path) -> None:
 
     from counterveil.build import Training
     from counterveil.curator import Curator
+    from counterveil.encoding import Encoding
     from counterveil.models import save_exported
     from counterveil.privacy import Budget
     from counterveil.privacy.ledger import Ledger, Subject
@@ -151,25 +153,81 @@ def make_world(folder: Path) -> None:
     training = Training(200, 1, 64, 5e-3, (4,), 1)
     veil = Curator(schema).release(rows, 500.0, epochs=1, training=training, progress=False)
     veil.save(folder / "loans.veil")
+    _in_child(lambda: _more_models(folder, Encoding(schema).encode(rows), rows["loan"]))
     ledger = Ledger(folder / "ledger.db")
     ledger.open_account("loans", Budget(10.0, 1e-6))
     subject = Subject("record", max_records=1, units=len(rows), columns="0" * 64)
     ledger.commit(ledger.reserve("loans", Budget(0.5), "an earlier veil", subject), "0" * 64)
 
 
-def learn_less() -> None:
-    """Let networks learn from few samples, and load what the commands load when they run."""
+def _more_models(folder: Path, points: Any, labels: Any) -> None:
+    """Models of the other formats, `other` with their ending; they want the optional packages."""
+    import lightgbm
+    import numpy as np
+    import xgboost
+    from onnx import TensorProto, helper, numpy_helper
+    from sklearn.linear_model import LogisticRegression
+    from skops import io as skops
+
+    granted = (labels == "granted").to_numpy().astype(int)
+    skops.dump(LogisticRegression().fit(points, granted), folder / "other.skops")
+    options = {"objective": "binary:logistic", "max_depth": 2, "nthread": 1}
+    boosted = xgboost.train(options, xgboost.DMatrix(points, granted), 3)
+    for ending in (".json", ".ubj"):
+        boosted.save_model(folder / f"other{ending}")
+    few = {"objective": "binary", "num_leaves": 3, "min_data_in_leaf": 2, "num_threads": 1}
+    silent = {**few, "verbosity": -1, "deterministic": True}
+    light = lightgbm.train(silent, lightgbm.Dataset(points, granted), 3)
+    light.save_model(folder / "other.txt")
+    weights = np.zeros((points.shape[1], 2), np.float32)
+    weights[1] = -8, 8
+    graph = helper.make_graph(
+        [helper.make_node("Gemm", ["x", "w", "b"], ["s"])],
+        "tiny",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["rows", points.shape[1]])],
+        [helper.make_tensor_value_info("s", TensorProto.FLOAT, ["rows", 2])],
+        [
+            numpy_helper.from_array(weights, "w"),
+            numpy_helper.from_array(np.array([4, -4], np.float32), "b"),
+        ],
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    (folder / "other.onnx").write_bytes(made.SerializeToString())
+
+
+def _in_child(work: Callable[[], None]) -> None:
+    """Do `work` in a process of its own: threads that it starts would not survive a fork."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+            os._exit(1)
+        os._exit(0)
+    if os.waitpid(pid, 0)[1]:
+        raise RuntimeError("the files of the fuzzed project could not be made")
+
+
+@contextmanager
+def learning_less() -> Iterator[None]:
+    """Let networks learn from few samples; load what the commands load when they run."""
     import torch
 
     from counterveil.build import TRAININGS, Training
-    from counterveil.search import amortise
+    from counterveil.search import amortise, explainer
 
     for room in ("audit", "cli", "curator", "models", "report", "search"):
         importlib.import_module(f"counterveil.{room}")
     torch.set_num_threads(1)
-    for family in TRAININGS:
-        TRAININGS[family] = Training(200, 1, 64, 5e-3, (4,), 1)
-    amortise.TRAINING_ROWS = 200
+    usual = dict(TRAININGS), amortise.TRAINING_ROWS, explainer.STUDENT_ROWS
+    TRAININGS.update(dict.fromkeys(TRAININGS, Training(200, 1, 64, 5e-3, (4,), 1)))
+    amortise.TRAINING_ROWS = explainer.STUDENT_ROWS = 200
+    try:
+        yield
+    finally:
+        trainings, amortise.TRAINING_ROWS, explainer.STUDENT_ROWS = usual
+        TRAININGS.update(trainings)
 
 
 def warm_up(world: Path) -> None:
@@ -217,6 +275,19 @@ def _model(folder: Path, dice: Random) -> Planned:
         (folder / "model.pt2").rename(folder / name)
         return "renamed", [*EXPLAIN, "--model", name]
     return kind, [*EXPLAIN, "--out", "out.json"]
+
+
+def _other_model(folder: Path, dice: Random) -> Planned:
+    ending = dice.choice((".onnx", ".skops", ".json", ".ubj", ".txt"))
+    mutators: dict[str, Callable[..., tuple[str, bytes]]] = {
+        ".skops": mutations.of_zip,
+        ".json": mutations.of_json,
+    }
+    usual = mutations.of_bytes
+    mutator = mutators.get(ending, usual) if dice.random() < 0.7 else usual
+    _spoil(folder / f"other{ending}", mutator, dice)
+    named = ("--model-classes", "refused,granted", "--model-input", "encoding")
+    return ending[1:], [*EXPLAIN, "--model", f"other{ending}", *named]
 
 
 def _schema(folder: Path, dice: Random) -> Planned:
@@ -402,6 +473,7 @@ AREAS: dict[str, Callable[[Path, Random], Planned]] = {
     "arguments-2": _arguments,
     "rules-2": _rules,
     "output": _output,
+    "model-2": _other_model,
 }
 
 
@@ -442,8 +514,7 @@ def run_cases(
 
     `keep`: a folder for the files of cases that failed; by default they are removed.
     """
-    learn_less()
-    with tempfile.TemporaryDirectory(prefix="counterveil-fuzz-") as scratch:
+    with learning_less(), tempfile.TemporaryDirectory(prefix="counterveil-fuzz-") as scratch:
         world, folders = Path(scratch) / "world", Path(scratch) / "cases"
         world.mkdir()
         folders.mkdir()
@@ -646,7 +717,7 @@ def _is_whole(path: Path) -> bool:
             return content[:4] == content[-4:] == b"PAR1"
         case ".html":
             return content.rstrip().endswith(b"</html>")
-    return content.endswith((b"\n", b"}", b"]")) or not content
+    return content.endswith((b"\n", b"}", b"]", b">")) or not content
 
 
 def summary(cases: Sequence[Case], seed: int) -> list[Row]:

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from counterveil.encoding import Encoding
-from counterveil.errors import MOST_LETTERS, DataError, RequestError
+from counterveil.errors import MOST_LETTERS, DataError, RequestError, SchemaError
 from counterveil.hints import did_you_mean, named, spelt_otherwise
 from counterveil.schema import Binary, Label, Numeric, Schema
 from counterveil.search import Rules
@@ -35,6 +35,8 @@ def wide():
 def test_unknown_names_come_with_a_hint():
     with pytest.raises(RequestError, match=r"no feature 'bit99'; .*… \(8 more\); did you mean"):
         Rules(immutable=["bit99"]).tighten(wide())
+    with pytest.raises(SchemaError, match="did you mean 'bit7'"):
+        wide().feature("Bit7")
     with pytest.raises(RequestError, match="did you mean 'max_changes'"):
         Rules.of_mapping({"max_change": 1})
     with pytest.raises(RequestError, match=r"no class 'Yes'; .*; did you mean 'yes'"):

@@ -15,9 +15,10 @@ from pydantic import model_validator as validator
 
 from counterveil.errors import SchemaError
 from counterveil.files import read_bytes, write_whole
+from counterveil.hints import did_you_mean, named
 from counterveil.schema.columns import Category, check_distinct
 from counterveil.schema.features import MAX_WIDTH, Categorical, Feature, Pixels
-from counterveil.schema.kind import Frozen, first_names
+from counterveil.schema.kind import Frozen
 
 FORMAT = 1
 MOST_FEATURES = 1 << 14
@@ -124,8 +125,9 @@ class Schema(Frozen):
         for feature in self.features:
             if feature.name == name:
                 return feature
-        known = first_names([feature.name for feature in self.features])
-        raise SchemaError(f"no feature {name!r} in the schema; it has: {known}")
+        known = [feature.name for feature in self.features]
+        meant = did_you_mean(name, known)
+        raise SchemaError(f"no feature {name!r} in the schema; it has: {named(known)}{meant}")
 
     def to_json(self) -> str:
         """The JSON text; fields that only repeat a default are left out."""
