@@ -33,6 +33,7 @@ from counterveil.audit import neighbours
 from counterveil.audit.checks import (
     FAR,
     Dice,
+    command_differs,
     members_of,
     public_differences,
     read_once,
@@ -125,6 +126,8 @@ def checks(budget: Budget) -> Iterator[Check]:
         reads = partial(read_once, worst, budget, "dpsgd")
         yield check("rows are read once, after the charge", worst.name, find=reads)
         differs = partial(public_parts_differ, worst, budget)
+        command = partial(command_differs, worst, budget, "dpsgd")
+        yield check("the command", worst.name, find=command)
         evened = partial(counts_unused, budget)
         yield check("class counts are the noisy ones", worst.name, find=evened)
         yield check("public parts of the veil", worst.name, find=differs)
