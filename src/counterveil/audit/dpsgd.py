@@ -56,6 +56,7 @@ from counterveil.privacy.record import Measurement, Sensitivity
 SHARP = 1e-2
 DELTAS = (1e-6, SHARP)
 TRAININGS = 40  # real ones of each table, to hear how they are made
+STEPS = 120  # of those trainings at least, to hear their noise
 GRADIENTS = (-1e3, 1e3)  # of the canary in D and in D', before they are clipped
 RARE = 1e-9  # probability of a finding where there is nothing to find
 LOPSIDED = 8.0  # less than the logarithm of a skewed count, more than weights reach
@@ -138,7 +139,8 @@ def checks(budget: Budget) -> Iterator[Check]:
 def training_differs(training: NoisyTraining) -> Iterator[str]:
     """What is heard of the curator's trainings that is not what the proof says of them."""
     schedule, clip = training.schedule, training.clip
-    runs = [_train(training, table, 1.0) for table in (0, 1) for _ in range(TRAININGS)]
+    repeats = max(TRAININGS, STEPS // schedule.steps)
+    runs = [_train(training, table, 1.0) for table in (0, 1) for _ in range(repeats)]
     if {run.shape[1] for run in runs} != {schedule.steps}:
         yield f"a training has another number of steps than {schedule.steps}"
         return
