@@ -34,7 +34,6 @@ SHARP = 0.01  # δ of the games and checks of Gaussian noise
 LIMIT = 300.0  # seconds for one fault
 SOUND = "none: the sound code"
 HEAVY = (
-    "numpy",
     "pandas",
     "torch",
     "torch._dynamo",
@@ -102,11 +101,12 @@ def _dpsgd(name: str, breaks: str, *changes: str, plays: Sequence[Play]) -> Faul
 
 _ADD = "noisy = measurement(flat.tolist())"
 _CHOSEN = "return int(measurement([int(score) for score in scores]))"
-_EDGE = "noise.choose(scores, sensitivity, epsilon / (features - 1))"
+_EDGE = "noise.choose(scores, sensitivity, epsilon)"
 _SINGLES = "record = _record(table, plan, singles)"
 _BIT_RECORD = "return _record(table, plan, pooled, sums)"
 _VEIL = "return Veil(schema, made.autoencoder, made.prototypes, statement, made.surrogate, record)"
-_RESERVE = "reserved = self.ledger.reserve(self.dataset, budget, what) if self.ledger else None"
+_RESERVE = 'reserved = self._reserve(job, f"release by {mechanism} of {self.schema.name}")'
+_FIRST = "used[person] < self.records"
 _OPTIMISER = "noise_multiplier=noise,\n        max_grad_norm=clip,"
 _COUNTED = 'what = f"counts of (class, feature) for {features} features"'
 _IMPORT = "from counterveil.encoding import Array\n"
@@ -120,13 +120,14 @@ FAULTS: tuple[Fault, ...] = (
     _fault("exact noisy maximum", "the noisy maximum has no noise",
            NOISE, _CHOSEN, "return int(np.argmax(scores))", (TREE, TIE), (REPEATS, "zeros")),
     _fault("choice with far too large an ε", "each edge spends 20 times the share of all",
-           FUNCTIONAL, _EDGE, "noise.choose(scores, sensitivity, 20 * epsilon)", (ALONE, TIE)),
+           FUNCTIONAL, _EDGE, "noise.choose(scores, sensitivity, 20 * plan.epsilons[1])", (ALONE, TIE)),
     _fault("noisy maximum of a hundredth of its scale", "the choice leaks far more than its share",
            NOISE, _CHOSEN,
            "return int(dp.m.make_noisy_max(*space, dp.max_divergence(), scale=scale / 100)"
            "([int(score) for score in scores]))", (TREE, TIE)),
     _fault("choice sensitivity halved", "a score moves by 2 a record, not by 1",
-           FUNCTIONAL, "plan.epsilons[1], 2 * plan.records", "plan.epsilons[1], plan.records",
+           FUNCTIONAL, "private_counts.features, 2 * plan.records",
+           "private_counts.features, plan.records",
            (MOVES, TIE)),
     # Exact numbers in the record
     _fault("exact counts of single features", "the record holds exact counts",
@@ -174,12 +175,12 @@ FAULTS: tuple[Fault, ...] = (
            FUNCTIONAL, "turn = (crowded @ weights) % bits",
            "turn = (crowded @ weights + len(full)) % bits", (MOVES, "crowded bits")),
     _fault("max_records ignored, mixed", "all records of a person are used",
-           "curator/table.py", "rank < self.records", "rank < 9 * self.records", (MOVES, PERSON)),
+           "curator/table.py", _FIRST, "used[person] < 9 * self.records", (MOVES, PERSON)),
     _fault("max_records ignored, bits", "all records of a person are used",
-           "curator/table.py", "rank < self.records", "rank < 9 * self.records",
+           "curator/table.py", _FIRST, "used[person] < 9 * self.records",
            (MOVES, "one person, bits")),
     _fault("max_records ignored, images", "all records of a person are used",
-           "curator/table.py", "rank < self.records", "rank < 9 * self.records",
+           "curator/table.py", _FIRST, "used[person] < 9 * self.records",
            (MOVES, "one person, images")),
     _fault("person's bits as one record", "the sensitivity of bits forgets max_records",
            FUNCTIONAL, "Sensitivity.of_sums(plan.ones, plan.ones, plan.records)",
@@ -226,8 +227,8 @@ FAULTS: tuple[Fault, ...] = (
            "shares = (0.75 * epsilon, *shares)", (ALONE, TWO), (SHARES, "all families")),
     _fault("a share rounded up", "shares add up to more than ε by a hair",
            "privacy/statement.py",
-           "while Fraction(rest) > exact:\n        rest = math.nextafter(rest, -math.inf)",
-           "while Fraction(rest) < exact:\n        rest = math.nextafter(rest, math.inf)",
+           "near if Fraction(near) <= exact else math.nextafter(near, -math.inf)",
+           "near if Fraction(near) >= exact else math.nextafter(near, math.inf)",
            (SHARES, "all families")),
     _fault("measured twice at full ε", "two answers about the same counts are averaged",
            FUNCTIONAL, _SINGLES,
@@ -250,12 +251,13 @@ FAULTS: tuple[Fault, ...] = (
     Fault("charged after reading", "a crash after the reading costs nothing",
           ((CURATOR, _RESERVE, "reserved = None"),
            (CURATOR, "if self.ledger and reserved:",
-            f"{_RESERVE}\n        if self.ledger and reserved:")),
+            'reserved = self._reserve(job, "late")\n        if self.ledger and reserved:')),
           ((READ, BITS),)),
     _fault("not charged", "releases without end", CURATOR, _RESERVE, "reserved = None",
            (READ, IMAGES)),
     _fault("half charged", "the ledger pays for half of ε",
-           CURATOR, _RESERVE, _RESERVE.replace("budget, what", "Budget(epsilon / 2, delta), what"),
+           CURATOR, "budget, other = job.budget, job.other_rows",
+           "budget, other = Budget(job.budget.epsilon / 2, job.budget.delta), job.other_rows",
            (READ, TWO)),
     _fault("half stated", "the statement tells half of ε",
            CURATOR, "epsilon=budget.epsilon,\n            delta",
@@ -280,7 +282,7 @@ FAULTS: tuple[Fault, ...] = (
     _fault("a value on the terminal", "the command prints the label of the last row",
            "cli/private.py", "say(veil.statement.headline)",
            'say(__import__("pandas").read_csv(data)[public.label.name].iloc[-1])',
-           (COMMAND, ONE)),
+           (COMMAND, ONE), mechanism="dpsgd", delta=SHARP),
     # Fields of the veil
     _fault("class counts in the statement", "a text of the veil is read off the rows",
            CURATOR, "reasons=_draft_note(self.schema),",
@@ -463,7 +465,7 @@ def _play(fault: Fault, folder: Path) -> Iterator[tuple[str, str, bool]]:
     """The named games and checks of the loaded copy."""
     import counterveil
     from counterveil import audit
-    from counterveil.audit import checks
+    from counterveil.audit import checks, neighbours
     from counterveil.privacy import Budget
 
     if not Path(counterveil.__file__).is_relative_to(folder):
@@ -474,10 +476,10 @@ def _play(fault: Fault, folder: Path) -> Iterator[tuple[str, str, bool]]:
         for game in audit.games_of_claim(fault.mechanism, budget, effort)
     }
     for play in fault.plays:
-        if play[0] == COMMAND:  # in this process: a new one would take its time to load
-            pair = next(made for make in checks.COMMANDS if (made := make()).name == play[1])
-            words = "; ".join(checks.command_differs(pair, budget, run=_run_here))
-            yield f"{play[0]}: {play[1]}", words, bool(words)
+        if play == (COMMAND, ONE):  # in this process: a new one would take its time to load
+            asked = neighbours.one_feature(), budget, fault.mechanism
+            words = "; ".join(checks.command_differs(*asked, run=_run_here))
+            yield f"{COMMAND}: {ONE}", words, bool(words)
             continue
         if play not in planned:
             raise FaultError(f"the audit does not play {play[0]!r} on {play[1]!r}")

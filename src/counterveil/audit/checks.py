@@ -452,7 +452,9 @@ def run_command(arguments: list[str], folder: Path) -> Ran:
     return done.returncode, done.stdout, done.stderr
 
 
-def command_differs(pair: Pair, budget: Budget, run: Run = run_command) -> Finding:
+def command_differs(
+    pair: Pair, budget: Budget, mechanism: str = "functional", run: Run = run_command
+) -> Finding:
     """What `counterveil release` shows of D and of D' that differs, but for what is noise."""
     shown, files = [], []
     for frame in (pair.one, pair.two):
@@ -461,7 +463,7 @@ def command_differs(pair: Pair, budget: Budget, run: Run = run_command) -> Findi
             frame.to_csv(place / "rows.csv", index=False)
             pair.schema.save(place / "schema.json")
             words = f"release --data rows.csv --schema schema.json --epsilon {budget.epsilon!r}"
-            words += f" --delta {budget.delta!r} --epochs 1 --out x.veil"
+            words += f" --delta {budget.delta!r} --mechanism {mechanism} --epochs 1 --out x.veil"
             if pair.unit_column is not None:
                 words += f" --unit-column {pair.unit_column} --max-records {pair.max_records}"
             code, out, complaints = run(words.split(), place)

@@ -33,6 +33,7 @@ from counterveil.audit import neighbours
 from counterveil.audit.checks import (
     FAR,
     Dice,
+    command_differs,
     members_of,
     public_differences,
     read_once,
@@ -55,6 +56,7 @@ from counterveil.privacy.record import Measurement, Sensitivity
 SHARP = 1e-2
 DELTAS = (1e-6, SHARP)
 TRAININGS = 40  # real ones of each table, to hear how they are made
+STEPS = 120  # of those trainings at least, to hear their noise
 GRADIENTS = (-1e3, 1e3)  # of the canary in D and in D', before they are clipped
 RARE = 1e-9  # probability of a finding where there is nothing to find
 LOPSIDED = 8.0  # less than the logarithm of a skewed count, more than weights reach
@@ -125,6 +127,8 @@ def checks(budget: Budget) -> Iterator[Check]:
         reads = partial(read_once, worst, budget, "dpsgd")
         yield check("rows are read once, after the charge", worst.name, find=reads)
         differs = partial(public_parts_differ, worst, budget)
+        command = partial(command_differs, worst, budget, "dpsgd")
+        yield check("the command", worst.name, find=command)
         evened = partial(counts_unused, budget)
         yield check("class counts are the noisy ones", worst.name, find=evened)
         yield check("public parts of the veil", worst.name, find=differs)
@@ -135,7 +139,8 @@ def checks(budget: Budget) -> Iterator[Check]:
 def training_differs(training: NoisyTraining) -> Iterator[str]:
     """What is heard of the curator's trainings that is not what the proof says of them."""
     schedule, clip = training.schedule, training.clip
-    runs = [_train(training, table, 1.0) for table in (0, 1) for _ in range(TRAININGS)]
+    repeats = max(TRAININGS, STEPS // schedule.steps)
+    runs = [_train(training, table, 1.0) for table in (0, 1) for _ in range(repeats)]
     if {run.shape[1] for run in runs} != {schedule.steps}:
         yield f"a training has another number of steps than {schedule.steps}"
         return
