@@ -13,6 +13,7 @@ a release in some other way. Training is short: hundreds of releases have to be 
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -100,9 +101,9 @@ def _counterfactuals(veil: Veil) -> Array:
     encoding = Encoding(veil.schema)
     queries = encoding.decode(np.eye(veil.schema.width))
     target = veil.schema.label.classes[-1]
-    answer = Explainer(veil, guidance="surrogate").explain(
-        queries, target, method="iterations", iterations=SEARCH_STEPS, polish=False, progress=False
-    )
+    search: Any = {"method": "iterations", "iterations": SEARCH_STEPS, "margin": 0.0}
+    explainer = Explainer(veil, guidance="surrogate")
+    answer = explainer.explain(queries, target, polish=False, progress=False, **search)
     rows = encoding.encode(answer.rows).reshape(-1)
     return np.concatenate([rows, answer.valid.astype(np.float64), answer.probability])
 
