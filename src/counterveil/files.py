@@ -136,6 +136,8 @@ def read_bytes(path: Place, what: str, error: type[Exception], most: int = -1) -
     `most`: read at most so many bytes; -1 for all.
     """
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would wait for its other end
+            raise error(f"{path} is no file; give the {what} as a file")
         with open(path, "rb") as stream:
             return stream.read(most)
     except FileNotFoundError:

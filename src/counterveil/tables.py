@@ -2,8 +2,8 @@
 
 import os
 import re
+import stat
 import warnings
-from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from counterveil.errors import DataError
 from counterveil.schema import Schema
@@ -27,21 +28,31 @@ def read_table(path: str | os.PathLike[str], schema: Schema | None = None) -> pd
     """Read a CSV or Parquet file. With a schema, text categories stay text ("007" is not 7)."""
     source = Path(path)
     if source.suffix.lower() in {".parquet", ".pq"}:
-        if not source.exists():
-            raise DataError(f"no table at {source}; check the path")
+        check_table_file(source)
         try:
             return pd.read_parquet(source)
-        except (OSError, ValueError):
+        except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
             raise DataError(f"{source} is damaged or not of the kind its name says") from None
     text = () if schema is None else schema.text_columns
     batches = csv_batches(source, csv_columns(source), 1_000_000, text)
     return pd.concat(list(batches), ignore_index=True)
 
 
+def check_table_file(path: Path) -> None:
+    """Refuse what is no file: reading a pipe would wait for its other end, a device for ever."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        raise DataError(f"no table at {path}; check the path") from None
+    except (OSError, ValueError):
+        raise DataError(f"{path} cannot be the path of a table; give another") from None
+    if not stat.S_ISREG(found.st_mode):
+        raise DataError(f"{path} is no file; give a .csv or .parquet file")
+
+
 def csv_columns(path: Path) -> tuple[str, ...]:
     """The header of a CSV file, checked."""
-    if not path.exists():
-        raise DataError(f"no table at {path}; check the path")
+    check_table_file(path)
     if path.suffix.lower() not in SEPARATORS:
         raise DataError(f"{path}: give a .csv or .parquet file")
     # pandas renames repeated columns silently (a, a.1): read the header as a plain row first.
@@ -130,10 +141,11 @@ def _refuse_repeats(names: Sequence[str]) -> None:
     """Refuse a table with two columns of one name, which is not told: without a header line, the
     names are the values of the first row.
     """
-    for place, name in enumerate(names):
-        if name in names[:place] and Counter(names)[name] > 1:
-            first = names.index(name)
+    places: dict[str, int] = {}
+    for place, name in enumerate(names, 1):
+        first = places.setdefault(name, place)
+        if first != place:
             raise DataError(
-                f"columns {first + 1} and {place + 1} of the table have the same name; rename or "
-                "drop one, or add the header line if there is none"
+                f"columns {first} and {place} of the table have the same name; rename or drop one, "
+                "or add the header line if there is none"
             )

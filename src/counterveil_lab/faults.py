@@ -120,7 +120,8 @@ FAULTS: tuple[Fault, ...] = (
     _fault("exact noisy maximum", "the noisy maximum has no noise",
            NOISE, _CHOSEN, "return int(np.argmax(scores))", (TREE, TIE), (REPEATS, "zeros")),
     _fault("choice with far too large an ε", "each edge spends 20 times the share of all",
-           FUNCTIONAL, _EDGE, "noise.choose(scores, sensitivity, 20 * plan.epsilons[1])", (ALONE, TIE)),
+           FUNCTIONAL, _EDGE, "noise.choose(scores, sensitivity, 20 * plan.epsilons[1])",
+           (ALONE, TIE)),
     _fault("noisy maximum of a hundredth of its scale", "the choice leaks far more than its share",
            NOISE, _CHOSEN,
            "return int(dp.m.make_noisy_max(*space, dp.max_divergence(), scale=scale / 100)"
@@ -289,7 +290,7 @@ FAULTS: tuple[Fault, ...] = (
            "reasons=(str(int(table.private_rows()[1].sum())),),", (FOLLOWS, PERSON)),
     _fault("a mean among the versions", "a text of the veil is read off the rows",
            CURATOR, "versions=_versions(),",
-           'versions=_versions() | {"rows": str(table.private_rows()[0].mean(axis=0))},',
+           'versions=_versions() | {"rows": str(table.private_rows()[0].mean())},',
            (FOLLOWS, BITS)),
     _fault("an exact mean in the prototypes", "the prototypes do not follow from the record",
            CURATOR, _VEIL,

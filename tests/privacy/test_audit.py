@@ -421,14 +421,6 @@ def test_the_stated_variance_of_noise_is_exact(make):
     assert beyond == pytest.approx((spread * support**4).sum() / variance**2 - 1)
 
 
-@pytest.mark.xfail(strict=True, reason="release still checks all rows exactly; see COMMANDS")
-@pytest.mark.parametrize("make", neighbours.LAST_ONES)
-def test_the_command_does_not_refuse_the_last_of_its_kind(make):
-    """Once this holds, `LAST_ONES` go into `checks.COMMANDS`, and the mark goes away."""
-    pair = make()
-    assert not list(checks.command_differs(pair, Budget(1.0)))
-
-
 # Whole audits
 
 

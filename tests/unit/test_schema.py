@@ -158,3 +158,9 @@ def test_link_values_that_are_none(values):
     }
     with pytest.raises(SchemaError):
         Schema.from_json(json.dumps(content))
+
+
+def test_levels_of_pixels_are_bounded():
+    Pixels(name="p", height=2, breadth=2, levels=65535)
+    with pytest.raises(SchemaError, match="levels"):
+        Pixels(name="p", height=2, breadth=2, levels=65536)

@@ -64,8 +64,7 @@ FAR = 7.0  # standard errors: a variance further off is a finding
 SECRET = 470_011  # a number that no message may hold
 FAMILIES = (neighbours.pairs_of_features, neighbours.bits, neighbours.images)
 VEILS = (neighbours.near_tie, neighbours.persons, neighbours.bits, neighbours.images)
-# Once `counterveil release` refuses no table, `neighbours.LAST_ONES` belong here, too.
-COMMANDS = (neighbours.one_feature,)
+COMMANDS = (neighbours.one_feature, *neighbours.LAST_ONES)
 MEMBERS = ("manifest.json", "weights.safetensors", "record.safetensors")  # differ by the noise
 
 Finding = Iterator[str]

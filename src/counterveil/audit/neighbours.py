@@ -34,7 +34,7 @@ class Pair:
     two: pd.DataFrame
     order: int | None = None
     unit_column: str | None = None
-    max_records: int = 1
+    max_records: int | None = None
 
     @cached_property
     def tables(self) -> tuple[PrivateTable, PrivateTable]:
@@ -45,7 +45,7 @@ class Pair:
 
     def plan(self, budget: Budget) -> Plan:
         """The plan of a release. It reads public numbers only, so it is the same for D and D'."""
-        records = self.max_records if self.unit_column else 1
+        records = self.max_records or 1
         return make_plan(self.schema, len(self.one), budget, records=records, order=self.order)
 
 

@@ -41,6 +41,7 @@ from counterveil.terminal import progress_bar
 from counterveil.veil import MEMBER_LIMITS, Veil
 
 MECHANISMS = ("functional", "paper", "dpsgd")
+MOST_EPOCHS = 100_000
 LEAST_EPSILON, MOST_EPSILON = 1e-6, 1e4  # of a private mechanism: beyond, arithmetic overflows
 
 
@@ -166,8 +167,8 @@ class Curator:
                 "open for these rows would be void; leave the ledger out"
             )
         job = _Job(self._table(private_data), budget, progress, **choices)
-        if job.epochs is not None and job.epochs < 1:
-            raise RequestError("epochs must be at least 1")
+        if job.epochs is not None and not 1 <= job.epochs <= MOST_EPOCHS:
+            raise RequestError(f"epochs must be at least 1 and at most {MOST_EPOCHS}")
         if job.save_to is not None:
             files.check_new(job.save_to, overwrite=job.overwrite)
         if len(self.schema.to_json().encode()) > MEMBER_LIMITS["schema.json"]:
@@ -220,8 +221,8 @@ class Curator:
 
     def _by_functional(self, job: _Job, plan: Plan) -> Veil:
         """Rows -> noisy record -> population -> networks; only the first step sees rows."""
-        schema = self.schema
-        record = measure(job.table, plan)
+        schema, table = self.schema, job.table
+        record = measure(table, plan)
         population = population_of(schema, record)
         training = job.training or TRAININGS[schema.family]
         training = replace(training, epochs=job.epochs or training.epochs)

@@ -13,6 +13,7 @@ nothing. `check` finds such rows, for the curator's eyes.
 
 from __future__ import annotations
 
+import os
 import re
 import unicodedata
 from collections import Counter
@@ -31,7 +32,7 @@ import pyarrow.dataset as ds
 from counterveil.encoding import Array, Encoding
 from counterveil.errors import DataError, RequestError
 from counterveil.schema import Schema
-from counterveil.tables import as_frame, csv_batches, csv_columns
+from counterveil.tables import as_frame, check_table_file, csv_batches, csv_columns
 
 BATCH = 50_000  # rows
 MOST_RECORDS = 10_000  # of a person that may count
@@ -226,12 +227,12 @@ def open_source(data: Any, schema: Schema, extra: tuple[str, ...] = ()) -> Sourc
             lambda: (frame.iloc[start : start + BATCH] for start in range(0, len(frame), BATCH)),
         )
     path = Path(data)
-    if not path.exists():
-        raise DataError(f"no table at {path}; check the path")
+    if not os.path.isdir(path):
+        check_table_file(path)
     if path.is_dir() or path.suffix.lower() in {".parquet", ".pq"}:
         try:
             return _arrow(ds.dataset(path, format="parquet"), wanted)
-        except (pa.ArrowException, OSError):
+        except (pa.ArrowException, OSError, ValueError):
             raise DataError(f"{path} is damaged, or holds no Parquet file") from None
     columns = csv_columns(path)
     rows = sum(len(batch) for batch in csv_batches(path, columns[:1], 10 * BATCH))
@@ -251,15 +252,13 @@ def _arrow(dataset: ds.Dataset, wanted: tuple[str, ...]) -> Source:
 
     def batches() -> Iterator[pd.DataFrame]:
         # File by file, batch by batch: reading ahead holds more of a large table than it helps.
-        for fragment in fragments:
-            for batch in fragment.to_batches(
-                schema=fragment.physical_schema,
-                columns=present,
-                batch_size=BATCH,
-                batch_readahead=1,
-                use_threads=False,
-            ):
-                if batch.num_rows:
-                    yield batch.to_pandas()
+        how = {"columns": present, "batch_size": BATCH, "batch_readahead": 1, "use_threads": False}
+        for number, fragment in enumerate(fragments, 1):
+            try:
+                for batch in fragment.to_batches(schema=fragment.physical_schema, **how):
+                    if batch.num_rows:
+                        yield batch.to_pandas(ignore_metadata=True)
+            except (pa.ArrowException, OSError):
+                raise DataError(f"file number {number} of the table is damaged") from None
 
     return Source(names, dataset.count_rows(), batches)

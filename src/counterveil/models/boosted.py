@@ -6,6 +6,8 @@ and the trees know columns by place: both are settled by name here, or refused.
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,33 @@ XGBOOST_COUNTS = re.compile(
 LIGHTGBM_COUNTS = re.compile(
     rb"^(num_class|num_tree_per_iteration|max_feature_idx|num_leaves|num_cat)=(\d+)$", re.MULTILINE
 )
+# Opens a file and asks its model, in a process of its own: arguments are package, file, seconds.
+REHEARSAL = """
+import sys
+package, file, seconds = sys.argv[1], sys.argv[2], int(sys.argv[3])
+try:
+    import resource
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+except ImportError:
+    pass
+import numpy
+if package == "xgboost":
+    import xgboost
+    model = xgboost.Booster(model_file=file)
+    features = model.num_features()
+else:
+    import lightgbm
+    model = lightgbm.Booster(model_file=file)
+    features = model.num_feature()
+rows = numpy.random.default_rng(0).normal(0, 100, (16, features))
+rows[0], rows[1], rows[2], rows[3] = 0, numpy.nan, 1e9, -1e9
+if package == "xgboost":
+    model.set_param({"nthread": 1})
+    model.predict(xgboost.DMatrix(rows), output_margin=True, validate_features=False)
+else:
+    model.predict(rows, num_threads=1)
+"""
+LONGEST_REHEARSAL_S = 5  # seconds of processor time, and one more for each megabyte
 WRAP = "wrap it in a function from rows to class probabilities"
 
 
@@ -57,6 +86,7 @@ def load_xgboost(source: Path) -> Any:
     except ValueError:
         raise _unreadable(source, "XGBoost") from None
     _check_counts(source, XGBOOST_COUNTS.findall(content), len(content))
+    _rehearse(source, "xgboost", "XGBoost")
     model = xgboost.XGBClassifier()
     try:
         model.load_model(source)
@@ -75,6 +105,7 @@ def load_lightgbm(source: Path) -> Any:
     if not _is_whole(content):
         raise _unreadable(source, "LightGBM")
     _check_counts(source, LIGHTGBM_COUNTS.findall(content), len(content))
+    _rehearse(source, "lightgbm", "LightGBM")
     try:
         return lightgbm.Booster(model_file=source)
     except Exception:
@@ -109,6 +140,22 @@ def _check_counts(source: Path, counts: Sequence[tuple[bytes, bytes]], size: int
             raise ModelError(
                 f"{source} claims more than it can hold ({name.decode()}); save the model again"
             )
+
+
+def _rehearse(source: Path, package: str, name: str) -> None:
+    """Open the file and ask its model once in a process of its own.
+
+    The readers of both packages trust what is inside the trees: a damaged file may end the process
+    that reads it. Errors of other kinds come up again where they can be told.
+    """
+    seconds = LONGEST_REHEARSAL_S + source.stat().st_size // 2**20
+    words = [sys.executable, "-c", REHEARSAL, package, str(source), str(seconds)]
+    try:
+        done = subprocess.run(words, capture_output=True, check=False, timeout=60 + 10 * seconds)
+    except subprocess.TimeoutExpired:
+        raise _unreadable(source, name) from None
+    if done.returncode < 0:  # a signal
+        raise _unreadable(source, name)
 
 
 def _unreadable(source: Path, package: str) -> ModelError:
