@@ -290,7 +290,7 @@ FAULTS: tuple[Fault, ...] = (
            "reasons=(str(int(table.private_rows()[1].sum())),),", (FOLLOWS, PERSON)),
     _fault("a mean among the versions", "a text of the veil is read off the rows",
            CURATOR, "versions=_versions(),",
-           'versions=_versions() | {"rows": str(table.private_rows()[0].mean())},',
+           'versions=_versions() | {"rows": str(table.private_rows()[0].mean(axis=0).tolist())},',
            (FOLLOWS, BITS)),
     _fault("an exact mean in the prototypes", "the prototypes do not follow from the record",
            CURATOR, _VEIL,

@@ -54,7 +54,7 @@ def test_release_as_published(run, world):
     assert code == 0
     assert "nominal" in out
     assert "basis functions" in run("inspect", "new.veil")[1]
-    code, out, err = run(*RELEASE, "inf", "--mechanism", "paper")
+    code, out, err = run(*RELEASE, "inf", "--mechanism", "paper", "--overwrite")
     assert code == 0
     assert "nothing is protected" in out
     assert "warning: --epsilon inf adds no noise" in err
