@@ -107,6 +107,7 @@ def make_world(folder: Path) -> None:
     from counterveil.privacy import Budget
     from counterveil.privacy.ledger import Ledger, Subject
     from counterveil.schema import Binary, Categorical, Label, Link, Numeric, Schema
+    from counterveil.signature import SigningKey
 
     schema = Schema(
         name="loans",
@@ -152,7 +153,9 @@ def make_world(folder: Path) -> None:
     # So large an ε that the noise is 0: the veil is the same each time.
     training = Training(200, 1, 64, 5e-3, (4,), 1)
     veil = Curator(schema).release(rows, 500.0, epochs=1, training=training, progress=False)
-    veil.save(folder / "loans.veil")
+    key = SigningKey("office", bytes(range(32)))  # not secret: the files are the same each time
+    key.save(folder / "office.key")
+    veil.signed(key).save(folder / "loans.veil")
     _in_child(lambda: _more_models(folder, Encoding(schema).encode(rows), rows["loan"]))
     ledger = Ledger(folder / "ledger.db")
     ledger.open_account("loans", Budget(10.0, 1e-6))
@@ -335,6 +338,17 @@ def _ledger(folder: Path, dice: Random) -> Planned:
     return kind, list(dice.choice(commands))
 
 
+def _key(folder: Path, dice: Random) -> Planned:
+    name = dice.choice(("office.key", "office.pub"))
+    kind = _spoil(folder / name, mutations.of_bytes, dice)
+    commands = (
+        ("keys", "show", name),
+        ("inspect", "loans.veil", "--trust", name),
+        (*RELEASE, *NEW_VEIL, "--sign", name),
+    )
+    return kind, list(dice.choice(commands))
+
+
 NUMBERS = {
     "explain": (
         *("--k", "--max-changes", "--margin", "--iterations", "--warm-steps", "--seed"),
@@ -355,11 +369,16 @@ NAMES = {
     "open": ("--dataset",),
     "show": ("--dataset",),
     "audit": ("--mechanism",),
+    "check": ("--dataset", "--unit-column"),
+    "new": ("--name",),
 }
 PATHS = {
     "explain": ("--veil", "--queries", "--model", "--rules", "--out", "--report"),
-    "release": ("--data", "--schema", "--out", "--ledger"),
+    "release": ("--data", "--schema", "--out", "--ledger", "--sign"),
     "draft": ("--out",),
+    "check": ("--data", "--schema", "--ledger"),
+    "new": ("--out",),
+    "trust": ("--trust",),
 }
 COMMANDS = {
     "explain": (*EXPLAIN, "--out", "out.csv", "--report", "out.html"),
@@ -368,6 +387,9 @@ COMMANDS = {
     "open": ("ledger", "open", "ledger.db", "--dataset", "new", "--epsilon", "1"),
     "show": ("ledger", "show", "ledger.db"),
     "inspect": ("inspect", "loans.veil"),
+    "check": ("check", "--data", "rows.csv", "--schema", "schema.json", *LEDGER),
+    "new": ("keys", "new", "--name", "office", "--out", "new.key"),
+    "trust": ("inspect", "loans.veil", "--trust", "office.pub"),
     # These work for minutes: an ending that is refused keeps them from it.
     "audit": ("audit", "--out", "audit.txt"),
     "demo": ("demo", "--out", "rows.csv"),
@@ -474,6 +496,7 @@ AREAS: dict[str, Callable[[Path, Random], Planned]] = {
     "rules-2": _rules,
     "output": _output,
     "model-2": _other_model,
+    "key": _key,
 }
 
 

@@ -178,7 +178,12 @@ def release(
 def _warn_of_no_ledger(dataset: str, *beside: Path) -> None:
     from counterveil.privacy.ledger import find_account
 
-    found = find_account({Path.cwd(), *(path.absolute().parent for path in beside)}, dataset)
+    folders = {Path.cwd(), *(path.absolute().parent for path in beside)}
+    try:
+        found = find_account(sorted(folders), dataset)
+    except RequestError as error:  # a ledger that cannot be read
+        warn(f"no --ledger: nothing keeps account of what is spent on these rows; {error}")
+        return
     if found is not None:
         warn(
             f"this release is charged to no account, but {found} has one for {dataset!r}: what it "

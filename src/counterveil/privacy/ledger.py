@@ -526,12 +526,13 @@ def find_account(folders: Iterable[Path], dataset: str) -> Path | None:
 
 
 def _says_ledger(path: Path) -> bool:
-    """Whether the file says that it is a ledger; nothing else in it is checked."""
+    """Whether the header of the file says that it is a ledger; nothing else in it is checked."""
     try:
-        with closing(Ledger(path)._connect("mode=ro&immutable=1")) as file:
-            return _number(file, "PRAGMA application_id") == APPLICATION_ID
-    except _FROM_SQLITE:
+        with open(path, "rb") as stream:
+            head = stream.read(72)
+    except OSError:
         return False
+    return head[:16] == b"SQLite format 3\0" and head[68:] == APPLICATION_ID.to_bytes(4, "big")
 
 
 def _check_unit(account: Account, subject: Subject) -> None:
