@@ -50,7 +50,7 @@ from counterveil.audit.report import tables
 from counterveil.cli.audit import audit as command
 from counterveil.curator import Curator, dpsgd
 from counterveil.curator import table as table_module
-from counterveil.curator.curator import TrainingChoices
+from counterveil.curator.curator import ReleaseChoices
 from counterveil.curator.functional import measure
 from counterveil.curator.noise import EXACT, calibrate
 from counterveil.curator.table import PrivateTable
@@ -258,7 +258,7 @@ def test_a_release_takes_no_other_noise():
     injected = {"noise", "optimiser_class"}
     for method in (Curator, Curator.release):
         assert not injected & inspect.signature(method).parameters.keys()
-    assert not injected & TrainingChoices.__annotations__.keys()
+    assert not injected & ReleaseChoices.__annotations__.keys()
     calls = [
         node
         for node in ast.walk(ast.parse(inspect.getsource(inspect.getmodule(Curator))))

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 import counterveil
 from counterveil.curator import dpsgd
@@ -20,8 +21,23 @@ needs_opacus = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory):
-    """The rows of `counterveil-lab faults`, in a process of its own, for it forks."""
-    folder = tmp_path_factory.mktemp("faults")
+    """The rows of `counterveil-lab faults`, in a process of its own, for it forks.
+
+    Run once for all workers of the tests: whoever comes second waits and reads.
+    """
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "faults"
+    with FileLock(f"{folder}.lock"):
+        if not (folder / "audit_faults.csv").exists():
+            _run_all(folder)
+    rows = json.loads((folder / "audit_faults.json").read_text())["rows"]
+    return {row["fault"]: row for row in rows if row["fault"] != SOUND} | {
+        (SOUND, row["mechanism"], row["delta"]): row for row in rows if row["fault"] == SOUND
+    }
+
+
+def _run_all(folder):
+    folder.mkdir(exist_ok=True)
     source = str(Path(counterveil.__file__).parent.parent)
     environment = {**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "counterveil_lab.cli", "faults", "--out", str(folder)]
@@ -32,9 +48,6 @@ def stored(tmp_path_factory):
     rows = json.loads((folder / "audit_faults.json").read_text())["rows"]
     assert done.returncode == bool(failures(rows))
     assert (folder / "audit_faults.csv").exists()
-    return {row["fault"]: row for row in rows if row["fault"] != SOUND} | {
-        (SOUND, row["mechanism"], row["delta"]): row for row in rows if row["fault"] == SOUND
-    }
 
 
 @needs_opacus

@@ -58,7 +58,7 @@ def test_release_as_published(run, world):
     assert code == 0
     assert "nothing is protected" in out
     assert "warning: --epsilon inf adds no noise" in err
-    assert_refused(run(*RELEASE, "inf"), "epsilon must be finite")
+    assert_refused(run(*RELEASE, "inf"), "epsilon must be between")
 
 
 def test_release_as_json(run, world):
@@ -68,12 +68,12 @@ def test_release_as_json(run, world):
     assert json.loads(out)["statement"]["delta"] == 1e-6
 
 
-def test_dry_run_plans_and_checks_and_leaves_nothing(run, world):
+def test_dry_run_plans_and_leaves_nothing(run, world):
     run("ledger", "open", "ledger.db", "--dataset", "loans", "--epsilon", 1)
     code, out, _ = run(*RELEASE, 1, "--dry-run", "--ledger", "ledger.db")
     assert code == 0
     assert "measure order" in out
-    assert "600 units; nothing was released or charged" in out
+    assert "nothing was released or charged" in out
     assert not (world / "new.veil").exists()
     assert json.loads(run("ledger", "show", "ledger.db", "--json")[1])["entries"] == []
     assert run(*RELEASE, 1, "--dry-run", "--mechanism", "paper")[0] == 0
@@ -131,6 +131,7 @@ def cell(column, value):
     return rewrite(lambda t: t.astype(object).assign(**{column: [value, *t[column][1:]]}))
 
 
+CHECK = ("check", "--data", "rows.csv", "--schema", "schema.json")
 RELEASES = {
     "empty table": (rewrite(lambda t: t.head(0)), "empty"),
     "no bytes": (lambda f: (f / "rows.csv").write_bytes(b""), "empty"),
@@ -138,14 +139,18 @@ RELEASES = {
         lambda f: (f / "rows.csv").write_text((f / "rows.csv").read_text() + "1," * 20 + "1\n"),
         "line 602: a row has more fields than the header",
     ),
+}
+CHECKS = {
     "NaN": (cell("income", None), "row 1, column 'income': missing value"),
     "out of bounds": (cell("income", 99), "row 1, column 'income': outside the bounds 0 to 10"),
     "unseen category": (cell("degree", "phd"), "row 1, column 'degree': category not in"),
     "unseen label": (cell("loan", "later"), "row 1, column 'loan': not one of the label"),
     "text for a number": (cell("age", "old"), "row 1, column 'age': not a number"),
+}
+RELEASES |= {
     "duplicate columns": (
         lambda f: (f / "rows.csv").write_text("age,age\n20,30\n"),
-        "'age' appears twice",
+        "columns 1 and 2 of the table have the same name",
     ),
     "label missing": (rewrite(lambda t: t.drop(columns="loan")), "label column 'loan' is missing"),
     "column missing": (rewrite(lambda t: t.drop(columns="age")), "column 'age' is missing"),
@@ -154,6 +159,13 @@ RELEASES = {
     "schema not JSON": (lambda f: (f / "schema.json").write_text("{"), "not JSON"),
     "out is a folder": (lambda f: (f / "new.veil").mkdir(), "is a directory"),
 }
+
+
+@pytest.mark.parametrize("case", CHECKS)
+def test_rows_that_do_not_fit_are_found_by_the_check_alone(run, world, case):
+    change, words = CHECKS[case]
+    change(world)
+    assert_refused(run(*CHECK), words)
 
 
 @pytest.mark.parametrize("case", RELEASES)
@@ -172,10 +184,10 @@ def test_bad_input_to_release(run, world, case):
         (lambda t: t.assign(income=4), "'income' is constant"),
     ],
 )
-@pytest.mark.parametrize("options", [("--dry-run",), ("--mechanism", "paper")])
-def test_tables_that_cannot_be_explained(run, world, change, words, options):
+@pytest.mark.parametrize("command", [CHECK, (*RELEASE, 1, "--mechanism", "paper")])
+def test_tables_that_cannot_be_explained(run, world, change, words, command):
     rewrite(change)(world)
-    assert_refused(run(*RELEASE, 1, *options), words)
+    assert_refused(run(*command), words)
 
 
 @pytest.mark.parametrize("epsilon", ["0", "-1", "nan", "-inf"])

@@ -133,8 +133,8 @@ def test_files_keep_every_digit(result, tmp_path):
 
 def test_markup_in_names_and_statements_is_plain_text(capsys):
     odd = "[/b] [red]x[/red] \x1b[31m :smile:"
-    features = (Categorical(name=odd, categories=("[b]", "[/b]")),)
-    schema = SCHEMA.model_copy(update={"features": features})
+    feature = Categorical(name="x", categories=("[b]", "[/b]")).model_copy(update={"name": odd})
+    schema = SCHEMA.model_copy(update={"features": (feature,)})
     result = explanations([{odd: "[b]"}], [{odd: "[/b]"}], schema)
     console = Console(width=200)
     console.print(explanation_table(result, 0))

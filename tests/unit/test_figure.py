@@ -222,7 +222,7 @@ def test_without_matplotlib(monkeypatch):
 def test_odd_names():
     features = (
         Binary(name=" "),
-        Binary(name="$a_b$ \x1b[31m\n<b>"),
+        Binary(name="b").model_copy(update={"name": "$a_b$ \x1b[31m\n<b>"}),
         Numeric(name="x\t", lower=0, upper=1),
     )
     query = {" ": 0, features[1].name: 0, "x\t": 0.0}
