@@ -18,6 +18,7 @@ from counterveil.errors import DataError
 from counterveil.schema import Schema
 
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".txt": ","}
+MOST_COLUMNS = 20_000  # of a CSV file: more take minutes
 RAGGED = (
     "a row has more fields than the header; put cells with a separator in them into quotes, "
     "or name every column"
@@ -60,6 +61,11 @@ def csv_columns(path: Path) -> tuple[str, ...]:
         sep = SEPARATORS[path.suffix.lower()]
         row = pd.read_csv(path, sep=sep, header=None, nrows=1, dtype=str, keep_default_na=False)
         names = tuple(str(name) for name in row.iloc[0])
+    if len(names) > MOST_COLUMNS:
+        raise DataError(
+            f"{path} has {len(names)} columns; a .csv may have {MOST_COLUMNS}: leave out those that "
+            "the schema does not name, or give a .parquet file"
+        )
     _refuse_repeats(names)
     return names
 

@@ -718,6 +718,8 @@ def _judge_files(case: Case, before: dict[str, str], folder: Path) -> None:
 def _is_output(case: Case, folder: Path, name: str) -> bool:
     words, path = case.arguments, os.path.realpath(folder / name)
     named = [words[at + 1] for at, word in enumerate(words[:-1]) if word in ("--out", "--report")]
+    if words[:2] == ["keys", "new"]:  # the public key stands beside the other
+        named += [f"{os.path.splitext(each)[0]}.pub" for each in named]
     return any(os.path.realpath(folder / each) == path for each in named)
 
 
@@ -728,6 +730,8 @@ def _is_ledger(path: Path) -> bool:
 def _is_whole(path: Path) -> bool:
     """Whether an output is one: JSON, a zip, Parquet, a page or a table, by its name."""
     content = path.read_bytes()
+    if content.startswith(b"counterveil-"):  # a key
+        return content.endswith(b"\n")
     if content.startswith(b"PK"):
         return zipfile.is_zipfile(path)
     match path.suffix.lower():

@@ -58,7 +58,7 @@ def test_release_as_published(run, world):
     assert code == 0
     assert "nothing is protected" in out
     assert "warning: --epsilon inf adds no noise" in err
-    assert_refused(run(*RELEASE, "inf"), "epsilon must be between")
+    assert_refused(run(*RELEASE, "inf", "--overwrite"), "epsilon must be between")
 
 
 def test_release_as_json(run, world):

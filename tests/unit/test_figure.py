@@ -222,13 +222,13 @@ def test_without_matplotlib(monkeypatch):
 def test_odd_names():
     features = (
         Binary(name=" "),
-        Binary(name="b").model_copy(update={"name": "$a_b$ \x1b[31m\n<b>"}),
+        Binary(name="$a_b$ [31m\n<b>"),
         Numeric(name="x\t", lower=0, upper=1),
     )
     query = {" ": 0, features[1].name: 0, "x\t": 0.0}
     row = {" ": 1, features[1].name: 1, "x\t": 0.5}
     words = [text.get_text() for text in explanations(features, query, row).plot().axes[0].texts]
-    assert "$a_b$ �[31m�<b>" in words
+    assert "$a_b$ [31m�<b>" in words
 
 
 def test_lines_of_text():
