@@ -63,8 +63,8 @@ def csv_columns(path: Path) -> tuple[str, ...]:
         names = tuple(str(name) for name in row.iloc[0])
     if len(names) > MOST_COLUMNS:
         raise DataError(
-            f"{path} has {len(names)} columns; a .csv may have {MOST_COLUMNS}: leave out those that "
-            "the schema does not name, or give a .parquet file"
+            f"{path} has {len(names)} columns; a .csv may have {MOST_COLUMNS}: leave out those "
+            "that the schema does not name, or give a .parquet file"
         )
     _refuse_repeats(names)
     return names

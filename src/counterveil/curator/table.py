@@ -257,7 +257,7 @@ def _arrow(dataset: ds.Dataset, wanted: tuple[str, ...]) -> Source:
             try:
                 for batch in fragment.to_batches(schema=fragment.physical_schema, **how):
                     if batch.num_rows:
-                        yield batch.to_pandas(ignore_metadata=True)
+                        yield batch.replace_schema_metadata(None).to_pandas()
             except (pa.ArrowException, OSError):
                 raise DataError(f"file number {number} of the table is damaged") from None
 

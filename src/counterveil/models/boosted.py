@@ -107,9 +107,14 @@ def load_lightgbm(source: Path) -> Any:
     _check_counts(source, LIGHTGBM_COUNTS.findall(content), len(content))
     _rehearse(source, "lightgbm", "LightGBM")
     try:
-        return lightgbm.Booster(model_file=source)
+        content.decode()
+        booster = lightgbm.Booster(model_file=source)
+        BoosterClassifier(booster)  # reads its settings
+    except ModelError:
+        raise
     except Exception:
         raise _unreadable(source, "LightGBM") from None
+    return booster
 
 
 def _is_whole(text: bytes) -> bool:
