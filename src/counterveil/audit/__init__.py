@@ -6,16 +6,57 @@ it cannot prove one. Only the command line may import this package: it holds noi
 repeated, which no release may ever use.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
+from multiprocessing import get_context
 
 from counterveil.audit import checks, controls, dpsgd, functional
 from counterveil.audit.game import Check, Effort, Game
 from counterveil.audit.report import Row, failures, save
 from counterveil.curator.dpsgd import check_installed, installed
 from counterveil.privacy import Budget
+from counterveil.terminal import Tick
 
-__all__ = ["Check", "Effort", "Game", "Row", "failures", "games", "games_of_claim", "save"]
+__all__ = [
+    "Check",
+    "Effort",
+    "Game",
+    "Row",
+    "failures",
+    "games",
+    "play_all",
+    "games_of_claim",
+    "save",
+]
+
+
+def play_all(games: Sequence[Game | Check], workers: int, tick: Tick) -> list[Row]:
+    """Play the games, `workers` at a time, each in a copy of this process if there are several.
+
+    The rows are in the order of the games; every game has draws of its own, whoever plays it.
+    """
+    rows = []
+    with ExitStack() as stack:
+        results: Iterator[Row] = (game.play() for game in games)
+        if workers > 1:
+            pool = stack.enter_context(get_context("fork").Pool(workers, _remember, (games,)))
+            results = pool.imap(_play, range(len(games)))
+        for number, game in enumerate(games):
+            tick(number, f"{game.mechanism}, ε = {game.claim.epsilon:g}: {game.view}, {game.pair}")
+            rows.append(next(results))
+    return rows
+
+
+_GAMES: list[Game | Check] = []  # of a copied process: games hold functions, which cannot be sent
+
+
+def _remember(games: Sequence[Game | Check]) -> None:
+    _GAMES[:] = games
+
+
+def _play(number: int) -> Row:
+    return _GAMES[number].play()
 
 
 def games(mechanism: str, epsilons: Sequence[float], effort: Effort) -> list[Game | Check]:

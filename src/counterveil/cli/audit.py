@@ -24,6 +24,7 @@ def audit(
     as_json: bool = JSON,
     quick: bool = option(False, "A minute or two: ε = 1, 20000 draws, 60 runs.", "--quick"),
     seed: int = seed_option("For draws; real noise takes none."),
+    workers: int = option(1, "Games at a time, each in a process.", min=1, max=256),
 ) -> None:
     """Try to refute what is promised: a lower bound on ε from the distinguishing game.
 
@@ -32,7 +33,7 @@ def audit(
 
     Exit code 1: a promise was refuted, or a mechanism with a known fault was not caught.
     """
-    from counterveil.audit import Effort, failures, games
+    from counterveil.audit import Effort, failures, games, play_all
     from counterveil.audit.report import NOTE, content, save, tables
     from counterveil.curator import dpsgd
 
@@ -62,11 +63,8 @@ def audit(
     if mechanism in (Audited.ALL, Audited.CONTROLS) and not dpsgd.installed():
         warn("mechanism dpsgd is not audited; it needs: pip install 'counterveil[dpsgd]'")
     planned = games(mechanism, epsilon or (QUICK_EPSILONS if quick else EPSILONS), effort)
-    rows = []
     with progress_bar("auditing", len(planned)) as tick:
-        for number, game in enumerate(planned):
-            tick(number, f"{game.mechanism}, ε = {game.claim.epsilon:g}: {game.view}, {game.pair}")
-            rows.append(game.play())
+        rows = play_all(planned, workers, tick)
     written = save(rows, command, out_file) if out_file is not None else ()
     if as_json:
         print_json(content(rows, command))
