@@ -25,8 +25,8 @@ __all__ = [
     "Row",
     "failures",
     "games",
-    "play_all",
     "games_of_claim",
+    "play_all",
     "save",
 ]
 
