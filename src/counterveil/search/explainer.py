@@ -33,6 +33,7 @@ from counterveil.veil import Veil
 STUDENT_ROWS = 20_000  # that a model without a gradient classifies for its student
 FEWEST_STUDENT_ROWS = 200
 MOST_ANSWERS = 1000  # to one query
+MOST_WARM_STEPS = 1_000_000
 
 
 class Tuning(TypedDict, total=False):
@@ -86,8 +87,11 @@ class Explainer:
         self._warm_steps = tuning.pop("warm_steps", None)
         if tuning:
             raise TypeError(f"Explainer has no keyword {', '.join(tuning)}")
-        if self.chunk < 1 or (self._warm_steps is not None and self._warm_steps < 1):
-            raise RequestError("chunk and warm_steps must be at least 1")
+        steps = 1 if self._warm_steps is None else self._warm_steps
+        if self.chunk < 1 or not 1 <= steps <= MOST_WARM_STEPS:
+            raise RequestError(
+                f"chunk must be at least 1, and warm_steps from 1 to {MOST_WARM_STEPS}"
+            )
         if self._warm_file is not None:
             amortise.check_warm_file(self._warm_file)
         self.veil = veil if isinstance(veil, Veil) else Veil.load(veil)
