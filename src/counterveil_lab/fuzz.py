@@ -31,7 +31,7 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -660,10 +660,14 @@ def _beside(folder: Path, ending: str) -> Path:
 
 
 def _is_waiting(one: _Running) -> bool:
-    """Whether the case has neither worked nor been ready to for LIMIT seconds."""
-    fields = Path(f"/proc/{one.pid}/stat").read_text().rpartition(")")[2].split()
-    state, ticks, now = fields[0], int(fields[11]) + int(fields[12]), time.monotonic()
-    if state == "R" or ticks != one.worked:
+    """Whether the case and its children have neither worked nor been ready to for LIMIT seconds."""
+    now, ticks, ready = time.monotonic(), 0, False
+    children = Path(f"/proc/{one.pid}/task/{one.pid}/children").read_text().split()
+    for pid in (str(one.pid), *children):
+        with suppress(OSError):  # a child that has just ended
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            ticks, ready = ticks + int(fields[11]) + int(fields[12]), ready or fields[0] == "R"
+    if ready or ticks != one.worked:
         one.worked, one.seen = ticks, now
     return now - one.seen > LIMIT
 

@@ -585,3 +585,13 @@ def test_the_same_seed_gives_the_same_draws():
 def test_tables_name_every_mechanism():
     rows = [row("functional", refuted=False), row("paper", refuted=True)]
     assert [table.title for table in tables(rows)] == ["functional", "paper"]
+
+
+def test_several_workers_find_what_one_finds():
+    """Checks that copy processes are among the games, and every game has draws of its own."""
+    games = audit.games("functional", [1.0], SMALL)
+    chosen = [game for game in games if game.view in ("coefficients", "the noise never repeats")][
+        :4
+    ]
+    one, two = (audit.play_all(chosen, workers, lambda *_: None) for workers in (1, 2))
+    assert one == two

@@ -7,6 +7,7 @@ repeated, which no release may ever use.
 """
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from multiprocessing import get_context
@@ -40,8 +41,8 @@ def play_all(games: Sequence[Game | Check], workers: int, tick: Tick) -> list[Ro
     with ExitStack() as stack:
         results: Iterator[Row] = (game.play() for game in games)
         if workers > 1:
-            pool = stack.enter_context(get_context("fork").Pool(workers, _remember, (games,)))
-            results = pool.imap(_play, range(len(games)))
+            pool = ProcessPoolExecutor(workers, get_context("fork"), _remember, (games,))
+            results = stack.enter_context(pool).map(_play, range(len(games)))
         for number, game in enumerate(games):
             tick(number, f"{game.mechanism}, ε = {game.claim.epsilon:g}: {game.view}, {game.pair}")
             rows.append(next(results))
