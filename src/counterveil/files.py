@@ -1,5 +1,6 @@
 """Writing files whole or not at all."""
 
+import glob
 import os
 import secrets
 import stat
@@ -38,10 +39,12 @@ def check_new(path: Place, *, overwrite: bool = False) -> None:
     """
     check_output(path)
     target = _target(path)
-    if _part(target).exists():
+    with _words_for(path):
+        left = [*target.parent.glob(f"{glob.escape(target.name)}*.part")]
+    if left:
         raise RequestError(
-            f"{_part(target)} is the file of an earlier run that was cut off; it is whole: move it "
-            "to a name of its own, or delete it"
+            f"{left[0]} is the file of another run, or of one that was cut off; it is whole: let "
+            "the other run end, move the file to a name of its own, or delete it"
         )
     if target.exists() and not overwrite:
         raise RequestError(
@@ -50,15 +53,32 @@ def check_new(path: Place, *, overwrite: bool = False) -> None:
 
 
 def write_part(path: Place, content: bytes) -> Path:
-    """Write `content` whole to X.part beside the file X at `path`; `put_in_place` finishes it."""
-    return write_whole(_part(_target(path)), content)
+    """Write `content` whole to X.TOKEN.part beside the file X at `path`; see `put_in_place`.
+
+    The name is new: nobody else writes there.
+    """
+    target = _target(path)
+    return write_whole(
+        target.with_name(f"{target.name[:200]}.{secrets.token_hex(4)}.part"), content
+    )
 
 
-def put_in_place(part: Path, path: Place) -> None:
-    """Let X.part take the place of X."""
+def put_in_place(part: Path, path: Place, *, overwrite: bool = False) -> None:
+    """Let a file of `write_part` take its place; without `overwrite` only where nothing is."""
     target = _target(path)
     with _words_for(path):
-        os.replace(part, target)
+        if overwrite:
+            os.replace(part, target)
+        else:
+            try:
+                os.link(part, target)
+                part.unlink()
+            except FileExistsError:
+                raise RequestError(
+                    f"{path} was written by another run meanwhile; this file is whole at {part}"
+                ) from None
+            except OSError:  # a file system without links
+                os.replace(part, target)
         _sync_folder(target.parent)
 
 
@@ -124,10 +144,6 @@ def _words_for(path: Place) -> Iterator[None]:
     except OSError as error:
         why = error.strerror or type(error).__name__
         raise RequestError(f"cannot write {path}: {why}") from None
-
-
-def _part(target: Path) -> Path:
-    return target.with_name(f"{target.name}.part")
 
 
 def read_bytes(path: Place, what: str, error: type[Exception], most: int = -1) -> bytes:

@@ -132,7 +132,7 @@ def as_frame(table: Any, schema: Schema | None = None) -> pd.DataFrame:
             raise DataError(f"an array needs {wanted} columns in the schema's order, got {got}")
         frame = pd.DataFrame(flat, columns=list(schema.columns))
     elif isinstance(table, (list, dict)):
-        frame = pd.DataFrame(table if isinstance(table, list) else [table])
+        frame = pd.DataFrame(table if isinstance(table, list) else [table], dtype=object)
     else:
         try:
             frame = nw.from_native(table, eager_only=True).to_pandas()
@@ -141,6 +141,17 @@ def as_frame(table: Any, schema: Schema | None = None) -> pd.DataFrame:
             raise DataError(f"{expected}, got {type(table).__name__}") from None
     _refuse_repeats([str(name) for name in frame.columns])
     return frame
+
+
+def as_arrow(table: Any) -> pa.Table:
+    """Any frame that narwhals reads, as a table of Arrow, whose cells are exact."""
+    try:
+        found = nw.from_native(table, eager_only=True).to_arrow()
+    except TypeError:
+        expected = "expected a table (pandas, Arrow, polars or an array)"
+        raise DataError(f"{expected}, got {type(table).__name__}") from None
+    _refuse_repeats(found.schema.names)
+    return found
 
 
 def _refuse_repeats(names: Sequence[str]) -> None:

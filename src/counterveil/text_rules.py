@@ -3,6 +3,7 @@
 import unicodedata
 
 LONGEST = 10_000  # characters of a text
+TURNS = {chr(code) for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}  # of reading
 BREAKS = {"Cc", "Zl", "Zp"}  # control characters, and the separators of lines and paragraphs
 
 
@@ -18,5 +19,5 @@ def check_text(text: str, *, one_line: bool = False, longest: int = LONGEST) -> 
         kind = unicodedata.category(letter)
         if kind == "Cs":
             raise ValueError("a text holds half of a surrogate pair; write it as Unicode")
-        if kind in BREAKS and (one_line or letter not in "\n\t"):
+        if (kind in BREAKS and (one_line or letter not in "\n\t")) or letter in TURNS:
             raise ValueError(f"a text holds the control character U+{ord(letter):04X}; remove it")

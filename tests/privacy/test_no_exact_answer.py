@@ -1,11 +1,15 @@
 """What leaves a release depends on the rows through its noise alone: not its exit nor its words."""
 
 import json
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from counterveil import files
 from counterveil.audit import neighbours
 from counterveil.cli import main
 from counterveil.curator import Curator
@@ -14,6 +18,7 @@ from counterveil.errors import DataError, RequestError
 from counterveil.privacy import Budget
 from counterveil.privacy.ledger import Ledger
 from counterveil.schema import Categorical, Label, Numeric, Schema
+from counterveil.veil import Veil
 
 SCHEMA = Schema(
     name="loans",
@@ -101,6 +106,78 @@ def test_one_odd_cell_does_not_change_how_the_others_count(tmp_path):
         np.testing.assert_array_equal(points[:2], tables[0][0][:2])
         np.testing.assert_array_equal(classes[:2], [0, 1])
     assert len(tables[2][0]) == 2  # the row whose label is in no list counts for nothing
+
+
+LARGE = 900000000000207008, 900000000000441003  # beyond what floats tell apart
+
+
+@pytest.mark.parametrize("way", ["arrow", "parquet", "list"])
+def test_one_missing_cell_leaves_large_whole_numbers_as_they_are(way, tmp_path):
+    schema = Schema(
+        features=(Categorical(name="c", categories=LARGE, missing=True),),
+        label=Label(name="y", classes=LARGE),
+    )
+    kept = []
+    for last in (LARGE[1], None):
+        codes = [*LARGE, *LARGE, last]
+        table = pa.table({"c": codes, "y": [*codes[:-1], LARGE[0]], "who": codes})
+        pq.write_table(table, tmp_path / "rows.parquet")
+        sources = {"arrow": table, "list": table.to_pylist(), "parquet": tmp_path / "rows.parquet"}
+        private = PrivateTable(sources[way], schema, unit_column="who", max_records=5)
+        assert private.size == 2
+        kept.append(private.private_rows())
+    for one, two in zip(*kept, strict=True):
+        np.testing.assert_array_equal(one[:4], two[:4])
+
+
+def _bytes_as_text(*cells):
+    return pa.array(cells, pa.binary()).view(pa.string())
+
+
+ODD_COLUMNS = [
+    _bytes_as_text(b"north", b"Jane \xe9"),
+    pa.array([1, 2**31 - 1], pa.int32()).view(pa.date32()),
+    pa.array([1, 2**62], pa.int64()).view(pa.date64()),
+    pa.array([1, 2**31 - 1], pa.int32()).view(pa.time32("s")),
+    pa.array([1, 2**62], pa.int64()).view(pa.timestamp("s")),
+    pa.array([1, 2**62], pa.int64()).view(pa.duration("ns")),
+    pa.DictionaryArray.from_arrays([0, 1], ["north", None]),
+    pa.DictionaryArray.from_arrays([0, 1], ["north", "north"]),
+    pa.array([[1], None]),
+    pa.array([{"a": 1}, None]),
+    pa.array([Decimal("1.5"), Decimal("9" * 30)]),
+    pa.array([None, None]),
+    pa.array([True, None]),
+    pa.array([0.5, float("nan")], pa.float16()),
+]
+
+
+@pytest.mark.parametrize("column", ODD_COLUMNS, ids=lambda column: str(column.type))
+def test_no_cell_of_arrow_stops_a_release_or_changes_another(column):
+    schema = Schema(
+        features=(
+            Numeric(name="a", lower=0, upper=1),
+            Categorical(name="b", categories=("north", "south")),
+        ),
+        label=Label(name="y", classes=("north", "1")),
+    )
+
+    def read(cells):
+        table = pa.table({"a": cells, "b": cells, "y": ["north"] * len(cells)})
+        return PrivateTable(table, schema).private_rows()[0]
+
+    np.testing.assert_array_equal(read(column)[0], read(column[:1])[0])
+    table = pa.table({"a": [0.5] * 2, "b": ["north"] * 2, "y": column, "who": column})
+    PrivateTable(table, schema).private_rows()
+    people_of(next(iter(PrivateTable(table, schema, unit_column="who")._source.batches()))["who"])
+
+
+def test_decimals_that_cannot_be_compared_count_as_no_number():
+    frame = ROWS.astype(object)
+    frame.loc[0] = [Decimal("sNaN"), np.timedelta64(5), "no"]
+    points = PrivateTable(frame, SCHEMA).private_rows()[0]
+    np.testing.assert_array_equal(points[1:], PrivateTable(ROWS, SCHEMA).private_rows()[0][1:])
+    assert people_of(frame["income"])[0] is None
 
 
 def test_the_exact_check_is_loud_and_written_down(tmp_path, capsys):
@@ -209,10 +286,33 @@ def test_a_paid_veil_is_never_overwritten_by_accident(tmp_path, capsys):
     with pytest.raises(RequestError, match="is there already"):
         Curator(SCHEMA).release(ROWS, 1, epochs=1, progress=False, save_to=tmp_path / "x.veil")
     assert (tmp_path / "x.veil").read_bytes() == before
-    (tmp_path / "x.veil.part").write_bytes(before)
+    (tmp_path / "x.veil.1f.part").write_bytes(before)
     assert release(tmp_path, ROWS) == 2
     assert "cut off" in capsys.readouterr().err
-    assert (tmp_path / "x.veil.part").read_bytes() == before
+    assert (tmp_path / "x.veil.1f.part").read_bytes() == before
+
+
+def test_two_releases_to_one_file_keep_both_veils(tmp_path):
+    files.check_new(tmp_path / "x.veil")
+    parts = [files.write_part(tmp_path / "x.veil", content) for content in (b"one", b"two")]
+    files.put_in_place(parts[0], tmp_path / "x.veil")
+    with pytest.raises(RequestError, match="this file is whole at"):
+        files.put_in_place(parts[1], tmp_path / "x.veil")
+    assert (tmp_path / "x.veil").read_bytes() == b"one"
+    assert parts[1].read_bytes() == b"two"
+    files.put_in_place(parts[1], tmp_path / "x.veil", overwrite=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["x.veil"]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"seed": "a"}, {"seed": -1}, {"epochs": 1.5}, {"epochs": 10**10}, {"sign": "key"}]
+)
+def test_wrong_choices_are_refused_before_the_charge(wrong, tmp_path):
+    book = Ledger(tmp_path / "ledger.db")
+    book.open_account("loans", Budget(1))
+    with pytest.raises(RequestError):
+        Curator(SCHEMA, ledger=book.path).release(ROWS, 1, progress=False, **wrong)
+    assert book.entries() == ()
 
 
 def test_a_release_without_a_ledger_says_so(tmp_path, capsys):
@@ -224,13 +324,10 @@ def test_a_release_without_a_ledger_says_so(tmp_path, capsys):
 
 
 def test_a_full_disk_after_the_charge_does_not_lose_the_veil(tmp_path, monkeypatch):
-    from counterveil import files
-    from counterveil.veil import Veil
-
     book = Ledger(tmp_path / "ledger.db")
     book.open_account("loans", Budget(1))
 
-    def full(*_):
+    def full(*_, **__):
         raise RequestError("cannot write: no space left on device")
 
     monkeypatch.setattr(files, "put_in_place", full)
@@ -238,7 +335,8 @@ def test_a_full_disk_after_the_charge_does_not_lose_the_veil(tmp_path, monkeypat
         Curator(SCHEMA, ledger=book.path).release(
             ROWS, 0.5, epochs=1, progress=False, save_to=tmp_path / "x.veil"
         )
-    kept = Veil.load(tmp_path / "x.veil.part")
+    (part,) = tmp_path.glob("x.veil.*.part")
+    kept = Veil.load(part)
     assert kept.digest == book.entries("loans")[0].digest
 
 

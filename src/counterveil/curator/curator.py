@@ -20,8 +20,10 @@ import hashlib
 import json
 import os
 import platform
+import tempfile
 from dataclasses import dataclass, replace
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 from counterveil import files
@@ -35,6 +37,7 @@ from counterveil.networks import ARCHITECTURES, pick_device
 from counterveil.population import population_of
 from counterveil.privacy import Access, Budget, Level, Statement
 from counterveil.privacy.ledger import Ledger, Reservation, Subject
+from counterveil.privacy.statement import TARGET_MODEL
 from counterveil.schema import Schema
 from counterveil.signature import SigningKey
 from counterveil.terminal import progress_bar
@@ -53,9 +56,10 @@ class ReleaseChoices(TypedDict, total=False):
     `functional`, and the layers of the surrogate of `dpsgd`; `paper` trains as the paper says.
 
     `save_to` writes the veil to a file before its charge is committed, so that no crash can lose
-    it: it is whole beside that file, as X.veil.part, until it takes its place. An existing file is
-    refused unless `overwrite`. `sign`: the key that signs the veil. `other_rows` declares that the
-    rows are of other people than those of an account that looks the same (`Ledger.reserve`).
+    it: it is whole beside that file, as X.veil.TOKEN.part, until it takes its place. An existing
+    file is refused unless `overwrite`. `sign`: the key that signs the veil. `other_rows` declares
+    that the rows are of other people than those of an account that looks the same
+    (`Ledger.reserve`).
     """
 
     seed: int
@@ -110,7 +114,7 @@ class Curator:
     def plan(
         self, private_data: Any, epsilon: float, delta: float = 0.0, *, order: int | None = None
     ) -> Plan:
-        """What `functional` would measure. Reads the number of rows, which is public; no row."""
+        """What `functional` would measure. Reads the number of rows, or of people: it is public."""
         return self._plan(self._table(private_data), _sensible(Budget(epsilon, delta)), order)
 
     def _plan(self, table: PrivateTable, budget: Budget, order: int | None) -> Plan:
@@ -167,8 +171,14 @@ class Curator:
                 "open for these rows would be void; leave the ledger out"
             )
         job = _Job(self._table(private_data), budget, progress, **choices)
-        if job.epochs is not None and not 1 <= job.epochs <= MOST_EPOCHS:
-            raise RequestError(f"epochs must be at least 1 and at most {MOST_EPOCHS}")
+        if job.epochs is not None and not (
+            type(job.epochs) is int and 1 <= job.epochs <= MOST_EPOCHS
+        ):
+            raise RequestError(f"epochs must be a whole number from 1 to {MOST_EPOCHS}")
+        if type(job.seed) is not int or not 0 <= job.seed < 2**31:
+            raise RequestError("seed must be a whole number from 0 to 2147483647")
+        if job.sign is not None and not isinstance(job.sign, SigningKey):
+            raise RequestError("sign must be a SigningKey: SigningKey.load(path)")
         if job.save_to is not None:
             files.check_new(job.save_to, overwrite=job.overwrite)
         if len(self.schema.to_json().encode()) > MEMBER_LIMITS["schema.json"]:
@@ -207,11 +217,11 @@ class Curator:
             raise InternalError(
                 "a veil was made that cannot be opened; nothing was written"
             ) from None
-        draft = None if job.save_to is None else files.write_part(job.save_to, content)
+        part = None if job.save_to is None else _write_part(job.save_to, content)
         if self.ledger and reserved:
             self.ledger.commit(reserved, opened.digest)
-        if draft is not None and job.save_to is not None:
-            files.put_in_place(draft, job.save_to)
+        if part is not None and job.save_to is not None:
+            files.put_in_place(part, job.save_to, overwrite=job.overwrite)
         return opened
 
     def _table(self, private_data: Any) -> PrivateTable:
@@ -281,9 +291,18 @@ class Curator:
                 "bins, clips and shares of the budget, computed from these, ε and δ",
             ),
             reasons=_draft_note(self.schema),
-            exclusions=("the target model and everything it reveals",),
+            exclusions=(TARGET_MODEL,),
             versions=_versions(),
         )
+
+
+def _write_part(path: str | os.PathLike[str], content: bytes) -> Path:
+    """The veil on the disk, beside its place; if that cannot be written, it is not lost."""
+    try:
+        return files.write_part(path, content)
+    except RequestError as error:
+        kept = files.write_part(Path(tempfile.gettempdir()) / Path(path).name, content)
+        raise RequestError(f"{error}; the veil is paid for, and whole at {kept}") from None
 
 
 def _sensible(budget: Budget) -> Budget:

@@ -29,10 +29,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.dataset as ds
 
+from counterveil.curator.cells import frame_of
 from counterveil.encoding import Array, Encoding
 from counterveil.errors import DataError, RequestError
 from counterveil.schema import Schema
-from counterveil.tables import as_frame, check_table_file, csv_batches, csv_columns
+from counterveil.schema.columns import empty_cells
+from counterveil.tables import as_arrow, as_frame, check_table_file, csv_batches, csv_columns
 
 BATCH = 50_000  # rows
 MOST_RECORDS = 10_000  # of a person that may count
@@ -197,7 +199,7 @@ def person_of(cell: Any) -> str | None:
 
 def people_of(column: pd.Series[Any]) -> list[str | None]:
     """The person of each cell."""
-    empty = column.isna().to_numpy()
+    empty = empty_cells(column)
     cells = column.astype(object).to_numpy()
     return [None if none else person_of(cell) for cell, none in zip(cells, empty, strict=True)]
 
@@ -219,10 +221,13 @@ def open_source(data: Any, schema: Schema, extra: tuple[str, ...] = ()) -> Sourc
     wanted = (*schema.columns, schema.label.name, *extra)
     if isinstance(data, pa.Table):
         return _arrow(ds.dataset(data), wanted)
+    if not isinstance(data, (str, Path, pd.DataFrame, np.ndarray, list, dict)):
+        return _arrow(ds.dataset(as_arrow(data)), wanted)
     if not isinstance(data, (str, Path)):
         frame = as_frame(data, schema)
+        frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
         return Source(
-            tuple(str(name) for name in frame.columns),
+            tuple(frame.columns),
             len(frame),
             lambda: (frame.iloc[start : start + BATCH] for start in range(0, len(frame), BATCH)),
         )
@@ -257,7 +262,7 @@ def _arrow(dataset: ds.Dataset, wanted: tuple[str, ...]) -> Source:
             try:
                 for batch in fragment.to_batches(schema=fragment.physical_schema, **how):
                     if batch.num_rows:
-                        yield batch.replace_schema_metadata(None).to_pandas()
+                        yield frame_of(batch)
             except (pa.ArrowException, OSError):
                 raise DataError(f"file number {number} of the table is damaged") from None
 

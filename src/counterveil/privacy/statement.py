@@ -31,6 +31,7 @@ CHOICE: Mechanism = "permute-and-flip, one edge at a time"
 Unit = Literal["record", "person"]
 Relation = Literal["replace-one", "add-remove"]
 WITH_A_PROOF = ("functional", "dpsgd")  # mechanisms whose veils may promise something
+TARGET_MODEL = "the target model and everything it reveals"  # what a veil does not cover
 SLACK = Fraction(1, 10**9)  # relative; accesses add up to all of ε but for this
 MOST_ITEMS = 100  # of each list of a statement
 
@@ -457,13 +458,7 @@ def check_statement(statement: Statement, schema: Schema, record: NoisyRecord | 
       in the record and `max_records`. How far images were cut is not in a file; of them only the
       counts are checked.
     """
-    if statement.level not in {Level.NONE, Level.EXPLAINER}:
-        raise VeilError(f"its statement claims {statement.level.value}, a level of answers alone")
-    if statement.level is Level.EXPLAINER:
-        if statement.mechanism not in WITH_A_PROOF or statement.epsilon is None:
-            raise VeilError("its statement makes a promise that its mechanism cannot keep")
-        if schema.drafted:
-            raise VeilError("its statement makes a promise, but its schema is a draft")
+    _check_level(statement, schema)
     if statement.unit == "record" and statement.max_records != 1:
         raise VeilError("its statement contradicts itself: a record has one record")
     if (record is not None) != (statement.mechanism == "functional"):
@@ -478,6 +473,27 @@ def check_statement(statement: Statement, schema: Schema, record: NoisyRecord | 
         _check_sums(statement)
         for access in statement.accesses:
             _check_noise(access)
+
+
+def _check_level(statement: Statement, schema: Schema) -> None:
+    if statement.level not in {Level.NONE, Level.EXPLAINER}:
+        raise VeilError(f"its statement claims {statement.level.value}, a level of answers alone")
+    if statement.mechanism not in (*WITH_A_PROOF, "paper"):
+        raise VeilError("its statement names a mechanism that there is not")
+    if statement.level is Level.EXPLAINER:
+        if statement.mechanism not in WITH_A_PROOF or statement.epsilon is None:
+            raise VeilError("its statement makes a promise that its mechanism cannot keep")
+        if TARGET_MODEL not in statement.exclusions:
+            raise VeilError("its statement does not say that the target model is not covered")
+        if schema.drafted:
+            raise VeilError("its statement makes a promise, but its schema is a draft")
+    if statement.mechanism == "dpsgd" and (
+        statement.unit != "record"
+        or not statement.delta
+        or len(statement.accesses) != 3
+        or any(access.scale is None for access in statement.accesses)
+    ):
+        raise VeilError("its statement is none of mechanism dpsgd: records, δ, three readings")
 
 
 def _check_sums(statement: Statement) -> None:

@@ -79,7 +79,9 @@ def numbers_of(column: Any) -> tuple[Array, Array]:
     if isinstance(column, NULLABLE) and column.dtype.kind in NUMBERS:
         return column.to_numpy(np.float64, na_value=np.nan), np.asarray(column.isna())
     series = pd.Series(column, dtype=column.dtype)
-    empty = series.isna().to_numpy()
+    empty = empty_cells(series)
+    if column.dtype.kind == "c":  # complex numbers are none here
+        return np.full(len(series), math.nan), empty
     if types.is_numeric_dtype(series) and not types.is_bool_dtype(series):
         return series.to_numpy(np.float64, na_value=np.nan), empty
     if isinstance(column.dtype, pd.StringDtype):
@@ -88,6 +90,14 @@ def numbers_of(column: Any) -> tuple[Array, Array]:
         return parsed[places], empty  # a missing cell has the place -1, the last
     cells = series.astype(object).to_numpy()
     return np.array([number_of(cell) for cell in cells], dtype=np.float64), empty
+
+
+def empty_cells(series: "pd.Series[Any]") -> Array:
+    """Which cells are missing."""
+    try:
+        return series.isna().to_numpy()
+    except ArithmeticError:  # a decimal that cannot be compared
+        return np.array([cell is None or cell is pd.NA or cell is pd.NaT for cell in series])
 
 
 def number_of(cell: Any) -> float:
@@ -162,7 +172,7 @@ class ValueList:
         if found is not None and -1 not in found:
             return np.array(found, dtype=np.intp), True
         series = pd.Series(column, dtype=column.dtype)
-        empty = series.isna().to_numpy()
+        empty = empty_cells(series)
         codes = None if found is None else np.array(found, dtype=np.intp)
         if codes is None or not empty[codes < 0].all():
             codes = self._search(series)
@@ -204,7 +214,7 @@ class ValueList:
         position = self._positions.get
         try:
             return [position(cell, -1) for cell in column.tolist()]
-        except TypeError:  # a cell that cannot be looked up
+        except (TypeError, ValueError):  # a cell that cannot be looked up
             return None
 
     def column(self, codes: Array) -> Any:
