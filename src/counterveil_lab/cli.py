@@ -215,6 +215,7 @@ def fuzz(
     seed: int = option(0, "A case is the same for the same seed and number.", min=0),
     workers: int = option(2, "Processes at a time.", min=1),
     keep: Path | None = option(None, "Keep the files of cases that fail here."),
+    add: bool = option(False, "Keep the rows of earlier cases in the same file.", "--add"),
     folder: Path = OUT,
 ) -> None:
     """Run the commands on damaged files and odd arguments; see docs/errors.md for what must hold.
@@ -236,7 +237,7 @@ def fuzz(
     failed = sum(bool(each.failures) for each in done)
     if case is None:
         command = f"counterveil-lab fuzz --first {first} --cases {cases} --seed {seed}"
-        Results(folder, "fuzz", command, fresh=True).add(*summary(done, seed))
+        Results(folder, "fuzz", command, fresh=not add, keep=add).add(*summary(done, seed))
         notes.print(f"{len(done)} cases, {failed} failed; stored in {folder}/fuzz.csv")
     if failed:
         raise typer.Exit(1)
