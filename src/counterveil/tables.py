@@ -19,6 +19,7 @@ from counterveil.schema import Schema
 
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".txt": ","}
 MOST_COLUMNS = 20_000  # of a CSV file: more take minutes
+LONGEST_HEADER = 1 << 24  # bytes
 RAGGED = (
     "a row has more fields than the header; put cells with a separator in them into quotes, "
     "or name every column"
@@ -56,16 +57,18 @@ def csv_columns(path: Path) -> tuple[str, ...]:
     check_table_file(path)
     if path.suffix.lower() not in SEPARATORS:
         raise DataError(f"{path}: give a .csv or .parquet file")
-    # pandas renames repeated columns silently (a, a.1): read the header as a plain row first.
+    sep = SEPARATORS[path.suffix.lower()]
     with _one_line_errors(path):
-        sep = SEPARATORS[path.suffix.lower()]
+        with path.open("rb") as stream:  # before pandas takes its time over it
+            most = stream.readline(LONGEST_HEADER).count(sep.encode()) + 1
+        if most > MOST_COLUMNS:
+            raise DataError(
+                f"{path} has about {most} columns; a .csv may have {MOST_COLUMNS}: leave out those "
+                "that the schema does not name, or give a .parquet file"
+            )
+        # pandas renames repeated columns silently (a, a.1): read the header as a plain row first.
         row = pd.read_csv(path, sep=sep, header=None, nrows=1, dtype=str, keep_default_na=False)
         names = tuple(str(name) for name in row.iloc[0])
-    if len(names) > MOST_COLUMNS:
-        raise DataError(
-            f"{path} has {len(names)} columns; a .csv may have {MOST_COLUMNS}: leave out those "
-            "that the schema does not name, or give a .parquet file"
-        )
     _refuse_repeats(names)
     return names
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from conftest import random_rows
+from rows import random_rows
 
 from counterveil.curator import dpsgd
 from counterveil.curator.table import PrivateTable
