@@ -52,8 +52,15 @@ else:
     import lightgbm
     model = lightgbm.Booster(model_file=file)
     features = model.num_feature()
-rows = numpy.random.default_rng(0).normal(0, 100, (16, features))
+dice = numpy.random.default_rng(0)
+rows = numpy.concatenate([
+    dice.normal(0, 100, (64, features)),
+    dice.random((256, features)),
+    dice.integers(0, 2, (256, features)),
+    dice.integers(0, 100, (64, features)),
+])
 rows[0], rows[1], rows[2], rows[3] = 0, numpy.nan, 1e9, -1e9
+rows[4:64][dice.random((60, features)) < 0.3] = numpy.nan
 if package == "xgboost":
     model.set_param({"nthread": 1})
     model.predict(xgboost.DMatrix(rows), output_margin=True, validate_features=False)
