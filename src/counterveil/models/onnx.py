@@ -53,8 +53,11 @@ class OnnxModel(TargetModel):
         missing_text: str | None = None,
     ) -> None:
         super().__init__(schema)
-        with limits.bounded_memory():
-            self._start(_open(source), inputs, outputs, classes, missing_text)
+        try:
+            with limits.bounded_memory():
+                self._start(_open(source), inputs, outputs, classes, missing_text)
+        except UnicodeDecodeError:  # names in the file that are no text
+            raise ModelError("the ONNX model is damaged: its names are no text") from None
 
     def _start(
         self,
