@@ -40,8 +40,8 @@ from counterveil.files import read_bytes, write_whole
 from counterveil.networks import Autoencoder, tanh_network
 from counterveil.population import Population, population_of
 from counterveil.privacy import Statement
+from counterveil.privacy.consistency import check_statement
 from counterveil.privacy.record import NoisyRecord, from_members, to_members
-from counterveil.privacy.statement import check_statement
 from counterveil.schema import Schema
 from counterveil.schema.schema import MOST_FEATURES
 from counterveil.signature import PublicKey, Signature, Signer, SigningKey, trusted_key

@@ -227,7 +227,7 @@ FAULTS: tuple[Fault, ...] = (
            PLAN, "shares = (rest_of(epsilon, *shares), *shares)",
            "shares = (0.75 * epsilon, *shares)", (ALONE, TWO), (SHARES, "all families")),
     _fault("a share rounded up", "shares add up to more than ε by a hair",
-           "privacy/statement.py",
+           "privacy/budget.py",
            "near if Fraction(near) <= exact else math.nextafter(near, -math.inf)",
            "near if Fraction(near) >= exact else math.nextafter(near, math.inf)",
            (SHARES, "all families")),

@@ -27,7 +27,7 @@ from counterveil.cli.ledger import ledger_app
 from counterveil.curator import Curator
 from counterveil.errors import BudgetError, InputError, RequestError
 from counterveil.privacy import Budget
-from counterveil.privacy import ledger as module
+from counterveil.privacy import book as module
 from counterveil.privacy.ledger import (
     Amount,
     Ledger,
@@ -608,7 +608,7 @@ def altered(*statements):
 def reseal(path):
     """What somebody can do who edits the file and knows how it is checked."""
     with closing(sqlite3.connect(path, isolation_level=None)) as file:
-        file.execute("UPDATE seal SET sha256 = ?", (module._seal(*module._cells(file, 2)),))
+        file.execute("UPDATE seal SET sha256 = ?", (module.seal_of(*module.cells_of(file, 2)),))
 
 
 FILES = {
@@ -842,7 +842,7 @@ def test_a_full_disk_is_not_called_damage(ledger, monkeypatch):
 
 def version_1(path, charges=2):
     """A ledger as the first version wrote it: ε of 0.25 a charge, the first of them released."""
-    tables = module._TABLES[1]
+    tables = module.TABLES[1]
     names = "PRAGMA application_id = 0x43566C67", "PRAGMA user_version = 1"
     account = "INSERT INTO accounts VALUES ('adult', '1.0', '0.0', '2025-01-01T00:00:00+00:00')"
     spends = [

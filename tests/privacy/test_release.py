@@ -26,8 +26,8 @@ from counterveil.errors import BudgetError, DataError, RequestError
 from counterveil.models import CallableModel
 from counterveil.population import population_of
 from counterveil.privacy import Budget, ModelBudget
+from counterveil.privacy.budget import rest_of
 from counterveil.privacy.ledger import Ledger, OverdrawnError
-from counterveil.privacy.statement import rest_of
 from counterveil.schema import Binary, Label, Pixels, Schema
 from counterveil.veil import Veil
 

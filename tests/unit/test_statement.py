@@ -9,8 +9,9 @@ from pydantic import ValidationError
 
 from counterveil.curator.noise import calibrate
 from counterveil.errors import BudgetError, RequestError
-from counterveil.privacy import Access, Budget, Level, ModelBudget, Statement, statement
-from counterveil.privacy.statement import GAUSSIAN, LAPLACE, gaussian_delta
+from counterveil.privacy import Access, Budget, Level, ModelBudget, Statement, budget
+from counterveil.privacy.consistency import gaussian_delta
+from counterveil.privacy.statement import GAUSSIAN, LAPLACE
 from counterveil.text_rules import LONGEST, check_text
 
 
@@ -43,7 +44,7 @@ def draws(scale, size, rng):
 
 
 def test_the_examples_in_the_docstrings():
-    assert doctest.testmod(statement).failed == 0
+    assert doctest.testmod(budget).failed == 0
 
 
 def test_a_pure_promise_in_words():

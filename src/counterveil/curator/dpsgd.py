@@ -55,8 +55,8 @@ from counterveil.encoding import Array
 from counterveil.errors import InternalError, RequestError
 from counterveil.networks import Architecture, Autoencoder, Network, check_finite, seeded
 from counterveil.privacy import Access, Budget
+from counterveil.privacy.budget import rest_of
 from counterveil.privacy.record import Sensitivity, root_above
-from counterveil.privacy.statement import rest_of
 from counterveil.schema import Family
 from counterveil.terminal import Tick, silent
 

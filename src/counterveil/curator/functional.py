@@ -28,8 +28,8 @@ from counterveil.encoding import Array
 from counterveil.population.mixed import Grid, TreePopulation
 from counterveil.population.sums import Frequencies
 from counterveil.privacy import Budget
+from counterveil.privacy.budget import part_of
 from counterveil.privacy.record import CHOICE, Measurement, NoisyRecord, Sensitivity
-from counterveil.privacy.statement import part_of
 from counterveil.schema import Schema
 
 MOST_ROWS = 2**40  # of a table: what is expected of a cell never leaves the range of exact integers

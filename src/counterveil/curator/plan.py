@@ -14,8 +14,8 @@ import numpy as np
 from counterveil.curator.noise import calibrate
 from counterveil.population.mixed import Grid
 from counterveil.privacy import Budget
+from counterveil.privacy.budget import rest_of
 from counterveil.privacy.record import Sensitivity
-from counterveil.privacy.statement import rest_of
 from counterveil.schema import Schema
 
 FINE, COARSE = 64, 16  # bins of a number: for its own counts, and for pairs

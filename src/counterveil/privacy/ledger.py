@@ -31,238 +31,54 @@ counterveil.privacy.ledger.OverdrawnError: dataset 'adult' cannot pay: requested
 
 from __future__ import annotations
 
-import hashlib
-import json
-import math
 import os
-import re
 import secrets
 import shlex
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import astuple, dataclass, replace
-from datetime import UTC, datetime
-from decimal import Context, Decimal, Inexact
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from counterveil.errors import BudgetError, InputError, RequestError
-from counterveil.privacy.statement import Budget
+from counterveil.errors import RequestError
+from counterveil.privacy.accounts import (
+    Account,
+    Amount,
+    Entry,
+    OverdrawnError,
+    Reservation,
+    Subject,
+    check_words,
+    digits,
+)
+from counterveil.privacy.book import (
+    APPLICATION_ID,
+    VERSION,
+    Book,
+    cells_of,
+    checked_cells,
+    fill,
+    insert,
+    now,
+    seal_of,
+    understand,
+)
+from counterveil.privacy.budget import Budget
 
-APPLICATION_ID = 0x43566C67  # "CVlg"
-VERSION = 2
-
-
-def _text(name: str) -> str:
-    return f"{name} TEXT NOT NULL CHECK (typeof({name}) = 'text')"
-
-
-def _whole(name: str) -> str:
-    return f"{name} INTEGER NOT NULL CHECK (typeof({name}) = 'integer' AND {name} >= 0)"
-
-
-# No cell is ever NULL: what is not known is '' or 0. The checks do what STRICT tables do, also in
-# an SQLite that does not know those.
-_TABLES = {
-    1: (
-        "CREATE TABLE accounts (dataset TEXT NOT NULL PRIMARY KEY,"
-        " epsilon TEXT NOT NULL, delta TEXT NOT NULL, opened TEXT NOT NULL)",
-        "CREATE TABLE spends (id TEXT NOT NULL PRIMARY KEY,"
-        " dataset TEXT NOT NULL REFERENCES accounts (dataset), epsilon TEXT NOT NULL,"
-        " delta TEXT NOT NULL, what TEXT NOT NULL, time TEXT NOT NULL, digest TEXT)",
-        "CREATE INDEX spends_of_dataset ON spends (dataset)",
-    ),
-    2: (
-        f"CREATE TABLE accounts ({_text('dataset')} PRIMARY KEY,"
-        f" {_text('epsilon')}, {_text('delta')}, {_text('opened')})",
-        f"CREATE TABLE entries (number INTEGER PRIMARY KEY, {_text('id')} UNIQUE,"
-        f" {_text('dataset')} REFERENCES accounts (dataset), {_text('kind')},"
-        f" {_text('epsilon')}, {_text('delta')}, {_text('what')}, {_text('time')},"
-        f" {_text('digest')}, {_text('unit')}, {_whole('max_records')}, {_whole('units')},"
-        f" {_text('columns')}, {_text('relation')}, {_whole('other_rows')})",
-        f"CREATE TABLE seal ({_text('sha256')})",
-    ),
-}
-_ENTRIES = {
-    1: "SELECT row_number() OVER (ORDER BY rowid), id, dataset, 'charge', epsilon, delta, what,"
-    " time, ifnull(digest, ''), '', 0, 0, '', '', 0 FROM spends ORDER BY rowid",
-    2: "SELECT * FROM entries ORDER BY number",
-}
-_ACCOUNT_TYPES = (str,) * 4
-_ENTRY_TYPES = (int, *(str,) * 9, int, int, str, str, int)
-
-# Sums of floats in decimal have fewer than 700 digits, so nothing is ever rounded here; if it were,
-# the trap would stop the charge.
-_EXACT = Context(prec=2000, traps=[Inexact])
+__all__ = [
+    "Account",
+    "Amount",
+    "Entry",
+    "Ledger",
+    "OverdrawnError",
+    "Reservation",
+    "Subject",
+    "digits",
+    "find_account",
+]
 
 # SQLite's errors, and the one for an error whose own text is damaged.
 _FROM_SQLITE = (sqlite3.Error, UnicodeDecodeError)
-
-_Rows = list[tuple[Any, ...]]
-
-
-@dataclass(frozen=True)
-class Amount:
-    """ε and δ as exact decimals: ten times 0.1 is 1.
-
-    A float counts as the decimal number it is written as: `0.1` is one tenth.
-    """
-
-    epsilon: Decimal = Decimal(0)
-    delta: Decimal = Decimal(0)
-
-    @classmethod
-    def of(cls, budget: Budget) -> Amount:
-        """The price of `budget`; a release without noise has none."""
-        if not math.isfinite(budget.epsilon):
-            raise BudgetError(
-                "a ledger cannot account for an infinite epsilon; give a finite one, "
-                "or make the reference without a ledger"
-            )
-        return cls(exact_decimal(budget.epsilon), exact_decimal(budget.delta))
-
-    def __add__(self, other: Amount) -> Amount:
-        return Amount(_EXACT.add(self.epsilon, other.epsilon), _EXACT.add(self.delta, other.delta))
-
-    def __sub__(self, other: Amount) -> Amount:
-        minus = _EXACT.subtract
-        return Amount(minus(self.epsilon, other.epsilon), minus(self.delta, other.delta))
-
-    def fits(self, limit: Amount) -> bool:
-        """Whether `limit` can pay this, in ε and in δ."""
-        return self.epsilon <= limit.epsilon and self.delta <= limit.delta
-
-    def __str__(self) -> str:
-        return f"ε = {digits(self.epsilon)}, δ = {digits(self.delta)}"
-
-
-@dataclass(frozen=True)
-class Subject:
-    """Whose privacy a charge pays for, and in which rows."""
-
-    unit: Literal["record", "person"]
-    max_records: int  # of a person that count; 1 for records
-    units: int  # how many records or people there are: public
-    columns: str  # SHA-256 (hex) of the sorted names of the schema's columns and its label
-    relation: str = "replace-one"
-
-    def __post_init__(self) -> None:
-        if self.unit not in {"record", "person"}:
-            raise RequestError("unit must be 'record' or 'person'")
-        for name in ("max_records", "units"):
-            number = getattr(self, name)
-            if type(number) is not int or not 1 <= number < 1 << 63:
-                raise RequestError(f"{name} must be a whole number of at least 1")
-        if self.unit == "record" and self.max_records != 1:
-            raise RequestError("max_records must be 1 where the unit is a record")
-        if not isinstance(self.columns, str) or not re.fullmatch("[0-9a-f]{64}", self.columns):
-            raise RequestError("columns must be a SHA-256 in hexadecimal digits")
-        _check_words("relation", self.relation)
-
-    @property
-    def protects(self) -> str:
-        """The unit in words."""
-        if self.unit == "record":
-            return f"one record, {self.relation}"
-        records = "record" if self.max_records == 1 else "records"
-        return f"one person with at most {self.max_records} {records}, {self.relation}"
-
-
-@dataclass(frozen=True)
-class Account:
-    """What a dataset may spend in all, what it has spent, and for whom.
-
-    `subject` is that of the first charge that has one: its unit, records and relation hold for all
-    later charges. `looks` is the number of exact looks at the rows, which no ε covers.
-    """
-
-    dataset: str
-    total: Amount
-    spent: Amount
-    opened: str
-    subject: Subject | None = None
-    looks: int = 0
-
-    @property
-    def remaining(self) -> Amount:
-        return self.total - self.spent
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A charge, or an exact look at the rows by the curator, which no ε covers.
-
-    A charge that is `reserved` is spent just as a `released` one: the rows may have been read. The
-    fields of its `Subject` are None where it is not known: looks, and charges of version 1.
-    `other_rows`: it was declared that these are other people than in an account with rows alike.
-    """
-
-    id: str
-    dataset: str
-    kind: Literal["charge", "looked"]
-    epsilon: float
-    delta: float
-    what: str
-    state: Literal["reserved", "released", "looked"]
-    digest: str | None
-    time: str
-    unit: Literal["record", "person"] | None = None
-    max_records: int | None = None
-    units: int | None = None
-    columns: str | None = None
-    relation: str | None = None
-    other_rows: bool = False
-
-    @property
-    def price(self) -> Amount:
-        return Amount(exact_decimal(self.epsilon), exact_decimal(self.delta))
-
-    @property
-    def subject(self) -> Subject | None:
-        """Whose privacy it pays for, where that is known."""
-        if not (self.unit and self.max_records and self.units and self.columns and self.relation):
-            return None
-        return Subject(self.unit, self.max_records, self.units, self.columns, self.relation)
-
-
-@dataclass(frozen=True)
-class Reservation:
-    """The right to one release, already paid for."""
-
-    id: str
-    dataset: str
-    budget: Budget
-
-
-def exact_decimal(number: float) -> Decimal:
-    """The decimal that a float is written as."""
-    return Decimal(repr(number))
-
-
-def digits(number: Decimal) -> str:
-    """All the digits, in plain notation where that is short."""
-    shortest = number.normalize(_EXACT)
-    return f"{shortest:f}" if -5 <= shortest.adjusted() < 16 else f"{shortest:e}"
-
-
-class OverdrawnError(BudgetError):
-    """A charge that the account cannot pay; names requested, remaining and total."""
-
-
-@dataclass(frozen=True)
-class _Book:
-    """The content of an open ledger, checked, and the file to add to it."""
-
-    file: sqlite3.Connection
-    accounts: dict[str, Account]
-    entries: tuple[Entry, ...]
-
-    def add(self, *cells: str, subject: Subject | None = None, other_rows: bool = False) -> None:
-        """Write a new entry: `cells` are its id, dataset, kind, ε, δ and what it is for."""
-        whose = ("", 0, 0, "", "") if subject is None else astuple(subject)
-        row = len(self.entries) + 1, *cells, _now(), "", *whose, int(other_rows)
-        _insert(self.file, "entries", row)
 
 
 class Ledger:
@@ -287,7 +103,7 @@ class Ledger:
 
         Makes the file where there is none, to be read and written by its owner alone.
         """
-        _check_words("dataset", dataset)
+        check_words("dataset", dataset)
         limit = Amount.of(total)
         with self._transaction("BEGIN IMMEDIATE", create=True) as book:
             if account := book.accounts.get(dataset):
@@ -296,8 +112,8 @@ class Ledger:
                     f"{account.total}; remaining {account.remaining}. A total is fixed for good: "
                     "spend from this account, or name another dataset"
                 )
-            row = dataset, str(limit.epsilon), str(limit.delta), _now()
-            _insert(book.file, "accounts", row)
+            row = dataset, str(limit.epsilon), str(limit.delta), now()
+            insert(book.file, "accounts", row)
 
     def reserve(
         self,
@@ -319,8 +135,8 @@ class Ledger:
         was charged for rows with the same columns and as many units, and this one never was, the
         charge is refused, unless `other_rows` declares that these are other people.
         """
-        _check_words("dataset", dataset)
-        _check_words("what", what)
+        check_words("dataset", dataset)
+        check_words("what", what)
         price = Amount.of(budget)
         # The write lock is taken before the sum is read: nobody can spend between the two.
         with self._transaction("BEGIN IMMEDIATE") as book:
@@ -341,7 +157,7 @@ class Ledger:
 
     def commit(self, reservation: Reservation, digest: str) -> None:
         """Mark `reservation` as released with the veil `digest`: once, so one charge, one veil."""
-        _check_words("digest", digest)
+        check_words("digest", digest)
         named = reservation.id, reservation.dataset, Amount.of(reservation.budget)
         with self._transaction("BEGIN IMMEDIATE") as book:
             charges = (each for each in book.entries if each.kind == "charge")
@@ -360,8 +176,8 @@ class Ledger:
 
     def write_down(self, dataset: str, what: str) -> None:
         """Note an exact look at the rows by the curator: no ε covers it, and it costs nothing."""
-        _check_words("dataset", dataset)
-        _check_words("what", what)
+        check_words("dataset", dataset)
+        check_words("what", what)
         with self._transaction("BEGIN IMMEDIATE") as book:
             self._account(book, dataset)
             book.add(secrets.token_hex(8), dataset, "looked", "0.0", "0.0", what)
@@ -374,13 +190,13 @@ class Ledger:
     def entries(self, dataset: str | None = None) -> tuple[Entry, ...]:
         """Every charge and look, oldest first; with `dataset`, those of its account."""
         if dataset is not None:
-            _check_words("dataset", dataset)
+            check_words("dataset", dataset)
         with self._transaction("BEGIN") as book:
             if dataset is not None:
                 self._account(book, dataset)
             return tuple(each for each in book.entries if dataset in (None, each.dataset))
 
-    def _account(self, book: _Book, dataset: str) -> Account:
+    def _account(self, book: Book, dataset: str) -> Account:
         if account := book.accounts.get(dataset):
             return account
         raise RequestError(
@@ -391,7 +207,7 @@ class Ledger:
     @contextmanager
     def _transaction(
         self, begin: Literal["BEGIN", "BEGIN IMMEDIATE"], *, create: bool = False
-    ) -> Iterator[_Book]:
+    ) -> Iterator[Book]:
         """The content between `begin` and COMMIT; whatever is raised inside undoes it all."""
         self._check_place(create=create)
         try:
@@ -412,17 +228,17 @@ class Ledger:
                 version = self._check_identity(file, empty=create)
                 if version == 0:
                     self._make(file)
-                cells = _checked_cells(file, version or VERSION)
-                book = _understand(file, *cells)
+                cells = checked_cells(file, version or VERSION)
+                book = understand(file, *cells)
                 if version == 1 and begin == "BEGIN IMMEDIATE":
                     file.execute("DROP TABLE spends")
                     file.execute("DROP TABLE accounts")
-                    _fill(file, *cells)
+                    fill(file, *cells)
                 yield book
                 if begin == "BEGIN IMMEDIATE":
-                    cells = _cells(file, VERSION)
-                    _understand(file, *cells)  # nothing is kept that could not be read again
-                    file.execute("UPDATE seal SET sha256 = ?", (_seal(*cells),))
+                    cells = cells_of(file, VERSION)
+                    understand(file, *cells)  # nothing is kept that could not be read again
+                    file.execute("UPDATE seal SET sha256 = ?", (seal_of(*cells),))
                 file.execute("COMMIT")
         except _FROM_SQLITE as error:
             raise self._unusable(error) from None
@@ -437,7 +253,7 @@ class Ledger:
             why = f"it cannot be kept to its owner: {error.strerror}; choose another place"
             raise RequestError(f"cannot make a ledger at {self.path}: {why}") from None
         file.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        _fill(file, [], [])
+        fill(file, [], [])
 
     def _connect(self, mode: str) -> sqlite3.Connection:
         where = f"{self._file.as_uri()}?{mode}"
@@ -546,7 +362,7 @@ def _check_unit(account: Account, subject: Subject) -> None:
         )
 
 
-def _check_names(book: _Book, dataset: str, subject: Subject) -> None:
+def _check_names(book: Book, dataset: str, subject: Subject) -> None:
     """Refuse rows that look like those of another account, if this one never had such rows."""
     alike = [
         each.dataset
@@ -560,113 +376,6 @@ def _check_names(book: _Book, dataset: str, subject: Subject) -> None:
         )
 
 
-def _checked_cells(file: sqlite3.Connection, version: int) -> tuple[_Rows, _Rows]:
-    """The cells of all accounts and entries; DatabaseError if the file is not as it was written."""
-    try:
-        whole = file.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-        whole = whole and not file.execute("PRAGMA foreign_key_check").fetchall()
-        whole = whole and _layout(file) == _usual_layout(version)
-        accounts, entries = cells = _cells(file, version)
-        if version > 1:
-            seal = _seal(accounts, entries)
-            whole = whole and file.execute("SELECT * FROM seal").fetchall() == [(seal,)]
-        for rows, types in ((accounts, _ACCOUNT_TYPES), (entries, _ENTRY_TYPES)):
-            whole = whole and all(tuple(map(type, row)) == types for row in rows)
-    except (ValueError, TypeError, OverflowError, MemoryError):
-        whole = False
-    if not whole:
-        raise sqlite3.DatabaseError("damaged")
-    return cells
-
-
-def _cells(file: sqlite3.Connection, version: int) -> tuple[_Rows, _Rows]:
-    """The cells of all accounts and entries, as they are in a ledger of VERSION."""
-    accounts = file.execute("SELECT * FROM accounts ORDER BY dataset").fetchall()
-    return accounts, file.execute(_ENTRIES[version]).fetchall()
-
-
-def _layout(file: sqlite3.Connection) -> _Rows:
-    return file.execute("SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY 2").fetchall()
-
-
-def _usual_layout(version: int) -> _Rows:
-    with closing(sqlite3.connect(":memory:")) as file:
-        for statement in _TABLES[version]:
-            file.execute(statement)
-        return _layout(file)
-
-
-def _seal(accounts: _Rows, entries: _Rows) -> str:
-    """SHA-256 of all cells."""
-    return hashlib.sha256(json.dumps([accounts, entries]).encode()).hexdigest()
-
-
-def _fill(file: sqlite3.Connection, accounts: _Rows, entries: _Rows) -> None:
-    """Make the tables of VERSION, with these rows."""
-    file.execute(f"PRAGMA user_version = {VERSION}")
-    for statement in _TABLES[VERSION]:
-        file.execute(statement)
-    for table, rows in (("accounts", accounts), ("entries", entries)):
-        for row in rows:
-            _insert(file, table, row)
-    _insert(file, "seal", (_seal(accounts, entries),))
-
-
-def _insert(file: sqlite3.Connection, table: str, row: tuple[Any, ...]) -> None:
-    file.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
-
-
-def _understand(file: sqlite3.Connection, accounts: _Rows, entries: _Rows) -> _Book:
-    """What the cells mean; DatabaseError if they mean nothing."""
-    try:
-        book = _Book(
-            file,
-            {name: Account(name, _amount(*both), Amount(), time) for name, *both, time in accounts},
-            tuple(_entry(number, row) for number, row in enumerate(entries, 1)),
-        )
-        for entry in book.entries:
-            account = book.accounts[entry.dataset]
-            book.accounts[entry.dataset] = replace(
-                account,
-                spent=account.spent + entry.price,
-                subject=account.subject or entry.subject,
-                looks=account.looks + (entry.kind == "looked"),
-            )
-    except (ValueError, LookupError, InputError):
-        raise sqlite3.DatabaseError("damaged") from None
-    return book
-
-
-def _entry(place: int, row: tuple[Any, ...]) -> Entry:
-    number, id_, dataset, kind, epsilon, delta, what, time, digest, *whose, other_rows = row
-    if number != place or kind not in {"charge", "looked"}:
-        raise ValueError("not an entry")
-    price = _amount(epsilon, delta)
-    amounts = float(price.epsilon), float(price.delta)
-    state: Any = kind if kind == "looked" else "released" if digest else "reserved"
-    known: list[Any] = [cell or None for cell in whose]
-    entry = Entry(id_, dataset, kind, *amounts, what, state, digest or None, time, *known)
-    if any(whose) and entry.subject is None:
-        raise ValueError("not a subject")
-    return replace(entry, other_rows=bool(other_rows))
-
-
-def _amount(epsilon: str, delta: str) -> Amount:
-    """The amount that is written so in a file, and in no other way."""
-    amount = Amount(exact_decimal(float(epsilon)), exact_decimal(float(delta)))
-    good = (str(amount.epsilon), str(amount.delta)) == (epsilon, delta)
-    if not (good and amount.epsilon.is_finite() and amount.delta.is_finite()):
-        raise ValueError("not an amount")
-    if amount.epsilon < 0 or amount.delta < 0:
-        raise ValueError("a refund")
-    return amount
-
-
-def _check_words(name: str, words: str) -> None:
-    if not isinstance(words, str) or not words.strip() or not words.isprintable():
-        raise RequestError(f"{name} must be one line of text that is not empty")
-
-
 def _number(file: sqlite3.Connection, question: str) -> int:
     return int(file.execute(question).fetchone()[0])
 
@@ -674,7 +383,3 @@ def _number(file: sqlite3.Connection, question: str) -> int:
 def _code(error: Exception) -> int:
     """SQLite's primary result code; the extended ones say more in their upper bits."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

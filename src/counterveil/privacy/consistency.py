@@ -1,0 +1,158 @@
+"""The rules by which a statement in a veil file must be consistent, all in one place.
+
+They are public arithmetic on schema, statement and noisy record; nothing of the curator is needed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from fractions import Fraction
+
+from counterveil.errors import VeilError
+from counterveil.privacy.record import NoisyRecord
+from counterveil.privacy.statement import (
+    CHOICE,
+    GAUSSIAN,
+    LAPLACE,
+    TARGET_MODEL,
+    Access,
+    Level,
+    Statement,
+)
+from counterveil.schema import Schema
+
+WITH_A_PROOF = ("functional", "dpsgd")  # mechanisms whose veils may promise something
+SLACK = Fraction(1, 10**9)  # relative; accesses add up to all of ε but for this
+
+
+def check_statement(statement: Statement, schema: Schema, record: NoisyRecord | None) -> None:
+    """A VeilError unless a statement in a veil file is consistent with itself and with the file.
+
+    All is public arithmetic. It finds statements that contradict themselves; it cannot find out
+    whether the noise was really added: that is what a signer vouches for.
+
+    - Level: `none` or `explainer`. `end-to-end` and `composed` are levels of answers. `explainer`
+      needs a mechanism with a proof, an ε, and a schema that is not a draft.
+    - Unit: a record belongs to itself, so `max_records` is 1 for records; the noisy record has the
+      unit of the statement.
+    - Record: mechanism `functional` has a noisy record, whose readings are those of the statement;
+      the others have none.
+    - Sums, for mechanisms with a proof: the accesses' ε add up to the statement's, and their δ to
+      at most its δ, in exact fractions. (Laplace noise leaves its share of δ unspent.)
+    - Noise: every reading with discrete noise has a scale that gives its ε and δ for the
+      sensitivity that it states.
+    - Sensitivity: what a noisy record states is at least what follows from the schema, the settings
+      in the record and `max_records`. How far images were cut is not in a file; of them only the
+      counts are checked.
+    """
+    _check_level(statement, schema)
+    if statement.unit == "record" and statement.max_records != 1:
+        raise VeilError("its statement contradicts itself: a record has one record")
+    if (record is not None) != (statement.mechanism == "functional"):
+        raise VeilError("mechanism functional has a noisy record, and no other mechanism has one")
+    if record is not None:
+        if record.unit != statement.unit:
+            raise VeilError("its noisy record protects another unit than its statement")
+        if record.accesses != statement.accesses:
+            raise VeilError("its noisy record is not the one its statement tells of")
+        _check_sensitivities(statement, schema, record)
+    if statement.mechanism in WITH_A_PROOF:
+        _check_sums(statement)
+        for access in statement.accesses:
+            _check_noise(access)
+
+
+def _check_level(statement: Statement, schema: Schema) -> None:
+    if statement.level not in {Level.NONE, Level.EXPLAINER}:
+        raise VeilError(f"its statement claims {statement.level.value}, a level of answers alone")
+    if statement.mechanism not in (*WITH_A_PROOF, "paper"):
+        raise VeilError("its statement names a mechanism that there is not")
+    if statement.level is Level.EXPLAINER:
+        if statement.mechanism not in WITH_A_PROOF or statement.epsilon is None:
+            raise VeilError("its statement makes a promise that its mechanism cannot keep")
+        if TARGET_MODEL not in statement.exclusions:
+            raise VeilError("its statement does not say that the target model is not covered")
+        if schema.drafted:
+            raise VeilError("its statement makes a promise, but its schema is a draft")
+    if statement.mechanism == "dpsgd" and (
+        statement.unit != "record"
+        or not statement.delta
+        or len(statement.accesses) != 3
+        or any(access.scale is None for access in statement.accesses)
+    ):
+        raise VeilError("its statement is none of mechanism dpsgd: records, δ, three readings")
+
+
+def _check_sums(statement: Statement) -> None:
+    epsilons = [access.epsilon for access in statement.accesses]
+    deltas = [access.delta for access in statement.accesses]
+    if statement.epsilon is None or None in epsilons:
+        raise VeilError("its statement does not say what each reading of the rows spends")
+    spent = sum(Fraction(each) for each in epsilons if each is not None)
+    if not (1 - SLACK) * Fraction(statement.epsilon) <= spent <= _as_written(statement.epsilon):
+        raise VeilError("the readings in its statement do not add up to its epsilon")
+    if sum(map(Fraction, deltas)) > _as_written(statement.delta):
+        raise VeilError("the readings in its statement spend more than its delta")
+
+
+def _as_written(number: float) -> Fraction:
+    """A budget as the decimal that it is written as, or as the float nearest to it, if larger."""
+    return max(Fraction(number), Fraction(repr(number)))
+
+
+def _check_noise(access: Access) -> None:
+    """Whether the scale gives ε and δ; of other mechanisms there is nothing to compute with."""
+    if access.mechanism not in {LAPLACE, GAUSSIAN, CHOICE}:
+        return
+    l1, scale, epsilon = access.l1, access.scale, access.epsilon
+    if l1 is None or access.l2 is None or scale is None or epsilon is None:
+        raise VeilError("its statement does not say how much noise a reading got")
+    if access.mechanism == GAUSSIAN:
+        enough = gaussian_delta(access.rho or 0.0, epsilon) <= access.delta * (1 + 1e-9)
+    elif access.mechanism == LAPLACE:
+        enough = Fraction(scale) * Fraction(epsilon) >= l1
+    else:  # each choice has its share of ε: at least this for a single one
+        enough = Fraction(scale) * Fraction(epsilon) >= 2 * l1 * (1 - SLACK)
+    if not enough:
+        raise VeilError("the noise in its statement is too small for the epsilon it claims")
+
+
+def gaussian_delta(rho: float, epsilon: float) -> float:
+    """A δ for which a ρ-zCDP mechanism is (ε, δ)-DP.
+
+    The least over α > 1 of exp((α−1)(αρ−ε))/(α−1)·(1−1/α)^α (Canonne, Kamath and Steinke 2020,
+    Corollary 13). Its logarithm is convex in α; where it is least its derivative
+    (2α−1)ρ − ε + ln(1−1/α) is 0. Every α gives a valid δ.
+    """
+    if rho <= 0:
+        return 0.0
+    low, high = 0.0, min(1e100, max(1.0, (epsilon + 1) / rho))  # of α − 1; the slope changes sign
+    for _ in range(200):
+        middle = (low + high) / 2
+        slope = (2 * middle + 1) * rho - epsilon + math.log(middle) - math.log1p(middle)
+        low, high = (middle, high) if slope < 0 else (low, middle)
+    order, alpha = high, high + 1
+    log_delta = order * (alpha * rho - epsilon) - math.log(order)
+    log_delta += alpha * (math.log(order) - math.log1p(order))
+    return math.exp(min(0.0, log_delta))
+
+
+def _check_sensitivities(statement: Statement, schema: Schema, record: NoisyRecord) -> None:
+    features, records, ones = len(schema.features), statement.max_records, max(1, record.ones)
+    least: Iterable[tuple[int, int]]  # L1 and squared L2 of each measurement, for one record
+    if record.family == "mixed":
+        pairs = features - 1
+        least = ((2 * features, 2 * features), (2, 4), (2 * pairs, 2 * pairs))
+        for found in record.measurements:
+            each = Fraction(found.scale) * Fraction(found.epsilon)
+            if found.mechanism == CHOICE and each < 2 * found.sensitivity.l1 * pairs * (1 - SLACK):
+                raise VeilError("the noise in its statement is too small for the epsilon it claims")
+    elif record.family == "binary":
+        least = ((2 * ones, 4 * ones), (2 * (ones + 1), 4 * (ones + 1)))
+    else:
+        least = ((2 * record.fixed_point, 4 * record.fixed_point**2),)
+    for found, (l1, l2_squared) in zip(record.measurements, least, strict=False):
+        stated = found.sensitivity
+        if stated.l1 < l1 * records or Fraction(stated.l2) ** 2 < l2_squared * records**2:
+            raise VeilError("its noisy record states a smaller sensitivity than its sums have")
