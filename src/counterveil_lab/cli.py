@@ -222,7 +222,7 @@ def fuzz(
 
     Exit code 1: a case failed. Each is shown with its number; --case NUMBER runs it again.
     """
-    from counterveil_lab.fuzz import run_cases, summary
+    from counterveil_lab.fuzz.run import run_cases, summary
     from counterveil_lab.results import Results
 
     numbers = range(first, first + cases) if case is None else [case]

@@ -11,8 +11,7 @@ from filelock import FileLock
 
 import counterveil
 from counterveil.curator import dpsgd
-from counterveil_lab import faults
-from counterveil_lab.faults import FAULTS, SOUND, Fault, FaultError, failures, plant
+from counterveil_lab.faults import FAULTS, SOUND, Fault, FaultError, failures, plant, run
 
 needs_opacus = pytest.mark.skipif(
     not dpsgd.installed(), reason="opacus is absent: pip install 'counterveil[dpsgd]'"
@@ -94,7 +93,7 @@ def test_what_counts_as_a_failure_of_the_audit():
 
 
 def test_a_fault_that_cannot_be_played_is_not_caught():
-    row = faults._row(FAULTS[0], [("", "ValueError at x.py:1", False)])
+    row = run._row(FAULTS[0], [("", "ValueError at x.py:1", False)])
     assert not row["caught"]
     sound = Fault(SOUND, "nothing", (), ())
-    assert faults._row(sound, [("", "ValueError at x.py:1", False)])["caught"]
+    assert run._row(sound, [("", "ValueError at x.py:1", False)])["caught"]

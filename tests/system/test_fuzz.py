@@ -1,28 +1,33 @@
 """A short run of the fuzzing campaign; `counterveil-lab fuzz` runs the long one."""
 
-from counterveil_lab import fuzz
+from counterveil_lab.fuzz import cases as fuzz_cases
+from counterveil_lab.fuzz import judge, run
+from counterveil_lab.fuzz import world as fuzz_world
+from counterveil_lab.fuzz.damage import CANARY
 
 
 def test_a_case_is_the_same_each_time(tmp_path):
     world = tmp_path / "world"
     world.mkdir()
-    fuzz.make_world(world)
+    fuzz_world.make_world(world)
     for number in range(24):
-        first, second = (fuzz.make_case(number, 0, world, tmp_path / f"{number}-{n}") for n in "ab")
+        first, second = (
+            fuzz_cases.make_case(number, 0, world, tmp_path / f"{number}-{n}") for n in "ab"
+        )
         assert first.arguments == second.arguments
-        states = [fuzz._state(tmp_path / f"{number}-{n}") for n in "ab"]
+        states = [judge.state(tmp_path / f"{number}-{n}") for n in "ab"]
         assert states[0] == states[1]
 
 
 def test_what_is_wrong_is_seen(tmp_path):
-    case = fuzz.Case(0, "table", "cells", ["explain", "--out", "out.csv"], code=2)
+    case = fuzz_cases.Case(0, "table", "cells", ["explain", "--out", "out.csv"], code=2)
     (tmp_path / "input").write_bytes(b"old")
-    before = fuzz._state(tmp_path)
+    before = judge.state(tmp_path)
     (tmp_path / "input").write_bytes(b"new")
     (tmp_path / "out.csv").write_bytes(b"a,b\n1,")
-    case.errors = f"Traceback (most recent call last)\n{fuzz.mutations.CANARY}{'x' * 5000}"
-    fuzz._judge_words(case)
-    fuzz._judge_files(case, before, tmp_path)
+    case.errors = f"Traceback (most recent call last)\n{CANARY}{'x' * 5000}"
+    judge.words(case)
+    judge.files(case, before, tmp_path)
     assert sorted(failure.split(" ")[0] for failure in case.failures) == [
         *("5044", "a", "changed", "left", "traceback")
     ]
@@ -30,11 +35,11 @@ def test_what_is_wrong_is_seen(tmp_path):
 
 def test_a_short_campaign():
     # Not among them: damaged files of XGBoost and LightGBM, whose libraries may crash on them.
-    areas = list(fuzz.AREAS)
+    areas = list(fuzz_cases.AREAS)
     numbers = [n for n in range(3000, 3130) if areas[n % len(areas)] != "model-2"]
-    cases = list(fuzz.run_cases(numbers, seed=1, workers=1))
+    cases = list(run.run_cases(numbers, seed=1, workers=1))
     assert len(cases) == len(numbers)
     assert [case.text() for case in cases if case.failures] == []
-    rows = fuzz.summary(cases, 1)
+    rows = run.summary(cases, 1)
     assert sum(row["cases"] for row in rows) == len(numbers)
     assert {row["area"] for row in rows} == {name.split("-")[0] for name in areas}

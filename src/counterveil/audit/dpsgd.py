@@ -30,20 +30,19 @@ from torch import nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from counterveil.audit import neighbours
-from counterveil.audit.checks import (
-    FAR,
-    Dice,
+from counterveil.audit.checks import FAR, Dice
+from counterveil.audit.fast_noise import Steps, draw_steps, log_ratio_of_steps
+from counterveil.audit.functional import Instrument, Moved, differing, likelihood_scores
+from counterveil.audit.game import Check, Claim, Effort, Game, Scores
+from counterveil.audit.game import Dice as Generator
+from counterveil.audit.neighbours import Pair
+from counterveil.audit.release_checks import (
     command_differs,
     members_of,
     public_differences,
     read_once,
     refusals,
 )
-from counterveil.audit.fast_noise import Steps, draw_steps, log_ratio_of_steps
-from counterveil.audit.functional import Instrument, Moved, differing, likelihood_scores
-from counterveil.audit.game import Check, Claim, Effort, Game, Scores
-from counterveil.audit.game import Dice as Generator
-from counterveil.audit.neighbours import Pair
 from counterveil.audit.releases import outcome_games, release, view_games
 from counterveil.curator import dpsgd
 from counterveil.curator.dpsgd import CodeSums, NoisyTraining, Schedule
