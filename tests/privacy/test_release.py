@@ -18,8 +18,8 @@ from rows import random_rows
 from counterveil import Explainer
 from counterveil.build import TRAININGS
 from counterveil.curator import Curator, functional
+from counterveil.curator.functional import make_plan
 from counterveil.curator.noise import EXACT
-from counterveil.curator.plan import make_plan
 from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Encoding
 from counterveil.errors import BudgetError, DataError, RequestError

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from rows import random_rows
 
 from counterveil.curator import functional
+from counterveil.curator.bits import keep_ones
 from counterveil.curator.coefficients import BoundedSums, GridCounts, cut
-from counterveil.curator.functional import keep_ones
+from counterveil.curator.functional import make_plan
 from counterveil.curator.noise import EXACT, add, calibrate
-from counterveil.curator.plan import make_plan
 from counterveil.curator.table import PrivateTable
 from counterveil.errors import InternalError
 from counterveil.population import population_of

@@ -10,8 +10,10 @@ from rows import random_rows
 from counterveil.encoding import Encoding
 from counterveil.errors import RequestError, VeilError
 from counterveil.population import BitPopulation, ImagePopulation, TreePopulation, population_of
+from counterveil.population.base import shrinkage, to_simplex
+from counterveil.population.bits import likely_frequencies
+from counterveil.population.images import Frequencies
 from counterveil.population.mixed import Grid, believable, denoise_single
-from counterveil.population.sums import Frequencies, likely_frequencies, shrinkage, to_simplex
 from counterveil.privacy.record import Measurement, NoisyRecord, Sensitivity
 from counterveil.schema import Binary, Label, Numeric, Pixels, Schema
 

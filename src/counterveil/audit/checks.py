@@ -42,9 +42,8 @@ from counterveil.audit.release_checks import (
     values_in_errors,
     veil_follows,
 )
-from counterveil.curator.functional import measure
+from counterveil.curator.functional import make_plan, measure
 from counterveil.curator.noise import EXACT
-from counterveil.curator.plan import make_plan
 from counterveil.encoding import Array
 from counterveil.privacy import Budget
 from counterveil.privacy.record import LAPLACE, Measurement, Sensitivity, to_members

@@ -27,8 +27,7 @@ from counterveil.audit.neighbours import CLASSES, Pair, schema_of
 from counterveil.audit.releases import SHORT, release
 from counterveil.build import fit_networks
 from counterveil.curator.dpsgd import installed
-from counterveil.curator.functional import measure
-from counterveil.curator.plan import make_plan
+from counterveil.curator.functional import make_plan, measure
 from counterveil.curator.table import PrivateTable
 from counterveil.networks import Autoencoder, class_means
 from counterveil.population import population_of

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from counterveil.curator.plan import Plan, make_plan
+from counterveil.curator.functional import make_plan
+from counterveil.curator.plan import Plan
 from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Array
 from counterveil.privacy import Budget

@@ -29,8 +29,8 @@ from typing import Any, TypedDict, Unpack
 from counterveil import files
 from counterveil.build import TRAININGS, Training, fit_networks
 from counterveil.curator import dpsgd, paper
-from counterveil.curator.functional import measure, record_bytes
-from counterveil.curator.plan import Plan, make_plan
+from counterveil.curator.functional import make_plan, measure, record_bytes
+from counterveil.curator.plan import Plan
 from counterveil.curator.table import PrivateTable
 from counterveil.errors import BudgetError, InternalError, RequestError, VeilError
 from counterveil.networks import ARCHITECTURES, pick_device

@@ -2,27 +2,15 @@
 
 Rows, classes, cells, ε and δ are public, so the plan costs nothing and can be printed before a
 single row is read. It gives its reasons, and warns where class structure must drown in the noise.
+Each family of data has its own room: `mixed`, `bits`, `images`.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-import numpy as np
-
-from counterveil.curator.noise import calibrate
-from counterveil.population.mixed import Grid
-from counterveil.privacy import Budget
-from counterveil.privacy.budget import rest_of
-from counterveil.privacy.record import Sensitivity
-from counterveil.schema import Schema
-
-FINE, COARSE = 64, 16  # bins of a number: for its own counts, and for pairs
-SHARE_CHOICE = 0.05  # of ε, for choosing the tree
-SHARE_PAIRS = 0.30  # of ε, for the pairs; the rest is for single features, which tell classes apart
-ORDER_TWO_FROM = 0.08  # rows in an average cell of a pair, over the noise scale
-ROWS_A_BIN = 2.0  # expected rows of a class in a bin, over the noise scale
+from counterveil.curator.table import PrivateTable
+from counterveil.privacy.record import Measurement, NoisyRecord
 
 
 @dataclass(frozen=True)
@@ -52,64 +40,8 @@ class Plan:
         return "\n".join(lines)
 
 
-def make_plan(
-    schema: Schema, rows: int, budget: Budget, *, records: int = 1, order: int | None = None
-) -> Plan:
-    """The plan for a table of `rows` rows. `order` overrules the choice for mixed tables.
-
-    The shares add up to at most the decimals that ε and δ are written as.
-    """
-    budget = budget.rounded_down()
-    if schema.family == "mixed":
-        return _plan_mixed(schema, rows, budget, records, order)
-    if schema.family == "binary":
-        return _plan_bits(schema, rows, budget, records)
-    return _plan_image(schema, rows, budget, records)
-
-
-def _plan_mixed(schema: Schema, rows: int, budget: Budget, records: int, order: int | None) -> Plan:
-    features, classes = len(schema.features), len(schema.label.classes)
-    cells = np.array([merge.max() + 1 for merge in Grid(schema, FINE).merged(COARSE)])
-    epsilon = budget.epsilon
-    signal, cells_of_pair = 0.0, 0.0
-    if features > 1:
-        cells_of_pair = float(np.outer(cells, cells)[np.triu_indices(features, 1)].mean())
-        tables = Sensitivity.of_counts(features - 1, records)
-        noise = calibrate(tables.l1, tables.l2, SHARE_PAIRS * epsilon, budget.delta / 2)
-        signal = rows / (classes * cells_of_pair) / math.sqrt(noise.variance / 2)
-    chosen = 2 if signal >= ORDER_TWO_FROM else 1
-    compared = "at least" if chosen == 2 else "under"
-    reasons = [
-        f"an average cell of (class, pair) expects {rows / (classes * cells_of_pair):.0f} rows, "
-        f"{signal:.2g} times the noise scale: {compared} {ORDER_TWO_FROM:g}, so order {chosen}"
-        if features > 1
-        else "one feature has no pairs: order 1"
-    ]
-    if order is not None and order != chosen:
-        reasons.append(f"order {order} was asked for all the same")
-    order = min(order or chosen, 2 if features > 1 else 1)
-    if order == 1:
-        shares: tuple[float, ...] = (epsilon,)
-        reasons.append(f"all of ε on {features} tables (class, feature)")
-    else:
-        shares = SHARE_CHOICE * epsilon, SHARE_PAIRS * epsilon
-        shares = (rest_of(epsilon, *shares), *shares)
-        reasons.append(
-            f"ε: {shares[0] / epsilon:.0%} on {features} tables (class, feature), "
-            f"{SHARE_CHOICE:.0%} on choosing a tree, {SHARE_PAIRS:.0%} on its "
-            f"{features - 1} tables (class, pair)"
-        )
-    scale = Sensitivity.of_counts(features, records).l1 / shares[0]
-    fine = int(np.clip(rows / (classes * ROWS_A_BIN * scale), COARSE // 2, FINE))
-    reasons.append(
-        f"{fine} bins a number: {rows / (classes * fine):.0f} rows of a class in an average bin, "
-        f"noise scale {scale:.0f}"
-    )
-    why, warnings = tuple(reasons), _drowning(rows, classes, scale)
-    return Plan("mixed", order, shares, budget.delta, records, why, warnings, fine, COARSE)
-
-
-def _drowning(rows: int, classes: int, scale: float) -> tuple[str, ...]:
+def drowning(rows: int, classes: int, scale: float) -> tuple[str, ...]:
+    """A warning where the classes of a table cannot be told apart through noise of this scale."""
     warning = (
         f"{rows / classes:.0f} rows a class against noise of scale {scale:.0f}: what tells the "
         "classes apart drowns; expect pooled answers"
@@ -117,36 +49,16 @@ def _drowning(rows: int, classes: int, scale: float) -> tuple[str, ...]:
     return (warning,) if rows / classes < 10 * scale else ()
 
 
-def _plan_bits(schema: Schema, rows: int, budget: Budget, records: int) -> Plan:
-    bits, classes = len(schema.features), len(schema.label.classes)
-    ones = max(4, round(0.05 * bits))
-    scale = 2 * (ones + 1) * records / (0.5 * budget.epsilon)
-    # Where a class is too small for its sums to be seen at all, the pooled ones get nearly all.
-    pooled = 0.5 if rows / classes > scale else 0.9
-    shares = (pooled * budget.epsilon, rest_of(budget.epsilon, pooled * budget.epsilon))
-    reasons = (
-        f"{bits} bits: each record is cut to {ones} ones (5 % of the bits, a public rule)",
-        f"{rows / classes:.0f} rows a class against noise of scale {scale:.0f}: {pooled:.0%} of ε "
-        f"on the pooled sum of each bit, the rest on the sums of {classes} classes",
+def record_of(table: PrivateTable, plan: Plan, *measurements: Measurement) -> NoisyRecord:
+    """The measurements with the public settings of the plan."""
+    return NoisyRecord(
+        family=table.schema.family,
+        unit=table.unit,
+        units=table.size,
+        measurements=measurements,
+        fine=plan.fine,
+        coarse=plan.coarse,
+        ones=plan.ones,
+        frequencies=plan.frequencies,
+        fixed_point=plan.fixed_point,
     )
-    warnings = _drowning(rows, classes, scale)
-    return Plan("binary", 1, shares, budget.delta, records, reasons, warnings, ones=ones)
-
-
-def _plan_image(schema: Schema, rows: int, budget: Budget, records: int) -> Plan:
-    side = min(schema.images[0].height, schema.images[0].breadth)
-    classes = len(schema.label.classes)
-    # Frequencies beyond the one whose expected size meets the noise only add noise.
-    frequencies = int(np.clip(round(2 * (rows * budget.epsilon / classes) ** 0.25), 4, side // 2))
-    frequencies = min(frequencies, side)
-    fixed_point = 16
-    l1, l2 = round(fixed_point * 1.0 * frequencies * side / 4), fixed_point * side // 2
-    reasons = (
-        f"the {frequencies}x{frequencies} lowest frequencies of the cosine transform, in units of "
-        f"1/{fixed_point}",
-        f"each image cut to L1 norm {l1 / fixed_point:g} and L2 norm {l2 / fixed_point:g}: public "
-        "bounds from its size",
-    )
-    warnings = _drowning(rows, classes, 2 * l1 * records / budget.epsilon / fixed_point / 10)
-    plan = Plan("image", 1, (budget.epsilon,), budget.delta, records, reasons, warnings)
-    return replace(plan, frequencies=frequencies, l1_clip=l1, l2_clip=l2, fixed_point=fixed_point)

@@ -1,8 +1,10 @@
 """Noisy record -> a distribution P~ to sample from. Post-processing: sees no private row."""
 
 from counterveil.errors import VeilError
+from counterveil.population.base import Population
+from counterveil.population.bits import BitPopulation
+from counterveil.population.images import ImagePopulation
 from counterveil.population.mixed import TreePopulation
-from counterveil.population.sums import BitPopulation, ImagePopulation, Population
 from counterveil.privacy.record import NoisyRecord
 from counterveil.schema import Family, Schema
 

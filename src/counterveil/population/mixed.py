@@ -15,7 +15,7 @@ import numpy as np
 
 from counterveil.encoding import Array, Encoding
 from counterveil.errors import RequestError, VeilError
-from counterveil.population.sums import Population, positive_totals, to_simplex
+from counterveil.population.base import Population, positive_totals, to_simplex
 from counterveil.privacy.record import NoisyRecord
 from counterveil.schema import Schema
 

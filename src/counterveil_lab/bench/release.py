@@ -40,8 +40,7 @@ def bench(folder: Path, command: str, *, quick: bool, say: Callable[[str], None]
 
 def report_one(parts: str) -> None:
     """Read and count one folder at ε = 1; print seconds and peak memory in MiB."""
-    from counterveil.curator.functional import measure
-    from counterveil.curator.plan import make_plan
+    from counterveil.curator.functional import make_plan, measure
     from counterveil.curator.table import PrivateTable
 
     started = time.perf_counter()

@@ -10,7 +10,8 @@ from typing import Any
 SHARP = 0.01  # δ of the games and checks of Gaussian noise
 SOUND = "none: the sound code"
 
-CURATOR, FUNCTIONAL = "curator/curator.py", "curator/functional.py"
+CURATOR = "curator/curator.py"
+MIXED, BIT_SETS, PICTURES = "curator/mixed.py", "curator/bits.py", "curator/images.py"
 NOISE, SUMS, DPSGD = "curator/noise.py", "curator/coefficients.py", "curator/dpsgd.py"
 RECORD, PLAN = "privacy/record.py", "curator/plan.py"
 
@@ -65,59 +66,61 @@ def _dpsgd(name: str, breaks: str, *changes: str, plays: Sequence[Play]) -> Faul
 _ADD = "noisy = measurement(flat.tolist())"
 _CHOSEN = "return int(measurement([int(score) for score in scores]))"
 _EDGE = "noise.choose(scores, sensitivity, epsilon)"
-_SINGLES = "record = _record(table, plan, singles)"
-_BIT_RECORD = "return _record(table, plan, pooled, sums)"
+_SINGLES = "record = record_of(table, plan, singles)"
+_BIT_RECORD = "return record_of(table, plan, pooled, sums)"
+_REPLACE = '__import__("dataclasses").replace'
 _VEIL = "return Veil(schema, made.autoencoder, made.prototypes, statement, made.surrogate, record)"
 _RESERVE = 'reserved = self._reserve(job, f"release by {mechanism} of {self.schema.name}")'
 _FIRST = "used[person] < self.records"
 _OPTIMISER = "noise_multiplier=noise,\n        max_grad_norm=clip,"
 _COUNTED = 'what = f"counts of (class, feature) for {features} features"'
-_IMPORT = "from counterveil.encoding import Array\n"
+_IMPORT = "from counterveil.schema import Schema\n"
 _TRAINING = "schedule, clip = training.schedule, training.clip"
 
 # fmt: off
 FAULTS: tuple[Fault, ...] = (
     # The choice of a tree
     _fault("exact choice of the tree", "the best pair is chosen without noise",
-           FUNCTIONAL, _EDGE, "int(np.argmax(scores))", (ALONE, TIE)),
+           MIXED, _EDGE, "int(np.argmax(scores))", (ALONE, TIE)),
     _fault("exact noisy maximum", "the noisy maximum has no noise",
            NOISE, _CHOSEN, "return int(np.argmax(scores))", (TREE, TIE), (REPEATS, "zeros")),
     _fault("choice with far too large an ε", "each edge spends 20 times the share of all",
-           FUNCTIONAL, _EDGE, "noise.choose(scores, sensitivity, 20 * plan.epsilons[1])",
+           MIXED, _EDGE, "noise.choose(scores, sensitivity, 20 * plan.epsilons[1])",
            (ALONE, TIE)),
     _fault("noisy maximum of a hundredth of its scale", "the choice leaks far more than its share",
            NOISE, _CHOSEN,
            "return int(dp.m.make_noisy_max(*space, dp.max_divergence(), scale=scale / 100)"
            "([int(score) for score in scores]))", (TREE, TIE)),
     _fault("choice sensitivity halved", "a score moves by 2 a record, not by 1",
-           FUNCTIONAL, "private_counts.features, 2 * plan.records",
+           MIXED, "private_counts.features, 2 * plan.records",
            "private_counts.features, plan.records",
            (MOVES, TIE)),
     # Exact numbers in the record
     _fault("exact counts of single features", "the record holds exact counts",
-           FUNCTIONAL, _SINGLES,
-           "record = _record(table, plan, replace(singles, values=private_counts.singles))",
+           MIXED, _SINGLES,
+           "record = record_of(table, plan, replace(singles, values=private_counts.singles))",
            (ALONE, ONE)),
     _fault("exact counts of pairs", "the record holds exact counts of order 2",
-           FUNCTIONAL, "measurements=(singles, tree, pairs)",
+           MIXED, "measurements=(singles, tree, pairs)",
            "measurements=(singles, tree, replace(pairs, values=private_pairs))", (ALONE, TWO)),
     _fault("exact class counts of bits", "column 0 of the class sums is exact",
-           FUNCTIONAL, _BIT_RECORD,
+           BIT_SETS, _BIT_RECORD,
            "known = sums.values.copy()\n    known[:, 0] = private_sums.sums[:, 0]\n"
-           "    return _record(table, plan, pooled, replace(sums, values=known))", (ALONE, BITS)),
+           f"    return record_of(table, plan, pooled, {_REPLACE}(sums, values=known))",
+           (ALONE, BITS)),
     _fault("exact pooled sums of bits", "the record holds exact sums",
-           FUNCTIONAL, _BIT_RECORD,
-           "return _record(table, plan, replace(pooled, values=private_pooled), sums)",
+           BIT_SETS, _BIT_RECORD,
+           f"return record_of(table, plan, {_REPLACE}(pooled, values=private_pooled), sums)",
            (ALONE, BITS)),
     _fault("exact sums of images", "the record holds exact sums",
-           FUNCTIONAL, "return _record(table, plan, sums)",
-           "return _record(table, plan, replace(sums, values=private_sums.sums))",
+           PICTURES, "return record_of(table, plan, sums)",
+           "return record_of(table, plan, replace(sums, values=private_sums.sums))",
            (ALONE, IMAGES)),
     _fault("units from exact class counts", "a public field of the record is read off the rows",
-           FUNCTIONAL, "units=table.size,", "units=1 + int(table.private_rows()[1].sum()),",
+           PLAN, "units=table.size,", "units=1 + int(table.private_rows()[1].sum()),",
            (ALONE, ONE)),
     _fault("number of bins from the rows", "the shape of the record tells the largest number",
-           FUNCTIONAL, "grid = Grid(table.schema, plan.fine)",
+           MIXED, "grid = Grid(table.schema, plan.fine)",
            "most = max(float(points.max()) for points, _ in table.private_batches())\n"
            "    grid = Grid(table.schema, 8 + int(20 * most))", (ALONE, "far number")),
     # Sensitivity
@@ -136,7 +139,7 @@ FAULTS: tuple[Fault, ...] = (
     _fault("image norm not cut", "one bright image moves the sums beyond the bound",
            SUMS, "bounded = cut(vectors, *self._clip)", "bounded = vectors", (MOVES, IMAGES)),
     _fault("cut of ones depends on other rows", "one record moves what is kept of all others",
-           FUNCTIONAL, "turn = (crowded @ weights) % bits",
+           BIT_SETS, "turn = (crowded @ weights) % bits",
            "turn = (crowded @ weights + len(full)) % bits", (MOVES, "crowded bits")),
     _fault("max_records ignored, mixed", "all records of a person are used",
            "curator/table.py", _FIRST, "used[person] < 9 * self.records", (MOVES, PERSON)),
@@ -147,10 +150,10 @@ FAULTS: tuple[Fault, ...] = (
            "curator/table.py", _FIRST, "used[person] < 9 * self.records",
            (MOVES, "one person, images")),
     _fault("person's bits as one record", "the sensitivity of bits forgets max_records",
-           FUNCTIONAL, "Sensitivity.of_sums(plan.ones, plan.ones, plan.records)",
+           BIT_SETS, "Sensitivity.of_sums(plan.ones, plan.ones, plan.records)",
            "Sensitivity.of_sums(plan.ones, plan.ones, 1)", (MOVES, "one person, bits")),
     _fault("person's images as one record", "the sensitivity of images forgets max_records",
-           FUNCTIONAL, "bound, budget = private_sums.sensitivity(plan.records)",
+           PICTURES, "bound, budget = private_sums.sensitivity(plan.records)",
            "bound, budget = private_sums.sensitivity(1)", (MOVES, "one person, images")),
     _fault("bin edges from the rows", "one far number moves all others to another bin",
            SUMS, "codes = self.grid.codes(private_points)",
@@ -187,7 +190,7 @@ FAULTS: tuple[Fault, ...] = (
            (REPEATS, "zeros")),
     # Shares
     _fault("shares of 1.1 ε", "three steps spend more than ε together",
-           PLAN, "shares = (rest_of(epsilon, *shares), *shares)",
+           MIXED, "shares = (rest_of(epsilon, *shares), *shares)",
            "shares = (0.75 * epsilon, *shares)", (ALONE, TWO), (SHARES, "all families")),
     _fault("a share rounded up", "shares add up to more than ε by a hair",
            "privacy/budget.py",
@@ -195,19 +198,19 @@ FAULTS: tuple[Fault, ...] = (
            "near if Fraction(near) >= exact else math.nextafter(near, math.inf)",
            (SHARES, "all families")),
     _fault("measured twice at full ε", "two answers about the same counts are averaged",
-           FUNCTIONAL, _SINGLES,
+           MIXED, _SINGLES,
            'more = noise.perturb("singles", what, private_counts.singles, bound, budget)\n'
            "    mean = (singles.values + more.values) // 2\n"
-           "    record = _record(table, plan, replace(singles, values=mean))", (ALONE, ONE)),
+           "    record = record_of(table, plan, replace(singles, values=mean))", (ALONE, ONE)),
     _gaussian("δ used twice, order 2", "singles and pairs spend all of δ each",
-              FUNCTIONAL, "delta = plan.delta / 2 if plan.order == 2 else plan.delta",
+              MIXED, "delta = plan.delta / 2 if plan.order == 2 else plan.delta",
               "delta = plan.delta", (ALONE, "twelve features, order 2")),
     _gaussian("δ used twice, bits", "pooled sums and class sums spend all of δ each",
-              FUNCTIONAL, "Budget(epsilon, plan.delta / 2)", "Budget(epsilon, plan.delta)",
+              BIT_SETS, "Budget(epsilon, plan.delta / 2)", "Budget(epsilon, plan.delta)",
               (ALONE, BITS)),
     # Readings, charges, refusals
     _fault("a second pass", "the rows are read twice",
-           FUNCTIONAL, "grid = Grid(table.schema, plan.fine)",
+           MIXED, "grid = Grid(table.schema, plan.fine)",
            "list(table.private_batches())\n    grid = Grid(table.schema, plan.fine)", (READ, TWO)),
     _fault("rows read before the charge", "a crash after the reading would cost nothing",
            CURATOR, _RESERVE, f"list(job.table.private_batches())\n        {_RESERVE}",
@@ -227,17 +230,17 @@ FAULTS: tuple[Fault, ...] = (
            CURATOR, "epsilon=budget.epsilon,\n            delta",
            "epsilon=budget.epsilon / 2,\n            delta", (READ, TWO)),
     Fault("refusal of a table with one class", "whether there is a veil depends on one record",
-          ((FUNCTIONAL, _COUNTED,
+          ((MIXED, _COUNTED,
             "if not private_counts.singles.sum(axis=1).all():\n"
             f'        raise VeilError("a class has no rows")\n    {_COUNTED}'),
-           (FUNCTIONAL, _IMPORT, f"{_IMPORT}from counterveil.errors import VeilError\n")),
+           (MIXED, _IMPORT, f"{_IMPORT}from counterveil.errors import VeilError\n")),
           ((REFUSED, "last of its class"),)),
     Fault("refusal of a constant column", "whether there is a veil depends on one record",
-          ((FUNCTIONAL, _COUNTED,
+          ((MIXED, _COUNTED,
             "tables = np.split(private_counts.singles.sum(axis=0), grid.starts[1:])\n"
             "    if min(np.count_nonzero(counts) for counts in tables) < 2:\n"
             f'        raise VeilError("a column is constant")\n    {_COUNTED}'),
-           (FUNCTIONAL, _IMPORT, f"{_IMPORT}from counterveil.errors import VeilError\n")),
+           (MIXED, _IMPORT, f"{_IMPORT}from counterveil.errors import VeilError\n")),
           ((REFUSED, "last of its kind"),)),
     _fault("an error that holds a value", "logs travel",
            "encoding.py", "columns.refuse_cells(codes < 0, label.name, unknown)",

@@ -1,110 +1,20 @@
-"""What every population offers, and P~ of bits and of images, from noisy class sums.
+"""P~ of images: Gaussian over low frequencies, with means from noisy class sums.
 
-Bits are independent inside each class, and shrunk to the pooled frequencies. Images are Gaussian
-over low frequencies, with means from noisy sums and variation from a public guess.
+The variation around the means is a public guess.
 """
 
 from __future__ import annotations
-
-from abc import ABC, abstractmethod
-from functools import cached_property
 
 import numpy as np
 
 from counterveil.encoding import Array
 from counterveil.errors import VeilError
+from counterveil.population.base import Population, positive_totals, shrinkage
 from counterveil.privacy.record import NoisyRecord
 from counterveil.schema import Pixels, Schema
 
 FINE = 1 << 12  # cosines in fixed point
 SPREAD = 0.12  # standard deviation of frequency (1, 0), as a share of the image's side
-
-
-class Population(ABC):
-    """P~: encoded legal rows with their classes, as many as one likes, at no privacy cost."""
-
-    class_share: Array
-
-    def sample(
-        self, count: int, rng: np.random.Generator, class_share: Array | None = None
-    ) -> tuple[Array, Array]:
-        """`count` encoded rows and their classes; by default in the classes' own proportions."""
-        share = self.class_share if class_share is None else class_share
-        classes = rng.choice(len(share), size=count, p=share)
-        return self._points(classes, rng), classes
-
-    @abstractmethod
-    def _points(self, classes: Array, rng: np.random.Generator) -> Array:
-        """An encoded row of each of these classes."""
-
-    @property
-    def without_tree(self) -> Population:
-        """The same with features independent inside each class."""
-        return self
-
-
-def to_simplex(values: Array, total: float) -> Array:
-    """The nearest non-negative vector with the given positive sum."""
-    ordered = np.sort(values)[::-1]
-    excess = (np.cumsum(ordered) - total) / np.arange(1, len(values) + 1)
-    kept = np.flatnonzero(ordered - excess > 0)
-    if not len(kept):  # numbers so large that `total` is lost in rounding: differences decide
-        return to_simplex(values - values.max(), total)
-    return np.maximum(values - excess[kept[-1]], 0.0)
-
-
-def shrinkage(residual: Array, variance: float) -> float:
-    """James–Stein: the share of a noisy residual that its noise alone does not explain."""
-    return float(max(0.0, 1 - residual.size * variance / max(float((residual**2).sum()), 1e-9)))
-
-
-def positive_totals(estimate: Array, rows: int) -> Array:
-    """Noisy class counts as positive numbers that add up to `rows`."""
-    floor = rows / len(estimate) * 1e-3
-    return to_simplex(estimate - floor, rows - floor * len(estimate)) + floor
-
-
-def likely_frequencies(noisy: Array, scale: float) -> Array:
-    """The expected frequency of each bit given its noisy one, whose noise is Laplace of `scale`.
-
-    What frequencies there are, and how many bits have each, is itself learnt from the noisy ones:
-    the most likely distribution on a fine grid (Kiefer & Wolfowitz), by expectation-maximisation.
-    """
-    grid = np.concatenate([[1e-4], np.linspace(0.002, 0.998, 250)])
-    likelihood = np.exp(-np.abs(noisy[:, None] - grid) / max(scale, 1e-3))
-    likelihood /= np.maximum(likelihood.max(axis=1, keepdims=True), 1e-300)
-    share = np.full(len(grid), 1 / len(grid))
-    for _ in range(300):
-        belief = likelihood * share
-        belief /= belief.sum(axis=1, keepdims=True)
-        share = belief.mean(axis=0)
-    return belief @ grid
-
-
-class BitPopulation(Population):
-    """Bernoulli bits with a frequency for each class."""
-
-    def __init__(self, schema: Schema, record: NoisyRecord) -> None:
-        self._pooled = record.read("pooled", (schema.width,))
-        sums, self._variance = record.read("sums", (len(schema.label.classes), 1 + schema.width))
-        self._rows, self._sums = record.records(sums[:, 0].sum()), sums[:, 1:]
-        self._totals = positive_totals(sums[:, 0], self._rows)
-        self.class_share = self._totals / self._totals.sum()
-
-    @cached_property
-    def frequencies(self) -> Array:
-        """(classes, bits): class sums believed as far as they say more than the pooled ones."""
-        rows, totals = self._rows, self._totals[:, None]
-        noisy_pooled, pooled_variance = self._pooled
-        scale = np.sqrt(pooled_variance / 2) / rows
-        expected = totals * (rows * likely_frequencies(noisy_pooled / rows, scale)) / rows
-        beyond = self._sums - expected
-        believed = np.array([shrinkage(residual, self._variance) for residual in beyond])
-        return np.clip((expected + believed[:, None] * beyond) / totals, 1e-4, 0.98)
-
-    def _points(self, classes: Array, rng: np.random.Generator) -> Array:
-        frequencies = self.frequencies[classes]
-        return (rng.random(frequencies.shape) < frequencies).astype(np.float64)
 
 
 class Frequencies:

@@ -1,0 +1,70 @@
+"""Bit sets: what to sum with which share of the budget, and the summing.
+
+Every record is cut to a few ones by a public rule; then the sums of each bit, pooled and by class.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from counterveil.curator.coefficients import BoundedSums
+from counterveil.curator.noise import NoiseSource
+from counterveil.curator.plan import Plan, drowning, record_of
+from counterveil.curator.table import PrivateTable
+from counterveil.encoding import Array
+from counterveil.privacy import Budget
+from counterveil.privacy.budget import rest_of
+from counterveil.privacy.record import NoisyRecord, Sensitivity
+from counterveil.schema import Schema
+
+
+def plan_bits(schema: Schema, rows: int, budget: Budget, records: int) -> Plan:
+    bits, classes = len(schema.features), len(schema.label.classes)
+    ones = max(4, round(0.05 * bits))
+    scale = 2 * (ones + 1) * records / (0.5 * budget.epsilon)
+    # Where a class is too small for its sums to be seen at all, the pooled ones get nearly all.
+    pooled = 0.5 if rows / classes > scale else 0.9
+    shares = (pooled * budget.epsilon, rest_of(budget.epsilon, pooled * budget.epsilon))
+    reasons = (
+        f"{bits} bits: each record is cut to {ones} ones (5 % of the bits, a public rule)",
+        f"{rows / classes:.0f} rows a class against noise of scale {scale:.0f}: {pooled:.0%} of ε "
+        f"on the pooled sum of each bit, the rest on the sums of {classes} classes",
+    )
+    warnings = drowning(rows, classes, scale)
+    return Plan("binary", 1, shares, budget.delta, records, reasons, warnings, ones=ones)
+
+
+def measure_bits(table: PrivateTable, plan: Plan, noise: NoiseSource) -> NoisyRecord:
+    bits, classes = table.encoding.width, len(table.schema.label.classes)
+    private_sums = BoundedSums(bits, classes, plan.ones, plan.ones, count_weight=1)
+    private_pooled = np.zeros(bits, dtype=np.int64)
+    for private_points, private_classes in table.private_batches():
+        kept = keep_ones(private_points.astype(np.int64), plan.ones)
+        private_sums.add(kept, private_classes)
+        private_pooled += kept.sum(axis=0)
+    for_pooled, for_sums = (Budget(epsilon, plan.delta / 2) for epsilon in plan.epsilons)
+    what = f"pooled sums of {bits} bits"
+    bound = Sensitivity.of_sums(plan.ones, plan.ones, plan.records)
+    pooled = noise.perturb("pooled", what, private_pooled, bound, for_pooled)
+    what = f"counts and sums of {bits} bits for {classes} classes"
+    bound = private_sums.sensitivity(plan.records)
+    sums = noise.perturb("sums", what, private_sums.sums, bound, for_sums)
+    return record_of(table, plan, pooled, sums)
+
+
+def keep_ones(rows: Array, most: int) -> Array:
+    """Bits with at most `most` ones a row. Which ones stay depends on the row itself and on public
+    dice, never on another row: otherwise one record could move what is kept of all the others.
+    """
+    bits = rows.shape[1]
+    dice = np.random.default_rng(0)
+    rank, weights = dice.permutation(bits), dice.integers(0, 1 << 30, bits)
+    full = np.flatnonzero(rows.sum(axis=1) > most)
+    kept = rows.copy()
+    if len(full):
+        crowded = rows[full]
+        turn = (crowded @ weights) % bits
+        order = np.where(crowded > 0, rank[(np.arange(bits) + turn[:, None]) % bits], bits)
+        limit = np.partition(order, most - 1, axis=1)[:, most - 1 : most]
+        kept[full] = crowded * (order <= limit)
+    return kept
