@@ -7,6 +7,9 @@ for all workers of a run and for the next runs.
 from __future__ import annotations
 
 import hashlib
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,6 +34,40 @@ settings.load_profile("no deadline")
 
 PACKAGE = Path(counterveil.__file__).parent
 AFTER_A_RELEASE = {"audit", "cli", "demo", "models", "report", "search"}  # cannot change a veil
+
+
+ALONE = "COUNTERVEIL_TEST_ALONE"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """A test marked `forks` runs in a process of its own.
+
+    A fork beside the threads that other tests have started can wait for ever.
+    """
+    if not pyfuncitem.get_closest_marker("forks") or os.environ.get(ALONE):
+        return None
+    options = [
+        "-n",
+        "0",
+        "-p",
+        "no:cacheprovider",
+        "-q",
+        "--rootdir",
+        str(pyfuncitem.config.rootpath),
+    ]
+    command = [sys.executable, "-m", "pytest", *options, pyfuncitem.nodeid]
+    alone = {**os.environ, ALONE: "1", "OMP_NUM_THREADS": "1", "PYTEST_ADDOPTS": ""}
+    ended = subprocess.run(
+        command,
+        check=False,
+        capture_output=True,
+        text=True,
+        env=alone,
+        cwd=pyfuncitem.config.rootpath,
+    )
+    assert ended.returncode == 0, ended.stdout[-4000:] + ended.stderr[-2000:]
+    return True
 
 
 @pytest.fixture(scope="session")

@@ -28,7 +28,10 @@ SOURCES = Path(counterveil.__file__).parent
 PAYING = {str(SOURCES / name) for name in ("curator/curator.py", "files.py", "privacy/ledger.py")}
 EPSILON = "0.01"
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork"),
+    pytest.mark.forks,
+]
 
 
 class Project:
@@ -147,7 +150,7 @@ def count_lines(project):
     return lines.seen
 
 
-def test_a_release_that_is_killed_anywhere_forgets_and_loses_nothing(project, capsys):
+def test_a_release_that_is_killed_anywhere_forgets_and_loses_nothing(project):
     random = Random(0)
     assert project.release() == 0  # loads whatever is loaded when it is first used
     project.look()

@@ -1,5 +1,7 @@
 """A short run of the fuzzing campaign; `counterveil-lab fuzz` runs the long one."""
 
+import pytest
+
 from counterveil_lab.fuzz import cases as fuzz_cases
 from counterveil_lab.fuzz import judge, run
 from counterveil_lab.fuzz import world as fuzz_world
@@ -33,6 +35,7 @@ def test_what_is_wrong_is_seen(tmp_path):
     ]
 
 
+@pytest.mark.forks
 def test_a_short_campaign():
     # Not among them: damaged files of XGBoost and LightGBM, whose libraries may crash on them.
     areas = list(fuzz_cases.AREAS)
