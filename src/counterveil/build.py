@@ -14,9 +14,19 @@ import torch
 from torch import Tensor, nn
 
 from counterveil.encoding import Array
-from counterveil.networks import ARCHITECTURES, Autoencoder, class_means, fit, train_surrogate
-from counterveil.population import Population
+from counterveil.networks import (
+    ARCHITECTURES,
+    Autoencoder,
+    class_means,
+    classifier,
+    fit,
+    train_surrogate,
+)
+from counterveil.population import Population, TreePopulation
+from counterveil.population.mixed import Grid
+from counterveil.population.scorecard import Scorecard, scorecard
 from counterveil.schema import Family, Schema
+from counterveil.schema.columns import MISSING_VALUE
 from counterveil.terminal import Tick, silent
 
 
@@ -33,7 +43,7 @@ class Training:
 
 
 TRAININGS: dict[Family, Training] = {
-    "mixed": Training(20_000, 60, 256, 5e-3, (32, 16), 15),
+    "mixed": Training(20_000, 24, 256, 5e-3, (32, 16), 15),
     "image": Training(20_000, 30, 256, 1e-3, (128, 64), 10),
     "binary": Training(20_000, 30, 256, 1e-3, (128, 64), 10),
 }
@@ -66,14 +76,14 @@ def fit_networks(
     classes = len(schema.label.classes)
     evenly = np.full(classes, 1 / classes)
 
-    def sample(drawn: Population, class_share: Array | None = None) -> tuple[Tensor, Tensor]:
-        points, labels = drawn.sample(training.samples, rng, class_share)
+    def sample(class_share: Array | None = None) -> tuple[Tensor, Tensor]:
+        points, labels = population.sample(training.samples, rng, class_share)
         return (
             torch.as_tensor(points, dtype=torch.float32, device=device),
             torch.as_tensor(labels, dtype=torch.long, device=device),
         )
 
-    points, _ = sample(population)
+    points, _ = sample()
     hidden = ARCHITECTURES[schema.family].encoder
     autoencoder = Autoencoder.new(schema.width, hidden, seed).to(device)
     fit(
@@ -87,13 +97,57 @@ def fit_networks(
         tick=tick,
     )
     # Every class its own samples: a rare class has a prototype as good as the others'.
-    prototypes = class_means(autoencoder, *sample(population, evenly), classes)
-    # f~ learns from features that are independent inside a class: the tree's tables are noisier,
-    # and on Adult and Hospital an f~ that learnt from them agreed less with the target model.
-    plain = sample(population.without_tree, evenly)
-    hidden, epochs = training.surrogate, training.surrogate_epochs
-    surrogate = train_surrogate(*plain, classes, hidden=hidden, epochs=epochs, seed=seed)
+    prototypes = class_means(autoencoder, *sample(evenly), classes)
+    if isinstance(population, TreePopulation):
+        surrogate = scorecard_network(scorecard(population), population.grid)
+    else:
+        hidden, epochs = training.surrogate, training.surrogate_epochs
+        drawn = sample(evenly)
+        surrogate = train_surrogate(*drawn, classes, hidden=hidden, epochs=epochs, seed=seed)
     return Networks(autoencoder.cpu(), prototypes.cpu(), surrogate.cpu())
+
+
+def scorecard_network(card: Scorecard, grid: Grid) -> nn.Sequential:
+    """A scorecard as a network of encoded rows, so that it can be searched and exported like any.
+
+    Categories have the points of their cell. The points of a number are those of each bin at the
+    bin's middle and on straight lines between: sums of slopes times max(0, x − middle).
+    """
+    classes = len(card.offsets)
+    into: list[tuple[int, float]] = []  # of each neuron: the column that it reads, its threshold
+    out: list[Array] = []  # of each neuron: what it adds to each class
+    offsets = card.offsets.astype(np.float64).copy()
+    parts = zip(grid.encoding.blocks, grid.cells, card.points, card.weights, strict=True)
+    for block, cells, points, weight in parts:
+        first, mine = block.at.start, weight * points
+        if not len(cells.low):
+            if block.at.stop - first == 1:  # one column for two values
+                offsets += mine[:, 0]
+                into.append((first, 0.0))
+                out.append(mine[:, 1] - mine[:, 0])
+            else:
+                into += [(column, 0.0) for column in range(first, block.at.stop)]
+                out += list(mine.T)
+            continue
+        middles, bins = (cells.low + cells.high) / 2, len(cells.low)
+        gaps = np.maximum(np.diff(middles), 1e-9)
+        slopes = np.diff(mine[:, :bins], axis=1) / gaps
+        bends = np.diff(slopes, axis=1, prepend=0.0, append=0.0)
+        offsets += mine[:, 0]
+        into += [(first, float(middle)) for middle in middles]
+        out += list(bends.T)
+        if cells.count > bins:  # the column that says "missing" takes the number's points away
+            resting = np.array([np.interp(MISSING_VALUE, middles, own[:bins]) for own in mine])
+            into.append((first + 1, 0.0))
+            out.append(mine[:, bins] - resting)
+    network = classifier(grid.encoding.width, (len(into),), classes, "relu")
+    reads = np.zeros((len(into), grid.encoding.width))
+    reads[np.arange(len(into)), [column for column, _ in into]] = 1.0
+    thresholds = -np.array([threshold for _, threshold in into])
+    weights = [reads, thresholds, np.stack(out, axis=1), offsets]
+    for own, values in zip(network.parameters(), weights, strict=True):
+        own.data.copy_(torch.as_tensor(values))
+    return network.requires_grad_(False).eval()
 
 
 def reconstruction_loss(autoencoder: Autoencoder, rows: Tensor) -> Tensor:

@@ -131,11 +131,16 @@ def is_free(lower: Tensor, upper: Tensor) -> Tensor:
     return (upper > lower).to(upper.dtype)
 
 
-def tanh_network(width: int, hidden: tuple[int, ...], classes: int) -> nn.Sequential:
-    """A classifier of encoded rows with tanh layers: (rows, width) to logits (rows, classes)."""
+ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU}
+
+
+def classifier(
+    width: int, hidden: tuple[int, ...], classes: int, activation: str = "tanh"
+) -> nn.Sequential:
+    """A classifier of encoded rows in dense layers: (rows, width) to logits (rows, classes)."""
     layers: list[nn.Module] = []
     for size in hidden:
-        layers += [nn.Linear(width, size), nn.Tanh()]
+        layers += [nn.Linear(width, size), ACTIVATIONS[activation]()]
         width = size
     return nn.Sequential(*layers, nn.Linear(width, classes))
 
@@ -148,7 +153,7 @@ def train_surrogate(
     With guidance `surrogate` it stands in for the target model everywhere, so that answers depend
     on the private rows through the Veil alone.
     """
-    surrogate = seeded(lambda: tanh_network(points.shape[1], hidden, classes), seed)
+    surrogate = seeded(lambda: classifier(points.shape[1], hidden, classes), seed)
     surrogate = surrogate.to(points.device)
 
     def loss_of(rows: Tensor) -> Tensor:

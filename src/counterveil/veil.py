@@ -37,7 +37,7 @@ from torch import Tensor, nn
 
 from counterveil.errors import RequestError, SchemaError, VeilError
 from counterveil.files import read_bytes, write_whole
-from counterveil.networks import Autoencoder, tanh_network
+from counterveil.networks import ACTIVATIONS, Autoencoder, classifier
 from counterveil.population import Population, population_of
 from counterveil.privacy import Statement
 from counterveil.privacy.consistency import check_statement
@@ -47,7 +47,7 @@ from counterveil.schema.schema import MOST_FEATURES
 from counterveil.signature import PublicKey, Signature, Signer, SigningKey, trusted_key
 
 FORMAT = "counterveil-veil"
-VERSION = 3
+VERSION = 4
 MANIFEST, SIGNATURE = "manifest.json", "signature.json"
 MEMBER_LIMITS = {  # bytes
     MANIFEST: 1 << 16,
@@ -142,11 +142,15 @@ class Veil:
     def _manifest(self, members: dict[str, bytes]) -> bytes:
         layers = [layer for layer in self.surrogate or () if isinstance(layer, nn.Linear)]
         hidden = [layer.out_features for layer in layers[:-1]]
+        kinds = [
+            name for name, kind in ACTIVATIONS.items() if kind in map(type, self.surrogate or ())
+        ]
         content = {
             "format": FORMAT,
             "version": VERSION,
             "hidden": list(self.autoencoder.hidden),
             "surrogate": None if self.surrogate is None else hidden,
+            "activation": None if self.surrogate is None else kinds[0],
             "sha256": {name: _sha256(content) for name, content in members.items()},
         }
         return json.dumps(content, indent=2).encode()
@@ -265,9 +269,13 @@ def _read_manifest(text: bytes) -> dict[str, Any]:
             f"this counterveil reads veils of version {VERSION}, the file has another; {REMEDY}"
         )
     digests, surrogate = manifest.get("sha256"), manifest.get("surrogate")
+    activation = manifest.get("activation")
+    if activation not in ((None,) if surrogate is None else tuple(ACTIVATIONS)):
+        raise VeilError("its manifest gives no usable activation")
     return {
         "hidden": _sizes(manifest.get("hidden")),
         "surrogate": None if surrogate is None else _sizes(surrogate),
+        "activation": activation,
         "sha256": digests if isinstance(digests, dict) else {},
     }
 
@@ -293,7 +301,9 @@ def _rebuild(
     tensors, hidden = load_tensors(members["weights.safetensors"]), manifest["surrogate"]
     with torch.device("meta"):  # shapes first, memory only for what really is in the file
         autoencoder = Autoencoder(width, manifest["hidden"])
-        surrogate = None if hidden is None else tanh_network(width, hidden, classes)
+        surrogate = (
+            None if hidden is None else classifier(width, hidden, classes, manifest["activation"])
+        )
     shapes = {name: tensor.shape for name, tensor in _named(autoencoder, surrogate).items()}
     shapes["prototypes"] = torch.Size((classes, autoencoder.latent))
     if {name: tensor.shape for name, tensor in tensors.items()} != shapes:

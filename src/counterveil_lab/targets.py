@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from counterveil.encoding import Encoding
-from counterveil.networks import fit, pick_device, seeded, tanh_network
+from counterveil.networks import classifier, fit, pick_device, seeded
 from counterveil.schema import Pixels, Schema
 from counterveil.terminal import progress_bar, silent
 from counterveil_lab.datasets import Dataset
@@ -86,7 +86,7 @@ def new_target(schema: Schema) -> nn.Module:
     if isinstance(schema.features[0], Pixels) and len(schema.features) == 1:
         return Convolutional(schema.features[0], classes)
     hidden = HIDDEN["binary" if schema.family == "binary" else "mixed"]
-    return tanh_network(schema.width, hidden, classes)
+    return classifier(schema.width, hidden, classes)
 
 
 def train_target(

@@ -182,7 +182,7 @@ def test_plan_looks_at_public_numbers_only(schema):
         epsilon: make_plan(adult_schema(), 36_632, Budget(epsilon)).order
         for epsilon in (0.005, 0.025, 0.1, 0.75, 3.0)
     }
-    assert orders == {0.005: 1, 0.025: 1, 0.1: 2, 0.75: 2, 3.0: 2}
+    assert orders == {0.005: 1, 0.025: 1, 0.1: 1, 0.75: 2, 3.0: 2}
     many = Schema(
         features=tuple(Binary(name=f"b{i}") for i in range(600)),
         label=Label(name="y", classes=tuple(range(100))),
@@ -345,8 +345,7 @@ def test_the_curator_does_not_load_the_search():
 
 
 def test_how_to_train_may_be_chosen(schema, rows):
-    short = replace(TRAININGS["mixed"], samples=100, epochs=1, surrogate=(5,), surrogate_epochs=1)
-    veil = Curator(schema).release(rows, 1, training=short, seed=3, progress=False)
-    assert veil.surrogate[0].out_features == 5
+    short = replace(TRAININGS["mixed"], samples=100, epochs=1)
+    Curator(schema).release(rows, 1, training=short, seed=3, progress=False)
     with pytest.raises(TypeError, match="epoch"):
         Curator(schema).release(rows, 1, epoch=1, progress=False)

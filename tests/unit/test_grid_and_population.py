@@ -12,8 +12,9 @@ from counterveil.errors import RequestError, VeilError
 from counterveil.population import BitPopulation, ImagePopulation, TreePopulation, population_of
 from counterveil.population.base import shrinkage, to_simplex
 from counterveil.population.bits import likely_frequencies
+from counterveil.population.contrasts import class_tables
 from counterveil.population.images import Frequencies
-from counterveil.population.mixed import Grid, believable, denoise_single
+from counterveil.population.mixed import Grid, believable, rake
 from counterveil.privacy.record import Measurement, NoisyRecord, Sensitivity
 from counterveil.schema import Binary, Label, Numeric, Pixels, Schema
 
@@ -121,8 +122,8 @@ def tree_population(schema, rows, *, noise=0.0, edges=True):
         tree, pairs = [], []
         for child in range(1, len(grid.cells)):
             one, two = coarse[0][codes[:, 0]], coarse[child][codes[:, child]]
-            table = np.zeros((2, coarse[0].max() + 1, coarse[child].max() + 1))
-            np.add.at(table, (labels, one, two), 1)
+            table = np.zeros((coarse[0].max() + 1, coarse[child].max() + 1))
+            np.add.at(table, (one, two), 1)
             tree.append((0, child))
             pairs.append(table.ravel())
         measurements += [
@@ -155,7 +156,7 @@ def test_the_tree_keeps_what_independence_loses(schema):
         return ((decoded.age > 60) == (decoded.member == "yes")).mean()
 
     assert agreement(population) > 0.9
-    assert agreement(population.without_tree) < 0.7
+    assert agreement(tree_population(schema, rows, edges=False)) < 0.7
 
 
 def test_noise_that_drowns_everything_still_gives_legal_rows(schema):
@@ -229,13 +230,51 @@ def test_a_slope_over_many_bins_is_seen_through_noise_that_hides_each_bin():
     for _ in range(20):
         noisy = exact + rng.laplace(scale=scale, size=exact.shape)
         for name, ordered in (("smooth", bins), ("bin by bin", 0)):
-            kept = denoise_single(noisy, totals, 2 * scale**2, ordered)
+            kept = class_tables(noisy, totals, 2 * scale**2, ordered)
             assert (kept >= 0).all()
             np.testing.assert_allclose(kept.sum(axis=1), totals)
             ratio = kept[1] / np.maximum(kept.sum(axis=0), 1e-9)
             seen = kept.sum(axis=0) > 0
             off[name] += float(np.abs(ratio - slope / 2)[seen].mean())
     assert off["smooth"] < 0.8 * off["bin by bin"]
+
+
+def test_a_feature_that_is_noise_alone_tells_no_class_from_another():
+    rng = np.random.default_rng(3)
+    exact = np.full((2, 12), [[900.0], [100.0]])
+    told = []
+    for _ in range(30):
+        noisy = exact + rng.laplace(scale=60, size=exact.shape)
+        tables = class_tables(noisy, exact.sum(axis=1), 2 * 60**2)
+        share = tables / tables.sum(axis=1, keepdims=True)
+        told.append(np.abs(np.log(share[1] / share[0])).mean())
+    assert np.median(told) < 0.1
+
+
+def test_raking_keeps_margins_and_odds():
+    rng = np.random.default_rng(4)
+    one, two = rng.random((3, 4)) + 0.2, rng.random((3, 5)) + 0.2
+    two *= (one.sum(axis=1) / two.sum(axis=1))[:, None]
+    dependence = rng.random((4, 5)) + 0.1
+    joint = rake(dependence, one, two, rounds=200)
+    np.testing.assert_allclose(joint.sum(axis=2), one, atol=1e-6)
+    np.testing.assert_allclose(joint.sum(axis=1), two, atol=1e-6)
+    odds = joint[:, 0, 0] * joint[:, 1, 1] / (joint[:, 0, 1] * joint[:, 1, 0])
+    expected = dependence[0, 0] * dependence[1, 1] / (dependence[0, 1] * dependence[1, 0])
+    np.testing.assert_allclose(odds, expected, rtol=1e-5)
+
+
+def test_the_density_adds_up_to_one(schema):
+    """Over all cells of three features, in each class, with a tree and without."""
+    rows = random_rows(schema, 2000, seed=5)
+    small = Schema(name="s", label=schema.label, features=schema.features[4:7])
+    rows = rows[[*small.columns, small.label.name]]
+    for edges in (False, True):
+        population = tree_population(small, rows, noise=3.0, edges=edges)
+        counts = population.grid.counts
+        codes = np.stack([grid.ravel() for grid in np.indices(counts)], axis=1)
+        points = population.grid.points(codes, np.random.default_rng(0))
+        np.testing.assert_allclose(np.exp(population.log_density(points)).sum(axis=0), 1, rtol=1e-6)
 
 
 def test_frequencies_are_learnt_from_how_noisy_ones_lie():

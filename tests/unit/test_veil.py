@@ -210,8 +210,8 @@ def test_a_lie_about_the_size_is_noticed(members, tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"version": 2}, "reads veils of version 3.*release it again"),
-        ({"version": 4}, "reads veils of version 3"),
+        ({"version": 2}, "reads veils of version 4.*release it again"),
+        ({"version": 5}, "reads veils of version 4"),
         ({"format": "other"}, "foreign"),
         ({"hidden": [10**9]}, "layer sizes"),
         ({"hidden": []}, "layer sizes"),
@@ -288,7 +288,7 @@ def test_a_veil_of_version_1_is_refused_with_the_remedy(members, load):
     manifest = {**json.loads(members["manifest.json"]), "version": 1, "amortiser": [128]}
     old = {name: members[name] for name in ("schema.json", "statement.json", "weights.safetensors")}
     manifest["sha256"] = {name: hashlib.sha256(old[name]).hexdigest() for name in old}
-    with pytest.raises(VeilError, match=r"reads veils of version 3.*or release it again"):
+    with pytest.raises(VeilError, match=r"reads veils of version 4.*or release it again"):
         load({"manifest.json": json.dumps(manifest).encode(), **old}.items())
 
 
@@ -364,7 +364,7 @@ def test_a_forged_record_is_refused(members, load, change):
 @pytest.mark.parametrize("kind", ["float", "int32", "shape", "more", "fewer", "name", "tree"])
 def test_forged_integers_are_refused(veil, members, load, kind):
     arrays = {found.name: found.values for found in veil.record.measurements}
-    assert [*arrays] == ["singles", "tree", "pairs"]
+    assert [*arrays][:3] == ["singles", "tree", "pairs"]
     if kind == "float":
         arrays["pairs"] = arrays["pairs"] + 0.5
     elif kind == "int32":
@@ -552,7 +552,7 @@ def test_members_that_are_written_otherwise_are_refused(tiny, load):
 def test_a_veil_of_an_older_version_is_refused_with_the_remedy(members):
     """Versions 1 and 2 were compressed."""
     old = pack(members.items(), zipfile.ZIP_DEFLATED)
-    with pytest.raises(VeilError, match=r"version 3 are.*release it again"):
+    with pytest.raises(VeilError, match=r"version 4 are.*release it again"):
         Veil.from_bytes(old)
 
 

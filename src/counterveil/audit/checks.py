@@ -4,6 +4,7 @@
 |---|---|
 | the record holds noise alone | its numbers are answers of the noise, and nothing else differs |
 | sums move as stated | between D and D' no sum and no score moves further than its sensitivity |
+| every record adds by itself | what replacing it does to a sum is the same among other records |
 | the noise is enough | the noise on each sum is that much by a formula of our own |
 | the noise is as stated | every number moves from release to release, with the variance stated |
 | the noise never repeats | not for equal seeds of all generators, and not in copies of a process |
@@ -44,6 +45,7 @@ from counterveil.audit.release_checks import (
 )
 from counterveil.curator.functional import make_plan, measure
 from counterveil.curator.noise import EXACT
+from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Array
 from counterveil.privacy import Budget
 from counterveil.privacy.record import LAPLACE, Measurement, Sensitivity, to_members
@@ -62,6 +64,7 @@ def checks(budget: Budget) -> Iterator[Check]:
     each: dict[str, Callable[[Pair, Budget], Finding]] = {
         "the record holds noise alone": noise_alone,
         "sums move as stated": moves_as_stated,
+        "every record adds by itself": adds_by_itself,
         "the noise is enough": noise_is_enough,
     }
     for pair in (make() for make in pairs):
@@ -183,6 +186,31 @@ def moves_as_stated(pair: Pair, budget: Budget) -> Finding:
         moved_most = int(np.abs(np.subtract(scores_two, scores_one)).max())
         if moved_most > stated_one:
             yield f"a score of the tree moves by {moved_most}, stated {stated_one}"
+
+
+def adds_by_itself(pair: Pair, budget: Budget) -> Finding:
+    """Which sums D and D' move by another amount when all the other records are others.
+
+    For the same answers of the noise. What a record adds would then depend on the records around
+    it, and one record could move what all of them add.
+    """
+    same = (pair.one == pair.two).all(axis=1) | (pair.one.isna() & pair.two.isna()).all(axis=1)
+    kept = [name for name in pair.one.columns if name != pair.unit_column]
+    moved = []
+    for other in (False, True):
+        sums = []
+        for frame in (pair.one, pair.two):
+            told = frame.copy()
+            if other:  # every record that D and D' share becomes the first of them
+                told.loc[same, kept] = frame.loc[same, kept].iloc[[0] * int(same.sum())].to_numpy()
+            units: Any = {"unit_column": pair.unit_column, "max_records": pair.max_records}
+            dice = Dice()
+            measure(PrivateTable(told, pair.schema, **units), pair.plan(budget), dice)
+            sums.append(dice.exact)
+        moved.append([two - one for one, two in zip(*sums, strict=True)])
+    for number, (among, elsewhere) in enumerate(zip(*moved, strict=True)):
+        if not np.array_equal(among, elsewhere):
+            yield f"what a record adds to sum {number + 1} depends on the other records"
 
 
 def noise_is_enough(pair: Pair, budget: Budget) -> Finding:

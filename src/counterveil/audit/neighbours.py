@@ -27,7 +27,10 @@ Records = list[Record]
 
 @dataclass(frozen=True)
 class Pair:
-    """Two tables, D (`one`) and D' (`two`), of the same length, that differ in one unit."""
+    """Two tables, D (`one`) and D' (`two`), of the same length, that differ in one unit.
+
+    `planned`: the plan is that of a table of so many rows, where a small one would get another.
+    """
 
     name: str
     schema: Schema
@@ -36,6 +39,7 @@ class Pair:
     order: int | None = None
     unit_column: str | None = None
     max_records: int | None = None
+    planned: int | None = None
 
     @cached_property
     def tables(self) -> tuple[PrivateTable, PrivateTable]:
@@ -47,7 +51,8 @@ class Pair:
     def plan(self, budget: Budget) -> Plan:
         """The plan of a release. It reads public numbers only, so it is the same for D and D'."""
         records = self.max_records or 1
-        return make_plan(self.schema, len(self.one), budget, records=records, order=self.order)
+        rows = self.planned or len(self.one)
+        return make_plan(self.schema, rows, budget, records=records, order=self.order)
 
 
 def one_feature() -> Pair:
@@ -115,6 +120,28 @@ def wide_pairs() -> Pair:
         two=two,
         order=2,
     )
+
+
+def products() -> Pair:
+    """Four features that are as likely in one class as in the other, and products of their points.
+
+    The replaced record turns around how two of them go with the other two.
+    """
+    names = [f"x{number}" for number in range(4)]
+
+    def record(letters: str, label: str) -> Record:
+        return dict(zip(names, letters, strict=True)) | {"label": label}
+
+    others = [record("abca"[row % 4] * 4, CLASSES[row % 2]) for row in range(12)]
+    first, second = [record("aaaa", "no")], [record("acac", "no")]
+    features = [_letters(name) for name in names]
+    pair = _pair("products", features, others, first, second, order=1)
+    return replace(pair, planned=10_000_000)
+
+
+def persons_products() -> Pair:
+    """The same for one person with three records that count."""
+    return _of_one_person(products(), "one person, products")
 
 
 def far_number() -> Pair:
@@ -197,6 +224,8 @@ PURE_PAIRS = (
     wide,
     pairs_of_features,
     near_tie,
+    products,
+    persons_products,
     far_number,
     persons,
     persons_pairs,
@@ -207,7 +236,16 @@ PURE_PAIRS = (
     persons_images,
 )
 # Are played with δ > 0, too. The first two get Gaussian noise at any δ, the next two at 0.01.
-APPROXIMATE_PAIRS = (wide, many_bits, wide_pairs, many_frequencies, persons, bits, images)
+APPROXIMATE_PAIRS = (
+    wide,
+    many_bits,
+    wide_pairs,
+    many_frequencies,
+    products,
+    persons,
+    bits,
+    images,
+)
 LAST_ONES = (last_of_its_class, last_of_its_kind)  # a release must not refuse either table
 
 

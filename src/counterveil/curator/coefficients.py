@@ -8,6 +8,7 @@ replacing one unit (one record, or one person's at most `records` records) can d
 |---|---|---|---|
 | `GridCounts.singles` | 1 in one cell of each of F features | 2·F·records | √(2F)·records |
 | `GridCounts.pair`, E of them | 1 in one cell of each of E pairs | 2·E·records | √(2E)·records |
+| `GridCounts.products` of m | q_i·q_j for i < j, Σ q² ≤ U² | (m−1)·U²·records | U²·records |
 | `BoundedSums` | a vector of norms ≤ l1, l2 in its class | 2·l1·records | 2·l2·records |
 
 Relation: replace-one, N public. `tests/privacy/test_sensitivity.py` holds each of them against
@@ -16,10 +17,13 @@ random and extreme neighbours, and attains them.
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import numpy as np
 
 from counterveil.encoding import Array
 from counterveil.population.mixed import Grid
+from counterveil.population.scorecard import WholePoints
 from counterveil.privacy.record import Sensitivity
 
 
@@ -33,7 +37,7 @@ class GridCounts:
         # (class, cell) over all features side by side
         self.singles = np.zeros((classes, grid.width), dtype=np.int64)
         width = int(self._wide.sum()) if pairs else 0
-        self._pairs = np.zeros((classes, width, width), dtype=np.int64)
+        self._pairs = np.zeros((width, width), dtype=np.int64)  # of all classes together
 
     def add(self, private_points: Array, private_classes: Array) -> None:
         """Count a batch."""
@@ -45,18 +49,34 @@ class GridCounts:
             return
         wide = [merge[codes[:, number]] for number, merge in enumerate(self.coarse)]
         columns = self._starts + np.stack(wide, axis=1)
-        # One matrix product a class: onesᵀ·ones; exact, for a batch has fewer than 2²⁴ rows.
-        for label in range(len(self._pairs)):
-            mine = columns[private_classes == label]
-            ones = np.zeros((len(mine), self._pairs.shape[1]), dtype=np.float32)
-            np.put_along_axis(ones, mine, 1.0, axis=1)
-            self._pairs[label] += (ones.T @ ones).astype(np.int64)
+        ones = np.zeros((len(columns), len(self._pairs)), dtype=np.float32)
+        np.put_along_axis(ones, columns, 1.0, axis=1)
+        # onesᵀ·ones is exact, for a batch has fewer than 2²⁴ rows.
+        self._pairs += (ones.T @ ones).astype(np.int64)
 
     def pair(self, first: int, second: int) -> Array:
-        """(class, coarse cell of first, coarse cell of second)."""
+        """(coarse cell of first, coarse cell of second)."""
         one = slice(self._starts[first], self._starts[first] + self._wide[first])
         two = slice(self._starts[second], self._starts[second] + self._wide[second])
-        return self._pairs[:, one, two]
+        return self._pairs[one, two]
+
+    def products(self, whole: WholePoints) -> Array:
+        """Σ_rows q_i·q_j for the features i < j of `whole`, (m·(m−1)/2,).
+
+        A row's q are whole numbers that depend on its own coarse cells alone, and their squares add
+        up to at most U² = UNIT², whatever the row is. Sensitivity: with u, v ∈ Zᵐ the q of a row
+        and of the one in its place, |u|, |v| ≤ U,
+
+        - L2²: Σ_{i<j} (u_i·u_j − v_i·v_j)² ≤ ½·‖uuᵀ − vvᵀ‖² ≤ ½·(|u|⁴ + |v|⁴) ≤ U⁴;
+        - L1: Σ_{i<j} |u_i·u_j| = ½·((Σ|u_i|)² − |u|²) ≤ ½·(m − 1)·U², once for each of the two.
+
+        Both are attained by u = (U, U)/√2 and v = (U, −U)/√2.
+        """
+        sums = [
+            one @ self.pair(*whole.features[[i, j]]) @ two
+            for (i, one), (j, two) in combinations(enumerate(whole.values), 2)
+        ]
+        return np.array(sums, dtype=np.int64)
 
 
 class BoundedSums:

@@ -192,7 +192,7 @@ def release(
             sums.add(autoencoder.encode(part).cpu().double().numpy(), labels.cpu().numpy())
     prototypes, counts, second = sums.release(for_prototypes, noise)
 
-    surrogate = seeded(lambda: networks.tanh_network(width, architecture.surrogate, classes), seed)
+    surrogate = seeded(lambda: networks.classifier(width, architecture.surrogate, classes), seed)
     surrogate, entropy = surrogate.to(device), nn.CrossEntropyLoss(reduction="sum")
     third = train(
         surrogate,

@@ -67,5 +67,5 @@ def record_bytes(schema: Schema, plan: Plan) -> int:
         grid = Grid(schema, plan.fine)
         coarse = [int(merge.max()) + 1 for merge in grid.merged(plan.coarse)]
         pairs = max(coarse) * sum(coarse) if plan.order == 2 else 0  # of any tree
-        numbers = classes * (sum(each.count for each in grid.cells) + pairs)
+        numbers = classes * sum(each.count for each in grid.cells) + pairs + plan.products**2
     return 8 * numbers

@@ -1,13 +1,18 @@
 """Mixed tables: what to count with which share of the budget, and the counting.
 
-Counts of (class, feature) for every feature; where the plan affords them, counts of (class, pair)
-along a tree of feature pairs that is itself chosen privately.
+| step | what | for |
+|---|---|---|
+| `singles` | counts of (class, cell) of every feature | its distribution in each class |
+| `tree`, `pairs` | counts of pairs along a tree, all classes together | what goes with what |
+| `products` | of points of the features that tell most | weights of the private model |
+
+The first is always measured; the others where the noise leaves something of them. The tree is
+itself chosen privately, and the points are read off the noisy `singles`.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 
@@ -16,83 +21,150 @@ from counterveil.curator.noise import NoiseSource, calibrate
 from counterveil.curator.plan import Plan, drowning, record_of
 from counterveil.curator.table import PrivateTable
 from counterveil.population.mixed import Grid, TreePopulation
+from counterveil.population.scorecard import whole_points
 from counterveil.privacy import Budget
 from counterveil.privacy.budget import part_of, rest_of
-from counterveil.privacy.record import CHOICE, Measurement, NoisyRecord, Sensitivity
+from counterveil.privacy.record import CHOICE, UNIT, Measurement, NoisyRecord, Sensitivity
 from counterveil.schema import Schema
 
 MOST_ROWS = 2**40  # of a table: what is expected of a cell never leaves the range of exact integers
-FINE, COARSE = 64, 16  # bins of a number: for its own counts, and for pairs
+FINE, COARSE = 32, 16  # bins of a number: for its own counts, and for pairs
 SHARE_CHOICE = 0.05  # of ε, for choosing the tree
-SHARE_PAIRS = 0.30  # of ε, for the pairs; the rest is for single features, which tell classes apart
-ORDER_TWO_FROM = 0.08  # rows in an average cell of a pair, over the noise scale
+SHARE_PAIRS = 0.25  # of ε, for the pairs
+SHARE_PRODUCTS = 0.15  # of ε, for the products
+ORDER_TWO_FROM = 1.5  # rows in an average cell of a pair, over the noise scale
+PRODUCTS_UNTIL = 0.02  # noise on the correlation of two features that tell equally much
+MOST_PRODUCTS, LEAST_PRODUCTS = 12, 4  # features whose products are taken
 ROWS_A_BIN = 2.0  # expected rows of a class in a bin, over the noise scale
 
 
 def plan_mixed(schema: Schema, rows: int, budget: Budget, records: int, order: int | None) -> Plan:
+    """What to count in a table of `rows` rows of at most `records` a unit."""
     features, classes = len(schema.features), len(schema.label.classes)
-    cells = np.array([merge.max() + 1 for merge in Grid(schema, FINE).merged(COARSE)])
     epsilon = budget.epsilon
-    signal, cells_of_pair = 0.0, 0.0
-    if features > 1:
-        cells_of_pair = float(np.outer(cells, cells)[np.triu_indices(features, 1)].mean())
-        tables = Sensitivity.of_counts(features - 1, records)
-        noise = calibrate(tables.l1, tables.l2, SHARE_PAIRS * epsilon, budget.delta / 2)
-        signal = rows / (classes * cells_of_pair) / math.sqrt(noise.variance / 2)
-    chosen = 2 if signal >= ORDER_TWO_FROM else 1
-    compared = "at least" if chosen == 2 else "under"
-    reasons = [
-        f"an average cell of (class, pair) expects {rows / (classes * cells_of_pair):.0f} rows, "
-        f"{signal:.2g} times the noise scale: {compared} {ORDER_TWO_FROM:g}, so order {chosen}"
-        if features > 1
-        else "one feature has no pairs: order 1"
-    ]
+    chosen, why = _order(schema, rows, budget, records)
+    reasons = [why]
     if order is not None and order != chosen:
         reasons.append(f"order {order} was asked for all the same")
     order = min(order or chosen, 2 if features > 1 else 1)
-    if order == 1:
-        shares: tuple[float, ...] = (epsilon,)
-        reasons.append(f"all of ε on {features} tables (class, feature)")
-    else:
-        shares = SHARE_CHOICE * epsilon, SHARE_PAIRS * epsilon
-        shares = (rest_of(epsilon, *shares), *shares)
-        reasons.append(
-            f"ε: {shares[0] / epsilon:.0%} on {features} tables (class, feature), "
-            f"{SHARE_CHOICE:.0%} on choosing a tree, {SHARE_PAIRS:.0%} on its "
-            f"{features - 1} tables (class, pair)"
+    products, why = _products(schema, rows, budget, records)
+    reasons.append(why)
+    tree = SHARE_CHOICE * epsilon if order == 2 else 0.0
+    pairs = SHARE_PAIRS * epsilon if order == 2 else 0.0
+    moments = SHARE_PRODUCTS * epsilon if products else 0.0
+    singles = rest_of(epsilon, tree, pairs, moments)
+    shares = singles, tree, pairs, moments
+    reasons.append(
+        "ε: "
+        + ", ".join(
+            f"{share / epsilon:.0%} on {what}"
+            for share, what in zip(
+                shares,
+                (
+                    f"{features} tables (class, feature)",
+                    "choosing a tree",
+                    f"its {features - 1} tables (feature, feature)",
+                    f"products of {products} features",
+                ),
+                strict=True,
+            )
+            if share
         )
-    scale = Sensitivity.of_counts(features, records).l1 / shares[0]
-    fine = int(np.clip(rows / (classes * ROWS_A_BIN * scale), COARSE // 2, FINE))
+    )
+    scale = Sensitivity.of_counts(features, records).l1 / singles
+    fine = int(np.clip(rows / (classes * ROWS_A_BIN * scale), COARSE, FINE))
     reasons.append(
         f"{fine} bins a number: {rows / (classes * fine):.0f} rows of a class in an average bin, "
         f"noise scale {scale:.0f}"
     )
-    why, warnings = tuple(reasons), drowning(rows, classes, scale)
-    return Plan("mixed", order, shares, budget.delta, records, why, warnings, fine, COARSE)
+    warnings = drowning(rows, classes, scale)
+    return Plan(
+        "mixed",
+        order,
+        shares,
+        budget.delta,
+        records,
+        tuple(reasons),
+        warnings,
+        fine=fine,
+        coarse=COARSE,
+        products=products,
+    )
+
+
+def _order(schema: Schema, rows: int, budget: Budget, records: int) -> tuple[int, str]:
+    """1 or 2, and why."""
+    features = len(schema.features)
+    if features == 1:
+        return 1, "one feature has no pairs: order 1"
+    cells = np.array([merge.max() + 1 for merge in Grid(schema, FINE).merged(COARSE)])
+    cells_of_pair = float(np.outer(cells, cells)[np.triu_indices(features, 1)].mean())
+    tables = Sensitivity.of_counts(features - 1, records)
+    noise = calibrate(tables.l1, tables.l2, SHARE_PAIRS * budget.epsilon, budget.delta / 3)
+    signal = rows / cells_of_pair / math.sqrt(noise.variance / 2)
+    order = 2 if signal >= ORDER_TWO_FROM else 1
+    compared = "at least" if order == 2 else "under"
+    return order, (
+        f"an average cell of a pair expects {rows / cells_of_pair:.0f} rows, "
+        f"{signal:.2g} times the noise scale: {compared} {ORDER_TWO_FROM:g}, so order {order}"
+    )
+
+
+def _products(schema: Schema, rows: int, budget: Budget, records: int) -> tuple[int, str]:
+    """Of how many features products are summed, and why."""
+    features, classes = len(schema.features), len(schema.label.classes)
+    if classes != 2:
+        return 0, f"{classes} classes: products of points are for two"
+    for many in range(min(features, MOST_PRODUCTS), LEAST_PRODUCTS - 1, -1):
+        bound = Sensitivity.of_products(many, records)
+        noise = calibrate(bound.l1, bound.l2, SHARE_PRODUCTS * budget.epsilon, budget.delta / 3)
+        ratio = math.sqrt(noise.variance) / UNIT**2 * many / rows
+        if ratio <= PRODUCTS_UNTIL:
+            return many, (
+                f"the noise on a correlation of {many} features is {ratio:.1g}: their products "
+                "give the private model its weights"
+            )
+    return 0, (
+        f"the noise on a correlation would be over {PRODUCTS_UNTIL:g}: no products, every feature "
+        "counts by itself in the private model"
+    )
 
 
 def measure_mixed(table: PrivateTable, plan: Plan, noise: NoiseSource) -> NoisyRecord:
+    """Count once; then noise, step by step."""
     grid = Grid(table.schema, plan.fine)
     classes, features = len(table.schema.label.classes), len(grid.cells)
-    private_counts = GridCounts(grid, classes, grid.merged(plan.coarse), pairs=plan.order == 2)
+    in_pairs = plan.order == 2 or plan.products > 0
+    private_counts = GridCounts(grid, classes, grid.merged(plan.coarse), pairs=in_pairs)
     for private_points, private_classes in table.private_batches():
         private_counts.add(private_points, private_classes)
 
-    delta = plan.delta / 2 if plan.order == 2 else plan.delta
+    singles_epsilon, _, pairs_epsilon, products_epsilon = plan.epsilons
+    delta = plan.delta / (1 + (plan.order == 2) + (plan.products > 0))
     what = f"counts of (class, feature) for {features} features"
-    bound, budget = Sensitivity.of_counts(features, plan.records), Budget(plan.epsilons[0], delta)
+    bound, budget = Sensitivity.of_counts(features, plan.records), Budget(singles_epsilon, delta)
     singles = noise.perturb("singles", what, private_counts.singles, bound, budget)
-    record = record_of(table, plan, singles)
-    if plan.order == 1:
-        return record
-
-    independent = TreePopulation(table.schema, record)
-    tree = choose_tree(private_counts, independent, plan, noise)
-    what = f"counts of (class, pair) along the tree, {features - 1} pairs"
-    private_pairs = np.concatenate([private_counts.pair(*edge).ravel() for edge in tree.values])
-    bound = Sensitivity.of_counts(features - 1, plan.records)
-    pairs = noise.perturb("pairs", what, private_pairs, bound, Budget(plan.epsilons[2], delta))
-    return replace(record, measurements=(singles, tree, pairs))
+    measured = [singles]
+    if in_pairs:
+        independent = TreePopulation(table.schema, record_of(table, plan, singles))
+    if plan.order == 2:
+        tree = choose_tree(private_counts, independent, plan, noise)
+        what = f"counts of pairs along the tree, {features - 1} pairs"
+        private_pairs = np.concatenate([private_counts.pair(*edge).ravel() for edge in tree.values])
+        bound, budget = (
+            Sensitivity.of_counts(features - 1, plan.records),
+            Budget(pairs_epsilon, delta),
+        )
+        pairs = noise.perturb("pairs", what, private_pairs, bound, budget)
+        measured += [tree, pairs]
+    if plan.products:
+        whole = whole_points(independent, plan.products)
+        what = f"sums of products of points of {len(whole.features)} features"
+        bound = Sensitivity.of_products(len(whole.features), plan.records)
+        budget = Budget(products_epsilon, delta)
+        private_products = private_counts.products(whole)
+        measured += [noise.perturb("products", what, private_products, bound, budget)]
+    return record_of(table, plan, *measured)
 
 
 def choose_tree(
@@ -100,11 +172,12 @@ def choose_tree(
 ) -> Measurement:
     """A spanning tree of strongly dependent pairs, grown edge by edge by noisy maxima.
 
-    The score of a pair is the L1 distance of its exact counts to the whole numbers nearest to what
-    independence inside the classes would give, computed from the noisy counts alone. Replacing a
-    unit moves at most `records` from cells to cells, so a score changes by at most 2·records. Each
-    of the F−1 choices is ε/(F−1)-DP, rounded down; which pairs are open depends on earlier choices
-    alone. The values are (F−1, 2): parent and child of each edge.
+    The score of a pair is the L1 distance of its exact counts, pooled over the classes, to the
+    whole numbers nearest to what independence inside the classes would give, computed from the
+    noisy counts alone. Replacing a unit moves at most `records` from cells to cells, so a score
+    changes by at most 2·records. Each of the F−1 choices is ε/(F−1)-DP, rounded down; which pairs
+    are open depends on earlier choices alone. The values are (F−1, 2): parent and child of each
+    edge.
     """
     features, sensitivity = private_counts.features, 2 * plan.records
     epsilon = part_of(plan.epsilons[1], features - 1)  # of one choice

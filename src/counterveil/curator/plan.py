@@ -26,6 +26,7 @@ class Plan:
     warnings: tuple[str, ...] = ()
     fine: int = 1  # mixed: bins of a number for its own counts
     coarse: int = 1  # mixed: bins of a number for pairs
+    products: int = 0  # mixed: of so many features sums of products
     ones: int = 0  # bits: at most so many a record
     frequencies: int = 0  # images: side of the square of low frequencies
     l1_clip: int = 0
@@ -58,6 +59,7 @@ def record_of(table: PrivateTable, plan: Plan, *measurements: Measurement) -> No
         measurements=measurements,
         fine=plan.fine,
         coarse=plan.coarse,
+        products=plan.products,
         ones=plan.ones,
         frequencies=plan.frequencies,
         fixed_point=plan.fixed_point,

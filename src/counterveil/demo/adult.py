@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from counterveil.encoding import Encoding
-from counterveil.networks import fit, seeded, tanh_network
+from counterveil.networks import classifier, fit, seeded
 from counterveil.schema import Schema
 
 TEST_SHARE = 0.25
@@ -55,7 +55,7 @@ def train_target(
     points, classes = encoded(frame, schema)
     count = len(schema.label.classes)
     evenly = len(classes) / (count * torch.bincount(classes, minlength=count).clamp(min=1).float())
-    model = seeded(lambda: tanh_network(points.shape[1], (32, 16), count), seed)
+    model = seeded(lambda: classifier(points.shape[1], (32, 16), count), seed)
 
     def loss(rows: torch.Tensor) -> torch.Tensor:
         return nn.functional.cross_entropy(model(points[rows]), classes[rows], evenly)

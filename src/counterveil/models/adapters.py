@@ -16,7 +16,7 @@ from counterveil.models.base import Inputs, Outputs, Rows, TargetModel
 from counterveil.models.boosted import BoosterClassifier, is_booster, rows_as_fitted
 from counterveil.models.exported import ExportedGraph
 from counterveil.models.onnx import OnnxModel
-from counterveil.networks import fit, seeded, tanh_network
+from counterveil.networks import classifier, fit, seeded
 from counterveil.schema import Category, Schema
 from counterveil.terminal import Tick, silent
 
@@ -379,7 +379,7 @@ def distil(
     """
     answers = log_proba.exp().to(points.device)
     hidden = (STUDENT_HIDDEN, STUDENT_HIDDEN)
-    network = seeded(lambda: tanh_network(points.shape[1], hidden, model.classes), seed)
+    network = seeded(lambda: classifier(points.shape[1], hidden, model.classes), seed)
     network = network.to(points.device)
 
     def loss_of(rows: Tensor) -> Tensor:

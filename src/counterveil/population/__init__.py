@@ -11,7 +11,12 @@ from counterveil.schema import Family, Schema
 __all__ = ["BitPopulation", "ImagePopulation", "Population", "TreePopulation", "population_of"]
 
 MEASURED: dict[Family, set[tuple[str, ...]]] = {
-    "mixed": {("singles",), ("singles", "tree", "pairs")},
+    "mixed": {
+        ("singles",),
+        ("singles", "products"),
+        ("singles", "tree", "pairs"),
+        ("singles", "tree", "pairs", "products"),
+    },
     "binary": {("pooled", "sums")},
     "image": {("sums",)},
 }

@@ -26,11 +26,6 @@ class Population(ABC):
     def _points(self, classes: Array, rng: np.random.Generator) -> Array:
         """An encoded row of each of these classes."""
 
-    @property
-    def without_tree(self) -> Population:
-        """The same with features independent inside each class."""
-        return self
-
 
 def to_simplex(values: Array, total: float) -> Array:
     """The nearest non-negative vector with the given positive sum."""

@@ -9,18 +9,15 @@ falls first into a coarse bin and then into a fine one.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from counterveil.encoding import Array, Encoding
 from counterveil.errors import RequestError, VeilError
 from counterveil.population.base import Population, positive_totals, to_simplex
+from counterveil.population.contrasts import class_tables
 from counterveil.privacy.record import NoisyRecord
-from counterveil.schema import Schema
-
-FAR = 4.0  # no class has a cell more than so many times more or less often than all classes have
-SMOOTH = 3  # coefficients of the curve along which a class may deviate over the bins of a number
+from counterveil.schema import Categorical, Feature, Schema
+from counterveil.schema.cells import Cells
 
 
 class Grid:
@@ -39,6 +36,7 @@ class Grid:
         self.counts = np.array([cells.count for cells in self.cells])
         self.starts = np.concatenate([[0], np.cumsum(self.counts)[:-1]])
         self.width = int(self.counts.sum())
+        self.in_order = tuple(map(_in_order, schema.features, self.cells))
 
     def merged(self, max_bins: int) -> tuple[Array, ...]:
         """For each feature, the coarse cell of each of its cells: at most `max_bins` of numbers.
@@ -62,72 +60,109 @@ class Grid:
 
 
 class TreePopulation(Population):
-    """P~ of a mixed table. A `VeilError` if the record is not that of this schema."""
+    """P~ of a mixed table. A `VeilError` if the record is not that of this schema.
+
+    `tables`: for each feature the counts (classes, cells) that are believed; `wide`: the same for
+    coarse cells; `totals`: of each class.
+    """
 
     def __init__(self, schema: Schema, record: NoisyRecord) -> None:
-        self._schema, self._record = schema, record
+        self.record = record
         self.grid = grid = Grid(schema, record.fine)
         self._coarse = grid.merged(record.coarse)
         noisy, variance = record.read("singles", (len(schema.label.classes), grid.width))
         singles = np.split(noisy, grid.starts[1:], axis=1)  # per feature: (classes, fine cells)
         rows = record.records(float(singles[0].sum()))
-        self._totals = totals = class_totals(singles, rows)
+        self.totals = totals = class_totals(singles, rows)
         self.class_share = totals / totals.sum()
-        self._fine = tuple(
-            denoise_single(counts, totals, variance, bins=len(cells.low))
-            for counts, cells in zip(singles, grid.cells, strict=True)
+        self.tables = tuple(
+            class_tables(counts, totals, variance, in_order)
+            for counts, in_order in zip(singles, grid.in_order, strict=True)
         )
-        self._wide = tuple(map(merge, self._fine, self._coarse))
+        self.wide = tuple(map(merge, self.tables, self._coarse))
         self._edges = self._read_edges() if record.find("tree") else ()
 
-    @property
-    def without_tree(self) -> TreePopulation:
-        singles = self._record.measurements[:1]
-        return TreePopulation(self._schema, replace(self._record, measurements=singles))
-
     def _points(self, classes: Array, rng: np.random.Generator) -> Array:
-        codes = np.empty((len(classes), len(self._wide)), dtype=np.int64)
+        codes = np.empty((len(classes), len(self.wide)), dtype=np.int64)
         drawn = {child for _, child, _ in self._edges}
-        for feature, table in enumerate(self._wide):
+        for feature, table in enumerate(self.wide):
             if feature not in drawn:
                 codes[:, feature] = _draw(table[classes], rng)
         for parent, child, table in self._edges:
             codes[:, child] = _draw(table[classes, codes[:, parent]], rng)
-        for feature, (fine, coarse) in enumerate(zip(self._fine, self._coarse, strict=True)):
+        for feature, (fine, coarse) in enumerate(zip(self.tables, self._coarse, strict=True)):
             inside = coarse[None, :] == np.arange(coarse.max() + 1)[:, None]
             codes[:, feature] = _draw((fine[classes] + 1e-9) * inside[codes[:, feature]], rng)
         return self.grid.points(codes, rng)
 
+    def log_density(self, points: Array) -> Array:
+        """log P~(cells of the row | class), (rows, classes), of encoded rows (rows, width).
+
+        Exact: the product of the tables along the tree. A number counts by the bin it lies in.
+        """
+        codes = self.grid.codes(points)
+        wide = [coarse[codes[:, number]] for number, coarse in enumerate(self._coarse)]
+        found = np.zeros((len(points), len(self.totals)))
+        drawn = {child for _, child, _ in self._edges}
+        for number, (fine, table) in enumerate(zip(self.tables, self.wide, strict=True)):
+            inside = fine[:, codes[:, number]] / np.maximum(table[:, wide[number]], 1e-12)
+            found += np.log(np.maximum(inside, 1e-12)).T
+            if number not in drawn:
+                found += np.log(np.maximum(_rows(table)[:, wide[number]], 1e-12)).T
+        for parent, child, table in self._edges:
+            found += np.log(np.maximum(table[:, wide[parent], wide[child]], 1e-12)).T
+        return found
+
     def expected_pair(self, first: int, second: int) -> Array:
-        """Counts of (class, first, second) if the two were independent inside each class."""
-        one, two = _rows(self._wide[first]), _rows(self._wide[second])
-        return self._totals[:, None, None] * one[:, :, None] * two[:, None, :]
+        """Counts of (first, second) if the two were independent inside each class."""
+        one, two = self.wide[first], self.wide[second]
+        return np.einsum("ca,cb->ab", one, _rows(two))
 
     def _read_edges(self) -> tuple[tuple[int, int, Array], ...]:
         """Parent, child and P(child | class, parent) of each edge of the tree."""
-        tree = self._record.read("tree", (len(self._wide) - 1, 2))[0].astype(int).tolist()
+        tree = self.record.read("tree", (len(self.wide) - 1, 2))[0].astype(int).tolist()
         inside = {0}
         for parent, child in tree:
-            if parent not in inside or child in inside or not 0 <= child < len(self._wide):
+            if parent not in inside or child in inside or not 0 <= child < len(self.wide):
                 raise VeilError("its noisy record holds no tree of its features")
             inside.add(child)
         expected = [self.expected_pair(parent, child) for parent, child in tree]
         ends = np.cumsum([table.size for table in expected])
-        flat, variance = self._record.read("pairs", (int(ends[-1]),))
+        flat, variance = self.record.read("pairs", (int(ends[-1]),))
         noisy = np.split(flat, ends[:-1])
         return tuple(
-            (parent, child, self._conditional(child, counts, prior, variance))
+            (parent, child, self._conditional(parent, child, counts, prior, variance))
             for (parent, child), counts, prior in zip(tree, noisy, expected, strict=True)
         )
 
-    def _conditional(self, child: int, noisy: Array, expected: Array, variance: float) -> Array:
-        """P(child | class, parent), shaped like `expected`: (classes, parent, child)."""
-        mixed = believable(noisy.reshape(expected.shape), expected, variance)
-        tables = map(to_simplex, mixed.reshape(len(mixed), -1), self._totals)
-        joint = np.stack(list(tables)).reshape(mixed.shape)
-        # Where a parent cell is nearly empty, fall back on independence.
-        joint = joint + np.sqrt(variance) * 1e-3 * _rows(self._wide[child])[:, None, :]
-        return joint / joint.sum(axis=2, keepdims=True)
+    def _conditional(
+        self, parent: int, child: int, noisy: Array, expected: Array, variance: float
+    ) -> Array:
+        """P(child | class, parent), (classes, parent cells, child cells).
+
+        The noisy pair is pooled over the classes. How the two depend on each other is taken to be
+        the same in all classes, and how often each is met inside a class comes from its own table.
+        """
+        pooled = believable(noisy.reshape(1, *expected.shape), expected[None], variance)[0]
+        joint = to_simplex(pooled.ravel(), self.totals.sum()).reshape(expected.shape)
+        # Where the pair is nearly never met, fall back on independence.
+        joint = joint + 1e-3 * expected + 1e-9
+        raked = rake(joint / np.maximum(expected, 1e-9), self.wide[parent], self.wide[child])
+        return raked / raked.sum(axis=2, keepdims=True)
+
+
+def rake(dependence: Array, one: Array, two: Array, rounds: int = 12) -> Array:
+    """Joint counts (classes, a, b) with the margins `one` (classes, a) and `two` (classes, b).
+
+    They start from independence times `dependence` (a, b), and are scaled to one margin and to the
+    other in turn (iterative proportional fitting): odds ratios stay those of `dependence`.
+    """
+    one, two = one + 1e-9, two + 1e-9
+    joint = one[:, :, None] * _rows(two)[:, None, :] * dependence
+    for _ in range(rounds):
+        joint = joint * (two / joint.sum(axis=1))[:, None, :]
+        joint = joint * (one / joint.sum(axis=2))[:, :, None]
+    return joint
 
 
 def class_totals(singles: list[Array], rows: int) -> Array:
@@ -138,36 +173,6 @@ def class_totals(singles: list[Array], rows: int) -> Array:
     weights = np.array([1 / counts.shape[1] for counts in singles])
     sums = np.stack([counts.sum(axis=1) for counts in singles])
     return positive_totals((weights[:, None] * sums).sum(axis=0) / weights.sum(), rows)
-
-
-def denoise_single(noisy: Array, totals: Array, variance: float, bins: int = 0) -> Array:
-    """Counts of (class, cell): class tables shrunk to the pooled one, on the simplex.
-
-    The first `bins` cells are bins of a number, side by side: what changes smoothly over them is
-    told from the noise far better than single bins are, and is looked for first.
-    """
-    pooled = to_simplex(noisy.sum(axis=0), totals.sum())
-    expected = common = totals[:, None] * pooled / pooled.sum()
-    if bins > SMOOTH:
-        rows = zip(noisy - expected, expected, strict=True)
-        smooth = [row + smooth_part(residual, row, variance, bins) for residual, row in rows]
-        expected = np.maximum(smooth, 0.0)
-    mixed = np.clip(believable(noisy, expected, variance), common / FAR, common * FAR)
-    return mixed * (totals / mixed.sum(axis=1))[:, None]
-
-
-def smooth_part(residual: Array, expected: Array, variance: float, bins: int) -> Array:
-    """The part of `residual` that is `expected` times a parabola over the bins, as far as believed.
-
-    Its coefficients are taken in a basis in which the noise of each is independent and of the same
-    variance, and each is shrunk by the share of it that noise explains.
-    """
-    place = np.linspace(-1.0, 1.0, bins)
-    curves = np.zeros((len(residual), SMOOTH))
-    curves[:bins] = expected[:bins, None] * np.stack([place**power for power in range(SMOOTH)], 1)
-    basis, _ = np.linalg.qr(curves)
-    size = basis.T @ residual
-    return basis @ (size * np.maximum(0.0, 1 - variance / np.maximum(size**2, 1e-9)))
 
 
 def believable(noisy: Array, expected: Array, variance: float) -> Array:
@@ -184,6 +189,13 @@ def believable(noisy: Array, expected: Array, variance: float) -> Array:
     size = (expected**2).sum(cells, keepdims=True)
     signal = np.maximum(0.0, beyond_noise) / np.maximum(size, 1e-9) * expected**2
     return expected + residual * signal / (signal + variance)
+
+
+def _in_order(feature: Feature, cells: Cells) -> int:
+    """How many cells, the first ones, lie side by side: bins, or ordered categories."""
+    if isinstance(feature, Categorical) and feature.ordered:
+        return len(feature.categories)
+    return len(cells.low)
 
 
 def merge(counts: Array, coarse: Array) -> Array:

@@ -6,11 +6,10 @@ They are public arithmetic on schema, statement and noisy record; nothing of the
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from fractions import Fraction
 
 from counterveil.errors import VeilError
-from counterveil.privacy.record import NoisyRecord
+from counterveil.privacy.record import UNIT, NoisyRecord
 from counterveil.privacy.statement import (
     CHOICE,
     GAUSSIAN,
@@ -140,19 +139,22 @@ def gaussian_delta(rho: float, epsilon: float) -> float:
 
 def _check_sensitivities(statement: Statement, schema: Schema, record: NoisyRecord) -> None:
     features, records, ones = len(schema.features), statement.max_records, max(1, record.ones)
-    least: Iterable[tuple[int, int]]  # L1 and squared L2 of each measurement, for one record
-    if record.family == "mixed":
-        pairs = features - 1
-        least = ((2 * features, 2 * features), (2, 4), (2 * pairs, 2 * pairs))
-        for found in record.measurements:
-            each = Fraction(found.scale) * Fraction(found.epsilon)
-            if found.mechanism == CHOICE and each < 2 * found.sensitivity.l1 * pairs * (1 - SLACK):
-                raise VeilError("the noise in its statement is too small for the epsilon it claims")
-    elif record.family == "binary":
-        least = ((2 * ones, 4 * ones), (2 * (ones + 1), 4 * (ones + 1)))
-    else:
-        least = ((2 * record.fixed_point, 4 * record.fixed_point**2),)
-    for found, (l1, l2_squared) in zip(record.measurements, least, strict=False):
+    pairs, products = features - 1, max(1, record.products - 1)
+    counts, bits, unit = record.fixed_point, 4 * (ones + 1), UNIT
+    least: dict[tuple[str, str], tuple[int, int]] = {  # L1 and squared L2, for one record
+        ("mixed", "singles"): (2 * features, 2 * features),
+        ("mixed", "tree"): (2, 4),
+        ("mixed", "pairs"): (2 * pairs, 2 * pairs),
+        ("mixed", "products"): (products * unit**2, unit**4),
+        ("binary", "pooled"): (2 * ones, 4 * ones),
+        ("binary", "sums"): (2 * (ones + 1), bits),
+        ("image", "sums"): (2 * counts, 4 * counts**2),
+    }
+    for found in record.measurements:
+        each = Fraction(found.scale) * Fraction(found.epsilon)
+        if found.mechanism == CHOICE and each < 2 * found.sensitivity.l1 * pairs * (1 - SLACK):
+            raise VeilError("the noise in its statement is too small for the epsilon it claims")
+        l1, l2_squared = least.get((record.family, found.name), (1, 0))
         stated = found.sensitivity
         if stated.l1 < l1 * records or Fraction(stated.l2) ** 2 < l2_squared * records**2:
             raise VeilError("its noisy record states a smaller sensitivity than its sums have")

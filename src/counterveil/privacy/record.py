@@ -41,6 +41,7 @@ __all__ = [
 ]
 
 MEMBERS = ("record.json", "record.safetensors")
+UNIT = 1 << 10  # products are of whole numbers whose squares add up to at most UNIT² in a record
 
 _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False, hide_input_in_errors=True)
 
@@ -65,6 +66,15 @@ class Sensitivity:
     def of_sums(cls, l1: int, l2_squared: int, records: int) -> Sensitivity:
         """Of sums of vectors with bounded norms: one is taken away and another one added."""
         return cls(2 * l1 * records, root_above(4 * l2_squared * records**2))
+
+    @classmethod
+    def of_products(cls, features: int, records: int) -> Sensitivity:
+        """Of sums of products q_i·q_j, i < j, of whole numbers whose squares add up to ≤ UNIT².
+
+        Δ₁ = (features − 1)·UNIT²·records, Δ₂ = UNIT²·records; `coefficients.GridCounts.products`
+        has the proof.
+        """
+        return cls((features - 1) * UNIT**2 * records, root_above(UNIT**4 * records**2))
 
     def __str__(self) -> str:
         return f"L1 {self.l1}, L2 {self.l2:.4g}"
@@ -136,7 +146,8 @@ class NoisyRecord:
     |---|---|---|
     | mixed | `singles` | (classes, cells of all features side by side): counts |
     | mixed, order 2 | `tree` | (features − 1, 2): parent and child of each edge |
-    | mixed, order 2 | `pairs` | flat: (classes, parent cell, child cell) of each edge in turn |
+    | mixed, order 2 | `pairs` | flat: (parent cell, child cell) of each edge in turn |
+    | mixed, two classes | `products` | (m·(m−1)/2,): sums of products of points, m = `products` |
     | binary | `pooled` | (bits,): sums of each bit |
     | binary | `sums` | (classes, 1 + bits): class counts, class sums of each bit |
     | image | `sums` | (classes, 1 + channels·frequencies²): class counts, class sums |
@@ -148,6 +159,7 @@ class NoisyRecord:
     measurements: tuple[Measurement, ...]
     fine: Annotated[int, Field(ge=1, le=256)] = 1  # mixed: bins of a number for its own counts
     coarse: Annotated[int, Field(ge=1, le=256)] = 1  # mixed: bins of a number for pairs
+    products: Annotated[int, Field(ge=0, le=256)] = 0  # mixed: features whose products were summed
     ones: Annotated[int, Field(ge=0)] = 0  # binary: records were cut to at most so many ones
     frequencies: Annotated[int, Field(ge=0, le=1 << 12)] = 0  # image: side of the square of them
     fixed_point: Annotated[int, Field(ge=1, le=1 << 30)] = 1  # image: sums are in units of 1/this

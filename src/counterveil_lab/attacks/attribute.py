@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from counterveil.encoding import Array, Encoding
 from counterveil.errors import RequestError
-from counterveil.networks import tanh_network
+from counterveil.networks import classifier
 from counterveil.schema import Categorical, Schema
 from counterveil_lab.attacks.batched_training import train_classifiers
 from counterveil_lab.attacks.protocol import FEWEST, Arena
@@ -154,7 +154,7 @@ def _taught(
     numbers = torch.arange(len(known)).repeat(CLASSIFIERS, 1)
 
     def build() -> torch.nn.Module:
-        return tanh_network(known.shape[1], HIDDEN, values)
+        return classifier(known.shape[1], HIDDEN, values)
 
     networks = train_classifiers(build, known, truth, numbers, values, RECIPE, seed)
 

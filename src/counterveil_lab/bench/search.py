@@ -32,7 +32,7 @@ from counterveil.curator import Curator
 from counterveil.encoding import Encoding
 from counterveil.errors import RequestError
 from counterveil.models import adapt
-from counterveil.networks import seeded, tanh_network
+from counterveil.networks import classifier, seeded
 from counterveil.schema import Binary, Categorical, Feature, Label, Numeric, Schema
 from counterveil.search import Explainer
 from counterveil.search.pipeline import SearchOptions
@@ -130,7 +130,7 @@ def features(size: Size, seeds: int) -> Iterator[Row]:
         for count in (count for count in size.features if count <= most):
             schema, rows = synthetic(kind, count, size.rows)
             veil = Curator(schema).release(rows, 1.0, order=1, epochs=1, progress=False)
-            network = seeded(partial(tanh_network, schema.width, (32, 16), 2), 0)
+            network = seeded(partial(classifier, schema.width, (32, 16), 2), 0)
             explainer = Explainer(veil, network.requires_grad_(False).eval())
             _, learning = timed(partial(explainer.warm_up, progress=False))
             queries = rows.head(size.queries)

@@ -14,9 +14,11 @@ CURATOR = "curator/curator.py"
 MIXED, BIT_SETS, PICTURES = "curator/mixed.py", "curator/bits.py", "curator/images.py"
 NOISE, SUMS, DPSGD = "curator/noise.py", "curator/coefficients.py", "curator/dpsgd.py"
 RECORD, PLAN = "privacy/record.py", "curator/plan.py"
+SCORECARD = "population/scorecard.py"
 
 # Views of the audit, in short.
 ALONE, MOVES, ENOUGH = "the record holds noise alone", "sums move as stated", "the noise is enough"
+ITSELF = "every record adds by itself"
 STATED, REPEATS, SHARES = "the noise is as stated", "the noise never repeats", "the shares add up"
 FOLLOWS, READ = "the veil follows from its record", "rows are read once, after the charge"
 REFUSED, ERRORS, COMMAND = "no table is refused", "errors hold no value", "the command"
@@ -24,6 +26,7 @@ TREE, SAMPLER = "tree, its share of ε", "coefficients, the curator's sampler"
 NUMBERS = "coefficients"
 TRAINED, CODES = "training is as stated", "prototypes follow from noisy sums"
 ONE, WIDE, TWO, TIE = "one feature", "eleven features", "order 2", "order 2, near tie"
+PRODUCTS = "products"
 PERSON, BITS, IMAGES = "one person, three records", "bits", "images"
 EVERY, SOME = "a canary in every batch", "a canary in some batches"
 
@@ -66,10 +69,11 @@ def _dpsgd(name: str, breaks: str, *changes: str, plays: Sequence[Play]) -> Faul
 _ADD = "noisy = measurement(flat.tolist())"
 _CHOSEN = "return int(measurement([int(score) for score in scores]))"
 _EDGE = "noise.choose(scores, sensitivity, epsilon)"
-_SINGLES = "record = record_of(table, plan, singles)"
+_SINGLES = "measured = [singles]"
 _BIT_RECORD = "return record_of(table, plan, pooled, sums)"
 _REPLACE = '__import__("dataclasses").replace'
 _VEIL = "return Veil(schema, made.autoencoder, made.prototypes, statement, made.surrogate, record)"
+_PRODUCTS = 'measured += [noise.perturb("products", what, private_products, bound, budget)]'
 _RESERVE = 'reserved = self._reserve(job, f"release by {mechanism} of {self.schema.name}")'
 _FIRST = "used[person] < self.records"
 _OPTIMISER = "noise_multiplier=noise,\n        max_grad_norm=clip,"
@@ -98,11 +102,15 @@ FAULTS: tuple[Fault, ...] = (
     # Exact numbers in the record
     _fault("exact counts of single features", "the record holds exact counts",
            MIXED, _SINGLES,
-           "record = record_of(table, plan, replace(singles, values=private_counts.singles))",
+           f"measured = [{_REPLACE}(singles, values=private_counts.singles)]",
            (ALONE, ONE)),
     _fault("exact counts of pairs", "the record holds exact counts of order 2",
-           MIXED, "measurements=(singles, tree, pairs)",
-           "measurements=(singles, tree, replace(pairs, values=private_pairs))", (ALONE, TWO)),
+           MIXED, "measured += [tree, pairs]",
+           f"measured += [tree, {_REPLACE}(pairs, values=private_pairs)]", (ALONE, TWO)),
+    _fault("exact products", "the record holds exact sums of products",
+           MIXED, _PRODUCTS,
+           f"made = {_PRODUCTS[len('measured += ['):-1]}\n"
+           f"        measured += [{_REPLACE}(made, values=private_products)]", (ALONE, PRODUCTS)),
     _fault("exact class counts of bits", "column 0 of the class sums is exact",
            BIT_SETS, _BIT_RECORD,
            "known = sums.values.copy()\n    known[:, 0] = private_sums.sums[:, 0]\n"
@@ -124,6 +132,17 @@ FAULTS: tuple[Fault, ...] = (
            "most = max(float(points.max()) for points, _ in table.private_batches())\n"
            "    grid = Grid(table.schema, 8 + int(20 * most))", (ALONE, "far number")),
     # Sensitivity
+    _fault("products that count one pair", "a record moves every product of two of its points",
+           RECORD, "(features - 1) * UNIT**2 * records", "UNIT**2 * records // 2",
+           (MOVES, PRODUCTS)),
+    _fault("points of any size", "the points of a record are not bounded together",
+           SCORECARD, "size = max(float(np.sqrt((largest**2).sum())), 1e-9)",
+           "size = max(float(largest.max()), 1e-9)", (MOVES, PRODUCTS)),
+    _fault("points from exact counts", "one record moves the points of all the others",
+           MIXED, "whole = whole_points(independent, plan.products)",
+           f"told = {_REPLACE}(singles, values=private_counts.singles)\n"
+           "        exact = TreePopulation(table.schema, record_of(table, plan, told))\n"
+           "        whole = whole_points(exact, plan.products)", (ITSELF, PRODUCTS)),
     _fault("counts without the factor 2", "a replaced record leaves a cell and enters another",
            RECORD, "return cls(2 * tables * records,", "return cls(tables * records,",
            (MOVES, WIDE), (NUMBERS, ONE)),
@@ -190,8 +209,8 @@ FAULTS: tuple[Fault, ...] = (
            (REPEATS, "zeros")),
     # Shares
     _fault("shares of 1.1 ε", "three steps spend more than ε together",
-           MIXED, "shares = (rest_of(epsilon, *shares), *shares)",
-           "shares = (0.75 * epsilon, *shares)", (ALONE, TWO), (SHARES, "all families")),
+           MIXED, "singles = rest_of(epsilon, tree, pairs, moments)",
+           "singles = 0.85 * epsilon", (ALONE, TWO), (SHARES, "all families")),
     _fault("a share rounded up", "shares add up to more than ε by a hair",
            "privacy/budget.py",
            "near if Fraction(near) <= exact else math.nextafter(near, -math.inf)",
@@ -201,9 +220,9 @@ FAULTS: tuple[Fault, ...] = (
            MIXED, _SINGLES,
            'more = noise.perturb("singles", what, private_counts.singles, bound, budget)\n'
            "    mean = (singles.values + more.values) // 2\n"
-           "    record = record_of(table, plan, replace(singles, values=mean))", (ALONE, ONE)),
+           f"    measured = [{_REPLACE}(singles, values=mean)]", (ALONE, ONE)),
     _gaussian("δ used twice, order 2", "singles and pairs spend all of δ each",
-              MIXED, "delta = plan.delta / 2 if plan.order == 2 else plan.delta",
+              MIXED, "delta = plan.delta / (1 + (plan.order == 2) + (plan.products > 0))",
               "delta = plan.delta", (ALONE, "twelve features, order 2")),
     _gaussian("δ used twice, bits", "pooled sums and class sums spend all of δ each",
               BIT_SETS, "Budget(epsilon, plan.delta / 2)", "Budget(epsilon, plan.delta)",
