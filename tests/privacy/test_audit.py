@@ -40,7 +40,6 @@ from counterveil.audit.game import (
     Claim,
     by_frequency,
     ceiling,
-    clopper_pearson,
     epsilon_bound,
     play,
     project,
@@ -55,6 +54,7 @@ from counterveil.curator.functional import measure
 from counterveil.curator.noise import EXACT, calibrate
 from counterveil.curator.table import PrivateTable
 from counterveil.errors import RequestError
+from counterveil.intervals import clopper_pearson
 from counterveil.privacy import Budget
 from counterveil.privacy.record import GAUSSIAN, LAPLACE, Measurement, Sensitivity
 

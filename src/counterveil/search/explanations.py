@@ -16,10 +16,10 @@ import torch
 from counterveil.encoding import Array, Encoding
 from counterveil.errors import RequestError
 from counterveil.files import write_whole
-from counterveil.privacy import Level, Statement
+from counterveil.privacy import Statement
 from counterveil.schema import Category, Schema
 from counterveil.search import wording
-from counterveil.search.wording import Change, same
+from counterveil.search.wording import Change, DecidedBy, same
 from counterveil.signature import Signer, signer_dict
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Explanations:
     in the unit cube. `changed`: number of changed features. `reason`: why no answer was found, or
     an empty text. `fixed`: features held fixed besides those that the schema fixes. `signer`: who
     signed the veil; None if nobody did. `index`: the index of the caller's table, which `frame` has
-    too; None where that had none.
+    too; None where that had none. `decided_by`: whose decisions these are.
     """
 
     schema: Schema
@@ -71,6 +71,7 @@ class Explanations:
     fixed: tuple[str, ...] = ()
     signer: Signer | None = None
     index: pd.Index[Any] | None = None
+    decided_by: DecidedBy = DecidedBy.MODEL
 
     def __len__(self) -> int:
         return len(self.queries) // self.k
@@ -242,14 +243,14 @@ class Explanations:
         at = self.at(query, answer)
         now, goal = self.classes_of(query, answer)
         if self.status[at] == Status.ALREADY.value:
-            return f"The model already says {goal}; nothing needs to change."
+            asked = self.decided_by.asked.capitalize()
+            return f"{asked} already says {goal}; nothing needs to change."
         if self.status[at] == Status.NOT_FOUND.value:
             way = "other way" if query in self.found else "way"
             reason = "" if self.reason is None else self.reason[at]
             why = f": {reason}" if reason else " within the rules"
-            said = "" if self.statement.level is Level.END_TO_END else f"The model says {now}. "
-            return f"{said}No {way} to {goal} was found{why}."
-        start = wording.opening(now, goal, self.statement)
+            return f"{self.decided_by.says(now)}No {way} to {goal} was found{why}."
+        start = wording.opening(now, goal, self.decided_by)
         condition = wording.condition(self.schema, self.changes_of(query, answer))
         return f"{start} ({self.probability[at]:.0%} sure) if {condition}."
 
@@ -262,7 +263,7 @@ class Explanations:
         ranks = [rank for rank in range(self.k) if self.valid[self.at(query, rank)]]
         if len(ranks) < 2:
             return self.text(query)
-        lines = [wording.opening(*self.classes_of(query), self.statement)]
+        lines = [wording.opening(*self.classes_of(query), self.decided_by)]
         for rank in ranks:
             start = "if" if len(lines) == 1 else "Or: if"
             condition = wording.condition(self.schema, self.changes_of(query, rank))
@@ -302,6 +303,7 @@ class Explanations:
         return {
             "statement": self.statement.model_dump(mode="json"),
             "signature": signer_dict(self.signer),
+            "decided_by": self.decided_by.value,
             "flip_ratio": _or_none(self.flip_ratio),
             "mean_distance": _or_none(self.mean_distance),
             **(several if self.k > 1 else {}),
