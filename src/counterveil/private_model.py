@@ -4,12 +4,13 @@ f~ was learnt from the noisy population alone. Whatever it answers is post-proce
 record: as many questions as one likes, under the one (ε, δ) of the veil.
 
 f~ was taught with as many rows of each class. Its softmax is therefore the probability of a class
-where all classes are equally frequent; a class that is rare among the people is decided for as
-readily as the others. `classes` says how much they weigh:
+where all classes are equally frequent. `classes` says how much they weigh:
 
-- "even": as it was taught. Every veil with an f~ has it.
 - "population": Bayes' rule puts the classes' shares among the people in their place. A logit gets
-  log(share) added, with the shares of the noisy population. Rare classes are seldom decided for.
+  log(share) added, with the shares of the noisy population. It is what a classifier of these people
+  says; a rare class is seldom decided for.
+- "even": as f~ was taught. A rare class is decided for as readily as the others. Every veil with an
+  f~ has it; one without a noisy record has no other.
 
 Neither is calibrated on real rows: no real row was seen, and an f~ that knows features one by one
 is surer than it should be. What a model is worth on real rows is measured (`Curator.score`).

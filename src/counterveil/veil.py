@@ -116,11 +116,14 @@ class Veil:
             )
         return population_of(self.schema, self.record)
 
-    def model(self, classes: ClassWeights = "even") -> PrivateModel:
+    def model(self, classes: ClassWeights | None = None) -> PrivateModel:
         """The private model f~: predict, predict_proba; unlimited questions at no further cost.
 
-        `classes`: "even", they weigh the same, or "population", as they are among the people.
+        `classes`: they weigh as they are among the people, "population", or the same, "even"; by
+        default the first, and the second where the veil has no noisy record to tell the shares.
         """
+        if classes is None:
+            classes = "even" if self.record is None else "population"
         check_class_weights(classes)
         if self.surrogate is None:
             raise RequestError(

@@ -36,7 +36,7 @@ def test_export_writes_both_files_and_overwrites_nothing(run, world):
     before = (world / "m.onnx").read_bytes()
     assert_refused(run("model", "export", "loans.veil", *files), "there already")
     assert (world / "m.onnx").read_bytes() == before
-    other = ("--classes", "population", "--overwrite")
+    other = ("--classes", "even", "--overwrite")
     assert run("model", "export", "loans.veil", *files, *other)[0] == 0
     assert (world / "m.onnx").read_bytes() != before
     assert_refused(run("model", "export", "loans.veil"), "give --onnx X.onnx or --pt2")
@@ -49,7 +49,10 @@ def test_export_writes_both_files_and_overwrites_nothing(run, world):
 
 
 @pytest.mark.parametrize("file", ["m.onnx", "m.pt2"])
-def test_explain_takes_an_exported_file(run, world, veil, file):
+def test_explain_takes_an_exported_file(run, world, veil, file, monkeypatch):
+    monkeypatch.setattr(
+        "counterveil.search.explainer.STUDENT_ROWS", 800
+    )  # for the test to be quick
     if file == "m.onnx":
         pytest.importorskip("onnxruntime", reason="counterveil[onnx] is not installed")
     assert run("model", "export", "loans.veil", f"--{file[2:]}", file)[0] == 0

@@ -65,8 +65,7 @@ def many_numbers() -> Pair:
     others = [{"x": 45.0 + row % 11, "label": CLASSES[row % 2]} for row in range(40)]
     one, two = ([*others, {"x": far, "label": "no"}] for far in (0.0, 100.0))
     schema = neighbours.schema_of(Numeric(name="x", lower=0, upper=100))
-    frames = (pd.DataFrame(records) for records in (one, two))
-    return Pair("numbers near the middle", schema, *frames)
+    return Pair("numbers near the middle", schema, pd.DataFrame(one), pd.DataFrame(two))
 
 
 PAIRS = (neighbours.one_feature, neighbours.persons, many_numbers)

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
     from counterveil.curator.score import Score
     from counterveil.private_model import PrivateModel
 
-CLASSES = option("even", "even: classes weigh the same; population: as among the people.")
+CLASSES = option(
+    None,
+    "population: classes weigh as among the people; even: the same. The first is usual, the second "
+    "where the veil has no noisy record.",
+)
 OVERWRITE = option(False, "Replace the file that is there.", "--overwrite")
 HELD_OUT = "Held-out private rows with labels: .csv, .parquet, or a folder of Parquet files."
 
@@ -42,7 +46,7 @@ def export(
     veil_file: Path = Argument(..., metavar="VEIL", help="A veil file."),
     onnx: Path | None = option(None, "Write an ONNX model, X.onnx."),
     pt2: Path | None = option(None, "Write a program of torch.export, X.pt2."),
-    classes: str = CLASSES,
+    classes: str | None = CLASSES,
     overwrite: bool = OVERWRITE,
     trust: list[Path] | None = TRUST,
 ) -> None:
@@ -74,7 +78,7 @@ def predict(
     veil: Path = option(..., "A veil file."),
     rows: Path = option(..., "Rows in original units: .csv or .parquet."),
     out_file: Path = option(..., "Write classes and probabilities: .csv, .parquet.", "--out"),
-    classes: str = CLASSES,
+    classes: str | None = CLASSES,
     overwrite: bool = OVERWRITE,
     trust: list[Path] | None = TRUST,
 ) -> None:
@@ -104,7 +108,7 @@ def predict(
 def score(
     veil: Path = option(..., "The veil with the private model."),
     data: Path = option(..., HELD_OUT),
-    classes: str = CLASSES,
+    classes: str | None = CLASSES,
     epsilon: float | None = option(None, "Add noise, and spend this ε of the held-out rows."),
     delta: float = option(0.0, "0 for pure ε."),
     ledger: Path | None = LEDGER,
@@ -168,8 +172,8 @@ def score(
         wrote(out_file)
 
 
-def _private_model(path: Path, classes: str, trust: list[Path] | None) -> "PrivateModel":
-    weights = one_of("--classes", classes, "even", "population")
+def _private_model(path: Path, classes: str | None, trust: list[Path] | None) -> "PrivateModel":
+    weights = None if classes is None else one_of("--classes", classes, "even", "population")
     return open_veil(path, trust).model(weights)
 
 

@@ -324,8 +324,9 @@ def adapt(
     if isinstance(model, (TargetModel, PrivateModel)):
         if model.schema != schema:
             raise ModelError("the model was adapted to another schema than the veil's")
-        whole = isinstance(model, TargetModel)
-        return model if whole else TorchModel(model.logits, schema, outputs="logits")
+        if isinstance(model, TargetModel):
+            return model
+        model, outputs = model.logits, "logits"
     if isinstance(model, type):
         raise ModelError(
             f"the model is the class {model.__name__}, not an instance of it; "

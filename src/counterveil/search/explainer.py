@@ -306,9 +306,11 @@ def _consulted_model(veil: Veil, model: Any, guidance: str) -> tuple[TargetModel
             f"this veil has no surrogate, no private model (mechanism {veil.statement.mechanism}); "
             "give a model, with guidance 'model', or release with mechanism functional"
         )
+    if guidance == "surrogate":
+        stand_in = TorchModel(veil.surrogate, veil.schema, outputs="logits")
+        return stand_in, DecidedBy.STAND_IN
     decides = model if own else veil.model()
-    private = TorchModel(decides.logits, veil.schema, outputs="logits")
-    return private, DecidedBy.PRIVATE_MODEL if guidance == "model" else DecidedBy.STAND_IN
+    return TorchModel(decides.logits, veil.schema, outputs="logits"), DecidedBy.PRIVATE_MODEL
 
 
 def _rows_for_a_student(model: TargetModel) -> int:
