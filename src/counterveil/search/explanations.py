@@ -210,9 +210,14 @@ class Explanations:
         return query * self.k + answer
 
     def classes_of(self, query: int, answer: int = 0) -> tuple[Category, Category]:
-        """The class that the model gives now, and the one that was asked for."""
+        """The class that the model which is asked gives now, and the one that was asked for."""
         at, classes = self.at(query, answer), self.schema.label.classes
         return classes[self.predicted[at]], classes[self.target[at]]
+
+    def shown_classes(self, query: int, answer: int = 0) -> tuple[Category, Category]:
+        """The same to be shown: of a model that was not asked nobody knows what it gives now."""
+        now, goal = self.classes_of(query, answer)
+        return ("not asked" if self.decided_by is DecidedBy.STAND_IN else now), goal
 
     @property
     def _numbers(self) -> tuple[Array, Array]:
@@ -283,7 +288,7 @@ class Explanations:
             name=f"query {query + 1}" + (f" · answer {answer + 1}" if self.k > 1 else ""),
             text=self.text(query, answer),
             found=bool(self.valid[at]),
-            classes=self.classes_of(query, answer),
+            classes=self.shown_classes(query, answer),
             probability=float(self.probability[at]),
             changes=self.changes_of(query, answer),
             kept=self.kept_of(query, answer),
