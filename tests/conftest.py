@@ -33,7 +33,8 @@ settings.register_profile("no deadline", deadline=None)  # a busy machine is not
 settings.load_profile("no deadline")
 
 PACKAGE = Path(counterveil.__file__).parent
-AFTER_A_RELEASE = {"audit", "cli", "demo", "models", "report", "search"}  # cannot change a veil
+# What cannot change a veil:
+AFTER_A_RELEASE = {"audit", "cli", "demo", "models", "private_model.py", "report", "search"}
 
 
 ALONE = "COUNTERVEIL_TEST_ALONE"

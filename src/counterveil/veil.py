@@ -42,6 +42,7 @@ from counterveil.population import Population, population_of
 from counterveil.privacy import Statement
 from counterveil.privacy.consistency import check_statement
 from counterveil.privacy.record import NoisyRecord, from_members, to_members
+from counterveil.private_model import ClassWeights, PrivateModel, check_class_weights
 from counterveil.schema import Schema
 from counterveil.schema.schema import MOST_FEATURES
 from counterveil.signature import PublicKey, Signature, Signer, SigningKey, trusted_key
@@ -114,6 +115,26 @@ class Veil:
                 "release it by mechanism functional"
             )
         return population_of(self.schema, self.record)
+
+    def model(self, classes: ClassWeights | None = None) -> PrivateModel:
+        """The private model f~: predict, predict_proba; unlimited questions at no further cost.
+
+        `classes`: they weigh as they are among the people, "population", or the same, "even"; by
+        default the first, and the second where the veil has no noisy record to tell the shares.
+        """
+        if classes is None:
+            classes = "even" if self.record is None else "population"
+        check_class_weights(classes)
+        if self.surrogate is None:
+            raise RequestError(
+                f"this veil has no private model: mechanism {self.statement.mechanism} makes none; "
+                "release it by mechanism functional"
+            )
+        share = None if classes == "even" else self.population().class_share
+        statement = self.statement.guided_by_surrogate()
+        return PrivateModel(
+            self.schema, self.surrogate, statement, class_share=share, veil=self.digest
+        )
 
     def to_bytes(self) -> bytes:
         """The content of its file; the same veil always gives the same bytes."""

@@ -15,6 +15,7 @@ PUBLIC = (
     "counterveil.report",
     "counterveil.veil",
     "counterveil.privacy",
+    "counterveil.private_model",
     "counterveil.schema",
     "counterveil.encoding",
     "counterveil.tables",
@@ -46,7 +47,9 @@ def test_inspect_and_explain_do_not_load_the_curator(veil, model, rows, schema, 
     rows.head(3).to_csv(tmp_path / "q.csv", index=False)
     explain = ["explain", "--veil", str(tmp_path / "v.veil"), "--model", str(tmp_path / "m.pt2"),
                "--queries", str(tmp_path / "q.csv"), "--warm-steps", "5"]  # fmt: skip
-    for command in (["inspect", str(tmp_path / "v.veil")], explain):
+    predict = ["model", "predict", "--veil", str(tmp_path / "v.veil"),
+               "--rows", str(tmp_path / "q.csv"), "--out", str(tmp_path / "d.csv")]  # fmt: skip
+    for command in (["inspect", str(tmp_path / "v.veil")], explain, predict):
         loaded = modules_after(
             f"from counterveil.cli import main\ntry:\n    main({command!r})\n"
             "except SystemExit as done:\n    assert not done.code, done.code"

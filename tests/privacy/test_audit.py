@@ -40,7 +40,6 @@ from counterveil.audit.game import (
     Claim,
     by_frequency,
     ceiling,
-    clopper_pearson,
     epsilon_bound,
     play,
     project,
@@ -50,11 +49,12 @@ from counterveil.audit.report import tables
 from counterveil.cli.audit import audit as command
 from counterveil.curator import Curator, dpsgd
 from counterveil.curator import table as table_module
-from counterveil.curator.curator import ReleaseChoices
+from counterveil.curator.curator import ReleaseChoices, ScoreChoices
 from counterveil.curator.functional import measure
 from counterveil.curator.noise import EXACT, calibrate
 from counterveil.curator.table import PrivateTable
 from counterveil.errors import RequestError
+from counterveil.intervals import clopper_pearson
 from counterveil.privacy import Budget
 from counterveil.privacy.record import GAUSSIAN, LAPLACE, Measurement, Sensitivity
 
@@ -256,9 +256,9 @@ def test_nothing_but_the_command_reaches_the_audit():
 def test_a_release_takes_no_other_noise():
     """Neither can a noise source be given to the Curator, nor does it give one to a mechanism."""
     injected = {"noise", "optimiser_class"}
-    for method in (Curator, Curator.release):
+    for method in (Curator, Curator.release, Curator.score):
         assert not injected & inspect.signature(method).parameters.keys()
-    assert not injected & ReleaseChoices.__annotations__.keys()
+    assert not injected & {*ReleaseChoices.__annotations__, *ScoreChoices.__annotations__}
     calls = [
         node
         for node in ast.walk(ast.parse(inspect.getsource(inspect.getmodule(Curator))))
@@ -267,6 +267,8 @@ def test_a_release_takes_no_other_noise():
     assert not injected & {named.arg for call in calls for named in call.keywords}
     (measured,) = [call for call in calls if getattr(call.func, "id", "") == "measure"]
     assert len(measured.args) == 2  # the table and the plan
+    (scored,) = [call for call in calls if getattr(call.func, "id", "") == "measure_score"]
+    assert len(scored.args) == 3  # the table, the model and the budget
 
 
 def test_the_audit_patches_nothing():

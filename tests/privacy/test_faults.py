@@ -69,7 +69,7 @@ def test_the_sound_code_raises_no_alarm(stored):
 def test_there_are_faults_of_every_kind():
     assert len(FAULTS) >= 36
     assert len({fault.name for fault in FAULTS}) == len(FAULTS)
-    assert {fault.mechanism for fault in FAULTS} == {"functional", "dpsgd"}
+    assert {fault.mechanism for fault in FAULTS} == {"functional", "dpsgd", "score"}
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)

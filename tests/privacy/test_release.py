@@ -223,8 +223,8 @@ def test_guidance_errors_and_composition(release_once, veil, schema, rows, model
     paper = release_once(schema, rows, 1, mechanism="paper", epochs=1)
     with pytest.raises(RequestError, match="no surrogate"):
         Explainer(paper, guidance="surrogate")
-    with pytest.raises(RequestError, match="needs a model"):
-        Explainer(veil)
+    with pytest.raises(RequestError, match="no private model"):
+        Explainer(paper)
     with pytest.raises(RequestError, match="guidance must be"):
         Explainer(veil, model, guidance="stars")
     declared = ModelBudget(2.0, 1e-7, unit="record", relation="replace-one")
@@ -232,6 +232,9 @@ def test_guidance_errors_and_composition(release_once, veil, schema, rows, model
     assert composed.level.value == "composed"
     assert (composed.epsilon, composed.delta) == (102.0, 1e-7)
     assert Explainer(paper, model, model_budget=declared).statement.level.value == "none"
+    for foreign in ({}, {"model": model, "guidance": "surrogate"}):
+        with pytest.raises(RequestError, match="leave its budget out"):
+            Explainer(veil, model_budget=declared, **foreign)
     with pytest.raises(RequestError, match="must say what it protects"):
         Explainer(veil, model, model_budget=Budget(2.0, 1e-7))
 

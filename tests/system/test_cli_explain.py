@@ -18,9 +18,22 @@ def test_surrogate_guidance_loads_no_model(run, world):
     code, out, _ = run(*command, "--guidance", "surrogate", "--target", "granted", "--json")
     assert code == 0
     assert json.loads(out)["statement"]["level"] == "end-to-end"
-    assert_refused(run(*command), "--guidance surrogate")
+    assert json.loads(out)["decided_by"] == "stand-in"
     surely = ("--guidance", "surrogate", "--model-epsilon", 1)
     assert_refused(run(*command, *surely), "leave --model-epsilon out")
+
+
+def test_without_a_model_the_private_one_is_explained(run, world, veil):
+    command = ("explain", "--veil", "loans.veil", "--queries", "queries.csv", "--warm-steps", 100)
+    code, out, _ = run(*command, "--target", "granted", "--out", "cf.csv", "--report", "cf.html")
+    assert code == 0
+    assert "guarantee end-to-end" in out
+    assert "private model is the one that decides: it was asked about every answer" in out
+    assert "private model is the one that decides" in (world / "cf.html").read_text()
+    found = pd.read_csv(world / "cf.csv").query("status == 'found'")
+    assert len(found)
+    assert set(veil.model().predict(found)) == {"granted"}
+    assert_refused(run(*command, "--model-epsilon", 1), "leave --model-epsilon out")
 
 
 def test_the_declared_budget_of_the_model_is_added(run, world):

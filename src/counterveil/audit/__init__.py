@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from multiprocessing import get_context
 
-from counterveil.audit import checks, controls, dpsgd, functional
+from counterveil.audit import checks, controls, dpsgd, functional, score
 from counterveil.audit.game import Check, Effort, Game
 from counterveil.audit.report import Row, failures, save
 from counterveil.curator.dpsgd import check_installed, installed
@@ -30,6 +30,10 @@ __all__ = [
     "play_all",
     "save",
 ]
+
+
+# Mechanisms that promise something, with the δ at which they are played.
+CLAIMED = {"functional": functional.DELTAS, "dpsgd": dpsgd.DELTAS, "score": score.DELTAS}
 
 
 def play_all(games: Sequence[Game | Check], workers: int, tick: Tick) -> list[Row]:
@@ -61,7 +65,7 @@ def _play(number: int) -> Row:
 
 
 def games(mechanism: str, epsilons: Sequence[float], effort: Effort) -> list[Game | Check]:
-    """The games and checks of `functional`, `dpsgd`, `paper`, the `controls`, or `all` of them.
+    """The games and checks of `functional`, `dpsgd`, `score`, `paper`, the `controls`, or `all`.
 
     Where Opacus is not installed, `dpsgd` is refused, and left out of `all` and the `controls`.
     """
@@ -69,7 +73,7 @@ def games(mechanism: str, epsilons: Sequence[float], effort: Effort) -> list[Gam
         check_installed()
     found: list[Game | Check] = []
     for epsilon in epsilons:
-        for name, deltas in (("functional", functional.DELTAS), ("dpsgd", dpsgd.DELTAS)):
+        for name, deltas in CLAIMED.items():
             if mechanism in (name, "all") and (name != "dpsgd" or installed()):
                 for delta in deltas:
                     found += games_of_claim(name, Budget(epsilon, delta), effort)
@@ -81,10 +85,13 @@ def games(mechanism: str, epsilons: Sequence[float], effort: Effort) -> list[Gam
 
 
 def games_of_claim(mechanism: str, budget: Budget, effort: Effort) -> list[Game | Check]:
-    """The games and checks of `functional` or `dpsgd` at one (ε, δ); all share its error."""
-    same: list[Game | Check] = (
-        [*dpsgd.checks(budget), *dpsgd.games(budget, effort)]
-        if mechanism == "dpsgd"
-        else [*checks.checks(budget), *functional.games(budget, effort)]
-    )
+    """The games and checks of one mechanism at one (ε, δ); all share its error."""
+    same: list[Game | Check]
+    match mechanism:
+        case "dpsgd":
+            same = [*dpsgd.checks(budget), *dpsgd.games(budget, effort)]
+        case "score":
+            same = [*score.checks(budget), *score.games(budget, effort)]
+        case _:
+            same = [*checks.checks(budget), *functional.games(budget, effort)]
     return [replace(game, claim=replace(game.claim, games=len(same))) for game in same]

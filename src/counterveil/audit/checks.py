@@ -169,7 +169,11 @@ def noise_alone(pair: Pair, budget: Budget) -> Finding:
 
 def moves_as_stated(pair: Pair, budget: Budget) -> Finding:
     """What moves between D and D' by more than its stated sensitivity."""
-    one, two = both(pair, budget)
+    yield from moves(*both(pair, budget))
+
+
+def moves(one: Instrument, two: Instrument) -> Finding:
+    """What moves between two runs by more than its stated sensitivity."""
     for answer, exact_one, exact_two in zip(one.answers, one.exact, two.exact, strict=True):
         if exact_one.shape != exact_two.shape:
             yield f"{answer.name} has another shape for D'"
@@ -215,7 +219,11 @@ def adds_by_itself(pair: Pair, budget: Budget) -> Finding:
 
 def noise_is_enough(pair: Pair, budget: Budget) -> Finding:
     """Which answers get less noise than their share of (ε, δ) needs, by formulas of our own."""
-    one, _ = both(pair, budget)
+    yield from too_quiet(both(pair, budget)[0])
+
+
+def too_quiet(one: Instrument) -> Finding:
+    """Which answers of a run get less noise than is due."""
     for answer, asked in zip(one.answers, one.asked, strict=True):
         sensitivity, scale = answer.sensitivity, answer.scale
         if answer.mechanism == LAPLACE:

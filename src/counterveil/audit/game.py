@@ -27,11 +27,11 @@ from functools import partial
 from statistics import NormalDist
 
 import numpy as np
-from scipy.stats import beta
 
 from counterveil.audit.report import Row
 from counterveil.encoding import Array
 from counterveil.errors import CounterveilError
+from counterveil.intervals import clopper_pearson
 
 ERROR = 0.05  # the probability that any bound against a claim is too high
 DIRECTIONS = 2  # events in favour of D' and events in favour of D
@@ -40,13 +40,6 @@ RUNS_AT_ZERO = 26  # times e^ε: runs whose ceiling is above ε, with some room
 
 Scores = tuple[Array, Array]  # of draws for D and of as many draws for D'
 Dice = np.random.Generator | None  # of fast noise; without them noise is the curator's own
-
-
-def clopper_pearson(hits: int, draws: int, error: float) -> tuple[float, float]:
-    """A lower and an upper bound on a probability, each wrong with probability `error` at most."""
-    low = float(beta.ppf(error, hits, draws - hits + 1)) if hits > 0 else 0.0
-    high = float(beta.isf(error, hits + 1, draws - hits)) if hits < draws else 1.0
-    return low, high
 
 
 def epsilon_bound(

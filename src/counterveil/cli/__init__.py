@@ -18,6 +18,7 @@ import typer
 from counterveil.cli.audit import audit
 from counterveil.cli.keys import keys_app
 from counterveil.cli.ledger import ledger_app
+from counterveil.cli.model import model_app
 from counterveil.cli.options import option, seed_option
 from counterveil.cli.private import check, release, schema_app
 from counterveil.cli.public import explain, inspect
@@ -44,8 +45,8 @@ app = typer.Typer(
     help="Explain model decisions by counterfactuals without leaking the training rows.\n\n"
     "The private side reads the rows and turns them into a veil, once ([b]schema draft[/b], "
     "[b]check[/b], [b]release[/b], with [b]ledger[/b] to account for it). The public side needs "
-    "the veil and the model only ([b]inspect[/b], [b]explain[/b]). Veils are signed with "
-    "[b]keys[/b].\n\n"
+    "the veil and the model only ([b]inspect[/b], [b]explain[/b]); a veil also holds a private "
+    "model of its own ([b]model[/b]). Veils are signed with [b]keys[/b].\n\n"
     "New here? Run [b]counterveil demo[/b].",
 )
 app.add_typer(schema_app, name="schema")
@@ -53,6 +54,7 @@ app.command()(check)
 app.command()(release)
 app.command()(inspect)
 app.command()(explain)
+app.add_typer(model_app, name="model")
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(keys_app, name="keys")
 app.command()(audit)

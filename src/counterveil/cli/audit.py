@@ -10,7 +10,7 @@ from counterveil.cli.options import JSON, check_outputs, option, seed_option
 from counterveil.errors import RequestError
 from counterveil.terminal import complain, out, print_json, progress_bar, warn, wrote
 
-Audited = StrEnum("Audited", ["FUNCTIONAL", "DPSGD", "PAPER", "CONTROLS", "ALL"])
+Audited = StrEnum("Audited", ["FUNCTIONAL", "DPSGD", "SCORE", "PAPER", "CONTROLS", "ALL"])
 EPSILONS, DRAWS, RUNS = (0.1, 0.5, 1.0, 3.0), 100_000, 300
 QUICK_EPSILONS, QUICK_DRAWS, QUICK_RUNS = (1.0,), 20_000, 60
 

@@ -63,7 +63,7 @@ def one_of(option: str, given: str, *known: str) -> Any:
 
 
 def open_model(
-    path: Path | None,
+    path: Path,
     schema: "Schema",
     inputs: str,
     outputs: str,
@@ -76,8 +76,6 @@ def open_model(
 
     takes = one_of("--model-input", inputs, "auto", "rows", "encoding")
     answers = one_of("--model-outputs", outputs, "auto", "logits", "probabilities")
-    if path is None:
-        raise RequestError("give --model FILE, or --guidance surrogate to consult none")
     names = None if classes is None else classes.split(",")
     return load_model(
         path,

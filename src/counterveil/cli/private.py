@@ -151,7 +151,7 @@ def release(
         for words in curator.plan(data, epsilon, delta, order=order).warnings:
             warn(words)
     if ledger is None and mechanism != "paper":
-        _warn_of_no_ledger(curator.dataset, data, schema, out_file)
+        warn_of_no_ledger(curator.dataset, data, schema, out_file)
     veil = curator.release(
         data,
         epsilon,
@@ -175,7 +175,7 @@ def release(
         say(signer_line(veil.signer))
 
 
-def _warn_of_no_ledger(dataset: str, *beside: Path) -> None:
+def warn_of_no_ledger(dataset: str, *beside: Path) -> None:
     from counterveil.privacy.ledger import find_account
 
     folders = {Path.cwd(), *(path.absolute().parent for path in beside)}

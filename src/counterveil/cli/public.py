@@ -42,7 +42,7 @@ def inspect(
     from counterveil.report import statement_panel
     from counterveil.signature import signer_dict, signer_line
 
-    veil = _open_veil(veil_file, trust)
+    veil = open_veil(veil_file, trust)
     schema = veil.schema
     if as_json:
         statement = veil.statement.model_dump(mode="json")
@@ -61,7 +61,7 @@ def inspect(
     facts.add_row("table", cell(schema.name))
     facts.add_row("label", cell(f"{schema.label.name}: {named(schema.label.classes)}"))
     facts.add_row("features", f"{len(schema.columns)} columns, {schema.width} encoded numbers")
-    facts.add_row("surrogate", "none" if veil.surrogate is None else "yes: --guidance surrogate")
+    facts.add_row("private model", "none" if veil.surrogate is None else "yes: counterveil model")
     facts.add_row("digest", veil.digest)
     facts.add_row("signature", cell(signer_line(veil.signer)))
     out.print(facts)
@@ -75,9 +75,12 @@ def explain(
     model: Path | None = option(
         None,
         "The model: .pt2, .skops, .onnx, .ubj or .json (XGBoost), .txt (LightGBM); "
-        "pickles: see --trust-pickle.",
+        "pickles: see --trust-pickle. Without one: the veil's private model.",
     ),
-    guidance: str = option("model", "model, or surrogate: private end to end, consults no model."),
+    guidance: str = option(
+        "model",
+        "model, or surrogate: never asks the model that decides, the private one stands in.",
+    ),
     target: str | None = option(
         None, "The class to reach; by default the model's second most likely one."
     ),
@@ -121,7 +124,11 @@ def explain(
     show: int = option(3, "How many explanations to print.", min=0),
     as_json: bool = JSON,
 ) -> None:
-    """Explain the model's decision on each query: what would have to change?"""
+    """Explain the model's decision on each query: what would have to change?
+
+    Without --model, the veil's private model decides and is explained: answers are private in the
+    training rows, end to end.
+    """
     from counterveil.files import write_whole
     from counterveil.report import explanation_table, explanations_page
     from counterveil.search import Explainer
@@ -132,13 +139,13 @@ def explain(
     check_outputs(outputs, veil, queries, model, rules, *(trust or ()))
     if out_file is not None and out_file.suffix.lower() not in {".csv", ".parquet", ".json"}:
         raise RequestError(f"--out {out_file}: name the file .csv, .parquet or .json")
-    if model_epsilon is not None and guidance == "surrogate":
-        raise RequestError("--guidance surrogate consults no model: leave --model-epsilon out")
+    if model_epsilon is not None and (guidance == "surrogate" or model is None):
+        raise RequestError("no target model is consulted: leave --model-epsilon out")
     budget = _model_budget(model_epsilon, model_delta, model_unit, model_relation)
-    opened = _open_veil(veil, trust)
+    opened = open_veil(veil, trust)
     schema = opened.schema
     target_model = None
-    if guidance != "surrogate":
+    if guidance != "surrogate" and model is not None:
         target_model = open_model(
             model, schema, model_input, model_outputs, model_classes, trust_pickle=trust_pickle
         )
@@ -173,13 +180,14 @@ def explain(
     for query in result.found[:show]:
         out.print(explanation_table(result, int(query)))
     say(result.headline)
+    say(result.decided_by.meaning)
     for path in filter(None, (out_file, report)):
         wrote(path)
     say(result.statement.headline, "dim")
     say(f"the veil is {signer_line(result.signer)}", "dim")
 
 
-def _open_veil(path: Path, trust: list[Path] | None) -> "Veil":
+def open_veil(path: Path, trust: list[Path] | None) -> "Veil":
     """The veil at `path`; where keys are given, it must be signed by one of them."""
     from counterveil.signature import PublicKey
     from counterveil.veil import Veil

@@ -31,6 +31,7 @@ from counterveil.build import TRAININGS, Training, fit_networks
 from counterveil.curator import dpsgd, paper
 from counterveil.curator.functional import make_plan, measure, record_bytes
 from counterveil.curator.plan import Plan
+from counterveil.curator.score import Score, count_right, measure_score, score_of
 from counterveil.curator.table import PrivateTable
 from counterveil.errors import BudgetError, InternalError, RequestError, VeilError
 from counterveil.networks import ARCHITECTURES, pick_device
@@ -38,6 +39,7 @@ from counterveil.population import population_of
 from counterveil.privacy import Access, Budget, Level, Statement
 from counterveil.privacy.ledger import Ledger, Reservation, Subject
 from counterveil.privacy.statement import TARGET_MODEL
+from counterveil.private_model import PrivateModel
 from counterveil.schema import Schema
 from counterveil.signature import SigningKey
 from counterveil.terminal import progress_bar
@@ -68,6 +70,14 @@ class ReleaseChoices(TypedDict, total=False):
     save_to: str | os.PathLike[str] | None
     overwrite: bool
     sign: SigningKey | None
+    other_rows: bool
+
+
+class ScoreChoices(TypedDict, total=False):
+    """Where a noisy score goes, as JSON, and whose rows these are; as for `ReleaseChoices`."""
+
+    save_to: str | os.PathLike[str] | None
+    overwrite: bool
     other_rows: bool
 
 
@@ -134,6 +144,38 @@ class Curator:
             self.ledger.write_down(self.dataset, f"exact check of {self.schema.name}")
         table.check()
         return table.size
+
+    def score(
+        self,
+        private_data: Any,
+        model: PrivateModel,
+        epsilon: float | None = None,
+        delta: float = 0.0,
+        **choices: Unpack[ScoreChoices],
+    ) -> Score:
+        """How good `model`, made by `Veil.model`, is on held-out rows of other people.
+
+        With `epsilon` the counts get noise and the score is (ε, δ)-DP in these rows (see `score`);
+        the ledger is charged before the first row is read. Without, the score is exact: for the
+        curator's eyes alone, no ε covers it, and a ledger writes the look down.
+        """
+        if model.schema != self.schema:
+            raise RequestError("the private model is of another schema than the held-out rows")
+        table = self._table(private_data)
+        if epsilon is None:
+            if delta or choices:
+                raise RequestError("an exact score spends nothing and is written nowhere")
+            if self.ledger:
+                self.ledger.write_down(self.dataset, f"exact score on {self.schema.name}")
+            return score_of(table, model, count_right(table, model), None)
+        job = _Job(table, _sensible(Budget(epsilon, delta)), progress=False, **choices)
+        if job.save_to is not None:
+            files.check_new(job.save_to, overwrite=job.overwrite)
+        paid = self._reserve(job, f"score of a private model on {self.schema.name}")
+        measured = measure_score(table, model, job.budget)
+        score = score_of(table, model, measured.values, measured)
+        self._hand_out(score.to_json(), score.digest, job, paid)
+        return score
 
     def release(
         self,
@@ -217,12 +259,18 @@ class Curator:
             raise InternalError(
                 "a veil was made that cannot be opened; nothing was written"
             ) from None
+        self._hand_out(content, opened.digest, job, reserved)
+        return opened
+
+    def _hand_out(
+        self, content: bytes, digest: str, job: _Job, reserved: Reservation | None
+    ) -> None:
+        """Write the file, if one is asked for, commit the charge, put the file in place."""
         part = None if job.save_to is None else _write_part(job.save_to, content)
         if self.ledger and reserved:
-            self.ledger.commit(reserved, opened.digest)
+            self.ledger.commit(reserved, digest)
         if part is not None and job.save_to is not None:
             files.put_in_place(part, job.save_to, overwrite=job.overwrite)
-        return opened
 
     def _table(self, private_data: Any) -> PrivateTable:
         return PrivateTable(
@@ -302,7 +350,7 @@ def _write_part(path: str | os.PathLike[str], content: bytes) -> Path:
         return files.write_part(path, content)
     except RequestError as error:
         kept = files.write_part(Path(tempfile.gettempdir()) / Path(path).name, content)
-        raise RequestError(f"{error}; the veil is paid for, and whole at {kept}") from None
+        raise RequestError(f"{error}; the file is paid for, and whole at {kept}") from None
 
 
 def _sensible(budget: Budget) -> Budget:

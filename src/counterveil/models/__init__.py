@@ -2,6 +2,7 @@
 
 from counterveil.models.adapters import CallableModel, EstimatorModel, TorchModel, adapt, distil
 from counterveil.models.base import Rows, TargetModel
+from counterveil.models.export import save_private_model
 from counterveil.models.exported import save_exported
 from counterveil.models.load import load_model
 from counterveil.models.onnx import OnnxModel
@@ -17,4 +18,5 @@ __all__ = [
     "distil",
     "load_model",
     "save_exported",
+    "save_private_model",
 ]

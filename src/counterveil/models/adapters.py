@@ -17,6 +17,7 @@ from counterveil.models.boosted import BoosterClassifier, is_booster, rows_as_fi
 from counterveil.models.exported import ExportedGraph
 from counterveil.models.onnx import OnnxModel
 from counterveil.networks import classifier, fit, seeded
+from counterveil.private_model import PrivateModel
 from counterveil.schema import Category, Schema
 from counterveil.terminal import Tick, silent
 
@@ -320,10 +321,12 @@ def adapt(
     classes: Sequence[Category] | None = None,
 ) -> TargetModel:
     """The adapter that fits `model`; a `TargetModel` is taken as it is, a path is an .onnx file."""
-    if isinstance(model, TargetModel):
+    if isinstance(model, (TargetModel, PrivateModel)):
         if model.schema != schema:
             raise ModelError("the model was adapted to another schema than the veil's")
-        return model
+        if isinstance(model, TargetModel):
+            return model
+        model, outputs = model.logits, "logits"
     if isinstance(model, type):
         raise ModelError(
             f"the model is the class {model.__name__}, not an instance of it; "

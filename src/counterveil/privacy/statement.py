@@ -43,8 +43,8 @@ class Level(StrEnum):
                 "whatever the model itself reveals"
             ),
             Level.END_TO_END: (
-                "answers are private in the training rows, however many are asked for: the target "
-                "model is consulted for nothing"
+                "answers are private in the training rows, however many are asked for: nothing but "
+                "the veil is consulted, and no model that saw the rows themselves"
             ),
             Level.COMPOSED: (
                 "answers are private in the training rows: the veil's privacy and the declared "

@@ -100,7 +100,7 @@ def explanations_page(result: Explanations, *, most: int = 100) -> str:
 
 def _card(result: Explanations, query: int) -> dict[str, Any]:
     """The answers to one query for a template: changed columns, or a sentence for an image."""
-    now, goal = result.classes_of(query)
+    now, goal = result.shown_classes(query)
     pixels = pixel_columns(result.schema)
     ranks = [rank for rank in range(result.k) if result.valid[result.at(query, rank)]]
     missing = [rank for rank in range(result.k) if rank not in ranks]
@@ -190,7 +190,7 @@ def explanation_table(result: Explanations, query: int) -> RenderableType:
     parts: list[RenderableType] = []
     for rank in ranks:
         at = result.at(query, rank)
-        now, goal = result.classes_of(query, rank)
+        now, goal = result.shown_classes(query, rank)
         measures = f"probability {result.probability[at]:.2f}, distance {result.distance[at]:.2f}"
         number = f"query {query + 1}" + (f", answer {rank + 1}" if result.k > 1 else "")
         title = f"{number}: {now} → {goal} ({measures})"

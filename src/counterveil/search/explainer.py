@@ -18,6 +18,7 @@ from counterveil.models import Rows, TargetModel, TorchModel, adapt, distil
 from counterveil.models.adapters import STUDENT_EPOCHS
 from counterveil.networks import Amortiser, pick_device
 from counterveil.privacy import ModelBudget
+from counterveil.private_model import PrivateModel
 from counterveil.search import amortise, constraints, pipeline
 from counterveil.search.algorithm2 import TargetClasses, Weights, select_targets
 from counterveil.search.constraints import ManyRules
@@ -27,6 +28,7 @@ from counterveil.search.pipeline import Found, Pipeline, QueryBatch, SearchOptio
 from counterveil.search.repair import LabelledRows
 from counterveil.search.rules import Rules
 from counterveil.search.snap import Snap
+from counterveil.search.wording import DecidedBy
 from counterveil.terminal import Tick, progress_bar, warn
 from counterveil.veil import Veil
 
@@ -63,9 +65,11 @@ class Explainer:
 
     `veil`: a Veil, or the path of its file. `model`: a torch module over the encoding, an estimator
     with predict_proba, an ONNX file, a function from rows to class probabilities, or an adapter of
-    `counterveil.models` with options. `guidance`: "model" consults the target model; "surrogate"
-    consults the veil's surrogate f~ for everything and needs no model: answers are then private in
-    the training rows, end to end. `model_budget`: the declared privacy of the target model, if it
+    `counterveil.models` with options. Without a model the veil's own private model, `veil.model()`,
+    is the one that decides and is explained: answers are private in the training rows, end to end.
+    `guidance`: "model" consults the model that decides; "surrogate" never asks it and lets the
+    private model stand in for it: answers are private end to end, too, and only expected to carry
+    over. `model_budget`: the declared privacy of the target model, if it
     was trained with any, to be added to the veil's. `weights`: α, β, γ of Algorithm 2; by default
     the paper's for this family of data. `device`: "cpu", "cuda", "mps" or "auto". `tuning`: see
     `Tuning`.
@@ -96,9 +100,11 @@ class Explainer:
             amortise.check_warm_file(self._warm_file)
         self.veil = veil if isinstance(veil, Veil) else Veil.load(veil)
         self.encoding = Encoding(self.veil.schema)
-        self.model = _consulted_model(self.veil, model, guidance)
+        self.model, self.decided_by = _consulted_model(self.veil, model, guidance)
         self.statement = self.veil.statement
-        if guidance == "surrogate":
+        if self.decided_by is not DecidedBy.MODEL:
+            if model_budget is not None:
+                raise RequestError("no target model is consulted: leave its budget out")
             self.statement = self.statement.guided_by_surrogate()
         elif model_budget is not None:
             self.statement = self.statement.composed_with(model_budget)
@@ -246,10 +252,11 @@ class Explainer:
             changed=(np.maximum.reduceat(moved, block_starts, axis=1) > 0).sum(axis=1),
             iterations=iterations,
             k=k,
-            reason=_reasons(request, valid.numpy(), already.numpy()),
+            reason=_reasons(request, valid.numpy(), already.numpy(), self.decided_by),
             fixed=request.fixed,
             signer=self.veil.signer,
             index=request.index,
+            decided_by=self.decided_by,
         )
 
     def _guide_of_the_search(self, progress: bool) -> TargetModel:
@@ -284,20 +291,26 @@ class Explainer:
         return self._ready
 
 
-def _consulted_model(veil: Veil, model: Any, guidance: str) -> TargetModel:
-    """What the search may consult: f, or the surrogate; f is then not even kept."""
-    if guidance == "surrogate":
-        if veil.surrogate is None:
-            raise RequestError(
-                f"this veil has no surrogate (mechanism {veil.statement.mechanism}); "
-                "use guidance 'model', or release with mechanism functional"
-            )
-        return TorchModel(veil.surrogate, veil.schema, outputs="logits")
-    if guidance != "model":
+def _consulted_model(veil: Veil, model: Any, guidance: str) -> tuple[TargetModel, DecidedBy]:
+    """What the search may consult, and whose decisions its answers are.
+
+    That is f; or f~ where it decides itself; or f~ in place of f, which is then not even kept.
+    """
+    if guidance not in {"model", "surrogate"}:
         raise RequestError("guidance must be 'model' or 'surrogate'")
-    if model is None:
-        raise RequestError("guidance 'model' needs a model; or use guidance='surrogate'")
-    return adapt(model, veil.schema)
+    own = isinstance(model, PrivateModel) and model.veil == veil.digest
+    if guidance == "model" and model is not None and not own:
+        return adapt(model, veil.schema), DecidedBy.MODEL
+    if veil.surrogate is None:
+        raise RequestError(
+            f"this veil has no surrogate, no private model (mechanism {veil.statement.mechanism}); "
+            "give a model, with guidance 'model', or release with mechanism functional"
+        )
+    if guidance == "surrogate":
+        stand_in = TorchModel(veil.surrogate, veil.schema, outputs="logits")
+        return stand_in, DecidedBy.STAND_IN
+    decides = model if own else veil.model()
+    return TorchModel(decides.logits, veil.schema, outputs="logits"), DecidedBy.PRIVATE_MODEL
 
 
 def _rows_for_a_student(model: TargetModel) -> int:
@@ -314,14 +327,14 @@ def _rows_for_a_student(model: TargetModel) -> int:
     return min(STUDENT_ROWS, rows)
 
 
-def _reasons(request: _Request, valid: Array, already: Array) -> Array:
+def _reasons(request: _Request, valid: Array, already: Array, decided_by: DecidedBy) -> Array:
     """Why there is no answer, for each that is missing, (queries · k,); "" for all others."""
-    batch, k = request.batch, request.k
-    reasons = np.full(len(valid), "no row within the rules convinced the model", dtype=object)
+    batch, k, asked = request.batch, request.k, decided_by.asked
+    reasons = np.full(len(valid), f"no row within the rules convinced {asked}", dtype=object)
     if batch.max_changes is not None:
         for number, most in enumerate(batch.max_changes.tolist()):
             if most < constraints.ANY_NUMBER:
-                said = f"no row with at most {most} changes convinced the model"
+                said = f"no row with at most {most} changes convinced {asked}"
                 reasons[number * k : (number + 1) * k] = said
     nothing_may_change = (batch.box.upper <= batch.box.lower).all(dim=1).numpy()
     reasons[nothing_may_change.repeat(k)] = "the rules leave nothing that may change"

@@ -16,10 +16,10 @@ import torch
 from counterveil.encoding import Array, Encoding
 from counterveil.errors import RequestError
 from counterveil.files import write_whole
-from counterveil.privacy import Level, Statement
+from counterveil.privacy import Statement
 from counterveil.schema import Category, Schema
 from counterveil.search import wording
-from counterveil.search.wording import Change, same
+from counterveil.search.wording import Change, DecidedBy, same
 from counterveil.signature import Signer, signer_dict
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Explanations:
     in the unit cube. `changed`: number of changed features. `reason`: why no answer was found, or
     an empty text. `fixed`: features held fixed besides those that the schema fixes. `signer`: who
     signed the veil; None if nobody did. `index`: the index of the caller's table, which `frame` has
-    too; None where that had none.
+    too; None where that had none. `decided_by`: whose decisions these are.
     """
 
     schema: Schema
@@ -71,6 +71,7 @@ class Explanations:
     fixed: tuple[str, ...] = ()
     signer: Signer | None = None
     index: pd.Index[Any] | None = None
+    decided_by: DecidedBy = DecidedBy.MODEL
 
     def __len__(self) -> int:
         return len(self.queries) // self.k
@@ -209,9 +210,14 @@ class Explanations:
         return query * self.k + answer
 
     def classes_of(self, query: int, answer: int = 0) -> tuple[Category, Category]:
-        """The class that the model gives now, and the one that was asked for."""
+        """The class that the model which is asked gives now, and the one that was asked for."""
         at, classes = self.at(query, answer), self.schema.label.classes
         return classes[self.predicted[at]], classes[self.target[at]]
+
+    def shown_classes(self, query: int, answer: int = 0) -> tuple[Category, Category]:
+        """The same to be shown: of a model that was not asked nobody knows what it gives now."""
+        now, goal = self.classes_of(query, answer)
+        return ("not asked" if self.decided_by is DecidedBy.STAND_IN else now), goal
 
     @property
     def _numbers(self) -> tuple[Array, Array]:
@@ -242,14 +248,14 @@ class Explanations:
         at = self.at(query, answer)
         now, goal = self.classes_of(query, answer)
         if self.status[at] == Status.ALREADY.value:
-            return f"The model already says {goal}; nothing needs to change."
+            asked = self.decided_by.asked.capitalize()
+            return f"{asked} already says {goal}; nothing needs to change."
         if self.status[at] == Status.NOT_FOUND.value:
             way = "other way" if query in self.found else "way"
             reason = "" if self.reason is None else self.reason[at]
             why = f": {reason}" if reason else " within the rules"
-            said = "" if self.statement.level is Level.END_TO_END else f"The model says {now}. "
-            return f"{said}No {way} to {goal} was found{why}."
-        start = wording.opening(now, goal, self.statement)
+            return f"{self.decided_by.says(now)}No {way} to {goal} was found{why}."
+        start = wording.opening(now, goal, self.decided_by)
         condition = wording.condition(self.schema, self.changes_of(query, answer))
         return f"{start} ({self.probability[at]:.0%} sure) if {condition}."
 
@@ -262,7 +268,7 @@ class Explanations:
         ranks = [rank for rank in range(self.k) if self.valid[self.at(query, rank)]]
         if len(ranks) < 2:
             return self.text(query)
-        lines = [wording.opening(*self.classes_of(query), self.statement)]
+        lines = [wording.opening(*self.classes_of(query), self.decided_by)]
         for rank in ranks:
             start = "if" if len(lines) == 1 else "Or: if"
             condition = wording.condition(self.schema, self.changes_of(query, rank))
@@ -282,7 +288,7 @@ class Explanations:
             name=f"query {query + 1}" + (f" · answer {answer + 1}" if self.k > 1 else ""),
             text=self.text(query, answer),
             found=bool(self.valid[at]),
-            classes=self.classes_of(query, answer),
+            classes=self.shown_classes(query, answer),
             probability=float(self.probability[at]),
             changes=self.changes_of(query, answer),
             kept=self.kept_of(query, answer),
@@ -302,6 +308,7 @@ class Explanations:
         return {
             "statement": self.statement.model_dump(mode="json"),
             "signature": signer_dict(self.signer),
+            "decided_by": self.decided_by.value,
             "flip_ratio": _or_none(self.flip_ratio),
             "mean_distance": _or_none(self.mean_distance),
             **(several if self.k > 1 else {}),

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Sequence
 from decimal import Decimal
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,48 @@ import pandas as pd
 import pyarrow as pa
 
 from counterveil.errors import RequestError
-from counterveil.privacy import Level, Statement
 from counterveil.schema import Category, Schema
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 Change = tuple[str, Any, Any]  # column, plain value before, plain value after
+
+
+class DecidedBy(StrEnum):
+    """Whose decisions the answers turn around, and who was asked about them."""
+
+    MODEL = "model"  # the target model f: it was asked about every answer
+    PRIVATE_MODEL = "private model"  # f~ is the model that decides: it was asked about every answer
+    STAND_IN = "stand-in"  # f~ in place of a model that nobody asked
+
+    @property
+    def asked(self) -> str:
+        """The model that was asked, as a sentence names it."""
+        return {
+            DecidedBy.MODEL: "the model",
+            DecidedBy.PRIVATE_MODEL: "the private model",
+            DecidedBy.STAND_IN: "the veil's private model",
+        }[self]
+
+    @property
+    def meaning(self) -> str:
+        """What a found answer is worth, in one sentence."""
+        return {
+            DecidedBy.MODEL: "The model itself was asked about every answer.",
+            DecidedBy.PRIVATE_MODEL: (
+                "The veil's private model is the one that decides: it was asked about every answer."
+            ),
+            DecidedBy.STAND_IN: (
+                "The model that decides was not asked: the veil's private model stands in for it, "
+                "and answers are expected to carry over."
+            ),
+        }[self]
+
+    def says(self, now: Category) -> str:
+        """A sentence on what is decided now, and a space; nothing where nobody knows."""
+        if self is DecidedBy.STAND_IN:
+            return ""
+        verb = "says" if self is DecidedBy.MODEL else "decides"
+        return f"{self.asked.capitalize()} {verb} {now}. "
 
 
 def show(value: Any, digits: int = 4) -> str:
@@ -51,11 +89,12 @@ def condition(schema: Schema, changes: Sequence[Change]) -> str:
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
-def opening(now: Category, goal: Category, statement: Statement) -> str:
-    """The start of a sentence: what the model says now, and what it would say."""
-    if statement.level is Level.END_TO_END:
-        return f"The model was not asked. The veil's surrogate would say {goal}"
-    return f"The model says {now}. It would say {goal}"
+def opening(now: Category, goal: Category, decided_by: DecidedBy) -> str:
+    """The start of a sentence: what is decided now, and what would be."""
+    if decided_by is DecidedBy.STAND_IN:
+        return f"The model was not asked. The veil's private model would say {goal}"
+    verb = "say" if decided_by is DecidedBy.MODEL else "decide"
+    return f"{decided_by.says(now)}It would {verb} {goal}"
 
 
 def pixel_columns(schema: Schema) -> set[str]:

@@ -13,7 +13,7 @@ SOUND = "none: the sound code"
 CURATOR = "curator/curator.py"
 MIXED, BIT_SETS, PICTURES = "curator/mixed.py", "curator/bits.py", "curator/images.py"
 NOISE, SUMS, DPSGD = "curator/noise.py", "curator/coefficients.py", "curator/dpsgd.py"
-RECORD, PLAN = "privacy/record.py", "curator/plan.py"
+RECORD, PLAN, SCORE = "privacy/record.py", "curator/plan.py", "curator/score.py"
 SCORECARD = "population/scorecard.py"
 
 # Views of the audit, in short.
@@ -24,6 +24,7 @@ FOLLOWS, READ = "the veil follows from its record", "rows are read once, after t
 REFUSED, ERRORS, COMMAND = "no table is refused", "errors hold no value", "the command"
 TREE, SAMPLER = "tree, its share of ε", "coefficients, the curator's sampler"
 NUMBERS = "coefficients"
+SCORED, COUNTS = "the score holds noise alone", "counts move as stated"
 TRAINED, CODES = "training is as stated", "prototypes follow from noisy sums"
 ONE, WIDE, TWO, TIE = "one feature", "eleven features", "order 2", "order 2, near tie"
 PRODUCTS = "products"
@@ -66,6 +67,10 @@ def _dpsgd(name: str, breaks: str, *changes: str, plays: Sequence[Play]) -> Faul
     return Fault(name, breaks, patches, tuple(plays), "dpsgd", SHARP)
 
 
+def _score(name: str, breaks: str, file: str, old: str, new: str, *plays: Play) -> Fault:
+    return _fault(name, breaks, file, old, new, *plays, mechanism="score")
+
+
 _ADD = "noisy = measurement(flat.tolist())"
 _CHOSEN = "return int(measurement([int(score) for score in scores]))"
 _EDGE = "noise.choose(scores, sensitivity, epsilon)"
@@ -79,6 +84,9 @@ _FIRST = "used[person] < self.records"
 _OPTIMISER = "noise_multiplier=noise,\n        max_grad_norm=clip,"
 _COUNTED = 'what = f"counts of (class, feature) for {features} features"'
 _IMPORT = "from counterveil.schema import Schema\n"
+_SCORED = 'return noise.perturb("score", what, private_counts, bound, budget.rounded_down())'
+_PAID = 'paid = self._reserve(job, f"score of a private model on {self.schema.name}")'
+_POINTS = "points = torch.as_tensor(encoded, dtype=torch.float32)"
 _TRAINING = "schedule, clip = training.schedule, training.clip"
 
 # fmt: off
@@ -337,5 +345,37 @@ FAULTS: tuple[Fault, ...] = (
     _dpsgd("dpsgd with shares of 1.1 ε", "three steps spend more than ε together",
            "epsilon = rest_of(budget.epsilon, first.epsilon, second.epsilon)",
            "epsilon = budget.epsilon * 0.5", plays=[(SHARES, "all steps")]),
+    # The score of a private model
+    _score("exact counts of a score", "the score has no noise", SCORE, _SCORED,
+           f"found = {_SCORED.removeprefix('return ')}\n"
+           f"    return {_REPLACE}(found, values=private_counts)", (SCORED, ONE)),
+    _score("a score with twice its ε", "half of the noise that is due", SCORE, _SCORED,
+           _SCORED.replace("budget.rounded_down()", "Budget(2 * budget.epsilon, budget.delta)"),
+           (SCORED, ONE)),
+    _score("a score with half of its sensitivity", "a record leaves a cell and enters another",
+           SCORE, "Sensitivity.of_counts(1, table.records)", "Sensitivity(1, 1.0)", (COUNTS, ONE),
+           ("counts of right and wrong", ONE)),
+    _score("a score that forgets max_records", "people are counted as records",
+           SCORE, "Sensitivity.of_counts(1, table.records)", "Sensitivity.of_counts(1, 1)",
+           (COUNTS, PERSON)),
+    _score("decisions that look at the rows beside", "one record moves the decisions on others",
+           "private_model.py", _POINTS,
+           f"{_POINTS}\n    points = points - points.mean(dim=0) + 0.5",
+           (COUNTS, "numbers near the middle")),
+    _score("class counts beside a score", "a public field of the score is read off the rows",
+           SCORE, "units=table.size,", "units=1 + int(table.private_rows()[1].sum()),",
+           (SCORED, ONE)),
+    _score("exact counts handed out as noisy", "the noise is stated and not used",
+           CURATOR, "score_of(table, model, measured.values, measured)",
+           "score_of(table, model, count_right(table, model), measured)", (READ, ONE)),
+    _score("held-out rows read before the charge", "a crash after the reading would cost nothing",
+           CURATOR, _PAID, f"list(table.private_batches())\n        {_PAID}", (READ, ONE)),
+    _score("a score that is not charged", "scores without end", CURATOR, _PAID, "paid = None",
+           (READ, ONE)),
+    _score("no score without rows of a class", "whether there is a score depends on one record",
+           SCORE, "    return private_counts\n",
+           "    if not private_counts.sum(axis=1).all():\n"
+           '        raise __import__("counterveil.errors").errors.DataError("an empty class")\n'
+           "    return private_counts\n", (REFUSED, "last of its class")),
 )
 # fmt: on

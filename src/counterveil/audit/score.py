@@ -1,0 +1,163 @@
+"""Games and checks of the noisy score of a private model on held-out rows.
+
+| view | what the adversary sees, or what must hold |
+|---|---|
+| counts of right and wrong | every noisy count, by fast noise |
+| counts, the curator's sampler | the same by the curator's own noise |
+| the score holds noise alone | with public dice for noise, all of it is the same for D and D' |
+| counts move as stated | by at most the stated sensitivity between D and D' |
+| the noise is enough | for ε and δ by a formula of our own |
+| rows are read once, after the charge | which is of this score's ε and δ |
+| no table is refused | both D and D' are scored |
+
+The model is fixed and public: it decides by the first encoded number alone.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from counterveil.audit import neighbours
+from counterveil.audit.checks import Dice, moves, too_quiet
+from counterveil.audit.functional import (
+    DELTA,
+    SHARP,
+    Instrument,
+    differing,
+    likelihood_scores,
+)
+from counterveil.audit.game import Check, Claim, Effort, Game, Scores
+from counterveil.audit.neighbours import CLASSES, Pair
+from counterveil.audit.release_checks import Finding, WatchedCurator
+from counterveil.curator import Curator
+from counterveil.curator.score import measure_score, score_of
+from counterveil.errors import InputError
+from counterveil.privacy import Budget, Level, Statement
+from counterveil.private_model import PrivateModel
+from counterveil.schema import Numeric
+
+DELTAS = (0.0, DELTA, SHARP)
+NOTHING = Statement(level=Level.NONE, mechanism="a fixed model", epsilon=None)
+
+
+class FirstNumber(nn.Module):
+    """Logits for the second class where the first encoded number is below a half."""
+
+    def forward(self, points: Tensor) -> Tensor:
+        score = 1 - 2 * points[:, 0]
+        return torch.stack([-score, score], dim=1)
+
+
+def model_of(pair: Pair) -> PrivateModel:
+    """The model that is scored: the same for D and D'."""
+    return PrivateModel(pair.schema, FirstNumber(), NOTHING)
+
+
+def many_numbers() -> Pair:
+    """The replaced record lies far from all others, which the model tells apart by a little.
+
+    What is decided on a record must depend on this record alone, or all the others move with it.
+    """
+    others = [{"x": 45.0 + row % 11, "label": CLASSES[row % 2]} for row in range(40)]
+    one, two = ([*others, {"x": far, "label": "no"}] for far in (0.0, 100.0))
+    schema = neighbours.schema_of(Numeric(name="x", lower=0, upper=100))
+    return Pair("numbers near the middle", schema, pd.DataFrame(one), pd.DataFrame(two))
+
+
+PAIRS = (neighbours.one_feature, neighbours.persons, many_numbers)
+
+
+def listened(pair: Pair, budget: Budget) -> tuple[Instrument, Instrument]:
+    """What an instrument hears of the exact counts of D and of D'."""
+    one, two = Instrument(), Instrument()
+    for table, instrument in zip(pair.tables, (one, two), strict=True):
+        measure_score(table, model_of(pair), budget, instrument)
+    return one, two
+
+
+def games(budget: Budget, effort: Effort) -> Iterator[Game]:
+    """The games against one (ε, δ)."""
+    claim, some = Claim(budget.epsilon, budget.delta), max(2, effort.draws // 5)
+
+    def fast(pair: Pair) -> Scores:
+        rng = effort.rng("score", pair.name, budget.epsilon, budget.delta)
+        return likelihood_scores(differing(*listened(pair, budget)), effort.draws, rng)
+
+    def real(pair: Pair) -> Scores:
+        return likelihood_scores(differing(*listened(pair, budget)), some)
+
+    for pair in (make() for make in PAIRS):
+        view = "counts of right and wrong"
+        yield Game("score", view, pair.name, claim, effort.draws, partial(fast, pair))
+    pair = neighbours.one_feature()
+    yield Game(
+        "score", "counts, the curator's sampler", pair.name, claim, some, partial(real, pair)
+    )
+
+
+def checks(budget: Budget) -> Iterator[Check]:
+    """The checks at one (ε, δ)."""
+    check = partial(Check, "score", claim=Claim(budget.epsilon, budget.delta))
+    each: dict[str, Callable[[Pair, Budget], Finding]] = {
+        "the score holds noise alone": noise_alone,
+        "counts move as stated": lambda pair, budget: moves(*listened(pair, budget)),
+        "the noise is enough": lambda pair, budget: too_quiet(listened(pair, budget)[0]),
+    }
+    for pair in (make() for make in PAIRS):
+        for view, find in each.items():
+            yield check(view, pair.name, find=partial(find, pair, budget))
+    pair = neighbours.one_feature()
+    yield check(
+        "rows are read once, after the charge", pair.name, find=partial(read_once, pair, budget)
+    )
+    for pair in (make() for make in neighbours.LAST_ONES):
+        yield check("no table is refused", pair.name, find=partial(refusals, pair, budget))
+
+
+def noise_alone(pair: Pair, budget: Budget) -> Finding:
+    """What a score holds besides answers of the noise source, or asks for beyond the budget."""
+    files = []
+    for table in pair.tables:
+        dice = Dice()
+        measured = measure_score(table, model_of(pair), budget, dice)
+        files.append(score_of(table, model_of(pair), measured.values, measured).to_json())
+        if len(dice.answers) != 1 or measured is not dice.answers[0]:
+            yield "the score is not one answer of the noise source"
+        if any(
+            asked.epsilon > budget.epsilon or asked.delta > budget.delta for asked in dice.asked
+        ):
+            yield "the score asks for more than its budget"
+    if files[0] != files[1]:
+        yield "with the same answers of the noise the scores of D and D' differ"
+
+
+def read_once(pair: Pair, budget: Budget) -> Finding:
+    """Whether a score reads the rows but once, after it has charged what it states."""
+    with tempfile.TemporaryDirectory() as folder:
+        curator = WatchedCurator(pair, budget, folder)
+        score = curator.score(pair.one, model_of(pair), budget.epsilon, budget.delta)
+        readings, charges = curator.charges_at_readings, curator.charges()
+    if len(readings) != 1:
+        yield f"the rows are read {len(readings)} times"
+    if not all(readings):
+        yield "the rows are read before the charge"
+    paid = [(entry.epsilon, entry.delta, entry.digest) for entry in charges]
+    if paid != [(budget.epsilon, budget.delta, score.digest)]:
+        yield "the ledger does not hold one charge of this score's ε and δ"
+    if score.measurement is None:
+        yield "the score has no noise"
+    elif (score.counts != score.measurement.values).any():
+        yield "the score tells other counts than the noisy ones"
+
+
+def refusals(pair: Pair, budget: Budget) -> Finding:
+    """Which of both tables cannot be scored."""
+    for frame, name in ((pair.one, "D"), (pair.two, "D'")):
+        try:
+            Curator(pair.schema).score(frame, model_of(pair), budget.epsilon, budget.delta)
+        except InputError:
+            yield f"a score of {name} is refused"

@@ -1,0 +1,141 @@
+"""The private model: the veil's f~ as a classifier of rows in original units.
+
+f~ was learnt from the noisy population alone. Whatever it answers is post-processing of the noisy
+record: as many questions as one likes, under the one (ε, δ) of the veil.
+
+f~ was taught with as many rows of each class. Its softmax is therefore the probability of a class
+where all classes are equally frequent. `classes` says how much they weigh:
+
+- "population": Bayes' rule puts the classes' shares among the people in their place. A logit gets
+  log(share) added, with the shares of the noisy population. It is what a classifier of these people
+  says; a rare class is seldom decided for.
+- "even": as f~ was taught. A rare class is decided for as readily as the others. Every veil with an
+  f~ has it; one without a noisy record has no other.
+
+Neither is calibrated on real rows: no real row was seen, and an f~ that knows features one by one
+is surer than it should be. What a model is worth on real rows is measured (`Curator.score`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from counterveil.encoding import Array, Encoding
+from counterveil.errors import RequestError
+from counterveil.privacy import Statement
+from counterveil.schema import Schema
+from counterveil.tables import as_frame
+
+ClassWeights = Literal["even", "population"]
+BATCH = 8192  # rows that are asked about together
+NEAR_TIE = 1e-3  # of the largest logit: far more than float arithmetic is off by
+
+
+class PrivateModel:
+    """The classifier that a veil holds; made by `Veil.model`.
+
+    `classes_` (classes,) and `feature_names_in_` (columns,) are as scikit-learn has them. Answers
+    depend on the row alone, not on those beside it, and are always the same.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        surrogate: nn.Module,
+        statement: Statement,
+        *,
+        class_share: Array | None = None,
+        veil: str = "",
+    ) -> None:
+        self.schema, self.statement = schema, statement
+        self.veil = veil  # its digest
+        self.classes: ClassWeights = "even" if class_share is None else "population"
+        self.logits = surrogate if class_share is None else _AtShares(surrogate, class_share)
+        self.feature_names_in_ = np.array(schema.columns, dtype=object)
+        self.n_features_in_ = len(schema.columns)
+        self._encoding = Encoding(schema)
+
+    def __repr__(self) -> str:
+        weights = "equally" if self.classes == "even" else "as among the people"
+        return (
+            f"PrivateModel({self.schema.name!r}, veil {self.veil[:12]}, {self.statement.headline}; "
+            f"classes weigh {weights})"
+        )
+
+    @property
+    def classes_(self) -> Array:
+        """The classes in the order of the columns of `predict_proba`."""
+        names = self.schema.label.classes
+        kinds = {type(name) for name in names}
+        return np.array(names, dtype=None if len(kinds) == 1 else object)
+
+    @property
+    def probabilities(self) -> nn.Module:
+        """The network that is exported: encoded rows (rows, width) to probabilities."""
+        return nn.Sequential(self.logits, nn.Softmax(dim=1))
+
+    def predict(self, rows: Any) -> Array:
+        """The class of each row, (rows,). `rows`: a table in original units, or one mapping."""
+        return self.classes_[self._logits_of(rows).argmax(dim=1).numpy()]
+
+    def predict_proba(self, rows: Any) -> Array:
+        """Probabilities (rows, classes); at even shares or those of the people, by `classes`."""
+        return self._logits_of(rows).double().softmax(dim=1).numpy()
+
+    def decide(self, points: Array) -> Array:
+        """The class numbers (rows,) of encoded rows (rows, width), each from that row alone."""
+        return _logits(self.logits, points).argmax(dim=1).numpy()
+
+    def _logits_of(self, rows: Any) -> Tensor:
+        return torch.cat([_logits(self.logits, points) for points in self._points(rows)])
+
+    def _points(self, rows: Any) -> Iterator[Array]:
+        """The encoded rows, a batch at a time; messages count rows over the whole table."""
+        frame = as_frame(rows, self.schema)
+        for start in range(0, max(len(frame), 1), BATCH):
+            part = frame.iloc[start : start + BATCH]
+            yield self._encoding.encode(part, np.arange(start, start + len(part)))
+
+
+class _AtShares(nn.Module):
+    """Logits at even shares as those at the given shares of the classes."""
+
+    log_share: Tensor
+
+    def __init__(self, surrogate: nn.Module, class_share: Array) -> None:
+        super().__init__()
+        self.surrogate = surrogate
+        share = torch.as_tensor(class_share, dtype=torch.float32)
+        self.register_buffer("log_share", share.clamp(min=1e-6).log())
+
+    def forward(self, points: Tensor) -> Tensor:
+        return self.surrogate(points) + self.log_share
+
+
+@torch.no_grad()
+def _logits(network: nn.Module, encoded: Array) -> Tensor:
+    """Logits (rows, classes) whose largest is the same whatever rows are asked about together.
+
+    Sums of floats depend on the size of a batch in their last digits. Where that could decide, the
+    row is asked about by itself.
+    """
+    points = torch.as_tensor(encoded, dtype=torch.float32)
+    logits: Tensor = network(points)
+    if logits.shape[1] < 2:
+        return logits
+    best = logits.topk(2, dim=1).values
+    near = best[:, 0] - best[:, 1] <= NEAR_TIE * (1 + logits.abs().amax(dim=1))
+    for row in near.nonzero()[:, 0].tolist():
+        logits[row] = network(points[row : row + 1])[0]
+    return logits
+
+
+def check_class_weights(classes: str) -> None:
+    """Refuse what is neither "even" nor "population"."""
+    if classes not in get_args(ClassWeights):
+        raise RequestError("classes must be 'even' or 'population'")
