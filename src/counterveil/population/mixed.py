@@ -13,52 +13,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from counterveil.encoding import Array, Encoding
-from counterveil.errors import RequestError, VeilError
+from counterveil.encoding import Array
+from counterveil.errors import VeilError
 from counterveil.population.base import Population, positive_totals, to_simplex
+from counterveil.population.grid import Grid
 from counterveil.privacy.record import NoisyRecord
 from counterveil.schema import Schema
 
+__all__ = ["Grid", "TreePopulation"]
+
 FAR = 4.0  # no class has a cell more than so many times more or less often than all classes have
 SMOOTH = 3  # coefficients of the curve along which a class may deviate over the bins of a number
-
-
-class Grid:
-    """The public grid: every legal row of a mixed table falls into one cell of every feature.
-
-    The cells come from the schema alone: no row is looked at. `bins`: about how many bins a number
-    gets. `counts`: the number of cells of each feature; `starts`: the place of each feature's first
-    cell when all cells stand in one line of `width`.
-    """
-
-    def __init__(self, schema: Schema, bins: int) -> None:
-        if schema.family != "mixed":
-            raise RequestError("a grid is for mixed tables")
-        self.schema, self.encoding = schema, Encoding(schema)
-        self.cells = tuple(feature.cells(bins) for feature in schema.features)
-        self.counts = np.array([cells.count for cells in self.cells])
-        self.starts = np.concatenate([[0], np.cumsum(self.counts)[:-1]])
-        self.width = int(self.counts.sum())
-
-    def merged(self, max_bins: int) -> tuple[Array, ...]:
-        """For each feature, the coarse cell of each of its cells: at most `max_bins` of numbers.
-
-        Neighbouring bins are merged evenly; a bin of the single number 0, categories, binary values
-        and missing values stay by themselves.
-        """
-        return tuple(cells.merged(max_bins) for cells in self.cells)
-
-    def codes(self, points: Array) -> Array:
-        """The cell of each feature of each encoded row: (rows, width) to (rows, features)."""
-        blocks = zip(self.encoding.blocks, self.cells, strict=True)
-        return np.stack([cells.codes(points[:, block.at]) for block, cells in blocks], axis=1)
-
-    def points(self, codes: Array, rng: np.random.Generator) -> Array:
-        """A legal encoded row for each row of cells; numbers are spread evenly over their bin."""
-        points = np.zeros((len(codes), self.encoding.width))
-        for number, (block, cells) in enumerate(zip(self.encoding.blocks, self.cells, strict=True)):
-            points[:, block.at] = cells.points(codes[:, number], rng)
-        return points
 
 
 class TreePopulation(Population):
