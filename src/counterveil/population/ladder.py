@@ -18,7 +18,8 @@ from counterveil.schema.columns import Array
 
 FEW = 10  # whole numbers: fewer are counted one by one, and need no ladder
 EVEN = 16  # cells of equal width on a ladder
-OCTAVES = 10  # of a continuum on either side of 0, below one of those
+OCTAVES = 8  # on either side of 0, below one of those
+TINY = 5  # cells of three octaves each, below
 FAR_AWAY = 8  # octaves start at a bound that is nearer to 0 than the span over this
 
 
@@ -72,7 +73,8 @@ def ladder(feature: Numeric, even: int = EVEN, octaves: int = OCTAVES) -> Number
         starts = np.linspace(lower, upper, 2 * even + 1)
     else:
         width = feature.span / even
-        down = width * 0.5 ** np.arange(1, 60 if feature.integer else octaves + 1)
+        fine, tiny = np.arange(1, octaves + 1), octaves + 3 * np.arange(1, TINY + 1)
+        down = width * 0.5 ** np.concatenate([fine, tiny])
         down = np.append(down[down >= 1], 1.0) if feature.integer else down
         starts = start + np.concatenate([np.arange(-even, even + 1) * width, down, -down, [0.0]])
     return _from_starts(feature, np.append(starts, lower))

@@ -86,6 +86,8 @@ def chosen_cells(
         cut = [[part] for part in _cut(inside[0], inside[0][2] / target, steps.step)]
         made += cut if len(run) == 1 else [inside]
         group += [number] * (len(made) - len(group))
+    made[0] = _fading(made[0][::-1])[::-1]
+    made[-1] = _fading(made[-1])
     held = np.array([people[run].sum() for run in runs]) / np.bincount(group)
     group += [len(runs)] * steps.missing
     runs += [[ladder]] * steps.missing
@@ -107,6 +109,11 @@ def _runs(people: Array, target: float) -> list[list[int]]:
             runs[-1].append(cell)
             room -= held
     return runs
+
+
+def _fading(pieces: list[Piece]) -> list[Piece]:
+    """Half as likely from each piece to the next: what is told of far tails is mostly noise."""
+    return [(low, high, weight / 2**far) for far, (low, high, weight) in enumerate(pieces)]
 
 
 def _cut(piece: Piece, wanted: float, step: float) -> list[Piece]:
