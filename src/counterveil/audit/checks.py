@@ -9,7 +9,7 @@
 | the noise is as stated | every number moves from release to release, with the variance stated |
 | the noise never repeats | not for equal seeds of all generators, and not in copies of a process |
 | the veil follows from its record | its networks can be made anew; all else is the same for D' |
-| rows are read once, after the charge | by a release with a ledger, which charges what is stated |
+| rows are read once, after the charge | as often as the plan says, by a release with a ledger |
 | no table is refused | a release of D and of D' both succeed |
 | errors hold no value | of a cell that does not fit |
 | the command | exit code, output and file of `counterveil release` are the same for D and D' |
@@ -52,7 +52,12 @@ from counterveil.privacy.record import LAPLACE, Measurement, Sensitivity, to_mem
 
 REPEATS = 100  # real measurements for the variance of the noise
 FAR = 7.0  # standard errors: a variance further off is a finding
-FAMILIES = (neighbours.pairs_of_features, neighbours.bits, neighbours.images)
+FAMILIES = (
+    neighbours.pairs_of_features,
+    neighbours.ranges,
+    neighbours.bits,
+    neighbours.images,
+)
 VEILS = (neighbours.near_tie, neighbours.persons, neighbours.bits, neighbours.images)
 COMMANDS = (neighbours.one_feature, *neighbours.LAST_ONES)
 

@@ -198,7 +198,7 @@ def games(budget: Budget, effort: Effort) -> Iterator[Game]:
     if budget.delta:
         return
     for tree in (neighbours.pairs_of_features(), neighbours.near_tie()):
-        share = Claim(tree.plan(budget).epsilons[1])  # the choice of a tree spends a part of ε
+        share = Claim(tree.plan(budget).epsilons[2])  # the choice of a tree spends a part of ε
         scores = partial(choice_scores, tree, budget, few)
         yield game("tree, its share of ε", tree.name, share, few, scores)
     yield from view_games("functional", budget, effort, neighbours.one_feature())

@@ -139,6 +139,17 @@ def products() -> Pair:
     return replace(pair, planned=10_000_000)
 
 
+def ranges() -> Pair:
+    """A number that is first looked for, in enough records that the plan affords to.
+
+    The replaced record leaves the others' place for one far away.
+    """
+    others = [{"x": 50.0 + row % 40, "label": CLASSES[row % 2]} for row in range(200)]
+    first, second = {"x": 60.0, "label": "no"}, {"x": 900_000.0, "label": "yes"}
+    wide = Numeric(name="x", lower=-1_000_000, upper=1_000_000)
+    return _pair("ranges", [wide], others, [first], [second])
+
+
 def persons_products() -> Pair:
     """The same for one person with three records that count."""
     return _of_one_person(products(), "one person, products")
@@ -224,6 +235,7 @@ PURE_PAIRS = (
     wide,
     pairs_of_features,
     near_tie,
+    ranges,
     products,
     persons_products,
     far_number,

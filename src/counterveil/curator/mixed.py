@@ -2,12 +2,14 @@
 
 | step | what | for |
 |---|---|---|
+| `ranges` | counts of wide numbers on public ladders, all classes together | where the bins lie |
 | `singles` | counts of (class, cell) of every feature | its distribution in each class |
 | `tree`, `pairs` | counts of pairs along a tree, all classes together | what goes with what |
 | `products` | of points of the features that tell most | weights of the private model |
 
-The first is always measured; the others where the noise leaves something of them. The tree is
-itself chosen privately, and the points are read off the noisy `singles`.
+`singles` are always counted; the others where the noise leaves something of them. Bins are chosen
+by the noisy `ranges`, so the rows are then read twice; the tree is itself chosen privately, and the
+points are read off the noisy `singles`.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from counterveil.curator.coefficients import GridCounts
 from counterveil.curator.noise import NoiseSource, calibrate
 from counterveil.curator.plan import Plan, drowning, record_of
 from counterveil.curator.table import PrivateTable
-from counterveil.population.mixed import Grid, TreePopulation
+from counterveil.population.ladder import Ladders
+from counterveil.population.mixed import Grid, TreePopulation, chosen_grid
 from counterveil.population.scorecard import whole_points
 from counterveil.privacy import Budget
 from counterveil.privacy.budget import part_of, rest_of
@@ -29,10 +32,14 @@ from counterveil.schema import Schema
 
 MOST_ROWS = 2**40  # of a table: what is expected of a cell never leaves the range of exact integers
 FINE, COARSE = 32, 16  # bins of a number: for its own counts, and for pairs
-SHARE_CHOICE = 0.05  # of ε, for choosing the tree
-SHARE_PAIRS = 0.25  # of ε, for the pairs
-SHARE_PRODUCTS = 0.15  # of ε, for the products
-ORDER_TWO_FROM = 1.5  # rows in an average cell of a pair, over the noise scale
+MOST_BINS, LEAST_BINS = 48, 12  # of a number whose range was looked for
+ROWS_OVER_NOISE = 100.0  # for one bin; how classes differ drowns in many bins first
+SHARE_RANGES = 0.1  # of ε, for finding where the numbers lie
+RANGES_FROM = 15.0  # rows over the noise on a count of all classes
+SHARE_CHOICE = 0.03  # of ε, for choosing the tree
+SHARE_PAIRS = 0.15  # of ε, for the pairs
+SHARE_PRODUCTS = 0.1  # of ε, for the products
+ORDER_TWO_FROM = 0.125  # rows in an average cell of a pair, over the noise scale, a feature
 PRODUCTS_UNTIL = 0.02  # noise on the correlation of two features that tell equally much
 MOST_PRODUCTS, LEAST_PRODUCTS = 12, 4  # features whose products are taken
 ROWS_A_BIN = 2.0  # expected rows of a class in a bin, over the noise scale
@@ -52,8 +59,15 @@ def plan_mixed(schema: Schema, rows: int, budget: Budget, records: int, order: i
     tree = SHARE_CHOICE * epsilon if order == 2 else 0.0
     pairs = SHARE_PAIRS * epsilon if order == 2 else 0.0
     moments = SHARE_PRODUCTS * epsilon if products else 0.0
-    singles = rest_of(epsilon, tree, pairs, moments)
-    shares = singles, tree, pairs, moments
+    wide = len(Ladders(schema).places)
+    looked = SHARE_RANGES * epsilon if wide else 0.0
+    singles = rest_of(epsilon, looked, tree, pairs, moments)
+    bound = Sensitivity.of_counts(features, records)
+    blur = math.sqrt(calibrate(bound.l1, bound.l2, singles, budget.delta / 4).variance)
+    if wide and rows / (math.sqrt(classes) * blur) < RANGES_FROM:
+        wide, looked = 0, 0.0
+        singles = rest_of(epsilon, tree, pairs, moments)
+    shares = looked, singles, tree, pairs, moments
     reasons.append(
         "ε: "
         + ", ".join(
@@ -61,6 +75,7 @@ def plan_mixed(schema: Schema, rows: int, budget: Budget, records: int, order: i
             for share, what in zip(
                 shares,
                 (
+                    f"the ranges of {wide} numbers",
                     f"{features} tables (class, feature)",
                     "choosing a tree",
                     f"its {features - 1} tables (feature, feature)",
@@ -71,12 +86,16 @@ def plan_mixed(schema: Schema, rows: int, budget: Budget, records: int, order: i
             if share
         )
     )
-    scale = Sensitivity.of_counts(features, records).l1 / singles
-    fine = int(np.clip(rows / (classes * ROWS_A_BIN * scale), COARSE, FINE))
-    reasons.append(
-        f"{fine} bins a number: {rows / (classes * fine):.0f} rows of a class in an average bin, "
-        f"noise scale {scale:.0f}"
-    )
+    scale = bound.l1 / singles
+    if wide:
+        fine = int(np.clip((rows / blur / ROWS_OVER_NOISE) ** 2, LEAST_BINS, MOST_BINS))
+        reasons.append(f"about {fine} bins a number, where the first look says that people are")
+    else:
+        fine = int(np.clip(rows / (classes * ROWS_A_BIN * scale), COARSE, FINE))
+        reasons.append(
+            f"{fine} bins a number: {rows / (classes * fine):.0f} rows of a class in an average "
+            f"bin, noise scale {scale:.0f}"
+        )
     warnings = drowning(rows, classes, scale)
     return Plan(
         "mixed",
@@ -88,6 +107,7 @@ def plan_mixed(schema: Schema, rows: int, budget: Budget, records: int, order: i
         warnings,
         fine=fine,
         coarse=COARSE,
+        ranges=wide,
         products=products,
     )
 
@@ -100,13 +120,15 @@ def _order(schema: Schema, rows: int, budget: Budget, records: int) -> tuple[int
     cells = np.array([merge.max() + 1 for merge in Grid(schema, FINE).merged(COARSE)])
     cells_of_pair = float(np.outer(cells, cells)[np.triu_indices(features, 1)].mean())
     tables = Sensitivity.of_counts(features - 1, records)
-    noise = calibrate(tables.l1, tables.l2, SHARE_PAIRS * budget.epsilon, budget.delta / 3)
+    noise = calibrate(tables.l1, tables.l2, SHARE_PAIRS * budget.epsilon, budget.delta / 4)
     signal = rows / cells_of_pair / math.sqrt(noise.variance / 2)
-    order = 2 if signal >= ORDER_TWO_FROM else 1
+    # A tree holds one pair in features/2 of all, and takes its share from every feature's counts.
+    enough = ORDER_TWO_FROM * features
+    order = 2 if signal >= enough else 1
     compared = "at least" if order == 2 else "under"
     return order, (
         f"an average cell of a pair expects {rows / cells_of_pair:.0f} rows, "
-        f"{signal:.2g} times the noise scale: {compared} {ORDER_TWO_FROM:g}, so order {order}"
+        f"{signal:.2g} times the noise scale: {compared} {enough:.2g}, so order {order}"
     )
 
 
@@ -117,7 +139,7 @@ def _products(schema: Schema, rows: int, budget: Budget, records: int) -> tuple[
         return 0, f"{classes} classes: products of points are for two"
     for many in range(min(features, MOST_PRODUCTS), LEAST_PRODUCTS - 1, -1):
         bound = Sensitivity.of_products(many, records)
-        noise = calibrate(bound.l1, bound.l2, SHARE_PRODUCTS * budget.epsilon, budget.delta / 3)
+        noise = calibrate(bound.l1, bound.l2, SHARE_PRODUCTS * budget.epsilon, budget.delta / 4)
         ratio = math.sqrt(noise.variance) / UNIT**2 * many / rows
         if ratio <= PRODUCTS_UNTIL:
             return many, (
@@ -131,29 +153,39 @@ def _products(schema: Schema, rows: int, budget: Budget, records: int) -> tuple[
 
 
 def measure_mixed(table: PrivateTable, plan: Plan, noise: NoiseSource) -> NoisyRecord:
-    """Count once; then noise, step by step."""
-    grid = Grid(table.schema, plan.fine)
-    classes, features = len(table.schema.label.classes), len(grid.cells)
+    """Count; then noise, step by step."""
+    schema = table.schema
+    for_ranges, for_singles, _, for_pairs, for_products = plan.epsilons
+    noisy_steps = 1 + (plan.ranges > 0) + (plan.order == 2) + (plan.products > 0)
+    delta = plan.delta / noisy_steps
+    measured = []
+    if plan.ranges:
+        ladders = Ladders(schema)
+        private_ranges = np.zeros(ladders.width, dtype=np.int64)
+        for private_points, _ in table.private_batches():
+            private_ranges += ladders.counts(private_points)
+        what = f"counts of {plan.ranges} numbers on public ladders"
+        bound, budget = Sensitivity.of_counts(plan.ranges, plan.records), Budget(for_ranges, delta)
+        measured += [noise.perturb("ranges", what, private_ranges, bound, budget)]
+    grid = chosen_grid(schema, record_of(table, plan, *measured))
+    classes, features = len(schema.label.classes), len(grid.cells)
     in_pairs = plan.order == 2 or plan.products > 0
     private_counts = GridCounts(grid, classes, grid.merged(plan.coarse), pairs=in_pairs)
     for private_points, private_classes in table.private_batches():
         private_counts.add(private_points, private_classes)
-
-    singles_epsilon, _, pairs_epsilon, products_epsilon = plan.epsilons
-    delta = plan.delta / (1 + (plan.order == 2) + (plan.products > 0))
     what = f"counts of (class, feature) for {features} features"
-    bound, budget = Sensitivity.of_counts(features, plan.records), Budget(singles_epsilon, delta)
+    bound, budget = Sensitivity.of_counts(features, plan.records), Budget(for_singles, delta)
     singles = noise.perturb("singles", what, private_counts.singles, bound, budget)
-    measured = [singles]
+    measured += [singles]
     if in_pairs:
-        independent = TreePopulation(table.schema, record_of(table, plan, singles))
+        independent = TreePopulation(schema, record_of(table, plan, *measured))
     if plan.order == 2:
         tree = choose_tree(private_counts, independent, plan, noise)
         what = f"counts of pairs along the tree, {features - 1} pairs"
         private_pairs = np.concatenate([private_counts.pair(*edge).ravel() for edge in tree.values])
         bound, budget = (
             Sensitivity.of_counts(features - 1, plan.records),
-            Budget(pairs_epsilon, delta),
+            Budget(for_pairs, delta),
         )
         pairs = noise.perturb("pairs", what, private_pairs, bound, budget)
         measured += [tree, pairs]
@@ -161,7 +193,7 @@ def measure_mixed(table: PrivateTable, plan: Plan, noise: NoiseSource) -> NoisyR
         whole = whole_points(independent, plan.products)
         what = f"sums of products of points of {len(whole.features)} features"
         bound = Sensitivity.of_products(len(whole.features), plan.records)
-        budget = Budget(products_epsilon, delta)
+        budget = Budget(for_products, delta)
         private_products = private_counts.products(whole)
         measured += [noise.perturb("products", what, private_products, bound, budget)]
     return record_of(table, plan, *measured)
@@ -180,7 +212,7 @@ def choose_tree(
     edge.
     """
     features, sensitivity = private_counts.features, 2 * plan.records
-    epsilon = part_of(plan.epsilons[1], features - 1)  # of one choice
+    epsilon = part_of(plan.epsilons[2], features - 1)  # of one choice
     private_scores = np.zeros((features, features), dtype=np.int64)
     for one in range(features):
         for two in range(one):
@@ -201,6 +233,6 @@ def choose_tree(
         sensitivity=Sensitivity(sensitivity, float(sensitivity)),
         mechanism=CHOICE,
         scale=2 * sensitivity / epsilon,
-        epsilon=plan.epsilons[1],
+        epsilon=plan.epsilons[2],
         delta=0.0,
     )

@@ -26,12 +26,18 @@ class Plan:
     warnings: tuple[str, ...] = ()
     fine: int = 1  # mixed: bins of a number for its own counts
     coarse: int = 1  # mixed: bins of a number for pairs
+    ranges: int = 0  # mixed: so many numbers are counted on ladders first
     products: int = 0  # mixed: of so many features sums of products
     ones: int = 0  # bits: at most so many a record
     frequencies: int = 0  # images: side of the square of low frequencies
     l1_clip: int = 0
     l2_clip: int = 0
     fixed_point: int = 1
+
+    @property
+    def readings(self) -> int:
+        """How often the rows are read: where to count may depend on a first, noisy look."""
+        return 2 if self.ranges else 1
 
     def text(self) -> str:
         """The plan in words."""
@@ -59,6 +65,7 @@ def record_of(table: PrivateTable, plan: Plan, *measurements: Measurement) -> No
         measurements=measurements,
         fine=plan.fine,
         coarse=plan.coarse,
+        ranges=plan.ranges,
         products=plan.products,
         ones=plan.ones,
         frequencies=plan.frequencies,

@@ -1,5 +1,7 @@
 """Noisy record -> a distribution P~ to sample from. Post-processing: sees no private row."""
 
+import re
+
 from counterveil.errors import VeilError
 from counterveil.population.base import Population
 from counterveil.population.bits import BitPopulation
@@ -10,22 +12,17 @@ from counterveil.schema import Family, Schema
 
 __all__ = ["BitPopulation", "ImagePopulation", "Population", "TreePopulation", "population_of"]
 
-MEASURED: dict[Family, set[tuple[str, ...]]] = {
-    "mixed": {
-        ("singles",),
-        ("singles", "products"),
-        ("singles", "tree", "pairs"),
-        ("singles", "tree", "pairs", "products"),
-    },
-    "binary": {("pooled", "sums")},
-    "image": {("sums",)},
+MEASURED: dict[Family, str] = {  # names of measurements, in order
+    "mixed": r"(ranges )?singles( tree pairs)?( products)?",
+    "binary": r"pooled sums",
+    "image": r"sums",
 }
 
 
 def population_of(schema: Schema, record: NoisyRecord) -> Population:
     """P~ of a record, always the same one; a `VeilError` if the record does not fit the schema."""
-    names = tuple(measurement.name for measurement in record.measurements)
-    if record.family != schema.family or names not in MEASURED[schema.family]:
+    names = " ".join(measurement.name for measurement in record.measurements)
+    if record.family != schema.family or not re.fullmatch(MEASURED[schema.family], names):
         raise VeilError("its noisy record does not fit its schema")
     if schema.family == "mixed":
         return TreePopulation(schema, record)

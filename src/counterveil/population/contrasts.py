@@ -17,21 +17,28 @@ from counterveil.population.base import to_simplex
 
 SIZES = np.array([0.0, 0.03, 0.06, 0.12, 0.25, 0.5, 1.0, 2.0])  # of deviations, before looking
 FAR = 6.0  # no class has a cell more than so many times more or less often than all classes have
+ROUNDS = 10
 FEW = 4  # cells in order from which their order is used
 
 
-def class_tables(noisy: Array, totals: Array, variance: float, in_order: int = 0) -> Array:
+def class_tables(
+    noisy: Array, totals: Array, variance: float, in_order: int = 0, pooled: Array | None = None
+) -> Array:
     """Counts (classes, cells) that add up to `totals` (classes,), from noisy ones.
 
     `variance`: of the noise on each count. `in_order`: so many cells, the first ones, lie side by
-    side: bins of a number, or ordered categories.
+    side: bins of a number, or ordered categories. `pooled` (cells,): what all classes have in each
+    cell, where that is known better than from the sums of `noisy`.
     """
     rows = totals.sum()
-    pooled = to_simplex(noisy.sum(axis=0), rows) / rows
-    share = (pooled + 1e-6) / (1 + 1e-6 * len(pooled))
+    whole = to_simplex(noisy.sum(axis=0), rows) if pooled is None else pooled
+    share = (whole / rows + 1e-6) / (1 + 1e-6 * len(whole))
     ratio = 1 + deviations(noisy, share, totals, variance, in_order)
     tables = totals[:, None] * share * np.clip(ratio, 1 / FAR, FAR)
-    return tables * (totals / tables.sum(axis=1))[:, None]
+    for _ in range(ROUNDS):  # to the classes' totals, and to what they have together in each cell
+        tables = tables * (rows * share / tables.sum(axis=0))
+        tables = tables * (totals / tables.sum(axis=1))[:, None]
+    return tables
 
 
 def deviations(

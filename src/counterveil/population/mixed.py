@@ -11,52 +11,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from counterveil.encoding import Array, Encoding
-from counterveil.errors import RequestError, VeilError
+from counterveil.encoding import Array
+from counterveil.errors import VeilError
 from counterveil.population.base import Population, positive_totals, to_simplex
 from counterveil.population.contrasts import class_tables
+from counterveil.population.grid import Grid
+from counterveil.population.ladder import Ladders
+from counterveil.population.numbers import pooled_counts, shaped
 from counterveil.privacy.record import NoisyRecord
-from counterveil.schema import Categorical, Feature, Schema
-from counterveil.schema.cells import Cells
+from counterveil.schema import Schema
+from counterveil.schema.cells import NumberCells
 
-
-class Grid:
-    """The public grid: every legal row of a mixed table falls into one cell of every feature.
-
-    The cells come from the schema alone: no row is looked at. `bins`: about how many bins a number
-    gets. `counts`: the number of cells of each feature; `starts`: the place of each feature's first
-    cell when all cells stand in one line of `width`.
-    """
-
-    def __init__(self, schema: Schema, bins: int) -> None:
-        if schema.family != "mixed":
-            raise RequestError("a grid is for mixed tables")
-        self.schema, self.encoding = schema, Encoding(schema)
-        self.cells = tuple(feature.cells(bins) for feature in schema.features)
-        self.counts = np.array([cells.count for cells in self.cells])
-        self.starts = np.concatenate([[0], np.cumsum(self.counts)[:-1]])
-        self.width = int(self.counts.sum())
-        self.in_order = tuple(map(_in_order, schema.features, self.cells))
-
-    def merged(self, max_bins: int) -> tuple[Array, ...]:
-        """For each feature, the coarse cell of each of its cells: at most `max_bins` of numbers.
-
-        Neighbouring bins are merged evenly; a bin of the single number 0, categories, binary values
-        and missing values stay by themselves.
-        """
-        return tuple(cells.merged(max_bins) for cells in self.cells)
-
-    def codes(self, points: Array) -> Array:
-        """The cell of each feature of each encoded row: (rows, width) to (rows, features)."""
-        blocks = zip(self.encoding.blocks, self.cells, strict=True)
-        return np.stack([cells.codes(points[:, block.at]) for block, cells in blocks], axis=1)
-
-    def points(self, codes: Array, rng: np.random.Generator) -> Array:
-        """A legal encoded row for each row of cells; numbers are spread evenly over their bin."""
-        points = np.zeros((len(codes), self.encoding.width))
-        for number, (block, cells) in enumerate(zip(self.encoding.blocks, self.cells, strict=True)):
-            points[:, block.at] = cells.points(codes[:, number], rng)
-        return points
+__all__ = ["Grid", "TreePopulation", "chosen_grid"]
 
 
 class TreePopulation(Population):
@@ -68,17 +34,22 @@ class TreePopulation(Population):
 
     def __init__(self, schema: Schema, record: NoisyRecord) -> None:
         self.record = record
-        self.grid = grid = Grid(schema, record.fine)
+        grid = chosen_grid(schema, record)
         self._coarse = grid.merged(record.coarse)
         noisy, variance = record.read("singles", (len(schema.label.classes), grid.width))
         singles = np.split(noisy, grid.starts[1:], axis=1)  # per feature: (classes, fine cells)
         rows = record.records(float(singles[0].sum()))
         self.totals = totals = class_totals(singles, rows)
         self.class_share = totals / totals.sum()
-        self.tables = tuple(
-            class_tables(counts, totals, variance, in_order)
-            for counts, in_order in zip(singles, grid.in_order, strict=True)
-        )
+        tables, shapes = [], {}
+        for number, (counts, cells) in enumerate(zip(singles, grid.cells, strict=True)):
+            pooled = None
+            if isinstance(cells, NumberCells):
+                pooled = pooled_counts(counts.sum(axis=0), len(totals) * variance, rows, cells)
+                shapes[number] = shaped(cells, pooled)
+            tables.append(class_tables(counts, totals, variance, grid.in_order[number], pooled))
+        self.tables = tuple(tables)
+        self.grid = Grid(schema, record.fine, shapes)
         self.wide = tuple(map(merge, self.tables, self._coarse))
         self._edges = self._read_edges() if record.find("tree") else ()
 
@@ -165,6 +136,18 @@ def rake(dependence: Array, one: Array, two: Array, rounds: int = 12) -> Array:
     return joint
 
 
+def chosen_grid(schema: Schema, record: NoisyRecord) -> Grid:
+    """The grid that `singles` are counted on; with `ranges`, its bins lie where people are."""
+    if not record.find("ranges"):
+        return Grid(schema, record.fine)
+    ladders = Ladders(schema)
+    if len(ladders.places) != record.ranges:
+        raise VeilError("its noisy record does not fit its schema")
+    noisy, variance = record.read("ranges", (ladders.width,))
+    rows = record.records(float(np.split(noisy, ladders.starts[1:])[0].sum()))
+    return Grid(schema, record.fine, ladders.chosen(noisy, variance, rows, record.fine))
+
+
 def class_totals(singles: list[Array], rows: int) -> Array:
     """How many of `rows` rows each class has, from the counts (classes, cells) of each feature.
 
@@ -189,13 +172,6 @@ def believable(noisy: Array, expected: Array, variance: float) -> Array:
     size = (expected**2).sum(cells, keepdims=True)
     signal = np.maximum(0.0, beyond_noise) / np.maximum(size, 1e-9) * expected**2
     return expected + residual * signal / (signal + variance)
-
-
-def _in_order(feature: Feature, cells: Cells) -> int:
-    """How many cells, the first ones, lie side by side: bins, or ordered categories."""
-    if isinstance(feature, Categorical) and feature.ordered:
-        return len(feature.categories)
-    return len(cells.low)
 
 
 def merge(counts: Array, coarse: Array) -> Array:

@@ -142,6 +142,7 @@ def _check_sensitivities(statement: Statement, schema: Schema, record: NoisyReco
     pairs, products = features - 1, max(1, record.products - 1)
     counts, bits, unit = record.fixed_point, 4 * (ones + 1), UNIT
     least: dict[tuple[str, str], tuple[int, int]] = {  # L1 and squared L2, for one record
+        ("mixed", "ranges"): (2 * record.ranges, 2 * record.ranges),
         ("mixed", "singles"): (2 * features, 2 * features),
         ("mixed", "tree"): (2, 4),
         ("mixed", "pairs"): (2 * pairs, 2 * pairs),

@@ -144,6 +144,7 @@ class NoisyRecord:
 
     | family | measurement | values (int64) |
     |---|---|---|
+    | mixed | `ranges` | (cells of the ladders of all wide numbers side by side): counts |
     | mixed | `singles` | (classes, cells of all features side by side): counts |
     | mixed, order 2 | `tree` | (features − 1, 2): parent and child of each edge |
     | mixed, order 2 | `pairs` | flat: (parent cell, child cell) of each edge in turn |
@@ -160,6 +161,7 @@ class NoisyRecord:
     fine: Annotated[int, Field(ge=1, le=256)] = 1  # mixed: bins of a number for its own counts
     coarse: Annotated[int, Field(ge=1, le=256)] = 1  # mixed: bins of a number for pairs
     products: Annotated[int, Field(ge=0, le=256)] = 0  # mixed: features whose products were summed
+    ranges: Annotated[int, Field(ge=0)] = 0  # mixed: so many numbers were counted on ladders
     ones: Annotated[int, Field(ge=0)] = 0  # binary: records were cut to at most so many ones
     frequencies: Annotated[int, Field(ge=0, le=1 << 12)] = 0  # image: side of the square of them
     fixed_point: Annotated[int, Field(ge=1, le=1 << 30)] = 1  # image: sums are in units of 1/this

@@ -27,7 +27,7 @@ NUMBERS = "coefficients"
 SCORED, COUNTS = "the score holds noise alone", "counts move as stated"
 TRAINED, CODES = "training is as stated", "prototypes follow from noisy sums"
 ONE, WIDE, TWO, TIE = "one feature", "eleven features", "order 2", "order 2, near tie"
-PRODUCTS = "products"
+PRODUCTS, RANGES = "products", "ranges"
 PERSON, BITS, IMAGES = "one person, three records", "bits", "images"
 EVERY, SOME = "a canary in every batch", "a canary in some batches"
 
@@ -74,10 +74,12 @@ def _score(name: str, breaks: str, file: str, old: str, new: str, *plays: Play) 
 _ADD = "noisy = measurement(flat.tolist())"
 _CHOSEN = "return int(measurement([int(score) for score in scores]))"
 _EDGE = "noise.choose(scores, sensitivity, epsilon)"
-_SINGLES = "measured = [singles]"
+_SINGLES = "measured += [singles]"
 _BIT_RECORD = "return record_of(table, plan, pooled, sums)"
 _REPLACE = '__import__("dataclasses").replace'
 _VEIL = "return Veil(schema, made.autoencoder, made.prototypes, statement, made.surrogate, record)"
+_GRID = "grid = chosen_grid(schema, record_of(table, plan, *measured))"
+_RANGES = 'measured += [noise.perturb("ranges", what, private_ranges, bound, budget)]'
 _PRODUCTS = 'measured += [noise.perturb("products", what, private_products, bound, budget)]'
 _RESERVE = 'reserved = self._reserve(job, f"release by {mechanism} of {self.schema.name}")'
 _FIRST = "used[person] < self.records"
@@ -97,7 +99,7 @@ FAULTS: tuple[Fault, ...] = (
     _fault("exact noisy maximum", "the noisy maximum has no noise",
            NOISE, _CHOSEN, "return int(np.argmax(scores))", (TREE, TIE), (REPEATS, "zeros")),
     _fault("choice with far too large an ε", "each edge spends 20 times the share of all",
-           MIXED, _EDGE, "noise.choose(scores, sensitivity, 20 * plan.epsilons[1])",
+           MIXED, _EDGE, "noise.choose(scores, sensitivity, 20 * plan.epsilons[2])",
            (ALONE, TIE)),
     _fault("noisy maximum of a hundredth of its scale", "the choice leaks far more than its share",
            NOISE, _CHOSEN,
@@ -110,11 +112,20 @@ FAULTS: tuple[Fault, ...] = (
     # Exact numbers in the record
     _fault("exact counts of single features", "the record holds exact counts",
            MIXED, _SINGLES,
-           f"measured = [{_REPLACE}(singles, values=private_counts.singles)]",
+           f"measured += [{_REPLACE}(singles, values=private_counts.singles)]",
            (ALONE, ONE)),
     _fault("exact counts of pairs", "the record holds exact counts of order 2",
            MIXED, "measured += [tree, pairs]",
            f"measured += [tree, {_REPLACE}(pairs, values=private_pairs)]", (ALONE, TWO)),
+    _fault("exact ranges", "the record holds exact counts of a number",
+           MIXED, _RANGES,
+           f"made = {_RANGES[len('measured += ['):-1]}\n"
+           f"        measured += [{_REPLACE}(made, values=private_ranges)]", (ALONE, RANGES)),
+    _fault("bins from exact ranges", "where the bins lie tells where every record is",
+           MIXED, f"    {_GRID}",
+           f"    told = {_REPLACE}(measured[0], values=private_ranges) if plan.ranges else None\n"
+           "    told = record_of(table, plan, *([told] if told else []))\n"
+           "    grid = chosen_grid(schema, told)", (ITSELF, RANGES), (MOVES, RANGES)),
     _fault("exact products", "the record holds exact sums of products",
            MIXED, _PRODUCTS,
            f"made = {_PRODUCTS[len('measured += ['):-1]}\n"
@@ -136,12 +147,12 @@ FAULTS: tuple[Fault, ...] = (
            PLAN, "units=table.size,", "units=1 + int(table.private_rows()[1].sum()),",
            (ALONE, ONE)),
     _fault("number of bins from the rows", "the shape of the record tells the largest number",
-           MIXED, "grid = Grid(table.schema, plan.fine)",
+           MIXED, _GRID,
            "most = max(float(points.max()) for points, _ in table.private_batches())\n"
            "    grid = Grid(table.schema, 8 + int(20 * most))", (ALONE, "far number")),
     # Sensitivity
     _fault("products that count one pair", "a record moves every product of two of its points",
-           RECORD, "(features - 1) * UNIT**2 * records", "UNIT**2 * records // 2",
+           RECORD, "(features - 1) * UNIT**2 * records", "UNIT**2 * records // 8",
            (MOVES, PRODUCTS)),
     _fault("points of any size", "the points of a record are not bounded together",
            SCORECARD, "size = max(float(np.sqrt((largest**2).sum())), 1e-9)",
@@ -149,7 +160,8 @@ FAULTS: tuple[Fault, ...] = (
     _fault("points from exact counts", "one record moves the points of all the others",
            MIXED, "whole = whole_points(independent, plan.products)",
            f"told = {_REPLACE}(singles, values=private_counts.singles)\n"
-           "        exact = TreePopulation(table.schema, record_of(table, plan, told))\n"
+           "        told = record_of(table, plan, *measured[:-1], told)\n"
+           "        exact = TreePopulation(schema, told)\n"
            "        whole = whole_points(exact, plan.products)", (ITSELF, PRODUCTS)),
     _fault("counts without the factor 2", "a replaced record leaves a cell and enters another",
            RECORD, "return cls(2 * tables * records,", "return cls(tables * records,",
@@ -217,7 +229,7 @@ FAULTS: tuple[Fault, ...] = (
            (REPEATS, "zeros")),
     # Shares
     _fault("shares of 1.1 ε", "three steps spend more than ε together",
-           MIXED, "singles = rest_of(epsilon, tree, pairs, moments)",
+           MIXED, "singles = rest_of(epsilon, looked, tree, pairs, moments)",
            "singles = 0.85 * epsilon", (ALONE, TWO), (SHARES, "all families")),
     _fault("a share rounded up", "shares add up to more than ε by a hair",
            "privacy/budget.py",
@@ -228,17 +240,17 @@ FAULTS: tuple[Fault, ...] = (
            MIXED, _SINGLES,
            'more = noise.perturb("singles", what, private_counts.singles, bound, budget)\n'
            "    mean = (singles.values + more.values) // 2\n"
-           f"    measured = [{_REPLACE}(singles, values=mean)]", (ALONE, ONE)),
+           f"    measured += [{_REPLACE}(singles, values=mean)]", (ALONE, ONE)),
     _gaussian("δ used twice, order 2", "singles and pairs spend all of δ each",
-              MIXED, "delta = plan.delta / (1 + (plan.order == 2) + (plan.products > 0))",
+              MIXED, "delta = plan.delta / noisy_steps",
               "delta = plan.delta", (ALONE, "twelve features, order 2")),
     _gaussian("δ used twice, bits", "pooled sums and class sums spend all of δ each",
               BIT_SETS, "Budget(epsilon, plan.delta / 2)", "Budget(epsilon, plan.delta)",
               (ALONE, BITS)),
     # Readings, charges, refusals
     _fault("a second pass", "the rows are read twice",
-           MIXED, "grid = Grid(table.schema, plan.fine)",
-           "list(table.private_batches())\n    grid = Grid(table.schema, plan.fine)", (READ, TWO)),
+           MIXED, _GRID,
+           f"list(table.private_batches())\n    {_GRID}", (READ, TWO)),
     _fault("rows read before the charge", "a crash after the reading would cost nothing",
            CURATOR, _RESERVE, f"list(job.table.private_batches())\n        {_RESERVE}",
            (READ, TWO)),

@@ -1,0 +1,61 @@
+"""The grid of a mixed table: every legal row falls into one cell of every feature."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from counterveil.encoding import Array, Encoding
+from counterveil.errors import RequestError
+from counterveil.schema import Categorical, Feature, Schema
+from counterveil.schema.cells import Cells
+
+
+class Grid:
+    """The public grid: every legal row of a mixed table falls into one cell of every feature.
+
+    The cells come from the schema alone, or from noisy counts (`cells`, by the feature's number):
+    no row is looked at. `bins`: about how many bins any other number gets. `counts`: the number of
+    cells of each feature; `starts`: the place of each feature's first cell when all cells stand in
+    one line of `width`; `in_order`: how many cells of each, the first ones, lie side by side.
+    """
+
+    def __init__(self, schema: Schema, bins: int, cells: Mapping[int, Cells] | None = None) -> None:
+        if schema.family != "mixed":
+            raise RequestError("a grid is for mixed tables")
+        self.schema, self.encoding = schema, Encoding(schema)
+        chosen = cells or {}
+        features = enumerate(schema.features)
+        self.cells = tuple(chosen.get(place) or feature.cells(bins) for place, feature in features)
+        self.counts = np.array([cells.count for cells in self.cells])
+        self.starts = np.concatenate([[0], np.cumsum(self.counts)[:-1]])
+        self.width = int(self.counts.sum())
+        self.in_order = tuple(map(_in_order, schema.features, self.cells))
+
+    def merged(self, max_bins: int) -> tuple[Array, ...]:
+        """For each feature, the coarse cell of each of its cells: at most `max_bins` of numbers.
+
+        Neighbouring bins are merged evenly; categories, binary values and missing values stay by
+        themselves.
+        """
+        return tuple(cells.merged(max_bins) for cells in self.cells)
+
+    def codes(self, points: Array) -> Array:
+        """The cell of each feature of each encoded row: (rows, width) to (rows, features)."""
+        blocks = zip(self.encoding.blocks, self.cells, strict=True)
+        return np.stack([cells.codes(points[:, block.at]) for block, cells in blocks], axis=1)
+
+    def points(self, codes: Array, rng: np.random.Generator) -> Array:
+        """A legal encoded row for each row of cells."""
+        points = np.zeros((len(codes), self.encoding.width))
+        for number, (block, cells) in enumerate(zip(self.encoding.blocks, self.cells, strict=True)):
+            points[:, block.at] = cells.points(codes[:, number], rng)
+        return points
+
+
+def _in_order(feature: Feature, cells: Cells) -> int:
+    """Bins of a number, or ordered categories."""
+    if isinstance(feature, Categorical) and feature.ordered:
+        return len(feature.categories)
+    return len(cells.low)

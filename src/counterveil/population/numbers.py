@@ -1,0 +1,195 @@
+"""Bins of a number, cut where noisy counts say that the people are, and how many are in each.
+
+Given noisy counts on the number's ladder (`ladder.py`), bins for the counts of (class, bin) hold
+about as many people each, whole numbers down to single values; the outermost ones reach the public
+bounds, so that every legal value has a bin. Inside a bin people are spread over pieces, as the
+ladder or the neighbouring bins say. All of it is computed from noisy counts alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import numpy as np
+
+from counterveil.population.levels import denoised
+from counterveil.schema.cells import NumberCells
+from counterveil.schema.columns import Array
+
+PIECES = 4  # of a bin, along which the density inside it changes
+HAIR = 4e-12  # what parts 0 from the numbers next to it, in the unit cube
+
+Piece = tuple[float, float, float]  # lowest and highest number, weight
+
+
+def _none() -> Array:
+    return np.empty(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class ChosenCells(NumberCells):
+    """Bins of a number, each made of pieces over which its people are spread evenly.
+
+    `expected`: people in each bin, as far as known when the bins were chosen. Bins and cells of the
+    ladder fall into groups that hold the same values, a missing value being one: `group` of each
+    cell; `counted`: the noisy count of each group on the ladder, of variance `variances`.
+    """
+
+    pieces: NumberCells = field(default_factory=lambda: NumberCells(0))
+    into: Array = field(default_factory=_none)  # the bin of each piece
+    weights: Array = field(default_factory=_none)  # of each piece
+    expected: Array = field(default_factory=_none)
+    group: Array = field(default_factory=_none)
+    counted: Array = field(default_factory=_none)
+    variances: Array = field(default_factory=_none)
+
+    def points(self, codes: Array, rng: np.random.Generator) -> Array:
+        bins = len(self.low)
+        ends = np.searchsorted(self.into, np.arange(bins + 1))
+        sums = np.concatenate([[0.0], np.cumsum(self.weights)])
+        first, last = ends[np.minimum(codes, bins - 1)], ends[np.minimum(codes, bins - 1) + 1]
+        dice = sums[first] + rng.random(len(codes)) * (sums[last] - sums[first])
+        piece = np.clip(np.searchsorted(sums, dice, side="right") - 1, first, last - 1)
+        return self.pieces.points(np.where(codes == bins, len(self.into), piece), rng)
+
+    def merged(self, max_bins: int) -> Array:
+        """Merged to about as many people each; a missing value stays alone."""
+        before = np.cumsum(self.expected) - self.expected / 2
+        place = np.floor(before * (max_bins / max(self.expected.sum(), 1e-9)))
+        coarse = np.unique(place, return_inverse=True)[1]
+        return np.append(coarse, coarse.max() + 1) if self.missing else coarse
+
+    def combined(self, noisy: Array, variance: float) -> tuple[Array, Array]:
+        """Noisy counts of the cells and of the ladder, weighted by their noise; and variances."""
+        size, here = np.bincount(self.group), np.bincount(self.group, noisy)
+        trust = size * variance / (size * variance + self.variances)  # in the ladder
+        counts = noisy + (trust * (self.counted - here) / size)[self.group]
+        return counts, variance * (1 - trust / size)[self.group]
+
+
+def chosen_cells(
+    steps: NumberCells, noisy: Array, variance: float, rows: float, bins: int
+) -> ChosenCells:
+    """About `bins` bins of a number whose noisy counts on its ladder `steps` are given.
+
+    Fewer bins where many values are missing, for the noise is as large for fewer people.
+    """
+    ladder = len(steps.low)
+    people = denoised(noisy, np.full(len(noisy), variance), rows, ladder)[:ladder]
+    target = people.sum() / max(2.0, bins * np.sqrt(people.sum() / rows))
+    runs = _runs(people, target)
+    made: list[list[Piece]] = []
+    group: list[int] = []
+    for number, run in enumerate(runs):
+        inside = [(float(steps.low[i]), float(steps.high[i]), float(people[i])) for i in run]
+        cut = [[part] for part in _cut(inside[0], inside[0][2] / target, steps.step)]
+        made += cut if len(run) == 1 else [inside]
+        group += [number] * (len(made) - len(group))
+    made[0] = _fading(made[0][::-1])[::-1]
+    made[-1] = _fading(made[-1])
+    held = np.array([people[run].sum() for run in runs]) / np.bincount(group)
+    group += [len(runs)] * steps.missing
+    runs += [[ladder]] * steps.missing
+    cells = replace(_of_pieces(steps, made), expected=held[group[: len(made)]])
+    counted = np.array([noisy[run].sum() for run in runs])
+    variances = np.array([len(run) * variance for run in runs])
+    return replace(cells, group=np.array(group), counted=counted, variances=variances)
+
+
+def _runs(people: Array, target: float) -> list[list[int]]:
+    """Cells of a ladder, taken together up to `target` people; those with many stay alone."""
+    runs: list[list[int]] = []
+    room = 0.0
+    for cell, held in enumerate(people):
+        if held > target / 2 or held > room:
+            runs.append([cell])
+            room = 0.0 if held > target / 2 else target - held
+        else:
+            runs[-1].append(cell)
+            room -= held
+    return runs
+
+
+def _fading(pieces: list[Piece]) -> list[Piece]:
+    """Half as likely from each piece to the next: what is told of far tails is mostly noise."""
+    return [(low, high, weight / 2**far) for far, (low, high, weight) in enumerate(pieces)]
+
+
+def _cut(piece: Piece, wanted: float, step: float) -> list[Piece]:
+    """About `wanted` parts of equal width; single values where whole numbers are nearly so few."""
+    low, high, weight = piece
+    parts = max(1, round(wanted))
+    if not step:
+        parts = parts if high > low else 1
+        edges = np.linspace(low, high, parts + 1).tolist()
+        return [(one, two, weight / parts) for one, two in pairwise(edges)]
+    values = round((high - low) / step) + 1
+    parts = values if 2 * parts >= values else parts
+    starts = [round(part * values / parts) for part in range(parts + 1)]
+    return [
+        (low + one * step, low + (two - 1) * step, weight * (two - one) / values)
+        for one, two in pairwise(starts)
+    ]
+
+
+def _of_pieces(like: NumberCells, bins: list[list[Piece]]) -> ChosenCells:
+    """Cells of a number whose bins are made of these pieces."""
+    low, high, weights = np.array([piece for pieces in bins for piece in pieces]).T
+    into = np.repeat(np.arange(len(bins)), [len(pieces) for pieces in bins])
+    first = np.searchsorted(into, np.arange(len(bins)))
+    last = np.append(first[1:], len(into)) - 1
+    rest = like.step, like.missing
+    pieces = NumberCells(len(into) + like.missing, low, high, *rest)
+    count = len(bins) + like.missing
+    return ChosenCells(count, low[first], high[last], *rest, pieces, into, weights)
+
+
+def pooled_counts(noisy: Array, variance: float, rows: float, cells: NumberCells) -> Array:
+    """People in each cell, from noisy counts of all classes together; they add up to `rows`."""
+    variances = np.full(len(noisy), variance)
+    if isinstance(cells, ChosenCells) and len(cells.counted):
+        noisy, variances = cells.combined(noisy, variance)
+    return denoised(noisy, variances, rows, len(cells.low))
+
+
+def shaped(cells: NumberCells, counts: Array) -> ChosenCells:
+    """The same cells; inside a bin of one piece, the density leans as it does from bin to bin.
+
+    `counts`: of people in each cell, denoised. The slope is the smaller one of those to either
+    side, and none on a peak; beyond the outermost bins there is nobody.
+    """
+    if not isinstance(cells, ChosenCells):
+        bins = zip(cells.low.tolist(), cells.high.tolist(), strict=True)
+        plain = _of_pieces(cells, [[(low, high, 1.0)] for low, high in bins])
+        return shaped(replace(plain, expected=counts[: len(cells.low)]), counts)
+    width = cells.high - cells.low + cells.step
+    tilt = _tilt(cells.low + width / 2, width, counts[: len(width)])
+    made: list[list[Piece]] = []
+    for number, lean in enumerate(tilt):
+        mine = cells.into == number
+        ends = cells.pieces.low[mine].tolist(), cells.pieces.high[mine].tolist()
+        inside = list(zip(*ends, cells.weights[mine].tolist(), strict=True))
+        if len(inside) == 1 and lean:
+            parts = _cut((*inside[0][:2], 1.0), PIECES, cells.step)
+            middle, slope = sum(inside[0][:2]), lean / width[number] / 2
+            inside = [(low, high, size * (1 + slope * (low + high - middle)))
+                      for low, high, size in parts]  # fmt: skip
+        made.append(inside)
+    kept = {name: getattr(cells, name) for name in ("expected", "group", "counted", "variances")}
+    return replace(_of_pieces(cells, made), **kept)
+
+
+def _tilt(middle: Array, width: Array, counts: Array) -> Array:
+    """How much density changes from end to end of each bin, over its mean: from -2 to 2."""
+    tilt = np.zeros(len(width))
+    some = np.flatnonzero((width > 0) & (counts > 0))
+    width, density = width[some], counts[some] / width[some]
+    if len(some):
+        place = middle[some]
+        place = np.concatenate([[place[0] - width[0]], place, [place[-1] + width[-1]]])
+        rise = np.diff(np.concatenate([[0.0], density, [0.0]])) / np.diff(place)
+        one, two = rise[:-1], rise[1:]
+        slope = np.where(one * two > 0, np.sign(one) * np.minimum(abs(one), abs(two)), 0.0)
+        tilt[some] = np.clip(slope * width / density, -2.0, 2.0)
+    return tilt
