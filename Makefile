@@ -6,13 +6,16 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(BIN)/pip install --quiet --no-compile --constraint constraints.txt
 
-.PHONY: demo test check docs clean
+.PHONY: demo test slow check docs clean
 
 demo: .venv/demo-ready ## the main job on embedded data: writes demo/report.html
 	$(BIN)/counterveil demo
 
-test: .venv/ready check docs ## everything that must hold
-	$(BIN)/pytest -n 2 --dist worksteal
+test: .venv/ready check docs ## everything that must hold, in minutes
+	$(BIN)/pytest -n 2 --dist worksteal -m "not slow"
+
+slow: .venv/ready ## the long tests: experiments, notebooks, campaigns
+	$(BIN)/pytest -n 2 --dist worksteal -m slow
 
 check: .venv/ready ## style, types, import contracts
 	$(BIN)/ruff check .

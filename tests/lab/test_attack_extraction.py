@@ -167,6 +167,7 @@ def test_every_answer_is_legal_and_claims_the_runner_up(by_model: ByVeil) -> Non
     assert not (said == released.claimed)[~released.found].any()
 
 
+@pytest.mark.slow
 def test_the_surrogate_asks_f_for_predictions_alone(arena: Arena, release: Veil) -> None:
     judge = arena.judge
     asked: list[int] = []
@@ -201,6 +202,7 @@ def test_the_search_has_one_answer_whatever_the_seed(arena: Arena, by_model: ByV
     assert keys(by_model.explain(queries).rows) == keys(by_model.explain(queries, seed=1).rows)
 
 
+@pytest.mark.slow
 def test_random_labels_keep_the_rows(arena: Arena, release: Veil, by_model: ByVeil) -> None:
     queries = arena.d2.head(60)
     guided = build("random-labels-surrogate", arena, epsilon=3.0, size=TINY, veil=release)

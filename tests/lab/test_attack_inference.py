@@ -119,6 +119,7 @@ def test_shares_of_values() -> None:
     assert precision(truth, guess, 2) is None
 
 
+@pytest.mark.slow
 def test_attacks_succeed_on_an_overfitted_model_and_fail_in_the_disjoint_control() -> None:
     size = replace(TINY, shadows=4, candidates=300)
     control = Arena.of("adult", 0, size, disjoint=True)
@@ -194,6 +195,7 @@ def test_probing_an_explainer_that_hands_out_training_rows_finds_members(arena: 
     assert (near[~people.is_member] < 1e-6).mean() < 0.05
 
 
+@pytest.mark.slow
 def test_every_attack_is_played_on_a_defence(arena: Arena) -> None:
     said: list[str] = []
     defence = build("no-noise", arena, epsilon=1.0, size=TINY)

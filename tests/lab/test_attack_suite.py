@@ -59,6 +59,7 @@ def command(folder: Path, **changed: str) -> list[str]:
     return ["attack", *words, "--quick"]
 
 
+@pytest.mark.slow
 def test_the_command_ends_in_verdicts(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suite, "QUICK", TINY)
     result = CliRunner().invoke(app, command(files))

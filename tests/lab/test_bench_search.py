@@ -81,6 +81,7 @@ def quick_peers(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(peers, made.__bases__[0].__name__, made)
 
 
+@pytest.mark.slow
 def test_peers_are_measured_beside_counterveil(monkeypatch: pytest.MonkeyPatch) -> None:
     quick_peers(monkeypatch)
     found = run("peers", seeds=2)
@@ -105,6 +106,7 @@ def test_batch_sizes() -> None:
     assert [row["batch"] for row in found if row["method"] == "counterveil"] == [1, 4]
 
 
+@pytest.mark.slow
 def test_features() -> None:
     found = run("features", replace(TOY, features=(4, 6), most_mixed=4))
     assert {(row["dataset"], row["features"], row["width"]) for row in found} == {
@@ -134,6 +136,7 @@ def test_boosted() -> None:
     assert all(0 <= row["flip_ratio"] <= 1 for row in found)
 
 
+@pytest.mark.slow
 def test_objective() -> None:
     pytest.importorskip("sklearn", reason="digits come with scikit-learn")
     amortised, refined, iterated, whole, iterated_whole = run("objective")
@@ -174,6 +177,7 @@ ROWS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not has_matplotlib, reason="matplotlib is not installed")
 def test_every_part_has_its_picture_and_the_same_one_again(tmp_path: Path) -> None:
     from counterveil_lab.figures import draw_search

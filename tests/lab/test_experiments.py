@@ -82,6 +82,7 @@ def stored(folder: Path, name: str) -> list[Row]:
     return rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OWN)
 def test_every_experiment_leaves_rows_that_are_json(measured: Path, name: str) -> None:
     rows = stored(measured, name)
@@ -93,6 +94,7 @@ def test_every_experiment_leaves_rows_that_are_json(measured: Path, name: str) -
     assert all(0 <= ratio <= 1 for ratio in ratios)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["fig-mse", "fig-reconstructions", "fig-time", "fig-case", "frontier"]
 )
@@ -106,6 +108,7 @@ def test_figures_are_drawn_and_can_be_redrawn(measured: Path, name: str, tmp_pat
     assert (tmp_path / f"{name}.svg").read_bytes() == (measured / f"{name}.svg").read_bytes()
 
 
+@pytest.mark.slow
 def test_the_table_has_every_method(measured: Path) -> None:
     rows = stored(measured, "table-fr")
     methods = {(row["method"], row.get("mechanism"), row.get("guidance")) for row in rows}
@@ -125,18 +128,21 @@ def test_the_table_has_every_method(measured: Path) -> None:
     assert "*printed:* paper, ε 0.75 | 0.968 |" in text
 
 
+@pytest.mark.slow
 def test_ten_answers_are_counted(measured: Path) -> None:
     rows = stored(measured, "table-ad")
     assert {row["k"] for row in rows} == {3}
     assert all(0 <= row["answers_per_query"] <= 3 for row in rows)
 
 
+@pytest.mark.slow
 def test_without_noise_is_written_none(measured: Path) -> None:
     rows = stored(measured, "fig-mse")
     assert {row["mechanism"] for row in rows if row["epsilon"] == "none"} == {"paper"}
     assert all(row["mse"] > 0 and row["epochs"] == 2 for row in rows)
 
 
+@pytest.mark.slow
 def test_pictures_are_bytes_beside_the_rows(measured: Path) -> None:
     with np.load(measured / "fig-case.npz") as file:
         assert all(file[name].dtype == np.uint8 for name in file.files)
@@ -144,6 +150,7 @@ def test_pictures_are_bytes_beside_the_rows(measured: Path) -> None:
     assert "pictures" not in stored(measured, "fig-case")[0]
 
 
+@pytest.mark.slow
 def test_what_is_stored_is_not_measured_again(
     measured: Path, toy: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

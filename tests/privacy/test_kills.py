@@ -1,4 +1,4 @@
-"""`release` is killed at a hundred points: no charge is forgotten, no paid veil is lost.
+"""`release` is killed at many points: no charge is forgotten, no paid veil is lost.
 
 A child is forked for each kill, because loading torch a hundred times would take minutes. It dies
 before the n-th line that it runs in the files that pay and write, or after some time.
@@ -23,7 +23,7 @@ from counterveil.privacy import Budget
 from counterveil.privacy.ledger import Ledger, OverdrawnError
 from counterveil.veil import Veil
 
-KILLS = int(os.environ.get("COUNTERVEIL_KILLS", "100"))
+KILLS, MANY = 25, 100
 SOURCES = Path(counterveil.__file__).parent
 PAYING = {str(SOURCES / name) for name in ("curator/curator.py", "files.py", "privacy/ledger.py")}
 EPSILON = "0.01"
@@ -129,7 +129,7 @@ def project(tmp_path, schema, rows, monkeypatch):
     small = replace(build.TRAININGS[schema.family], samples=200, surrogate_epochs=1)
     monkeypatch.setitem(build.TRAININGS, schema.family, small)
     project = Project(tmp_path, schema, rows)
-    project.ledger.open_account("loans", Budget((KILLS + 30) / 100))
+    project.ledger.open_account("loans", Budget((MANY + 30) / 100))
     return project
 
 
@@ -150,7 +150,8 @@ def count_lines(project):
     return lines.seen
 
 
-def test_a_release_that_is_killed_anywhere_forgets_and_loses_nothing(project):
+@pytest.mark.parametrize("kills", [KILLS, pytest.param(MANY, marks=pytest.mark.slow)])
+def test_a_release_that_is_killed_anywhere_forgets_and_loses_nothing(project, kills):
     random = Random(0)
     assert project.release() == 0  # loads whatever is loaded when it is first used
     project.look()
@@ -160,9 +161,9 @@ def test_a_release_that_is_killed_anywhere_forgets_and_loses_nothing(project):
     whole_s = time.monotonic() - start
     project.look()
     killed = 0
-    for kill in range(KILLS):
+    for kill in range(kills):
         if kill % 5:
-            child = project.fork(1 + int((kill + random.random()) / KILLS * lines))
+            child = project.fork(1 + int((kill + random.random()) / kills * lines))
         else:
             child = project.fork()
             time.sleep(random.uniform(0, whole_s))
@@ -171,8 +172,8 @@ def test_a_release_that_is_killed_anywhere_forgets_and_loses_nothing(project):
         assert code in (0, -signal.SIGKILL)
         killed += code != 0
         project.look()
-    assert killed > 0.8 * KILLS
-    assert project.lost_names <= 5
+    assert killed > 0.8 * kills
+    assert project.lost_names <= max(2, kills // 20)
     assert ended(project.fork()) == 0  # nothing that a kill left is in the way
     project.look()
     subject = project.ledger.accounts()[0].subject

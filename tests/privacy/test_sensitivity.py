@@ -4,6 +4,7 @@ Neighbours: the same table with one record (or all records of one person) replac
 """
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -18,11 +19,14 @@ from counterveil.curator.coefficients import BoundedSums, GridCounts, cut
 from counterveil.curator.functional import make_plan
 from counterveil.curator.noise import EXACT, add, calibrate
 from counterveil.curator.table import PrivateTable
+from counterveil.encoding import Encoding
 from counterveil.errors import InternalError
 from counterveil.population import population_of
+from counterveil.population.ladder import Ladders
 from counterveil.population.mixed import Grid
+from counterveil.population.scorecard import WholePoints
 from counterveil.privacy import Budget
-from counterveil.privacy.record import Sensitivity
+from counterveil.privacy.record import UNIT, Sensitivity
 from counterveil.schema import Binary, Label, Numeric, Pixels, Schema
 
 LABEL = Label(name="y", classes=(0, 1))
@@ -68,6 +72,45 @@ def two_columns(values, labels, people=None):
 NUMBERS = Schema(
     features=(Numeric(name="a", lower=0, upper=9), Numeric(name="b", lower=0, upper=9)), label=LABEL
 )
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10**6))
+def test_products_and_ladders_move_by_at_most_what_is_declared(schema, seed):
+    frame = random_rows(schema, 30, seed=seed)
+    other = pd.concat([random_rows(schema, 1, seed=seed + 1), frame.iloc[1:]], ignore_index=True)
+    before, after = counted(schema, frame), counted(schema, other)
+    dice = np.random.default_rng(seed)
+    features = dice.permutation(len(schema.features))[:5]
+    cells = [before.pair(number, 0).shape[0] for number in features]
+    size = UNIT / math.sqrt(len(features))  # each feature's largest whole point
+    points = WholePoints(
+        features, tuple(np.trunc(dice.choice([-size, size, 1], cell)) for cell in cells), 1.0
+    )
+    points = replace(points, values=tuple(each.astype(np.int64) for each in points.values))
+    moved, declared = (
+        before.products(points) - after.products(points),
+        Sensitivity.of_products(5, 1),
+    )
+    assert np.abs(moved).sum() <= declared.l1
+    assert np.sqrt((moved.astype(float) ** 2).sum()) <= declared.l2
+    ladders, encoding = Ladders(schema), Encoding(schema)
+    looked = [ladders.counts(encoding.encode(rows)) for rows in (frame, other)]
+    assert np.abs(looked[0] - looked[1]).sum() <= 2 * len(ladders.places)
+
+
+def test_the_bounds_of_products_are_attained():
+    most = math.isqrt(UNIT**2 // 2)
+    both = np.array([-most] + [most] * 3)
+    points = WholePoints(np.array([0, 1]), (both, both), 1.0)
+    before, after = (
+        counted(NUMBERS, pd.DataFrame({"a": [0.0, 9.0], "b": [b, 9.0], "y": [0, 1]}))
+        for b in (0.0, 9.0)
+    )
+    declared = Sensitivity.of_products(2, 1)
+    moved = np.abs(before.products(points) - after.products(points)).sum()
+    assert 0.999 * declared.l1 < moved <= declared.l1
+    assert 0.999 * declared.l2 < moved <= declared.l2
 
 
 def test_the_bound_is_attained():

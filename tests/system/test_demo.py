@@ -23,6 +23,7 @@ def test_embedded_adult_fits_its_schema():
         assert 0.22 < share < 0.26
 
 
+@pytest.mark.slow
 def test_demo(tmp_path, capsys):
     main_exits_well(
         ["demo", "--out", str(tmp_path), "--queries", "30", "--epochs", "1", "--warm-steps", "300"]

@@ -74,6 +74,7 @@ def test_every_notebook_has_a_toy_size():
     assert [path.stem for path in NOTEBOOKS] == sorted(TOY)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_every_cell_runs(path, tmp_path):
     done = subprocess.run(

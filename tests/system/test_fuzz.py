@@ -35,6 +35,7 @@ def test_what_is_wrong_is_seen(tmp_path):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.forks
 def test_a_short_campaign():
     # Not among them: damaged files of XGBoost and LightGBM, whose libraries may crash on them.

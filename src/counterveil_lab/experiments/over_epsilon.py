@@ -140,7 +140,8 @@ def measure_frontier(
     head["mse"] = reconstruction_error(made.veil, data.test)
     head["mse_of_pooled_mean"] = releases.pooled_mean_error(data)
     if mechanism == "functional":
-        head["order"] = 2 if len(made.veil.statement.accesses) == 3 else 1
+        record = made.veil.record
+        head["order"] = 2 if record is not None and record.find("tree") else 1
     if made.epochs is None:
         del head["epochs"]
     rows = []

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from counterveil.errors import RequestError
 from counterveil_lab.datasets import LOADERS, VARIABLE
-from counterveil_lab.experiments import answers, images, over_epsilon, red_team
+from counterveil_lab.experiments import answers, images, over_epsilon, populations, red_team
 from counterveil_lab.experiments.releases import CACHE
 from counterveil_lab.experiments.runner import Experiment, Options, run
 
@@ -27,6 +27,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     "fig-tradeoff": red_team.FIG_TRADEOFF,
     "paper-adult": over_epsilon.PAPER_ADULT,
     "frontier": over_epsilon.FRONTIER,
+    "population": populations.POPULATION,
 }
 
 
