@@ -1,4 +1,4 @@
-"""From a population P~ to the networks of a Veil: autoencoder, prototypes, surrogate.
+"""From a population P~ to the networks of a Veil: generator, autoencoder, prototypes, surrogate.
 
 All of it is post-processing of the noisy record: training may take as many samples, epochs and
 tries as it likes at no privacy cost. The objective is the expectation of the loss under P~, which
@@ -20,12 +20,14 @@ from counterveil.networks import (
     class_means,
     classifier,
     fit,
+    seeded,
     train_surrogate,
 )
-from counterveil.population import Population, TreePopulation
+from counterveil.population import FeaturePopulation, Generator, Population, TreePopulation
+from counterveil.population.generator import train_generator
 from counterveil.population.mixed import Grid
 from counterveil.population.scorecard import Scorecard, scorecard
-from counterveil.schema import Family, Schema
+from counterveil.schema import Family, Pixels, Schema
 from counterveil.schema.columns import MISSING_VALUE
 from counterveil.terminal import Tick, silent
 
@@ -40,6 +42,7 @@ class Training:
     rate: float
     surrogate: tuple[int, ...]  # neurons of each hidden layer
     surrogate_epochs: int
+    generator_steps: int = 30  # of an epoch, where images need a generator
 
 
 TRAININGS: dict[Family, Training] = {
@@ -47,6 +50,7 @@ TRAININGS: dict[Family, Training] = {
     "image": Training(20_000, 30, 256, 1e-3, (128, 64), 10),
     "binary": Training(20_000, 30, 256, 1e-3, (128, 64), 10),
 }
+CONVOLUTIONAL_EPOCHS = 3  # enough for a convolutional surrogate
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,7 @@ class Networks:
     autoencoder: Autoencoder
     prototypes: Tensor  # (classes, latent)
     surrogate: nn.Sequential
+    generator: Generator | None = None  # of images measured by random features
 
 
 def fit_networks(
@@ -69,9 +74,16 @@ def fit_networks(
 ) -> Networks:
     """Train on samples of P~, for as long as is usual for this family or as `training` says.
 
-    The seed steers samples, weights and batches. `tick` counts the epochs of the autoencoder.
+    The seed steers samples, weights and batches. `tick` counts the epochs of the autoencoder and,
+    before them, as many of the generator, where there is one (`epochs_of`).
     """
     training = training or TRAININGS[schema.family]
+    generator: Generator | None = None
+    image: Pixels | None = None  # of a convolutional surrogate
+    if isinstance(population, FeaturePopulation):
+        generator = _fit_generator(population, training, seed=seed, device=device, tick=tick)
+        population, image = population.with_generator(generator), schema.images[0]
+    done = training.epochs if generator is not None else 0
     rng = np.random.default_rng(seed)
     classes = len(schema.label.classes)
     evenly = np.full(classes, 1 / classes)
@@ -94,17 +106,44 @@ def fit_networks(
         batch=training.batch,
         rate=training.rate,
         seed=seed,
-        tick=tick,
+        tick=lambda epoch, words="": tick(done + epoch, words),
     )
     # Every class its own samples: a rare class has a prototype as good as the others'.
     prototypes = class_means(autoencoder, *sample(evenly), classes)
+    made = None if generator is None else generator.cpu()
     if isinstance(population, TreePopulation):
-        surrogate = scorecard_network(scorecard(population), population.grid)
-    else:
-        hidden, epochs = training.surrogate, training.surrogate_epochs
-        drawn = sample(evenly)
-        surrogate = train_surrogate(*drawn, classes, hidden=hidden, epochs=epochs, seed=seed)
-    return Networks(autoencoder.cpu(), prototypes.cpu(), surrogate.cpu())
+        card = scorecard_network(scorecard(population), population.grid)
+        return Networks(autoencoder.cpu(), prototypes.cpu(), card)
+    hidden, epochs = training.surrogate, training.surrogate_epochs
+    if image is not None:  # neurons of the dense layer follow from the plain network's
+        hidden, epochs = (16, 32, hidden[-1]), min(epochs, CONVOLUTIONAL_EPOCHS)
+    drawn = sample(evenly)
+    learnt = train_surrogate(*drawn, classes, hidden=hidden, epochs=epochs, seed=seed, image=image)
+    return Networks(autoencoder.cpu(), prototypes.cpu(), learnt.cpu(), made)
+
+
+def epochs_of(population: Population, training: Training) -> int:
+    """How far `tick` will count in `fit_networks`."""
+    return training.epochs * (2 if isinstance(population, FeaturePopulation) else 1)
+
+
+def _fit_generator(
+    population: FeaturePopulation,
+    training: Training,
+    *,
+    seed: int,
+    device: torch.device,
+    tick: Tick,
+) -> Generator:
+    """G, trained for as many epochs as the autoencoder, of `generator_steps` each."""
+    steps = training.generator_steps
+    return train_generator(
+        population,
+        steps * training.epochs,
+        seed=seed,
+        device=device,
+        tick=lambda step, words="": tick(step // steps, words) if step % steps == 0 else None,
+    )
 
 
 def scorecard_network(card: Scorecard, grid: Grid) -> nn.Sequential:
@@ -140,7 +179,8 @@ def scorecard_network(card: Scorecard, grid: Grid) -> nn.Sequential:
             resting = np.array([np.interp(MISSING_VALUE, middles, own[:bins]) for own in mine])
             into.append((first + 1, 0.0))
             out.append(mine[:, bins] - resting)
-    network = classifier(grid.encoding.width, (len(into),), classes, "relu")
+    width = grid.encoding.width
+    network = seeded(lambda: classifier(width, (len(into),), classes, "relu"), seed=0)
     reads = np.zeros((len(into), grid.encoding.width))
     reads[np.arange(len(into)), [column for column, _ in into]] = 1.0
     thresholds = -np.array([threshold for _, threshold in into])

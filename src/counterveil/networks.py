@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from counterveil.errors import RequestError
-from counterveil.schema import Family
+from counterveil.schema import Family, Pixels
 from counterveil.terminal import Tick, silent
 
 Network = TypeVar("Network", bound=nn.Module)
@@ -145,15 +145,67 @@ def classifier(
     return nn.Sequential(*layers, nn.Linear(width, classes))
 
 
+class AsImages(nn.Module):
+    """Encoded rows (rows, width) as images (rows, channels, height, breadth)."""
+
+    def __init__(self, image: Pixels) -> None:
+        super().__init__()
+        self.shape = (image.height, image.breadth, image.channels)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return rows.reshape(len(rows), *self.shape).movedim(-1, 1)
+
+
+def convolutional(image: Pixels, hidden: tuple[int, ...], classes: int) -> nn.Sequential:
+    """A classifier of encoded images: (rows, width) to logits (rows, classes).
+
+    `hidden`: the maps of two convolutions, each of which halves the image, and the neurons of a
+    dense layer.
+    """
+    one, two, neurons = hidden
+    height, breadth = (((side + 1) // 2 + 1) // 2 for side in (image.height, image.breadth))
+    return nn.Sequential(
+        AsImages(image),
+        nn.Conv2d(image.channels, one, 3, stride=2, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(one, two, 3, stride=2, padding=1),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(two * height * breadth, neurons),
+        nn.ReLU(),
+        nn.Linear(neurons, classes),
+    )
+
+
+def sizes_of(classifier: nn.Sequential) -> tuple[int, ...]:
+    """The `hidden` of a `classifier` or of a `convolutional` one."""
+    layers = [each for each in classifier if isinstance(each, nn.Linear | nn.Conv2d)]
+    found = [each.weight.shape[0] for each in layers[:-1]]
+    return tuple(found)
+
+
 def train_surrogate(
-    points: Tensor, labels: Tensor, classes: int, *, hidden: tuple[int, ...], epochs: int, seed: int
+    points: Tensor,
+    labels: Tensor,
+    classes: int,
+    *,
+    hidden: tuple[int, ...],
+    epochs: int,
+    seed: int,
+    image: Pixels | None = None,
 ) -> nn.Sequential:
     """f~: learns the class numbers `labels` (rows,) of samples `points` of the population.
 
     With guidance `surrogate` it stands in for the target model everywhere, so that answers depend
-    on the private rows through the Veil alone.
+    on the private rows through the Veil alone. It is convolutional if an `image` is given.
     """
-    surrogate = seeded(lambda: classifier(points.shape[1], hidden, classes), seed)
+
+    def new() -> nn.Sequential:
+        if image is not None:
+            return convolutional(image, hidden, classes)
+        return classifier(points.shape[1], hidden, classes)
+
+    surrogate = seeded(new, seed)
     surrogate = surrogate.to(points.device)
 
     def loss_of(rows: Tensor) -> Tensor:

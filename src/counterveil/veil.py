@@ -5,7 +5,8 @@ A veil file is a zip, nothing compressed, of these members in this order and not
     manifest.json        format, version, layer sizes, SHA-256 of the next five members
     schema.json          the public description of the table
     statement.json       what is promised about the rows
-    weights.safetensors  the autoencoder, the class prototypes and, if there, the surrogate f~
+    weights.safetensors  the autoencoder, the class prototypes and, if there, the surrogate f~ and
+                         the generator of images
     record.json          how the noisy integers were made, or null where there are none
     record.safetensors   the noisy integers
     signature.json       who vouches for it: a signature under the manifest; may be left out
@@ -37,8 +38,9 @@ from torch import Tensor, nn
 
 from counterveil.errors import RequestError, SchemaError, VeilError
 from counterveil.files import read_bytes, write_whole
-from counterveil.networks import ACTIVATIONS, Autoencoder, classifier
-from counterveil.population import Population, population_of
+from counterveil.networks import ACTIVATIONS, Autoencoder, classifier, convolutional, sizes_of
+from counterveil.population import Generator, Population, population_of
+from counterveil.population.generator import GeneratorSize
 from counterveil.privacy import Statement
 from counterveil.privacy.consistency import check_statement
 from counterveil.privacy.record import NoisyRecord, from_members, to_members
@@ -77,6 +79,7 @@ class Veil:
 
     signature: Signature | None = None
     trusted: PublicKey | None = None  # the key that `check_signer` has found
+    generator: Generator | None = None  # of images measured by random features
 
     def __repr__(self) -> str:
         signed = "unsigned" if self.signer is None else str(self.signer).split(";")[0]
@@ -114,7 +117,7 @@ class Veil:
                 f"this veil has no noisy record: mechanism {self.statement.mechanism} makes none; "
                 "release it by mechanism functional"
             )
-        return population_of(self.schema, self.record)
+        return population_of(self.schema, self.record, self.generator)
 
     def model(self, classes: ClassWeights | None = None) -> PrivateModel:
         """The private model f~: predict, predict_proba; unlimited questions at no further cost.
@@ -151,7 +154,8 @@ class Veil:
         write_whole(path, content)
 
     def _members(self) -> dict[str, bytes]:
-        tensors = _named(self.autoencoder, self.surrogate) | {"prototypes": self.prototypes}
+        networks = self.autoencoder, self.surrogate, self.generator
+        tensors = _named(*networks) | {"prototypes": self.prototypes}
         weights = {name: tensor.contiguous() for name, tensor in tensors.items()}
         return {
             "schema.json": self.schema.to_json().encode(),
@@ -161,17 +165,16 @@ class Veil:
         }
 
     def _manifest(self, members: dict[str, bytes]) -> bytes:
-        layers = [layer for layer in self.surrogate or () if isinstance(layer, nn.Linear)]
-        hidden = [layer.out_features for layer in layers[:-1]]
-        kinds = [
-            name for name, kind in ACTIVATIONS.items() if kind in map(type, self.surrogate or ())
-        ]
+        used = {type(layer) for layer in self.surrogate or ()}
+        kinds = [name for name, kind in ACTIVATIONS.items() if kind in used]
+        further = {} if self.generator is None else {"generator": self.generator.size.to_manifest()}
         content = {
             "format": FORMAT,
             "version": VERSION,
             "hidden": list(self.autoencoder.hidden),
-            "surrogate": None if self.surrogate is None else hidden,
+            "surrogate": None if self.surrogate is None else list(sizes_of(self.surrogate)),
             "activation": None if self.surrogate is None else kinds[0],
+            **further,
             "sha256": {name: _sha256(content) for name, content in members.items()},
         }
         return json.dumps(content, indent=2).encode()
@@ -209,10 +212,13 @@ class Veil:
             population_of(schema, record)  # refuses a record that does not fit
         check_statement(statement, schema, record)
         networks = _rebuild(members, manifest, schema)
+        if (networks[3] is not None) != (record is not None and record.features > 0):
+            raise VeilError("random features of images need a generator, and nothing else does")
         signature = members.get(SIGNATURE)
         signed = None if signature is None else Signature.from_json(signature)
-        autoencoder, prototypes, surrogate = networks
-        return cls(schema, autoencoder, prototypes, statement, surrogate, record, signed)
+        autoencoder, prototypes, surrogate, generator = networks
+        found = autoencoder, prototypes, statement, surrogate, record, signed
+        return cls(schema, *found, generator=generator)
 
 
 def _sha256(content: bytes) -> str:
@@ -290,13 +296,14 @@ def _read_manifest(text: bytes) -> dict[str, Any]:
             f"this counterveil reads veils of version {VERSION}, the file has another; {REMEDY}"
         )
     digests, surrogate = manifest.get("sha256"), manifest.get("surrogate")
-    activation = manifest.get("activation")
+    activation, generator = manifest.get("activation"), manifest.get("generator")
     if activation not in ((None,) if surrogate is None else tuple(ACTIVATIONS)):
         raise VeilError("its manifest gives no usable activation")
     return {
         "hidden": _sizes(manifest.get("hidden")),
         "surrogate": None if surrogate is None else _sizes(surrogate),
         "activation": activation,
+        "generator": None if generator is None else GeneratorSize.from_manifest(generator),
         "sha256": digests if isinstance(digests, dict) else {},
     }
 
@@ -308,16 +315,21 @@ def _sizes(hidden: Any) -> tuple[int, ...]:
     return sizes
 
 
-def _named(autoencoder: Autoencoder, surrogate: nn.Sequential | None) -> dict[str, Tensor]:
+def _named(
+    autoencoder: Autoencoder, surrogate: nn.Sequential | None, generator: Generator | None
+) -> dict[str, Tensor]:
     """The weights under the names that they have in a file."""
-    further = {} if surrogate is None else surrogate.state_dict()
-    return autoencoder.state_dict() | {f"surrogate.{key}": part for key, part in further.items()}
+    named: dict[str, Tensor] = autoencoder.state_dict()
+    for name, network in (("surrogate", surrogate), ("generator", generator)):
+        further = {} if network is None else network.state_dict()
+        named |= {f"{name}.{key}": part for key, part in further.items()}
+    return named
 
 
 def _rebuild(
     members: dict[str, bytes], manifest: dict[str, Any], schema: Schema
-) -> tuple[Autoencoder, Tensor, nn.Sequential | None]:
-    """Autoencoder, prototypes and surrogate from the weights of a file."""
+) -> tuple[Autoencoder, Tensor, nn.Sequential | None, Generator | None]:
+    """Autoencoder, prototypes, surrogate and generator from the weights of a file."""
     width, classes = schema.width, len(schema.label.classes)
     tensors, hidden = load_tensors(members["weights.safetensors"]), manifest["surrogate"]
     with torch.device("meta"):  # shapes first, memory only for what really is in the file
@@ -325,7 +337,14 @@ def _rebuild(
         surrogate = (
             None if hidden is None else classifier(width, hidden, classes, manifest["activation"])
         )
-    shapes = {name: tensor.shape for name, tensor in _named(autoencoder, surrogate).items()}
+        generator = None
+        if manifest["generator"] is not None:  # only images have one, and a surrogate beside it
+            if not schema.images or hidden is None or len(hidden) != 3:
+                raise VeilError("its manifest gives no usable layer sizes")
+            generator = Generator(schema.images[0], classes, manifest["generator"])
+            surrogate = convolutional(schema.images[0], hidden, classes)
+    built = _named(autoencoder, surrogate, generator)
+    shapes = {name: tensor.shape for name, tensor in built.items()}
     shapes["prototypes"] = torch.Size((classes, autoencoder.latent))
     if {name: tensor.shape for name, tensor in tensors.items()} != shapes:
         raise VeilError("its weights do not fit its schema")
@@ -333,9 +352,10 @@ def _rebuild(
         if tensor.dtype != torch.float32 or not bool(tensor.isfinite().all()):
             raise VeilError("its weights are not finite 32-bit numbers")
     prototypes = tensors.pop("prototypes")
-    if surrogate is not None:
-        mine = {name: tensors.pop(f"surrogate.{name}") for name in surrogate.state_dict()}
-        surrogate.load_state_dict(mine, assign=True)
-        surrogate.requires_grad_(False).eval()
+    for prefix, network in (("surrogate", surrogate), ("generator", generator)):
+        if network is not None:
+            mine = {name: tensors.pop(f"{prefix}.{name}") for name in network.state_dict()}
+            network.load_state_dict(mine, assign=True)
+            network.requires_grad_(False).eval()
     autoencoder.load_state_dict(tensors, assign=True)
-    return autoencoder.requires_grad_(False).eval(), prototypes, surrogate
+    return autoencoder.requires_grad_(False).eval(), prototypes, surrogate, generator

@@ -288,7 +288,7 @@ def test_the_instrument_hears_the_mechanism_and_answers_as_told():
     pair, plan = neighbours.pairs_of_features(), neighbours.pairs_of_features().plan(Budget(1.0))
     one, (table_one, table_two) = Instrument(), pair.tables
     record = measure(table_one, plan, one)
-    singles, choice, pairs = plan.epsilons
+    _, singles, choice, pairs, _ = plan.epsilons
     assert [answer.epsilon for answer in one.answers] == [singles, pairs]
     assert one.exact[0].sum() == 3 * len(pair.one)  # three features, exact counts
     for exact, name in zip(one.exact, ("singles", "pairs"), strict=True):
@@ -314,8 +314,12 @@ def test_the_instrument_tells_the_noise_of_a_real_measurement():
 @pytest.mark.parametrize("make", neighbours.PURE_PAIRS, ids=lambda make: make.__name__)
 def test_the_record_of_a_veil_is_what_got_noise(make):
     pair, budget = make(), Budget(1.0)
+    if pair.planned:
+        pytest.skip("a release of so few rows has another plan")
     record = release(pair, budget, "functional", 0).record
-    heard = listen(pair.tables[0], pair.plan(budget))
+    # The bins lie where the noisy ranges say, so those of the veil are told.
+    told = [found for found in record.measurements if found.name == "ranges"]
+    heard = listen(pair.tables[0], pair.plan(budget), told=told)
     noisy = [made for made in record.measurements if made.name != "tree"]
     assert [made.access for made in noisy] == [answer.access for answer in heard.answers]
     for found, exact in zip(noisy, heard.exact, strict=True):

@@ -5,7 +5,7 @@ import pytest
 
 from counterveil.encoding import Encoding
 from counterveil.population.grid import Grid
-from counterveil.population.ladder import Ladders, is_wide, ladder
+from counterveil.population.ladder import Ladders, ladder
 from counterveil.population.levels import denoised, level_means
 from counterveil.population.numbers import ChosenCells, chosen_cells, pooled_counts, shaped
 from counterveil.schema import Binary, Label, Numeric, Schema
@@ -105,8 +105,8 @@ def test_a_ladder_is_small_and_gives_zero_a_cell():
         cells = ladder(KINDS[name])
         code = cells.codes(encoded(KINDS[name], [0.0]))[0]
         assert cells.low[code] == cells.high[code], name
-    assert not is_wide(KINDS["two"])
-    assert not is_wide(Binary(name="b", values=(0, 1)))
+    assert not KINDS["two"].is_wide
+    assert not Binary(name="b", values=(0, 1)).is_wide
 
 
 def test_years_are_found_between_wide_bounds():

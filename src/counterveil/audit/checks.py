@@ -63,7 +63,7 @@ COMMANDS = (neighbours.one_feature, *neighbours.LAST_ONES)
 
 
 def checks(budget: Budget) -> Iterator[Check]:
-    """All checks of `functional` at one (ε, δ); those of whole releases for pure ε alone."""
+    """All checks of `functional` at one (ε, δ); of whole releases with δ > 0 those by features."""
     check = partial(Check, "functional", claim=Claim(budget.epsilon, budget.delta))
     pairs = neighbours.APPROXIMATE_PAIRS if budget.delta else neighbours.PURE_PAIRS
     each: dict[str, Callable[[Pair, Budget], Finding]] = {
@@ -75,10 +75,14 @@ def checks(budget: Budget) -> Iterator[Check]:
     for pair in (make() for make in pairs):
         for view, find in each.items():
             yield check(view, pair.name, find=partial(find, pair, budget))
-    for pair in (make() for make in FAMILIES):
+    noisy = (*FAMILIES, neighbours.features) if budget.delta else FAMILIES
+    for pair in (make() for make in noisy):
         find_noise = partial(noise_as_stated, pair, budget)
         yield check("the noise is as stated", pair.name, find=find_noise)
     if budget.delta:
+        pair = neighbours.features()
+        follows = partial(veil_follows, pair, budget)
+        yield check("the veil follows from its record", pair.name, find=follows)
         return
     yield check("the noise never repeats", "zeros", find=never_repeats)
     yield check("the shares add up", "all families", find=shares_add_up)
@@ -125,6 +129,7 @@ class Loud(Instrument):
     """A source of the curator's own noise that writes down the noise of every answer."""
 
     noise: list[Array] = field(default_factory=list)
+    told_ranges: Measurement | None = None  # where the bins lie follows from them
 
     def perturb(
         self, name: str, what: str, exact: Array, sensitivity: Sensitivity, budget: Budget
@@ -132,7 +137,7 @@ class Loud(Instrument):
         answer = EXACT.perturb(name, what, exact, sensitivity, budget)
         self.noise.append((answer.values - exact).reshape(-1))
         self.answers.append(answer)
-        return answer
+        return self.told_ranges if name == "ranges" and self.told_ranges else answer
 
 
 def both(pair: Pair, budget: Budget) -> tuple[Dice, Dice]:
@@ -261,7 +266,8 @@ def noise_as_stated(pair: Pair, budget: Budget) -> Finding:
     measure(table, plan, first)
     runs = []
     for _ in range(REPEATS):
-        loud = Loud(told_choices=first.choices)
+        ranges = next((found for found in first.answers if found.name == "ranges"), None)
+        loud = Loud(told_choices=first.choices, told_ranges=ranges)
         measure(table, plan, loud)
         runs.append(loud.noise)
     for answer, *noise in zip(first.answers, *runs, strict=True):

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from counterveil.curator.functional import make_plan
+from counterveil.curator.images import plan_frequencies
 from counterveil.curator.plan import Plan
 from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Array
@@ -40,6 +41,7 @@ class Pair:
     unit_column: str | None = None
     max_records: int | None = None
     planned: int | None = None
+    by_frequencies: bool = False  # images that are measured so, however many rows there are
 
     @cached_property
     def tables(self) -> tuple[PrivateTable, PrivateTable]:
@@ -52,6 +54,8 @@ class Pair:
         """The plan of a release. It reads public numbers only, so it is the same for D and D'."""
         records = self.max_records or 1
         rows = self.planned or len(self.one)
+        if self.by_frequencies:
+            return plan_frequencies(self.schema, rows, budget, records, "the audit's choice")
         return make_plan(self.schema, rows, budget, records=records, order=self.order)
 
 
@@ -212,7 +216,22 @@ def images() -> Pair:
 
 def many_frequencies() -> Pair:
     """So many rows that many frequencies are measured, and Gaussian noise is the smaller one."""
-    return _image_pair("images, many frequencies", side=12, others=1700)
+    pair = _image_pair("images, many frequencies", side=12, others=1700)
+    return replace(pair, by_frequencies=True)
+
+
+def features() -> Pair:
+    """So many rows that random features are measured, from ε = 0.5 on and with δ > 0.
+
+    The replaced image changes its class: both classes' counts and features move, by all of the L2
+    sensitivity, whatever the images show.
+    """
+    return _image_pair("images, features", side=6, others=1200)
+
+
+def persons_features() -> Pair:
+    """The same with one person of five records, of which three are used."""
+    return _of_one_person(_image_pair("", side=6, others=3600), "one person, features")
 
 
 def last_of_its_class() -> Pair:
@@ -254,6 +273,8 @@ APPROXIMATE_PAIRS = (
     wide_pairs,
     many_frequencies,
     products,
+    features,
+    persons_features,
     persons,
     bits,
     images,

@@ -89,6 +89,7 @@ def veil_follows(pair: Pair, budget: Budget) -> Finding:
         veil.statement,
         made.surrogate,
         veil.record,
+        generator=made.generator,
     )
     if members_of(anew)["weights.safetensors"] != members_of(veil)["weights.safetensors"]:
         yield "the networks or prototypes are not those that the noisy record gives"

@@ -30,7 +30,15 @@ from counterveil.privacy import Budget
 from counterveil.search import Explainer
 from counterveil.veil import Veil
 
-SHORT = Training(samples=256, epochs=2, batch=128, rate=5e-3, surrogate=(8,), surrogate_epochs=2)
+SHORT = Training(
+    samples=256,
+    epochs=2,
+    batch=128,
+    rate=5e-3,
+    surrogate=(8,),
+    surrogate_epochs=2,
+    generator_steps=2,
+)
 SEARCH_STEPS = 10
 
 
@@ -91,7 +99,8 @@ def release(pair: Pair, budget: Budget, mechanism: str, table: int) -> Veil:
 
 
 def _weights_and_prototypes(veil: Veil) -> Array:
-    networks = [network for network in (veil.autoencoder, veil.surrogate) if network is not None]
+    made = veil.autoencoder, veil.surrogate, veil.generator
+    networks = [network for network in made if network is not None]
     parts = [weights.reshape(-1) for network in networks for weights in network.parameters()]
     return torch.cat([*parts, veil.prototypes.reshape(-1)]).double().numpy()
 

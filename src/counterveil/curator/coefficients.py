@@ -11,6 +11,12 @@ replacing one unit (one record, or one person's at most `records` records) can d
 | `GridCounts.pair`, E of them | 1 in one cell of each of E pairs | 2·E·records | √(2E)·records |
 | `GridCounts.products` of m | q_i·q_j for i < j, Σ q² ≤ U² | (m−1)·U²·records | U²·records |
 | `BoundedSums` | a vector of norms ≤ l1, l2 in its class | 2·l1·records | 2·l2·records |
+| `EmbeddingSums` | the same; its count weighs w ≤ l2 | 2·(l1 + w)·records | 2·l2·records |
+
+The last one counts for nothing: a record replaced by one of its own class leaves the count as it
+is, so that the sums move by at most 2·l2; one replaced by a record of another class moves two
+classes by at most √(l2² + w²) each, √2·√(l2² + w²) ≤ 2·l2 together. A record that is taken away for
+none moves less. Replacing a unit is at most `records` such steps, and their lengths add up.
 
 Relation: replace-one, N public. `tests/privacy/test_sensitivity.py` holds each of them against
 random and extreme neighbours, and attains them.
@@ -23,9 +29,10 @@ from itertools import combinations
 import numpy as np
 
 from counterveil.encoding import Array
+from counterveil.errors import InternalError
 from counterveil.population.mixed import Grid
 from counterveil.population.scorecard import WholePoints
-from counterveil.privacy.record import Sensitivity
+from counterveil.privacy.record import Sensitivity, root_above
 
 
 class GridCounts:
@@ -105,6 +112,27 @@ class BoundedSums:
     def sensitivity(self, records: int) -> Sensitivity:
         """Of `sums`, for units of at most `records` records."""
         return Sensitivity.of_sums(self.l1, self.l2_squared, records)
+
+
+class EmbeddingSums(BoundedSums):
+    """Class sums of embeddings φ(x), with a count that costs no noise: it weighs at most l2.
+
+    The norms l1 and l2 are without the count.
+    """
+
+    def __init__(
+        self, width: int, classes: int, l1: int, l2_squared: int, count_weight: int
+    ) -> None:
+        super().__init__(width, classes, l1, l2_squared, count_weight)
+        if count_weight**2 > l2_squared:
+            raise InternalError(
+                "a count that weighs more than the embedding needs noise of its own"
+            )
+
+    def sensitivity(self, records: int) -> Sensitivity:
+        """Of `sums`, for units of at most `records` records."""
+        _, l2_squared = self._clip
+        return Sensitivity(2 * self.l1 * records, root_above(4 * l2_squared * records**2))
 
 
 def cut(vectors: Array, l1: int, l2_squared: int) -> Array:

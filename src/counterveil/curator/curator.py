@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 from counterveil import files
-from counterveil.build import TRAININGS, Training, fit_networks
+from counterveil.build import TRAININGS, Training, epochs_of, fit_networks
 from counterveil.curator import dpsgd, paper
 from counterveil.curator.functional import make_plan, measure, record_bytes
 from counterveil.curator.plan import Plan
@@ -285,13 +285,22 @@ class Curator:
         training = job.training or TRAININGS[schema.family]
         training = replace(training, epochs=job.epochs or training.epochs)
         title = "training on the noisy population"
-        with progress_bar(title, training.epochs, show=job.progress) as tick:
+        epochs = epochs_of(population, training)
+        with progress_bar(title, epochs, show=job.progress) as tick:
             made = fit_networks(
                 population, schema, seed=job.seed, device=self.device, training=training, tick=tick
             )
         statement = self._state("functional", job, record.accesses)
         statement = statement.model_copy(update={"plan": (*plan.reasons, *plan.warnings)})
-        return Veil(schema, made.autoencoder, made.prototypes, statement, made.surrogate, record)
+        return Veil(
+            schema,
+            made.autoencoder,
+            made.prototypes,
+            statement,
+            made.surrogate,
+            record,
+            generator=made.generator,
+        )
 
     def _by_dpsgd(self, job: _Job) -> Veil:
         """Networks trained on the rows by noisy gradients."""

@@ -62,7 +62,9 @@ def record_bytes(schema: Schema, plan: Plan) -> int:
     if plan.family == "binary":
         numbers = schema.width + classes * (1 + schema.width)
     elif plan.family == "image":
-        numbers = classes * (1 + Frequencies(schema.images[0], plan.frequencies).width)
+        numbers = classes * (1 + 2 * plan.features)
+        if not plan.features:
+            numbers = classes * (1 + Frequencies(schema.images[0], plan.frequencies).width)
     else:
         grid = Grid(schema, plan.fine)
         coarse = [int(merge.max()) + 1 for merge in grid.merged(plan.coarse)]

@@ -1,27 +1,103 @@
 """Images: what to sum with which share of the budget, and the summing.
 
-Class sums of the low frequencies of the cosine transform, in whole numbers.
+Two bases of the objective, both free of data and in whole numbers. *Features*: class sums of random
+Fourier features φ(x), which see shapes; their L2 norm is 1, their L1 norm is not small, so that
+they need Gaussian noise (δ > 0). *Frequencies*: class sums of the low frequencies of the cosine
+transform, cut to public norms; they see the mean image of a class and no more.
+
+Formal guarantee: either way the record is (ε, δ)-DP under replace-one of one unit, by one addition
+of exact noise to one vector of class sums whose sensitivity `coefficients` states. What a record
+adds is a function of that record alone: for features see `population.features`. Which basis, and
+how many numbers, is chosen from rows, classes, image size, ε and δ: public.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
 
-from counterveil.curator.coefficients import BoundedSums
-from counterveil.curator.noise import NoiseSource
+from counterveil.curator.coefficients import BoundedSums, EmbeddingSums
+from counterveil.curator.noise import NoiseSource, calibrate
 from counterveil.curator.plan import Plan, drowning, record_of
 from counterveil.curator.table import PrivateTable
+from counterveil.population.features import FIXED_POINT, MOST_PIXELS, Features
+from counterveil.population.generator import count_weight
 from counterveil.population.images import Frequencies
 from counterveil.privacy import Budget
-from counterveil.privacy.record import NoisyRecord
-from counterveil.schema import Schema
+from counterveil.privacy.record import GAUSSIAN, NoisyRecord, root_above
+from counterveil.schema import Pixels, Schema
+
+MOST_FEATURES = 1000
+# Noise on a class mean of φ, which is at most 1 long, in any one direction. Beyond, features are
+# more noise than shape, and the mean image of a class is all that can be seen.
+MOST_NOISE = 0.06
+USUAL_DELTA = 1e-6  # what a plan without δ is compared with
+ROWS_AT_A_TIME = 1024
 
 
 def plan_images(schema: Schema, rows: int, budget: Budget, records: int) -> Plan:
-    side = min(schema.images[0].height, schema.images[0].breadth)
-    classes = len(schema.label.classes)
+    image, classes = schema.images[0], len(schema.label.classes)
+    each = rows / classes
+    if image.width > MOST_PIXELS:
+        why = f"images of more than {MOST_PIXELS} numbers are measured by frequencies"
+        return plan_frequencies(schema, rows, budget, records, why)
+    if budget.delta == 0:
+        would_be = noise_of_features(replace(budget, delta=USUAL_DELTA), records)
+        why = "δ = 0: random features, which see shapes, need Gaussian noise"
+        if would_be is not None and would_be / each <= MOST_NOISE:
+            why += f"; with --delta {USUAL_DELTA:g} this table would get them: recommended"
+        return plan_frequencies(schema, rows, budget, records, why)
+    noise = noise_of_features(budget, records)
+    if noise is None or noise / each > MOST_NOISE:
+        words = "Laplace noise" if noise is None else f"noise of {noise / each:.2g}"
+        why = (
+            f"{words} on a class mean of random features, of length 1: too much to see shapes "
+            f"(at most {MOST_NOISE:g})"
+        )
+        return plan_frequencies(schema, rows, budget, records, why)
+    count = count_of_features(image)
+    reasons = (
+        f"class sums of {count} random Fourier features: cosines and sines of public random waves, "
+        f"in units of 1/{FIXED_POINT}, and the class counts",
+        "each image adds a vector of L2 norm 1, whatever it shows; the counts cost no noise",
+        f"{each:.0f} rows a class against Gaussian noise of deviation {noise:.3g}: "
+        f"{noise / each:.2g} on a class mean (features are worth it up to {MOST_NOISE:g})",
+        "a generator learns images whose features have these means: post-processing",
+    )
+    plan = Plan("image", 1, (budget.epsilon,), budget.delta, records, reasons)
+    return replace(plan, features=count, fixed_point=FIXED_POINT)
+
+
+def count_of_features(image: Pixels) -> int:
+    """How many features: two for each pixel are enough; the noise does not depend on it.
+
+    Their number K shrinks each one to 1/√K, while noise of the same total length in any direction
+    is added: what is seen of the class means hardly changes, what it costs to compute does.
+    """
+    return min(MOST_FEATURES, max(64, 2 * image.width))
+
+
+def noise_of_features(budget: Budget, records: int) -> float | None:
+    """Deviation of the noise on a class sum of φ in any direction; None where it is not Gaussian.
+
+    >>> round(noise_of_features(Budget(0.75, 1e-6), 1), 1)
+    11.9
+    """
+    unit = 1 << 20
+    l2 = root_above(4 * unit**2 * records**2)
+    # L1 of many numbers is far larger than L2: Gaussian noise whenever δ allows it.
+    noise = calibrate(math.ceil(l2 * math.sqrt(MOST_FEATURES)), l2, budget.epsilon, budget.delta)
+    return noise.scale / unit if noise.kind == GAUSSIAN else None
+
+
+def plan_frequencies(schema: Schema, rows: int, budget: Budget, records: int, why: str) -> Plan:
+    """The plan for the low frequencies of the cosine transform; `why` not for features."""
+    side, classes = (
+        min(schema.images[0].height, schema.images[0].breadth),
+        len(schema.label.classes),
+    )
     # Frequencies beyond the one whose expected size meets the noise only add noise.
     frequencies = int(np.clip(round(2 * (rows * budget.epsilon / classes) ** 0.25), 4, side // 2))
     frequencies = min(frequencies, side)
@@ -32,6 +108,7 @@ def plan_images(schema: Schema, rows: int, budget: Budget, records: int) -> Plan
         f"1/{fixed_point}",
         f"each image cut to L1 norm {l1 / fixed_point:g} and L2 norm {l2 / fixed_point:g}: public "
         "bounds from its size",
+        why,
     )
     warnings = drowning(rows, classes, 2 * l1 * records / budget.epsilon / fixed_point / 10)
     plan = Plan("image", 1, (budget.epsilon,), budget.delta, records, reasons, warnings)
@@ -39,12 +116,29 @@ def plan_images(schema: Schema, rows: int, budget: Budget, records: int) -> Plan
 
 
 def measure_images(table: PrivateTable, plan: Plan, noise: NoiseSource) -> NoisyRecord:
+    measured = _sum_features if plan.features else _sum_frequencies
+    private_sums, what = measured(table, plan)
+    bound, budget = private_sums.sensitivity(plan.records), Budget(plan.epsilons[0], plan.delta)
+    sums = noise.perturb("sums", what, private_sums.sums, bound, budget)
+    return record_of(table, plan, sums)
+
+
+def _sum_features(table: PrivateTable, plan: Plan) -> tuple[BoundedSums, str]:
+    features = Features(table.schema.images[0], plan.features)
+    classes, weight = len(table.schema.label.classes), count_weight(plan.features)
+    norms = features.l1, features.l2_squared
+    private_sums = EmbeddingSums(features.width, classes, *norms, weight)
+    for private_points, private_classes in table.private_batches():
+        for start in range(0, len(private_points), ROWS_AT_A_TIME):
+            some = slice(start, start + ROWS_AT_A_TIME)
+            private_sums.add(features.whole(private_points[some]), private_classes[some])
+    return private_sums, f"counts and sums of {plan.features} random features for {classes} classes"
+
+
+def _sum_frequencies(table: PrivateTable, plan: Plan) -> tuple[BoundedSums, str]:
     frequencies = Frequencies(table.schema.images[0], plan.frequencies)
     width, classes = frequencies.width, len(table.schema.label.classes)
     private_sums = BoundedSums(width, classes, plan.l1_clip, plan.l2_clip**2, plan.fixed_point)
     for private_points, private_classes in table.private_batches():
         private_sums.add(frequencies.whole(private_points, plan.fixed_point), private_classes)
-    what = f"counts and sums of {width} frequencies for {classes} classes"
-    bound, budget = private_sums.sensitivity(plan.records), Budget(plan.epsilons[0], plan.delta)
-    sums = noise.perturb("sums", what, private_sums.sums, bound, budget)
-    return record_of(table, plan, sums)
+    return private_sums, f"counts and sums of {width} frequencies for {classes} classes"

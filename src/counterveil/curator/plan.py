@@ -30,6 +30,7 @@ class Plan:
     products: int = 0  # mixed: of so many features sums of products
     ones: int = 0  # bits: at most so many a record
     frequencies: int = 0  # images: side of the square of low frequencies
+    features: int = 0  # images: random Fourier features, in place of frequencies
     l1_clip: int = 0
     l2_clip: int = 0
     fixed_point: int = 1
@@ -69,5 +70,6 @@ def record_of(table: PrivateTable, plan: Plan, *measurements: Measurement) -> No
         products=plan.products,
         ones=plan.ones,
         frequencies=plan.frequencies,
+        features=plan.features,
         fixed_point=plan.fixed_point,
     )

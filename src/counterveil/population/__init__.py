@@ -5,12 +5,21 @@ import re
 from counterveil.errors import VeilError
 from counterveil.population.base import Population
 from counterveil.population.bits import BitPopulation
+from counterveil.population.generator import FeaturePopulation, Generator
 from counterveil.population.images import ImagePopulation
 from counterveil.population.mixed import TreePopulation
 from counterveil.privacy.record import NoisyRecord
 from counterveil.schema import Family, Schema
 
-__all__ = ["BitPopulation", "ImagePopulation", "Population", "TreePopulation", "population_of"]
+__all__ = [
+    "BitPopulation",
+    "FeaturePopulation",
+    "Generator",
+    "ImagePopulation",
+    "Population",
+    "TreePopulation",
+    "population_of",
+]
 
 MEASURED: dict[Family, str] = {  # names of measurements, in order
     "mixed": r"(ranges )?singles( tree pairs)?( products)?",
@@ -19,8 +28,13 @@ MEASURED: dict[Family, str] = {  # names of measurements, in order
 }
 
 
-def population_of(schema: Schema, record: NoisyRecord) -> Population:
-    """P~ of a record, always the same one; a `VeilError` if the record does not fit the schema."""
+def population_of(
+    schema: Schema, record: NoisyRecord, generator: Generator | None = None
+) -> Population:
+    """P~ of a record, always the same one; a `VeilError` if the record does not fit the schema.
+
+    A record of random features needs the generator that was trained on it before rows can be drawn.
+    """
     names = " ".join(measurement.name for measurement in record.measurements)
     if record.family != schema.family or not re.fullmatch(MEASURED[schema.family], names):
         raise VeilError("its noisy record does not fit its schema")
@@ -28,4 +42,6 @@ def population_of(schema: Schema, record: NoisyRecord) -> Population:
         return TreePopulation(schema, record)
     if schema.family == "binary":
         return BitPopulation(schema, record)
+    if record.features:
+        return FeaturePopulation(schema, record, generator)
     return ImagePopulation(schema, record)

@@ -8,7 +8,7 @@ import numpy as np
 
 from counterveil.encoding import Array, Encoding
 from counterveil.errors import RequestError
-from counterveil.schema import Categorical, Feature, Schema
+from counterveil.schema import Schema
 from counterveil.schema.cells import Cells
 
 
@@ -31,7 +31,7 @@ class Grid:
         self.counts = np.array([cells.count for cells in self.cells])
         self.starts = np.concatenate([[0], np.cumsum(self.counts)[:-1]])
         self.width = int(self.counts.sum())
-        self.in_order = tuple(map(_in_order, schema.features, self.cells))
+        self.in_order = tuple(cells.in_order for cells in self.cells)
 
     def merged(self, max_bins: int) -> tuple[Array, ...]:
         """For each feature, the coarse cell of each of its cells: at most `max_bins` of numbers.
@@ -52,10 +52,3 @@ class Grid:
         for number, (block, cells) in enumerate(zip(self.encoding.blocks, self.cells, strict=True)):
             points[:, block.at] = cells.points(codes[:, number], rng)
         return points
-
-
-def _in_order(feature: Feature, cells: Cells) -> int:
-    """Bins of a number, or ordered categories."""
-    if isinstance(feature, Categorical) and feature.ordered:
-        return len(feature.categories)
-    return len(cells.low)

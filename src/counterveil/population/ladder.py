@@ -6,17 +6,16 @@ cell says so, and wide bounds cost a few cells. Nothing here looks at a row.
 
 from __future__ import annotations
 
-from typing import TypeGuard
+from typing import cast
 
 import numpy as np
 
 from counterveil.encoding import Encoding
 from counterveil.population.numbers import HAIR, ChosenCells, chosen_cells
-from counterveil.schema import Feature, Numeric, Schema
+from counterveil.schema import Numeric, Schema
 from counterveil.schema.cells import NumberCells
 from counterveil.schema.columns import Array
 
-FEW = 10  # whole numbers: fewer are counted one by one, and need no ladder
 EVEN = 16  # cells of equal width on a ladder
 OCTAVES = 8  # on either side of 0, below one of those
 TINY = 5  # cells of three octaves each, below
@@ -31,9 +30,9 @@ class Ladders:
     """
 
     def __init__(self, schema: Schema) -> None:
-        features = [(place, each) for place, each in enumerate(schema.features) if is_wide(each)]
+        features = [(place, each) for place, each in enumerate(schema.features) if each.is_wide]
         self.places = tuple(place for place, _ in features)
-        self.cells = tuple(ladder(each) for _, each in features if is_wide(each))
+        self.cells = tuple(ladder(cast(Numeric, each)) for _, each in features)
         self._at = tuple(Encoding(schema).blocks[place].at for place in self.places)
         counts = [cells.count for cells in self.cells]
         self.starts = np.cumsum([0, *counts])[:-1]
@@ -56,11 +55,6 @@ class Ladders:
         return {
             place: chosen_cells(cells, mine, variance, rows, bins) for place, cells, mine in each
         }
-
-
-def is_wide(feature: Feature) -> TypeGuard[Numeric]:
-    """Is it a number with too many values to count each of them blindly?"""
-    return isinstance(feature, Numeric) and not (feature.integer and feature.span < FEW)
 
 
 def ladder(feature: Numeric, even: int = EVEN, octaves: int = OCTAVES) -> NumberCells:

@@ -7,11 +7,14 @@ import numpy as np
 from counterveil.schema.columns import Array
 
 NEW_LEVEL = 2.0  # log-odds against a new level from one cell to the next
+FAR = 1e3  # deviations of noise that are never met
 NOBODY = 1.0  # and against cells from there on that hold nobody
 
 
 def denoised(noisy: Array, variances: Array, rows: float, bins: int) -> Array:
     """Counts that add up to `rows`, of `bins` bins side by side and, perhaps, a missing value."""
+    room = rows + FAR * np.sqrt(variances)
+    noisy = np.clip(noisy, -room, room)  # numbers in a file may be any
     gone = np.clip(noisy[bins:], 0.0, rows * (1 - 1e-6))
     present = rows - gone.sum()
     noisy, variances = noisy[:bins], variances[:bins]
@@ -40,7 +43,7 @@ def level_means(noisy: Array, variances: Array) -> Array:
         before[end] = np.logaddexp.reduce(before[:end] + either[:end, end])
     for start in range(cells - 1, -1, -1):
         after[start] = np.logaddexp.reduce(either[start, start + 1 :] + after[start + 1 :])
-    share = level * np.exp(before[:, None] + full + after[None, :] - before[cells])
+    share = level * np.exp(np.minimum(0.0, before[:, None] + full + after[None, :] - before[cells]))
     return np.array([share[: cell + 1, cell + 1 :].sum() for cell in range(cells)])
 
 

@@ -42,8 +42,8 @@ def check_statement(statement: Statement, schema: Schema, record: NoisyRecord | 
     - Noise: every reading with discrete noise has a scale that gives its ε and δ for the
       sensitivity that it states.
     - Sensitivity: what a noisy record states is at least what follows from the schema, the settings
-      in the record and `max_records`. How far images were cut is not in a file; of them only the
-      counts are checked.
+      in the record and `max_records`. How far frequencies of images were cut is not in a file; of
+      them only the counts are checked.
     """
     _check_level(statement, schema)
     if statement.unit == "record" and statement.max_records != 1:
@@ -140,7 +140,8 @@ def gaussian_delta(rho: float, epsilon: float) -> float:
 def _check_sensitivities(statement: Statement, schema: Schema, record: NoisyRecord) -> None:
     features, records, ones = len(schema.features), statement.max_records, max(1, record.ones)
     pairs, products = features - 1, max(1, record.products - 1)
-    counts, bits, unit = record.fixed_point, 4 * (ones + 1), UNIT
+    bits, unit = 4 * (ones + 1), UNIT
+    numbers, point = max(1, record.features), record.fixed_point  # of images
     least: dict[tuple[str, str], tuple[int, int]] = {  # L1 and squared L2, for one record
         ("mixed", "ranges"): (2 * record.ranges, 2 * record.ranges),
         ("mixed", "singles"): (2 * features, 2 * features),
@@ -149,7 +150,7 @@ def _check_sensitivities(statement: Statement, schema: Schema, record: NoisyReco
         ("mixed", "products"): (products * unit**2, unit**4),
         ("binary", "pooled"): (2 * ones, 4 * ones),
         ("binary", "sums"): (2 * (ones + 1), bits),
-        ("image", "sums"): (2 * counts, 4 * counts**2),
+        ("image", "sums"): (2 * numbers * point, 4 * numbers * point**2),
     }
     for found in record.measurements:
         each = Fraction(found.scale) * Fraction(found.epsilon)

@@ -152,6 +152,7 @@ class NoisyRecord:
     | binary | `pooled` | (bits,): sums of each bit |
     | binary | `sums` | (classes, 1 + bits): class counts, class sums of each bit |
     | image | `sums` | (classes, 1 + channels·frequencies²): class counts, class sums |
+    | image, with features | `sums` | (classes, 1 + 2·features): class counts, class sums of φ |
     """
 
     family: Family
@@ -164,6 +165,7 @@ class NoisyRecord:
     ranges: Annotated[int, Field(ge=0)] = 0  # mixed: so many numbers were counted on ladders
     ones: Annotated[int, Field(ge=0)] = 0  # binary: records were cut to at most so many ones
     frequencies: Annotated[int, Field(ge=0, le=1 << 12)] = 0  # image: side of the square of them
+    features: Annotated[int, Field(ge=0, le=1 << 14)] = 0  # image: random Fourier features, if any
     fixed_point: Annotated[int, Field(ge=1, le=1 << 30)] = 1  # image: sums are in units of 1/this
 
     def find(self, name: str) -> Measurement | None:
@@ -193,6 +195,8 @@ _RECORD: TypeAdapter[NoisyRecord | None] = TypeAdapter(NoisyRecord | None)
 def to_members(record: NoisyRecord | None) -> dict[str, bytes]:
     """The two members of a veil file that hold a record, or say that there is none."""
     without_values: Any = {"measurements": {"__all__": {"values"}}}
+    if record and not record.features:  # written as before there were any
+        without_values["features"] = True
     text = _RECORD.dump_json(record, indent=2, exclude=without_values if record else None)
     measurements = record.measurements if record else ()
     arrays = save_arrays({found.name: found.values for found in measurements})

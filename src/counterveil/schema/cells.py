@@ -21,12 +21,18 @@ class Cells:
     """The cells of one feature: of a categorical one, unless a subclass says otherwise.
 
     `low`, `high`: the lowest and the highest number of each bin, in the unit cube; empty where the
-    cells are no bins.
+    cells are no bins. `ordered`: so many categories, the first cells, run from low to high.
     """
 
     count: int
     low: Array = field(default_factory=lambda: np.empty(0))
     high: Array = field(default_factory=lambda: np.empty(0))
+    ordered: int = field(default=0, kw_only=True)
+
+    @property
+    def in_order(self) -> int:
+        """How many cells, the first ones, lie side by side: bins, or ordered categories."""
+        return len(self.low) or self.ordered
 
     def codes(self, unit: Array) -> Array:
         """The cell of each row of encoded numbers, from (rows, width) to (rows,)."""

@@ -46,6 +46,9 @@ SLACK = 1e-6  # what float arithmetic may be off by
 EMPTY = "missing value; fill it in, or set 'missing': true in the schema"
 
 
+FEW = 10  # whole numbers: fewer are counted one by one
+
+
 class Numeric(Kind):
     """A number between public bounds; `missing=True` admits empty cells as a state of their own."""
 
@@ -178,6 +181,10 @@ class Numeric(Kind):
     def _is_empty(self, low: float, high: float) -> bool:
         return low > high or (self.integer and math.ceil(low) > math.floor(high))
 
+    @property
+    def is_wide(self) -> bool:
+        return not (self.integer and self.span < FEW)
+
     def cells(self, bins: int) -> Cells:
         return NumberCells.between(self.number_range, bins, self.integer, self.missing)
 
@@ -257,7 +264,7 @@ class Categorical(Kind):
         return self._tighter(rule, self.direction, **changes)
 
     def cells(self, bins: int) -> Cells:
-        return Cells(self.width)
+        return Cells(self.width, ordered=len(self.categories) if self.ordered else 0)
 
 
 class Binary(Kind):

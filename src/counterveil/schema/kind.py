@@ -92,6 +92,11 @@ class Kind(Frozen):
         return (self.name,)
 
     @property
+    def is_wide(self) -> bool:
+        """Is it a number with too many values to count each of them blindly?"""
+        return False
+
+    @property
     def width(self) -> int:
         """How many numbers encode it."""
         return 1

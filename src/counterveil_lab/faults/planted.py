@@ -29,6 +29,7 @@ TRAINED, CODES = "training is as stated", "prototypes follow from noisy sums"
 ONE, WIDE, TWO, TIE = "one feature", "eleven features", "order 2", "order 2, near tie"
 PRODUCTS, RANGES = "products", "ranges"
 PERSON, BITS, IMAGES = "one person, three records", "bits", "images"
+FEATURES, PERSONS_FEATURES = "images, features", "one person, features"
 EVERY, SOME = "a canary in every batch", "a canary in some batches"
 
 Play = tuple[str, str]  # a view and a pair
@@ -77,7 +78,15 @@ _EDGE = "noise.choose(scores, sensitivity, epsilon)"
 _SINGLES = "measured += [singles]"
 _BIT_RECORD = "return record_of(table, plan, pooled, sums)"
 _REPLACE = '__import__("dataclasses").replace'
-_VEIL = "return Veil(schema, made.autoencoder, made.prototypes, statement, made.surrogate, record)"
+_VEIL = """return Veil(
+            schema,
+            made.autoencoder,
+            made.prototypes,
+            statement,
+            made.surrogate,
+            record,
+            generator=made.generator,
+        )"""
 _GRID = "grid = chosen_grid(schema, record_of(table, plan, *measured))"
 _RANGES = 'measured += [noise.perturb("ranges", what, private_ranges, bound, budget)]'
 _PRODUCTS = 'measured += [noise.perturb("products", what, private_products, bound, budget)]'
@@ -143,6 +152,14 @@ FAULTS: tuple[Fault, ...] = (
            PICTURES, "return record_of(table, plan, sums)",
            "return record_of(table, plan, replace(sums, values=private_sums.sums))",
            (ALONE, IMAGES)),
+    _gaussian("exact sums of features", "the record holds exact sums",
+              PICTURES, "return record_of(table, plan, sums)",
+              "return record_of(table, plan, replace(sums, values=private_sums.sums))",
+              (ALONE, FEATURES)),
+    _gaussian("nearly exact features", "sums are rounded after noise that is too small for them",
+              PICTURES, "return record_of(table, plan, sums)",
+              "near = private_sums.sums + (sums.values - private_sums.sums) // 100\n"
+              "    return record_of(table, plan, replace(sums, values=near))", (ALONE, FEATURES)),
     _fault("units from exact class counts", "a public field of the record is read off the rows",
            PLAN, "units=table.size,", "units=1 + int(table.private_rows()[1].sum()),",
            (ALONE, ONE)),
@@ -177,6 +194,21 @@ FAULTS: tuple[Fault, ...] = (
            "self.l1, self.l2_squared = l1, l2_squared", (MOVES, BITS)),
     _fault("image norm not cut", "one bright image moves the sums beyond the bound",
            SUMS, "bounded = cut(vectors, *self._clip)", "bounded = vectors", (MOVES, IMAGES)),
+    _gaussian("features: half of the norm", "Gaussian noise for half of the move",
+              SUMS, "root_above(4 * l2_squared * records**2))",
+              "root_above(l2_squared * records**2))", (MOVES, FEATURES), (NUMBERS, FEATURES)),
+    _gaussian("features: person as one record", "the sensitivity of features forgets max_records",
+              SUMS, "root_above(4 * l2_squared * records**2))",
+              "root_above(4 * l2_squared))", (MOVES, PERSONS_FEATURES)),
+    Fault("features: a count that is too heavy", "the count moves the sums beyond the norm",
+          ((SUMS, "if count_weight**2 > l2_squared:", "if count_weight < 0:"),
+           ("population/generator.py", "return math.isqrt(features) * FIXED_POINT",
+            "return 2 * math.isqrt(features) * FIXED_POINT")),
+          ((MOVES, FEATURES),), delta=SHARP),
+    _gaussian("features: waves scaled by the rows", "the basis of the objective holds data",
+              PICTURES, "features.whole(private_points[some])",
+              "features.whole(private_points[some] / (0.01 + private_points.mean(axis=0)))",
+              (MOVES, FEATURES)),
     _fault("cut of ones depends on other rows", "one record moves what is kept of all others",
            BIT_SETS, "turn = (crowded @ weights) % bits",
            "turn = (crowded @ weights + len(full)) % bits", (MOVES, "crowded bits")),
@@ -315,6 +347,11 @@ FAULTS: tuple[Fault, ...] = (
            CURATOR, "population = population_of(schema, record)",
            "clear = make_plan(schema, table.size, Budget(1e5), records=table.records, order=1)\n"
            "        population = population_of(schema, measure(table, clear))", (FOLLOWS, PERSON)),
+    _gaussian("generator of clearer features", "the generator does not follow from the record",
+              CURATOR, "population = population_of(schema, record)",
+              "clear = make_plan(schema, table.size, Budget(30.0, 0.01), records=table.records)\n"
+              "        population = population_of(schema, measure(table, clear))",
+              (FOLLOWS, FEATURES)),
     # dpsgd
     _dpsgd("dpsgd without clipping", "one record has any gradient it likes",
            _OPTIMISER, "noise_multiplier=noise * clip / 1e9,\n        max_grad_norm=1e9,",
