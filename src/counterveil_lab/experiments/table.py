@@ -8,7 +8,14 @@ from contextlib import contextmanager
 
 from counterveil.errors import RequestError
 from counterveil_lab.datasets import LOADERS, VARIABLE
-from counterveil_lab.experiments import answers, images, over_epsilon, populations, red_team
+from counterveil_lab.experiments import (
+    answers,
+    image_populations,
+    images,
+    over_epsilon,
+    populations,
+    red_team,
+)
 from counterveil_lab.experiments.releases import CACHE
 from counterveil_lab.experiments.runner import Experiment, Options, run
 
@@ -21,6 +28,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     "table-ad": answers.TABLE_AD,
     "fig-time": answers.FIG_TIME,
     "fig-case": images.FIG_CASE,
+    "fig-images": image_populations.FIG_IMAGES,
     "table-extraction": red_team.TABLE_EXTRACTION,
     "fig-membership": red_team.FIG_MEMBERSHIP,
     "fig-attribute": red_team.FIG_ATTRIBUTE,
