@@ -40,7 +40,7 @@ def halves(rows):
 @pytest.fixture(scope="module")
 def veil():
     curator = Curator(SCHEMA)
-    return curator.release(halves(1500), 5.0, 1e-6, training=SHORT, progress=False)
+    return curator.release(halves(1500), 5.0, 1e-6, order=2, training=SHORT, progress=False)
 
 
 def test_the_generator_learns_the_classes(veil):

@@ -226,12 +226,13 @@ def features() -> Pair:
     The replaced image changes its class: both classes' counts and features move, by all of the L2
     sensitivity, whatever the images show.
     """
-    return _image_pair("images, features", side=6, others=1200)
+    return replace(_image_pair("images, features", side=6, others=1200), order=2)
 
 
 def persons_features() -> Pair:
     """The same with one person of five records, of which three are used."""
-    return _of_one_person(_image_pair("", side=6, others=3600), "one person, features")
+    pair = replace(_image_pair("", side=6, others=3600), order=2)
+    return _of_one_person(pair, "one person, features")
 
 
 def last_of_its_class() -> Pair:

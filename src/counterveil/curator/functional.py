@@ -34,6 +34,8 @@ def make_plan(
 ) -> Plan:
     """The plan for a table of `rows` rows. `order` overrules the choice for mixed tables.
 
+    Images: order 2 asks for random features where they can be afforded.
+
     The shares add up to at most the decimals that ε and δ are written as.
     """
     budget = budget.rounded_down()
@@ -41,7 +43,7 @@ def make_plan(
         return plan_mixed(schema, rows, budget, records, order)
     if schema.family == "binary":
         return plan_bits(schema, rows, budget, records)
-    return plan_images(schema, rows, budget, records)
+    return plan_images(schema, rows, budget, records, order)
 
 
 def measure(table: PrivateTable, plan: Plan, noise: NoiseSource = EXACT) -> NoisyRecord:

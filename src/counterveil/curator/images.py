@@ -37,9 +37,18 @@ USUAL_DELTA = 1e-6  # what a plan without δ is compared with
 ROWS_AT_A_TIME = 1024
 
 
-def plan_images(schema: Schema, rows: int, budget: Budget, records: int) -> Plan:
+def plan_images(
+    schema: Schema, rows: int, budget: Budget, records: int, order: int | None = None
+) -> Plan:
+    """Features where `order` is 2 and noise and size allow it; otherwise frequencies."""
     image, classes = schema.images[0], len(schema.label.classes)
     each = rows / classes
+    if order != 2:
+        why = (
+            "class means only; --order 2 with a delta measures random features, which see shapes. "
+            "They are not the usual choice: they are not shown to be better yet"
+        )
+        return plan_frequencies(schema, rows, budget, records, why)
     if image.width > MOST_PIXELS:
         why = f"images of more than {MOST_PIXELS} numbers are measured by frequencies"
         return plan_frequencies(schema, rows, budget, records, why)
@@ -47,7 +56,7 @@ def plan_images(schema: Schema, rows: int, budget: Budget, records: int) -> Plan
         would_be = noise_of_features(replace(budget, delta=USUAL_DELTA), records)
         why = "δ = 0: random features, which see shapes, need Gaussian noise"
         if would_be is not None and would_be / each <= MOST_NOISE:
-            why += f"; with --delta {USUAL_DELTA:g} this table would get them: recommended"
+            why += f"; with --delta {USUAL_DELTA:g} this table would get them"
         return plan_frequencies(schema, rows, budget, records, why)
     noise = noise_of_features(budget, records)
     if noise is None or noise / each > MOST_NOISE:

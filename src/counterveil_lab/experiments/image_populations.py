@@ -39,7 +39,7 @@ def measure(dataset: str, epsilon: float, delta: float, seed: int, *, quick: boo
     epochs = 2 if quick else None
     veil, seconds = timed(
         lambda: curator.release(
-            data.train, epsilon, delta, seed=seed, epochs=epochs, progress=False
+            data.train, epsilon, delta, order=2, seed=seed, epochs=epochs, progress=False
         )
     )
     assert veil.surrogate is not None

@@ -349,7 +349,7 @@ FAULTS: tuple[Fault, ...] = (
            "        population = population_of(schema, measure(table, clear))", (FOLLOWS, PERSON)),
     _gaussian("generator of clearer features", "the generator does not follow from the record",
               CURATOR, "population = population_of(schema, record)",
-              "clear = make_plan(schema, table.size, Budget(30.0, 0.01), records=table.records)\n"
+              "clear = make_plan(schema, table.size, Budget(30.0, 0.01), order=2)\n"
               "        population = population_of(schema, measure(table, clear))",
               (FOLLOWS, FEATURES)),
     # dpsgd
