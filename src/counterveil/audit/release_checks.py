@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -126,6 +126,21 @@ class WatchedCurator(Curator):
         return WatchedTable(private_data, self)
 
 
+def charged_first(
+    readings: Sequence[int], charges: Sequence[Any], planned: int, charge: tuple[float, float, str]
+) -> Finding:
+    """What is wrong with the readings of the rows, or with the one charge that must come first.
+
+    `readings`: how many charges there were at each of them; `charge`: ε, δ and digest.
+    """
+    if len(readings) != planned:
+        yield f"the rows are read {len(readings)} times"
+    if not all(readings):
+        yield "the rows are read before the charge"
+    if [(entry.epsilon, entry.delta, entry.digest) for entry in charges] != [charge]:
+        yield "the ledger does not hold one charge of what was stated"
+
+
 def read_once(pair: Pair, budget: Budget, mechanism: str) -> Finding:
     """Whether a release reads the rows as often as planned, after it has charged what it states.
 
@@ -138,13 +153,8 @@ def read_once(pair: Pair, budget: Budget, mechanism: str) -> Finding:
         veil = curator.release(*asked, mechanism=mechanism, order=pair.order, **epochs)
         readings, charges = curator.charges_at_readings, curator.charges()
     planned = pair.plan(budget).readings if mechanism == "functional" else 1
-    if len(readings) != planned:
-        yield f"the rows are read {len(readings)} times"
-    if not all(readings):
-        yield "the rows are read before the charge"
-    paid = [(entry.epsilon, entry.delta, entry.digest) for entry in charges]
-    if paid != [(budget.epsilon, budget.delta, veil.digest)]:
-        yield "the ledger does not hold one charge of this veil's ε and δ"
+    charge = budget.epsilon, budget.delta, veil.digest
+    yield from charged_first(readings, charges, planned, charge)
     stated = veil.statement
     if (stated.epsilon, stated.delta) != (budget.epsilon, budget.delta):
         yield "the statement tells another ε or δ"

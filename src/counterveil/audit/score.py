@@ -32,7 +32,7 @@ from counterveil.audit.functional import (
 )
 from counterveil.audit.game import Check, Claim, Effort, Game, Scores
 from counterveil.audit.neighbours import CLASSES, Pair
-from counterveil.audit.release_checks import Finding, WatchedCurator
+from counterveil.audit.release_checks import Finding, WatchedCurator, charged_first
 from counterveil.curator import Curator
 from counterveil.curator.score import measure_score, score_of
 from counterveil.errors import InputError
@@ -141,13 +141,8 @@ def read_once(pair: Pair, budget: Budget) -> Finding:
         curator = WatchedCurator(pair, budget, folder)
         score = curator.score(pair.one, model_of(pair), budget.epsilon, budget.delta)
         readings, charges = curator.charges_at_readings, curator.charges()
-    if len(readings) != 1:
-        yield f"the rows are read {len(readings)} times"
-    if not all(readings):
-        yield "the rows are read before the charge"
-    paid = [(entry.epsilon, entry.delta, entry.digest) for entry in charges]
-    if paid != [(budget.epsilon, budget.delta, score.digest)]:
-        yield "the ledger does not hold one charge of this score's ε and δ"
+    charge = budget.epsilon, budget.delta, score.digest
+    yield from charged_first(readings, charges, 1, charge)
     if score.measurement is None:
         yield "the score has no noise"
     elif (score.counts != score.measurement.values).any():

@@ -25,7 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from counterveil.errors import InputError
-from counterveil_lab.faults.planted import COMMAND, FAULTS, ONE, SOUND, Fault, Play
+from counterveil_lab.faults.fault import COMMAND, ONE, SOUND, Fault, Play
+from counterveil_lab.faults.planted import FAULTS
 from counterveil_lab.results import Row
 
 SOURCE = Path(__file__).parent.parent.parent / "counterveil"
