@@ -5,6 +5,7 @@ All take points of the encoding, (rows, width), and answer logits, so that
 skewed data accuracy may then be below what naming the largest class would score.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pandas as pd
@@ -90,14 +91,21 @@ def new_target(schema: Schema) -> nn.Module:
 
 
 def train_target(
-    dataset: Dataset, seed: int = 0, device: str = "cpu", progress: bool = False
+    dataset: Dataset,
+    seed: int = 0,
+    device: str = "cpu",
+    progress: bool = False,
+    new: Callable[[], nn.Module] | None = None,
 ) -> nn.Module:
-    """f trained on the training rows; frozen, on `device`. On a CPU a seed always gives one f."""
+    """f trained on the training rows; frozen, on `device`. On a CPU a seed always gives one f.
+
+    `new` makes an untrained module over the encoding; by default that of `new_target`.
+    """
     schema, place = dataset.schema, pick_device(device)
     recipe = RECIPES.get(dataset.name, ANY_OTHER)
     points, classes = (part.to(place) for part in encoded(dataset.train, schema))
     weights = evenly(classes, len(schema.label.classes))
-    model = seeded(lambda: new_target(schema), seed).to(place)
+    model = seeded(new or (lambda: new_target(schema)), seed).to(place)
 
     def loss_of(rows: Tensor) -> Tensor:
         return nn.functional.cross_entropy(model(points[rows]), classes[rows], weights)

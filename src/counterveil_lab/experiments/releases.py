@@ -62,16 +62,16 @@ def data_for(name: str, seed: int, *, quick: bool) -> Dataset:
 
 def target_for(data: Dataset, seed: int) -> nn.Module:
     """The f of a dataset and seed."""
-    path = _place("target", ".pt", data.name, seed, len(data.train))
-    return _kept(path, lambda: new_target(data.schema), lambda: train_target(data, seed=seed))
+    path = place("target", ".pt", data.name, seed, len(data.train))
+    return kept(path, lambda: new_target(data.schema), lambda: train_target(data, seed=seed))
 
 
 def vae_for(data: Dataset, seed: int, *, quick: bool = False) -> tuple[Vae, int]:
     """The VAE of C-CHVAE and REVISE, and its epochs: on wide data fewer than its ten."""
     epochs = 1 if quick else VAE_EPOCHS[data.schema.family]
-    path = _place("vae", ".pt", data.name, seed, epochs, len(data.train))
+    path = place("vae", ".pt", data.name, seed, epochs, len(data.train))
     train = partial(train_vae, data.train, data.schema, seed=seed, epochs=epochs)
-    return _kept(path, lambda: Vae(data.schema.width), train), epochs
+    return kept(path, lambda: Vae(data.schema.width), train), epochs
 
 
 def evaluation_for(name: str, seed: int, *, quick: bool, queries: int = QUERIES) -> Evaluation:
@@ -94,7 +94,7 @@ def release(
     usual = PAPER_EPOCHS.get(data.name, PAPER_EPOCHS[data.schema.family])
     epochs = 2 if quick else epochs or (usual if mechanism == "paper" else None)
     key = data.name, mechanism, epsilon, seed, order, epochs, len(data.train)
-    path = _place("veil", ".veil", *key)
+    path = place("veil", ".veil", *key)
     if path and path.exists():
         seconds = json.loads(path.with_suffix(".json").read_text())
         return Release(Veil.load(path), seconds, epochs)
@@ -111,7 +111,7 @@ def release(
 def explainers_for(veil: Veil, model: Any, *, quick: bool) -> Iterator[tuple[str, Explainer]]:
     """Each guidance of a veil with its Explainer, which finds again what it has learnt of f."""
     steps = QUICK_WARM_STEPS if quick else None
-    warm_file = _place("warm", ".warm", veil.digest)
+    warm_file = place("warm", ".warm", veil.digest)
     yield "model", Explainer(veil, model, warm_file=warm_file, warm_steps=steps)
     if veil.surrogate is not None:
         yield "surrogate", Explainer(veil, guidance="surrogate")
@@ -142,7 +142,7 @@ def why_not(mechanism: str, dataset: str) -> str | None:
     return None
 
 
-def _kept(path: Path | None, new: Callable[[], Network], train: Callable[[], Network]) -> Network:
+def kept(path: Path | None, new: Callable[[], Network], train: Callable[[], Network]) -> Network:
     """The network stored at `path`; trained and stored where there is none yet."""
     if path and path.exists():
         network = new()
@@ -156,7 +156,8 @@ def _kept(path: Path | None, new: Callable[[], Network], train: Callable[[], Net
     return network
 
 
-def _place(kind: str, ending: str, *key: object) -> Path | None:
+def place(kind: str, ending: str, *key: object) -> Path | None:
+    """The file in which what `key` names is left for the next time; None without a folder."""
     folder = os.environ.get(CACHE)
     if not folder:
         return None

@@ -1,0 +1,243 @@
+"""The metrics of answers on a table so small that each can be computed by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from counterveil.encoding import Encoding
+from counterveil.errors import RequestError
+from counterveil.models import CallableModel, adapt
+from counterveil.schema import Binary, Categorical, Label, Numeric, Schema
+from counterveil_lab.believability import WISHES, BoostedTrees, Judges, Reality
+from counterveil_lab.datasets import Dataset, load
+from counterveil_lab.percentiles import PercentileNetwork, Percentiles, nearest_l1
+
+torch.set_num_threads(1)
+SCHEMA = Schema(
+    label=Label(name="y", classes=("no", "yes")),
+    features=(
+        Numeric(name="size", lower=0, upper=100),
+        Numeric(name="debt", lower=0, upper=10, missing=True),
+        Categorical(name="colour", categories=("red", "green", "blue")),
+        Binary(name="sold", values=("no", "yes")),
+    ),
+)
+COLUMNS = ["size", "debt", "colour", "sold"]
+TRAIN = pd.DataFrame(
+    [
+        (0.0, 1.0, "red", "no", "no"),
+        (0.0, 2.0, "red", "no", "no"),
+        (0.0, 3.0, "red", "yes", "no"),
+        (10.0, 4.0, "green", "yes", "yes"),
+        (20.0, np.nan, "green", "yes", "yes"),
+    ]
+    * 4,
+    columns=[*COLUMNS, "y"],
+)
+
+
+def rows(*cells: tuple[Any, ...]) -> pd.DataFrame:
+    return pd.DataFrame(list(cells), columns=COLUMNS)
+
+
+@pytest.fixture(scope="module")
+def space() -> Percentiles:
+    return Percentiles(SCHEMA, TRAIN)
+
+
+def models_that_accept(*sizes: float) -> list[Any]:
+    """Models that say yes from a size on."""
+
+    def at_least(size: float) -> Any:
+        def proba(frame: pd.DataFrame) -> Any:
+            yes = np.where(frame["size"] >= size, 0.9, 0.1)
+            return np.stack([1 - yes, yes], axis=1)
+
+        return CallableModel(proba, SCHEMA)
+
+    return [at_least(size) for size in sizes]
+
+
+@pytest.fixture(scope="module")
+def judges() -> Judges:
+    data = Dataset("tiny", SCHEMA, TRAIN, TRAIN, None, "")
+    f, one, two, boosted = models_that_accept(5, 9, 15, 8)
+    queries = rows(
+        (0.0, 1.0, "red", "no"),
+        (0.0, 2.0, "red", "no"),
+        (9.0, 3.0, "red", "yes"),
+        TRAIN.iloc[0, :4],
+    )
+    return Judges(Reality(data, "yes"), None, f, queries, ("colour",), (one, two), boosted)
+
+
+@pytest.mark.parametrize(
+    ("size", "share"), [(0.0, 0.3), (5.0, 0.6), (10.0, 0.7), (20.0, 0.9), (50.0, 1.0)]
+)
+def test_a_percentile_is_the_share_below_and_half_of_what_is_equal(
+    space: Percentiles, size: float, share: float
+) -> None:
+    point = space.points(rows((size, 1.0, "red", "no")))
+    assert float(point[0, 0]) == pytest.approx(share)
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "distance"),
+    [
+        ((0.0, 1.0, "red", "no"), (10.0, 1.0, "red", "no"), 0.4),  # .3 to .7
+        ((0.0, 1.0, "red", "no"), (0.0, 4.0, "red", "no"), 0.75),  # 1/8 to 7/8
+        ((0.0, 1.0, "red", "no"), (0.0, np.nan, "red", "no"), 1.0),
+        ((0.0, np.nan, "red", "no"), (0.0, np.nan, "red", "no"), 0.0),
+        ((0.0, 4.0, "red", "no"), (0.0, np.nan, "red", "no"), 1.0),
+        ((0.0, 1.0, "red", "no"), (0.0, 1.0, "blue", "no"), 1.0),
+        ((0.0, 1.0, "red", "no"), (0.0, 1.0, "red", "yes"), 1.0),
+        ((0.0, 1.0, "red", "no"), (10.0, 4.0, "green", "yes"), 3.15),
+    ],
+)
+def test_distances_of_rows(space: Percentiles, one: Any, two: Any, distance: float) -> None:
+    points = space.points(rows(one, two))
+    assert float((points[0] - points[1]).abs().sum()) == pytest.approx(distance)
+    assert float(nearest_l1(points[:1], points[1:])[0]) == pytest.approx(distance)
+
+
+def test_which_features_changed(space: Percentiles) -> None:
+    before = rows((0.0, 1.0, "red", "no"), (0.0, np.nan, "red", "no"))
+    after = rows((0.0, np.nan, "blue", "no"), (0.5, np.nan, "red", "yes"))
+    found = space.changed(before, after)
+    assert found.tolist() == [[False, True, True, False], [True, False, False, True]]
+
+
+@pytest.mark.parametrize(
+    ("answer", "rare"),
+    [
+        ((10.0, 4.0, "green", "yes"), False),  # a real row
+        ((0.0, 2.0, "red", "no"), False),  # the debt of the next person, who is alike
+        ((0.0, 1.0, "green", "no"), True),  # nobody green has no size
+        ((0.0, np.nan, "red", "no"), True),  # whose debt is missing is green
+        ((0.0, 1.0, "red", "yes"), True),  # sold, with the lowest debt
+    ],
+)
+def test_rare_pairs(space: Percentiles, answer: Any, rare: bool) -> None:
+    query, given = rows((0.0, 1.0, "red", "no")), rows(answer)
+    assert bool(space.has_rare_pair(given, space.changed(query, given))[0]) is rare
+
+
+def test_what_did_not_change_is_not_called_rare(space: Percentiles) -> None:
+    strange = rows((0.0, np.nan, "blue", "no"))
+    assert not space.has_rare_pair(strange, space.changed(strange, strange))[0]
+
+
+def test_scores_by_hand(judges: Judges) -> None:
+    answers = rows(
+        (10.0, 1.0, "red", "no"),  # refused by the second twin
+        (20.0, 4.0, "green", "yes"),
+        (20.0, 3.0, "red", "yes"),  # the boosted judge had accepted this query
+        (0.0, 1.0, "red", "no"),  # no answer
+    )
+    row = judges.score(answers, [True, True, True, False], seconds=2.0)
+    assert row["flip_ratio"] == 0.75
+    assert row["queries"] == 4
+    assert row["seconds_per_query"] == 0.5
+    assert row["twins"] == pytest.approx((3 / 3 + 2 / 3) / 2)
+    assert row["boosted"] == 1.0
+    assert row["changes"] == pytest.approx((1 + 4 + 1) / 3)
+    effort = [0.4, 0.6 + 0.5 + 1 + 1, 0.3]  # size: .3, .6 for 9, .7 and .9; debt: 3/8 to 7/8
+    assert row["effort"] == pytest.approx(sum(effort) / 3)
+    assert row["top"] == 1.0  # all change the size
+    near = [0.75 + 2, 0.2, 0.2 + 0.25 + 1]  # to (10, 4, green, yes)
+    assert row["near"] == pytest.approx(sum(near) / 3)
+    queries = [0.4 + 0.75 + 2, 0.4 + 0.5 + 2, 0.1 + 0.25 + 1, 0.4 + 0.75 + 2]
+    assert row["near_queries"] == pytest.approx(sum(queries) / 4)
+    assert row["near_real"] == 0
+
+
+def test_boosted_counts_only_queries_that_it_refuses(judges: Judges) -> None:
+    answers = rows((6.0, 1.0, "red", "no"), (10.0, 2.0, "red", "no"), (9.5, 3.0, "red", "yes"))
+    row = judges.score(answers, [True] * 3)
+    assert row["queries"] == 3
+    assert row["boosted"] == 0.5
+    assert row["flip_ratio"] == 1.0
+    assert "seconds_per_query" not in row
+
+
+def test_an_answer_that_f_refuses_lowers_the_flip_ratio(judges: Judges) -> None:
+    answers = rows((1.0, 1.0, "red", "no"), (10.0, 2.0, "red", "no"))
+    assert judges.score(answers, [True, True])["flip_ratio"] == 0.5
+
+
+def test_no_answers(judges: Judges) -> None:
+    row = judges.score(judges.queries, [False] * 4)
+    assert row["flip_ratio"] == 0
+    assert row["twins"] is row["near"] is row["iso"] is None
+    with pytest.raises(RequestError, match="one for each query"):
+        judges.score(judges.queries, [True] * 3)
+
+
+def test_outliers_are_told_from_real_rows() -> None:
+    generator = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "size": generator.uniform(0, 100, 1000),
+            "debt": generator.uniform(0, 10, 1000),
+            "colour": generator.choice(["red", "green", "blue"], 1000, p=[0.49, 0.49, 0.02]),
+            "sold": generator.choice(["no", "yes"], 1000, p=[0.98, 0.02]),
+            "y": "yes",
+        }
+    )
+    reality = Reality(Dataset("tiny", SCHEMA, frame[:500], frame[500:], None, ""), "yes")
+    real, strange = frame[500:], frame[500:].assign(colour="blue", sold="yes")
+    ordinary, odd = (reality.judge(real, given) for given in (real, strange))
+    for name in ("iso", "lof"):
+        assert ordinary[name] == pytest.approx(0.05, abs=0.005)
+        assert odd[name] > 0.9
+
+
+def test_a_network_over_percentiles_has_their_gradient() -> None:
+    network = PercentileNetwork(SCHEMA, TRAIN)
+    points = torch.as_tensor(Encoding(SCHEMA).encode(TRAIN)).float().requires_grad_()
+    seen = network.percentiles(points)
+    assert seen[:5, 0].tolist() == pytest.approx([0.3, 0.3, 0.3, 0.7, 0.9])
+    assert seen[:5, 1].tolist() == pytest.approx([1 / 8, 3 / 8, 5 / 8, 7 / 8, 1 / 2])
+    assert torch.equal(seen[:, 2:], points[:, 2:])
+    between = torch.tensor([[0.05, 0.5, 1.0, 0, 1, 0, 1]], requires_grad=True)
+    (slope,) = torch.autograd.grad(network.percentiles(between)[0, 0], between)
+    assert network.percentiles(between)[0, 0].item() == pytest.approx(0.5)
+    assert float(slope[0, 0]) == pytest.approx(0.4 / 0.1)
+    again = PercentileNetwork(SCHEMA)
+    again.load_state_dict(network.state_dict())
+    assert torch.equal(again(points), network(points))
+    assert adapt(network, SCHEMA).differentiable
+
+
+def test_boosted_trees_take_rows_with_missing_values() -> None:
+    trees = BoostedTrees(SCHEMA, TRAIN, 0, min_samples_leaf=2)
+    model = adapt(trees, SCHEMA)
+    assert not model.differentiable
+    assert trees.predict_proba(TRAIN[COLUMNS]).argmax(axis=1).tolist() == [0, 0, 0, 1, 1] * 4
+
+
+def test_wishes_name_classes_and_features_of_the_schemas() -> None:
+    schema = load("adult").schema
+    assert WISHES["adult"].target in schema.label.classes
+    assert set(WISHES["adult"].personal) < set(schema.columns)
+
+
+@pytest.mark.parametrize("kind", ["percentile network", "boosted"])
+def test_judges_of_a_quick_look(kind: Any) -> None:
+    judges = Judges.of("adult", 0, kind, quick=True)
+    assert judges is Judges.of("adult", 0, kind, quick=True)
+    assert len(judges.queries) == 50
+    assert len(judges.twins) == 2
+    row = judges.score(judges.queries, [True] * 50)
+    assert row["flip_ratio"] == row["boosted"] == row["changes"] == 0
+    assert 0 < row["near_real"] < row["near"] == row["near_queries"]
+
+
+def test_nobody_knows_the_wish_of_other_datasets() -> None:
+    with pytest.raises(RequestError, match="no wish is known for 'digits'"):
+        Judges.of("digits", 0, "network", quick=True)
