@@ -33,6 +33,9 @@ EPOCHS = 4
 MOST_OF_ONE_VALUE = 0.1  # of all people, in the capped half of the unit of effort
 
 
+PairTable = tuple[int, int, Tensor]
+
+
 class Beliefs:
     """P~ of a mixed table for the search. Rows are encoded points, (rows, width).
 
@@ -66,14 +69,11 @@ class Beliefs:
         self.committee = Committee.of(population, seed)
         self._merge_links()
         rng = np.random.default_rng(seed)
-        own = [
-            population.sample(SAMPLES, rng, _only(c, self.classes))[0] for c in range(self.classes)
-        ]
-        points = [torch.as_tensor(rows, dtype=torch.float32) for rows in own]
-        density = [
-            self.log_density(self.codes(rows), torch.full((len(rows),), c))
-            for c, rows in enumerate(points)
-        ]
+        density = []
+        for number in range(self.classes):
+            rows, _ = population.sample(SAMPLES, rng, np.eye(self.classes)[number])
+            codes = self.codes(_tensor(rows))
+            density.append(self.log_density(codes, torch.full((len(rows),), number)))
         self._ranks = torch.stack(density).sort(dim=1).values  # (classes, samples)
         cards = [torch.stack(each).mean(dim=0) for each in zip(*self.committee.cards, strict=True)]
         others = max(1, self.classes - 1)
@@ -95,19 +95,16 @@ class Beliefs:
             for tables in (self.alone, *self.committee.cards):
                 tables[source] = tables[source] + tables[derived][:, follows]
                 tables[derived] = torch.zeros_like(tables[derived])
-            pairs = []
-            for one, two, table in self.pairs:
-                if {one, two} == {source, derived}:
-                    table = table if one == source else table.transpose(1, 2)
-                    here = torch.arange(table.shape[1])
-                    self.alone[source] = self.alone[source] + table[:, here, follows]
-                    continue
-                if one == derived:
-                    one, table = source, table[:, follows]
-                if two == derived:
-                    two, table = source, table[:, :, follows]
-                pairs.append((one, two, table))
-            self.pairs = pairs
+            own = [pair for pair in self.pairs if {source, derived} == {*pair[:2]}]
+            for one, _, table in own:
+                by_source = table if one == source else table.transpose(1, 2)
+                added = by_source[:, torch.arange(len(follows)), follows]
+                self.alone[source] = self.alone[source] + added
+            self.pairs = [
+                _following(pair, derived, source, follows)
+                for pair in self.pairs
+                if {source, derived} != {*pair[:2]}
+            ]
 
     def codes(self, points: Tensor) -> Tensor:
         """The cell of each feature, (rows, features)."""
@@ -230,11 +227,19 @@ class Committee:
         """By how much each member prefers the target class, in log-odds: (rows, members)."""
         found = []
         for card in self.cards:
-            logits = sum(table[:, codes[:, number]].T for number, table in enumerate(card))
-            found.append(_lead(logits, targets))
+            points = [table[:, codes[:, number]] for number, table in enumerate(card)]
+            found.append(_lead(torch.stack(points).sum(dim=0).T, targets))
         with torch.no_grad():
             found += [_lead(network(points), targets) for network in self.networks]
         return torch.stack(found, dim=1)
+
+
+def _following(pair: PairTable, derived: int, source: int, follows: Tensor) -> PairTable:
+    """The table of a pair with the cells of a source in the place of those that follow from it."""
+    one, two, table = pair
+    if one == derived:
+        return source, two, table[:, follows]
+    return (one, source, table[:, :, follows]) if two == derived else pair
 
 
 def _weighted(card: Scorecard, classes: int) -> list[Tensor]:
@@ -249,12 +254,12 @@ def _again(population: TreePopulation, rng: np.random.Generator) -> NoisyRecord:
     record = population.record
     measurements = []
     for found in record.measurements:
+        values = found.values
         if found.name in ("singles", "products"):
-            people = np.maximum(found.values, 0) if found.name == "singles" else 0
+            people = np.maximum(values, 0) if found.name == "singles" else 0
             spread = np.sqrt(found.variance + people)
-            drawn = np.round(rng.normal(size=found.values.shape) * spread).astype(np.int64)
-            found = replace(found, values=found.values + drawn)
-        measurements.append(found)
+            values = values + np.round(rng.normal(size=values.shape) * spread).astype(np.int64)
+        measurements.append(replace(found, values=values))
     return replace(record, measurements=tuple(measurements))
 
 
@@ -285,9 +290,9 @@ def _lead(logits: Tensor, targets: Tensor) -> Tensor:
 def _ladder(places: Array, shares: Array) -> tuple[Tensor, Tensor, Tensor]:
     """Places of a number, the share of people below each, and how far up it is for an effort.
 
-    Half of the height is the share of people below. The other half is the same where a single value that
-    many people share counts as a tenth of them at most: with 9 of 10 people at 0, from 0 to any
-    amount would be the same way.
+    Half of the height is the share. The other half is the same where a single value that many
+    people share counts as a tenth of them at most: with 9 of 10 people at 0, from 0 to any amount
+    would be the same way.
     """
     rise = np.minimum(np.diff(shares, prepend=0.0), MOST_OF_ONE_VALUE)
     capped = np.cumsum(rise)
@@ -305,10 +310,6 @@ def _interpolated(x: Tensor, places: Tensor, shares: Tensor) -> Tensor:
     between = shares[one] + (shares[two] - shares[one]) * ((x - places[one]) / gap).clamp(0, 1)
     tied = (shares[left.clamp(0, last)] + shares[(right - 1).clamp(0, last)]) / 2
     return torch.where(right > left, tied, between)
-
-
-def _only(one: int, classes: int) -> Array:
-    return np.eye(classes)[one]
 
 
 def _tensor(values: object) -> Tensor:

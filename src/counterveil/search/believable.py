@@ -185,7 +185,7 @@ class BelievableSearch:
         return torch.where(is_open, effort + self.prices.change, torch.inf), gain
 
     def _open_entries(self) -> Tensor:
-        """Which entries a query may take, and are another value than its own: (queries, entries)."""
+        """Which entries a query may take and does not have already: (queries, entries)."""
         is_open = torch.zeros(len(self.queries), len(self.menu), dtype=torch.bool)
         for place in self.menu.places:
             if place.stop > place.start:

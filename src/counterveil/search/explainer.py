@@ -312,8 +312,8 @@ class Explainer:
         """Effort, plausibility and stability of answers; nothing where there is no population."""
         if self._ground is None:
             return {}
-        both = (torch.as_tensor(each, dtype=torch.float32) for each in (points, encoded))
-        found = self._ground.beliefs.judged(*both, targets)
+        before, after = (torch.as_tensor(each, dtype=torch.float32) for each in (points, encoded))
+        found = self._ground.beliefs.judged(before, after, targets)
         names = "effort", "plausibility", "stability"
         return dict(zip(names, (each.double().numpy() for each in found), strict=True))
 

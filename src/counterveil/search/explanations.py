@@ -87,6 +87,11 @@ class Explanations:
         return len(self.queries) // self.k
 
     @property
+    def _arrays(self) -> dict[str, Any]:
+        """The arrays with a number for each answer, by name."""
+        return {name: getattr(self, name) for name in _ARRAYS} | self._worth
+
+    @property
     def _worth(self) -> dict[str, Array]:
         """What answers are worth, by name; empty where no population knows."""
         known = {name: getattr(self, name) for name in _WORTH}
@@ -170,8 +175,7 @@ class Explanations:
             rows=self.rows.iloc[at].reset_index(drop=True),
             reason=None if self.reason is None else self.reason[at],
             index=None if self.index is None else self.index[np.asarray(queries, dtype=int)],
-            **{name: getattr(self, name)[at] for name in _ARRAYS},
-            **{name: values[at] for name, values in self._worth.items()},
+            **{name: values[at] for name, values in self._arrays.items()},
         )
 
     def summary(self) -> pd.DataFrame:
