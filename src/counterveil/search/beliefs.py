@@ -227,8 +227,8 @@ class Committee:
         """By how much each member prefers the target class, in log-odds: (rows, members)."""
         found = []
         for card in self.cards:
-            points = [table[:, codes[:, number]] for number, table in enumerate(card)]
-            found.append(_lead(torch.stack(points).sum(dim=0).T, targets))
+            added = [table[:, codes[:, number]] for number, table in enumerate(card)]
+            found.append(_lead(torch.stack(added).sum(dim=0).T, targets))
         with torch.no_grad():
             found += [_lead(network(points), targets) for network in self.networks]
         return torch.stack(found, dim=1)
