@@ -16,7 +16,7 @@ from counterveil.schema import Numeric, Schema
 from counterveil.schema.cells import NumberCells
 from counterveil.schema.columns import Array
 
-EVEN = 16  # cells of equal width on a ladder
+EVEN = 64  # cells of equal width on a ladder
 OCTAVES = 8  # on either side of 0, below one of those
 TINY = 5  # cells of three octaves each, below
 FAR_AWAY = 8  # octaves start at a bound that is nearer to 0 than the span over this

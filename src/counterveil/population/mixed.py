@@ -92,25 +92,20 @@ class TreePopulation(Population):
         return Potentials(tuple(alone), pairs)
 
     def percentiles(self, feature: int) -> tuple[Array, Array]:
-        """Places in the unit cube and the share of all people at or below them, for a number.
+        """Places in the unit cube and the share of all people up to them, for a number.
 
-        Both rise; between two places the share rises evenly. A value that many people share counts
-        half: the share jumps there, and the middle of the jump stands for the value.
+        Both rise; between two places the share rises evenly. A value that many people share stands
+        twice in a row, with the share of people below it and with that up to it.
         """
         cells, people = self.grid.cells[feature], self.tables[feature].sum(axis=0)
         if not isinstance(cells, ChosenCells):
             raise RequestError("percentiles are of numbers")
         inside = np.bincount(cells.into, cells.weights)[cells.into]
         share = people[cells.into] * cells.weights / np.maximum(inside, 1e-12)
-        share = share / share.sum()
-        low, high = cells.pieces.low, cells.pieces.high
-        ends = np.cumsum(share)
-        alone = high - low <= cells.step / 2
-        starts = np.where(alone, ends - share / 2, ends - share)
-        ends = np.where(alone, starts, ends)
-        both = np.stack([low, high], axis=1).ravel(), np.stack([starts, ends], axis=1).ravel()
-        places, shares = (np.maximum.accumulate(each) for each in both)
-        return places, shares
+        ends = np.cumsum(share / share.sum())
+        starts = np.concatenate([[0.0], ends[:-1]])
+        places = np.stack([cells.pieces.low, cells.pieces.high], axis=1).ravel()
+        return np.maximum.accumulate(places), np.stack([starts, ends], axis=1).ravel()
 
     def expected_pair(self, first: int, second: int) -> Array:
         """Counts of (first, second) if the two were independent inside each class."""

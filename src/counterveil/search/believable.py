@@ -31,13 +31,14 @@ from torch import Tensor
 from counterveil.models import TargetModel
 from counterveil.population import TreePopulation
 from counterveil.search.beliefs import Beliefs
+from counterveil.search.committee import Committee, committee_of_model, committee_of_people
 from counterveil.search.constraints import SAME, Box
 from counterveil.search.menu import Menu, menu_of
-from counterveil.search.pipeline import Found, Guidance, QueryBatch, SearchOptions
+from counterveil.search.pipeline import Found, QueryBatch, SearchOptions
 from counterveil.search.repair import margin_beyond
 from counterveil.search.snap import Snap
 
-LEVELS, MOST_LEVELS = 3, 6  # changes that are always tried; and where there is no answer yet
+LEVELS, MOST_LEVELS = 4, 6  # changes that are always tried; and where there is no answer yet
 AT_A_TIME = 512  # queries
 CLOSER = 7  # values of a number on the way back to the query that are tried
 
@@ -48,14 +49,14 @@ Margin = Callable[[Tensor, Tensor], Tensor]  # (rows, targets) -> log-odds beyon
 class Prices:
     """What an answer costs besides its effort in percentiles."""
 
-    change: float = 0.15  # one more changed feature
-    category: float = 0.5  # effort of a changed category
-    implausible: float = 0.1  # a nat below the floor
-    floor: float = 0.25  # the share of P~'s own rows of the target class below it
-    unstable: float = 0.3  # a log-odd of doubt
+    change: float = 0.2  # one more changed feature
+    category: float = 0.45  # effort of a changed category
+    implausible: float = 0.5  # a nat below the floor
+    floor: float = 0.45  # the share of P~'s own rows of the target class below it
+    unstable: float = 0.2  # a log-odd of doubt of the committee
     sure: float = 1.0  # log-odds from which a member of the committee has no doubt
-    refused: float = 0.5  # a log-odd that f is short of `safe`
-    safe: float = 0.8  # log-odds of f beyond its boundary
+    refused: float = 1.2  # the square of the log-odds that f is short of `safe`
+    safe: float = 1.5  # log-odds of f beyond its boundary
     beam: int = 24  # rows that are kept of each query
 
 
@@ -71,7 +72,6 @@ class Beam:
     changed: Tensor  # which features differ from the query
     effort: Tensor  # with the price of the changes
     density: Tensor  # log P~(row | target)
-    lead: Tensor  # log-odds of the target class in the committee's mean scorecard
     margin: Tensor  # of f
     cost: Tensor  # J; infinite where there is no row
 
@@ -97,30 +97,42 @@ class Ground:
 
     beliefs: Beliefs
     menu: Menu
+    committee: Committee
     snap: Snap
     prices: Prices
 
     @classmethod
-    def of(cls, population: TreePopulation, snap: Snap, guidance: Guidance) -> Ground:
-        """The ground of a population; a model that nobody asks needs more of a committee."""
-        prices = Prices() if guidance == "model" else UNASKED
-        return cls(Beliefs(population), menu_of(population), snap, prices)
+    def of(cls, population: TreePopulation, snap: Snap, model: TargetModel | None) -> Ground:
+        """The ground of a population for a model that is asked, or for one that nobody asks."""
+        beliefs, menu = Beliefs(population), menu_of(population)
+        if model is None:
+            return cls(beliefs, menu, committee_of_people(beliefs), snap, UNASKED)
+        return cls(beliefs, menu, committee_of_model(beliefs, model), snap, Prices())
 
 
 @dataclass(frozen=True)
 class BelievableSearch:
     """The search for a batch of queries."""
 
-    beliefs: Beliefs
-    menu: Menu
-    snap: Snap
+    ground: Ground
     queries: Tensor  # (queries, width), legal and inside their boxes
     targets: Tensor
     box: Box
     margin: Margin
-    prices: Prices = Prices()
     costs: Tensor | None = None  # of a change in each column, (queries, width)
     max_changes: Tensor | None = None  # how many features may change, (queries,)
+
+    @property
+    def beliefs(self) -> Beliefs:
+        return self.ground.beliefs
+
+    @property
+    def menu(self) -> Menu:
+        return self.ground.menu
+
+    @property
+    def prices(self) -> Prices:
+        return self.ground.prices
 
     @torch.no_grad()
     def __call__(self, k: int = 1) -> tuple[Tensor, Tensor]:
@@ -159,7 +171,6 @@ class BelievableSearch:
             torch.zeros(count, features, dtype=torch.bool),
             nothing,
             self.beliefs.log_density(codes, self.targets),
-            self.beliefs.lead(codes, self.targets),
             self.margin(self.queries, self.targets),
             nothing + torch.inf,
         )
@@ -200,16 +211,15 @@ class BelievableSearch:
 
     def _legal(self, rows: Tensor, query: Tensor) -> Tensor:
         """`rows` with linked features together; entries are legal by themselves."""
-        return rows if self.box.queries is None else self.snap(rows, self.box.select(query))
+        return rows if self.box.queries is None else self.ground.snap(rows, self.box.select(query))
 
     def _extended(self, beam: Beam, active: Tensor, effort: Tensor, gain: Tensor) -> Beam:
         """The most promising rows of one change more, with f's and the committee's own words."""
         targets, feature = self.targets[active], self.menu.feature
-        density, lead = self._after_each_entry(beam, targets)  # (queries, beam, entries)
+        density = self._after_each_entry(beam, targets)  # (queries, beam, entries)
         efforts = beam.effort[:, :, None] + effort[:, None, :]
         margin = beam.margin[:, :, None] + gain[:, None, :]
         guess = self._cost(efforts, density, margin, targets[:, None, None])
-        guess += self.prices.unstable * (self.prices.sure - lead).clamp(min=0)
         guess.masked_fill_(beam.changed[:, :, feature], torch.inf)
         place = self._cheapest(guess.flatten(1))
         state, entry = place // len(feature), place % len(feature)
@@ -226,7 +236,6 @@ class BelievableSearch:
             changed=before.changed.scatter(2, moved, True),
             effort=efforts[there],
             density=density[there],
-            lead=lead[there],
         )
         return self._judged(after, targets, torch.isfinite(guess[there]))
 
@@ -235,7 +244,7 @@ class BelievableSearch:
         keep = beam.rows.shape[1]
         rows, goals = beam.rows.flatten(0, 1), targets.repeat_interleave(keep)
         margin = self.margin(rows, goals).unflatten(0, (-1, keep))
-        members = self.beliefs.margins(rows, beam.codes.flatten(0, 1), goals)
+        members = self.ground.committee.margins(rows, goals)
         doubt = (self.prices.sure - members).clamp(min=0).mean(dim=1).unflatten(0, (-1, keep))
         cost = self._cost(beam.effort, beam.density, margin, targets[:, None])
         cost = cost + self.prices.unstable * doubt
@@ -246,7 +255,7 @@ class BelievableSearch:
         """J but for the doubt of the committee."""
         floor = self.beliefs.floor(self.prices.floor)[targets]
         shortfall = (floor - density).clamp(min=0)
-        unsafe = (self.prices.safe - margin).clamp(min=0)
+        unsafe = (self.prices.safe - margin).clamp(min=0).square()
         return effort + self.prices.implausible * shortfall + self.prices.refused * unsafe
 
     def _cheapest(self, guess: Tensor) -> Tensor:
@@ -261,17 +270,14 @@ class BelievableSearch:
         order = torch.where(again, torch.inf, cost).argsort(dim=1, stable=True)
         return place.gather(1, order[:, : self.prices.beam])
 
-    def _after_each_entry(self, beam: Beam, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Log-density and lead of the mean scorecard after each further entry."""
+    def _after_each_entry(self, beam: Beam, targets: Tensor) -> Tensor:
+        """The log-density after each further entry, (queries, beam, entries)."""
         menu, beliefs, at = self.menu, self.beliefs, targets[:, None]
         shape = (*beam.codes.shape[:2], len(menu))
         density = beam.density[:, :, None].expand(shape).clone()
-        lead = beam.lead[:, :, None].expand(shape).clone()
         for number, (alone, place) in enumerate(zip(beliefs.alone, menu.places, strict=True)):
             code, now = menu.code[place], beam.codes[:, :, number]
-            points = beliefs.contrast[number]
             density[:, :, place] += alone[targets][:, None, code] - alone[at, now][:, :, None]
-            lead[:, :, place] += points[targets][:, None, code] - points[at, now][:, :, None]
         for one, two, pair in beliefs.pairs:
             first, second = beam.codes[:, :, one], beam.codes[:, :, two]
             now = pair[at, first, second][:, :, None]
@@ -279,7 +285,7 @@ class BelievableSearch:
             by_second = pair.transpose(1, 2)[:, :, menu.code[here]]
             density[:, :, here] += by_second[at, second] - now
             density[:, :, there] += pair[:, :, menu.code[there]][at, first] - now
-        return density, lead
+        return density
 
     def _closer(self, beam: Beam, ok: Tensor) -> Tensor:
         """The rows with changed numbers as near to the query as is cheapest, one after another."""
@@ -358,14 +364,11 @@ def believable_answers(
     for start in range(0, len(batch), AT_A_TIME):
         part = batch.select(slice(start, start + AT_A_TIME))
         search = BelievableSearch(
-            ground.beliefs,
-            ground.menu,
-            ground.snap,
+            ground,
             ground.snap(part.queries, part.box),
             part.targets,
             part.box,
             margin,
-            ground.prices,
             part.costs,
             part.max_changes,
         )

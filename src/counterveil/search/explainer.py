@@ -248,7 +248,9 @@ class Explainer:
         """What believable answers are sought on; learnt when first needed."""
         if self._population is None:
             return None
-        return Ground.of(self._population, self._snap, self.guidance)
+        stand_in = self.decided_by is DecidedBy.STAND_IN
+        model = self._guide_of_the_search() if self.model.calls_left is not None else self.model
+        return Ground.of(self._population, self._snap, None if stand_in else model)
 
     def _ground_of_answers(self) -> Ground:
         if self._ground is None:
@@ -313,9 +315,10 @@ class Explainer:
         if self._ground is None:
             return {}
         before, after = (torch.as_tensor(each, dtype=torch.float32) for each in (points, encoded))
-        found = self._ground.beliefs.judged(before, after, targets)
-        names = "effort", "plausibility", "stability"
-        return dict(zip(names, (each.double().numpy() for each in found), strict=True))
+        effort, rank = self._ground.beliefs.judged(before, after, targets)
+        agree = (self._ground.committee.margins(after, targets) > 0).float().mean(dim=1)
+        found = {"effort": effort, "plausibility": rank, "stability": agree}
+        return {name: each.double().numpy() for name, each in found.items()}
 
     def _guide_of_the_search(self) -> TargetModel:
         """The model whose gradient the search follows: f, or a student of it."""

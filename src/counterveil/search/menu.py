@@ -21,6 +21,7 @@ from counterveil.schema.cells import NumberCells
 
 VALUES, LEAST_VALUES = 12, 4  # of a number
 MOST_ENTRIES = 256  # of the whole menu
+ROUNDED = 0.1  # of the people of a value: rounding may go past so many
 FINE = 96  # values of a number that an answer may end on
 
 
@@ -96,11 +97,13 @@ def round_values(population: TreePopulation, number: int, values: int) -> Array:
     rise = np.minimum(np.diff(shares, prepend=0.0, append=1.0)[:-1], 1 / values)
     shares = np.cumsum(rise) / max(rise.sum(), 1e-12)
     wanted = (np.arange(values) + 0.5) / values
-    between = np.concatenate([[0.0], (wanted[1:] + wanted[:-1]) / 2, [1.0]])
-    middles, ends = (np.interp(at, shares, places) * span + low for at in (wanted, between))
+    near = ROUNDED / values
+    low_ends, middles, high_ends = (
+        np.interp(wanted + away, shares, places) * span + low for away in (-near, 0.0, near)
+    )
     found = {
-        roundest((middle + left) / 2, (middle + right) / 2, middle, whole=feature.is_whole)
-        for middle, left, right in zip(middles, ends[:-1], ends[1:], strict=True)
+        roundest(left, right, middle, whole=feature.is_whole)
+        for left, right, middle in zip(low_ends, high_ends, middles, strict=True)
     }
     return np.clip((np.array(sorted(found)) - low) / span, 0.0, 1.0)
 
