@@ -9,15 +9,18 @@ falls first into a coarse bin and then into a fine one.
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from counterveil.encoding import Array
-from counterveil.errors import VeilError
+from counterveil.errors import RequestError, VeilError
 from counterveil.population.base import Population, positive_totals, to_simplex
 from counterveil.population.contrasts import class_tables
 from counterveil.population.grid import Grid
 from counterveil.population.ladder import Ladders
-from counterveil.population.numbers import pooled_counts, shaped
+from counterveil.population.numbers import ChosenCells, pooled_counts, shaped
+from counterveil.population.potentials import Potentials, logs
 from counterveil.privacy.record import NoisyRecord
 from counterveil.schema import Schema
 from counterveil.schema.cells import NumberCells
@@ -71,18 +74,43 @@ class TreePopulation(Population):
 
         Exact: the product of the tables along the tree. A number counts by the bin it lies in.
         """
-        codes = self.grid.codes(points)
-        wide = [coarse[codes[:, number]] for number, coarse in enumerate(self._coarse)]
-        found = np.zeros((len(points), len(self.totals)))
+        return self.potentials.log_density(self.grid.codes(points))
+
+    @cached_property
+    def potentials(self) -> Potentials:
+        """log P~(cells | class) as a sum over the features and the edges of the tree."""
         drawn = {child for _, child, _ in self._edges}
+        alone = []
         for number, (fine, table) in enumerate(zip(self.tables, self.wide, strict=True)):
-            inside = fine[:, codes[:, number]] / np.maximum(table[:, wide[number]], 1e-12)
-            found += np.log(np.maximum(inside, 1e-12)).T
-            if number not in drawn:
-                found += np.log(np.maximum(_rows(table)[:, wide[number]], 1e-12)).T
-        for parent, child, table in self._edges:
-            found += np.log(np.maximum(table[:, wide[parent], wide[child]], 1e-12)).T
-        return found
+            coarse = self._coarse[number]
+            inside = logs(fine / np.maximum(table[:, coarse], 1e-12))
+            alone.append(inside if number in drawn else inside + logs(_rows(table))[:, coarse])
+        pairs = tuple(
+            (one, two, logs(table)[:, self._coarse[one]][:, :, self._coarse[two]])
+            for one, two, table in self._edges
+        )
+        return Potentials(tuple(alone), pairs)
+
+    def percentiles(self, feature: int) -> tuple[Array, Array]:
+        """Places in the unit cube and the share of all people at or below them, for a number.
+
+        Both rise; between two places the share rises evenly. A value that many people share counts
+        half: the share jumps there, and the middle of the jump stands for the value.
+        """
+        cells, people = self.grid.cells[feature], self.tables[feature].sum(axis=0)
+        if not isinstance(cells, ChosenCells):
+            raise RequestError("percentiles are of numbers")
+        inside = np.bincount(cells.into, cells.weights)[cells.into]
+        share = people[cells.into] * cells.weights / np.maximum(inside, 1e-12)
+        share = share / share.sum()
+        low, high = cells.pieces.low, cells.pieces.high
+        ends = np.cumsum(share)
+        alone = high - low <= cells.step / 2
+        starts = np.where(alone, ends - share / 2, ends - share)
+        ends = np.where(alone, starts, ends)
+        both = np.stack([low, high], axis=1).ravel(), np.stack([starts, ends], axis=1).ravel()
+        places, shares = (np.maximum.accumulate(each) for each in both)
+        return places, shares
 
     def expected_pair(self, first: int, second: int) -> Array:
         """Counts of (first, second) if the two were independent inside each class."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypedDict, Unpack
 
 import numpy as np
@@ -17,15 +18,17 @@ from counterveil.errors import CallLimitError, InputError, InternalError, Reques
 from counterveil.models import Rows, TargetModel, TorchModel, adapt, distil
 from counterveil.models.adapters import STUDENT_EPOCHS
 from counterveil.networks import Amortiser, pick_device
+from counterveil.population import TreePopulation
 from counterveil.privacy import ModelBudget
 from counterveil.private_model import PrivateModel
 from counterveil.search import amortise, constraints, pipeline
 from counterveil.search.algorithm2 import TargetClasses, Weights, select_targets
+from counterveil.search.believable import Ground, believable_answers
 from counterveil.search.constraints import ManyRules
 from counterveil.search.diverse import several_answers
 from counterveil.search.explanations import NO_FURTHER, Explanations, Status
 from counterveil.search.pipeline import Found, Pipeline, QueryBatch, SearchOptions
-from counterveil.search.repair import LabelledRows
+from counterveil.search.repair import LabelledRows, margin_beyond
 from counterveil.search.rules import Rules
 from counterveil.search.snap import Snap
 from counterveil.search.wording import DecidedBy
@@ -112,6 +115,7 @@ class Explainer:
         self.weights = weights or Weights.of(self.veil.schema.family, guidance)
         self.device = pick_device(device)
         self._snap = Snap(self.encoding, self.device)
+        self._shows_progress = False  # while something is learnt
         self._guide: TargetModel | None = None
         self._amortiser: Amortiser | None = None
         self._ready: Pipeline | None = None
@@ -125,7 +129,8 @@ class Explainer:
         """
         if self._amortiser is not None:
             return
-        guide = self._guide_of_the_search(progress)
+        self._shows_progress = progress
+        guide = self._guide_of_the_search()
         file, name = self._warm_file, ""
         if file is not None:
             name = amortise.fingerprint(self.veil, guide, self._snap)
@@ -159,11 +164,14 @@ class Explainer:
         label set, or a list with one for each query; by default the class that the model finds most
         likely after the one it predicts. `rules`: what may change, for all queries or a list with
         one `Rules` for each; `immutable`: features that must stay, besides those of schema and
-        rules. `search`: method, iterations, keep, polish, margin and seed of `SearchOptions`; with
+        rules. `search`: `prefer` "believable" answers (see docs/search.md) or the "nearest" ones;
+        method, iterations, keep, polish, margin and seed of `SearchOptions`; with
         guidance `model` winning is enough and answers are polished, with guidance `surrogate` a
         probability of .95 is sought.
         """
-        options = pipeline.search_options(self.guidance, search)
+        options = pipeline.search_options(
+            self.guidance, search, has_population=self._population is not None
+        )
         if not 1 <= k <= MOST_ANSWERS:
             raise RequestError(f"k must be a whole number from 1 to {MOST_ANSWERS}")
         index = queries.index if isinstance(queries, pd.DataFrame) else None
@@ -179,20 +187,16 @@ class Explainer:
         for_all = rules.immutable if isinstance(rules, Rules) else ()
         fixed = tuple(sorted({*for_all, *immutable}))
         request = _Request(asked, index, batch, before, rules, fixed, k, target is not None)
-        if options.method == "amortised":
-            self.warm_up(progress=progress)
+        self._shows_progress = progress
         return self._judge(request, self._search(batch, options, k, progress), options.iterations)
 
     def answer_tensors(self, batch: QueryBatch, options: SearchOptions | None = None) -> Found:
         """Encoded answers to encoded queries, and which are accepted: no table is made."""
         options = options or SearchOptions()
-        if options.method == "amortised":
-            self.warm_up(progress=False)
-        return self._pipeline(progress=False)(batch.to(self.device), options)
+        return self._pipeline(options)(batch.to(self.device), options)
 
     def _search(self, batch: QueryBatch, options: SearchOptions, k: int, progress: bool) -> Found:
         """Rows of shape (queries, k, width), legal and within their boxes; which are accepted."""
-        search = self._pipeline(progress)
         starts = range(0, len(batch), self.chunk)
         ticks = max(options.iterations, 1)  # of a chunk
         all_rows, all_accepted = [], []
@@ -200,13 +204,56 @@ class Explainer:
             for number, start in enumerate(starts):
                 part = batch.select(slice(start, start + self.chunk)).to(self.device)
                 shifted = _shifted(tick, number * options.iterations)
-                rows, accepted = several_answers(search, part, options, k, shifted)
+                rows, accepted = self._answers(part, options, k, shifted)
                 if bool(self._snap.broken(rows.flatten(0, 1), part.repeated(k).box).any()):
                     raise InternalError("an answer broke a rule of the schema; please report this")
                 all_rows.append(rows.cpu())
                 all_accepted.append(accepted.cpu())
                 tick((number + 1) * ticks, "")
         return torch.cat(all_rows), torch.cat(all_accepted)
+
+    def _answers(self, batch: QueryBatch, options: SearchOptions, k: int, tick: Tick) -> Found:
+        """Rows (queries, k, width) for some queries.
+
+        Who has no believable answer gets the nearest one that can be found.
+        """
+        if options.prefer == "nearest":
+            return several_answers(self._pipeline(options), batch, options, k, tick)
+        judge = self.model.to(self.device)
+        counted = self.model.calls_left is not None
+        asked = self._guide_of_the_search() if counted else judge
+        rows, accepted = believable_answers(self._ground_of_answers(), asked, batch, options, k)
+        if counted:  # the guide stood in, and the model is asked once
+            goals = batch.targets.repeat_interleave(k)
+            agreed = margin_beyond(judge, options.margin, rows.flatten(0, 1), goals) >= 0
+            accepted &= agreed.unflatten(0, (-1, k))
+        left = (~accepted[:, 0]).nonzero()[:, 0]
+        if len(left):
+            nearest = replace(options, prefer="nearest")
+            found = several_answers(self._pipeline(nearest), batch.select(left), nearest, k)
+            rows, accepted = rows.clone(), accepted.clone()
+            rows[left], accepted[left] = found
+        return rows, accepted
+
+    @cached_property
+    def _population(self) -> TreePopulation | None:
+        """P~, where the veil has one that believable answers can be sought in."""
+        if self.veil.record is None or self.veil.schema.family != "mixed":
+            return None
+        found = self.veil.population()
+        return found if isinstance(found, TreePopulation) else None
+
+    @cached_property
+    def _ground(self) -> Ground | None:
+        """What believable answers are sought on; learnt when first needed."""
+        if self._population is None:
+            return None
+        return Ground.of(self._population, self._snap, self.guidance)
+
+    def _ground_of_answers(self) -> Ground:
+        if self._ground is None:
+            raise InternalError("there is no population to seek answers in")
+        return self._ground
 
     def _judge(self, request: _Request, found: Found, iterations: int) -> Explanations:
         """The model has the last word, on the rows (queries, k, width) as they are given out."""
@@ -238,6 +285,7 @@ class Explainer:
         moved = np.abs(encoded - points)
         block_starts = [block.start for block in self.encoding.blocks]
         log_proba = torch.where(valid[:, None], after, before)
+        worth = self._worth(points, encoded, targets)
         ways = [already.numpy(), valid.numpy()]
         return Explanations(
             schema=self.veil.schema,
@@ -249,6 +297,7 @@ class Explainer:
             target=targets.numpy(),
             probability=log_proba.exp().gather(1, targets[:, None])[:, 0].double().numpy(),
             distance=np.sqrt((moved**2).sum(axis=1)),
+            **worth,
             changed=(np.maximum.reduceat(moved, block_starts, axis=1) > 0).sum(axis=1),
             iterations=iterations,
             k=k,
@@ -259,7 +308,16 @@ class Explainer:
             decided_by=self.decided_by,
         )
 
-    def _guide_of_the_search(self, progress: bool) -> TargetModel:
+    def _worth(self, points: Array, encoded: Array, targets: Tensor) -> dict[str, Array]:
+        """Effort, plausibility and stability of answers; nothing where there is no population."""
+        if self._ground is None:
+            return {}
+        before, after = (torch.as_tensor(each, dtype=torch.float32) for each in (points, encoded))
+        found = self._ground.beliefs.judged(before, after, targets)
+        names = "effort", "plausibility", "stability"
+        return dict(zip(names, (each.double().numpy() for each in found), strict=True))
+
+    def _guide_of_the_search(self) -> TargetModel:
         """The model whose gradient the search follows: f, or a student of it."""
         if self._guide is None and self.model.differentiable:
             self._guide = self.model.to(self.device)
@@ -269,17 +327,20 @@ class Explainer:
             answers = self.model.ask(Rows.of_points(rows, self.encoding))
             self._labelled_rows = LabelledRows(rows, answers.argmax(dim=1))
             title = "learning a student of the model"
-            with progress_bar(title, STUDENT_EPOCHS, show=progress) as tick:
+            with progress_bar(title, STUDENT_EPOCHS, show=self._shows_progress) as tick:
                 self._guide = distil(self.model, rows, answers, seed=0, tick=tick)
         return self._guide
 
-    def _pipeline(self, progress: bool) -> Pipeline:
+    def _pipeline(self, options: SearchOptions) -> Pipeline:
+        """The search for the nearest, with what it has to learn for these options."""
+        if options.method == "amortised":
+            self.warm_up(progress=self._shows_progress)
         if self._ready is None or self._ready.amortiser is not self._amortiser:
             by_model = self.guidance == "model"
             self._ready = Pipeline(
                 autoencoder=self.veil.autoencoder.to(self.device),
                 prototypes=self.veil.prototypes.to(self.device),
-                guide=self._guide_of_the_search(progress),
+                guide=self._guide_of_the_search(),
                 judge=self.model.to(self.device),
                 weights=self.weights,
                 snap=self._snap,

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 NO_FURTHER = "no further answer that differs"
 _ARRAYS = ("status", "predicted", "target", "probability", "distance", "changed")
+_WORTH = ("effort", "plausibility", "stability")
 
 
 class Status(StrEnum):
@@ -53,6 +54,12 @@ class Explanations:
     an empty text. `fixed`: features held fixed besides those that the schema fixes. `signer`: who
     signed the veil; None if nobody did. `index`: the index of the caller's table, which `frame` has
     too; None where that had none. `decided_by`: whose decisions these are.
+
+    Three numbers say what an answer is worth, as far as the veil's population P~ knows; None where
+    a veil has none. `effort`: Σ over the changed features of the difference of percentiles among
+    all people, a changed category counting 1. `plausibility`: the share of P~'s rows of the target
+    class that are less likely than the answer. `stability`: the share of a committee of models
+    learnt from P~ that gives the target class, too. They follow from the veil and the answer.
     """
 
     schema: Schema
@@ -72,9 +79,23 @@ class Explanations:
     signer: Signer | None = None
     index: pd.Index[Any] | None = None
     decided_by: DecidedBy = DecidedBy.MODEL
+    effort: Array | None = None
+    plausibility: Array | None = None
+    stability: Array | None = None
 
     def __len__(self) -> int:
         return len(self.queries) // self.k
+
+    @property
+    def _arrays(self) -> dict[str, Any]:
+        """The arrays with a number for each answer, by name."""
+        return {name: getattr(self, name) for name in _ARRAYS} | self._worth
+
+    @property
+    def _worth(self) -> dict[str, Array]:
+        """What answers are worth, by name; empty where no population knows."""
+        known = {name: getattr(self, name) for name in _WORTH}
+        return {name: values for name, values in known.items() if values is not None}
 
     def __repr__(self) -> str:
         return f"Explanations({self.headline})"
@@ -154,7 +175,7 @@ class Explanations:
             rows=self.rows.iloc[at].reset_index(drop=True),
             reason=None if self.reason is None else self.reason[at],
             index=None if self.index is None else self.index[np.asarray(queries, dtype=int)],
-            **{name: getattr(self, name)[at] for name in _ARRAYS},
+            **{name: values[at] for name, values in self._arrays.items()},
         )
 
     def summary(self) -> pd.DataFrame:
@@ -173,6 +194,9 @@ class Explanations:
             "probability": self.probability,
             "distance": self.distance,
             "changed_features": self.changed,
+        }
+        columns |= {
+            name: np.where(self.valid, values, np.nan) for name, values in self._worth.items()
         }
         if self.reason is not None and any(self.reason):
             columns["reason"] = self.reason

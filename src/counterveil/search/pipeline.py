@@ -23,13 +23,19 @@ import torch
 from torch import Tensor
 
 from counterveil.errors import RequestError
-from counterveil.models import Rows, TargetModel
+from counterveil.models import TargetModel
 from counterveil.networks import Amortiser, Autoencoder, is_free
 from counterveil.search import algorithm2
 from counterveil.search.algorithm2 import SearchObjective, Weights
 from counterveil.search.constraints import Box
 from counterveil.search.polish import Polish
-from counterveil.search.repair import LabelledRows, Moves, logit_margin, margin_gradient
+from counterveil.search.repair import (
+    SAFELY,
+    LabelledRows,
+    Moves,
+    margin_beyond,
+    margin_gradient,
+)
 from counterveil.search.snap import Snap
 from counterveil.terminal import Tick, silent
 
@@ -39,11 +45,11 @@ INSIST_ALPHA = (1.0, 4.0, 16.0)  # factors on α for a query without an answer, 
 INSIST_ITERATIONS = 200
 MOST_ITERATIONS = 1_000_000  # of Algorithm 2
 SURE_SURROGATE = 0.95  # the probability asked of the surrogate, which is not the model that decides
-SAFELY = 1e-4  # log-odds: more than float arithmetic is off by
 
 Guidance = Literal["model", "surrogate"]
 Method = Literal["amortised", "iterations"]
 Keep = Literal["best", "last"]
+Prefer = Literal["believable", "nearest"]
 Found = tuple[Tensor, Tensor]
 Stage = Callable[["QueryBatch", Tensor, Tensor], Found]
 
@@ -51,6 +57,7 @@ Stage = Callable[["QueryBatch", Tensor, Tensor], Found]
 class SearchChoices(TypedDict, total=False):
     """What may be said about the search as keywords of `Explainer.explain`."""
 
+    prefer: Prefer | None
     method: Method
     iterations: int | None
     keep: Keep
@@ -70,12 +77,34 @@ class SearchOptions:
     margin: float = 0.0  # probability of the target class to be accepted; 0: it only has to win
     soft_margin: bool = False  # where no row reaches the margin, one that only wins is accepted
     seed: int = 0  # for the variety of several answers to one query
+    prefer: Prefer = "nearest"  # the smallest L2 change; or what people could believe and act on
 
 
-def search_options(guidance: Guidance, choices: SearchChoices) -> SearchOptions:
-    """The options that were asked for, checked; what is missing or None depends on the guidance."""
+OF_THE_NEAREST = ("method", "iterations", "keep", "polish")  # only that search knows them
+
+
+def search_options(
+    guidance: Guidance, choices: SearchChoices, *, has_population: bool = False
+) -> SearchOptions:
+    """The options that were asked for, checked; what is missing or None depends on the guidance.
+
+    Believable answers need a population of a mixed table; they are the usual ones where there is
+    one, unless something is said that only the search for the nearest knows.
+    """
     by_model, method = guidance == "model", choices.get("method")
+    steered = [name for name in OF_THE_NEAREST if choices.get(name) is not None]
+    prefer = choices.get("prefer")
+    if prefer not in {None, "believable", "nearest"}:
+        raise RequestError("prefer must be 'believable' or 'nearest'")
+    if prefer == "believable" and not has_population:
+        raise RequestError(
+            "prefer 'believable' needs a population of a mixed table: a veil of mechanism "
+            "functional; leave it out, or ask for 'nearest'"
+        )
+    if prefer == "believable" and steered:
+        raise RequestError(f"{steered[0]} is for prefer 'nearest'; leave one of both out")
     usual = {
+        "prefer": "believable" if has_population and not steered else "nearest",
         "iterations": algorithm2.ITERATIONS if method == "iterations" else 0,
         "polish": by_model,
         "margin": 0.0 if by_model else SURE_SURROGATE,
@@ -306,15 +335,9 @@ class Pipeline:
             box=batch.box,
         )
 
-    @torch.no_grad()
     def margin(self, model: TargetModel, rows: Tensor, targets: Tensor) -> Tensor:
         """How far `model` is beyond what is asked of each row, in log-odds; accepted from 0 on."""
-        log_proba = model.ask(Rows.of_points(rows, model.encoding))
-        wins_by = logit_margin(log_proba, targets) - SAFELY
-        if self.options.margin > 0:
-            beyond = log_proba.gather(1, targets[:, None])[:, 0] - math.log(self.options.margin)
-            return torch.minimum(wins_by, beyond)
-        return wins_by
+        return margin_beyond(model, self.options.margin, rows, targets)
 
     def accepts(self, rows: Tensor, targets: Tensor) -> Tensor:
         """Which rows the judge puts into their target class with at least the margin, (rows,)."""

@@ -10,6 +10,7 @@ class. No bit or category is moved twice. Rows are legal after every move; those
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -20,6 +21,7 @@ from counterveil.search.constraints import Box
 from counterveil.search.snap import Snap
 
 STRIDE = 0.5  # how far a number moves at once, as a share of its range; a bit flips whole
+SAFELY = 1e-4  # log-odds: more than float arithmetic is off by
 NEAREST = 8  # labelled rows that are tried for a query
 
 
@@ -28,6 +30,20 @@ def logit_margin(log_proba: Tensor, targets: Tensor) -> Tensor:
     wanted = log_proba.gather(1, targets[:, None])
     rival = log_proba.scatter(1, targets[:, None], -torch.inf).amax(dim=1, keepdim=True)
     return (wanted - rival)[:, 0]
+
+
+@torch.no_grad()
+def margin_beyond(model: TargetModel, least: float, rows: Tensor, targets: Tensor) -> Tensor:
+    """How far `model` is beyond what is asked of each row, in log-odds; accepted from 0 on.
+
+    The target class must win, by more than float arithmetic is off, and have the probability
+    `least`.
+    """
+    log_proba = model.ask(Rows.of_points(rows, model.encoding))
+    wins_by = logit_margin(log_proba, targets) - SAFELY
+    if least <= 0:
+        return wins_by
+    return torch.minimum(wins_by, log_proba.gather(1, targets[:, None])[:, 0] - math.log(least))
 
 
 def margin_gradient(guide: TargetModel, rows: Tensor, targets: Tensor) -> Tensor:

@@ -1,0 +1,127 @@
+"""The menu: for every feature the few values that an answer may move it to.
+
+Numbers get round values where P~ has people; categories and binary values are offered as they are.
+A missing value is never on the menu: no answer tells a person to make a known value unknown. All is
+computed from P~ and the schema: the menu is the same for all queries, and what the rules of a query
+close is closed by its box.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from counterveil.encoding import Array
+from counterveil.population import TreePopulation
+from counterveil.schema.cells import NumberCells
+
+VALUES, LEAST_VALUES = 12, 4  # of a number
+MOST_ENTRIES = 256  # of the whole menu
+FINE = 96  # values of a number that an answer may end on
+
+
+@dataclass(frozen=True)
+class Menu:
+    """The entries of all features side by side; those of a feature follow one another.
+
+    `feature`, `code`: of each entry its feature and its cell, (entries,). `points`: its encoded
+    columns, (entries, width), 0 in all others. `mask`: which columns are its own, (entries, width).
+    `places`: where the entries of each feature are. `fine`: of each number more values, ascending,
+    in the unit cube; None for other features.
+    """
+
+    feature: Tensor
+    code: Tensor
+    points: Tensor
+    mask: Tensor
+    places: tuple[slice, ...]
+    fine: tuple[Tensor | None, ...]
+
+    def __len__(self) -> int:
+        return len(self.feature)
+
+
+def menu_of(population: TreePopulation) -> Menu:
+    """The menu of a mixed table."""
+    grid = population.grid
+    derived = {link.derived for link in grid.schema.links}
+    numbers = [isinstance(cells, NumberCells) for cells in grid.cells]
+    listed = sum(cells.count for cells in grid.cells if not isinstance(cells, NumberCells))
+    values = max(LEAST_VALUES, min(VALUES, (MOST_ENTRIES - listed) // max(1, sum(numbers))))
+    features: list[int] = []
+    codes: list[int] = []
+    points, places, fine = [np.zeros((0, grid.encoding.width))], [], []
+    for number, (block, cells) in enumerate(zip(grid.encoding.blocks, grid.cells, strict=True)):
+        start = len(features)
+        own = np.zeros((0, block.stop - block.start))
+        if numbers[number]:
+            chosen = round_values(population, number, values)
+            own = np.zeros((len(chosen), block.stop - block.start))
+            own[:, 0] = chosen
+        elif not block.feature.immutable and block.feature.name not in derived:
+            every = np.arange(cells.count - block.feature.missing)
+            own = cells.points(every, np.random.default_rng(0)).reshape(len(every), -1)
+        if block.feature.immutable or block.feature.name in derived:
+            own = own[:0]
+        wide = np.zeros((len(own), grid.encoding.width))
+        wide[:, block.at] = own
+        features += [number] * len(own)
+        codes += cells.codes(own).tolist() if len(own) else []
+        points.append(wide)
+        places.append(slice(start, len(features)))
+        more = round_values(population, number, FINE) if numbers[number] else None
+        fine.append(None if more is None else torch.as_tensor(more, dtype=torch.float32))
+    mask = torch.zeros(len(features), grid.encoding.width, dtype=torch.bool)
+    for entry, feature in enumerate(features):
+        mask[entry, grid.encoding.blocks[feature].at] = True
+    whole = torch.tensor(features, dtype=torch.long), torch.tensor(codes, dtype=torch.long)
+    encoded = torch.as_tensor(np.concatenate(points), dtype=torch.float32)
+    return Menu(*whole, encoded, mask, tuple(places), tuple(fine))
+
+
+def round_values(population: TreePopulation, number: int, values: int) -> Array:
+    """Round values of a number, ascending, in the unit cube, where the people of P~ are.
+
+    A single value that many people share counts no more than others do: the rest of the values are
+    spread over the rest of the people.
+    """
+    feature = population.grid.encoding.blocks[number].feature
+    bounds = feature.number_range or (0.0, 1.0)
+    low, span = bounds[0], bounds[1] - bounds[0]
+    places, shares = population.percentiles(number)
+    rise = np.minimum(np.diff(shares, prepend=0.0, append=1.0)[:-1], 1 / values)
+    shares = np.cumsum(rise) / max(rise.sum(), 1e-12)
+    wanted = (np.arange(values) + 0.5) / values
+    between = np.concatenate([[0.0], (wanted[1:] + wanted[:-1]) / 2, [1.0]])
+    middles, ends = (np.interp(at, shares, places) * span + low for at in (wanted, between))
+    found = {
+        roundest((middle + left) / 2, (middle + right) / 2, middle, whole=feature.is_whole)
+        for middle, left, right in zip(middles, ends[:-1], ends[1:], strict=True)
+    }
+    return np.clip((np.array(sorted(found)) - low) / span, 0.0, 1.0)
+
+
+def roundest(low: float, high: float, near: float, *, whole: bool) -> float:
+    """The number from `low` to `high` with the fewest digits; of several, the one next to `near`.
+
+    >>> roundest(7_210.0, 7_740.0, 7_480.0, whole=True)
+    7500.0
+    >>> roundest(39.6, 40.4, 40.0, whole=True)
+    40.0
+    """
+    if not high > low:
+        return float(round(near)) if whole else near
+    power = math.floor(math.log10(high - low)) + 1
+    for exponent in range(power, power - 4, -1):
+        for size in (5.0, 2.0, 1.0):
+            step = size * 10.0**exponent
+            if whole and step < 1:
+                return float(round(near))
+            value = round(near / step) * step
+            if low <= value <= high:
+                return float(value)
+    return near
