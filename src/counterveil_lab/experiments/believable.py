@@ -27,7 +27,7 @@ from counterveil.veil import Veil
 from counterveil_lab.baselines import Baseline, Cadex, Cchvae, Dice, Nice, Revise, Vae, train_vae
 from counterveil_lab.baselines.dice import Method
 from counterveil_lab.baselines.nice import Reward
-from counterveil_lab.believability import KINDS, Judges
+from counterveil_lab.believability import KINDS, WISHES, Judges
 from counterveil_lab.evaluation import AS_PUBLISHED
 from counterveil_lab.experiments import peers, releases
 from counterveil_lab.experiments.runner import Case, Experiment, Options
@@ -195,6 +195,8 @@ def with_fixed(schema: Schema, fixed: tuple[str, ...]) -> Schema:
 
 
 def _why_not(case: Case) -> str | None:
+    if case["dataset"] not in WISHES:
+        return f"without {case['dataset']}: no class is known there that a person wants"
     return peers.why_no_dice() if case["part"] == "dice" else None
 
 
