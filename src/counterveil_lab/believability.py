@@ -24,7 +24,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -234,6 +234,15 @@ class Judges:
         """`near` of all queries."""
         return self.reality.near(self.queries)
 
+    def of_model(self, model: Any) -> Judges:
+        """The same judges for another model than f, and as many of the people whom it refuses.
+
+        There are fewer where it refuses fewer, or nobody.
+        """
+        f = adapt(model, self.data.schema)
+        queries = refused(self.data, f, self.target_number, len(self.queries))
+        return replace(self, model=model, f=f, queries=queries)
+
     def score(self, answers: pd.DataFrame, valid: Any, seconds: float | None = None) -> Row:
         """Every metric of the module for the answers to the first `len(answers)` queries.
 
@@ -267,28 +276,34 @@ class Judges:
         return answer
 
 
-@cache
+@lru_cache(maxsize=4)
 def _judges(dataset: str, seed: int, kind: Kind, quick: bool) -> Judges:
     if dataset not in WISHES:
         raise RequestError(f"no wish is known for {dataset!r}; there are: {', '.join(WISHES)}")
-    wish, data = WISHES[dataset], releases.data_for(dataset, seed, quick=quick)
+    reality, boosted = _reality(dataset, seed, quick)
+    wish, data = WISHES[dataset], reality.data
     schema, number = data.schema, data.schema.label.classes.index(wish.target)
     model = trained(data, kind, seed)
     f = adapt(model, schema)
-    held_out = Encoding(schema).pick(data.test)
-    refused = held_out[(decided(f, held_out) != number).numpy()]
-    queries = refused.head(QUICK_QUERIES if quick else QUERIES).reset_index(drop=True)
+    queries = refused(data, f, number, QUICK_QUERIES if quick else QUERIES)
     twins = [trained(data, kind, seed, twin) for twin in range(QUICK_TWINS if quick else TWINS)]
-    boosted = BoostedTrees(schema, data.train, seed + OTHER_SEED, **JUDGE)
-    return Judges(
-        Reality(data, wish.target),
-        model,
-        f,
-        queries,
-        wish.personal,
-        tuple(adapt(twin, schema) for twin in twins),
-        adapt(boosted, schema),
-    )
+    adapted = tuple(adapt(twin, schema) for twin in twins)
+    return Judges(reality, model, f, queries, wish.personal, adapted, boosted)
+
+
+@lru_cache(maxsize=2)
+def _reality(dataset: str, seed: int, quick: bool) -> tuple[Reality, TargetModel]:
+    """The real rows and the boosted judge, which are the same for every kind of f."""
+    data = releases.data_for(dataset, seed, quick=quick)
+    boosted = BoostedTrees(data.schema, data.train, seed + OTHER_SEED, **JUDGE)
+    return Reality(data, WISHES[dataset].target), adapt(boosted, data.schema)
+
+
+def refused(data: Dataset, f: TargetModel, target: int, count: int) -> pd.DataFrame:
+    """The first `count` held-out rows that f does not put into the class number `target`."""
+    held_out = Encoding(data.schema).pick(data.test)
+    wishing = held_out[(decided(f, held_out) != target).numpy()]
+    return wishing.head(count).reset_index(drop=True)
 
 
 def trained(data: Dataset, kind: Kind, seed: int, twin: int | None = None) -> Any:

@@ -7,6 +7,7 @@ for every category that differs. Missing and not missing differ by 1 as well.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -24,7 +25,8 @@ from counterveil_lab.targets import HIDDEN
 BINS = 10  # of a number, by quantiles
 FEWEST = 3  # real rows that share a pair of values which is not rare
 KNOTS = 64  # of the percentiles inside a network
-SLACK = 1e-9  # of encoded numbers
+SLACK = 1e-6  # of encoded numbers: what a search in float32 blurs is the same value
+EXACT = 1e-9
 ROOM = 2**23  # distances in memory at a time
 
 
@@ -55,29 +57,12 @@ class Percentiles:
         self._pairs: dict[tuple[int, int], Array] = {}
 
     def points(self, rows: pd.DataFrame) -> Tensor:
-        """Rows as float32 (rows, columns), whose L1 distances are those of the module.
-
-        A number is one column. One that may be missing is two, p/2 and (1-p)/2, or -1/4 twice
-        where it is missing, which is 1 away from every p. A category is one-hot, with 1/2 for 1.
-        """
-        encoded = self.encoding.encode(rows)
-        columns: list[Array] = []
-        for block in self.encoding.blocks:
-            here = encoded[:, block.at]
-            if isinstance(block.feature, Numeric):
-                share = self._ranks[block.start](here[:, 0])
-                if block.feature.missing:
-                    two = np.stack([share / 2, (1 - share) / 2], axis=1)
-                    columns.append(np.where(here[:, [1]] > 0.5, -0.25, two))
-                else:
-                    columns.append(share[:, None])
-            else:
-                columns.append(here if here.shape[1] == 1 else here / 2)
-        return torch.as_tensor(np.concatenate(columns, axis=1), dtype=torch.float32)
+        """Rows as float32 (rows, columns), whose L1 distances are those of the module."""
+        return unit_points(self.encoding.blocks, self.encoding.encode(rows), self._ranks)
 
     def changed(self, one: pd.DataFrame, two: pd.DataFrame) -> Array:
         """Which features of two tables of the same rows differ: bool (rows, features)."""
-        moved = np.abs(self.encoding.encode(one) - self.encoding.encode(two)) > SLACK
+        moved = np.abs(self.encoding.encode(one) - self.encoding.encode(two)) > EXACT
         starts = [block.start for block in self.encoding.blocks]
         return np.logical_or.reduceat(moved, starts, axis=1)
 
@@ -146,6 +131,30 @@ class Percentiles:
                 code = np.where(here[:, 1] > 0.5, len(ends) + 2, code)
             columns.append(code)
         return np.stack(columns, axis=1)
+
+
+def unit_points(
+    blocks: Sequence[Block], encoded: Array, scales: Mapping[int, Callable[[Array], Array]]
+) -> Tensor:
+    """Encoded rows as float32 points: their L1 distance counts 1 for a category that differs.
+
+    `scales`: for the place at which a number begins, what takes its values to [0, 1]. A number is
+    one column. One that may be missing is two, p/2 and (1-p)/2, or -1/4 twice where it is missing,
+    which is 1 away from every p. A category is one-hot, with 1/2 for 1.
+    """
+    columns: list[Array] = []
+    for block in blocks:
+        here = encoded[:, block.at]
+        if isinstance(block.feature, Numeric):
+            share = scales[block.start](here[:, 0])
+            if block.feature.missing:
+                two = np.stack([share / 2, (1 - share) / 2], axis=1)
+                columns.append(np.where(here[:, [1]] > 0.5, -0.25, two))
+            else:
+                columns.append(share[:, None])
+        else:
+            columns.append(here if here.shape[1] == 1 else here / 2)
+    return torch.as_tensor(np.concatenate(columns, axis=1), dtype=torch.float32)
 
 
 def nearest_l1(points: Tensor, real: Tensor) -> Tensor:

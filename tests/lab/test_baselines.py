@@ -19,7 +19,7 @@ from counterveil.encoding import Encoding
 from counterveil.errors import RequestError
 from counterveil.models import CallableModel, TargetModel, adapt
 from counterveil.schema import Binary, Categorical, Label, Numeric, Schema
-from counterveil_lab.baselines import Baseline, Cadex, Cchvae, Dice, Revise, Vae, train_vae
+from counterveil_lab.baselines import Baseline, Cadex, Cchvae, Dice, Nice, Revise, Vae, train_vae
 from counterveil_lab.baselines.base import Nearest, Problem
 from counterveil_lab.baselines.dice import OneClass, Words
 
@@ -122,6 +122,15 @@ OWN: dict[str, Build] = {
     "revise": lambda *given: Revise(
         *given[:3], seed=given[3], iterations=60, layers=(16, 4), epochs=15
     ),
+    "nice-none": lambda *given: Nice(*given[:3], seed=given[3], reward="none"),
+    "nice-sparsity": lambda *given: Nice(*given[:3], seed=given[3]),
+    "nice-proximity": lambda *given: Nice(*given[:3], seed=given[3], reward="proximity"),
+    "nice-plausibility": lambda *given: Nice(
+        *given[:3],
+        seed=given[3],
+        reward="plausibility",
+        vae=train_vae(given[2], given[0], seed=given[3], layers=(16, 4), epochs=3),
+    ),
 }
 DICE = {f"dice-{name}": dice(name) for name in ("gradient", "random", "genetic", "kdtree")}
 own = pytest.mark.parametrize("build", OWN.values(), ids=OWN)
@@ -181,6 +190,57 @@ def test_revise_goes_at_most_one_step_too_far() -> None:
     assert answers.found.all()
     excess = l1(queries, answers.rows) - gaps(queries)
     assert excess.between(0, 2 * method.rate).all()  # a step moves both numbers
+
+
+@pytest.mark.parametrize(
+    ("reward", "answer"),
+    [("none", (0.9, 0.5)), ("sparsity", (0.9, 0.2)), ("proximity", (0.3, 0.5))],
+)
+def test_nice_takes_over_values_of_the_nearest_accepted_row(reward: Any, answer: Any) -> None:
+    model = adapt(Linear([1.0, 1.0], -0.7), PLANE)
+    train = pd.DataFrame(
+        {
+            "a": [0.9, 1.0, 0.35, 0.0],
+            "b": [0.5, 1.0, 0.4, 0.0],
+            "y": ["yes", "yes", "no", "no"],  # f accepts the third, which is not of the class
+        }
+    )
+    queries = pd.DataFrame({"a": [0.3], "b": [0.2]})
+    answers = Nice(PLANE, model, train, reward=reward).explain(queries, ones(1))
+    assert answers.found.all()
+    assert answers.rows.iloc[0].tolist() == pytest.approx(answer)
+
+
+def test_nice_weighs_what_it_gains_by_how_much_more_likely_the_row_becomes() -> None:
+    class OnlyB(Vae):
+        """Knows every a, and takes b for .5."""
+
+        def encode(self, points: Tensor) -> tuple[Tensor, Tensor]:
+            return points, points
+
+        def decode(self, latent: Tensor) -> Tensor:
+            return torch.stack([latent[:, 0], torch.full_like(latent[:, 1], 0.5)], dim=1)
+
+    model = adapt(Linear([1.0, 1.0], -0.7), PLANE)
+    train = pd.DataFrame({"a": [0.9, 0.0], "b": [0.5, 0.0], "y": ["yes", "no"]})
+    queries = pd.DataFrame({"a": [0.3], "b": [0.2]})
+    method = Nice(PLANE, model, train, reward="plausibility", vae=OnlyB(2))
+    answers = method.explain(queries, ones(1))
+    assert answers.rows.iloc[0].tolist() == pytest.approx((0.3, 0.5))
+
+
+def test_nice_looks_for_a_donor_whose_free_values_are_enough() -> None:
+    rows = pd.DataFrame(
+        {"size": [1, 9, 20], "colour": "red", "maker": ["x", "y", "y"], "sold": "no"}
+    ).assign(y=["no", "yes", "yes"])
+    weights = torch.zeros(SHAPES.width)
+    weights[0], weights[5] = 1.0, 0.5  # the size, and maker y
+    model = adapt(Linear(weights.tolist(), -0.9), SHAPES)
+    query = rows.head(1)
+    answers = Nice(SHAPES, model, rows).explain(query, ones(1))
+    assert answers.found.all()
+    assert answers.rows["size"].tolist() == [20]  # 9 would do only with another maker
+    assert answers.rows.maker.tolist() == ["x"]
 
 
 @every

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from counterveil.encoding import Encoding
-from counterveil.models import adapt
+from counterveil.models import CallableModel, adapt
 from counterveil.schema import Binary, Categorical, Feature, Numeric, Schema
 from counterveil_lab.baselines import Answers, Baseline, Cadex, Cchvae, Dice, Revise
 from counterveil_lab.baselines.base import Problem
@@ -111,17 +111,24 @@ def complete(schema: Schema) -> Schema:
 
 
 class CompleteDice:
-    """`Dice` on the complete schema; its answers are made legal rows of the real one."""
+    """`Dice` on the complete schema; its answers are made legal rows of the real one.
 
-    def __init__(
-        self, schema: Schema, model: nn.Module, train: pd.DataFrame, **options: Any
-    ) -> None:
+    `model`: a torch module over the encoding, or an estimator over rows of the real schema.
+    """
+
+    def __init__(self, schema: Schema, model: Any, train: pd.DataFrame, **options: Any) -> None:
         self._real, self._complete = Encoding(schema), Encoding(complete(schema))
         self._judge = adapt(model, schema)
         label = train[[schema.label.name]].reset_index(drop=True)
         rows = pd.concat([self._same(train), label], axis=1)
-        other = self._complete.schema
-        self._dice = Dice(other, adapt(model, other), rows, **options)
+        other, same_model = self._complete.schema, model
+        if not isinstance(model, nn.Module):
+            same_model = CallableModel(
+                lambda points: model.predict_proba(self._real.decode(points)),
+                other,
+                inputs="encoding",
+            )
+        self._dice = Dice(other, adapt(same_model, other), rows, **options)
         self.name = self._dice.name
 
     def explain(self, queries: pd.DataFrame, targets: Tensor, *, k: int = 1) -> Answers:

@@ -10,6 +10,7 @@ from counterveil.errors import RequestError
 from counterveil_lab.datasets import LOADERS, VARIABLE
 from counterveil_lab.experiments import (
     answers,
+    believable,
     image_populations,
     images,
     over_epsilon,
@@ -36,6 +37,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     "paper-adult": over_epsilon.PAPER_ADULT,
     "frontier": over_epsilon.FRONTIER,
     "population": populations.POPULATION,
+    "believable": believable.BELIEVABLE,
 }
 
 
