@@ -12,6 +12,7 @@ from counterveil.errors import BudgetError, RequestError
 from counterveil.privacy import Access, Budget, Level, ModelBudget, Rho, Statement, budget
 from counterveil.privacy.consistency import gaussian_delta
 from counterveil.privacy.statement import GAUSSIAN, GUMBEL, LAPLACE
+from counterveil.report import _TEMPLATES
 from counterveil.text_rules import LONGEST, check_text
 
 
@@ -284,3 +285,12 @@ def test_statements_have_bounded_lists():
         Statement(level=Level.NONE, mechanism="paper", epsilon=1, reasons=("x",) * 101)
     with pytest.raises(ValidationError):
         Access(what="a", mechanism="m", sensitivity="s", epsilon=-1.0)
+
+
+def test_a_page_shows_rho_only_where_it_is_stated():
+    page = _TEMPLATES.get_template("parts.html").module.promise
+    shown = str(page(promise(0.75, 1e-9, concentrated(0.005)), "unsigned"))
+    assert "<th>ρ</th>" in shown
+    assert "<td>0.005</td>" in shown
+    assert "The ρ of these readings add up to 0.005." in shown
+    assert "ρ" not in str(page(promise(0.1, 0.0, laplace(16, 0.1)), "unsigned"))

@@ -144,12 +144,12 @@ def _limit(share: Share) -> float:
 
 def _raised(scale: float, enough: Callable[[float], bool]) -> float:
     """The scale, or one that is larger by a hair: rounding may only ever add noise."""
-    if not 0 < scale < math.inf:
-        raise BudgetError("the budget is so small or so large that no noise fits it; change it")
     found, more = scale, 2.0**-52
-    while not enough(found):
+    while 0 < found < math.inf:
+        if enough(found):
+            return found
         found, more = scale * (1 + more), 2 * more
-    return found
+    raise BudgetError("the budget is so small or so large that no noise fits it; change it")
 
 
 @lru_cache(maxsize=256)  # of public numbers alone
