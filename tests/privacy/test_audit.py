@@ -55,8 +55,8 @@ from counterveil.curator.noise import EXACT, calibrate
 from counterveil.curator.table import PrivateTable
 from counterveil.errors import RequestError
 from counterveil.intervals import clopper_pearson
-from counterveil.privacy import Budget
-from counterveil.privacy.record import GAUSSIAN, LAPLACE, Measurement, Sensitivity
+from counterveil.privacy import Budget, Rho
+from counterveil.privacy.record import GAUSSIAN, LAPLACE, Measurement, Sensitivity, spent_by
 
 SMALL = Effort(draws=20_000, runs=40, seed=7)
 
@@ -173,20 +173,21 @@ def made(noise):
     """A measurement of nothing with this noise, whose values are of no use."""
     nothing = np.zeros(1, dtype=np.int64)
     return Measurement(
-        "x", "x", nothing, SENSITIVITY, noise.kind, noise.scale, noise.epsilon, noise.delta
+        "x", "x", nothing, SENSITIVITY, noise.kind, noise.scale, **spent_by(noise.share)
     )
 
 
 NOISES = {
-    "laplace": made(calibrate(2, 2**0.5, 0.5, 0.0)),
-    "narrow laplace": made(calibrate(2, 2**0.5, 3.0, 0.0)),
-    "gaussian": made(calibrate(2, 2**0.5, 1.0, 0.1)),
+    "laplace": made(calibrate(2, 2**0.5, Budget(0.5))),
+    "narrow laplace": made(calibrate(2, 2**0.5, Budget(3.0))),
+    "gaussian": made(calibrate(2, 2**0.5, Budget(1.0, 0.1))),
+    "concentrated": made(calibrate(2, 2**0.5, Rho(0.05))),
 }
 
 
 def test_noises_are_of_both_kinds():
     kinds = [noise.mechanism for noise in NOISES.values()]
-    assert kinds == [LAPLACE, LAPLACE, GAUSSIAN]
+    assert kinds == [LAPLACE, LAPLACE, GAUSSIAN, GAUSSIAN]
 
 
 def mass(noise, support):
@@ -217,8 +218,8 @@ def test_fast_noise_is_the_curators_noise(name):
     noise, size = NOISES[name], 20_000
     rng = np.random.default_rng(5)
     assert chi_square(fast_noise.draw(noise, (size,), rng), noise) < 7
-    zeros, budget = np.zeros(size, dtype=np.int64), Budget(noise.epsilon, noise.delta)
-    real = EXACT.perturb("x", "x", zeros, SENSITIVITY, budget)
+    zeros = np.zeros(size, dtype=np.int64)
+    real = EXACT.perturb("x", "x", zeros, SENSITIVITY, noise.share)
     assert (real.mechanism, real.scale) == (noise.mechanism, noise.scale)
     assert chi_square(real.values, noise) < 7
     wrong = replace(noise, scale=noise.scale * 1.2)
@@ -288,8 +289,8 @@ def test_the_instrument_hears_the_mechanism_and_answers_as_told():
     pair, plan = neighbours.pairs_of_features(), neighbours.pairs_of_features().plan(Budget(1.0))
     one, (table_one, table_two) = Instrument(), pair.tables
     record = measure(table_one, plan, one)
-    _, singles, choice, pairs, _ = plan.epsilons
-    assert [answer.epsilon for answer in one.answers] == [singles, pairs]
+    _, singles, choice, pairs, _ = plan.shares
+    assert [answer.share for answer in one.answers] == [singles, pairs]
     assert one.exact[0].sum() == 3 * len(pair.one)  # three features, exact counts
     for exact, name in zip(one.exact, ("singles", "pairs"), strict=True):
         assert np.array_equal(record.find(name).values, exact)
@@ -299,7 +300,7 @@ def test_the_instrument_hears_the_mechanism_and_answers_as_told():
     assert not np.array_equal(two.exact[0], one.exact[0])
     for name in ("singles", "tree", "pairs"):
         assert np.array_equal(told.find(name).values, record.find(name).values)
-    assert record.find("tree").epsilon == choice
+    assert record.find("tree").share == choice
 
 
 def test_the_instrument_tells_the_noise_of_a_real_measurement():

@@ -261,12 +261,12 @@ class Listener:
     def __init__(self):
         self.answers, self.picks = [], []
 
-    def perturb(self, name, what, exact, sensitivity, budget):
-        self.answers.append(EXACT.perturb(name, what, exact, sensitivity, budget))
+    def perturb(self, name, what, exact, sensitivity, share):
+        self.answers.append(EXACT.perturb(name, what, exact, sensitivity, share))
         return self.answers[-1]
 
-    def choose(self, scores, sensitivity, epsilon):
-        self.picks.append(EXACT.choose(scores, sensitivity, epsilon))
+    def choose(self, scores, sensitivity, share):
+        self.picks.append(EXACT.choose(scores, sensitivity, share))
         return self.picks[-1]
 
 
@@ -282,12 +282,13 @@ def tables_of_every_family(schema, rows):
         yield other, frame
 
 
+@pytest.mark.parametrize("delta", [0.0, 0.01])
 @pytest.mark.parametrize("person", [False, True])
-def test_every_number_of_a_record_came_from_the_noise(schema, rows, person):
+def test_every_number_of_a_record_came_from_the_noise(schema, rows, person, delta):
     for one, frame in tables_of_every_family(schema, rows):
         unit = {"unit_column": "who", "max_records": 2} if person else {}
         table = PrivateTable(frame.assign(who=np.arange(len(frame)) // 3), one, **unit)
-        plan = make_plan(one, table.size, Budget(2.0), records=table.records, order=2)
+        plan = make_plan(one, table.size, Budget(2.0, delta), records=table.records, order=2)
         listener = Listener()
         record = functional.measure(table, plan, listener)
         assert record.units == table.size

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rows import random_rows
 
+from counterveil.audit.concentrated import overspent
 from counterveil.curator import functional
 from counterveil.curator.bits import keep_ones
 from counterveil.curator.coefficients import BoundedSums, GridCounts, cut
@@ -25,7 +26,7 @@ from counterveil.population import population_of
 from counterveil.population.ladder import Ladders
 from counterveil.population.mixed import Grid
 from counterveil.population.scorecard import WholePoints
-from counterveil.privacy import Budget
+from counterveil.privacy import Budget, Rho
 from counterveil.privacy.record import UNIT, Sensitivity
 from counterveil.schema import Binary, Label, Numeric, Pixels, Schema
 
@@ -193,18 +194,18 @@ def test_bits_keep_at_most_so_many_ones():
 @pytest.mark.parametrize("epsilon", [0.025, 0.75, 3.0])
 def test_noise_gives_what_it_claims(epsilon, delta):
     declared = Sensitivity.of_counts(11, 1)
-    noise = calibrate(declared.l1, declared.l2, epsilon, delta)
+    noise = calibrate(declared.l1, declared.l2, Budget(epsilon, delta))
     noisy = add(np.zeros(20_000, dtype=np.int64), noise, declared.l1, declared.l2)
     assert noisy.std() == pytest.approx(math.sqrt(noise.variance), rel=0.05)
     if noise.kind == "discrete Laplace":
         assert noise.scale >= declared.l1 / epsilon
     else:
-        assert noise.delta == delta
+        assert noise.share.delta == delta
         assert noise.variance < 2 * (declared.l1 / epsilon) ** 2
 
 
 def test_noise_refuses_a_sensitivity_it_was_not_made_for():
-    noise = calibrate(2, math.sqrt(2), 1.0, 0.0)
+    noise = calibrate(2, math.sqrt(2), Budget(1.0))
     with pytest.raises(InternalError, match="privacy that was promised"):
         add(np.zeros(3, dtype=np.int64), noise, 3, math.sqrt(3))
     with pytest.raises(InternalError, match="whole numbers"):
@@ -212,9 +213,10 @@ def test_noise_refuses_a_sensitivity_it_was_not_made_for():
 
 
 def test_noisy_max_prefers_high_scores():
-    picks = [EXACT.choose([0, 0, 400], 2, 0.2) for _ in range(30)]
-    assert picks.count(2) > 25
-    assert len({EXACT.choose([5, 5, 5], 2, 0.2) for _ in range(60)}) == 3
+    for share in (Budget(0.2), Rho(0.005)):
+        picks = [EXACT.choose([0, 0, 400], 2, share) for _ in range(30)]
+        assert picks.count(2) > 25
+        assert len({EXACT.choose([5, 5, 5], 2, share) for _ in range(60)}) == 3
 
 
 @pytest.mark.parametrize("order", [1, 2])
@@ -222,11 +224,11 @@ def test_noisy_max_prefers_high_scores():
 def test_the_steps_add_up_to_the_budget(schema, rows, order, delta):
     budget = Budget(0.7, delta)
     plan = make_plan(schema, len(rows), budget, order=order)
-    assert sum(plan.epsilons) <= budget.epsilon * (1 + 1e-12)
-    accesses = functional.measure(PrivateTable(rows, schema), plan).accesses
-    assert sum(access.epsilon for access in accesses) <= budget.epsilon * (1 + 1e-12)
-    assert sum(access.delta for access in accesses) <= delta
-    assert len(accesses) == (1 if order == 1 else 3)
+    assert not overspent([share for share in plan.shares if share is not None], budget)
+    record = functional.measure(PrivateTable(rows, schema), plan)
+    accesses = record.accesses
+    assert not overspent([found.share for found in record.measurements], budget)
+    assert len(accesses) == (1 if order == 1 else 3) + bool(plan.ranges)
 
 
 def test_every_family_is_measured_within_its_budget():

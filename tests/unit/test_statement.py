@@ -9,9 +9,10 @@ from pydantic import ValidationError
 
 from counterveil.curator.noise import calibrate
 from counterveil.errors import BudgetError, RequestError
-from counterveil.privacy import Access, Budget, Level, ModelBudget, Statement, budget
+from counterveil.privacy import Access, Budget, Level, ModelBudget, Rho, Statement, budget
 from counterveil.privacy.consistency import gaussian_delta
-from counterveil.privacy.statement import GAUSSIAN, LAPLACE
+from counterveil.privacy.statement import GAUSSIAN, GUMBEL, LAPLACE
+from counterveil.report import _TEMPLATES
 from counterveil.text_rules import LONGEST, check_text
 
 
@@ -55,13 +56,14 @@ def test_a_pure_promise_in_words():
 
 
 def test_a_promise_with_delta_is_not_said_to_hold_but_for_delta():
-    noise = calibrate(10**6, 4.0, 0.1, 1e-6)
+    noise = calibrate(10**6, 4.0, Budget(0.1, 1e-6))
     made = promise(0.1, 1e-6, gaussian(4.0, noise.scale, 0.1, 1e-6))
     said = made.text()
     assert "except with probability" not in said
     assert "any other version, plus 1e-06." in said
     assert "more than exp(0.1) is at most 0.000437; by more than exp(0.134), at most 1e-06." in said
-    exact = 0.5 * math.erfc((0.1 - made.accesses[0].rho) / 2 / math.sqrt(made.accesses[0].rho))
+    rho = made.accesses[0].concentrated
+    exact = 0.5 * math.erfc((0.1 - rho) / 2 / math.sqrt(rho))
     assert exact == pytest.approx(42e-6, rel=0.05)  # the normal's tail: 42 times δ, not δ
     assert exact < made.loss_tail(0.1) < 15 * exact
 
@@ -120,7 +122,7 @@ def test_the_tail_bounds_a_simulation_of_several_steps():
     for scale, moved in moves.items():
         noise = draws(scale, (len(losses), len(moved)), rng)
         losses += noise @ moved / scale**2 + (moved**2).sum() / (2 * scale**2)
-    rho = first.rho + second.rho
+    rho = first.concentrated + second.concentrated
     assert losses.mean() - pure.epsilon == pytest.approx(rho, rel=0.05)
     assert losses.var() == pytest.approx(2 * rho, rel=0.02)
     for loss in np.linspace(0.3, 1.1, 30):
@@ -133,10 +135,62 @@ def test_the_tail_bounds_a_simulation_of_several_steps():
     ("epsilon", "delta"), [(0.1, 1e-6), (1, 1e-9), (10, 1e-3), (100, 1e-9), (1e-3, 1e-2)]
 )
 def test_the_public_arithmetic_agrees_with_opendp(epsilon, delta):
-    noise = calibrate(10**9, 7.0, epsilon, delta)
+    noise = calibrate(10**9, 7.0, Budget(epsilon, delta))
     rho = (7.0 / noise.scale) ** 2 / 2
     assert gaussian_delta(rho, epsilon) == pytest.approx(delta, rel=1e-6)
     assert gaussian_delta(rho, epsilon) <= delta * (1 + 1e-9)
+
+
+def concentrated(rho, mechanism=GAUSSIAN):
+    l1, scale = 16, 4.0 / math.sqrt(2 * rho) if mechanism == GAUSSIAN else 16 / math.sqrt(2 * rho)
+    return Access(
+        what="sums", mechanism=mechanism, sensitivity=f"L1 {l1}", l1=l1, l2=4.0, scale=scale,
+        rho=rho,
+    )  # fmt: skip
+
+
+def test_readings_in_rho_in_words():
+    made = promise(0.75, 1e-9, concentrated(0.005), concentrated(0.002, GUMBEL))
+    said = made.text()
+    assert "sensitivity L1 16, ρ 0.005" in said
+    assert "The ρ of these readings add up to 0.007. A mechanism of this ρ" in said
+    assert "add up" not in promise(0.1, 0.0, laplace(16, 0.1)).text()
+    later = made.composed_with(ModelBudget(0.2, 1e-7, **RECORD))
+    assert later.composition == made.composition
+
+
+def test_the_tail_of_readings_in_rho_is_that_of_their_sum():
+    made = promise(0.75, 1e-9, concentrated(0.005), concentrated(0.002, GUMBEL))
+    one = promise(0.75, 1e-9, concentrated(0.007))
+    for loss in (0.1, 0.5, 0.75):
+        assert made.loss_tail(loss) == pytest.approx(one.loss_tail(loss))
+        assert made.loss_tail(loss) == pytest.approx(math.exp(-((loss - 0.007) ** 2) / 0.028))
+
+
+def test_the_tail_bounds_the_exact_loss_of_a_choice_with_gumbel_noise():
+    """The exponential mechanism on three scores that move by 16 in opposite directions."""
+    access = concentrated(0.3, GUMBEL)
+    made = promise(5.0, 0.1, access)
+    before, after = np.array([0, 16, 3]) / access.scale, np.array([16, 0, 3]) / access.scale
+    before, after = (np.exp(each) / np.exp(each).sum() for each in (before, after))
+    losses = np.log(before / after)
+    for loss in np.linspace(0.0, 2.0, 50):
+        assert before[losses > loss].sum() <= made.loss_tail(float(loss)) + 1e-12
+    order = np.linspace(1.01, 200, 500)[:, None]
+    divergence = np.log((before**order * after ** (1 - order)).sum(axis=1)) / (order[:, 0] - 1)
+    assert (divergence <= order[:, 0] * access.rho * (1 + 1e-9)).all()
+
+
+def test_a_reading_spends_epsilon_or_rho():
+    with pytest.raises(ValidationError, match="not both"):
+        Access(what="a", mechanism=GAUSSIAN, sensitivity="s", epsilon=1.0, rho=0.1)
+    with pytest.raises(ValidationError, match="not both"):
+        Access(what="a", mechanism=GAUSSIAN, sensitivity="s", delta=1e-6, rho=0.1)
+    for wrong in (0.0, math.nan, math.inf, -1.0):
+        with pytest.raises(BudgetError):
+            Rho(wrong)
+    assert "rho" not in laplace(16, 0.5).model_dump()
+    assert concentrated(0.1).model_dump()["rho"] == 0.1
 
 
 RECORD = {"unit": "record", "relation": "replace-one"}
@@ -231,3 +285,12 @@ def test_statements_have_bounded_lists():
         Statement(level=Level.NONE, mechanism="paper", epsilon=1, reasons=("x",) * 101)
     with pytest.raises(ValidationError):
         Access(what="a", mechanism="m", sensitivity="s", epsilon=-1.0)
+
+
+def test_a_page_shows_rho_only_where_it_is_stated():
+    page = _TEMPLATES.get_template("parts.html").module.promise
+    shown = str(page(promise(0.75, 1e-9, concentrated(0.005)), "unsigned"))
+    assert "<th>ρ</th>" in shown
+    assert "<td>0.005</td>" in shown
+    assert "The ρ of these readings add up to 0.005." in shown
+    assert "ρ" not in str(page(promise(0.1, 0.0, laplace(16, 0.1)), "unsigned"))

@@ -32,6 +32,7 @@ import numpy as np
 import torch
 
 from counterveil.audit import neighbours
+from counterveil.audit.concentrated import overspent
 from counterveil.audit.functional import Instrument
 from counterveil.audit.game import Check, Claim
 from counterveil.audit.neighbours import Pair
@@ -44,11 +45,12 @@ from counterveil.audit.release_checks import (
     veil_follows,
 )
 from counterveil.curator.functional import make_plan, measure
-from counterveil.curator.noise import EXACT
+from counterveil.curator.noise import EXACT, rho_of
 from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Array
-from counterveil.privacy import Budget
-from counterveil.privacy.record import LAPLACE, Measurement, Sensitivity, to_members
+from counterveil.privacy import Budget, Rho, Share
+from counterveil.privacy.budget import amount_of
+from counterveil.privacy.record import GAUSSIAN, LAPLACE, Measurement, Sensitivity, to_members
 
 REPEATS = 100  # real measurements for the variance of the noise
 FAR = 7.0  # standard errors: a variance further off is a finding
@@ -83,6 +85,9 @@ def checks(budget: Budget) -> Iterator[Check]:
         pair = neighbours.features()
         follows = partial(veil_follows, pair, budget)
         yield check("the veil follows from its record", pair.name, find=follows)
+        pair = neighbours.wide()
+        find_reads = partial(read_once, pair, budget, "functional")
+        yield check("rows are read once, after the charge", pair.name, find=find_reads)
         return
     yield check("the noise never repeats", "zeros", find=never_repeats)
     yield check("the shares add up", "all families", find=shares_add_up)
@@ -107,19 +112,19 @@ class Dice(Instrument):
     dice: np.random.Generator = field(default_factory=lambda: np.random.default_rng(5))
 
     def perturb(
-        self, name: str, what: str, exact: Array, sensitivity: Sensitivity, budget: Budget
+        self, name: str, what: str, exact: Array, sensitivity: Sensitivity, share: Share
     ) -> Measurement:
-        noisy = EXACT.perturb(name, what, np.zeros_like(exact), sensitivity, budget)
+        noisy = EXACT.perturb(name, what, np.zeros_like(exact), sensitivity, share)
         values = np.asarray(self.dice.integers(1_000, 1_000_000, exact.shape))
         answer = replace(noisy, values=values)
         self.exact.append(exact.copy())
-        self.asked.append(budget)
+        self.asked.append(share)
         self.answers.append(answer)
         return answer
 
-    def choose(self, scores: Any, sensitivity: int, epsilon: float) -> int:
+    def choose(self, scores: Any, sensitivity: int, share: Share) -> int:
         choice = int(self.dice.integers(len(scores)))
-        self.questions.append((list(scores), sensitivity, epsilon))
+        self.questions.append((list(scores), sensitivity, share))
         self.choices.append(choice)
         return choice
 
@@ -132,9 +137,9 @@ class Loud(Instrument):
     told_ranges: Measurement | None = None  # where the bins lie follows from them
 
     def perturb(
-        self, name: str, what: str, exact: Array, sensitivity: Sensitivity, budget: Budget
+        self, name: str, what: str, exact: Array, sensitivity: Sensitivity, share: Share
     ) -> Measurement:
-        answer = EXACT.perturb(name, what, exact, sensitivity, budget)
+        answer = EXACT.perturb(name, what, exact, sensitivity, share)
         self.noise.append((answer.values - exact).reshape(-1))
         self.answers.append(answer)
         return self.told_ranges if name == "ranges" and self.told_ranges else answer
@@ -165,16 +170,20 @@ def noise_alone(pair: Pair, budget: Budget) -> Finding:
         edges = 0 if tree is None else len(tree.values)
         if len(held) != len(dice.answers) or edges != len(dice.choices):
             yield "the record does not hold what was asked for, once each"
-        spent = sum((Fraction(asked.epsilon) for asked in dice.asked), Fraction(0))
-        chosen = sum(epsilon for _, _, epsilon in dice.questions)
-        if tree is not None and chosen > tree.epsilon * (1 + 1e-12):
-            yield "the choice of a tree spends more than its share of ε"
-        if spent + Fraction(tree.epsilon if tree is not None else 0.0) > budget.epsilon:
-            yield "the shares of ε add up to more than ε"
-        if sum((Fraction(asked.delta) for asked in dice.asked), Fraction(0)) > budget.delta:
-            yield "the shares of δ add up to more than δ"
+        chosen = [share for _, _, share in dice.questions]
+        if tree is not None and summed(chosen) > summed([tree.share]):
+            yield "the choice of a tree spends more than its share"
+        if words := overspent([*dice.asked, *([] if tree is None else [tree.share])], budget):
+            yield words
+        if words := overspent([*dice.asked, *chosen], budget):
+            yield words
     if members[0] != members[1]:
         yield "with the same answers of the noise the records of D and D' differ"
+
+
+def summed(shares: list[Share]) -> Fraction:
+    """The exact sum of shares of one kind, in ε or in ρ."""
+    return sum((Fraction(amount_of(share)) for share in shares), Fraction(0))
 
 
 def moves_as_stated(pair: Pair, budget: Budget) -> Finding:
@@ -236,7 +245,10 @@ def too_quiet(one: Instrument) -> Finding:
     """Which answers of a run get less noise than is due."""
     for answer, asked in zip(one.answers, one.asked, strict=True):
         sensitivity, scale = answer.sensitivity, answer.scale
-        if answer.mechanism == LAPLACE:
+        if isinstance(asked, Rho):
+            needed = sensitivity.l2 / math.sqrt(2 * asked.rho)
+            enough = answer.mechanism == GAUSSIAN and scale * (1 + 1e-12) >= needed
+        elif answer.mechanism == LAPLACE:
             enough = scale * (1 + 1e-12) >= sensitivity.l1 / asked.epsilon
         else:
             spent = gaussian_delta(sensitivity.l2 / scale, asked.epsilon)
@@ -298,7 +310,9 @@ def draw_noise() -> list[int]:
     torch.manual_seed(1)
     zeros, unit = np.zeros(40, dtype=np.int64), Sensitivity(1, 1.0)
     found: list[int] = EXACT.perturb("x", "x", zeros, unit, Budget(0.01)).values.tolist()
-    return found + [EXACT.choose([0] * 40, 1, 0.01) for _ in range(20)]
+    for share in (Budget(0.01), Rho(0.0001)):
+        found += [EXACT.choose([0] * 40, 1, share) for _ in range(20)]
+    return found
 
 
 def draw_in_a_copy() -> list[int]:
@@ -316,16 +330,23 @@ def never_repeats() -> Finding:
         runs["a copied process"] = draw_in_a_copy
     for what, run in runs.items():
         first, second = run(), run()
-        if first[:40] == second[:40] or first[40:] == second[40:]:
+        if any(first[part] == second[part] for part in (slice(40), slice(40, 60), slice(60, 80))):
             yield f"noise repeats with {what}"
 
 
 def shares_add_up() -> Finding:
-    """Which shares of a plan add up to more than ε, in exact arithmetic, over many ε."""
+    """Which shares of a plan add up to more than ε or ρ, in exact arithmetic, over many budgets."""
     dice = np.random.default_rng(3)
-    schemas = [make().schema for make in FAMILIES]
-    for epsilon in dice.uniform(0.01, 4, 100).tolist():
+    schemas = [make().schema for make in (*FAMILIES, neighbours.wide_pairs)]
+    budgets = [Budget(epsilon) for epsilon in dice.uniform(0.01, 4, 100).tolist()]
+    for epsilon, digits in dice.uniform((0.01, 1), (4, 12), (10, 2)).tolist():
+        budgets.append(Budget(epsilon, 10**-digits))
+    for budget in budgets:
         for schema in schemas:
-            plan = make_plan(schema, 1000, Budget(epsilon), order=2)
-            if sum(map(Fraction, plan.epsilons)) > Fraction(epsilon):
-                yield f"the shares of a plan for a {schema.family} table add up to more than ε"
+            plan = make_plan(schema, 1000, budget, order=2)
+            shares = [share for share in plan.shares if share is not None]
+            rho, words = rho_of(budget.rounded_down()), overspent(shares, budget)
+            if rho and isinstance(shares[0], Rho) and summed(shares) > summed([rho]):
+                words = "the shares of ρ add up to more than ρ"
+            if words:
+                yield f"{words}, in a plan for a {schema.family} table"

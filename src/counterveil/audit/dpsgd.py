@@ -49,7 +49,7 @@ from counterveil.curator.dpsgd import CodeSums, NoisyTraining, Schedule
 from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Array
 from counterveil.networks import seeded
-from counterveil.privacy import Budget
+from counterveil.privacy import Budget, Share
 from counterveil.privacy.record import Measurement, Sensitivity
 
 SHARP = 1e-2
@@ -183,9 +183,9 @@ class Skewed(Dice):
     """A source of noise that counts nearly all records in the first class."""
 
     def perturb(
-        self, name: str, what: str, exact: Array, sensitivity: Sensitivity, budget: Budget
+        self, name: str, what: str, exact: Array, sensitivity: Sensitivity, share: Share
     ) -> Measurement:
-        answer = super().perturb(name, what, exact, sensitivity, budget)
+        answer = super().perturb(name, what, exact, sensitivity, share)
         values = np.zeros_like(answer.values)
         values[0, 0] = 1 << 50
         return replace(answer, values=values)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from counterveil.audit import fast_noise, neighbours
+from counterveil.audit.concentrated import epsilon_of
 from counterveil.audit.game import Claim, Dice, Effort, Game, Scores, by_frequency
 from counterveil.audit.neighbours import Pair
 from counterveil.audit.releases import FIRST_VIEW, outcome_games, view_games
@@ -26,7 +27,7 @@ from counterveil.curator.plan import Plan
 from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Array
 from counterveil.population import population_of
-from counterveil.privacy import Budget
+from counterveil.privacy import Budget, Rho, Share
 from counterveil.privacy.record import Measurement, Sensitivity
 
 DELTA = 1e-6
@@ -34,7 +35,7 @@ SHARP = 1e-2  # where so many draws see what Gaussian noise leaks; see `audit.dp
 DELTAS = (0.0, DELTA, SHARP)
 CHUNK = 1 << 22  # noisy numbers drawn at a time
 
-Question = tuple[Sequence[int], int, float]  # scores, sensitivity, ε: what a choice is made by
+Question = tuple[Sequence[int], int, Share]  # scores, sensitivity, share: what decides a choice
 
 
 @dataclass
@@ -49,30 +50,30 @@ class Instrument(NoiseSource):
     told: Sequence[Measurement] = ()
     told_choices: Sequence[int] = ()
     exact: list[Array] = field(default_factory=list)
-    asked: list[Budget] = field(default_factory=list)  # what each answer may spend
+    asked: list[Share] = field(default_factory=list)  # what each answer may spend
     answers: list[Measurement] = field(default_factory=list)
     questions: list[Question] = field(default_factory=list)
     choices: list[int] = field(default_factory=list)
 
     def perturb(
-        self, name: str, what: str, exact: Array, sensitivity: Sensitivity, budget: Budget
+        self, name: str, what: str, exact: Array, sensitivity: Sensitivity, share: Share
     ) -> Measurement:
         if len(self.exact) < len(self.told):
             answer = self.told[len(self.exact)]
         else:
-            noisy = EXACT.perturb(name, what, exact, sensitivity, budget)
+            noisy = EXACT.perturb(name, what, exact, sensitivity, share)
             answer = replace(noisy, values=exact)
         self.exact.append(exact.copy())
-        self.asked.append(budget)
+        self.asked.append(share)
         self.answers.append(answer)
         return answer
 
-    def choose(self, scores: Sequence[int], sensitivity: int, epsilon: float) -> int:
+    def choose(self, scores: Sequence[int], sensitivity: int, share: Share) -> int:
         if len(self.choices) < len(self.told_choices):
             choice = self.told_choices[len(self.choices)]
         else:
-            choice = EXACT.choose(scores, sensitivity, epsilon)
-        self.questions.append((scores, sensitivity, epsilon))
+            choice = EXACT.choose(scores, sensitivity, share)
+        self.questions.append((scores, sensitivity, share))
         self.choices.append(choice)
         return choice
 
@@ -127,15 +128,15 @@ def likelihood_scores(
     scores = np.zeros((2, draws))
     for part in parts:
         made = replace(part.measurement, scale=noise_share * part.measurement.scale)
-        budget, step = Budget(made.epsilon, made.delta), max(1, CHUNK // len(part.one))
+        step = max(1, CHUNK // len(part.one))
         for table, exact in enumerate((part.one, part.two)):
             for start in range(0, draws, step):
                 noisy = np.tile(exact, (min(step, draws - start), 1))
                 if rng is not None:
                     noisy += fast_noise.draw(made, noisy.shape, rng)
                 else:
-                    real = EXACT.perturb(made.name, made.what, noisy, made.sensitivity, budget)
-                    noisy = real.values
+                    of = made.sensitivity, made.share
+                    noisy = EXACT.perturb(made.name, made.what, noisy, *of).values
                 ratio = fast_noise.log_ratio(made, noisy, part.one, part.two)
                 scores[table, start : start + step] += ratio
     return scores[0], scores[1]
@@ -165,11 +166,20 @@ def choice_scores(pair: Pair, budget: Budget, draws: int) -> Scores:
     return by_frequency(trees[0], trees[1])
 
 
+def tree_claim(pair: Pair, budget: Budget) -> Claim:
+    """What the choice of a tree alone promises: a part of ε, or at the same δ what its ρ gives."""
+    share = pair.plan(budget).shares[2]
+    if isinstance(share, Rho):
+        return Claim(epsilon_of(share.rho, budget.delta), budget.delta)
+    return Claim(0.0 if share is None else share.epsilon)
+
+
 def games(budget: Budget, effort: Effort) -> Iterator[Game]:
     """The games against one (ε, δ).
 
     Pure ε-DP: noisy numbers, the choice of a tree, and real releases of every family. With δ > 0:
-    noisy numbers, for which the curator may choose Gaussian noise, and real releases where it does.
+    noisy numbers, for which the curator may choose Gaussian noise, and real releases where it does;
+    at the sharp δ also the choice of a tree, which then spends ρ.
     """
     claim = Claim(budget.epsilon, budget.delta)
     some, few = max(2, effort.draws // 5), max(2, effort.draws // 50)
@@ -195,12 +205,13 @@ def games(budget: Budget, effort: Effort) -> Iterator[Game]:
         yield game(view, pair.name, claim, some, partial(real_coefficients, pair))
     if budget.delta == SHARP:
         yield from view_games("functional", budget, effort, neighbours.wide(), FIRST_VIEW)
+    if budget.delta != DELTA:
+        for tree in (neighbours.pairs_of_features(), neighbours.near_tie()):
+            share = tree_claim(tree, budget)
+            scores = partial(choice_scores, tree, budget, few)
+            yield game("tree, its share of ε", tree.name, share, few, scores)
     if budget.delta:
         return
-    for tree in (neighbours.pairs_of_features(), neighbours.near_tie()):
-        share = Claim(tree.plan(budget).epsilons[2])  # the choice of a tree spends a part of ε
-        scores = partial(choice_scores, tree, budget, few)
-        yield game("tree, its share of ε", tree.name, share, few, scores)
     yield from view_games("functional", budget, effort, neighbours.one_feature())
     for make in (neighbours.near_tie, neighbours.persons, neighbours.bits, neighbours.images):
         yield from view_games("functional", budget, effort, make(), FIRST_VIEW)

@@ -267,12 +267,13 @@ PURE_PAIRS = (
     images,
     persons_images,
 )
-# Are played with δ > 0, too. The first two get Gaussian noise at any δ, the next two at 0.01.
+# Are played with δ > 0, too. The first three get Gaussian noise at any δ, the next two at 0.01.
 APPROXIMATE_PAIRS = (
     wide,
     many_bits,
     wide_pairs,
     many_frequencies,
+    near_tie,
     products,
     features,
     persons_features,

@@ -12,7 +12,6 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ import torch
 
 import counterveil
 from counterveil.audit import neighbours
+from counterveil.audit.concentrated import overspent
 from counterveil.audit.neighbours import Pair
 from counterveil.audit.releases import SHORT, release
 from counterveil.build import fit_networks
@@ -29,7 +29,7 @@ from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Encoding
 from counterveil.errors import CounterveilError, InputError
 from counterveil.population import population_of
-from counterveil.privacy import Budget
+from counterveil.privacy import Budget, Rho, Share
 from counterveil.privacy.ledger import Ledger
 from counterveil.veil import Veil
 
@@ -158,10 +158,16 @@ def read_once(pair: Pair, budget: Budget, mechanism: str) -> Finding:
     stated = veil.statement
     if (stated.epsilon, stated.delta) != (budget.epsilon, budget.delta):
         yield "the statement tells another ε or δ"
-    for name, total in (("epsilon", budget.epsilon), ("delta", budget.delta)):
-        shares = [Fraction(getattr(access, name) or 0) for access in stated.accesses]
-        if not shares or sum(shares) > Fraction(total):
-            yield f"the accesses of the statement add up to more than {name}"
+    shares: list[Share] = []
+    for access in stated.accesses:
+        if access.rho is not None:
+            shares.append(Rho(access.rho))
+        elif access.epsilon is not None:
+            shares.append(Budget(access.epsilon, access.delta))
+    if not shares or len(shares) < len(stated.accesses):
+        yield "the accesses of the statement do not say what they spend"
+    if words := overspent(shares, budget):
+        yield f"the accesses of the statement: {words}"
 
 
 def refusals(pair: Pair, budget: Budget, mechanism: str) -> Finding:

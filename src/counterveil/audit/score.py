@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from counterveil.audit import neighbours
 from counterveil.audit.checks import Dice, moves, too_quiet
+from counterveil.audit.concentrated import overspent
 from counterveil.audit.functional import (
     DELTA,
     SHARP,
@@ -127,9 +128,7 @@ def noise_alone(pair: Pair, budget: Budget) -> Finding:
         files.append(score_of(table, model_of(pair), measured.values, measured).to_json())
         if len(dice.answers) != 1 or measured is not dice.answers[0]:
             yield "the score is not one answer of the noise source"
-        if any(
-            asked.epsilon > budget.epsilon or asked.delta > budget.delta for asked in dice.asked
-        ):
+        if overspent(dice.asked, budget):
             yield "the score asks for more than its budget"
     if files[0] != files[1]:
         yield "with the same answers of the noise the scores of D and D' differ"

@@ -9,29 +9,34 @@ import numpy as np
 
 from counterveil.curator.coefficients import BoundedSums
 from counterveil.curator.noise import NoiseSource
-from counterveil.curator.plan import Plan, drowning, record_of
+from counterveil.curator.plan import Plan, drowning, less_noise, record_of
 from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Array
-from counterveil.privacy import Budget
-from counterveil.privacy.budget import rest_of
+from counterveil.errors import InternalError
+from counterveil.privacy import Budget, Rho
+from counterveil.privacy.budget import amount_of, rest_of, with_amount
 from counterveil.privacy.record import NoisyRecord, Sensitivity
 from counterveil.schema import Schema
 
 
 def plan_bits(schema: Schema, rows: int, budget: Budget, records: int) -> Plan:
+    """Shares out ε or, with a δ, ρ, unless Laplace noise on the sums of classes is smaller."""
     bits, classes = len(schema.features), len(schema.label.classes)
     ones = max(4, round(0.05 * bits))
     scale = 2 * (ones + 1) * records / (0.5 * budget.epsilon)
     # Where a class is too small for its sums to be seen at all, the pooled ones get nearly all.
     pooled = 0.5 if rows / classes > scale else 0.9
-    shares = (pooled * budget.epsilon, rest_of(budget.epsilon, pooled * budget.epsilon))
+    whole = less_noise(budget, 1 - pooled, Sensitivity.of_sums(ones + 1, ones + 1, records))
+    total, number = amount_of(whole), "ρ" if isinstance(whole, Rho) else "ε"
+    amounts = pooled * total, rest_of(total, pooled * total)
+    shares = tuple(with_amount(whole, amount) for amount in amounts)
     reasons = (
         f"{bits} bits: each record is cut to {ones} ones (5 % of the bits, a public rule)",
-        f"{rows / classes:.0f} rows a class against noise of scale {scale:.0f}: {pooled:.0%} of ε "
-        f"on the pooled sum of each bit, the rest on the sums of {classes} classes",
+        f"{rows / classes:.0f} rows a class against noise of scale {scale:.0f}: {pooled:.0%} of "
+        f"{number} on the pooled sum of each bit, the rest on the sums of {classes} classes",
     )
     warnings = drowning(rows, classes, scale)
-    return Plan("binary", 1, shares, budget.delta, records, reasons, warnings, ones=ones)
+    return Plan("binary", 1, shares, records, reasons, warnings, ones=ones)
 
 
 def measure_bits(table: PrivateTable, plan: Plan, noise: NoiseSource) -> NoisyRecord:
@@ -42,7 +47,9 @@ def measure_bits(table: PrivateTable, plan: Plan, noise: NoiseSource) -> NoisyRe
         kept = keep_ones(private_points.astype(np.int64), plan.ones)
         private_sums.add(kept, private_classes)
         private_pooled += kept.sum(axis=0)
-    for_pooled, for_sums = (Budget(epsilon, plan.delta / 2) for epsilon in plan.epsilons)
+    for_pooled, for_sums = plan.shares
+    if for_pooled is None or for_sums is None:
+        raise InternalError("a plan of bits has two steps")
     what = f"pooled sums of {bits} bits"
     bound = Sensitivity.of_sums(plan.ones, plan.ones, plan.records)
     pooled = noise.perturb("pooled", what, private_pooled, bound, for_pooled)

@@ -7,11 +7,21 @@ to low-order marginals as the paper truncates its polynomial to a degree. All da
 counts λ; they get exact discrete noise, once; everything after is post-processing.
 
 Formal guarantee: the noisy record that `measure` returns is (ε, δ)-DP (pure ε-DP for δ = 0) under
-replace-one of one unit, N public. Proof: each step below adds noise that OpenDP's privacy map
-certifies for the sensitivity stated in `coefficients`, or selects by a certified noisy maximum; the
-steps' parameters add up to those of the plan (basic composition); the plan looks at public numbers
-only. What is built from the record (population, autoencoder, prototypes, surrogate,
-counterfactuals) is post-processing.
+replace-one of one unit, N public. Proof:
+
+1. The plan looks at public numbers only. It shares out ε, or ρ of zero-concentrated DP (zCDP) where
+   there is a δ and Gaussian noise is the smaller one; all of its steps share the same kind.
+2. Each step adds noise that OpenDP's privacy map certifies for the sensitivity stated in
+   `coefficients`, or selects by certified noisy maxima. With a share of ε it is ε_i-DP (discrete
+   Laplace, permute-and-flip), with one of ρ it is ρ_i-zCDP (discrete Gaussian, maxima with Gumbel
+   noise), whatever the outputs of the steps before it were, on which it may depend.
+3. Pure: the ε_i add up to at most ε (basic composition), in exact arithmetic. Concentrated: the ρ_i
+   add up to at most ρ, in exact arithmetic, so that all steps together are ρ-zCDP (adaptive
+   composition, Bun and Steinke 2016, Lemma 2.3), and `noise.rho_of` gives a ρ for which that is
+   (ε, δ)-DP. The δ is spent once, in this last step; no step has a δ of its own.
+
+What is built from the record (population, autoencoder, prototypes, surrogate, counterfactuals) is
+post-processing.
 """
 
 from __future__ import annotations

@@ -19,14 +19,15 @@ from dataclasses import replace
 import numpy as np
 
 from counterveil.curator.coefficients import BoundedSums, EmbeddingSums
-from counterveil.curator.noise import NoiseSource, calibrate
-from counterveil.curator.plan import Plan, drowning, record_of
+from counterveil.curator.noise import NoiseSource, calibrate, rho_of
+from counterveil.curator.plan import Plan, drowning, less_noise, record_of
 from counterveil.curator.table import PrivateTable
+from counterveil.errors import InternalError
 from counterveil.population.features import FIXED_POINT, MOST_PIXELS, Features
 from counterveil.population.generator import count_weight
 from counterveil.population.images import Frequencies
-from counterveil.privacy import Budget
-from counterveil.privacy.record import GAUSSIAN, NoisyRecord, root_above
+from counterveil.privacy import Budget, Rho
+from counterveil.privacy.record import NoisyRecord, Sensitivity, root_above
 from counterveil.schema import Pixels, Schema
 
 MOST_FEATURES = 1000
@@ -75,7 +76,7 @@ def plan_images(
         f"{noise / each:.2g} on a class mean (features are worth it up to {MOST_NOISE:g})",
         "a generator learns images whose features have these means: post-processing",
     )
-    plan = Plan("image", 1, (budget.epsilon,), budget.delta, records, reasons)
+    plan = Plan("image", 1, (rho_of(budget),), records, reasons)
     return replace(plan, features=count, fixed_point=FIXED_POINT)
 
 
@@ -97,8 +98,9 @@ def noise_of_features(budget: Budget, records: int) -> float | None:
     unit = 1 << 20
     l2 = root_above(4 * unit**2 * records**2)
     # L1 of many numbers is far larger than L2: Gaussian noise whenever δ allows it.
-    noise = calibrate(math.ceil(l2 * math.sqrt(MOST_FEATURES)), l2, budget.epsilon, budget.delta)
-    return noise.scale / unit if noise.kind == GAUSSIAN else None
+    bound = Sensitivity(math.ceil(l2 * math.sqrt(MOST_FEATURES)), l2)
+    whole = less_noise(budget, 1.0, bound)
+    return calibrate(bound.l1, l2, whole).scale / unit if isinstance(whole, Rho) else None
 
 
 def plan_frequencies(schema: Schema, rows: int, budget: Budget, records: int, why: str) -> Plan:
@@ -120,15 +122,19 @@ def plan_frequencies(schema: Schema, rows: int, budget: Budget, records: int, wh
         why,
     )
     warnings = drowning(rows, classes, 2 * l1 * records / budget.epsilon / fixed_point / 10)
-    plan = Plan("image", 1, (budget.epsilon,), budget.delta, records, reasons, warnings)
+    bound = Sensitivity.of_sums(l1 + fixed_point, l2**2 + fixed_point**2, records)
+    plan = Plan("image", 1, (less_noise(budget, 1.0, bound),), records, reasons, warnings)
     return replace(plan, frequencies=frequencies, l1_clip=l1, l2_clip=l2, fixed_point=fixed_point)
 
 
 def measure_images(table: PrivateTable, plan: Plan, noise: NoiseSource) -> NoisyRecord:
     measured = _sum_features if plan.features else _sum_frequencies
     private_sums, what = measured(table, plan)
-    bound, budget = private_sums.sensitivity(plan.records), Budget(plan.epsilons[0], plan.delta)
-    sums = noise.perturb("sums", what, private_sums.sums, bound, budget)
+    (share,) = plan.shares
+    if share is None:
+        raise InternalError("a plan of images has one step")
+    bound = private_sums.sensitivity(plan.records)
+    sums = noise.perturb("sums", what, private_sums.sums, bound, share)
     return record_of(table, plan, sums)
 
 

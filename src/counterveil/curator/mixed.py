@@ -19,26 +19,35 @@ import math
 import numpy as np
 
 from counterveil.curator.coefficients import GridCounts
-from counterveil.curator.noise import NoiseSource, calibrate
-from counterveil.curator.plan import Plan, drowning, record_of
+from counterveil.curator.noise import NoiseSource, calibrate, rho_of, scale_of_choice
+from counterveil.curator.plan import Plan, drowning, less_noise, record_of
 from counterveil.curator.table import PrivateTable
+from counterveil.errors import InternalError
 from counterveil.population.ladder import Ladders
 from counterveil.population.mixed import Grid, TreePopulation, chosen_grid
 from counterveil.population.scorecard import whole_points
-from counterveil.privacy import Budget
-from counterveil.privacy.budget import part_of, rest_of
-from counterveil.privacy.record import CHOICE, UNIT, Measurement, NoisyRecord, Sensitivity
+from counterveil.privacy import Budget, Rho, Share
+from counterveil.privacy.budget import amount_of, part_of, rest_of, with_amount
+from counterveil.privacy.record import (
+    CHOICE,
+    GUMBEL,
+    UNIT,
+    Measurement,
+    NoisyRecord,
+    Sensitivity,
+    spent_by,
+)
 from counterveil.schema import Schema
 
 MOST_ROWS = 2**40  # of a table: what is expected of a cell never leaves the range of exact integers
 FINE, COARSE = 32, 16  # bins of a number: for its own counts, and for pairs
 MOST_BINS, LEAST_BINS = 48, 12  # of a number whose range was looked for
 ROWS_OVER_NOISE = 100.0  # for one bin; how classes differ drowns in many bins first
-SHARE_RANGES = 0.1  # of ε, for finding where the numbers lie
+SHARE_RANGES = 0.1  # of ε or ρ, for finding where the numbers lie
 RANGES_FROM = 15.0  # rows over the noise on a count of all classes
-SHARE_CHOICE = 0.03  # of ε, for choosing the tree
-SHARE_PAIRS = 0.15  # of ε, for the pairs
-SHARE_PRODUCTS = 0.1  # of ε, for the products
+SHARE_CHOICE = 0.03  # of ε or ρ, for choosing the tree
+SHARE_PAIRS = 0.15  # of ε or ρ, for the pairs
+SHARE_PRODUCTS = 0.1  # of ε or ρ, for the products
 ORDER_TWO_FROM = 0.125  # rows in an average cell of a pair, over the noise scale, a feature
 PRODUCTS_UNTIL = 0.02  # noise on the correlation of two features that tell equally much
 MOST_PRODUCTS, LEAST_PRODUCTS = 12, 4  # features whose products are taken
@@ -46,47 +55,58 @@ ROWS_A_BIN = 2.0  # expected rows of a class in a bin, over the noise scale
 
 
 def plan_mixed(schema: Schema, rows: int, budget: Budget, records: int, order: int | None) -> Plan:
-    """What to count in a table of `rows` rows of at most `records` a unit."""
+    """What to count in a table of `rows` rows of at most `records` a unit.
+
+    With a δ the steps share out ρ, unless Laplace noise on the counts of single features would be
+    smaller.
+    """
+    rho = rho_of(budget)
+    if rho is not None:
+        plan = _shared_out(schema, rows, rho, records, order)
+        bound = Sensitivity.of_counts(len(schema.features), records)
+        part = amount_of(plan.shares[1] or rho) / rho.rho
+        if less_noise(budget, part, bound) == rho:
+            return plan
+    return _shared_out(schema, rows, Budget(budget.epsilon), records, order)
+
+
+def _shared_out(schema: Schema, rows: int, whole: Share, records: int, order: int | None) -> Plan:
+    """The plan whose steps share out all of `whole`."""
     features, classes = len(schema.features), len(schema.label.classes)
-    epsilon = budget.epsilon
-    chosen, why = _order(schema, rows, budget, records)
+    total = amount_of(whole)
+    chosen, why = _order(schema, rows, whole, records)
     reasons = [why]
     if order is not None and order != chosen:
         reasons.append(f"order {order} was asked for all the same")
     order = min(order or chosen, 2 if features > 1 else 1)
-    products, why = _products(schema, rows, budget, records)
+    products, why = _products(schema, rows, whole, records)
     reasons.append(why)
-    tree = SHARE_CHOICE * epsilon if order == 2 else 0.0
-    pairs = SHARE_PAIRS * epsilon if order == 2 else 0.0
-    moments = SHARE_PRODUCTS * epsilon if products else 0.0
+    tree = SHARE_CHOICE * total if order == 2 else 0.0
+    pairs = SHARE_PAIRS * total if order == 2 else 0.0
+    moments = SHARE_PRODUCTS * total if products else 0.0
     wide = len(Ladders(schema).places)
-    looked = SHARE_RANGES * epsilon if wide else 0.0
-    singles = rest_of(epsilon, looked, tree, pairs, moments)
+    looked = SHARE_RANGES * total if wide else 0.0
+    singles = rest_of(total, looked, tree, pairs, moments)
     bound = Sensitivity.of_counts(features, records)
-    blur = math.sqrt(calibrate(bound.l1, bound.l2, singles, budget.delta / 4).variance)
-    if wide and rows / (math.sqrt(classes) * blur) < RANGES_FROM:
+    if wide and rows / (math.sqrt(classes) * _blur(bound, whole, singles)) < RANGES_FROM:
         wide, looked = 0, 0.0
-        singles = rest_of(epsilon, tree, pairs, moments)
-    shares = looked, singles, tree, pairs, moments
-    reasons.append(
-        "ε: "
-        + ", ".join(
-            f"{share / epsilon:.0%} on {what}"
-            for share, what in zip(
-                shares,
-                (
-                    f"the ranges of {wide} numbers",
-                    f"{features} tables (class, feature)",
-                    "choosing a tree",
-                    f"its {features - 1} tables (feature, feature)",
-                    f"products of {products} features",
-                ),
-                strict=True,
-            )
-            if share
-        )
+        singles = rest_of(total, tree, pairs, moments)
+    blur = _blur(bound, whole, singles)
+    amounts = looked, singles, tree, pairs, moments
+    named = (
+        f"the ranges of {wide} numbers",
+        f"{features} tables (class, feature)",
+        "choosing a tree",
+        f"its {features - 1} tables (feature, feature)",
+        f"products of {products} features",
     )
-    scale = bound.l1 / singles
+    spent = [
+        f"{amount / total:.0%} on {what}"
+        for amount, what in zip(amounts, named, strict=True)
+        if amount
+    ]
+    reasons.append(f"{'ρ' if isinstance(whole, Rho) else 'ε'}: {', '.join(spent)}")
+    scale = blur / math.sqrt(2)  # of Laplace noise of this deviation
     if wide:
         fine = int(np.clip((rows / blur / ROWS_OVER_NOISE) ** 2, LEAST_BINS, MOST_BINS))
         reasons.append(f"about {fine} bins a number, where the first look says that people are")
@@ -96,15 +116,13 @@ def plan_mixed(schema: Schema, rows: int, budget: Budget, records: int, order: i
             f"{fine} bins a number: {rows / (classes * fine):.0f} rows of a class in an average "
             f"bin, noise scale {scale:.0f}"
         )
-    warnings = drowning(rows, classes, scale)
     return Plan(
         "mixed",
         order,
-        shares,
-        budget.delta,
+        tuple(with_amount(whole, amount) if amount else None for amount in amounts),
         records,
         tuple(reasons),
-        warnings,
+        drowning(rows, classes, scale),
         fine=fine,
         coarse=COARSE,
         ranges=wide,
@@ -112,7 +130,12 @@ def plan_mixed(schema: Schema, rows: int, budget: Budget, records: int, order: i
     )
 
 
-def _order(schema: Schema, rows: int, budget: Budget, records: int) -> tuple[int, str]:
+def _blur(bound: Sensitivity, whole: Share, amount: float) -> float:
+    """The deviation of the noise that so much of `whole` puts on a sum."""
+    return math.sqrt(calibrate(bound.l1, bound.l2, with_amount(whole, amount)).variance)
+
+
+def _order(schema: Schema, rows: int, whole: Share, records: int) -> tuple[int, str]:
     """1 or 2, and why."""
     features = len(schema.features)
     if features == 1:
@@ -120,8 +143,8 @@ def _order(schema: Schema, rows: int, budget: Budget, records: int) -> tuple[int
     cells = np.array([merge.max() + 1 for merge in Grid(schema, FINE).merged(COARSE)])
     cells_of_pair = float(np.outer(cells, cells)[np.triu_indices(features, 1)].mean())
     tables = Sensitivity.of_counts(features - 1, records)
-    noise = calibrate(tables.l1, tables.l2, SHARE_PAIRS * budget.epsilon, budget.delta / 4)
-    signal = rows / cells_of_pair / math.sqrt(noise.variance / 2)
+    blur = _blur(tables, whole, SHARE_PAIRS * amount_of(whole))
+    signal = rows / cells_of_pair / (blur / math.sqrt(2))
     # A tree holds one pair in features/2 of all, and takes its share from every feature's counts.
     enough = ORDER_TWO_FROM * features
     order = 2 if signal >= enough else 1
@@ -132,15 +155,15 @@ def _order(schema: Schema, rows: int, budget: Budget, records: int) -> tuple[int
     )
 
 
-def _products(schema: Schema, rows: int, budget: Budget, records: int) -> tuple[int, str]:
+def _products(schema: Schema, rows: int, whole: Share, records: int) -> tuple[int, str]:
     """Of how many features products are summed, and why."""
     features, classes = len(schema.features), len(schema.label.classes)
     if classes != 2:
         return 0, f"{classes} classes: products of points are for two"
     for many in range(min(features, MOST_PRODUCTS), LEAST_PRODUCTS - 1, -1):
         bound = Sensitivity.of_products(many, records)
-        noise = calibrate(bound.l1, bound.l2, SHARE_PRODUCTS * budget.epsilon, budget.delta / 4)
-        ratio = math.sqrt(noise.variance) / UNIT**2 * many / rows
+        blur = _blur(bound, whole, SHARE_PRODUCTS * amount_of(whole))
+        ratio = blur / UNIT**2 * many / rows
         if ratio <= PRODUCTS_UNTIL:
             return many, (
                 f"the noise on a correlation of {many} features is {ratio:.1g}: their products "
@@ -155,47 +178,43 @@ def _products(schema: Schema, rows: int, budget: Budget, records: int) -> tuple[
 def measure_mixed(table: PrivateTable, plan: Plan, noise: NoiseSource) -> NoisyRecord:
     """Count; then noise, step by step."""
     schema = table.schema
-    for_ranges, for_singles, _, for_pairs, for_products = plan.epsilons
-    noisy_steps = 1 + (plan.ranges > 0) + (plan.order == 2) + (plan.products > 0)
-    delta = plan.delta / noisy_steps
+    for_ranges, for_singles, for_tree, for_pairs, for_products = plan.shares
     measured = []
-    if plan.ranges:
+    if for_ranges is not None:
         ladders = Ladders(schema)
         private_ranges = np.zeros(ladders.width, dtype=np.int64)
         for private_points, _ in table.private_batches():
             private_ranges += ladders.counts(private_points)
         what = f"counts of {plan.ranges} numbers on public ladders"
-        bound, budget = Sensitivity.of_counts(plan.ranges, plan.records), Budget(for_ranges, delta)
-        measured += [noise.perturb("ranges", what, private_ranges, bound, budget)]
+        bound = Sensitivity.of_counts(plan.ranges, plan.records)
+        measured += [noise.perturb("ranges", what, private_ranges, bound, for_ranges)]
     grid = chosen_grid(schema, record_of(table, plan, *measured))
     classes, features = len(schema.label.classes), len(grid.cells)
-    in_pairs = plan.order == 2 or plan.products > 0
+    if for_singles is None:
+        raise InternalError("a plan of a mixed table always counts single features")
+    in_pairs = for_pairs is not None or for_products is not None
     private_counts = GridCounts(grid, classes, grid.merged(plan.coarse), pairs=in_pairs)
     for private_points, private_classes in table.private_batches():
         private_counts.add(private_points, private_classes)
     what = f"counts of (class, feature) for {features} features"
-    bound, budget = Sensitivity.of_counts(features, plan.records), Budget(for_singles, delta)
-    singles = noise.perturb("singles", what, private_counts.singles, bound, budget)
+    bound = Sensitivity.of_counts(features, plan.records)
+    singles = noise.perturb("singles", what, private_counts.singles, bound, for_singles)
     measured += [singles]
     if in_pairs:
         independent = TreePopulation(schema, record_of(table, plan, *measured))
-    if plan.order == 2:
+    if for_tree is not None and for_pairs is not None:
         tree = choose_tree(private_counts, independent, plan, noise)
         what = f"counts of pairs along the tree, {features - 1} pairs"
         private_pairs = np.concatenate([private_counts.pair(*edge).ravel() for edge in tree.values])
-        bound, budget = (
-            Sensitivity.of_counts(features - 1, plan.records),
-            Budget(for_pairs, delta),
-        )
-        pairs = noise.perturb("pairs", what, private_pairs, bound, budget)
+        bound = Sensitivity.of_counts(features - 1, plan.records)
+        pairs = noise.perturb("pairs", what, private_pairs, bound, for_pairs)
         measured += [tree, pairs]
-    if plan.products:
+    if for_products is not None:
         whole = whole_points(independent, plan.products)
         what = f"sums of products of points of {len(whole.features)} features"
         bound = Sensitivity.of_products(len(whole.features), plan.records)
-        budget = Budget(for_products, delta)
         private_products = private_counts.products(whole)
-        measured += [noise.perturb("products", what, private_products, bound, budget)]
+        measured += [noise.perturb("products", what, private_products, bound, for_products)]
     return record_of(table, plan, *measured)
 
 
@@ -207,12 +226,15 @@ def choose_tree(
     The score of a pair is the L1 distance of its exact counts, pooled over the classes, to the
     whole numbers nearest to what independence inside the classes would give, computed from the
     noisy counts alone. Replacing a unit moves at most `records` from cells to cells, so a score
-    changes by at most 2·records. Each of the F−1 choices is ε/(F−1)-DP, rounded down; which pairs
-    are open depends on earlier choices alone. The values are (F−1, 2): parent and child of each
-    edge.
+    changes by at most 2·records. Each of the F−1 choices spends one of F−1 equal parts of the share
+    of the tree, in ε or in ρ, rounded down; which pairs are open depends on earlier choices alone,
+    so that the parts add up. The values are (F−1, 2): parent and child of each edge.
     """
     features, sensitivity = private_counts.features, 2 * plan.records
-    epsilon = part_of(plan.epsilons[2], features - 1)  # of one choice
+    whole = plan.shares[2]
+    if whole is None:
+        raise InternalError("this plan has no share for a tree")
+    each = with_amount(whole, part_of(amount_of(whole), features - 1))  # of one choice
     private_scores = np.zeros((features, features), dtype=np.int64)
     for one in range(features):
         for two in range(one):
@@ -223,7 +245,7 @@ def choose_tree(
     while len(inside) < features:
         open_edges = [(i, j) for i in inside for j in range(features) if j not in inside]
         scores = [int(private_scores[edge]) for edge in open_edges]
-        chosen = open_edges[noise.choose(scores, sensitivity, epsilon)]
+        chosen = open_edges[noise.choose(scores, sensitivity, each)]
         tree.append(chosen)
         inside.append(chosen[1])
     return Measurement(
@@ -231,8 +253,7 @@ def choose_tree(
         what=f"choice of a tree of {features - 1} feature pairs",
         values=np.array(tree, dtype=np.int64),
         sensitivity=Sensitivity(sensitivity, float(sensitivity)),
-        mechanism=CHOICE,
-        scale=2 * sensitivity / epsilon,
-        epsilon=plan.epsilons[2],
-        delta=0.0,
+        mechanism=GUMBEL if isinstance(whole, Rho) else CHOICE,
+        scale=scale_of_choice(sensitivity, each),
+        **spent_by(whole),
     )

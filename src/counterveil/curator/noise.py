@@ -7,8 +7,9 @@ integer mechanisms are exact: no float touches a private number before its noise
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
@@ -18,8 +19,16 @@ from torch import Tensor
 
 from counterveil.encoding import Array
 from counterveil.errors import BudgetError, InternalError
-from counterveil.privacy import Budget, record
-from counterveil.privacy.record import GAUSSIAN, LAPLACE, Measurement, Mechanism, Sensitivity
+from counterveil.privacy import Budget, Rho, Share, record
+from counterveil.privacy.budget import float_below
+from counterveil.privacy.record import (
+    GAUSSIAN,
+    LAPLACE,
+    Measurement,
+    Mechanism,
+    Sensitivity,
+    spent_by,
+)
 
 dp.enable_features("contrib")
 
@@ -30,8 +39,7 @@ class Noise:
 
     kind: Mechanism
     scale: float
-    epsilon: float
-    delta: float
+    share: Share
 
     @property
     def variance(self) -> float:
@@ -47,30 +55,30 @@ class NoiseSource:
     """
 
     def perturb(
-        self, name: str, what: str, exact: Array, sensitivity: Sensitivity, budget: Budget
+        self, name: str, what: str, exact: Array, sensitivity: Sensitivity, share: Share
     ) -> Measurement:
-        """Exact int64 sums with the noise that makes them `budget`-DP, as a measurement.
+        """Exact int64 sums with the noise that makes them private by `share`, as a measurement.
 
-        Formal guarantee: (ε, δ)-DP for vectors that move by at most `sensitivity`.
+        Formal guarantee: (ε, δ)-DP, or ρ-zCDP, for vectors that move by at most `sensitivity`.
         """
         l1, l2 = sensitivity.l1, sensitivity.l2
-        noise = calibrate(l1, l2, budget.epsilon, budget.delta)
+        noise = calibrate(l1, l2, share)
         noisy = add(exact, noise, l1, l2)
-        how = noise.kind, noise.scale, noise.epsilon, noise.delta
-        return Measurement(name, what, noisy, sensitivity, *how)
+        how, spent = (noise.kind, noise.scale), spent_by(noise.share)
+        return Measurement(name, what, noisy, sensitivity, *how, **spent)
 
-    def choose(self, scores: Sequence[int], sensitivity: int, epsilon: float) -> int:
+    def choose(self, scores: Sequence[int], sensitivity: int, share: Share) -> int:
         """The number of (nearly) the highest score.
 
-        Formal guarantee: ε-DP for scores of which each changes by at most `sensitivity`, in any
-        direction (permute-and-flip, McKenna & Sheldon 2020).
+        Formal guarantee, for scores of which each changes by at most `sensitivity`, in any
+        direction: ε-DP for a budget, which has no δ (permute-and-flip, McKenna & Sheldon 2020);
+        ρ-zCDP for a ρ (the highest score with Gumbel noise of scale s is the exponential mechanism;
+        its log-odds of two answers move by at most 2·sensitivity/s = η, and so it is η²/8-zCDP,
+        Cesar & Rogers 2021). OpenDP's privacy map must confirm it.
         """
-        space = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
-        scale = 2 * sensitivity / epsilon
-        measurement = dp.m.make_noisy_max(*space, dp.max_divergence(), scale=scale)
-        while measurement.map(sensitivity) > epsilon:  # rounding may only ever add noise
-            scale = math.nextafter(scale, math.inf)
-            measurement = dp.m.make_noisy_max(*space, dp.max_divergence(), scale=scale)
+        measurement = _noisy_max(share, scale_of_choice(sensitivity, share))
+        if not measurement.map(sensitivity) <= _limit(share):
+            raise InternalError("the noisy maximum does not give the privacy that was promised")
         try:
             return int(measurement([int(score) for score in scores]))
         except Exception:  # whatever went wrong, its message may hold an exact private score
@@ -81,18 +89,87 @@ EXACT = NoiseSource()
 
 
 @lru_cache(maxsize=256)  # of public numbers alone
-def calibrate(l1: int, l2: float, epsilon: float, delta: float) -> Noise:
-    """The noise with the smaller variance that makes a vector of these sensitivities (ε, δ)-DP.
+def rho_of(budget: Budget) -> Rho | None:
+    """The largest ρ for which ρ-zCDP is (ε, δ)-DP, as OpenDP proves it; None where there is none.
+
+    Formal guarantee: every ρ-zCDP mechanism with the ρ returned, or a smaller one, is (ε, δ)-DP.
+    Proof: OpenDP's map takes a distance d through a Gaussian of scale 1, which is d²/2-zCDP, to ε
+    at δ by a bound on all mechanisms of that ρ (Canonne, Kamath and Steinke 2020). `d` is one for
+    which that is at most ε, and what is returned is d²/2, rounded down.
+    """
+    if budget.delta <= 0:
+        return None
+
+    def enough(distance: float) -> bool:
+        return _gaussian_epsilon(1.0, distance, budget.delta) <= budget.epsilon
+
+    tail = -math.log(budget.delta)
+    root = budget.epsilon / (math.sqrt(tail + budget.epsilon) + math.sqrt(tail))
+    low = 0.999 * math.sqrt(2) * root  # ε = ρ + 2·√(ρ·tail) is enough: Bun and Steinke 2016
+    if not enough(low):
+        return None
+    high = 2 * low
+    while enough(high):
+        low, high = high, 2 * high
+    while high - low > 1e-13 * low:
+        middle = (low + high) / 2
+        low, high = (middle, high) if enough(middle) else (low, middle)
+    rho = float_below(Fraction(low) ** 2 / 2)
+    return Rho(rho) if rho > 0 else None
+
+
+@lru_cache(maxsize=256)  # of public numbers alone
+def scale_of_choice(sensitivity: int, share: Share) -> float:
+    """The scale of the noise by which `NoiseSource.choose` chooses."""
+    if isinstance(share, Rho):
+        scale = sensitivity / math.sqrt(2 * share.rho)
+    elif share.delta:
+        raise InternalError("a choice spends ε alone, or ρ")
+    else:
+        scale = 2 * sensitivity / share.epsilon
+    return _raised(scale, lambda scale: _noisy_max(share, scale).map(sensitivity) <= _limit(share))
+
+
+def _noisy_max(share: Share, scale: float) -> dp.Measurement:
+    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
+    by_gumbel = isinstance(share, Rho)
+    measure = dp.zero_concentrated_divergence() if by_gumbel else dp.max_divergence()
+    return dp.m.make_noisy_max(*space, measure, scale=scale)
+
+
+def _limit(share: Share) -> float:
+    """What a privacy map may give at most."""
+    return share.rho if isinstance(share, Rho) else share.epsilon
+
+
+def _raised(scale: float, enough: Callable[[float], bool]) -> float:
+    """The scale, or one that is larger by a hair: rounding may only ever add noise."""
+    found, more = scale, 2.0**-52
+    while 0 < found < math.inf:
+        if enough(found):
+            return found
+        found, more = scale * (1 + more), 2 * more
+    raise BudgetError("the budget is so small or so large that no noise fits it; change it")
+
+
+@lru_cache(maxsize=256)  # of public numbers alone
+def calibrate(l1: int, l2: float, share: Share) -> Noise:
+    """The noise that makes a vector of these sensitivities private by `share`.
 
     Formal guarantee: for any two integer vectors at L1 distance ≤ l1 and L2 distance ≤ l2, adding
-    this noise to every entry is (epsilon, delta)-DP; pure ε-DP where delta is 0 or where Laplace
-    was chosen. OpenDP's own privacy map is asked and must confirm it.
+    this noise to every entry is ρ-zCDP for a ρ (discrete Gaussian of scale l2/√(2ρ)), and
+    (ε, δ)-DP for a budget: by the noise with the smaller variance, and pure ε-DP where δ is 0 or
+    where that is Laplace noise. OpenDP's own privacy map is asked and must confirm it.
     """
+    if isinstance(share, Rho):
+        wanted = share.rho
+        sigma = l2 / math.sqrt(2 * wanted)
+        return Noise(GAUSSIAN, _raised(sigma, lambda sigma: _rho(sigma, l2) <= wanted), share)
+    epsilon, delta = share.epsilon, share.delta
     scale = l1 / epsilon
     if math.isinf(scale):
         raise BudgetError("epsilon is so small that no finite noise is enough; raise it")
-    while _sampler(LAPLACE, scale).map(l1) > epsilon:  # rounding may only ever add noise
-        scale = math.nextafter(scale, math.inf)
+    scale = _raised(scale, lambda scale: _sampler(LAPLACE, scale).map(l1) <= epsilon)
 
     def enough(sigma: float) -> bool:
         return _gaussian_epsilon(sigma, l2, delta) <= epsilon
@@ -101,8 +178,8 @@ def calibrate(l1: int, l2: float, epsilon: float, delta: float) -> Noise:
     if delta > 0 and enough(as_wide):
         sigma = float(dp.binary_search(enough, bounds=(0.0, as_wide), T=float))
         if sigma < as_wide:
-            return Noise(GAUSSIAN, sigma, epsilon, delta)
-    return Noise(LAPLACE, scale, epsilon, 0.0)
+            return Noise(GAUSSIAN, sigma, share)
+    return Noise(LAPLACE, scale, Budget(epsilon))
 
 
 def add(values: Array, noise: Noise, l1: int, l2: float) -> Array:
@@ -111,10 +188,13 @@ def add(values: Array, noise: Noise, l1: int, l2: float) -> Array:
         raise InternalError("only whole numbers may get exact noise")
     flat = values.reshape(-1)
     measurement = _sampler(noise.kind, noise.scale, len(flat))
-    if noise.kind == LAPLACE:
-        proved = measurement.map(l1) <= noise.epsilon
+    share = noise.share
+    if isinstance(share, Rho):
+        proved = noise.kind == GAUSSIAN and _rho(noise.scale, l2) <= share.rho
+    elif noise.kind == LAPLACE:
+        proved = measurement.map(l1) <= share.epsilon
     else:
-        proved = _gaussian_epsilon(noise.scale, l2, noise.delta) <= noise.epsilon
+        proved = _gaussian_epsilon(noise.scale, l2, share.delta) <= share.epsilon
     if not proved:
         raise InternalError("the noise does not give the privacy that was promised")
     try:
@@ -129,6 +209,14 @@ def _sampler(kind: Mechanism, scale: float, size: int = 1) -> dp.Measurement:
     if kind == LAPLACE:
         return dp.m.make_laplace(domain, dp.l1_distance(T="i64"), scale=scale)
     return dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale=scale)
+
+
+def _rho(scale: float, l2: float) -> float:
+    """ρ of the discrete Gaussian, as OpenDP proves it; infinite where its arithmetic overflows."""
+    try:
+        return float(_sampler(GAUSSIAN, scale).map(l2))
+    except dp.OpenDPException:
+        return math.inf
 
 
 def _gaussian_epsilon(scale: float, l2: float, delta: float) -> float:

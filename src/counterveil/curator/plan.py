@@ -1,5 +1,10 @@
 """The plan: what to measure with which share of the budget, from public numbers alone.
 
+The steps of a plan share out one number. Without δ that is ε: every step is pure ε-DP, by Laplace
+noise and permute-and-flip, and the ε add up. With δ it may be ρ of zero-concentrated DP: every step
+is ρ-zCDP, by Gaussian noise and noisy maxima with Gumbel noise, the ρ add up, and their sum gives
+(ε, δ). Which of both is decided by the noise on the main sums of the plan. No plan mixes them.
+
 Rows, classes, cells, ε and δ are public, so the plan costs nothing and can be printed before a
 single row is read. It gives its reasons, and warns where class structure must drown in the noise.
 Each family of data has its own room: `mixed`, `bits`, `images`.
@@ -9,18 +14,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from counterveil.curator.noise import calibrate, rho_of
 from counterveil.curator.table import PrivateTable
-from counterveil.privacy.record import Measurement, NoisyRecord
+from counterveil.privacy import Budget, Share
+from counterveil.privacy.budget import amount_of, with_amount
+from counterveil.privacy.record import Measurement, NoisyRecord, Sensitivity
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to measure. `epsilons` are the shares of the steps, in order; they add up to ε."""
+    """What to measure. `shares` are those of the steps, in order; None for a step not taken."""
 
     family: str
     order: int
-    epsilons: tuple[float, ...]
-    delta: float
+    shares: tuple[Share | None, ...]
     records: int
     reasons: tuple[str, ...]
     warnings: tuple[str, ...] = ()
@@ -46,6 +53,22 @@ class Plan:
         lines += [f"  - {reason}" for reason in self.reasons]
         lines += [f"  ! {warning}" for warning in self.warnings]
         return "\n".join(lines)
+
+
+def less_noise(budget: Budget, part: float, main: Sensitivity) -> Share:
+    """What the steps share out, ε or ρ: that of which `part` puts less noise on the main sums.
+
+    Formal guarantee: steps whose ε, or whose ρ, add up to at most what is returned are (ε, δ)-DP
+    together, even if each looks at the outputs of those before it.
+    """
+    pure, rho = Budget(budget.epsilon), rho_of(budget)
+    if rho is None:
+        return pure
+    laplace, gaussian = (
+        calibrate(main.l1, main.l2, with_amount(total, part * amount_of(total))).variance
+        for total in (pure, rho)
+    )
+    return rho if gaussian < laplace else pure
 
 
 def drowning(rows: int, classes: int, scale: float) -> tuple[str, ...]:

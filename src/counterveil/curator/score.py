@@ -119,8 +119,7 @@ class Score:
         if self.measurement is None:
             return "EXACT AND PRIVATE: no noise was added, and no ε covers it"
         made = self.measurement
-        amount = Budget(made.epsilon, made.delta)
-        return f"{made.mechanism} noise of scale {made.scale:.4g} on each count: {amount}"
+        return f"{made.mechanism} noise of scale {made.scale:.4g} on each count: {made.share}"
 
     def _share(self, right: int, wrong: int, cells: int, error: float) -> Estimate:
         """right/(right + wrong), where each of both is the sum of so many noisy counts."""

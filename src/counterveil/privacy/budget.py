@@ -1,4 +1,4 @@
-"""Budgets: ε and δ of a release, what is left of them, and those of a target model."""
+"""Budgets: ε and δ of a release, the shares of its steps, and those of a target model."""
 
 from __future__ import annotations
 
@@ -51,14 +51,54 @@ class Budget:
         return f"ε = {self.epsilon:g}" + (f", δ = {self.delta:g}" if self.delta else "")
 
 
+@dataclass(frozen=True)
+class Rho:
+    """ρ of zero-concentrated differential privacy (zCDP; Bun and Steinke 2016), checked.
+
+    A mechanism is ρ-zCDP if for all neighbours and all orders α > 1 the Rényi divergence of its
+    outputs is at most α·ρ. The ρ of steps that may look at the outputs of earlier ones add up, and
+    ρ-zCDP is (ε, δ)-DP for every δ > 0 and an ε that follows.
+
+    >>> Rho(0.01)
+    Rho(rho=0.01)
+    """
+
+    rho: float
+
+    def __post_init__(self) -> None:
+        if not _is_number(self.rho) or not 0 < self.rho < math.inf:
+            raise BudgetError("rho must be a finite number above 0")
+        object.__setattr__(self, "rho", float(self.rho))
+
+    def __str__(self) -> str:
+        return f"ρ = {self.rho:g}"
+
+
+Share = Budget | Rho  # what a step spends
+
+
+def amount_of(share: Share) -> float:
+    """The number that adds up over steps: ρ, or the ε of a budget without δ."""
+    if isinstance(share, Rho):
+        return share.rho
+    if share.delta:
+        raise BudgetError("only budgets without a delta are shared out by their epsilon")
+    return share.epsilon
+
+
+def with_amount(share: Share, amount: float) -> Share:
+    """A share of the same kind of so much."""
+    return Rho(amount) if isinstance(share, Rho) else Budget(amount)
+
+
 def rest_of(total: float, *parts: float) -> float:
     """What is left of `total`, rounded down: in exact arithmetic all add up to at most `total`."""
-    return _positive(_float_below(Fraction(total) - sum(map(Fraction, parts))), total)
+    return _positive(float_below(Fraction(total) - sum(map(Fraction, parts))), total)
 
 
 def part_of(total: float, parts: int) -> float:
     """One of `parts` equal parts, rounded down: so many of them are at most `total`, exactly."""
-    return _positive(_float_below(Fraction(total) / parts), total)
+    return _positive(float_below(Fraction(total) / parts), total)
 
 
 def _positive(share: float, total: float) -> float:
@@ -67,7 +107,7 @@ def _positive(share: float, total: float) -> float:
     return share
 
 
-def _float_below(exact: Fraction) -> float:
+def float_below(exact: Fraction) -> float:
     """The largest float that is at most `exact`."""
     near = float(exact)
     return near if Fraction(near) <= exact else math.nextafter(near, -math.inf)
@@ -76,7 +116,7 @@ def _float_below(exact: Fraction) -> float:
 def _at_most(number: float) -> float:
     if not math.isfinite(number):
         return number
-    return _float_below(Fraction(repr(number)))
+    return float_below(Fraction(repr(number)))
 
 
 @dataclass(frozen=True)

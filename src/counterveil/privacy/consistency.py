@@ -9,10 +9,12 @@ import math
 from fractions import Fraction
 
 from counterveil.errors import VeilError
-from counterveil.privacy.record import UNIT, NoisyRecord
+from counterveil.privacy.budget import sum_above
+from counterveil.privacy.record import UNIT, Measurement, NoisyRecord
 from counterveil.privacy.statement import (
     CHOICE,
     GAUSSIAN,
+    GUMBEL,
     LAPLACE,
     TARGET_MODEL,
     Access,
@@ -23,6 +25,7 @@ from counterveil.schema import Schema
 
 WITH_A_PROOF = ("functional", "dpsgd")  # mechanisms whose veils may promise something
 SLACK = Fraction(1, 10**9)  # relative; accesses add up to all of ε but for this
+DELTA_SLACK = 0.05  # relative; the accesses' ρ give all of δ but for this
 
 
 def check_statement(statement: Statement, schema: Schema, record: NoisyRecord | None) -> None:
@@ -38,8 +41,10 @@ def check_statement(statement: Statement, schema: Schema, record: NoisyRecord | 
     - Record: mechanism `functional` has a noisy record, whose readings are those of the statement;
       the others have none.
     - Sums, for mechanisms with a proof: the accesses' ε add up to the statement's, and their δ to
-      at most its δ, in exact fractions. (Laplace noise leaves its share of δ unspent.)
-    - Noise: every reading with discrete noise has a scale that gives its ε and δ for the
+      at most its δ, in exact fractions. (Laplace noise leaves its share of δ unspent.) Or all of
+      them state a ρ, for mechanism `functional`: their sum gives the statement's ε and δ, and
+      hardly a smaller δ.
+    - Noise: every reading with discrete noise has a scale that gives its ε and δ, or its ρ, for the
       sensitivity that it states.
     - Sensitivity: what a noisy record states is at least what follows from the schema, the settings
       in the record and `max_records`. How far frequencies of images were cut is not in a file; of
@@ -84,6 +89,9 @@ def _check_level(statement: Statement, schema: Schema) -> None:
 
 
 def _check_sums(statement: Statement) -> None:
+    if any(access.rho is not None for access in statement.accesses):
+        _check_sum_of_rho(statement)
+        return
     epsilons = [access.epsilon for access in statement.accesses]
     deltas = [access.delta for access in statement.accesses]
     if statement.epsilon is None or None in epsilons:
@@ -95,6 +103,20 @@ def _check_sums(statement: Statement) -> None:
         raise VeilError("the readings in its statement spend more than its delta")
 
 
+def _check_sum_of_rho(statement: Statement) -> None:
+    """Whether the readings' ρ add up to one that gives ε and δ."""
+    parts = [access.rho for access in statement.accesses if access.rho is not None]
+    if len(parts) < len(statement.accesses) or statement.mechanism != "functional":
+        raise VeilError("the readings in its statement do not all spend the same: ε, or ρ")
+    if statement.epsilon is None:
+        raise VeilError("its statement does not say what each reading of the rows spends")
+    rho = sum_above(*parts)
+    if gaussian_delta(rho, statement.epsilon) > statement.delta * (1 + 1e-9):
+        raise VeilError("the readings in its statement spend more than its epsilon and delta")
+    if gaussian_delta(rho, statement.epsilon) < statement.delta * (1 - DELTA_SLACK):
+        raise VeilError("the readings in its statement do not add up to its epsilon and delta")
+
+
 def _as_written(number: float) -> Fraction:
     """A budget as the decimal that it is written as, or as the float nearest to it, if larger."""
     return max(Fraction(number), Fraction(repr(number)))
@@ -102,19 +124,41 @@ def _as_written(number: float) -> Fraction:
 
 def _check_noise(access: Access) -> None:
     """Whether the scale gives ε and δ; of other mechanisms there is nothing to compute with."""
-    if access.mechanism not in {LAPLACE, GAUSSIAN, CHOICE}:
+    if access.rho is not None:
+        if access.l1 is None or access.l2 is None or access.scale is None:
+            raise VeilError("its statement does not say how much noise a reading got")
+        spent = rho_spent(access.mechanism, access.l1, access.l2, access.scale)
+        if spent is None or spent > Fraction(access.rho):
+            raise VeilError("the noise in its statement is too small for the rho it claims")
+        return
+    if access.mechanism not in {LAPLACE, GAUSSIAN, CHOICE, GUMBEL}:
         return
     l1, scale, epsilon = access.l1, access.scale, access.epsilon
     if l1 is None or access.l2 is None or scale is None or epsilon is None:
         raise VeilError("its statement does not say how much noise a reading got")
     if access.mechanism == GAUSSIAN:
-        enough = gaussian_delta(access.rho or 0.0, epsilon) <= access.delta * (1 + 1e-9)
+        enough = gaussian_delta(access.concentrated or 0.0, epsilon) <= access.delta * (1 + 1e-9)
+    elif access.mechanism == GUMBEL:
+        enough = False  # its privacy is stated as ρ
     elif access.mechanism == LAPLACE:
         enough = Fraction(scale) * Fraction(epsilon) >= l1
     else:  # each choice has its share of ε: at least this for a single one
         enough = Fraction(scale) * Fraction(epsilon) >= 2 * l1 * (1 - SLACK)
     if not enough:
         raise VeilError("the noise in its statement is too small for the epsilon it claims")
+
+
+def rho_spent(mechanism: str, l1: int, l2: float, scale: float) -> Fraction | None:
+    """ρ of discrete Gaussian noise, or of one choice with Gumbel noise; None for all else.
+
+    Δ₂²/(2σ²) for sums (Canonne, Kamath and Steinke 2020). For a choice by scores that change by at
+    most s = `l1`: η²/8 with η = 2s/scale (Cesar and Rogers 2021).
+    """
+    if mechanism == GAUSSIAN:
+        return (Fraction(l2) / Fraction(scale)) ** 2 / 2
+    if mechanism == GUMBEL:
+        return (2 * Fraction(l1) / Fraction(scale)) ** 2 / 8
+    return None
 
 
 def gaussian_delta(rho: float, epsilon: float) -> float:
@@ -129,11 +173,11 @@ def gaussian_delta(rho: float, epsilon: float) -> float:
     low, high = 0.0, min(1e100, max(1.0, (epsilon + 1) / rho))  # of α − 1; the slope changes sign
     for _ in range(200):
         middle = (low + high) / 2
-        slope = (2 * middle + 1) * rho - epsilon + math.log(middle) - math.log1p(middle)
+        slope = (2 * middle + 1) * rho - epsilon - math.log1p(1 / middle)
         low, high = (middle, high) if slope < 0 else (low, middle)
     order, alpha = high, high + 1
     log_delta = order * (alpha * rho - epsilon) - math.log(order)
-    log_delta += alpha * (math.log(order) - math.log1p(order))
+    log_delta -= alpha * math.log1p(1 / order)
     return math.exp(min(0.0, log_delta))
 
 
@@ -153,10 +197,21 @@ def _check_sensitivities(statement: Statement, schema: Schema, record: NoisyReco
         ("image", "sums"): (2 * numbers * point, 4 * numbers * point**2),
     }
     for found in record.measurements:
-        each = Fraction(found.scale) * Fraction(found.epsilon)
-        if found.mechanism == CHOICE and each < 2 * found.sensitivity.l1 * pairs * (1 - SLACK):
-            raise VeilError("the noise in its statement is too small for the epsilon it claims")
+        _check_choices(found, pairs)
         l1, l2_squared = least.get((record.family, found.name), (1, 0))
         stated = found.sensitivity
         if stated.l1 < l1 * records or Fraction(stated.l2) ** 2 < l2_squared * records**2:
             raise VeilError("its noisy record states a smaller sensitivity than its sums have")
+
+
+def _check_choices(found: Measurement, choices: int) -> None:
+    """Whether so many choices together spend no more than a reading states."""
+    stated, l1 = found.sensitivity, found.sensitivity.l1
+    if found.mechanism == CHOICE and found.epsilon is not None:
+        each = Fraction(found.scale) * Fraction(found.epsilon)
+        if each < 2 * l1 * choices * (1 - SLACK):
+            raise VeilError("the noise in its statement is too small for the epsilon it claims")
+    if found.mechanism == GUMBEL and found.rho is not None:
+        one = rho_spent(GUMBEL, l1, stated.l2, found.scale) or Fraction(0)
+        if one * choices > Fraction(found.rho):
+            raise VeilError("the noise in its statement is too small for the rho it claims")

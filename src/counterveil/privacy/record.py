@@ -1,8 +1,9 @@
 """The noisy record: every number that ever leaves the private side, and how it was made.
 
 `curator.functional` ends in a `NoisyRecord` and in nothing else. The record is (ε, δ)-DP under
-replace-one of one unit, with ε and δ the sums over its measurements (basic composition). Whatever
-is computed from it (population, networks, answers) is post-processing and costs nothing more.
+replace-one of one unit: the ε of its measurements add up to ε or, where they state a ρ each, these
+add up to a ρ whose zero-concentrated DP gives (ε, δ). Whatever is computed from it (population,
+networks, answers) is post-processing and costs nothing more.
 
 A record holds the noisy integers and the public settings without which they cannot be read. A veil
 file carries it as two members: `record.json` (all but the integers) and `record.safetensors` (the
@@ -23,12 +24,22 @@ from safetensors.numpy import save as save_arrays
 
 from counterveil.encoding import Array
 from counterveil.errors import VeilError
-from counterveil.privacy.statement import CHOICE, GAUSSIAN, LAPLACE, Access, Mechanism
+from counterveil.privacy.budget import Budget, Rho, Share
+from counterveil.privacy.statement import (
+    CHOICE,
+    CHOICES,
+    GAUSSIAN,
+    GUMBEL,
+    LAPLACE,
+    Access,
+    Mechanism,
+)
 from counterveil.schema import Family
 
 __all__ = [
     "CHOICE",
     "GAUSSIAN",
+    "GUMBEL",
     "LAPLACE",
     "Measurement",
     "Mechanism",
@@ -37,6 +48,7 @@ __all__ = [
     "from_members",
     "noise_variance",
     "root_above",
+    "spent_by",
     "to_members",
 ]
 
@@ -104,8 +116,8 @@ def _integers(values: Any) -> Array:
 class Measurement:
     """Noisy integers: what they are, what one unit can do to the exact ones, and their noise.
 
-    `values` is an int64 array. For a choice (`mechanism` is `CHOICE`) they are what was chosen, and
-    `sensitivity` is that of a single score.
+    `values` is an int64 array. For a choice (`mechanism` is one of `CHOICES`) they are what was
+    chosen, and `sensitivity` is that of a single score. What it spends is (ε, δ), or ρ.
     """
 
     name: str
@@ -114,8 +126,20 @@ class Measurement:
     sensitivity: Sensitivity
     mechanism: Mechanism
     scale: Annotated[float, Field(gt=0)]
-    epsilon: Annotated[float, Field(gt=0)]
+    epsilon: Annotated[float, Field(gt=0)] | None
     delta: Annotated[float, Field(ge=0, lt=1)]
+    rho: Annotated[float, Field(gt=0)] | None = None
+
+    def __post_init__(self) -> None:
+        if (self.epsilon is None) == (self.rho is None) or (self.rho is not None and self.delta):
+            raise ValueError("a measurement spends (ε, δ) or ρ, and not both")
+
+    @property
+    def share(self) -> Share:
+        """What it spends."""
+        if self.rho is not None:
+            return Rho(self.rho)
+        return Budget(0.0 if self.epsilon is None else self.epsilon, self.delta)
 
     @property
     def variance(self) -> float:
@@ -125,7 +149,7 @@ class Measurement:
     @property
     def access(self) -> Access:
         """This reading of the private rows as the statement tells it."""
-        chosen = self.mechanism == CHOICE
+        chosen = self.mechanism in CHOICES
         return Access(
             what=self.what,
             mechanism=self.mechanism,
@@ -135,7 +159,15 @@ class Measurement:
             scale=self.scale,
             epsilon=self.epsilon,
             delta=self.delta,
+            rho=self.rho,
         )
+
+
+def spent_by(share: Share) -> dict[str, Any]:
+    """The fields of a measurement that say what it spends."""
+    if isinstance(share, Rho):
+        return {"epsilon": None, "delta": 0.0, "rho": share.rho}
+    return {"epsilon": share.epsilon, "delta": share.delta}
 
 
 @dataclass(frozen=True, eq=False, config=_STRICT)
@@ -194,11 +226,12 @@ _RECORD: TypeAdapter[NoisyRecord | None] = TypeAdapter(NoisyRecord | None)
 
 def to_members(record: NoisyRecord | None) -> dict[str, bytes]:
     """The two members of a veil file that hold a record, or say that there is none."""
-    without_values: Any = {"measurements": {"__all__": {"values"}}}
-    if record and not record.features:  # written as before there were any
-        without_values["features"] = True
-    text = _RECORD.dump_json(record, indent=2, exclude=without_values if record else None)
     measurements = record.measurements if record else ()
+    unused = [{"values"} if found.rho else {"values", "rho"} for found in measurements]
+    without: Any = {"measurements": dict(enumerate(unused))}
+    if record and not record.features:  # fields that are not used are written as before they were
+        without["features"] = True
+    text = _RECORD.dump_json(record, indent=2, exclude=without if record else None)
     arrays = save_arrays({found.name: found.values for found in measurements})
     return dict(zip(MEMBERS, (text, arrays), strict=True))
 

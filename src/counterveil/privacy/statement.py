@@ -10,18 +10,33 @@ import math
 from decimal import ROUND_CEILING, Context
 from enum import StrEnum
 from fractions import Fraction
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from counterveil.errors import BudgetError, RequestError
 from counterveil.privacy.budget import Budget, ModelBudget, Unit, sum_above
 from counterveil.text_rules import LONGEST, check_text
 
-Mechanism = Literal["discrete Laplace", "discrete Gaussian", "permute-and-flip, one edge at a time"]
+Mechanism = Literal[
+    "discrete Laplace",
+    "discrete Gaussian",
+    "permute-and-flip, one edge at a time",
+    "noisy maximum with Gumbel noise, one edge at a time",
+]
 LAPLACE: Mechanism = "discrete Laplace"
 GAUSSIAN: Mechanism = "discrete Gaussian"
 CHOICE: Mechanism = "permute-and-flip, one edge at a time"
+GUMBEL: Mechanism = "noisy maximum with Gumbel noise, one edge at a time"
+CHOICES = (CHOICE, GUMBEL)
 TARGET_MODEL = "the target model and everything it reveals"  # what a veil does not cover
 MOST_ITEMS = 100  # of each list of a statement
 
@@ -69,8 +84,9 @@ Texts = Annotated[tuple[Text, ...], Field(max_length=MOST_ITEMS)]
 class Access(_Frozen):
     """One reading of the private rows, in words; a `Measurement` gives its own (`access`).
 
-    `l1`, `l2`: the sensitivity as numbers, where the mechanism is `LAPLACE`, `GAUSSIAN` or
-    `CHOICE`. `scale`: of the noise; None where there is none.
+    `l1`, `l2`: the sensitivity as numbers, where the mechanism is one of `Mechanism`. `scale`: of
+    the noise; None where there is none. What it spends is (ε, δ) or, in zero-concentrated DP, ρ;
+    ρ is written only where it is stated.
     """
 
     what: Text
@@ -81,10 +97,26 @@ class Access(_Frozen):
     scale: float | None = Field(default=None, gt=0)
     epsilon: float | None = Field(default=None, gt=0)
     delta: float = Field(default=0.0, ge=0, lt=1)
+    rho: float | None = Field(default=None, gt=0)
+
+    @model_validator(mode="after")
+    def _spends_one_or_the_other(self) -> Access:
+        if self.rho is not None and (self.epsilon is not None or self.delta):
+            raise ValueError("a reading spends (ε, δ) or ρ, not both")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_an_empty_rho(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        written: dict[str, Any] = write(self)
+        if self.rho is None:
+            del written["rho"]
+        return written
 
     @property
-    def rho(self) -> float | None:
-        """ρ = Δ₂²/(2σ²) of a discrete Gaussian, which is ρ-zCDP; None for all else."""
+    def concentrated(self) -> float | None:
+        """A ρ for which the reading is ρ-zCDP: the stated one, or Δ₂²/(2σ²) of a Gaussian."""
+        if self.rho is not None:
+            return self.rho
         if self.mechanism != GAUSSIAN or self.l2 is None or self.scale is None:
             return None
         ratio = self.l2 / self.scale
@@ -174,12 +206,12 @@ class Statement(_Frozen):
         privacy loss L is the log of the ratio of the probabilities of what is seen, drawn with one
         version. Proof sketch of the two bounds, of which the smaller one is returned:
 
-        1. L is the sum over the steps. A step without δ adds at most its ε. A discrete Gaussian of
-           scale σ whose sums move by d adds ⟨Z, d⟩/σ² + ‖d‖²/(2σ²) with Z its noise, and the
-           discrete Gaussian is subgaussian: E exp(s·⟨Z, d⟩) ≤ exp(s²σ²‖d‖²/2) (Canonne, Kamath and
-           Steinke 2020). With ‖d‖ ≤ Δ₂ and ρ = Δ₂²/(2σ²), E exp(s·L) ≤ exp(sρ + s²ρ) for s > 0,
-           whatever was seen before: over several steps the ρ add up. Markov's inequality at the
-           best s gives P(L > E + ρ + t) ≤ exp(−t²/(4ρ)), E the sum of the steps without δ.
+        1. L is the sum over the steps. A step of pure ε-DP adds at most its ε. For a step that is
+           ρ-zCDP, E exp(s·L) ≤ exp(sρ + s²ρ) for s > 0, whatever was seen before: that is the
+           definition at the order α = 1 + s. Over several steps the ρ add up. A discrete Gaussian
+           of scale σ whose sums move by at most Δ₂ is ρ-zCDP with ρ = Δ₂²/(2σ²) (Canonne, Kamath
+           and Steinke 2020), whether it states this or an ε and δ. Markov's inequality at the best
+           s gives P(L > E + ρ + t) ≤ exp(−t²/(4ρ)), E the sum of the ε of the pure steps.
         2. For any (ε, δ)-DP mechanism: let S = {L > loss}. P(S) ≤ exp(ε)·P'(S) + δ by definition,
            and P'(S) ≤ exp(−loss)·P(S) on S, so that P(S) ≤ δ/(1 − exp(ε − loss)).
         """
@@ -199,16 +231,27 @@ class Statement(_Frozen):
         return min(bounds)
 
     def _steps(self) -> tuple[float, float] | None:
-        """Σε of the steps without δ and Σρ of the Gaussian ones; None if others are or may be."""
+        """Σε of the pure steps and Σρ of the concentrated ones; None if others are or may be."""
         pure, rho = Fraction(0), 0.0
         for access in self.accesses:
-            if access.rho is not None:
-                rho += access.rho
+            if access.concentrated is not None:
+                rho += access.concentrated
             elif access.delta == 0 and access.epsilon is not None:
                 pure += Fraction(access.epsilon)
             else:
                 return None
         return (float(pure), rho) if self.accesses else None
+
+    @property
+    def composition(self) -> str:
+        """How the ρ of the readings give ε and δ, in a sentence; nothing where none is stated."""
+        parts = [access.rho for access in self.accesses if access.rho is not None]
+        if not parts:
+            return ""
+        return (
+            f"The ρ of these readings add up to {_rounded_up(sum_above(*parts))}. A mechanism of "
+            "this ρ (zero-concentrated differential privacy) has the ε and δ of the veil."
+        )
 
     @property
     def promise(self) -> tuple[str, ...]:
@@ -259,6 +302,7 @@ class Statement(_Frozen):
             lines += ["Why:", *(f"  {i}. {why}" for i, why in enumerate(self.reasons, 1)), ""]
         lines.append("Readings of the private rows:")
         lines += [f"  - {_access_line(access)}" for access in self.accesses]
+        lines += [f"  {self.composition}"] if self.composition else []
         for title, items in (
             ("Plan, from public numbers alone", self.plan),
             ("Public inputs", self.public_inputs),
@@ -276,6 +320,7 @@ def _access_line(access: Access) -> str:
     noise = f"scale {access.scale:g}" if access.scale is not None else "no noise"
     spent = "" if access.epsilon is None else f", ε {access.epsilon:g}"
     spent += f", δ {access.delta:g}" if access.delta else ""
+    spent += "" if access.rho is None else f", ρ {access.rho:.3g}"
     return f"{access.what}: {access.mechanism}, {noise}; sensitivity {access.sensitivity}{spent}"
 
 

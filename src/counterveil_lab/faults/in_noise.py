@@ -15,15 +15,19 @@ from counterveil_lab.faults.fault import (
     REPLACE,
     SAMPLER,
     SHARES,
+    SHARP,
     STATED,
     TWO,
     WIDE,
+    WIDE_TWO,
     Fault,
     fault,
     gaussian,
 )
 
 _ADD = "noisy = measurement(flat.tolist())"
+_REST = "singles = rest_of(total, looked, tree, pairs, moments)"
+_RHO = "rho = float_below(Fraction(low) ** 2 / 2)"
 _SINGLES = "measured += [singles]"
 
 # fmt: off
@@ -37,8 +41,12 @@ FAULTS: tuple[Fault, ...] = (
               "noisy = _sampler(noise.kind, noise.scale / 2, len(flat))(flat.tolist())",
               (STATED, BITS)),
     fault("Laplace scale halved in the calibration", "the noise is less than ε needs",
-           NOISE, "return Noise(LAPLACE, scale, epsilon, 0.0)",
-           "return Noise(LAPLACE, scale / 2, epsilon, 0.0)", (ENOUGH, ONE)),
+           NOISE, "return Noise(LAPLACE, scale, Budget(epsilon))",
+           "return Noise(LAPLACE, scale / 2, Budget(epsilon))", (ENOUGH, ONE)),
+    Fault("σ without the factor 2", "Gaussian noise of Δ₂/(2√(2ρ)), which OpenDP does not confirm",
+          ((NOISE, "_raised(sigma, lambda sigma: _rho(sigma, l2) <= wanted)", "sigma / 2"),
+           (NOISE, "if not proved:", "if False:")),
+          ((ENOUGH, WIDE), (NUMBERS, WIDE)), delta=SHARP),
     gaussian("Gaussian noise for a third of L2", "the noise is less than ε and δ need",
               NOISE, "l1, l2 = sensitivity.l1, sensitivity.l2",
               "l1, l2 = sensitivity.l1, sensitivity.l2 / 3", (ENOUGH, WIDE), (NUMBERS, WIDE)),
@@ -59,8 +67,7 @@ FAULTS: tuple[Fault, ...] = (
            (REPEATS, "zeros")),
     # Shares
     fault("shares of 1.1 ε", "three steps spend more than ε together",
-           MIXED, "singles = rest_of(epsilon, looked, tree, pairs, moments)",
-           "singles = 0.85 * epsilon", (ALONE, TWO), (SHARES, "all families")),
+           MIXED, _REST, "singles = 0.85 * total", (ALONE, TWO), (SHARES, "all families")),
     fault("a share rounded up", "shares add up to more than ε by a hair",
            "privacy/budget.py",
            "near if Fraction(near) <= exact else math.nextafter(near, -math.inf)",
@@ -68,13 +75,30 @@ FAULTS: tuple[Fault, ...] = (
            (SHARES, "all families")),
     fault("measured twice at full ε", "two answers about the same counts are averaged",
            MIXED, _SINGLES,
-           'more = noise.perturb("singles", what, private_counts.singles, bound, budget)\n'
+           'more = noise.perturb("singles", what, private_counts.singles, bound, for_singles)\n'
            "    mean = (singles.values + more.values) // 2\n"
            f"    measured += [{REPLACE}(singles, values=mean)]", (ALONE, ONE)),
-    gaussian("δ used twice, order 2", "singles and pairs spend all of δ each",
-              MIXED, "delta = plan.delta / noisy_steps",
-              "delta = plan.delta", (ALONE, "twelve features, order 2")),
-    gaussian("δ used twice, bits", "pooled sums and class sums spend all of δ each",
-              BIT_SETS, "Budget(epsilon, plan.delta / 2)", "Budget(epsilon, plan.delta)",
-              (ALONE, BITS)),
+    gaussian("ρ used by every step, order 2", "singles, tree and pairs spend all of ρ each",
+              MIXED, "tuple(with_amount(whole, amount) if amount else None for amount in amounts)",
+              "tuple(whole if amount else None for amount in amounts)", (ALONE, WIDE_TWO)),
+    gaussian("ρ used by every step, bits", "pooled sums and class sums spend all of ρ each",
+              BIT_SETS, "tuple(with_amount(whole, amount) for amount in amounts)",
+              "(whole, whole)", (ALONE, BITS)),
+    gaussian("ρ is half of ε squared", "that is what ε gives, and far more than what gives ε and δ",
+              NOISE, _RHO, "rho = budget.epsilon**2 / 2",
+              (ALONE, WIDE), (NUMBERS, WIDE)),
+    gaussian("ρ as if of a larger δ", "the conversion forgets a factor of δ",
+              NOISE, "_gaussian_epsilon(1.0, distance, budget.delta) <= budget.epsilon",
+              "_gaussian_epsilon(1.0, distance, 1.5 * budget.delta) <= budget.epsilon",
+              (ALONE, WIDE)),
+    gaussian("shares of ρ with a δ each", "a step of (ε, δ) beside steps of ρ",
+              MIXED, 'noise.perturb("pairs", what, private_pairs, bound, for_pairs)',
+              'noise.perturb("pairs", what, private_pairs, bound, Budget(0.15, 0.005))',
+              (ALONE, WIDE_TWO)),
+    fault("shares of ρ not rounded down", "the shares of ρ add up to more than ρ by a hair",
+           MIXED, _REST,
+           "singles = math.nextafter(total - looked - tree - pairs - moments, 9.0)",
+           (SHARES, "all families")),
+    fault("ρ rounded up", "the ρ of ε and δ is more than OpenDP has proved",
+           NOISE, _RHO, "rho = low * low / 2 * (1 + 1e-8)", (SHARES, "all families")),
 )

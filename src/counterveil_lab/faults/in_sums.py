@@ -34,12 +34,16 @@ from counterveil_lab.faults.fault import (
 )
 
 _CHOSEN = "return int(measurement([int(score) for score in scores]))"
-_EDGE = "noise.choose(scores, sensitivity, epsilon)"
+_EDGE = "noise.choose(scores, sensitivity, each)"
+_QUIET = (
+    "quiet = _noisy_max(share, scale_of_choice(sensitivity, share) / 100)\n"
+    "            return int(quiet([int(score) for score in scores]))"
+)
 _SINGLES = "measured += [singles]"
 _BIT_RECORD = "return record_of(table, plan, pooled, sums)"
 _GRID = "grid = chosen_grid(schema, record_of(table, plan, *measured))"
-_RANGES = 'measured += [noise.perturb("ranges", what, private_ranges, bound, budget)]'
-_PRODUCTS = 'measured += [noise.perturb("products", what, private_products, bound, budget)]'
+_RANGES = 'measured += [noise.perturb("ranges", what, private_ranges, bound, for_ranges)]'
+_PRODUCTS = 'measured += [noise.perturb("products", what, private_products, bound, for_products)]'
 _FIRST = "used[person] < self.records"
 
 # fmt: off
@@ -50,12 +54,17 @@ FAULTS: tuple[Fault, ...] = (
     fault("exact noisy maximum", "the noisy maximum has no noise",
            NOISE, _CHOSEN, "return int(np.argmax(scores))", (TREE, TIE), (REPEATS, "zeros")),
     fault("choice with far too large an ε", "each edge spends 20 times the share of all",
-           MIXED, _EDGE, "noise.choose(scores, sensitivity, 20 * plan.epsilons[2])",
+           MIXED, _EDGE, "noise.choose(scores, sensitivity, with_amount(each, 20 * whole.epsilon))",
            (ALONE, TIE)),
+    gaussian("the choice spends its ρ for every edge", "F−1 choices of all of the share each",
+              MIXED, "with_amount(whole, part_of(amount_of(whole), features - 1))", "whole",
+              (ALONE, TIE)),
+    gaussian("exact noisy maximum with a δ", "the noisy maximum has no noise",
+              NOISE, _CHOSEN, "return int(np.argmax(scores))", (TREE, TIE)),
     fault("noisy maximum of a hundredth of its scale", "the choice leaks far more than its share",
-           NOISE, _CHOSEN,
-           "return int(dp.m.make_noisy_max(*space, dp.max_divergence(), scale=scale / 100)"
-           "([int(score) for score in scores]))", (TREE, TIE)),
+           NOISE, _CHOSEN, _QUIET, (TREE, TIE)),
+    gaussian("Gumbel noise of a hundredth of its scale", "the choice leaks far more than its ρ",
+              NOISE, _CHOSEN, _QUIET, (TREE, TIE)),
     fault("choice sensitivity halved", "a score moves by 2 a record, not by 1",
            MIXED, "private_counts.features, 2 * plan.records",
            "private_counts.features, plan.records",
@@ -166,8 +175,8 @@ FAULTS: tuple[Fault, ...] = (
            BIT_SETS, "Sensitivity.of_sums(plan.ones, plan.ones, plan.records)",
            "Sensitivity.of_sums(plan.ones, plan.ones, 1)", (MOVES, "one person, bits")),
     fault("person's images as one record", "the sensitivity of images forgets max_records",
-           PICTURES, "bound, budget = private_sums.sensitivity(plan.records)",
-           "bound, budget = private_sums.sensitivity(1)", (MOVES, "one person, images")),
+           PICTURES, "bound = private_sums.sensitivity(plan.records)",
+           "bound = private_sums.sensitivity(1)", (MOVES, "one person, images")),
     fault("bin edges from the rows", "one far number moves all others to another bin",
            SUMS, "codes = self.grid.codes(private_points)",
            "codes = self.grid.codes(private_points / max(float(private_points.max()), 1e-9))",
