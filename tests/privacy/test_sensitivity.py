@@ -95,7 +95,7 @@ def test_products_and_ladders_move_by_at_most_what_is_declared(schema, seed):
     )
     assert np.abs(moved).sum() <= declared.l1
     assert np.sqrt((moved.astype(float) ** 2).sum()) <= declared.l2
-    ladders, encoding = Ladders(schema), Encoding(schema)
+    ladders, encoding = Ladders(schema, 12), Encoding(schema)
     looked = [ladders.counts(encoding.encode(rows)) for rows in (frame, other)]
     assert np.abs(looked[0] - looked[1]).sum() <= 2 * len(ladders.places)
 

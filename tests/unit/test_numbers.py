@@ -208,7 +208,7 @@ def test_ladders_of_a_table_count_rows_and_choose_the_cells_of_its_grid():
     points = np.zeros((500, Encoding(schema).width))
     points[:, 1] = rng.random(500) ** 4
     points[:, -1] = np.rint(rng.random(500) * 98) / 98
-    ladders = Ladders(schema)
+    ladders = Ladders(schema, 12)
     assert ladders.places == (1, 3)
     counts = ladders.counts(points)
     assert counts.dtype == np.int64

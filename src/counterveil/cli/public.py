@@ -90,6 +90,11 @@ def explain(
         None, "A JSON file: what may change (one object), or a list with one a query."
     ),
     max_changes: int | None = option(None, "Change at most so many features.", min=1),
+    prefer: str | None = option(
+        None,
+        "believable: little effort, like people of the class, stable; nearest: the least L2 "
+        "change. By default believable where the veil has a population of a mixed table.",
+    ),
     margin: float | None = option(None, "How sure the model must be of an answer: 0 to below 1."),
     method: str = option(
         "amortised", "amortised: at once, after learning to search; iterations: Alg. 2."
@@ -164,6 +169,7 @@ def explain(
         k=k,
         rules=_rules(rules, max_changes),
         immutable=immutable or (),
+        prefer=prefer,  # type: ignore[arg-type]
         method=one_of("--method", method, "amortised", "iterations"),
         iterations=iterations,
         polish=polish,

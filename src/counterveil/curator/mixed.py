@@ -84,7 +84,7 @@ def _shared_out(schema: Schema, rows: int, whole: Share, records: int, order: in
     tree = SHARE_CHOICE * total if order == 2 else 0.0
     pairs = SHARE_PAIRS * total if order == 2 else 0.0
     moments = SHARE_PRODUCTS * total if products else 0.0
-    wide = len(Ladders(schema).places)
+    wide = sum(feature.is_wide for feature in schema.features)
     looked = SHARE_RANGES * total if wide else 0.0
     singles = rest_of(total, looked, tree, pairs, moments)
     bound = Sensitivity.of_counts(features, records)
@@ -181,7 +181,7 @@ def measure_mixed(table: PrivateTable, plan: Plan, noise: NoiseSource) -> NoisyR
     for_ranges, for_singles, for_tree, for_pairs, for_products = plan.shares
     measured = []
     if for_ranges is not None:
-        ladders = Ladders(schema)
+        ladders = Ladders(schema, plan.fine)
         private_ranges = np.zeros(ladders.width, dtype=np.int64)
         for private_points, _ in table.private_batches():
             private_ranges += ladders.counts(private_points)

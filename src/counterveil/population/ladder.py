@@ -16,7 +16,8 @@ from counterveil.schema import Numeric, Schema
 from counterveil.schema.cells import NumberCells
 from counterveil.schema.columns import Array
 
-EVEN = 64  # cells of equal width on a ladder
+EVEN, MORE_EVEN = 16, 64  # cells of equal width on a ladder
+MORE_FROM = 24  # bins of a number: where noise leaves so many, it leaves more cells of a ladder
 OCTAVES = 8  # on either side of 0, below one of those
 TINY = 5  # cells of three octaves each, below
 FAR_AWAY = 8  # octaves start at a bound that is nearer to 0 than the span over this
@@ -25,14 +26,15 @@ FAR_AWAY = 8  # octaves start at a bound that is nearer to 0 than the span over 
 class Ladders:
     """The ladders of all wide numbers of a table, their cells side by side in one line of `width`.
 
-    `places`: which features have one; `starts`: the first cell of each. A row adds 1 to one cell of
-    each of them.
+    `bins`: how many bins a number is to get; a ladder for many has more cells. `places`: which
+    features have one; `starts`: the first cell of each. A row adds 1 to one cell of each of them.
     """
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, bins: int) -> None:
+        even = MORE_EVEN if bins >= MORE_FROM else EVEN
         features = [(place, each) for place, each in enumerate(schema.features) if each.is_wide]
         self.places = tuple(place for place, _ in features)
-        self.cells = tuple(ladder(cast(Numeric, each)) for _, each in features)
+        self.cells = tuple(ladder(cast(Numeric, each), even) for _, each in features)
         self._at = tuple(Encoding(schema).blocks[place].at for place in self.places)
         counts = [cells.count for cells in self.cells]
         self.starts = np.cumsum([0, *counts])[:-1]

@@ -91,13 +91,16 @@ class TreePopulation(Population):
         )
         return Potentials(tuple(alone), pairs)
 
-    def percentiles(self, feature: int) -> tuple[Array, Array]:
-        """Places in the unit cube and the share of all people up to them, for a number.
+    def percentiles(self, feature: int, of_class: int | None = None) -> tuple[Array, Array]:
+        """Places in the unit cube and the share of people up to them, of all or of a class.
+
+        For numbers alone.
 
         Both rise; between two places the share rises evenly. A value that many people share stands
         twice in a row, with the share of people below it and with that up to it.
         """
-        cells, people = self.grid.cells[feature], self.tables[feature].sum(axis=0)
+        cells, table = self.grid.cells[feature], self.tables[feature]
+        people = table.sum(axis=0) if of_class is None else table[of_class]
         if not isinstance(cells, ChosenCells):
             raise RequestError("percentiles are of numbers")
         inside = np.bincount(cells.into, cells.weights)[cells.into]
@@ -163,7 +166,7 @@ def chosen_grid(schema: Schema, record: NoisyRecord) -> Grid:
     """The grid that `singles` are counted on; with `ranges`, its bins lie where people are."""
     if not record.find("ranges"):
         return Grid(schema, record.fine)
-    ladders = Ladders(schema)
+    ladders = Ladders(schema, record.fine)
     if len(ladders.places) != record.ranges:
         raise VeilError("its noisy record does not fit its schema")
     noisy, variance = record.read("ranges", (ladders.width,))

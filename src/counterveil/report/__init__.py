@@ -112,15 +112,14 @@ def _card(result: Explanations, query: int) -> dict[str, Any]:
     ]
     answers = []
     for rank in ranks:
-        at = result.at(query, rank)
         changes = [] if pixels else result.changes_of(query, rank)
         shown = [(column, *show_both(*both)) for column, *both in changes[:MOST_COLUMNS]]
         answers.append(
             {
                 "rank": rank + 1,
                 "text": result.text(query, rank) if pixels else "",
-                "probability": float(result.probability[at]),
-                "distance": float(result.distance[at]),
+                "measures": result.measures(query, rank),
+                "worth": result.worth_in_words(query, rank),
                 "changes": shown,
                 "more": len(changes[MOST_COLUMNS:]),
             }
@@ -189,9 +188,8 @@ def explanation_table(result: Explanations, query: int) -> RenderableType:
         return cell(f"query {query + 1}: {result.text(query)}")
     parts: list[RenderableType] = []
     for rank in ranks:
-        at = result.at(query, rank)
         now, goal = result.shown_classes(query, rank)
-        measures = f"probability {result.probability[at]:.2f}, distance {result.distance[at]:.2f}"
+        measures = result.measures(query, rank)
         number = f"query {query + 1}" + (f", answer {rank + 1}" if result.k > 1 else "")
         title = f"{number}: {now} → {goal} ({measures})"
         if pixel_columns(result.schema):

@@ -119,6 +119,20 @@ class Beliefs:
         """Of each number the share of people below it, (rows, features); 0 for other features."""
         return self._along(points, 1)
 
+    def standing(self, points: Tensor, targets: Tensor) -> Tensor:
+        """The share of P~'s people of the target class below each number, (rows, features).
+
+        NaN for other features.
+        """
+        found = torch.full((len(points), self.features), torch.nan)
+        for number in self.is_number.nonzero()[:, 0].tolist():
+            values = points[:, self._at[number].start]
+            for goal in targets.unique().tolist():
+                mine = targets == goal
+                places, shares = map(_tensor, self.population.percentiles(number, goal))
+                found[mine, number] = _interpolated(values[mine], places, shares)
+        return found
+
     def seen(self, points: Tensor) -> Tensor:
         """Rows as the committee sees them: encoded, and how far up each number is."""
         return torch.cat([points, self.heights(points)[:, self.is_number]], dim=1)

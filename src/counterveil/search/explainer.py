@@ -317,7 +317,8 @@ class Explainer:
         before, after = (torch.as_tensor(each, dtype=torch.float32) for each in (points, encoded))
         effort, rank = self._ground.beliefs.judged(before, after, targets)
         agree = (self._ground.committee.margins(after, targets) > 0).float().mean(dim=1)
-        found = {"effort": effort, "plausibility": rank, "stability": agree}
+        standing = self._ground.beliefs.standing(after, targets)
+        found = {"effort": effort, "plausibility": rank, "stability": agree, "standing": standing}
         return {name: each.double().numpy() for name, each in found.items()}
 
     def _guide_of_the_search(self) -> TargetModel:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 NO_FURTHER = "no further answer that differs"
 _ARRAYS = ("status", "predicted", "target", "probability", "distance", "changed")
-_WORTH = ("effort", "plausibility", "stability")
+_WORTH = ("effort", "plausibility", "stability")  # of an answer, one number each
 
 
 class Status(StrEnum):
@@ -59,7 +59,9 @@ class Explanations:
     a veil has none. `effort`: Σ over the changed features of the difference of percentiles among
     all people, a changed category counting 1. `plausibility`: the share of P~'s rows of the target
     class that are less likely than the answer. `stability`: the share of a committee of models
-    learnt from P~ that gives the target class, too. They follow from the veil and the answer.
+    learnt from P~ that gives the target class, too. `standing`, (answers, features): the share of
+    P~'s people of the target class whose number is below the answer's; NaN for what is no number.
+    All follow from the veil, the model and the answer alone.
     """
 
     schema: Schema
@@ -82,6 +84,7 @@ class Explanations:
     effort: Array | None = None
     plausibility: Array | None = None
     stability: Array | None = None
+    standing: Array | None = None
 
     def __len__(self) -> int:
         return len(self.queries) // self.k
@@ -89,7 +92,8 @@ class Explanations:
     @property
     def _arrays(self) -> dict[str, Any]:
         """The arrays with a number for each answer, by name."""
-        return {name: getattr(self, name) for name in _ARRAYS} | self._worth
+        known = {name: getattr(self, name) for name in _ARRAYS} | self._worth
+        return known if self.standing is None else {**known, "standing": self.standing}
 
     @property
     def _worth(self) -> dict[str, Array]:
@@ -281,7 +285,46 @@ class Explanations:
             return f"{self.decided_by.says(now)}No {way} to {goal} was found{why}."
         start = wording.opening(now, goal, self.decided_by)
         condition = wording.condition(self.schema, self.changes_of(query, answer))
-        return f"{start} ({self.probability[at]:.0%} sure) if {condition}."
+        sentence = f"{start} ({self.probability[at]:.0%} sure) if {condition}."
+        return " ".join([sentence, *self.worth_in_words(query, answer)])
+
+    def measures(self, query: int, answer: int = 0) -> str:
+        """The numbers of one answer in a line: probability, distance and what is known besides."""
+        at = self.at(query, answer)
+        known = {"probability": self.probability, "distance": self.distance, **self._worth}
+        return " · ".join(f"{name} {values[at]:.2f}" for name, values in known.items())
+
+    @property
+    def meanings(self) -> tuple[str, ...]:
+        """What the measures mean, a sentence each."""
+        always = (
+            "The probability is that of the other decision, with these changes.",
+            "The distance is L2, every encoded number between 0 and 1.",
+        )
+        if not self._worth:
+            return always
+        return (
+            *always,
+            "The effort adds up how far the changed numbers move among all people, in shares of "
+            "them; any other change counts 1.",
+            "The plausibility is the share of people of the class, as the veil knows them, who are "
+            "less usual than the answer.",
+            "The stability is the share of models that agree, of some that might as well have been "
+            "trained.",
+        )
+
+    def worth_in_words(self, query: int, answer: int) -> list[str]:
+        """How the answer compares with people of the target class, and how stable it is."""
+        at, (_, goal) = self.at(query, answer), self.classes_of(query, answer)
+        said = []
+        if self.standing is not None:
+            places = {feature.name: place for place, feature in enumerate(self.schema.features)}
+            for change in self.changes_of(query, answer):
+                share = float(self.standing[at, places[change[0]]]) if change[0] in places else None
+                said += wording.compared(change, share, goal)
+        if self.stability is not None:
+            said.append(wording.agreement(float(self.stability[at])))
+        return said
 
     def explain(self, query: int | None = None) -> str:
         """The answers to one query in sentences, or those to every query that has any."""
@@ -297,7 +340,8 @@ class Explanations:
             start = "if" if len(lines) == 1 else "Or: if"
             condition = wording.condition(self.schema, self.changes_of(query, rank))
             sure = f"{self.probability[self.at(query, rank)]:.0%} sure"
-            lines.append(f"  ({rank + 1}) {start} {condition} ({sure}).")
+            worth = " ".join(["", *self.worth_in_words(query, rank)])
+            lines.append(f"  ({rank + 1}) {start} {condition} ({sure}).{worth}")
         return "\n".join(lines)
 
     def plot(self, query: int = 0, answer: int = 0) -> Figure:
@@ -324,6 +368,7 @@ class Explanations:
         """Everything as plain values for JSON."""
         records = self.summary().to_dict(orient="records")
         for record, query, answer in zip(records, *self._numbers, strict=True):
+            record |= {name: _or_none(record[name]) for name in self._worth}
             record["changes"] = [
                 {"column": column, "from": before, "to": after}
                 for column, before, after in self.changes_of(query, answer)

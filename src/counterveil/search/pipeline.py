@@ -80,7 +80,7 @@ class SearchOptions:
     prefer: Prefer = "nearest"  # the smallest L2 change; or what people could believe and act on
 
 
-OF_THE_NEAREST = ("method", "iterations", "keep", "polish")  # only that search knows them
+OF_THE_NEAREST = ("iterations", "keep", "polish")  # only that search knows them, and Algorithm 2
 
 
 def search_options(
@@ -93,6 +93,7 @@ def search_options(
     """
     by_model, method = guidance == "model", choices.get("method")
     steered = [name for name in OF_THE_NEAREST if choices.get(name) is not None]
+    steered += ["method 'iterations'"] if method == "iterations" else []
     prefer = choices.get("prefer")
     if prefer not in {None, "believable", "nearest"}:
         raise RequestError("prefer must be 'believable' or 'nearest'")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Sequence
 from decimal import Decimal
@@ -87,6 +88,28 @@ def condition(schema: Schema, changes: Sequence[Change]) -> str:
     if changed_pixels:
         parts.append(f"{changed_pixels} of {len(pixels)} pixels were different")
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+
+
+def compared(change: Change, share: float | None, goal: Category) -> list[str]:
+    """How a changed number compares with those of people of the target class; or nothing.
+
+    `share`: of these people, how many have less. Said in tenths, and only where it is about the
+    same for some tenths of them: the numbers come from a noisy population.
+    """
+    column, before, after = change
+    if share is None or math.isnan(share) or not isinstance(after, (int, float)):
+        return []
+    rises = not isinstance(before, (int, float)) or after > before
+    tenths = round(10 * (share if rises else 1 - share))
+    if not 1 <= tenths <= 9:
+        return []
+    more = "more" if rises else "less"
+    return [f"{column} {show(after)} is {more} than {tenths} of 10 people with {goal} have."]
+
+
+def agreement(share: float) -> str:
+    """How many of the models that might have been trained agree with an answer."""
+    return f"{share:.0%} of the models that might as well have been trained would agree."
 
 
 def opening(now: Category, goal: Category, decided_by: DecidedBy) -> str:
