@@ -15,6 +15,7 @@ points are read off the noisy `singles`.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -43,15 +44,25 @@ MOST_ROWS = 2**40  # of a table: what is expected of a cell never leaves the ran
 FINE, COARSE = 32, 16  # bins of a number: for its own counts, and for pairs
 MOST_BINS, LEAST_BINS = 48, 12  # of a number whose range was looked for
 ROWS_OVER_NOISE = 100.0  # for one bin; how classes differ drowns in many bins first
-SHARE_RANGES = 0.1  # of ε or ρ, for finding where the numbers lie
 RANGES_FROM = 15.0  # rows over the noise on a count of all classes
-SHARE_CHOICE = 0.03  # of ε or ρ, for choosing the tree
-SHARE_PAIRS = 0.15  # of ε or ρ, for the pairs
-SHARE_PRODUCTS = 0.1  # of ε or ρ, for the products
 ORDER_TWO_FROM = 0.125  # rows in an average cell of a pair, over the noise scale, a feature
 PRODUCTS_UNTIL = 0.02  # noise on the correlation of two features that tell equally much
 MOST_PRODUCTS, LEAST_PRODUCTS = 12, 4  # features whose products are taken
 ROWS_A_BIN = 2.0  # expected rows of a class in a bin, over the noise scale
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Of ε or ρ, for the steps beside the counts of single features, which get the rest."""
+
+    ranges: float
+    tree: float
+    pairs: float
+    products: float
+
+
+OF_EPSILON = Parts(ranges=0.1, tree=0.03, pairs=0.15, products=0.1)
+OF_RHO = Parts(ranges=0.05, tree=0.02, pairs=0.15, products=0.15)
 
 
 def plan_mixed(schema: Schema, rows: int, budget: Budget, records: int, order: int | None) -> Plan:
@@ -73,7 +84,7 @@ def plan_mixed(schema: Schema, rows: int, budget: Budget, records: int, order: i
 def _shared_out(schema: Schema, rows: int, whole: Share, records: int, order: int | None) -> Plan:
     """The plan whose steps share out all of `whole`."""
     features, classes = len(schema.features), len(schema.label.classes)
-    total = amount_of(whole)
+    total, parts = amount_of(whole), _parts(whole)
     chosen, why = _order(schema, rows, whole, records)
     reasons = [why]
     if order is not None and order != chosen:
@@ -81,11 +92,11 @@ def _shared_out(schema: Schema, rows: int, whole: Share, records: int, order: in
     order = min(order or chosen, 2 if features > 1 else 1)
     products, why = _products(schema, rows, whole, records)
     reasons.append(why)
-    tree = SHARE_CHOICE * total if order == 2 else 0.0
-    pairs = SHARE_PAIRS * total if order == 2 else 0.0
-    moments = SHARE_PRODUCTS * total if products else 0.0
+    tree = parts.tree * total if order == 2 else 0.0
+    pairs = parts.pairs * total if order == 2 else 0.0
+    moments = parts.products * total if products else 0.0
     wide = sum(feature.is_wide for feature in schema.features)
-    looked = SHARE_RANGES * total if wide else 0.0
+    looked = parts.ranges * total if wide else 0.0
     singles = rest_of(total, looked, tree, pairs, moments)
     bound = Sensitivity.of_counts(features, records)
     if wide and rows / (math.sqrt(classes) * _blur(bound, whole, singles)) < RANGES_FROM:
@@ -130,6 +141,10 @@ def _shared_out(schema: Schema, rows: int, whole: Share, records: int, order: in
     )
 
 
+def _parts(whole: Share) -> Parts:
+    return OF_RHO if isinstance(whole, Rho) else OF_EPSILON
+
+
 def _blur(bound: Sensitivity, whole: Share, amount: float) -> float:
     """The deviation of the noise that so much of `whole` puts on a sum."""
     return math.sqrt(calibrate(bound.l1, bound.l2, with_amount(whole, amount)).variance)
@@ -143,7 +158,7 @@ def _order(schema: Schema, rows: int, whole: Share, records: int) -> tuple[int, 
     cells = np.array([merge.max() + 1 for merge in Grid(schema, FINE).merged(COARSE)])
     cells_of_pair = float(np.outer(cells, cells)[np.triu_indices(features, 1)].mean())
     tables = Sensitivity.of_counts(features - 1, records)
-    blur = _blur(tables, whole, SHARE_PAIRS * amount_of(whole))
+    blur = _blur(tables, whole, _parts(whole).pairs * amount_of(whole))
     signal = rows / cells_of_pair / (blur / math.sqrt(2))
     # A tree holds one pair in features/2 of all, and takes its share from every feature's counts.
     enough = ORDER_TWO_FROM * features
@@ -162,7 +177,7 @@ def _products(schema: Schema, rows: int, whole: Share, records: int) -> tuple[in
         return 0, f"{classes} classes: products of points are for two"
     for many in range(min(features, MOST_PRODUCTS), LEAST_PRODUCTS - 1, -1):
         bound = Sensitivity.of_products(many, records)
-        blur = _blur(bound, whole, SHARE_PRODUCTS * amount_of(whole))
+        blur = _blur(bound, whole, _parts(whole).products * amount_of(whole))
         ratio = blur / UNIT**2 * many / rows
         if ratio <= PRODUCTS_UNTIL:
             return many, (
