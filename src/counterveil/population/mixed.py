@@ -32,7 +32,7 @@ class TreePopulation(Population):
     """P~ of a mixed table. A `VeilError` if the record is not that of this schema.
 
     `tables`: for each feature the counts (classes, cells) that are believed; `wide`: the same for
-    coarse cells; `totals`: of each class.
+    coarse cells; `totals`: of each class; `variance`: of the noise on a count of (class, cell).
     """
 
     def __init__(self, schema: Schema, record: NoisyRecord) -> None:
@@ -40,6 +40,7 @@ class TreePopulation(Population):
         grid = chosen_grid(schema, record)
         self._coarse = grid.merged(record.coarse)
         noisy, variance = record.read("singles", (len(schema.label.classes), grid.width))
+        self.variance = variance
         singles = np.split(noisy, grid.starts[1:], axis=1)  # per feature: (classes, fine cells)
         rows = record.records(float(singles[0].sum()))
         self.totals = totals = class_totals(singles, rows)

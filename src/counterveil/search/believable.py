@@ -6,8 +6,8 @@ A row x that f accepts costs, in units of percentiles,
 
 - effort: Σ over changed features of |F~(x) − F~(query)|, F~ the percentile among the people of P~;
   a changed category or binary value counts `Prices.category`; both times the user's costs;
-- shortfall: how far log P~(x | target) lies below the floor that a share of P~'s own rows of the
-  target class stay below, in nats;
+- shortfall: how far log P~(x | target) lies below the query's own, or below the floor that a share
+  of P~'s rows of the target class stay below if that is higher, in nats;
 - doubt: how far a committee of models learnt from P~ is from being sure of the target class, in
   log-odds, mean over its members; and how far f itself is.
 
@@ -219,7 +219,7 @@ class BelievableSearch:
         density = self._after_each_entry(beam, targets)  # (queries, beam, entries)
         efforts = beam.effort[:, :, None] + effort[:, None, :]
         margin = beam.margin[:, :, None] + gain[:, None, :]
-        guess = self._cost(efforts, density, margin, targets[:, None, None])
+        guess = self._cost(efforts, density, margin, self._floor(active)[:, None, None])
         guess.masked_fill_(beam.changed[:, :, feature], torch.inf)
         place = self._cheapest(guess.flatten(1))
         state, entry = place // len(feature), place % len(feature)
@@ -237,23 +237,31 @@ class BelievableSearch:
             effort=efforts[there],
             density=density[there],
         )
-        return self._judged(after, targets, torch.isfinite(guess[there]))
+        return self._judged(after, active, torch.isfinite(guess[there]))
 
-    def _judged(self, beam: Beam, targets: Tensor, usable: Tensor) -> Beam:
-        """The beam with the margin of f and the cost; infinite where f refuses, or not usable."""
-        keep = beam.rows.shape[1]
+    def _judged(self, beam: Beam, query: Tensor, usable: Tensor) -> Beam:
+        """The beam with the margin of f and the cost; infinite where f refuses, or not usable.
+
+        `query`: whose row of the beam is whose, (rows of the beam,).
+        """
+        keep, targets = beam.rows.shape[1], self.targets[query]
         rows, goals = beam.rows.flatten(0, 1), targets.repeat_interleave(keep)
         margin = self.margin(rows, goals).unflatten(0, (-1, keep))
         members = self.ground.committee.margins(rows, goals)
         doubt = (self.prices.sure - members).clamp(min=0).mean(dim=1).unflatten(0, (-1, keep))
-        cost = self._cost(beam.effort, beam.density, margin, targets[:, None])
+        cost = self._cost(beam.effort, beam.density, margin, self._floor(query)[:, None])
         cost = cost + self.prices.unstable * doubt
         cost = torch.where(usable & (margin >= 0), cost, torch.inf)
         return replace(beam, margin=margin, cost=cost)
 
-    def _cost(self, effort: Tensor, density: Tensor, margin: Tensor, targets: Tensor) -> Tensor:
+    def _floor(self, query: Tensor) -> Tensor:
+        """The log-density below which an answer costs: the query's own, or P~'s if higher."""
+        goals = self.targets[query]
+        own = self.beliefs.log_density(self.beliefs.codes(self.queries[query]), goals)
+        return torch.maximum(own, self.beliefs.floor(self.prices.floor)[goals])
+
+    def _cost(self, effort: Tensor, density: Tensor, margin: Tensor, floor: Tensor) -> Tensor:
         """J but for the doubt of the committee."""
-        floor = self.beliefs.floor(self.prices.floor)[targets]
         shortfall = (floor - density).clamp(min=0)
         unsafe = (self.prices.safe - margin).clamp(min=0).square()
         return effort + self.prices.implausible * shortfall + self.prices.refused * unsafe
@@ -304,7 +312,7 @@ class BelievableSearch:
             usable = (tried >= low - SAME) & (tried <= high + SAME)
             usable &= ((tried - mine[:, None]).abs() > SAME) | ~known[:, None]
             better = self._with_values(beam, (query, answer), number, tried)
-            judged = self._judged(better, self.targets[query], usable)
+            judged = self._judged(better, query, usable)
             cost = torch.cat([beam.cost[query, answer][:, None], judged.cost], dim=1)
             place = cost.argmin(dim=1)
             take = place > 0

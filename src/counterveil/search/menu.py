@@ -1,7 +1,7 @@
 """The menu: for every feature the few values that an answer may move it to.
 
-Numbers get round values where P~ has people; categories and binary values are offered as they are.
-A missing value is never on the menu: no answer tells a person to make a known value unknown. All is
+Numbers get round values where P~ has people; categories and binary values are offered as they are,
+unless so few people have them that P~ cannot tell them from noise. A missing value is never on the menu: no answer tells a person to make a known value unknown. All is
 computed from P~ and the schema: the menu is the same for all queries, and what the rules of a query
 close is closed by its box.
 """
@@ -21,6 +21,7 @@ from counterveil.schema.cells import NumberCells
 
 VALUES, LEAST_VALUES = 12, 4  # of a number
 MOST_ENTRIES = 256  # of the whole menu
+FEWEST, OVER_NOISE = 0.005, 2.0  # people of a category: share of all, deviations of noise
 ROUNDED = 0.1  # of the people of a value: rounding may go past so many
 FINE = 96  # values of a number that an answer may end on
 
@@ -63,11 +64,13 @@ def menu_of(population: TreePopulation) -> Menu:
             chosen = round_values(population, number, values)
             own = np.zeros((len(chosen), block.stop - block.start))
             own[:, 0] = chosen
-        elif not block.feature.immutable and block.feature.name not in derived:
+        else:
             every = np.arange(cells.count - block.feature.missing)
             own = cells.points(every, np.random.default_rng(0)).reshape(len(every), -1)
         if block.feature.immutable or block.feature.name in derived:
             own = own[:0]
+        elif not numbers[number]:
+            own = own[_are_met(population, number)[: len(own)]]
         wide = np.zeros((len(own), grid.encoding.width))
         wide[:, block.at] = own
         features += [number] * len(own)
@@ -82,6 +85,14 @@ def menu_of(population: TreePopulation) -> Menu:
     whole = torch.tensor(features, dtype=torch.long), torch.tensor(codes, dtype=torch.long)
     encoded = torch.as_tensor(np.concatenate(points), dtype=torch.float32)
     return Menu(*whole, encoded, mask, tuple(places), tuple(fine))
+
+
+def _are_met(population: TreePopulation, number: int) -> Array:
+    """Which cells of a feature hold enough people to be told from noise, and to be told of."""
+    people, rows = population.tables[number].sum(axis=0), population.totals.sum()
+    noise = np.sqrt(len(population.totals) * population.variance)
+    found: Array = people >= max(FEWEST * rows, OVER_NOISE * noise)
+    return found if found.any() else people >= people.max()
 
 
 def round_values(population: TreePopulation, number: int, values: int) -> Array:
