@@ -42,7 +42,7 @@ class Training:
     rate: float
     surrogate: tuple[int, ...]  # neurons of each hidden layer
     surrogate_epochs: int
-    generator_steps: int = 30  # of an epoch, where images need a generator
+    generator_steps: int = 70  # of an epoch, where images need a generator
 
 
 TRAININGS: dict[Family, Training] = {
@@ -50,7 +50,7 @@ TRAININGS: dict[Family, Training] = {
     "image": Training(20_000, 30, 256, 1e-3, (128, 64), 10),
     "binary": Training(20_000, 30, 256, 1e-3, (128, 64), 10),
 }
-CONVOLUTIONAL_EPOCHS = 3  # enough for a convolutional surrogate
+CONVOLUTIONAL_EPOCHS = 6  # of a convolutional surrogate
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TypedDict, TypeVar, Unpack
+from typing import NotRequired, TypedDict, TypeVar, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -197,7 +197,8 @@ def train_surrogate(
     """f~: learns the class numbers `labels` (rows,) of samples `points` of the population.
 
     With guidance `surrogate` it stands in for the target model everywhere, so that answers depend
-    on the private rows through the Veil alone. It is convolutional if an `image` is given.
+    on the private rows through the Veil alone. If an `image` is given it is convolutional, and
+    learns from `disturbed` images at a rate that falls to 0.
     """
 
     def new() -> nn.Sequential:
@@ -207,12 +208,45 @@ def train_surrogate(
 
     surrogate = seeded(new, seed)
     surrogate = surrogate.to(points.device)
+    dice = torch.Generator().manual_seed(seed)
 
     def loss_of(rows: Tensor) -> Tensor:
-        return nn.functional.cross_entropy(surrogate(points[rows]), labels[rows])
+        some = points[rows] if image is None else disturbed(points[rows], image, dice)
+        return nn.functional.cross_entropy(surrogate(some), labels[rows])
 
-    fit(surrogate, loss_of, len(points), epochs=epochs, batch=128, rate=2e-3, seed=seed)
+    pace: Pace = {"epochs": epochs, "batch": 128, "rate": 2e-3, "falls": image is not None}
+    fit(surrogate, loss_of, len(points), seed=seed, **pace)
     return surrogate
+
+
+TURNS, STRETCH, SLANT, MOVE = 0.35, 0.2, 0.3, 0.09  # radians; shares; share of height; of a side
+GAMMA, GRAIN = 0.7, 0.2  # largest logarithm of the exponent; largest deviation of a pixel
+
+
+def disturbed(points: Tensor, image: Pixels, dice: torch.Generator) -> Tensor:
+    """Encoded images (rows, width), each turned, stretched, slanted and moved a little at random.
+
+    They are also made brighter or darker and get grain, beyond the unit cube too. Images of P~ are
+    not as varied as real ones: a network that learns from them as they are is more often wrong.
+    """
+
+    def between(most: float) -> Tensor:
+        return (torch.rand(len(points), generator=dice) * 2 - 1) * most
+
+    turn, slant, wide, high = between(TURNS), between(SLANT), between(STRETCH), between(STRETCH)
+    across = torch.stack([(1 + wide) * turn.cos(), slant - (1 + wide) * turn.sin()], dim=1)
+    down = torch.stack([(1 + high) * turn.sin(), (1 + high) * turn.cos()], dim=1)
+    moves = torch.stack([between(2 * MOVE), between(2 * MOVE)], dim=1)  # a side is 2 long
+    maps = torch.cat([torch.stack([across, down], dim=1), moves[:, :, None]], dim=2)
+    pictures = AsImages(image)(points)
+    grid = nn.functional.affine_grid(
+        maps.to(points.device), list(pictures.shape), align_corners=False
+    )
+    seen = nn.functional.grid_sample(pictures, grid, align_corners=False)
+    exponents = between(GAMMA).exp().to(points.device)[:, None]
+    rows = seen.movedim(1, -1).flatten(1).clamp(min=1e-4) ** exponents
+    grain = torch.randn(rows.shape, generator=dice) * (between(GRAIN).abs()[:, None])
+    return rows + grain.to(points.device)
 
 
 def seeded(build: Callable[[], Network], seed: int) -> Network:
@@ -223,11 +257,15 @@ def seeded(build: Callable[[], Network], seed: int) -> Network:
 
 
 class Pace(TypedDict):
-    """How long and how fast a network learns; `batch`: rows in a step."""
+    """How long and how fast a network learns; `batch`: rows in a step.
+
+    `falls`: the rate falls to 0 along a cosine; otherwise it stays.
+    """
 
     epochs: int
     batch: int
     rate: float
+    falls: NotRequired[bool]
 
 
 def fit(
@@ -246,6 +284,8 @@ def fit(
     device = next(network.parameters()).device
     generator = torch.Generator().manual_seed(seed)
     optimiser = torch.optim.Adam(network.parameters(), pace["rate"], fused=True)
+    steps = pace["epochs"] * -(-rows // pace["batch"])
+    decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, max(1, steps))
     for epoch in range(pace["epochs"]):
         order = torch.randperm(rows, generator=generator).to(device)
         for numbers in order.split(pace["batch"]):
@@ -253,6 +293,8 @@ def fit(
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
+            if pace.get("falls"):
+                decay.step()
         tick(epoch + 1, "epochs")
     network.requires_grad_(False).eval()
 

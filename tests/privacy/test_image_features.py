@@ -122,17 +122,18 @@ def rows_of(count, seed=0):
 
 
 def test_the_plan_chooses_by_public_numbers_and_says_why():
-    few = make_plan(SCHEMA, 90, Budget(1.0, 1e-6), order=2)
+    few = make_plan(SCHEMA, 90, Budget(1.0, 1e-6))
     assert not few.features
     assert "too much to see shapes" in few.text()
-    pure = make_plan(SCHEMA, 3000, Budget(1.0), order=2)
+    pure = make_plan(SCHEMA, 3000, Budget(1.0))
     assert not pure.features
     assert "with --delta 1e-06 this table would get them" in pure.text()
-    assert "would get them" not in make_plan(SCHEMA, 90, Budget(1.0), order=2).text()
-    usual = make_plan(SCHEMA, 3000, Budget(1.0, 1e-6))
-    assert not usual.features
-    assert "--order 2" in usual.text()
-    many = make_plan(SCHEMA, 3000, Budget(1.0, 1e-6), order=2)
+    assert "would get them" not in make_plan(SCHEMA, 90, Budget(1.0)).text()
+    asked = make_plan(SCHEMA, 3000, Budget(1.0, 1e-6), order=1)
+    assert not asked.features
+    assert "as asked for" in asked.text()
+    many = make_plan(SCHEMA, 3000, Budget(1.0, 1e-6))
+    assert many == make_plan(SCHEMA, 3000, Budget(1.0, 1e-6), order=2)
     assert many.features >= 64
     assert not many.frequencies
     noise = noise_of_features(Budget(1.0, 1e-6), 1)
@@ -140,11 +141,11 @@ def test_the_plan_chooses_by_public_numbers_and_says_why():
     assert f"deviation {noise:.3g}" in many.text()
     assert noise_of_features(Budget(1.0, 1e-6), 3) == pytest.approx(3 * noise, rel=1e-3)
     wide = Schema(features=(Pixels(name="p", height=200, breadth=200),), label=LABEL)
-    assert "more than" in make_plan(wide, 10**6, Budget(1.0, 1e-6), order=2).text()
+    assert "more than" in make_plan(wide, 10**6, Budget(1.0, 1e-6)).text()
 
 
 def test_features_are_measured_with_gaussian_noise_and_told_in_the_record():
-    plan = make_plan(SCHEMA, 1500, Budget(2.0, 1e-6), order=2)
+    plan = make_plan(SCHEMA, 1500, Budget(2.0, 1e-6))
     record = functional.measure(PrivateTable(rows_of(1500), SCHEMA), plan)
     (sums,) = record.measurements
     assert sums.mechanism == GAUSSIAN != LAPLACE

@@ -44,7 +44,7 @@ def make_plan(
 ) -> Plan:
     """The plan for a table of `rows` rows. `order` overrules the choice for mixed tables.
 
-    Images: order 2 asks for random features where they can be afforded.
+    Images: order 1 asks for low frequencies where random features could be afforded.
 
     The shares add up to at most the decimals that ε and δ are written as.
     """

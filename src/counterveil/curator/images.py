@@ -31,8 +31,11 @@ from counterveil.privacy.record import NoisyRecord, Sensitivity, root_above
 from counterveil.schema import Pixels, Schema
 
 MOST_FEATURES = 1000
-# Noise on a class mean of φ, which is at most 1 long, in any one direction. Beyond, features are
-# more noise than shape, and the mean image of a class is all that can be seen.
+# Noise on a class mean of φ, which is at most 1 long, in any one direction. Beyond, the mean image
+# of a class is all that can be seen. Accuracy of the surrogate on training rows that were set aside
+# (means of 4 and 6 draws), features against frequencies:
+#   noise .03: MNIST .74 / .63; .06: MNIST .48 / .39, 8x8 digits .80 / .63;
+#   noise .09: MNIST .23 / .29, 8x8 digits .59 / .47; .12: MNIST .13 / .21, digits .35 / .42.
 MOST_NOISE = 0.06
 USUAL_DELTA = 1e-6  # what a plan without δ is compared with
 ROWS_AT_A_TIME = 1024
@@ -41,15 +44,11 @@ ROWS_AT_A_TIME = 1024
 def plan_images(
     schema: Schema, rows: int, budget: Budget, records: int, order: int | None = None
 ) -> Plan:
-    """Features where `order` is 2 and noise and size allow it; otherwise frequencies."""
+    """Features where noise and size allow it and `order` is not 1; otherwise frequencies."""
     image, classes = schema.images[0], len(schema.label.classes)
     each = rows / classes
-    if order != 2:
-        why = (
-            "class means only; --order 2 with a delta measures random features, which see shapes. "
-            "They are not the usual choice: they are not shown to be better yet"
-        )
-        return plan_frequencies(schema, rows, budget, records, why)
+    if order == 1:
+        return plan_frequencies(schema, rows, budget, records, "class means only, as asked for")
     if image.width > MOST_PIXELS:
         why = f"images of more than {MOST_PIXELS} numbers are measured by frequencies"
         return plan_frequencies(schema, rows, budget, records, why)
@@ -81,12 +80,12 @@ def plan_images(
 
 
 def count_of_features(image: Pixels) -> int:
-    """How many features: two for each pixel are enough; the noise does not depend on it.
+    """How many features: four for each pixel are enough; the noise does not depend on it.
 
     Their number K shrinks each one to 1/√K, while noise of the same total length in any direction
     is added: what is seen of the class means hardly changes, what it costs to compute does.
     """
-    return min(MOST_FEATURES, max(64, 2 * image.width))
+    return min(MOST_FEATURES, max(64, 4 * image.width))
 
 
 def noise_of_features(budget: Budget, records: int) -> float | None:

@@ -31,8 +31,10 @@ from counterveil.schema import Pixels
 
 SEED = 20_210
 FIXED_POINT = 128  # a cosine of 1 in whole numbers
-REACH = 0.4  # frequencies at this share of the image's side are drawn at 61 % of the deviation
-SHARPNESS = 30.0  # variance of ω at low frequencies, times the number of pixels
+# The frequency, in half-waves over the image's side, that is drawn at 61 % of the deviation: this
+# many times the root of the side in pixels.
+REACH = 1.6
+SHARPNESS = 45.0  # variance of ω at low frequencies, times the number of pixels
 TURN = 32  # bits of a full turn
 PLACES = 16  # bits of a place on the circle
 MOST_TURNS = 1 << (53 - TURN)  # of a sum over all pixels
@@ -48,7 +50,7 @@ class Features:
         self.image, self.count, self.width = image, count, 2 * count
         frequencies = Frequencies(image, side)
         row, column = np.indices((side, side))
-        falling = np.exp(-(row**2 + column**2) / (2 * (REACH * side) ** 2)).reshape(-1)
+        falling = np.exp(-(row**2 + column**2) / (2 * REACH**2 * side)).reshape(-1)
         spread = math.sqrt(SHARPNESS / (image.height * image.breadth)) * falling
         drawn = _normals(count * frequencies.width).reshape(count, frequencies.width)
         waves = frequencies.back(drawn * np.tile(spread, image.channels))  # (K, pixels)

@@ -1,14 +1,15 @@
 """P~ of images from noisy random features: a generator G(z, y) and how it learns.
 
 G minimises Σ_y ‖λ~_y/n~_y − E_z φ(G(z, y))‖², with λ~_y the noisy class sums of φ: the functional
-mechanism's perturbed objective, whose data is all in λ~. Training it is post-processing. It is
-convolutional, because what is not seen by φ must come from somewhere: from smooth strokes rather
-than from single pixels.
+mechanism's perturbed objective, whose data is all in λ~. Training it is post-processing. It paints
+with small patches that are the same all over the image, because what is not seen by φ must come
+from somewhere: from strokes rather than from single pixels.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -25,20 +26,24 @@ from counterveil.privacy.record import NoisyRecord
 from counterveil.schema import Pixels, Schema
 from counterveil.terminal import Tick, silent
 
-BATCH, RATE = 300, 2e-3  # images of a step, and how far a step goes at first
+BATCH, RATE = 200, 5e-3  # images of a step, and how far a step goes at first
 AT_A_TIME = 1024  # images generated together
 CLASS_SCALE = 4.0  # how loud the class is beside z: classes that share all of z stay apart
 DARK = -1.0  # where the output starts, before the sigmoid: images are rather dark than bright
+CELL, PATCH = 4, 8  # pixels: how far apart patches lie, and how high and broad they are
+
+
+Norm = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
 class GeneratorSize:
-    """Layers of a generator: numbers of z and of a class, neurons, maps at a quarter and a half."""
+    """Layers of a generator: numbers of z and of a class, neurons, and how many patches it has."""
 
-    latent: int = 6
+    latent: int = 10
     label: int = 16
     hidden: int = 256
-    maps: int = 16
+    maps: int = 32
 
     def to_manifest(self) -> dict[str, int]:
         """As in the manifest of a veil."""
@@ -58,32 +63,65 @@ class GeneratorSize:
 class Generator(nn.Module):
     """G: z (rows, latent) and classes (rows,) to images (rows, pixels) in the unit cube.
 
-    A dense layer makes small maps, a quarter of the image high and broad; they are enlarged, a
-    convolution reads them, and a last one gives four pixels for each of theirs.
+    Two dense layers say how strong each of `maps` patches is in each cell of `CELL` × `CELL`
+    pixels. A patch is larger than its cell; what patches give to a pixel adds up before the
+    sigmoid. There is no convolution in it: its backward pass would take most of the time.
     """
 
     def __init__(self, image: Pixels, classes: int, size: GeneratorSize) -> None:
         super().__init__()
         self.size, self.image = size, image
-        self._half = (image.height + 1) // 2, (image.breadth + 1) // 2
-        self._quarter = (self._half[0] + 1) // 2, (self._half[1] + 1) // 2
+        self.cells = -(-image.height // CELL), -(-image.breadth // CELL)
         self.label = nn.Embedding(classes, size.label)
         self.first = nn.Linear(size.latent + size.label, size.hidden)
-        self.second = nn.Linear(size.hidden, size.maps * math.prod(self._quarter))
-        self.middle = nn.Conv2d(size.maps, size.maps, 3, padding=1)
-        self.last = nn.Conv2d(size.maps, 4 * image.channels, 3, padding=1)
+        self.second = nn.Linear(size.hidden, size.maps * math.prod(self.cells))
+        self.patches = nn.Linear(size.maps, image.channels * PATCH**2, bias=False)
+        self.base = nn.Parameter(torch.full((image.channels, 1, 1), DARK))
 
     def forward(self, latent: Tensor, classes: Tensor) -> Tensor:
+        return self.paint(latent, classes, nn.Identity(), nn.Identity())
+
+    def paint(self, latent: Tensor, classes: Tensor, first: Norm, second: Norm) -> Tensor:
+        """Images, with what enters the two relus normalised: (rows, neurons), (cells, maps)."""
         known = torch.cat([latent, CLASS_SCALE * self.label(classes)], dim=1)
-        found = self.second(self.first(known).relu()).relu()
-        maps = found.reshape(len(found), *self._quarter, self.size.maps).movedim(-1, 1)
-        maps = nn.functional.interpolate(maps, self._half, mode="bilinear", align_corners=False)
-        four = self.last(self.middle(maps).relu())
-        pixels = nn.functional.pixel_shuffle(four, 2)
-        pixels = nn.functional.pad(pixels, (1, 1, 1, 1), mode="replicate")
-        pixels = nn.functional.avg_pool2d(pixels, 3, stride=1)
-        pixels = pixels[:, :, : self.image.height, : self.image.breadth]
-        return torch.sigmoid(pixels + DARK).movedim(1, -1).flatten(1)  # channels last, as rows are
+        found = self.second(first(self.first(known)).relu())
+        strengths = second(found.reshape(-1, self.size.maps)).relu()
+        shape = len(latent), math.prod(self.cells), self.image.channels * PATCH**2
+        parts = self.patches(strengths).reshape(shape)
+        whole = CELL * self.cells[0], CELL * self.cells[1]
+        overlap = (PATCH - CELL) // 2
+        added = nn.functional.fold(
+            parts.transpose(1, 2), whole, PATCH, padding=overlap, stride=CELL
+        )
+        pixels = (added + self.base)[:, :, : self.image.height, : self.image.breadth]
+        return torch.sigmoid(pixels).movedim(1, -1).flatten(1)  # channels last, as rows are
+
+
+class _Normalised(nn.Module):
+    """A generator while it learns: what enters a relu has mean 0 and variance 1 over a batch."""
+
+    def __init__(self, generator: Generator) -> None:
+        super().__init__()
+        self.generator = generator
+        self.first = nn.BatchNorm1d(generator.size.hidden)
+        self.second = nn.BatchNorm1d(generator.size.maps)
+
+    def forward(self, latent: Tensor, classes: Tensor) -> Tensor:
+        return self.generator.paint(latent, classes, self.first, self.second)
+
+    @torch.no_grad()
+    def settled(self) -> Generator:
+        """The generator alone, with the last means and variances in its weights."""
+        made = self.generator
+        for layer, norm in ((made.first, self.first), (made.second, self.second)):
+            repeated = len(layer.bias) // norm.num_features
+            assert norm.running_mean is not None
+            assert norm.running_var is not None
+            scale = norm.weight / (norm.running_var + norm.eps).sqrt()
+            shift = norm.bias - norm.running_mean * scale
+            layer.weight.mul_(scale.repeat(repeated)[:, None])
+            layer.bias.mul_(scale.repeat(repeated)).add_(shift.repeat(repeated))
+        return made.requires_grad_(False).eval()
 
 
 class FeaturePopulation(Population):
@@ -157,21 +195,21 @@ def train_generator(
     """
     features, classes = population.features, len(population.class_share)
     size = size or GeneratorSize()
-    generator = seeded(lambda: Generator(features.image, classes, size), seed).to(device)
+    new = seeded(lambda: _Normalised(Generator(features.image, classes, size)), seed).to(device)
     wanted = torch.as_tensor(population.embedding, dtype=torch.float32, device=device)
     radians = features.radians(device)
     each = max(2, BATCH // classes)
     labels = torch.arange(classes, device=device).repeat_interleave(each)
     dice = torch.Generator().manual_seed(seed)
-    optimiser = torch.optim.Adam(generator.parameters(), RATE, fused=True)
+    optimiser = torch.optim.Adam(new.parameters(), RATE, fused=True)
     decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
     for step in range(steps):
         latent = torch.randn(len(labels), size.latent, generator=dice).to(device)
-        found = embedded(generator(latent, labels), radians).reshape(classes, each, -1).mean(dim=1)
+        found = embedded(new(latent, labels), radians).reshape(classes, each, -1).mean(dim=1)
         loss = (found**2).sum() * each / (each - 1) - 2 * (found * wanted).sum()
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
         decay.step()
         tick(step + 1, "steps of the generator")
-    return generator.requires_grad_(False).eval()
+    return new.settled()
