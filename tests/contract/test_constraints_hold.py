@@ -92,7 +92,8 @@ def test_no_rule_is_broken_and_no_row_is_illegal(explainer, model, schema):
     differs = np.zeros(CASES, dtype=int)
     for name in schema.columns:
         was, now = before[name], result.rows[name]
-        differs += ~((was == now) | (was.isna() & now.isna())).to_numpy(dtype=bool)
+        same = (was == now).astype("boolean").fillna(False) | (was.isna() & now.isna())
+        differs += ~same.to_numpy(dtype=bool)
     assert (differs[~found] == 0).all()
     for number, each in enumerate(kinds):
         mine = np.arange(number, CASES, SETS)

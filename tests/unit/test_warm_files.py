@@ -101,7 +101,7 @@ def test_a_folder_that_cannot_be_written_only_costs_a_line(
 
     monkeypatch.setattr(amortise, "write_whole", refuse)
     explainer = Explainer(veil, model, warm_steps=1, warm_file=tmp_path / "x.warm")
-    result = explainer.explain(queries, progress=False)
+    result = explainer.explain(queries, prefer="nearest", progress=False)
     assert len(result) == 3
     words = capsys.readouterr().err
     assert words.startswith("warning: what the search has learnt is not kept: cannot write")

@@ -5,7 +5,8 @@ A row x that f accepts costs, in units of percentiles,
     J(x) = effort(x) + change·changes(x) + implausible·shortfall(x) + unstable·doubt(x)
 
 - effort: Σ over changed features of |F~(x) − F~(query)|, F~ the percentile among the people of P~;
-  a changed category or binary value counts `Prices.category`; both times the user's costs;
+  a changed category or binary value counts `Prices.category`, and so does a number that was
+  missing; all times the user's costs;
 - shortfall: how far log P~(x | target) lies below the query's own, or below the floor that a share
   of P~'s rows of the target class stay below if that is higher, in nats;
 - doubt: how far a committee of models learnt from P~ is from being sure of the target class, in
@@ -25,21 +26,24 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from counterveil.models import TargetModel
+from counterveil.models import Rows, TargetModel
 from counterveil.population import TreePopulation
 from counterveil.search.beliefs import Beliefs
 from counterveil.search.committee import Committee, committee_of_model, committee_of_people
 from counterveil.search.constraints import SAME, Box
 from counterveil.search.menu import Menu, menu_of
 from counterveil.search.pipeline import Found, QueryBatch, SearchOptions
-from counterveil.search.repair import margin_beyond
+from counterveil.search.repair import logit_margin, margin_beyond
 from counterveil.search.snap import Snap
 
 LEVELS, MOST_LEVELS = 4, 6  # changes that are always tried; and where there is no answer yet
 AT_A_TIME = 512  # queries
+PEOPLE = 2000  # of P~ that units are measured by
+LEAST_UNIT = 1e-3  # log-odds
 CLOSER = 7  # values of a number on the way back to the query that are tried
 
 Margin = Callable[[Tensor, Tensor], Tensor]  # (rows, targets) -> log-odds beyond acceptance
@@ -47,20 +51,24 @@ Margin = Callable[[Tensor, Tensor], Tensor]  # (rows, targets) -> log-odds beyon
 
 @dataclass(frozen=True)
 class Prices:
-    """What an answer costs besides its effort in percentiles."""
+    """What an answer costs besides its effort in percentiles.
+
+    A unit of a model is the standard deviation of its log-odds among the people of P~: what is sure
+    for a cautious model is nothing for another.
+    """
 
     change: float = 0.2  # one more changed feature
     category: float = 0.45  # effort of a changed category
     implausible: float = 0.5  # a nat below the floor
     floor: float = 0.45  # the share of P~'s own rows of the target class below it
-    unstable: float = 0.2  # a log-odd of doubt of the committee
-    sure: float = 1.0  # log-odds from which a member of the committee has no doubt
-    refused: float = 1.2  # the square of the log-odds that f is short of `safe`
-    safe: float = 1.5  # log-odds of f beyond its boundary
+    unstable: float = 0.5  # a unit of doubt of the committee
+    sure: float = 0.4  # units from which a member of the committee has no doubt
+    refused: float = 7.0  # the square of the units that f is short of `safe`
+    safe: float = 0.6  # units of f beyond its boundary
     beam: int = 24  # rows that are kept of each query
 
 
-UNASKED = Prices(unstable=1.0, sure=2.0, safe=2.0)  # where f~ stands in for f
+UNASKED = Prices(unstable=1.0, sure=2.0, refused=3.0, safe=2.0)  # where f~ stands in for f
 
 
 @dataclass(frozen=True)
@@ -100,14 +108,27 @@ class Ground:
     committee: Committee
     snap: Snap
     prices: Prices
+    unit: float  # of the model that decides about rows, in log-odds
+    committee_unit: float
 
     @classmethod
-    def of(cls, population: TreePopulation, snap: Snap, model: TargetModel | None) -> Ground:
-        """The ground of a population for a model that is asked, or for one that nobody asks."""
+    def of(
+        cls, population: TreePopulation, snap: Snap, model: TargetModel, *, stands_in: bool
+    ) -> Ground:
+        """The ground of a population for a model that is asked; or that stands in for another."""
         beliefs, menu = Beliefs(population), menu_of(population)
-        if model is None:
-            return cls(beliefs, menu, committee_of_people(beliefs), snap, UNASKED)
-        return cls(beliefs, menu, committee_of_model(beliefs, model), snap, Prices())
+        committee = committee_of_people(beliefs)
+        if not stands_in:
+            committee = committee_of_model(beliefs, model)
+        prices = UNASKED if stands_in else Prices()
+        people, _ = population.sample(PEOPLE, np.random.default_rng(0))
+        points = torch.as_tensor(people, dtype=torch.float32)
+        goals = [torch.full((PEOPLE,), goal) for goal in range(beliefs.classes)]
+        log_proba = model.ask(Rows.of_points(points, model.encoding))
+        own = torch.stack([logit_margin(log_proba, goal) for goal in goals])
+        theirs = torch.stack([committee.margins(points, goal) for goal in goals])
+        units = [max(float(each.std(dim=1).mean()), LEAST_UNIT) for each in (own, theirs)]
+        return cls(beliefs, menu, committee, snap, prices, *units)
 
 
 @dataclass(frozen=True)
@@ -185,7 +206,12 @@ class BelievableSearch:
         feature, columns = self.menu.feature, self.menu.mask.float().argmax(dim=1)
         own = self.beliefs.heights(self.menu.points).gather(1, feature[:, None])[:, 0]
         way = (own - self.beliefs.heights(self.queries)[:, feature]).abs()
-        effort = torch.where(self.beliefs.is_number[feature], way, self.prices.category)
+        known = torch.stack(
+            [self.beliefs.is_known(self.queries, each) for each in range(len(self.menu.places))],
+            dim=1,
+        )
+        counted = self.beliefs.is_number[feature] & known[:, feature]
+        effort = torch.where(counted, way, self.prices.category)
         if self.costs is not None:
             effort = effort * self.costs[:, columns]
         query, entry = is_open.nonzero(as_tuple=True)
@@ -247,7 +273,7 @@ class BelievableSearch:
         keep, targets = beam.rows.shape[1], self.targets[query]
         rows, goals = beam.rows.flatten(0, 1), targets.repeat_interleave(keep)
         margin = self.margin(rows, goals).unflatten(0, (-1, keep))
-        members = self.ground.committee.margins(rows, goals)
+        members = self.ground.committee.margins(rows, goals) / self.ground.committee_unit
         doubt = (self.prices.sure - members).clamp(min=0).mean(dim=1).unflatten(0, (-1, keep))
         cost = self._cost(beam.effort, beam.density, margin, self._floor(query)[:, None])
         cost = cost + self.prices.unstable * doubt
@@ -263,7 +289,7 @@ class BelievableSearch:
     def _cost(self, effort: Tensor, density: Tensor, margin: Tensor, floor: Tensor) -> Tensor:
         """J but for the doubt of the committee."""
         shortfall = (floor - density).clamp(min=0)
-        unsafe = (self.prices.safe - margin).clamp(min=0).square()
+        unsafe = (self.prices.safe - margin / self.ground.unit).clamp(min=0).square()
         return effort + self.prices.implausible * shortfall + self.prices.refused * unsafe
 
     def _cheapest(self, guess: Tensor) -> Tensor:

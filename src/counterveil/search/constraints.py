@@ -8,6 +8,7 @@ person to make a known value unknown.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -205,7 +206,8 @@ def decode_answers(
             decoded = [whole[name] for name in names]
         changed = moved[:, block.at] if len(names) > 1 else moved[:, block.at].any(axis=1)[:, None]
         for name, after, here in zip(names, decoded, changed.T, strict=True):
-            exact = clip_to_rules(feature, frame[name], pd.Series(after), rules)
+            told = pd.Series(_without_float_noise(feature, after))
+            exact = clip_to_rules(feature, frame[name], told, rules)
             columns[name] = exact if here.all() else _where(here, exact, frame[name])
     if len(columns) > FEW:
         return pd.DataFrame(dict(zip(frame.columns, arrays_of(frame), strict=True)) | columns)
@@ -213,6 +215,18 @@ def decode_answers(
     for name, after in columns.items():
         rows.isetitem(list(frame.columns).index(name), after)
     return rows
+
+
+def _without_float_noise(feature: Feature, values: Any) -> Any:
+    """Decoded numbers to the decimal place of a ten-millionth of their span, at least.
+
+    The search computes in floats of seven digits: what comes after is no part of an answer.
+    """
+    bounds = feature.number_range
+    if bounds is None or feature.is_whole:
+        return values
+    digits = 7 - math.ceil(math.log10(bounds[1] - bounds[0]))
+    return np.round(values, digits) if -300 < digits < 300 else values
 
 
 def clip_to_rules(

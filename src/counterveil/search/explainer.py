@@ -250,7 +250,7 @@ class Explainer:
             return None
         stand_in = self.decided_by is DecidedBy.STAND_IN
         model = self._guide_of_the_search() if self.model.calls_left is not None else self.model
-        return Ground.of(self._population, self._snap, None if stand_in else model)
+        return Ground.of(self._population, self._snap, model, stands_in=stand_in)
 
     def _ground_of_answers(self) -> Ground:
         if self._ground is None:

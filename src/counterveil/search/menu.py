@@ -1,9 +1,10 @@
 """The menu: for every feature the few values that an answer may move it to.
 
 Numbers get round values where P~ has people; categories and binary values are offered as they are,
-unless so few people have them that P~ cannot tell them from noise. A missing value is never on the menu: no answer tells a person to make a known value unknown. All is
-computed from P~ and the schema: the menu is the same for all queries, and what the rules of a query
-close is closed by its box.
+unless so few people have them that P~ cannot tell them from noise. A missing value is never on the
+menu: no answer tells a person to make a known value unknown. All is computed from P~ and the
+schema: the menu is the same for all queries, and what the rules of a query close is closed by its
+box.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from counterveil.schema.cells import NumberCells
 
 VALUES, LEAST_VALUES = 12, 4  # of a number
 MOST_ENTRIES = 256  # of the whole menu
-FEWEST, OVER_NOISE = 0.005, 2.0  # people of a category: share of all, deviations of noise
+FEWEST, OVER_NOISE = 0.01, 4.0  # people of a category: share of all, deviations of noise
 ROUNDED = 0.1  # of the people of a value: rounding may go past so many
 FINE = 96  # values of a number that an answer may end on
 

@@ -104,11 +104,12 @@ def search_options(
         )
     if prefer == "believable" and steered:
         raise RequestError(f"{steered[0]} is for prefer 'nearest'; leave one of both out")
+    prefer = prefer or ("believable" if has_population and not steered else "nearest")
     usual = {
-        "prefer": "believable" if has_population and not steered else "nearest",
+        "prefer": prefer,
         "iterations": algorithm2.ITERATIONS if method == "iterations" else 0,
         "polish": by_model,
-        "margin": 0.0 if by_model else SURE_SURROGATE,
+        "margin": 0.0 if by_model or prefer == "believable" else SURE_SURROGATE,
     }
     missing = {name: value for name, value in usual.items() if choices.get(name) is None}
     chosen: dict[str, Any] = {**choices, **missing}
