@@ -150,10 +150,13 @@ def scorecard_network(card: Scorecard, grid: Grid) -> nn.Sequential:
     """A scorecard as a network of encoded rows, so that it can be searched and exported like any.
 
     Categories have the points of their cell. The points of a number are those of each bin at the
-    bin's middle and on straight lines between: sums of slopes times max(0, x − middle).
+    bin's middle and on straight lines between: on the way from one middle to the next, over the
+    share of it that x has gone, max(0, (x − one)/gap) − max(0, (x − next)/gap). Every share stands
+    by itself: sums of slopes would cancel one another, at the cost of digits.
     """
     classes = len(card.offsets)
-    into: list[tuple[int, float]] = []  # of each neuron: the column that it reads, its threshold
+    # Of each neuron: the column that it reads, its threshold, and what a difference is divided by.
+    into: list[tuple[int, float, float]] = []
     out: list[Array] = []  # of each neuron: what it adds to each class
     offsets = card.offsets.astype(np.float64).copy()
     parts = zip(grid.encoding.blocks, grid.cells, card.points, card.weights, strict=True)
@@ -162,28 +165,28 @@ def scorecard_network(card: Scorecard, grid: Grid) -> nn.Sequential:
         if not len(cells.low):
             if block.at.stop - first == 1:  # one column for two values
                 offsets += mine[:, 0]
-                into.append((first, 0.0))
+                into.append((first, 0.0, 1.0))
                 out.append(mine[:, 1] - mine[:, 0])
             else:
-                into += [(column, 0.0) for column in range(first, block.at.stop)]
+                into += [(column, 0.0, 1.0) for column in range(first, block.at.stop)]
                 out += list(mine.T)
             continue
         middles, bins = (cells.low + cells.high) / 2, len(cells.low)
         gaps = np.maximum(np.diff(middles), 1e-9)
-        slopes = np.diff(mine[:, :bins], axis=1) / gaps
-        bends = np.diff(slopes, axis=1, prepend=0.0, append=0.0)
+        steps = np.diff(mine[:, :bins], axis=1)
         offsets += mine[:, 0]
-        into += [(first, float(middle)) for middle in middles]
-        out += list(bends.T)
+        for one, two, gap, step in zip(middles, middles[1:], gaps, steps.T, strict=False):
+            into += [(first, float(one), float(gap)), (first, float(two), float(gap))]
+            out += [step, -step]
         if cells.count > bins:  # the column that says "missing" takes the number's points away
             resting = np.array([np.interp(MISSING_VALUE, middles, own[:bins]) for own in mine])
-            into.append((first + 1, 0.0))
+            into.append((first + 1, 0.0, 1.0))
             out.append(mine[:, bins] - resting)
     width = grid.encoding.width
     network = seeded(lambda: classifier(width, (len(into),), classes, "relu"), seed=0)
     reads = np.zeros((len(into), grid.encoding.width))
-    reads[np.arange(len(into)), [column for column, _ in into]] = 1.0
-    thresholds = -np.array([threshold for _, threshold in into])
+    reads[np.arange(len(into)), [column for column, *_ in into]] = [1 / gap for *_, gap in into]
+    thresholds = -np.array([threshold / gap for _, threshold, gap in into])
     weights = [reads, thresholds, np.stack(out, axis=1), offsets]
     for own, values in zip(network.parameters(), weights, strict=True):
         own.data.copy_(torch.as_tensor(values))

@@ -397,14 +397,12 @@ def believable_answers(
     rows, accepted = [], []
     for start in range(0, len(batch), AT_A_TIME):
         part = batch.select(slice(start, start + AT_A_TIME))
+        start_rows = ground.snap(part.queries, part.box)
+        most = part.max_changes
+        if most is not None:  # what the rules themselves move counts, too
+            most = most - ground.snap.changed_features(start_rows, part.queries).sum(dim=1)
         search = BelievableSearch(
-            ground,
-            ground.snap(part.queries, part.box),
-            part.targets,
-            part.box,
-            margin,
-            part.costs,
-            part.max_changes,
+            ground, start_rows, part.targets, part.box, margin, part.costs, most
         )
         found = search(k)
         rows.append(found[0])
