@@ -61,7 +61,11 @@ class Evaluation:
         targets: Tensor | None = None,
         **options: Any,
     ) -> Explanations:
-        """Answers of an explainer to the queries from `start` to `stop`."""
+        """Answers of an explainer to the queries from `start` to `stop`.
+
+        The nearest ones, as the paper's tables have them, unless `prefer` says otherwise.
+        """
+        options.setdefault("prefer", "nearest")
         chosen = (self.targets if targets is None else targets)[start:stop]
         classes = [self.data.schema.label.classes[int(number)] for number in chosen]
         queries = self.queries.iloc[start:stop]

@@ -215,7 +215,9 @@ def test_what_was_learnt_is_kept_in_a_file(veil, model, queries, tmp_path, monke
     monkeypatch.undo()
     for damaged in (b"", kept[:-8]):
         file.write_bytes(damaged)
-        Explainer(veil, model, warm_steps=1, warm_file=file).warm_up(progress=False)
+        Explainer(veil, model, warm_steps=1, warm_file=file).warm_up(
+            prefer="nearest", progress=False
+        )
         assert len(file.read_bytes()) == len(kept)
     for foreign in (b"no weights", save({"a": torch.ones(2)}), b"\xff" * 100):
         file.write_bytes(foreign)

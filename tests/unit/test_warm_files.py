@@ -23,7 +23,7 @@ def folder(tmp_path, monkeypatch):
 
 def warm(veil, model, place):
     explainer = Explainer(veil, model, warm_steps=1, warm_file=place)
-    explainer.warm_up(progress=False)
+    explainer.warm_up(prefer="nearest", progress=False)
     return explainer
 
 

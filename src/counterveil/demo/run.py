@@ -123,7 +123,8 @@ def _print_outcome(folder: Path, scores: list[VeilScore], shown: Explanations, t
     say(f"three of the answers (mechanism {statement.mechanism}, {statement.amount}):")
     for query in range(len(shown)):
         out.print(explanation_table(shown, query))
-    say("probability: how likely the model finds the class after the arrow, once changed", "dim")
+    for words in shown.meanings:
+        say(words, "dim")
     say("")
     say(f"privacy of these answers: {statement.headline}; {statement.level.meaning}")
     say(f"report: {folder / 'report.html'}")
@@ -178,10 +179,10 @@ def legal_share(rows: pd.DataFrame, schema: Schema) -> float:
 
 
 def three_to_show(result: Explanations) -> Explanations:
-    """The three answers towards the second class with the fewest and smallest changes."""
+    """The three answers towards the second class with the fewest changes and the least effort."""
     table = result.summary()
     towards = table[(table.status == "found") & (result.target == 1)]
-    best = towards.sort_values(["changed_features", "distance"])["query"].head(3) - 1
+    best = towards.sort_values(["changed_features", "effort"])["query"].head(3) - 1
     return result.only(best.to_list() or [0])
 
 

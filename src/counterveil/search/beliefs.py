@@ -178,7 +178,7 @@ class Beliefs:
 
     def rank(self, density: Tensor, targets: Tensor) -> Tensor:
         """The share of P~'s rows of the target class that are less likely, (rows,)."""
-        below = torch.searchsorted(self._ranks[targets], density[:, None]).float()[:, 0]
+        below = torch.searchsorted(self._ranks[targets], density.contiguous()[:, None])[:, 0].float()
         return below / self._ranks.shape[1]
 
     def floor(self, share: float) -> Tensor:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Self
 
 import numpy as np
@@ -245,7 +245,7 @@ class BelievableSearch:
         density = self._after_each_entry(beam, targets)  # (queries, beam, entries)
         efforts = beam.effort[:, :, None] + effort[:, None, :]
         margin = beam.margin[:, :, None] + gain[:, None, :]
-        guess = self._cost(efforts, density, margin, self._floor(active)[:, None, None])
+        guess = self._cost(efforts, density, margin, self._floor[active, None, None])
         guess.masked_fill_(beam.changed[:, :, feature], torch.inf)
         place = self._cheapest(guess.flatten(1))
         state, entry = place // len(feature), place % len(feature)
@@ -275,16 +275,16 @@ class BelievableSearch:
         margin = self.margin(rows, goals).unflatten(0, (-1, keep))
         members = self.ground.committee.margins(rows, goals) / self.ground.committee_unit
         doubt = (self.prices.sure - members).clamp(min=0).mean(dim=1).unflatten(0, (-1, keep))
-        cost = self._cost(beam.effort, beam.density, margin, self._floor(query)[:, None])
+        cost = self._cost(beam.effort, beam.density, margin, self._floor[query, None])
         cost = cost + self.prices.unstable * doubt
         cost = torch.where(usable & (margin >= 0), cost, torch.inf)
         return replace(beam, margin=margin, cost=cost)
 
-    def _floor(self, query: Tensor) -> Tensor:
+    @cached_property
+    def _floor(self) -> Tensor:
         """The log-density below which an answer costs: the query's own, or P~'s if higher."""
-        goals = self.targets[query]
-        own = self.beliefs.log_density(self.beliefs.codes(self.queries[query]), goals)
-        return torch.maximum(own, self.beliefs.floor(self.prices.floor)[goals])
+        own = self.beliefs.log_density(self.beliefs.codes(self.queries), self.targets)
+        return torch.maximum(own, self.beliefs.floor(self.prices.floor)[self.targets])
 
     def _cost(self, effort: Tensor, density: Tensor, margin: Tensor, floor: Tensor) -> Tensor:
         """J but for the doubt of the committee."""

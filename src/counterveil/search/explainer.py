@@ -121,15 +121,26 @@ class Explainer:
         self._ready: Pipeline | None = None
         self._labelled_rows: LabelledRows | None = None
 
-    def warm_up(self, *, progress: bool = True) -> None:
-        """Learn what the amortised search needs to know of the model: seconds, once.
+    def warm_up(self, *, prefer: pipeline.Prefer | None = None, progress: bool = True) -> None:
+        """Learn what the search needs to know of the model: seconds, once.
 
-        The first `explain` does it otherwise. With a `warm_file` the result is read from there, or
-        kept there for the next time; a file that cannot be written only costs a warning.
+        The first `explain` does it otherwise. `prefer`: which search; by default the usual one.
+        What the search for the nearest learns is read from the `warm_file`, or kept there for the
+        next time; a file that cannot be written only costs a warning.
         """
+        self._shows_progress = progress
+        chosen: pipeline.SearchChoices = {"prefer": prefer}
+        known = self._population is not None
+        options = pipeline.search_options(self.guidance, chosen, has_population=known)
+        if options.prefer == "nearest":
+            self._learn_to_propose()
+        else:
+            _ = self._ground
+
+    def _learn_to_propose(self) -> None:
+        """The amortised search: from the warm file, or learnt and kept there."""
         if self._amortiser is not None:
             return
-        self._shows_progress = progress
         guide = self._guide_of_the_search()
         file, name = self._warm_file, ""
         if file is not None:
@@ -137,7 +148,12 @@ class Explainer:
             self._amortiser = amortise.load_amortiser(file, self.veil, name)
         if self._amortiser is None:
             learnt = amortise.learn_amortiser(
-                self.veil, guide, self.weights, self._snap, progress, self._warm_steps
+                self.veil,
+                guide,
+                self.weights,
+                self._snap,
+                self._shows_progress,
+                self._warm_steps,
             )
             if file is not None:
                 try:
@@ -338,7 +354,7 @@ class Explainer:
     def _pipeline(self, options: SearchOptions) -> Pipeline:
         """The search for the nearest, with what it has to learn for these options."""
         if options.method == "amortised":
-            self.warm_up(progress=self._shows_progress)
+            self._learn_to_propose()
         if self._ready is None or self._ready.amortiser is not self._amortiser:
             by_model = self.guidance == "model"
             self._ready = Pipeline(

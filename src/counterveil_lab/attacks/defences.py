@@ -168,7 +168,7 @@ class ByVeil(Defence):
             rows = decode_answers(encoding, frame, points, found, None)
             return Released(rows, np.ones(len(rows), dtype=bool), targets.numpy())
         names = [classes[int(number)] for number in targets]
-        options = {"seed": seed, "progress": False, **self.options}
+        options = {"seed": seed, "progress": False, "prefer": "nearest", **self.options}
         result = self.explainer.explain(queries, names, **options)
         return Released(result.rows, result.valid, targets.numpy())
 

@@ -210,7 +210,7 @@ def _raw(evaluation: Evaluation, veil: Veil, size: Size) -> Iterator[tuple[str, 
 
 def _whole(evaluation: Evaluation, veil: Veil) -> Iterator[tuple[str, Row]]:
     explainer = Explainer(veil, evaluation.model)
-    explainer.warm_up(progress=False)
+    explainer.warm_up(prefer="nearest", progress=False)
     for method, way in (("amortised, whole", "amortised"), ("algorithm-2, whole", "iterations")):
         result, spent = timed(partial(evaluation.explain, explainer, method=way))
         each = spent / len(evaluation.queries)

@@ -209,7 +209,7 @@ def measure_device(
     """
     explainer = Explainer(given.veil, given.model, device=device.type)
     started = time.perf_counter()
-    explainer.warm_up(progress=False)
+    explainer.warm_up(prefer="nearest", progress=False)
     settle(device)
     warm_up_seconds = time.perf_counter() - started
     queries = jittered(given.points, batch, explainer.encoding, device)

@@ -134,7 +134,7 @@ def features(size: Size, seeds: int) -> Iterator[Row]:
             explainer = Explainer(veil, network.requires_grad_(False).eval())
             _, learning = timed(partial(explainer.warm_up, progress=False))
             queries = rows.head(size.queries)
-            found = explainer.explain(queries, progress=False).flip_ratio
+            found = explainer.explain(queries, prefer="nearest", progress=False).flip_ratio
             for method in POLISHED_OR_NOT:
                 about = {"features": count, "width": schema.width, "batch": len(queries)}
                 times = _explaining(explainer, queries, size, method)
@@ -199,7 +199,7 @@ def boosted(size: Size, seeds: int) -> Iterator[Row]:
         for epsilon in size.epsilons:
             explainer = Explainer(release(evaluation, epsilon, 0, size), model)
             learning = {"warm_up_seconds": timed(partial(explainer.warm_up, progress=False))[1]}
-            result = explainer.explain(queries, progress=False)
+            result = explainer.explain(queries, prefer="nearest", progress=False)
             times = _explaining(explainer, queries, size, "counterveil")
             worth = measure(result, evaluation.reference)
             about = {**head("adult", package, epsilon), "batch": len(queries)}
@@ -210,7 +210,7 @@ def _adult(size: Size) -> tuple[Evaluation, Explainer]:
     """Adult with f trained, and an explainer of it that has learnt its search."""
     evaluation = peers.evaluation_of("adult", 0, size)
     explainer = Explainer(release(evaluation, EPSILON, 0, size), evaluation.model)
-    explainer.warm_up(progress=False)
+    explainer.warm_up(prefer="nearest", progress=False)
     return evaluation, explainer
 
 
