@@ -50,6 +50,7 @@ class Beliefs:
             _ladder(*population.percentiles(at)) if isinstance(cells, NumberCells) else None
             for at, cells in enumerate(self.grid.cells)
         ]
+        self._ladders_of_classes: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
         known = population.potentials
         self.alone = [_tensor(table).clamp(min=RAREST) for table in known.alone]
         self.pairs = [(i, j, _tensor(table).clamp(min=RAREST)) for i, j, table in known.pairs]
@@ -62,6 +63,9 @@ class Beliefs:
             density.append(self.log_density(codes, torch.full((len(rows),), number)))
         self._ranks = torch.stack(density).sort(dim=1).values  # (classes, samples)
         self.is_number = torch.tensor([ladder is not None for ladder in self._ladders])
+        self._columns = self.is_number.nonzero()[:, 0].apply_(lambda at: self._at[at].start)
+        known_ladders = [ladder for ladder in self._ladders if ladder is not None]
+        self._side_by_side = _padded(known_ladders)
         self.first_column = [at.start for at in self._at]
 
     def _merge_links(self) -> None:
@@ -107,7 +111,7 @@ class Beliefs:
 
     def heights(self, points: Tensor) -> Tensor:
         """How far up each number is, in the unit of effort, (rows, features); 0 for others."""
-        return self._along(points, 2)
+        return self._along(points, 1)
 
     def height(self, feature: int, values: Tensor) -> Tensor:
         """The same for values of one number, in the unit cube; of any shape."""
@@ -117,7 +121,7 @@ class Beliefs:
 
     def percentiles(self, points: Tensor) -> Tensor:
         """Of each number the share of people below it, (rows, features); 0 for other features."""
-        return self._along(points, 1)
+        return self._along(points, 0)
 
     def standing(self, points: Tensor, targets: Tensor) -> Tensor:
         """The share of P~'s people of the target class below each number, (rows, features).
@@ -129,19 +133,27 @@ class Beliefs:
             values = points[:, self._at[number].start]
             for goal in targets.unique().tolist():
                 mine = targets == goal
-                places, shares = map(_tensor, self.population.percentiles(number, goal))
-                found[mine, number] = _interpolated(values[mine], places, shares)
+                found[mine, number] = _interpolated(values[mine], *self._of_class(number, goal))
         return found
+
+    def _of_class(self, number: int, goal: int) -> tuple[Tensor, Tensor]:
+        """Places of a number and the share of people of a class up to them; computed once."""
+        if (number, goal) not in self._ladders_of_classes:
+            places, shares = self.population.percentiles(number, goal)
+            self._ladders_of_classes[number, goal] = _tensor(places), _tensor(shares)
+        return self._ladders_of_classes[number, goal]
 
     def seen(self, points: Tensor) -> Tensor:
         """Rows as the committee sees them: encoded, and how far up each number is."""
         return torch.cat([points, self.heights(points)[:, self.is_number]], dim=1)
 
     def _along(self, points: Tensor, side: int) -> Tensor:
+        """Shares (side 0) or heights (side 1) of all numbers at once."""
         found = torch.zeros(len(points), self.features)
-        for number, (at, ladder) in enumerate(zip(self._at, self._ladders, strict=True)):
-            if ladder is not None:
-                found[:, number] = _interpolated(points[:, at.start], ladder[0], ladder[side])
+        if len(self._columns):
+            values = points[:, self._columns].T.contiguous()
+            places, below, heights = self._side_by_side
+            found[:, self.is_number] = _interpolated(values, places, (below, heights)[side]).T
         return found
 
     def judged(self, queries: Tensor, rows: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
@@ -178,8 +190,8 @@ class Beliefs:
 
     def rank(self, density: Tensor, targets: Tensor) -> Tensor:
         """The share of P~'s rows of the target class that are less likely, (rows,)."""
-        below = torch.searchsorted(self._ranks[targets], density.contiguous()[:, None])[:, 0].float()
-        return below / self._ranks.shape[1]
+        below = torch.searchsorted(self._ranks[targets], density.contiguous()[:, None])
+        return below[:, 0] / self._ranks.shape[1]
 
     def floor(self, share: float) -> Tensor:
         """The log-density that so many of P~'s rows of each class stay below, (classes,)."""
@@ -207,15 +219,38 @@ def _ladder(places: Array, shares: Array) -> tuple[Tensor, Tensor, Tensor]:
     return _tensor(places), _tensor(shares), _tensor(both)
 
 
+def _padded(ladders: list[tuple[Tensor, Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]:
+    """Ladders of all numbers side by side, (numbers, places); short ones end in places beyond 1."""
+    longest = max((len(places) for places, *_ in ladders), default=0)
+    sides = []
+    for side, beyond in zip(range(3), (2.0, 1.0, 1.0), strict=True):
+        rows = [
+            torch.cat([ladder[side], torch.full((longest - len(ladder[side]),), beyond)])
+            for ladder in ladders
+        ]
+        sides.append(torch.stack(rows) if rows else torch.zeros(0, 0))
+    return sides[0], sides[1], sides[2]
+
+
 def _interpolated(x: Tensor, places: Tensor, shares: Tensor) -> Tensor:
-    """The share at each x, along straight lines between the places; middles of jumps at ties."""
-    left = torch.searchsorted(places, x.contiguous(), right=False)
-    right = torch.searchsorted(places, x.contiguous(), right=True)
-    last = len(places) - 1
-    one, two = (left - 1).clamp(0, last), left.clamp(0, last)
-    gap = (places[two] - places[one]).clamp(min=1e-12)
-    between = shares[one] + (shares[two] - shares[one]) * ((x - places[one]) / gap).clamp(0, 1)
-    tied = (shares[left.clamp(0, last)] + shares[(right - 1).clamp(0, last)]) / 2
+    """The share at each x, along straight lines between the places; middles of jumps at ties.
+
+    `x`: of any shape for one ladder, (places,); (numbers, rows) for several, (numbers, places).
+    """
+    x = x.contiguous()
+    left = torch.searchsorted(places, x)
+    right = torch.searchsorted(places, x, right=True)
+    last = places.shape[-1] - 1
+
+    def at(values: Tensor, index: Tensor) -> Tensor:
+        return values[index] if values.ndim == 1 else values.gather(1, index)
+
+    one, two = (left - 1).clamp(0, last), left.clamp(max=last)
+    start, low = at(places, one), at(shares, one)
+    high = at(shares, two)
+    gap = (at(places, two) - start).clamp(min=1e-12)
+    between = low + (high - low) * ((x - start) / gap).clamp(0, 1)
+    tied = (high + at(shares, (right - 1).clamp(0, last))) / 2
     return torch.where(right > left, tied, between)
 
 

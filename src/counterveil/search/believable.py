@@ -111,6 +111,12 @@ class Ground:
     unit: float  # of the model that decides about rows, in log-odds
     committee_unit: float
 
+    @cached_property
+    def heights(self) -> Tensor:
+        """How far up each entry of the menu is, (entries,); 0 for what is no number."""
+        every = self.beliefs.heights(self.menu.points)
+        return every.gather(1, self.menu.feature[:, None])[:, 0]
+
     @classmethod
     def of(
         cls, population: TreePopulation, snap: Snap, model: TargetModel, *, stands_in: bool
@@ -172,8 +178,12 @@ class BelievableSearch:
             open_still = torch.ones(len(active), dtype=torch.bool)
             if self.max_changes is not None:
                 open_still &= self.max_changes[active] > level
+            best = found.cost.amin(dim=1)[active]
             if level >= LEVELS:
-                open_still &= ~torch.isfinite(found.cost.amin(dim=1))[active]
+                open_still &= ~torch.isfinite(best)
+            elif k == 1:  # no cost is below the effort: where that is more already, all is found
+                least = beam.effort.amin(dim=1) + effort.amin(dim=1)[active]
+                open_still &= best > least
             active, beam = active[open_still], beam.select(open_still)
             if not len(active):
                 break
@@ -204,7 +214,7 @@ class BelievableSearch:
         """
         is_open = self._open_entries()
         feature, columns = self.menu.feature, self.menu.mask.float().argmax(dim=1)
-        own = self.beliefs.heights(self.menu.points).gather(1, feature[:, None])[:, 0]
+        own = self.ground.heights
         way = (own - self.beliefs.heights(self.queries)[:, feature]).abs()
         known = torch.stack(
             [self.beliefs.is_known(self.queries, each) for each in range(len(self.menu.places))],

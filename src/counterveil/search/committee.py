@@ -53,7 +53,8 @@ class Committee(nn.Module):
         hidden = (seen @ wide + self.first_bias.reshape(-1)).relu()
         hidden = hidden.unflatten(1, (MEMBERS, HIDDEN)).movedim(1, 0)
         logits = torch.baddbmm(self.second_bias, hidden, self.second)
-        return torch.stack([logit_margin(each, targets) for each in logits], dim=1)
+        goals = targets.expand(MEMBERS, -1)
+        return logit_margin(logits.flatten(0, 1), goals.flatten()).unflatten(0, (MEMBERS, -1)).T
 
 
 def committee_of_model(beliefs: Beliefs, model: TargetModel, seed: int = 0) -> Committee:
