@@ -143,10 +143,6 @@ class Beliefs:
             self._ladders_of_classes[number, goal] = _tensor(places), _tensor(shares)
         return self._ladders_of_classes[number, goal]
 
-    def seen(self, points: Tensor) -> Tensor:
-        """Rows as the committee sees them: encoded, and how far up each number is."""
-        return torch.cat([points, self.heights(points)[:, self.is_number]], dim=1)
-
     def _along(self, points: Tensor, side: int) -> Tensor:
         """Shares (side 0) or heights (side 1) of all numbers at once."""
         found = torch.zeros(len(points), self.features)

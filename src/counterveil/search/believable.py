@@ -132,7 +132,8 @@ class Ground:
         goals = [torch.full((PEOPLE,), goal) for goal in range(beliefs.classes)]
         log_proba = model.ask(Rows.of_points(points, model.encoding))
         own = torch.stack([logit_margin(log_proba, goal) for goal in goals])
-        theirs = torch.stack([committee.margins(points, goal) for goal in goals])
+        codes = beliefs.codes(points)
+        theirs = torch.stack([committee.margins(codes, goal) for goal in goals])
         units = [max(float(each.std(dim=1).mean()), LEAST_UNIT) for each in (own, theirs)]
         return cls(beliefs, menu, committee, snap, prices, *units)
 
@@ -283,7 +284,10 @@ class BelievableSearch:
         keep, targets = beam.rows.shape[1], self.targets[query]
         rows, goals = beam.rows.flatten(0, 1), targets.repeat_interleave(keep)
         margin = self.margin(rows, goals).unflatten(0, (-1, keep))
-        members = self.ground.committee.margins(rows, goals) / self.ground.committee_unit
+        codes = beam.codes.flatten(0, 1)
+        if self.box.queries is not None:  # linked features moved along
+            codes = self.beliefs.codes(rows)
+        members = self.ground.committee.margins(codes, goals) / self.ground.committee_unit
         doubt = (self.prices.sure - members).clamp(min=0).mean(dim=1).unflatten(0, (-1, keep))
         cost = self._cost(beam.effort, beam.density, margin, self._floor[query, None])
         cost = cost + self.prices.unstable * doubt

@@ -1,11 +1,11 @@
 """A committee: models that might as well have been trained on people such as these.
 
 A model that was trained once more, on other people of the same kind, decides otherwise near its
-boundary. How far an answer is from that is asked of small networks, each taught by itself with rows
-of P~. Where the target model may be asked, the rows are labelled by draws from its probabilities:
-the networks are what training it again might give. Where nobody asks it, they are labelled by the
-classes of P~, each network with a P~ whose noisy record was disturbed once more: they are what
-training on the people might give, as far as the veil knows.
+boundary. How far an answer is from that is asked of small networks over the cells of P~'s grid,
+each taught by itself. Where the target model may be asked, they learn from rows of P~ labelled by
+draws from its probabilities, each from another bootstrap of them: what training the model again
+might give. Where nobody asks it, each learns from the classes of a P~ whose noisy record was
+disturbed once more: what training on the people might give, as far as the veil knows them.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from counterveil.encoding import Array
 from counterveil.models import Rows, TargetModel
 from counterveil.networks import fit, seeded
 from counterveil.population import TreePopulation
@@ -24,49 +25,46 @@ from counterveil.search.beliefs import Beliefs
 from counterveil.search.repair import logit_margin
 
 MEMBERS = 8
-TAUGHT = 6000  # rows that each learns from
-HIDDEN = 16
-EPOCHS, BATCH, RATE = 12, 128, 5e-3
+HIDDEN = 8  # neurons of each
+OF_MODEL, OF_PEOPLE = 12_000, 6_000  # rows that all, or each, learn from
+STEPS, BATCH, RATE = 500, 512, 2e-2
 
 
 class Committee(nn.Module):
-    """Networks of one hidden layer, side by side. They see rows as `Beliefs.seen` shows them."""
+    """Networks of one hidden layer, side by side, over the cells of a row."""
 
-    def __init__(self, beliefs: Beliefs, width: int, classes: int) -> None:
+    def __init__(self, beliefs: Beliefs) -> None:
         super().__init__()
-        self.beliefs = beliefs
-        self.first = nn.Parameter(torch.randn(MEMBERS, width, HIDDEN) / width**0.5)
-        self.first_bias = nn.Parameter(torch.zeros(MEMBERS, 1, HIDDEN))
-        self.second = nn.Parameter(torch.randn(MEMBERS, HIDDEN, classes) / HIDDEN**0.5)
-        self.second_bias = nn.Parameter(torch.zeros(MEMBERS, 1, classes))
+        grid = beliefs.grid
+        self.starts = torch.as_tensor(grid.starts)
+        self.cells = nn.Parameter(0.3 * torch.randn(grid.width, MEMBERS * HIDDEN))
+        self.bias = nn.Parameter(0.3 * torch.randn(MEMBERS * HIDDEN))
+        self.second = nn.Parameter(torch.randn(MEMBERS, HIDDEN, beliefs.classes) / HIDDEN**0.5)
+        self.second_bias = nn.Parameter(torch.zeros(MEMBERS, 1, beliefs.classes))
 
-    def forward(self, points: Tensor) -> Tensor:
-        """Logits (members, rows, classes), of rows of its own for each, (members, rows, seen)."""
-        hidden = torch.baddbmm(self.first_bias, points, self.first).relu()
+    def forward(self, codes: Tensor) -> Tensor:
+        """Logits (members, rows, classes), of the cell of each feature, (rows, features)."""
+        summed = nn.functional.embedding_bag(codes + self.starts, self.cells, mode="sum")
+        hidden = (summed + self.bias).relu().unflatten(1, (MEMBERS, HIDDEN)).movedim(1, 0)
         return torch.baddbmm(self.second_bias, hidden, self.second)
 
     @torch.no_grad()
-    def margins(self, points: Tensor, targets: Tensor) -> Tensor:
+    def margins(self, codes: Tensor, targets: Tensor) -> Tensor:
         """By how much each member prefers the target class, in log-odds: (rows, members)."""
-        seen = self.beliefs.seen(points)
-        wide = self.first.movedim(0, 1).flatten(1)  # all members in one product
-        hidden = (seen @ wide + self.first_bias.reshape(-1)).relu()
-        hidden = hidden.unflatten(1, (MEMBERS, HIDDEN)).movedim(1, 0)
-        logits = torch.baddbmm(self.second_bias, hidden, self.second)
-        goals = targets.expand(MEMBERS, -1)
+        logits, goals = self(codes), targets.expand(MEMBERS, -1)
         return logit_margin(logits.flatten(0, 1), goals.flatten()).unflatten(0, (MEMBERS, -1)).T
 
 
 def committee_of_model(beliefs: Beliefs, model: TargetModel, seed: int = 0) -> Committee:
     """What training `model` again might give: taught with draws from its probabilities."""
-    rng, population = np.random.default_rng(seed), beliefs.population
-    points = torch.stack([_rows(population, rng)[0] for _ in range(MEMBERS)])
-    asked = Rows.of_points(points.flatten(0, 1), model.encoding)
-    chances = model.ask(asked).exp().double().numpy()
+    rng = np.random.default_rng(seed)
+    points, _ = _rows(beliefs.population, OF_MODEL, rng)
+    chances = model.ask(Rows.of_points(points, model.encoding)).exp().double().numpy()
     ladder = np.cumsum(chances, axis=1)
-    drawn = (ladder < rng.random(len(ladder))[:, None] * ladder[:, -1:]).sum(axis=1)
-    labels = torch.as_tensor(drawn).unflatten(0, points.shape[:2])
-    return _taught(beliefs, points, labels, seed)
+    dice = rng.random((len(ladder), MEMBERS, 1)) * ladder[:, None, -1:]
+    labels = (ladder[:, None] < dice).sum(axis=2)
+    weights = rng.poisson(1.0, labels.shape)  # how often a row is in a member's bootstrap
+    return _taught(beliefs, points, labels, weights, seed)
 
 
 def committee_of_people(beliefs: Beliefs, seed: int = 0) -> Committee:
@@ -74,16 +72,18 @@ def committee_of_people(beliefs: Beliefs, seed: int = 0) -> Committee:
     rng, population = np.random.default_rng(seed), beliefs.population
     schema = population.grid.schema
     others = [TreePopulation(schema, _again(population, rng)) for _ in range(MEMBERS - 1)]
-    drawn = [_rows(each, rng) for each in (population, *others)]
-    points, labels = (torch.stack(part) for part in zip(*drawn, strict=True))
-    return _taught(beliefs, points, labels, seed)
+    drawn = [_rows(each, OF_PEOPLE, rng) for each in (population, *others)]
+    points = torch.cat([rows for rows, _ in drawn])
+    labels = np.concatenate([classes for _, classes in drawn])
+    own = np.eye(MEMBERS, dtype=np.int64).repeat(OF_PEOPLE, axis=0)  # whose row it is
+    return _taught(beliefs, points, labels[:, None].repeat(MEMBERS, axis=1), own, seed)
 
 
-def _rows(population: TreePopulation, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+def _rows(population: TreePopulation, count: int, rng: np.random.Generator) -> tuple[Tensor, Array]:
     """Rows of P~, (rows, width), as many of each class, and their classes."""
     classes = len(population.totals)
-    points, labels = population.sample(TAUGHT, rng, np.full(classes, 1 / classes))
-    return torch.as_tensor(points, dtype=torch.float32), torch.as_tensor(labels)
+    points, labels = population.sample(count, rng, np.full(classes, 1 / classes))
+    return torch.as_tensor(points, dtype=torch.float32), labels
 
 
 def _again(population: TreePopulation, rng: np.random.Generator) -> NoisyRecord:
@@ -98,14 +98,20 @@ def _again(population: TreePopulation, rng: np.random.Generator) -> NoisyRecord:
     return replace(population.record, measurements=tuple(measurements))
 
 
-def _taught(beliefs: Beliefs, points: Tensor, labels: Tensor, seed: int) -> Committee:
-    """A committee taught with rows (members, rows, width) of classes (members, rows)."""
-    seen = beliefs.seen(points.flatten(0, 1)).unflatten(0, points.shape[:2])
-    committee = seeded(lambda: Committee(beliefs, seen.shape[2], beliefs.classes), seed)
+def _taught(
+    beliefs: Beliefs, points: Tensor, labels: Array, weights: Array, seed: int
+) -> Committee:
+    """A committee taught with rows (rows, width): labels and weights are (rows, members)."""
+    codes = beliefs.codes(points)
+    goals, counted = torch.as_tensor(labels), torch.as_tensor(weights, dtype=torch.float32)
+    counted = counted / counted.mean()
+    committee = seeded(lambda: Committee(beliefs), seed)
 
     def loss_of(some: Tensor) -> Tensor:
-        logits = committee(seen[:, some]).flatten(0, 1)
-        return MEMBERS * nn.functional.cross_entropy(logits, labels[:, some].flatten())
+        logits = committee(codes[some]).movedim(0, 1).flatten(0, 1)
+        each = nn.functional.cross_entropy(logits, goals[some].flatten(), reduction="none")
+        return MEMBERS * (each * counted[some].flatten()).mean()
 
-    fit(committee, loss_of, TAUGHT, epochs=EPOCHS, batch=BATCH, rate=RATE, seed=seed)
+    epochs = max(1, round(STEPS * BATCH / len(codes)))
+    fit(committee, loss_of, len(codes), epochs=epochs, batch=BATCH, rate=RATE, seed=seed)
     return committee

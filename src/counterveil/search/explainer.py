@@ -331,9 +331,10 @@ class Explainer:
         if self._ground is None:
             return {}
         before, after = (torch.as_tensor(each, dtype=torch.float32) for each in (points, encoded))
-        effort, rank = self._ground.beliefs.judged(before, after, targets)
-        agree = (self._ground.committee.margins(after, targets) > 0).float().mean(dim=1)
-        standing = self._ground.beliefs.standing(after, targets)
+        beliefs, committee = self._ground.beliefs, self._ground.committee
+        effort, rank = beliefs.judged(before, after, targets)
+        agree = (committee.margins(beliefs.codes(after), targets) > 0).float().mean(dim=1)
+        standing = beliefs.standing(after, targets)
         found = {"effort": effort, "plausibility": rank, "stability": agree, "standing": standing}
         return {name: each.double().numpy() for name, each in found.items()}
 
