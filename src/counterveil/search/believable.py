@@ -44,6 +44,7 @@ LEVELS, MOST_LEVELS = 4, 6  # changes that are always tried; and where there is 
 AT_A_TIME = 512  # queries
 PEOPLE = 2000  # of P~ that units are measured by
 LEAST_UNIT = 1e-3  # log-odds
+HELPS = 0.02  # units of f that a change must gain by itself
 CLOSER = 7  # values of a number on the way back to the query that are tried
 
 Margin = Callable[[Tensor, Tensor], Tensor]  # (rows, targets) -> log-odds beyond acceptance
@@ -211,7 +212,8 @@ class BelievableSearch:
     def _single_moves(self, start: Beam) -> tuple[Tensor, Tensor]:
         """Of every entry of the menu, taken alone: what it costs, and what f gains, in log-odds.
 
-        Both (queries, entries); the cost is infinite where the entry is closed, or changes nothing.
+        Both (queries, entries); the cost is infinite where the entry is closed, changes nothing, or
+        does not bring f towards the target class: no answer asks for what does not help.
         """
         is_open = self._open_entries()
         feature, columns = self.menu.feature, self.menu.mask.float().argmax(dim=1)
@@ -230,7 +232,8 @@ class BelievableSearch:
         gain = torch.zeros(is_open.shape)
         gained = self.margin(self._legal(rows, query), self.targets[query])
         gain[query, entry] = gained - start.margin[query, 0]
-        return torch.where(is_open, effort + self.prices.change, torch.inf), gain
+        helps = is_open & (gain > HELPS * self.ground.unit)
+        return torch.where(helps, effort + self.prices.change, torch.inf), gain
 
     def _open_entries(self) -> Tensor:
         """Which entries a query may take and does not have already: (queries, entries)."""
