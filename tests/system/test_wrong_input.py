@@ -28,9 +28,9 @@ def test_nothing_is_left_beside_the_model(run, world, cache):
     before = {path.name: path.read_bytes() for path in world.iterdir()}
     (world / "model.pt2.warm").write_bytes(b"mine")
     (world / "loans.veil.warm").symlink_to(world / "loans.veil")
-    assert run(*EXPLAIN)[0] == 0
+    assert run(*EXPLAIN, "--prefer", "nearest")[0] == 0
     surrogate = ("explain", "--veil", "loans.veil", "--queries", "queries.csv", "--warm-steps", 1)
-    assert run(*surrogate, "--guidance", "surrogate")[0] == 0
+    assert run(*surrogate, "--guidance", "surrogate", "--prefer", "nearest")[0] == 0
     assert (world / "model.pt2.warm").read_bytes() == b"mine"
     assert {name: (world / name).read_bytes() for name in before} == before
     assert len(list(cache.glob("*.warm"))) == 2
