@@ -51,7 +51,7 @@ from counterveil.signature import PublicKey, Signature, Signer, SigningKey, trus
 
 FORMAT = "counterveil-veil"
 VERSION = 4
-VERSION_OF_RHO = 5  # of veils whose readings state a ρ, which version 4 does not know
+LATER_VERSION = 5  # of veils that state a ρ or hold spikes, which version 4 does not know
 MANIFEST, SIGNATURE = "manifest.json", "signature.json"
 MEMBER_LIMITS = {  # bytes
     MANIFEST: 1 << 16,
@@ -166,8 +166,9 @@ class Veil:
         }
 
     @property
-    def _states_rho(self) -> bool:
-        return any(access.rho is not None for access in self.statement.accesses)
+    def _needs_later_version(self) -> bool:
+        states_rho = any(access.rho is not None for access in self.statement.accesses)
+        return states_rho or (self.record is not None and self.record.find("spikes") is not None)
 
     def _manifest(self, members: dict[str, bytes]) -> bytes:
         used = {type(layer) for layer in self.surrogate or ()}
@@ -175,7 +176,7 @@ class Veil:
         further = {} if self.generator is None else {"generator": self.generator.size.to_manifest()}
         content = {
             "format": FORMAT,
-            "version": VERSION_OF_RHO if self._states_rho else VERSION,
+            "version": LATER_VERSION if self._needs_later_version else VERSION,
             "hidden": list(self.autoencoder.hidden),
             "surrogate": None if self.surrogate is None else list(sizes_of(self.surrogate)),
             "activation": None if self.surrogate is None else kinds[0],
@@ -296,9 +297,9 @@ def _read_manifest(text: bytes) -> dict[str, Any]:
         raise VeilError("its manifest cannot be read; the file is damaged") from None
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise VeilError("not a veil file: its manifest is foreign")
-    if manifest.get("version") not in (VERSION, VERSION_OF_RHO):
+    if manifest.get("version") not in (VERSION, LATER_VERSION):
         raise VeilError(
-            f"this counterveil reads veils of version {VERSION} and {VERSION_OF_RHO}, the file has "
+            f"this counterveil reads veils of version {VERSION} and {LATER_VERSION}, the file has "
             f"another; {REMEDY}"
         )
     digests, surrogate = manifest.get("sha256"), manifest.get("surrogate")

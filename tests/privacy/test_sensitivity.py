@@ -26,6 +26,7 @@ from counterveil.population import population_of
 from counterveil.population.ladder import Ladders
 from counterveil.population.mixed import Grid
 from counterveil.population.scorecard import WholePoints
+from counterveil.population.spikes import Slices
 from counterveil.privacy import Budget, Rho
 from counterveil.privacy.record import UNIT, Sensitivity
 from counterveil.schema import Binary, Label, Numeric, Pixels, Schema
@@ -98,6 +99,22 @@ def test_products_and_ladders_move_by_at_most_what_is_declared(schema, seed):
     ladders, encoding = Ladders(schema, 12), Encoding(schema)
     looked = [ladders.counts(encoding.encode(rows)) for rows in (frame, other)]
     assert np.abs(looked[0] - looked[1]).sum() <= 2 * len(ladders.places)
+    noisy = dice.normal(looked[0] + 10.0, 5.0)
+    slices = Slices(schema, Grid(schema, 12, ladders.chosen(noisy, 25.0, 30, 12)))
+    sliced = [slices.counts(encoding.encode(rows)) for rows in (frame, other)]
+    assert np.abs(sliced[0] - sliced[1]).sum() <= 2 * len(ladders.places)
+
+
+def test_the_bound_of_slices_is_attained():
+    """By a record all of whose numbers move to another slice."""
+    ladders, encoding = Ladders(NUMBERS, 12), Encoding(NUMBERS)
+    grid = Grid(NUMBERS, 12, ladders.chosen(np.full(ladders.width, 5.0), 1.0, 100, 12))
+    slices = Slices(NUMBERS, grid)
+    tables = (pd.DataFrame({"a": [at, 5.0], "b": [at, 5.0], "y": [0, 1]}) for at in (1.0, 9.0))
+    one, two = (slices.counts(encoding.encode(table)) for table in tables)
+    declared = Sensitivity.of_counts(len(slices.places), 1)
+    assert np.abs(one - two).sum() == declared.l1
+    assert math.sqrt(((one - two) ** 2).sum()) == pytest.approx(declared.l2)
 
 
 def test_the_bounds_of_products_are_attained():

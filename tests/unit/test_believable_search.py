@@ -14,11 +14,12 @@ from counterveil import Explainer
 from counterveil.encoding import Encoding
 from counterveil.errors import RequestError
 from counterveil.models import Rows
+from counterveil.population.rounding import roundest
 from counterveil.search import wording
 from counterveil.search.beliefs import RAREST
 from counterveil.search.believable import BelievableSearch
 from counterveil.search.constraints import box_around
-from counterveil.search.menu import menu_of, roundest
+from counterveil.search.menu import menu_of
 from counterveil.search.repair import margin_beyond
 from counterveil.search.rules import Rules
 

@@ -57,6 +57,7 @@ FAR = 7.0  # standard errors: a variance further off is a finding
 FAMILIES = (
     neighbours.pairs_of_features,
     neighbours.ranges,
+    neighbours.spikes,
     neighbours.bits,
     neighbours.images,
 )

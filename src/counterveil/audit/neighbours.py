@@ -154,6 +154,24 @@ def ranges() -> Pair:
     return _pair("ranges", [wide], others, [first], [second])
 
 
+def spikes() -> Pair:
+    """Two whole numbers whose values are looked at one by one.
+
+    The replaced record goes from a value of its own to one that many have.
+    """
+    names = ("x", "y")
+    others = [
+        dict.fromkeys(names, (7, 40, 300)[row % 3]) | {"label": CLASSES[row % 2]}
+        for row in range(60)
+    ]
+    first, second = {"x": 150, "y": 151, "label": "no"}, {"x": 40, "y": 300, "label": "yes"}
+    features: list[Feature] = [
+        Numeric(name=name, lower=0, upper=400, integer=True) for name in names
+    ]
+    pair = _pair("spikes", features, others, [first], [second], order=1)
+    return replace(pair, planned=1_000_000)
+
+
 def persons_products() -> Pair:
     """The same for one person with three records that count."""
     return _of_one_person(products(), "one person, products")
@@ -256,6 +274,7 @@ PURE_PAIRS = (
     pairs_of_features,
     near_tie,
     ranges,
+    spikes,
     products,
     persons_products,
     far_number,
@@ -274,6 +293,7 @@ APPROXIMATE_PAIRS = (
     wide_pairs,
     many_frequencies,
     near_tie,
+    spikes,
     products,
     features,
     persons_features,

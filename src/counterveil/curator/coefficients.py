@@ -7,6 +7,7 @@ replacing one unit (one record, or one person's at most `records` records) can d
 | sum | what one record adds | L1 when a unit is replaced | L2 |
 |---|---|---|---|
 | `Ladders.counts`, R numbers | 1 in one cell of each of R ladders | 2·R·records | √(2R)·records |
+| `Slices.counts`, R numbers | 1 in one slice of each of R numbers | 2·R·records | √(2R)·records |
 | `GridCounts.singles` | 1 in one cell of each of F features | 2·F·records | √(2F)·records |
 | `GridCounts.pair`, E of them | 1 in one cell of each of E pairs | 2·E·records | √(2E)·records |
 | `GridCounts.products` of m | q_i·q_j for i < j, Σ q² ≤ U² | (m−1)·U²·records | U²·records |

@@ -6,6 +6,7 @@
 | `singles` | counts of (class, cell) of every feature | its distribution in each class |
 | `tree`, `pairs` | counts of pairs along a tree, all classes together | what goes with what |
 | `products` | of points of the features that tell most | weights of the private model |
+| `spikes` | counts in narrow slices of the bins of wide numbers | values that many people share |
 
 `singles` are always counted; the others where the noise leaves something of them. Bins are chosen
 by the noisy `ranges`, so the rows are then read twice; the tree is itself chosen privately, and the
@@ -27,6 +28,7 @@ from counterveil.errors import InternalError
 from counterveil.population.ladder import Ladders
 from counterveil.population.mixed import Grid, TreePopulation, chosen_grid
 from counterveil.population.scorecard import whole_points
+from counterveil.population.spikes import Slices
 from counterveil.privacy import Budget, Rho, Share
 from counterveil.privacy.budget import amount_of, part_of, rest_of, with_amount
 from counterveil.privacy.record import (
@@ -42,10 +44,11 @@ from counterveil.schema import Schema
 
 MOST_ROWS = 2**40  # of a table: what is expected of a cell never leaves the range of exact integers
 FINE, COARSE = 32, 16  # bins of a number: for its own counts, and for pairs
-MOST_BINS, LEAST_BINS = 48, 12  # of a number whose range was looked for
+MOST_BINS, LEAST_BINS = 128, 12  # of a number whose range was looked for
 ROWS_OVER_NOISE = 100.0  # for one bin; how classes differ drowns in many bins first
 RANGES_FROM = 15.0  # rows over the noise on a count of all classes
 ORDER_TWO_FROM = 0.125  # rows in an average cell of a pair, over the noise scale, a feature
+SPIKES_FROM = 50.0  # rows over the noise on a slice
 PRODUCTS_UNTIL = 0.02  # noise on the correlation of two features that tell equally much
 MOST_PRODUCTS, LEAST_PRODUCTS = 12, 4  # features whose products are taken
 ROWS_A_BIN = 2.0  # expected rows of a class in a bin, over the noise scale
@@ -56,13 +59,14 @@ class Parts:
     """Of ε or ρ, for the steps beside the counts of single features, which get the rest."""
 
     ranges: float
+    spikes: float
     tree: float
     pairs: float
     products: float
 
 
-OF_EPSILON = Parts(ranges=0.1, tree=0.03, pairs=0.15, products=0.1)
-OF_RHO = Parts(ranges=0.05, tree=0.02, pairs=0.15, products=0.15)
+OF_EPSILON = Parts(ranges=0.1, spikes=0.05, tree=0.03, pairs=0.15, products=0.1)
+OF_RHO = Parts(ranges=0.05, spikes=0.04, tree=0.02, pairs=0.15, products=0.15)
 
 
 def plan_mixed(schema: Schema, rows: int, budget: Budget, records: int, order: int | None) -> Plan:
@@ -97,19 +101,21 @@ def _shared_out(schema: Schema, rows: int, whole: Share, records: int, order: in
     moments = parts.products * total if products else 0.0
     wide = sum(feature.is_wide for feature in schema.features)
     looked = parts.ranges * total if wide else 0.0
-    singles = rest_of(total, looked, tree, pairs, moments)
+    spikes = parts.spikes * total if wide and _sees_spikes(wide, rows, whole, records) else 0.0
+    singles = rest_of(total, looked, spikes, tree, pairs, moments)
     bound = Sensitivity.of_counts(features, records)
     if wide and rows / (math.sqrt(classes) * _blur(bound, whole, singles)) < RANGES_FROM:
-        wide, looked = 0, 0.0
+        wide, looked, spikes = 0, 0.0, 0.0
         singles = rest_of(total, tree, pairs, moments)
     blur = _blur(bound, whole, singles)
-    amounts = looked, singles, tree, pairs, moments
+    amounts = looked, singles, tree, pairs, moments, spikes
     named = (
         f"the ranges of {wide} numbers",
         f"{features} tables (class, feature)",
         "choosing a tree",
         f"its {features - 1} tables (feature, feature)",
         f"products of {products} features",
+        "single values that many people share",
     )
     spent = [
         f"{amount / total:.0%} on {what}"
@@ -148,6 +154,12 @@ def _parts(whole: Share) -> Parts:
 def _blur(bound: Sensitivity, whole: Share, amount: float) -> float:
     """The deviation of the noise that so much of `whole` puts on a sum."""
     return math.sqrt(calibrate(bound.l1, bound.l2, with_amount(whole, amount)).variance)
+
+
+def _sees_spikes(wide: int, rows: int, whole: Share, records: int) -> bool:
+    """Whether values that many people share would stand out of the noise on slices."""
+    bound = Sensitivity.of_counts(wide, records)
+    return rows >= SPIKES_FROM * _blur(bound, whole, _parts(whole).spikes * amount_of(whole))
 
 
 def _order(schema: Schema, rows: int, whole: Share, records: int) -> tuple[int, str]:
@@ -193,7 +205,7 @@ def _products(schema: Schema, rows: int, whole: Share, records: int) -> tuple[in
 def measure_mixed(table: PrivateTable, plan: Plan, noise: NoiseSource) -> NoisyRecord:
     """Count; then noise, step by step."""
     schema = table.schema
-    for_ranges, for_singles, for_tree, for_pairs, for_products = plan.shares
+    for_ranges, for_singles, for_tree, for_pairs, for_products, for_spikes = plan.shares
     measured = []
     if for_ranges is not None:
         ladders = Ladders(schema, plan.fine)
@@ -209,8 +221,12 @@ def measure_mixed(table: PrivateTable, plan: Plan, noise: NoiseSource) -> NoisyR
         raise InternalError("a plan of a mixed table always counts single features")
     in_pairs = for_pairs is not None or for_products is not None
     private_counts = GridCounts(grid, classes, grid.merged(plan.coarse), pairs=in_pairs)
+    slices = Slices(schema, grid)
+    private_spikes = np.zeros(slices.width, dtype=np.int64)
     for private_points, private_classes in table.private_batches():
         private_counts.add(private_points, private_classes)
+        if for_spikes is not None:
+            private_spikes += slices.counts(private_points)
     what = f"counts of (class, feature) for {features} features"
     bound = Sensitivity.of_counts(features, plan.records)
     singles = noise.perturb("singles", what, private_counts.singles, bound, for_singles)
@@ -230,6 +246,10 @@ def measure_mixed(table: PrivateTable, plan: Plan, noise: NoiseSource) -> NoisyR
         bound = Sensitivity.of_products(len(whole.features), plan.records)
         private_products = private_counts.products(whole)
         measured += [noise.perturb("products", what, private_products, bound, for_products)]
+    if for_spikes is not None:
+        what = f"counts in narrow slices of {plan.ranges} numbers"
+        bound = Sensitivity.of_counts(plan.ranges, plan.records)
+        measured += [noise.perturb("spikes", what, private_spikes, bound, for_spikes)]
     return record_of(table, plan, *measured)
 
 

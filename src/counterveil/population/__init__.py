@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 MEASURED: dict[Family, str] = {  # names of measurements, in order
-    "mixed": r"(ranges )?singles( tree pairs)?( products)?",
+    "mixed": r"(ranges )?singles( tree pairs)?( products)?( spikes)?",
     "binary": r"pooled sums",
     "image": r"sums",
 }

@@ -10,7 +10,7 @@ from typing import cast
 
 import numpy as np
 
-from counterveil.encoding import Encoding
+from counterveil.population.line import Line
 from counterveil.population.numbers import HAIR, ChosenCells, chosen_cells
 from counterveil.schema import Numeric, Schema
 from counterveil.schema.cells import NumberCells
@@ -23,39 +23,27 @@ TINY = 5  # cells of three octaves each, below
 FAR_AWAY = 8  # octaves start at a bound that is nearer to 0 than the span over this
 
 
-class Ladders:
+class Ladders(Line):
     """The ladders of all wide numbers of a table, their cells side by side in one line of `width`.
 
-    `bins`: how many bins a number is to get; a ladder for many has more cells. `places`: which
-    features have one; `starts`: the first cell of each. A row adds 1 to one cell of each of them.
+    `bins`: how many bins a number is to get; a ladder for many has more cells.
     """
 
     def __init__(self, schema: Schema, bins: int) -> None:
         even = MORE_EVEN if bins >= MORE_FROM else EVEN
         features = [(place, each) for place, each in enumerate(schema.features) if each.is_wide]
-        self.places = tuple(place for place, _ in features)
-        self.cells = tuple(ladder(cast(Numeric, each), even) for _, each in features)
-        self._at = tuple(Encoding(schema).blocks[place].at for place in self.places)
-        counts = [cells.count for cells in self.cells]
-        self.starts = np.cumsum([0, *counts])[:-1]
-        self.width = sum(counts)
-
-    def counts(self, points: Array) -> Array:
-        """How many of these encoded rows sit in each cell."""
-        total = np.zeros(self.width, dtype=np.int64)
-        for at, start, cells in zip(self._at, self.starts, self.cells, strict=True):
-            mine = np.bincount(cells.codes(points[:, at]), minlength=cells.count)
-            total[start : start + cells.count] = mine
-        return total
+        super().__init__(
+            schema, {place: ladder(cast(Numeric, each), even) for place, each in features}
+        )
 
     def chosen(
         self, noisy: Array, variance: float, rows: float, bins: int
     ) -> dict[int, ChosenCells]:
         """For each place, about `bins` bins cut where its noisy counts say that people are."""
-        parts = np.split(noisy, self.starts[1:])
-        each = zip(self.places, self.cells, parts, strict=True)
+        parts = self.parts(noisy)
         return {
-            place: chosen_cells(cells, mine, variance, rows, bins) for place, cells, mine in each
+            place: chosen_cells(cells, parts[place], variance, rows, bins)
+            for place, cells in zip(self.places, self.cells, strict=True)
         }
 
 

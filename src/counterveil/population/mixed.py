@@ -21,6 +21,7 @@ from counterveil.population.grid import Grid
 from counterveil.population.ladder import Ladders
 from counterveil.population.numbers import ChosenCells, pooled_counts, shaped
 from counterveil.population.potentials import Potentials, logs
+from counterveil.population.spikes import Spikes
 from counterveil.privacy.record import NoisyRecord
 from counterveil.schema import Schema
 from counterveil.schema.cells import NumberCells
@@ -45,12 +46,13 @@ class TreePopulation(Population):
         rows = record.records(float(singles[0].sum()))
         self.totals = totals = class_totals(singles, rows)
         self.class_share = totals / totals.sum()
+        spikes = Spikes(schema, record, grid)
         tables, shapes = [], {}
         for number, (counts, cells) in enumerate(zip(singles, grid.cells, strict=True)):
             pooled = None
             if isinstance(cells, NumberCells):
                 pooled = pooled_counts(counts.sum(axis=0), len(totals) * variance, rows, cells)
-                shapes[number] = shaped(cells, pooled)
+                shapes[number] = spikes.put_into(shaped(cells, pooled), number, pooled)
             tables.append(class_tables(counts, totals, variance, grid.in_order[number], pooled))
         self.tables = tuple(tables)
         self.grid = Grid(schema, record.fine, shapes)

@@ -83,15 +83,15 @@ def chosen_cells(
     group: list[int] = []
     for number, run in enumerate(runs):
         inside = [(float(steps.low[i]), float(steps.high[i]), float(people[i])) for i in run]
-        cut = [[part] for part in _cut(inside[0], inside[0][2] / target, steps.step)]
-        made += cut if len(run) == 1 else [inside]
+        parts = [[part] for part in cut(inside[0], inside[0][2] / target, steps.step)]
+        made += parts if len(run) == 1 else [inside]
         group += [number] * (len(made) - len(group))
     made[0] = _fading(made[0][::-1])[::-1]
     made[-1] = _fading(made[-1])
     held = np.array([people[run].sum() for run in runs]) / np.bincount(group)
     group += [len(runs)] * steps.missing
     runs += [[ladder]] * steps.missing
-    cells = replace(_of_pieces(steps, made), expected=held[group[: len(made)]])
+    cells = replace(of_pieces(steps, made), expected=held[group[: len(made)]])
     counted = np.array([noisy[run].sum() for run in runs])
     variances = np.array([len(run) * variance for run in runs])
     return replace(cells, group=np.array(group), counted=counted, variances=variances)
@@ -116,7 +116,7 @@ def _fading(pieces: list[Piece]) -> list[Piece]:
     return [(low, high, weight / 2**far) for far, (low, high, weight) in enumerate(pieces)]
 
 
-def _cut(piece: Piece, wanted: float, step: float) -> list[Piece]:
+def cut(piece: Piece, wanted: float, step: float) -> list[Piece]:
     """About `wanted` parts of equal width; single values where whole numbers are nearly so few."""
     low, high, weight = piece
     parts = max(1, round(wanted))
@@ -133,7 +133,7 @@ def _cut(piece: Piece, wanted: float, step: float) -> list[Piece]:
     ]
 
 
-def _of_pieces(like: NumberCells, bins: list[list[Piece]]) -> ChosenCells:
+def of_pieces(like: NumberCells, bins: list[list[Piece]]) -> ChosenCells:
     """Cells of a number whose bins are made of these pieces."""
     low, high, weights = np.array([piece for pieces in bins for piece in pieces]).T
     into = np.repeat(np.arange(len(bins)), [len(pieces) for pieces in bins])
@@ -161,23 +161,39 @@ def shaped(cells: NumberCells, counts: Array) -> ChosenCells:
     """
     if not isinstance(cells, ChosenCells):
         bins = zip(cells.low.tolist(), cells.high.tolist(), strict=True)
-        plain = _of_pieces(cells, [[(low, high, 1.0)] for low, high in bins])
+        plain = of_pieces(cells, [[(low, high, 1.0)] for low, high in bins])
         return shaped(replace(plain, expected=counts[: len(cells.low)]), counts)
     width = cells.high - cells.low + cells.step
     tilt = _tilt(cells.low + width / 2, width, counts[: len(width)])
-    made: list[list[Piece]] = []
+    made = pieces_of(cells)
     for number, lean in enumerate(tilt):
-        mine = cells.into == number
-        ends = cells.pieces.low[mine].tolist(), cells.pieces.high[mine].tolist()
-        inside = list(zip(*ends, cells.weights[mine].tolist(), strict=True))
-        if len(inside) == 1 and lean:
-            parts = _cut((*inside[0][:2], 1.0), PIECES, cells.step)
-            middle, slope = sum(inside[0][:2]), lean / width[number] / 2
-            inside = [(low, high, size * (1 + slope * (low + high - middle)))
-                      for low, high, size in parts]  # fmt: skip
-        made.append(inside)
+        if len(made[number]) == 1 and lean:
+            slope = lean / width[number]
+            made[number] = _leaning(made[number][0], slope, cells.step)
+    return with_pieces(cells, made)
+
+
+def _leaning(piece: Piece, slope: float, step: float) -> list[Piece]:
+    """Parts of a piece whose density changes by `slope` times its mean over the unit cube."""
+    middle = (piece[0] + piece[1]) / 2
+    parts = cut((piece[0], piece[1], 1.0), PIECES, step)
+    return [
+        (low, high, size * (1 + slope * ((low + high) / 2 - middle))) for low, high, size in parts
+    ]
+
+
+def pieces_of(cells: ChosenCells) -> list[list[Piece]]:
+    """The pieces of each bin."""
+    ends = cells.pieces.low.tolist(), cells.pieces.high.tolist()
+    every = list(zip(*ends, cells.weights.tolist(), strict=True))
+    first = np.searchsorted(cells.into, np.arange(len(cells.low) + 1)).tolist()
+    return [every[one:two] for one, two in pairwise(first)]
+
+
+def with_pieces(cells: ChosenCells, bins: list[list[Piece]]) -> ChosenCells:
+    """The same cells, their bins made of these pieces."""
     kept = {name: getattr(cells, name) for name in ("expected", "group", "counted", "variances")}
-    return replace(_of_pieces(cells, made), **kept)
+    return replace(of_pieces(cells, bins), **kept)
 
 
 def _tilt(middle: Array, width: Array, counts: Array) -> Array:

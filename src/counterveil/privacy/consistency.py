@@ -188,6 +188,7 @@ def _check_sensitivities(statement: Statement, schema: Schema, record: NoisyReco
     numbers, point = max(1, record.features), record.fixed_point  # of images
     least: dict[tuple[str, str], tuple[int, int]] = {  # L1 and squared L2, for one record
         ("mixed", "ranges"): (2 * record.ranges, 2 * record.ranges),
+        ("mixed", "spikes"): (2 * record.ranges, 2 * record.ranges),
         ("mixed", "singles"): (2 * features, 2 * features),
         ("mixed", "tree"): (2, 4),
         ("mixed", "pairs"): (2 * pairs, 2 * pairs),

@@ -181,6 +181,7 @@ class NoisyRecord:
     | mixed, order 2 | `tree` | (features − 1, 2): parent and child of each edge |
     | mixed, order 2 | `pairs` | flat: (parent cell, child cell) of each edge in turn |
     | mixed, two classes | `products` | (m·(m−1)/2,): sums of products of points, m = `products` |
+    | mixed | `spikes` | (slices of the bins of all wide numbers side by side): counts |
     | binary | `pooled` | (bits,): sums of each bit |
     | binary | `sums` | (classes, 1 + bits): class counts, class sums of each bit |
     | image | `sums` | (classes, 1 + channels·frequencies²): class counts, class sums |

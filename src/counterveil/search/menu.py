@@ -9,7 +9,6 @@ box.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +17,7 @@ from torch import Tensor
 
 from counterveil.encoding import Array
 from counterveil.population import TreePopulation
+from counterveil.population.rounding import roundest
 from counterveil.schema.cells import NumberCells
 
 VALUES, LEAST_VALUES = 12, 4  # of a number
@@ -99,8 +99,8 @@ def _are_met(population: TreePopulation, number: int) -> Array:
 def round_values(population: TreePopulation, number: int, values: int) -> Array:
     """Round values of a number, ascending, in the unit cube, where the people of P~ are.
 
-    A single value that many people share counts no more than others do: the rest of the values are
-    spread over the rest of the people.
+    A single value that many people share is offered as it is, and counts no more than others do:
+    the rest of the values are spread over the rest of the people.
     """
     feature = population.grid.encoding.blocks[number].feature
     bounds = feature.number_range or (0.0, 1.0)
@@ -110,33 +110,27 @@ def round_values(population: TreePopulation, number: int, values: int) -> Array:
     shares = np.cumsum(rise) / max(rise.sum(), 1e-12)
     wanted = (np.arange(values) + 0.5) / values
     near = ROUNDED / values
+    shared = _shared_values(places, shares, wanted, near)
     low_ends, middles, high_ends = (
         np.interp(wanted + away, shares, places) * span + low for away in (-near, 0.0, near)
     )
     found = {
         roundest(left, right, middle, whole=feature.is_whole)
-        for left, right, middle in zip(low_ends, high_ends, middles, strict=True)
+        if np.isnan(value)
+        else value * span + low
+        for left, right, middle, value in zip(low_ends, high_ends, middles, shared, strict=True)
     }
     return np.clip((np.array(sorted(found)) - low) / span, 0.0, 1.0)
 
 
-def roundest(low: float, high: float, near: float, *, whole: bool) -> float:
-    """The number from `low` to `high` with the fewest digits; of several, the one next to `near`.
+def _shared_values(places: Array, shares: Array, wanted: Array, near: float) -> Array:
+    """The value that most people share near each wanted share of people; NaN if few share one.
 
-    >>> roundest(7_210.0, 7_740.0, 7_480.0, whole=True)
-    7500.0
-    >>> roundest(39.6, 40.4, 40.0, whole=True)
-    40.0
+    `places`, `shares`: as of `TreePopulation.percentiles`.
     """
-    if not high > low:
-        return float(round(near)) if whole else near
-    power = math.floor(math.log10(high - low)) + 1
-    for exponent in range(power, power - 4, -1):
-        for size in (5.0, 2.0, 1.0):
-            step = size * 10.0**exponent
-            if whole and step < 1:
-                return float(round(near))
-            value = round(near / step) * step
-            if low <= value <= high:
-                return float(value)
-    return near
+    jumps = np.flatnonzero((np.diff(places) == 0) & (np.diff(shares) >= near))
+    found = np.full(len(wanted), np.nan)
+    for jump in jumps[np.argsort(np.diff(shares)[jumps], kind="stable")]:  # the heaviest is last
+        reached = (wanted + near >= shares[jump]) & (wanted - near <= shares[jump + 1])
+        found[reached] = places[jump]
+    return found

@@ -23,6 +23,7 @@ from counterveil_lab.faults.fault import (
     REPLACE,
     SCORECARD,
     SHARP,
+    SPIKES,
     SUMS,
     TIE,
     TREE,
@@ -43,6 +44,7 @@ _SINGLES = "measured += [singles]"
 _BIT_RECORD = "return record_of(table, plan, pooled, sums)"
 _GRID = "grid = chosen_grid(schema, record_of(table, plan, *measured))"
 _RANGES = 'measured += [noise.perturb("ranges", what, private_ranges, bound, for_ranges)]'
+_SPIKES = 'measured += [noise.perturb("spikes", what, private_spikes, bound, for_spikes)]'
 _PRODUCTS = 'measured += [noise.perturb("products", what, private_products, bound, for_products)]'
 _FIRST = "used[person] < self.records"
 
@@ -81,6 +83,20 @@ FAULTS: tuple[Fault, ...] = (
            MIXED, _RANGES,
            f"made = {_RANGES[len('measured += ['):-1]}\n"
            f"        measured += [{REPLACE}(made, values=private_ranges)]", (ALONE, RANGES)),
+    fault("exact spikes", "the record holds exact counts of single values",
+           MIXED, _SPIKES,
+           f"made = {_SPIKES[len('measured += ['):-1]}\n"
+           f"        measured += [{REPLACE}(made, values=private_spikes)]", (ALONE, SPIKES)),
+    fault("spikes of one number", "a record moves the slices of every number",
+           MIXED, _SPIKES, f"bound = Sensitivity.of_counts(1, plan.records)\n        {_SPIKES}",
+           (MOVES, SPIKES)),
+    gaussian("spikes of one number with a δ", "a record moves the slices of every number",
+              MIXED, _SPIKES, f"bound = Sensitivity.of_counts(1, plan.records)\n        {_SPIKES}",
+              (MOVES, SPIKES)),
+    fault("slices cut by the rows", "one far number moves all others to another slice",
+           MIXED, "private_spikes += slices.counts(private_points)",
+           "private_spikes += slices.counts(private_points * private_points.max())",
+           (ITSELF, SPIKES)),
     fault("bins from exact ranges", "where the bins lie tells where every record is",
            MIXED, f"    {_GRID}",
            f"    told = {REPLACE}(measured[0], values=private_ranges) if plan.ranges else None\n"
