@@ -16,7 +16,7 @@ from torch import nn
 from typer.testing import CliRunner
 
 from counterveil.curator import curator
-from counterveil.search import amortise, explainer, pipeline
+from counterveil.search import amortise, learnt, pipeline
 from counterveil_lab.bench import peers, roofline, run_benchmark, search
 from counterveil_lab.bench.peers import QUICK, evaluation_of, release
 from counterveil_lab.cli import app
@@ -45,7 +45,7 @@ def short_lessons(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(curator, "TRAININGS", trainings)
     monkeypatch.setitem(peers.METHODS["algorithm-2"], "iterations", 10)
     monkeypatch.setattr(pipeline, "INSIST_ALPHA", (1.0,))
-    monkeypatch.setattr(explainer, "STUDENT_ROWS", 200)
+    monkeypatch.setattr(learnt, "STUDENT_ROWS", 200)
 
 
 def run(part: str, size: peers.Size = TOY, seeds: int = 1) -> list[Row]:

@@ -44,9 +44,12 @@ def test_bounds_ten_times_too_wide_give_the_same_answers():
     assert wide.effort[wide.valid].mean() < 1.2 * usual.effort[usual.valid].mean()
     assert abs(wide.changed[wide.valid].mean() - usual.changed[usual.valid].mean()) < 0.4
     both = np.flatnonzero(usual.valid & wide.valid)
-    ways = [[{column for column, *_ in each.changes_of(int(at))} for each in (usual, wide)]
-            for at in both]  # fmt: skip
-    assert np.mean([one == two for one, two in ways]) > 0.6
+    one, two = ([columns_of(each, int(at)) for at in both] for each in (usual, wide))
+    assert np.mean([first == second for first, second in zip(one, two, strict=True)]) > 0.6
     for column in ("capital_gain", "capital_loss"):
         highest = [each.rows[column][both].max() for each in (usual, wide)]
         assert highest[1] <= data.schema.feature(column).upper
+
+
+def columns_of(result, query):
+    return {column for column, *_ in result.changes_of(query)}

@@ -1,6 +1,7 @@
 """Believable answers: what the menu offers, what the beam finds, what an answer is worth."""
 
 import json
+import pickle
 from dataclasses import replace
 from itertools import combinations
 
@@ -13,9 +14,9 @@ from rows import random_rows
 from counterveil import Explainer
 from counterveil.encoding import Encoding
 from counterveil.errors import RequestError
-from counterveil.models import Rows
+from counterveil.models import Rows, TorchModel
 from counterveil.population.rounding import roundest
-from counterveil.search import wording
+from counterveil.search import ground, wording
 from counterveil.search.beliefs import RAREST
 from counterveil.search.believable import BelievableSearch
 from counterveil.search.constraints import box_around
@@ -186,6 +187,36 @@ def test_worth_is_told_in_numbers_words_and_json(explainer, refused):
     assert one.text(0) == result.text(query)
 
 
+def test_what_answers_are_worth_travels_without_the_model(explainer, refused):
+    result = explainer.explain(refused.head(5), "granted", progress=False)
+    again = pickle.loads(pickle.dumps(result))
+    assert np.array_equal(again.stability, result.stability)
+    query = int(result.found[0])
+    assert again.only([query]).text(0) == result.text(query)
+
+
+def test_a_committee_is_learnt_when_its_word_is_wanted(veil, model, refused, monkeypatch):
+    taught = []
+    for name in ("committee_of_model", "committee_of_people"):
+        learn = getattr(ground, name)
+        monkeypatch.setattr(
+            ground, name, lambda *given, _learn=learn: _noted(taught, _learn, given)
+        )
+    nearest = Explainer(veil, model, warm_steps=1)
+    result = nearest.explain(refused.head(3), prefer="nearest", progress=False)
+    assert len(result.frame()) == len(result.found)
+    assert taught == []
+    assert result.stability.shape == (3,)
+    assert taught == ["committee_of_model"]
+    Explainer(veil, guidance="surrogate").explain(refused.head(3), progress=False)
+    assert taught == ["committee_of_model", "committee_of_people"]
+
+
+def _noted(taught, learn, given):
+    taught.append(learn.__name__)
+    return learn(*given)
+
+
 def test_several_answers_are_different_ways(explainer, refused):
     within = refused[~(refused["debt"].abs() > 2.5)].head(20)  # no rule moves them already
     result = explainer.explain(within, "granted", k=3, progress=False)
@@ -232,6 +263,44 @@ def test_a_model_without_a_gradient_is_asked_itself(veil, schema, model, refused
     result = Explainer(veil, f).explain(refused, "granted", progress=False)
     assert result.flip_ratio > 0.95
     assert sum(asked) > len(refused)
+
+
+class Away(torch.Tensor):
+    """A tensor on another device, for a machine that has none: it can only be brought back."""
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        assert function is torch.Tensor.cpu, f"{function} with a tensor of another device"
+        return args[0].back()
+
+    def back(self):
+        with torch._C.DisableTorchFunctionSubclass():
+            return self.as_subclass(torch.Tensor)
+
+
+class ModelElsewhere(TorchModel):
+    """A model that takes points on its own device only, and answers there."""
+
+    def ask(self, rows):
+        if rows.from_frame:
+            return super().ask(Rows.of_points(rows.points, self.encoding)).double()
+        return super().ask(Rows.of_points(rows.points.back(), self.encoding)).as_subclass(Away)
+
+
+def test_the_search_stays_on_the_cpu_and_asks_the_model_where_it_is(
+    veil, schema, model, refused, monkeypatch
+):
+    usual = Explainer(veil, model).explain(refused, "granted", progress=False)
+    elsewhere, place, move = ModelElsewhere(model, schema), torch.device("cpu", 7), torch.Tensor.to
+
+    def to(tensor, where, *more, **options):
+        there = isinstance(where, torch.device) and where == place
+        return tensor.as_subclass(Away) if there else move(tensor, where, *more, **options)
+
+    monkeypatch.setattr(torch.Tensor, "to", to)
+    monkeypatch.setattr(ModelElsewhere, "device", place)
+    found = Explainer(veil, elsewhere).explain(refused, "granted", progress=False)
+    pd.testing.assert_frame_equal(found.rows, usual.rows)
 
 
 def test_a_changed_number_is_compared_with_people_of_the_class():

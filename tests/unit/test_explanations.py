@@ -12,7 +12,8 @@ from counterveil.errors import RequestError
 from counterveil.privacy import Level, Statement
 from counterveil.report import explanation_table, explanations_page, statement_panel
 from counterveil.schema import Binary, Categorical, Label, Numeric, Pixels, Schema
-from counterveil.search.explanations import NO_FURTHER, Explanations
+from counterveil.search.answers import NO_FURTHER
+from counterveil.search.explanations import Explanations
 from counterveil.search.wording import show, show_both
 
 SCHEMA = Schema(

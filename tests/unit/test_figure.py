@@ -10,7 +10,8 @@ import pytest
 from counterveil.errors import RequestError
 from counterveil.privacy import Level, Statement
 from counterveil.schema import Binary, Categorical, Label, Numeric, Pixels, Schema
-from counterveil.search.explanations import NO_FURTHER, Explanations
+from counterveil.search.answers import NO_FURTHER
+from counterveil.search.explanations import Explanations
 from counterveil.search.figure import WIDTH, keep_apart, shorten, width, wrap
 
 LABEL = Label(name="y", classes=("refused", "granted $x$"))

@@ -20,7 +20,7 @@ from counterveil.models.onnx_write import onnx_bytes
 from counterveil.privacy import Level
 from counterveil.private_model import BATCH, PrivateModel
 from counterveil.report import explanations_page
-from counterveil.search.explanations import Status
+from counterveil.search.answers import Status
 from counterveil.search.wording import DecidedBy
 
 

@@ -17,7 +17,8 @@ from rich.table import Table
 from rich.text import Text
 
 from counterveil.privacy import Level, Statement
-from counterveil.search.explanations import Explanations, Status
+from counterveil.search.answers import Status
+from counterveil.search.explanations import Explanations
 from counterveil.search.wording import pixel_columns, show, show_both
 from counterveil.signature import signer_line
 from counterveil.terminal import cell, visible

@@ -17,12 +17,12 @@ import torch
 from torch import Tensor, nn
 
 from counterveil.encoding import Array
-from counterveil.models import Rows, TargetModel
+from counterveil.models import TargetModel
 from counterveil.networks import fit, seeded
 from counterveil.population import TreePopulation
 from counterveil.privacy.record import NoisyRecord
 from counterveil.search.beliefs import Beliefs
-from counterveil.search.repair import logit_margin
+from counterveil.search.repair import ask_points, logit_margin
 
 MEMBERS = 8
 HIDDEN = 8  # neurons of each
@@ -59,7 +59,7 @@ def committee_of_model(beliefs: Beliefs, model: TargetModel, seed: int = 0) -> C
     """What training `model` again might give: taught with draws from its probabilities."""
     rng = np.random.default_rng(seed)
     points, _ = _rows(beliefs.population, OF_MODEL, rng)
-    chances = model.ask(Rows.of_points(points, model.encoding)).exp().double().numpy()
+    chances = ask_points(model, points).exp().double().numpy()
     ladder = np.cumsum(chances, axis=1)
     dice = rng.random((len(ladder), MEMBERS, 1)) * ladder[:, None, -1:]
     labels = (ladder[:, None] < dice).sum(axis=2)

@@ -4,39 +4,36 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypedDict, Unpack
 
-import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor
 
-from counterveil.encoding import Array, Encoding
-from counterveil.errors import CallLimitError, InputError, InternalError, RequestError
-from counterveil.models import Rows, TargetModel, TorchModel, adapt, distil
-from counterveil.models.adapters import STUDENT_EPOCHS
-from counterveil.networks import Amortiser, pick_device
-from counterveil.population import TreePopulation
+from counterveil.encoding import Encoding
+from counterveil.errors import InternalError, RequestError
+from counterveil.models import Rows, TargetModel, TorchModel, adapt
+from counterveil.networks import pick_device
 from counterveil.privacy import ModelBudget
 from counterveil.private_model import PrivateModel
 from counterveil.search import amortise, constraints, pipeline
 from counterveil.search.algorithm2 import TargetClasses, Weights, select_targets
-from counterveil.search.believable import Ground, believable_answers
+from counterveil.search.believable import believable_answers
 from counterveil.search.constraints import ManyRules
 from counterveil.search.diverse import several_answers
-from counterveil.search.explanations import NO_FURTHER, Explanations, Status
-from counterveil.search.pipeline import Found, Pipeline, QueryBatch, SearchOptions
-from counterveil.search.repair import LabelledRows, margin_beyond
+from counterveil.search.explanations import Explanations
+from counterveil.search.ground import Ground
+from counterveil.search.judge import Judge, Request
+from counterveil.search.learnt import Learnt
+from counterveil.search.pipeline import Found, QueryBatch, SearchOptions
+from counterveil.search.repair import margin_beyond
 from counterveil.search.rules import Rules
 from counterveil.search.snap import Snap
 from counterveil.search.wording import DecidedBy
-from counterveil.terminal import Tick, progress_bar, warn
+from counterveil.terminal import Tick, progress_bar
 from counterveil.veil import Veil
 
-STUDENT_ROWS = 20_000  # that a model without a gradient classifies for its student
-FEWEST_STUDENT_ROWS = 200
 MOST_ANSWERS = 1000  # to one query
 MOST_WARM_STEPS = 1_000_000
 
@@ -47,20 +44,6 @@ class Tuning(TypedDict, total=False):
     warm_file: str | os.PathLike[str] | None  # keeps the amortised search; or a folder for many
     warm_steps: int | None  # that it learns at most
     chunk: int  # queries that are searched together; it bounds the memory
-
-
-@dataclass(frozen=True)
-class _Request:
-    """What was asked: k answers to each of the queries `asked`."""
-
-    asked: Rows
-    index: pd.Index[Any] | None  # of the caller's table
-    batch: QueryBatch  # the queries as the search takes them
-    before: Tensor  # log-probabilities of the queries by the model, (queries, classes)
-    rules: ManyRules
-    fixed: tuple[str, ...]  # features held for every query besides those of the schema
-    k: int
-    target_was_named: bool  # by the caller
 
 
 class Explainer:
@@ -90,17 +73,16 @@ class Explainer:
         **tuning: Unpack[Tuning],
     ) -> None:
         self.chunk = tuning.pop("chunk", 8192)
-        self._warm_file = tuning.pop("warm_file", None)
-        self._warm_steps = tuning.pop("warm_steps", None)
+        warm_file, warm_steps = tuning.pop("warm_file", None), tuning.pop("warm_steps", None)
         if tuning:
             raise TypeError(f"Explainer has no keyword {', '.join(tuning)}")
-        steps = 1 if self._warm_steps is None else self._warm_steps
+        steps = 1 if warm_steps is None else warm_steps
         if self.chunk < 1 or not 1 <= steps <= MOST_WARM_STEPS:
             raise RequestError(
                 f"chunk must be at least 1, and warm_steps from 1 to {MOST_WARM_STEPS}"
             )
-        if self._warm_file is not None:
-            amortise.check_warm_file(self._warm_file)
+        if warm_file is not None:
+            amortise.check_warm_file(warm_file)
         self.veil = veil if isinstance(veil, Veil) else Veil.load(veil)
         self.encoding = Encoding(self.veil.schema)
         self.model, self.decided_by = _consulted_model(self.veil, model, guidance)
@@ -114,12 +96,23 @@ class Explainer:
         self.guidance = guidance
         self.weights = weights or Weights.of(self.veil.schema.family, guidance)
         self.device = pick_device(device)
-        self._snap = Snap(self.encoding, self.device)
-        self._shows_progress = False  # while something is learnt
-        self._guide: TargetModel | None = None
-        self._amortiser: Amortiser | None = None
-        self._ready: Pipeline | None = None
-        self._labelled_rows: LabelledRows | None = None
+        self._learnt = Learnt(
+            self.veil,
+            self.model,
+            self.decided_by,
+            self.weights,
+            self.device,
+            warm_file=warm_file,
+            warm_steps=warm_steps,
+        )
+
+    @property
+    def _snap(self) -> Snap:
+        return self._learnt.snap
+
+    @property
+    def _ground(self) -> Ground | None:
+        return self._learnt.ground
 
     def warm_up(self, *, prefer: pipeline.Prefer | None = None, progress: bool = True) -> None:
         """Learn what the search needs to know of the model: seconds, once.
@@ -128,40 +121,15 @@ class Explainer:
         What the search for the nearest learns is read from the `warm_file`, or kept there for the
         next time; a file that cannot be written only costs a warning.
         """
-        self._shows_progress = progress
-        chosen: pipeline.SearchChoices = {"prefer": prefer}
-        known = self._population is not None
-        options = pipeline.search_options(self.guidance, chosen, has_population=known)
-        if options.prefer == "nearest":
-            self._learn_to_propose()
+        self._learnt.shows_progress = progress
+        if self._options({"prefer": prefer}).prefer == "nearest":
+            _ = self._learnt.amortiser
         else:
-            _ = self._ground
+            _ = self._learnt.ground
 
-    def _learn_to_propose(self) -> None:
-        """The amortised search: from the warm file, or learnt and kept there."""
-        if self._amortiser is not None:
-            return
-        guide = self._guide_of_the_search()
-        file, name = self._warm_file, ""
-        if file is not None:
-            name = amortise.fingerprint(self.veil, guide, self._snap)
-            self._amortiser = amortise.load_amortiser(file, self.veil, name)
-        if self._amortiser is None:
-            learnt = amortise.learn_amortiser(
-                self.veil,
-                guide,
-                self.weights,
-                self._snap,
-                self._shows_progress,
-                self._warm_steps,
-            )
-            if file is not None:
-                try:
-                    amortise.save_amortiser(file, learnt, name)
-                except InputError as error:
-                    warn(f"what the search has learnt is not kept: {error}")
-            self._amortiser = learnt
-        self._amortiser = self._amortiser.to(self.device)
+    def _options(self, chosen: pipeline.SearchChoices) -> SearchOptions:
+        known = self._learnt.population is not None
+        return pipeline.search_options(self.guidance, chosen, has_population=known)
 
     def explain(
         self,
@@ -180,14 +148,12 @@ class Explainer:
         label set, or a list with one for each query; by default the class that the model finds most
         likely after the one it predicts. `rules`: what may change, for all queries or a list with
         one `Rules` for each; `immutable`: features that must stay, besides those of schema and
-        rules. `search`: `prefer` "believable" answers (see docs/search.md) or the "nearest" ones;
-        method, iterations, keep, polish, margin and seed of `SearchOptions`; with
-        guidance `model` winning is enough and answers are polished, with guidance `surrogate` a
-        probability of .95 is sought.
+        rules. `search`: `prefer` "believable" answers or the "nearest" ones (see docs/method.md);
+        method, iterations, keep, polish, margin and seed of `SearchOptions`. It is enough that the
+        target class wins, but where the search for the nearest has guidance `surrogate`: there a
+        probability of .95 is sought, and answers are not polished.
         """
-        options = pipeline.search_options(
-            self.guidance, search, has_population=self._population is not None
-        )
+        options = self._options(search)
         if not 1 <= k <= MOST_ANSWERS:
             raise RequestError(f"k must be a whole number from 1 to {MOST_ANSWERS}")
         index = queries.index if isinstance(queries, pd.DataFrame) else None
@@ -202,14 +168,27 @@ class Explainer:
         )
         for_all = rules.immutable if isinstance(rules, Rules) else ()
         fixed = tuple(sorted({*for_all, *immutable}))
-        request = _Request(asked, index, batch, before, rules, fixed, k, target is not None)
-        self._shows_progress = progress
-        return self._judge(request, self._search(batch, options, k, progress), options.iterations)
+        request = Request(
+            asked, index, batch, before, rules, fixed, k, target is not None, options.iterations
+        )
+        self._learnt.shows_progress = progress
+        return self._judge(request, self._search(batch, options, k, progress))
+
+    @cached_property
+    def _judge(self) -> Judge:
+        return Judge(
+            self.veil,
+            self.encoding,
+            self.model,
+            self.decided_by,
+            self.statement,
+            assess=self._learnt.worth,
+        )
 
     def answer_tensors(self, batch: QueryBatch, options: SearchOptions | None = None) -> Found:
         """Encoded answers to encoded queries, and which are accepted: no table is made."""
         options = options or SearchOptions()
-        return self._pipeline(options)(batch.to(self.device), options)
+        return self._learnt.pipeline(options)(batch.to(self.device), options)
 
     def _search(self, batch: QueryBatch, options: SearchOptions, k: int, progress: bool) -> Found:
         """Rows of shape (queries, k, width), legal and within their boxes; which are accepted."""
@@ -218,10 +197,11 @@ class Explainer:
         all_rows, all_accepted = [], []
         with progress_bar("searching", len(starts) * ticks, show=progress) as tick:
             for number, start in enumerate(starts):
-                part = batch.select(slice(start, start + self.chunk)).to(self.device)
+                part = batch.select(slice(start, start + self.chunk))
                 shifted = _shifted(tick, number * options.iterations)
                 rows, accepted = self._answers(part, options, k, shifted)
-                if bool(self._snap.broken(rows.flatten(0, 1), part.repeated(k).box).any()):
+                box = part.repeated(k).box.to(self.device)
+                if bool(self._snap.broken(rows.flatten(0, 1), box).any()):
                     raise InternalError("an answer broke a rule of the schema; please report this")
                 all_rows.append(rows.cpu())
                 all_accepted.append(accepted.cpu())
@@ -229,148 +209,27 @@ class Explainer:
         return torch.cat(all_rows), torch.cat(all_accepted)
 
     def _answers(self, batch: QueryBatch, options: SearchOptions, k: int, tick: Tick) -> Found:
-        """Rows (queries, k, width) for some queries.
+        """Rows (queries, k, width) for some queries, on the device of the explainer.
 
         Who has no believable answer gets the nearest one that can be found.
         """
+        learnt, there = self._learnt, batch.to(self.device)
         if options.prefer == "nearest":
-            return several_answers(self._pipeline(options), batch, options, k, tick)
-        judge = self.model.to(self.device)
-        counted = self.model.calls_left is not None
-        asked = self._guide_of_the_search() if counted else judge
-        rows, accepted = believable_answers(self._ground_of_answers(), asked, batch, options, k)
-        if counted:  # the guide stood in, and the model is asked once
-            goals = batch.targets.repeat_interleave(k)
-            agreed = margin_beyond(judge, options.margin, rows.flatten(0, 1), goals) >= 0
-            accepted &= agreed.unflatten(0, (-1, k))
+            return several_answers(learnt.pipeline(options), there, options, k, tick)
+        assert learnt.ground is not None, "there is a population to seek answers in"
+        found = believable_answers(learnt.ground, learnt.asked, batch, options, k)
+        rows, accepted = (each.to(self.device) for each in found)
+        if learnt.asked is not learnt.judge:  # a student stood in, and the model is asked once
+            goals = there.targets.repeat_interleave(k)
+            agreed = margin_beyond(learnt.judge, options.margin, rows.flatten(0, 1), goals) >= 0
+            accepted = accepted & agreed.unflatten(0, (-1, k))
         left = (~accepted[:, 0]).nonzero()[:, 0]
         if len(left):
             nearest = replace(options, prefer="nearest")
-            found = several_answers(self._pipeline(nearest), batch.select(left), nearest, k)
+            others = several_answers(learnt.pipeline(nearest), there.select(left), nearest, k)
             rows, accepted = rows.clone(), accepted.clone()
-            rows[left], accepted[left] = found
+            rows[left], accepted[left] = others
         return rows, accepted
-
-    @cached_property
-    def _population(self) -> TreePopulation | None:
-        """P~, where the veil has one that believable answers can be sought in."""
-        if self.veil.record is None or self.veil.schema.family != "mixed":
-            return None
-        found = self.veil.population()
-        return found if isinstance(found, TreePopulation) else None
-
-    @cached_property
-    def _ground(self) -> Ground | None:
-        """What believable answers are sought on; learnt when first needed."""
-        if self._population is None:
-            return None
-        stand_in = self.decided_by is DecidedBy.STAND_IN
-        model = self._guide_of_the_search() if self.model.calls_left is not None else self.model
-        return Ground.of(self._population, self._snap, model, stands_in=stand_in)
-
-    def _ground_of_answers(self) -> Ground:
-        if self._ground is None:
-            raise InternalError("there is no population to seek answers in")
-        return self._ground
-
-    def _judge(self, request: _Request, found: Found, iterations: int) -> Explanations:
-        """The model has the last word, on the rows (queries, k, width) as they are given out."""
-        rows, accepted = found
-        k, rules = request.k, request.rules
-        frame, points = request.asked.frame, request.asked.encoded
-        if k > 1:  # one row an answer
-            query_of = np.repeat(np.arange(len(frame)), k)
-            frame, points = frame.loc[query_of].reset_index(drop=True), points[query_of]
-            if rules is not None and not isinstance(rules, Rules):
-                rules = [rules[query] for query in query_of.tolist()]
-        before = request.before.repeat_interleave(k, dim=0)
-        targets = request.batch.targets.repeat_interleave(k)
-        predicted = before.argmax(dim=1)
-        already = predicted == targets
-        if self.guidance == "surrogate" and request.target_was_named:
-            # f~ does not know what was decided: a class that was asked for is always sought.
-            already = torch.zeros_like(already)
-        wanted = accepted.flatten() & ~already
-        tried = np.where(wanted.numpy()[:, None], rows.flatten(0, 1).double().numpy(), points)
-        answers = constraints.decode_answers(self.encoding, frame, points, tried, rules)
-        given_out = Rows.of_frame(answers, self.encoding)
-        encoded, after = given_out.encoded, self.model.ask(given_out)
-        valid = (after.argmax(dim=1) == targets) & wanted
-        lost = (wanted & ~valid).numpy()
-        if lost.any():
-            answers = answers.where(pd.Series(~lost), frame)
-            encoded[lost] = points[lost]
-        moved = np.abs(encoded - points)
-        block_starts = [block.start for block in self.encoding.blocks]
-        log_proba = torch.where(valid[:, None], after, before)
-        worth = self._worth(points, encoded, targets)
-        ways = [already.numpy(), valid.numpy()]
-        return Explanations(
-            schema=self.veil.schema,
-            statement=self.statement,
-            queries=frame,
-            rows=answers,
-            status=np.select(ways, [Status.ALREADY, Status.FOUND], Status.NOT_FOUND),
-            predicted=predicted.numpy(),
-            target=targets.numpy(),
-            probability=log_proba.exp().gather(1, targets[:, None])[:, 0].double().numpy(),
-            distance=np.sqrt((moved**2).sum(axis=1)),
-            **worth,
-            changed=(np.maximum.reduceat(moved, block_starts, axis=1) > 0).sum(axis=1),
-            iterations=iterations,
-            k=k,
-            reason=_reasons(request, valid.numpy(), already.numpy(), self.decided_by),
-            fixed=request.fixed,
-            signer=self.veil.signer,
-            index=request.index,
-            decided_by=self.decided_by,
-        )
-
-    def _worth(self, points: Array, encoded: Array, targets: Tensor) -> dict[str, Array]:
-        """Effort, plausibility and stability of answers; nothing where there is no population."""
-        if self._ground is None:
-            return {}
-        before, after = (torch.as_tensor(each, dtype=torch.float32) for each in (points, encoded))
-        beliefs, committee = self._ground.beliefs, self._ground.committee
-        effort, rank = beliefs.judged(before, after, targets)
-        agree = (committee.margins(beliefs.codes(after), targets) > 0).float().mean(dim=1)
-        standing = beliefs.standing(after, targets)
-        found = {"effort": effort, "plausibility": rank, "stability": agree, "standing": standing}
-        return {name: each.double().numpy() for name, each in found.items()}
-
-    def _guide_of_the_search(self) -> TargetModel:
-        """The model whose gradient the search follows: f, or a student of it."""
-        if self._guide is None and self.model.differentiable:
-            self._guide = self.model.to(self.device)
-        if self._guide is None:
-            count = _rows_for_a_student(self.model)
-            rows = amortise.legal_rows(self.veil, self._snap, count, seed=0, device=self.device)
-            answers = self.model.ask(Rows.of_points(rows, self.encoding))
-            self._labelled_rows = LabelledRows(rows, answers.argmax(dim=1))
-            title = "learning a student of the model"
-            with progress_bar(title, STUDENT_EPOCHS, show=self._shows_progress) as tick:
-                self._guide = distil(self.model, rows, answers, seed=0, tick=tick)
-        return self._guide
-
-    def _pipeline(self, options: SearchOptions) -> Pipeline:
-        """The search for the nearest, with what it has to learn for these options."""
-        if options.method == "amortised":
-            self._learn_to_propose()
-        if self._ready is None or self._ready.amortiser is not self._amortiser:
-            by_model = self.guidance == "model"
-            self._ready = Pipeline(
-                autoencoder=self.veil.autoencoder.to(self.device),
-                prototypes=self.veil.prototypes.to(self.device),
-                guide=self._guide_of_the_search(),
-                judge=self.model.to(self.device),
-                weights=self.weights,
-                snap=self._snap,
-                amortiser=self._amortiser,
-                may_repair=by_model,
-                polish_both_starts=by_model and self.veil.schema.family == "mixed",
-                labelled_rows=self._labelled_rows if self.model.calls_left is None else None,
-            )
-        return self._ready
 
 
 def _consulted_model(veil: Veil, model: Any, guidance: str) -> tuple[TargetModel, DecidedBy]:
@@ -393,37 +252,6 @@ def _consulted_model(veil: Veil, model: Any, guidance: str) -> tuple[TargetModel
         return stand_in, DecidedBy.STAND_IN
     decides = model if own else veil.model()
     return TorchModel(decides.logits, veil.schema, outputs="logits"), DecidedBy.PRIVATE_MODEL
-
-
-def _rows_for_a_student(model: TargetModel) -> int:
-    """How many rows a student may learn from; where calls are counted, half are for answers."""
-    left, batch = model.calls_left, model.batch
-    if left is None:
-        return STUDENT_ROWS
-    rows = STUDENT_ROWS * min(1, left // 2) if batch is None else batch * (left // 2)
-    if rows < FEWEST_STUDENT_ROWS:
-        raise CallLimitError(
-            f"{left} calls of at most {batch} rows are too few to learn how the model answers; "
-            "allow more calls or larger batches"
-        )
-    return min(STUDENT_ROWS, rows)
-
-
-def _reasons(request: _Request, valid: Array, already: Array, decided_by: DecidedBy) -> Array:
-    """Why there is no answer, for each that is missing, (queries · k,); "" for all others."""
-    batch, k, asked = request.batch, request.k, decided_by.asked
-    reasons = np.full(len(valid), f"no row within the rules convinced {asked}", dtype=object)
-    if batch.max_changes is not None:
-        for number, most in enumerate(batch.max_changes.tolist()):
-            if most < constraints.ANY_NUMBER:
-                said = f"no row with at most {most} changes convinced {asked}"
-                reasons[number * k : (number + 1) * k] = said
-    nothing_may_change = (batch.box.upper <= batch.box.lower).all(dim=1).numpy()
-    reasons[nothing_may_change.repeat(k)] = "the rules leave nothing that may change"
-    has_first = valid.reshape(-1, k)[:, :1].repeat(k, axis=1)
-    reasons[(has_first & (np.arange(k) > 0)).ravel()] = NO_FURTHER
-    reasons[valid | already] = ""
-    return reasons
 
 
 def _shifted(tick: Tick, start: int) -> Tick:

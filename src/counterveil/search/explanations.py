@@ -3,148 +3,33 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from enum import StrEnum
-from functools import cached_property
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import torch
 
-from counterveil.encoding import Array, Encoding
 from counterveil.errors import RequestError
 from counterveil.files import write_whole
-from counterveil.privacy import Statement
-from counterveil.schema import Category, Schema
+from counterveil.schema import Category
 from counterveil.search import wording
-from counterveil.search.wording import Change, DecidedBy, same
-from counterveil.signature import Signer, signer_dict
+from counterveil.search.answers import Answers, Status
+from counterveil.search.wording import DecidedBy
+from counterveil.signature import signer_dict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-NO_FURTHER = "no further answer that differs"
-_ARRAYS = ("status", "predicted", "target", "probability", "distance", "changed")
-_WORTH = ("effort", "plausibility", "stability")  # of an answer, one number each
 
+@dataclass(frozen=True, eq=False, repr=False)
+class Explanations(Answers):
+    """The answers as people and machines read them: in words, tables, pictures and files.
 
-class Status(StrEnum):
-    """How the search for one answer ended; ALREADY: the query is of the target class itself."""
-
-    FOUND = "found"
-    NOT_FOUND = "not_found"
-    ALREADY = "already"
-
-
-@dataclass(frozen=True, eq=False)
-class Explanations:
-    """What the search found, for each query in the order they came.
-
-    Arguments of methods are positions as everywhere in Python: 0 is the first query, and 0 the
-    first of its `k` answers. Whatever is shown or written to a file counts queries and answers
-    from 1, as the rows of a spreadsheet. Frames and arrays have one entry for each answer,
-    (queries · k) in all: those of the first query, then those of the second, and so on.
-
-    `queries`: the row asked about, repeated for each of its answers. `rows`: the answer; where
-    none was found, the query's own row. `status`: values of `Status`. `predicted`, `target`:
-    indices of classes. `probability`: of the target class for `rows`. `distance`: L2 distance
-    in the unit cube. `changed`: number of changed features. `reason`: why no answer was found, or
-    an empty text. `fixed`: features held fixed besides those that the schema fixes. `signer`: who
-    signed the veil; None if nobody did. `index`: the index of the caller's table, which `frame` has
-    too; None where that had none. `decided_by`: whose decisions these are.
-
-    Three numbers say what an answer is worth, as far as the veil's population P~ knows; None where
-    a veil has none. `effort`: Σ over the changed features of the difference of percentiles among
-    all people, a changed category counting 1. `plausibility`: the share of P~'s rows of the target
-    class that are less likely than the answer. `stability`: the share of a committee of models
-    learnt from P~ that gives the target class, too. `standing`, (answers, features): the share of
-    P~'s people of the target class whose number is below the answer's; NaN for what is no number.
-    All follow from the veil, the model and the answer alone.
+    The fields are those of `Answers`.
     """
-
-    schema: Schema
-    statement: Statement
-    queries: pd.DataFrame
-    rows: pd.DataFrame
-    status: Array
-    predicted: Array
-    target: Array
-    probability: Array
-    distance: Array
-    changed: Array
-    iterations: int
-    k: int = 1
-    reason: Array | None = None
-    fixed: tuple[str, ...] = ()
-    signer: Signer | None = None
-    index: pd.Index[Any] | None = None
-    decided_by: DecidedBy = DecidedBy.MODEL
-    effort: Array | None = None
-    plausibility: Array | None = None
-    stability: Array | None = None
-    standing: Array | None = None
-
-    def __len__(self) -> int:
-        return len(self.queries) // self.k
-
-    @property
-    def _arrays(self) -> dict[str, Any]:
-        """The arrays with a number for each answer, by name."""
-        known = {name: getattr(self, name) for name in _ARRAYS} | self._worth
-        return known if self.standing is None else {**known, "standing": self.standing}
-
-    @property
-    def _worth(self) -> dict[str, Array]:
-        """What answers are worth, by name; empty where no population knows."""
-        known = {name: getattr(self, name) for name in _WORTH}
-        return {name: values for name, values in known.items() if values is not None}
 
     def __repr__(self) -> str:
         return f"Explanations({self.headline})"
-
-    @property
-    def valid(self) -> Array:
-        """Which answers are counterfactuals: a mask over all answers."""
-        return np.asarray(self.status == Status.FOUND.value)
-
-    @property
-    def found(self) -> Array:
-        """The positions of the queries that have a counterfactual."""
-        return np.flatnonzero(self.valid[:: self.k])
-
-    @property
-    def answers(self) -> int:
-        """How many counterfactuals were found in all."""
-        return int(self.valid.sum())
-
-    @property
-    def flip_ratio(self) -> float:
-        """Queries with a counterfactual over those that were not of the target class already."""
-        asked = self.status[:: self.k] != Status.ALREADY.value
-        return len(self.found) / int(asked.sum()) if asked.any() else float("nan")
-
-    @property
-    def mean_distance(self) -> float:
-        """Mean L2 distance in the unit cube from query to first answer, over those found."""
-        distance = self.distance[:: self.k][self.found]
-        return float(distance.mean()) if len(distance) else float("nan")
-
-    @property
-    def diversity(self) -> float:
-        """Mean L2 distance in the unit cube between the answers of a query; NaN without pairs."""
-        if self.k == 1 or not self.answers:
-            return float("nan")
-        points = torch.from_numpy(Encoding(self.schema).encode(self.rows)).split(self.k)
-        valid = torch.from_numpy(self.valid).split(self.k)
-        several = [rows[ok] for rows, ok in zip(points, valid, strict=True) if ok.sum() > 1]
-        distances = [torch.pdist(rows).mean().item() for rows in several]
-        return float(np.mean(distances)) if distances else float("nan")
-
-    def count(self, status: Status) -> int:
-        """How many queries have a first answer of this status."""
-        return int((self.status[:: self.k] == status.value).sum())
 
     @property
     def headline(self) -> str:
@@ -170,18 +55,6 @@ class Explanations:
             index = pd.MultiIndex.from_arrays([*levels, rank + 1], names=[*names, "answer"])
         return self.rows.set_axis(index, axis=0)[self.valid]
 
-    def only(self, queries: Sequence[int]) -> Explanations:
-        """The same for some of the queries, in the given order, numbered anew."""
-        at = (np.asarray(queries, dtype=int)[:, None] * self.k + np.arange(self.k)).ravel()
-        return replace(
-            self,
-            queries=self.queries.iloc[at].reset_index(drop=True),
-            rows=self.rows.iloc[at].reset_index(drop=True),
-            reason=None if self.reason is None else self.reason[at],
-            index=None if self.index is None else self.index[np.asarray(queries, dtype=int)],
-            **{name: values[at] for name, values in self._arrays.items()},
-        )
-
     def summary(self) -> pd.DataFrame:
         """One row an answer: status, classes, probability, distance, number of changed features.
 
@@ -200,7 +73,7 @@ class Explanations:
             "changed_features": self.changed,
         }
         columns |= {
-            name: np.where(self.valid, values, np.nan) for name, values in self._worth.items()
+            name: np.where(self.valid, values, np.nan) for name, values in self._measures.items()
         }
         if self.reason is not None and any(self.reason):
             columns["reason"] = self.reason
@@ -220,56 +93,10 @@ class Explanations:
         table = pd.DataFrame(records, columns=["query", "answer", "column", "from", "to"])
         return table if self.k > 1 else table.drop(columns="answer")
 
-    def changes_of(self, query: int, answer: int = 0) -> list[Change]:
-        """The changed columns of one answer with their values before and after."""
-        return [cell for cell in self._cells_of(query, answer) if not same(*cell[1:])]
-
-    def kept_of(self, query: int, answer: int = 0) -> list[tuple[str, Any]]:
-        """The columns of one answer that stay as they are, with their values."""
-        cells = self._cells_of(query, answer)
-        return [(column, before) for column, before, after in cells if same(before, after)]
-
-    def at(self, query: int, answer: int) -> int:
-        """The position of an answer in every field."""
-        if not 0 <= query < len(self):
-            raise RequestError(f"no query at position {query}; positions are 0 to {len(self) - 1}")
-        if not 0 <= answer < self.k:
-            raise RequestError(f"no answer at position {answer}; positions are 0 to {self.k - 1}")
-        return query * self.k + answer
-
-    def classes_of(self, query: int, answer: int = 0) -> tuple[Category, Category]:
-        """The class that the model which is asked gives now, and the one that was asked for."""
-        at, classes = self.at(query, answer), self.schema.label.classes
-        return classes[self.predicted[at]], classes[self.target[at]]
-
     def shown_classes(self, query: int, answer: int = 0) -> tuple[Category, Category]:
-        """The same to be shown: of a model that was not asked nobody knows what it gives now."""
+        """`classes_of` to be shown: nobody knows what a model gives now that was not asked."""
         now, goal = self.classes_of(query, answer)
         return ("not asked" if self.decided_by is DecidedBy.STAND_IN else now), goal
-
-    @property
-    def _numbers(self) -> tuple[Array, Array]:
-        """The position of the query and of the answer among its own, for every answer."""
-        number, rank = np.divmod(np.arange(len(self.status)), self.k)
-        return number, rank
-
-    def _cells_of(self, query: int, answer: int) -> list[Change]:
-        """All columns of one answer with their plain values before and after."""
-        at = self.at(query, answer)
-        return [(column, before[at], after[at]) for column, before, after in self._cells]
-
-    @cached_property
-    def _cells(self) -> list[tuple[str, list[Any], list[Any]]]:
-        """Each column with its values before and after; a row of pandas makes integers floats."""
-        cells = []
-        for feature in self.schema.features:
-            for column in feature.columns:
-                before, after = (
-                    [wording.plain_value(value, feature.is_whole) for value in frame[column]]
-                    for frame in (self.queries, self.rows)
-                )
-                cells.append((column, before, after))
-        return cells
 
     def text(self, query: int, answer: int = 0) -> str:
         """One answer as a sentence."""
@@ -291,7 +118,7 @@ class Explanations:
     def measures(self, query: int, answer: int = 0) -> str:
         """The numbers of one answer in a line: probability, distance and what is known besides."""
         at = self.at(query, answer)
-        known = {"probability": self.probability, "distance": self.distance, **self._worth}
+        known = {"probability": self.probability, "distance": self.distance, **self._measures}
         return " · ".join(f"{name} {values[at]:.2f}" for name, values in known.items())
 
     @property
@@ -301,7 +128,7 @@ class Explanations:
             "The probability is that of the other decision, with these changes.",
             "The distance is L2, every encoded number between 0 and 1.",
         )
-        if not self._worth:
+        if self.worth is None:
             return always
         return (
             *always,
@@ -316,15 +143,16 @@ class Explanations:
     def worth_in_words(self, query: int, answer: int) -> list[str]:
         """How the answer compares with people of the target class, and how stable it is."""
         at, (_, goal) = self.at(query, answer), self.classes_of(query, answer)
+        if self.worth is None:
+            return []
         said = []
-        if self.standing is not None:
-            places = {feature.name: place for place, feature in enumerate(self.schema.features)}
-            for change in self.changes_of(query, answer):
-                share = float(self.standing[at, places[change[0]]]) if change[0] in places else None
-                said += wording.compared(change, share, goal)
-        if self.stability is not None:
-            said.append(wording.agreement(float(self.stability[at])))
-        return said
+        places = {feature.name: place for place, feature in enumerate(self.schema.features)}
+        for change in self.changes_of(query, answer):
+            share = None
+            if change[0] in places:
+                share = float(self.worth.standing[at, places[change[0]]])
+            said += wording.compared(change, share, goal)
+        return [*said, wording.agreement(float(self.worth.stability[at]))]
 
     def explain(self, query: int | None = None) -> str:
         """The answers to one query in sentences, or those to every query that has any."""
@@ -368,7 +196,7 @@ class Explanations:
         """Everything as plain values for JSON."""
         records = self.summary().to_dict(orient="records")
         for record, query, answer in zip(records, *self._numbers, strict=True):
-            record |= {name: _or_none(record[name]) for name in self._worth}
+            record |= {name: _or_none(record[name]) for name in self._measures}
             record["changes"] = [
                 {"column": column, "from": before, "to": after}
                 for column, before, after in self.changes_of(query, answer)

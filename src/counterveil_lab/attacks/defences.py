@@ -32,17 +32,15 @@ from torch import Tensor, nn
 from counterveil.curator import Curator, dpsgd
 from counterveil.encoding import Array
 from counterveil.errors import RequestError
-from counterveil.models import TargetModel
 from counterveil.networks import ARCHITECTURES, seeded
 from counterveil.population.mixed import Grid
 from counterveil.privacy import Budget
-from counterveil.schema import Schema
 from counterveil.search import Explainer
 from counterveil.search.constraints import decode_answers
 from counterveil.veil import Veil
 from counterveil_lab.attacks.protocol import Arena, Size, architecture
 from counterveil_lab.baselines import Answers, Baseline, Cadex, Dice
-from counterveil_lab.baselines.base import Nearest, Problem, check
+from counterveil_lab.baselines.base import Fitted, Nearest, Problem
 from counterveil_lab.product import any_other, last_iterates, log_proba_at, runner_up
 from counterveil_lab.targets import encoded
 
@@ -215,7 +213,8 @@ def _baseline(name: str, arena: Arena) -> Baseline:
     return Dice(*given, seed=arena.seed, method="kdtree", posthoc_sparsity_param=0)
 
 
-class KAnonymous:
+@dataclass(eq=False, kw_only=True)
+class KAnonymous(Fitted):
     """k-anonymous counterfactuals: a cheap reading of CF-K (Goethals et al. 2023).
 
     Their method takes the nearest training row of the other class and generalises it, attribute by
@@ -226,26 +225,20 @@ class KAnonymous:
     least k rows lie there, so nothing here is differentially private.
     """
 
-    def __init__(
-        self,
-        schema: Schema,
-        model: TargetModel,
-        train: pd.DataFrame,
-        seed: int = 0,
-        k_rows: int = 5,
-    ) -> None:
-        check(schema, model, gradient=False, name="CF-K")
-        grid = Grid(schema, BINS)
-        cells = grid.codes(encoded(train, schema)[0].double().numpy())
+    k_rows: int = 5
+
+    def fit(self, train: pd.DataFrame) -> None:
+        self.name = f"cf-k-{self.k_rows}"
+        grid = Grid(self.schema, BINS)
+        cells = grid.codes(encoded(train, self.schema)[0].double().numpy())
         codes, counts = np.unique(cells, axis=0, return_counts=True)
-        codes = codes[counts >= k_rows]
+        codes = codes[counts >= self.k_rows]
         if not len(codes):
-            raise RequestError(f"CF-K: no cell of the grid holds {k_rows} training rows")
-        self.name, self.model = f"cf-k-{k_rows}", model
-        points = grid.points(codes, np.random.default_rng(seed))
+            raise RequestError(f"CF-K: no cell of the grid holds {self.k_rows} training rows")
+        points = grid.points(codes, np.random.default_rng(self.seed))
         self._rows = torch.as_tensor(points, dtype=torch.float32)
         with torch.no_grad():
-            self._classes = log_proba_at(model, self._rows).argmax(dim=1)
+            self._classes = log_proba_at(self.model, self._rows).argmax(dim=1)
 
     def explain(self, queries: pd.DataFrame, targets: Tensor, *, k: int = 1) -> Answers:
         """As every baseline does."""

@@ -6,7 +6,7 @@ loses by rows that cannot exist. An answer counts as found if f accepts the row 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -25,13 +25,43 @@ from counterveil_lab.product import decided, log_proba_at
 
 
 class Baseline(Protocol):
-    """A method, fitted. Built from (schema, model, train, *, seed, its published options)."""
+    """A method that is ready to explain a model; tables call it by its `name`."""
 
     name: str
 
     def explain(self, queries: pd.DataFrame, targets: Tensor, *, k: int = 1) -> Answers:
         """`k` answers for each query; `targets` are positions in the label set, one a query."""
         ...
+
+
+@dataclass(eq=False)
+class Fitted:
+    """What a baseline is made of: (schema, model, train, *, seed, its published options).
+
+    A method is a dataclass on top of this one, with its options as fields. Its `fit` sets `name`.
+    """
+
+    schema: Schema
+    model: TargetModel
+    train: InitVar[pd.DataFrame]
+    seed: int = field(default=0, kw_only=True)
+    name: str = field(init=False)
+
+    def __post_init__(self, train: pd.DataFrame) -> None:
+        if self.model.schema != self.schema:
+            raise RequestError("the model was adapted to another schema than the one given")
+        self.fit(train)
+
+    def fit(self, train: pd.DataFrame) -> None:
+        """Check the options, and learn from the training rows what the method needs of them."""
+        raise NotImplementedError
+
+    def require_gradient(self) -> None:
+        """Refuse a model that has no gradient."""
+        if not self.model.differentiable:
+            raise RequestError(
+                f"{self.name} follows the gradient of the model, and this one has none"
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,11 +192,3 @@ class Nearest:
             if place + 1 < self._k:
                 equal = (rows == chosen[:, None]).all(dim=2)
                 distance = torch.where(equal, torch.inf, distance)
-
-
-def check(schema: Schema, model: TargetModel, *, gradient: bool, name: str) -> None:
-    """That a method can explain `model`."""
-    if model.schema != schema:
-        raise RequestError("the model was adapted to another schema than the one given")
-    if gradient and not model.differentiable:
-        raise RequestError(f"{name} follows the gradient of the model, and this one has none")

@@ -7,19 +7,21 @@ group passes the threshold, its category is chosen. The answer is the first poin
 also as a legal row.
 """
 
+from dataclasses import dataclass
+
 import pandas as pd
 import torch
 from torch import Tensor
 
 from counterveil.encoding import Encoding
 from counterveil.errors import RequestError
-from counterveil.models import TargetModel
-from counterveil.schema import Categorical, Schema
-from counterveil_lab.baselines.base import Answers, Nearest, Problem, check
+from counterveil.schema import Categorical
+from counterveil_lab.baselines.base import Answers, Fitted, Nearest, Problem
 from counterveil_lab.product import log_proba_at
 
 
-class Cadex:
+@dataclass(eq=False, kw_only=True)
+class Cadex(Fitted):
     """All queries at once: Adam works number by number, so that a batch changes nothing.
 
     `threshold`: 0 as published; .5 gives far nearer answers. The method needs neither training
@@ -27,27 +29,19 @@ class Cadex:
     without the i numbers of the strongest gradient.
     """
 
-    def __init__(
-        self,
-        schema: Schema,
-        model: TargetModel,
-        train: pd.DataFrame,
-        *,
-        seed: int = 0,
-        threshold: float = 0.0,
-        top_k: int | None = None,
-        rate: float = 1e-3,
-        epochs: int = 1000,
-    ) -> None:
-        check(schema, model, gradient=True, name="CADEX")
-        if not 0 <= threshold < 1:
+    threshold: float = 0.0
+    top_k: int | None = None
+    rate: float = 1e-3
+    epochs: int = 1000
+
+    def fit(self, train: pd.DataFrame) -> None:
+        self.name = f"cadex-{self.threshold:g}"
+        self.require_gradient()
+        if not 0 <= self.threshold < 1:
             raise RequestError("threshold must be at least 0 and below 1")
-        if top_k is not None and top_k < 1:
+        if self.top_k is not None and self.top_k < 1:
             raise RequestError("top_k must be at least 1")
-        self.name = f"cadex-{threshold:g}"
-        self.model = model
-        self.threshold, self.top_k, self.rate, self.epochs = threshold, top_k, rate, epochs
-        self._groups, self._is_category = _one_hot(model.encoding)
+        self._groups, self._is_category = _one_hot(self.model.encoding)
 
     def explain(self, queries: pd.DataFrame, targets: Tensor, *, k: int = 1) -> Answers:
         problem = Problem.pose(self.model, queries, targets, k)

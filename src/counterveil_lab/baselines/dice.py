@@ -24,8 +24,8 @@ from torch import Tensor, nn
 from counterveil.encoding import Array, Block, Encoding
 from counterveil.errors import RequestError
 from counterveil.models import TargetModel
-from counterveil.schema import Numeric, Pixels, Schema
-from counterveil_lab.baselines.base import Answers, Problem, check
+from counterveil.schema import Numeric, Pixels
+from counterveil_lab.baselines.base import Answers, Fitted, Problem
 from counterveil_lab.product import log_proba_at
 from counterveil_lab.targets import encoded
 
@@ -34,36 +34,31 @@ OUTCOME = "outcome"
 MOST_QUESTIONS = 20_000  # to f, for one query: where f never says the class, genetic asks for ever
 
 
-class Dice:
+class Dice(Fitted):
     """`method`: gradient, random, genetic or kdtree. Every other option goes to dice-ml.
 
     Features that must stay are named to dice-ml; directions and allowed ranges, which differ from
     query to query, hold because its rows are snapped into the query's box before f is asked again.
     """
 
-    def __init__(
-        self,
-        schema: Schema,
-        model: TargetModel,
-        train: pd.DataFrame,
-        *,
-        seed: int = 0,
-        method: Method = "gradient",
-        **options: Any,
-    ) -> None:
-        check(schema, model, gradient=method == "gradient", name="DiCE by gradient")
-        for feature in schema.features:
+    def __init__(self, *given: Any, seed: int = 0, method: Method = "gradient", **options: Any):
+        self.method, self._options = method, options
+        super().__init__(*given, seed=seed)
+
+    def fit(self, train: pd.DataFrame) -> None:
+        self.name = f"dice-{self.method}"
+        if self.method == "gradient":
+            self.require_gradient()
+        for feature in self.schema.features:
             if getattr(feature, "missing", False):
                 raise RequestError(
                     f"DiCE knows no missing values, and {feature.name!r} may be missing; "
                     "fill it in and take 'missing' out of the schema"
                 )
         library = _library("dice_ml")
-        self.name = f"dice-{method}"
-        self.model, self.seed, self._options = model, seed, options
-        self._words = Words(model.encoding)
-        rows = self._words.complete(encoded(train, schema)[0].double().numpy())
-        with _quiet(seed):
+        self._words = Words(self.model.encoding)
+        rows = self._words.complete(encoded(train, self.schema)[0].double().numpy())
+        with _quiet(self.seed):
             data = library.Data(
                 dataframe=rows.assign(**{OUTCOME: 0}),  # it has to be there and is never read
                 continuous_features=list(self._words.numbers),
@@ -71,13 +66,13 @@ class Dice:
                 continuous_features_precision=self._words.precision,
             )
             self._asked: OneClass | AllClasses
-            if method == "gradient":
-                self._asked = OneClass(model, *self._words.affine(data.data_df))
+            if self.method == "gradient":
+                self._asked = OneClass(self.model, *self._words.affine(data.data_df))
                 interface = library.Model(self._asked, backend="PYT", func="ohe-min-max")
             else:
-                self._asked = AllClasses(model, self._words)
+                self._asked = AllClasses(self.model, self._words)
                 interface = library.Model(self._asked, backend="sklearn")
-            self._explainer = library.Dice(data, interface, method=method)
+            self._explainer = library.Dice(data, interface, method=self.method)
 
     def explain(self, queries: pd.DataFrame, targets: Tensor, *, k: int = 1) -> Answers:
         problem = Problem.pose(self.model, queries, targets, k)

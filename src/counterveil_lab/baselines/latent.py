@@ -4,7 +4,7 @@ The autoencoder has the defaults of the library CARLA. It learns from the traini
 with no noise: that is the published method, and why its answers are no more private than the rows.
 """
 
-from typing import Any
+from dataclasses import dataclass
 
 import pandas as pd
 import torch
@@ -12,10 +12,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from counterveil.errors import RequestError
-from counterveil.models import TargetModel
 from counterveil.networks import seeded
 from counterveil.schema import Schema
-from counterveil_lab.baselines.base import Answers, Nearest, Problem, check
+from counterveil_lab.baselines.base import Answers, Fitted, Nearest, Problem
 from counterveil_lab.product import dense_relu, log_proba_at
 from counterveil_lab.targets import encoded
 
@@ -83,30 +82,26 @@ def train_vae(
     return vae.requires_grad_(False).eval()
 
 
-class _LatentSearch:
+@dataclass(eq=False, kw_only=True)
+class _LatentSearch(Fitted):
     """What both methods need: f and a VAE, trained here unless one is given as `vae`."""
 
-    name: str
-    gradient: bool
+    layers: tuple[int, ...] = LAYERS
+    epochs: int = EPOCHS
+    vae: Vae | None = None
 
-    def __init__(
-        self,
-        schema: Schema,
-        model: TargetModel,
-        train: pd.DataFrame,
-        *,
-        seed: int = 0,
-        layers: tuple[int, ...] = LAYERS,
-        epochs: int = EPOCHS,
-        vae: Vae | None = None,
-    ) -> None:
-        check(schema, model, gradient=self.gradient, name=self.name.upper())
-        self.model, self.seed = model, seed
-        self.vae = vae or train_vae(
-            train, schema, seed=seed, layers=layers, epochs=epochs, device=model.device
+    def fit(self, train: pd.DataFrame) -> None:
+        self._vae = self.vae or train_vae(
+            train,
+            self.schema,
+            seed=self.seed,
+            layers=self.layers,
+            epochs=self.epochs,
+            device=self.model.device,
         )
 
 
+@dataclass(eq=False, kw_only=True)
 class Cchvae(_LatentSearch):
     """C-CHVAE (Pawelczyk 2020): the latent space searched in growing shells.
 
@@ -117,13 +112,13 @@ class Cchvae(_LatentSearch):
     depend on which other queries were asked.
     """
 
-    name, gradient = "cchvae", False
+    samples: int = 300
+    step: float = 0.1
+    shells: int = 1000
 
-    def __init__(
-        self, *given: Any, samples: int = 300, step: float = 0.1, shells: int = 1000, **options: Any
-    ) -> None:
-        super().__init__(*given, **options)
-        self.samples, self.step, self.shells = samples, step, shells
+    def fit(self, train: pd.DataFrame) -> None:
+        self.name = "cchvae"
+        super().fit(train)
 
     @torch.no_grad()
     def explain(self, queries: pd.DataFrame, targets: Tensor, *, k: int = 1) -> Answers:
@@ -136,13 +131,13 @@ class Cchvae(_LatentSearch):
 
     def _search(self, problem: Problem, nearest: Nearest, numbers: Tensor) -> None:
         """Shell after shell for the queries `numbers`; who has an answer leaves the search."""
-        codes, _ = self.vae.encode(problem.queries)
+        codes, _ = self._vae.encode(problem.queries)
         generator = torch.Generator().manual_seed(self.seed)
         for shell in range(self.shells):
             direction = torch.randn(self.samples, codes.shape[1], generator=generator)
             norm = self.step * (shell + torch.rand(self.samples, 1, generator=generator))
             around = direction * (norm / direction.abs().sum(dim=1, keepdim=True))
-            decoded = self.vae.decode(codes[numbers][:, None] + around.to(codes.device))
+            decoded = self._vae.decode(codes[numbers][:, None] + around.to(codes.device))
             rows = problem.legal(decoded, numbers)
             accepted = problem.accepted(rows, numbers)
             nearest.look(numbers, rows, accepted)
@@ -151,6 +146,7 @@ class Cchvae(_LatentSearch):
                 break
 
 
+@dataclass(eq=False, kw_only=True)
 class Revise(_LatentSearch):
     """REVISE (Joshi 2019): gradient descent on the latent code, for all queries at once.
 
@@ -160,26 +156,22 @@ class Revise(_LatentSearch):
     close together. Nothing is random but the training.
     """
 
-    name, gradient = "revise", True
+    weight: float = 0.5
+    rate: float = 0.1
+    iterations: int = 1000
 
-    def __init__(
-        self,
-        *given: Any,
-        weight: float = 0.5,
-        rate: float = 0.1,
-        iterations: int = 1000,
-        **options: Any,
-    ) -> None:
-        super().__init__(*given, **options)
-        self.weight, self.rate, self.iterations = weight, rate, iterations
+    def fit(self, train: pd.DataFrame) -> None:
+        self.name = "revise"
+        self.require_gradient()
+        super().fit(train)
 
     def explain(self, queries: pd.DataFrame, targets: Tensor, *, k: int = 1) -> Answers:
         problem = Problem.pose(self.model, queries, targets, k)
         nearest = Nearest(problem)
-        code = self.vae.encode(problem.queries)[0].clone().requires_grad_(True)
+        code = self._vae.encode(problem.queries)[0].clone().requires_grad_(True)
         optimiser = torch.optim.Adam([code], self.rate)
         for _ in range(self.iterations):
-            points = problem.box.project(self.vae.decode(code))
+            points = problem.box.project(self._vae.decode(code))
             (code.grad,) = torch.autograd.grad(self._loss(points, problem).sum(), code)
             optimiser.step()
             rows = problem.legal(points.detach()[:, None], problem.numbers)

@@ -9,6 +9,7 @@ NICEx knows no features that must stay. Here they keep the query's values, and t
 nearest with whose other values f accepts the query.
 """
 
+from dataclasses import dataclass
 from typing import Literal
 
 import pandas as pd
@@ -16,9 +17,8 @@ import torch
 from torch import Tensor
 
 from counterveil.encoding import Array
-from counterveil.models import TargetModel
-from counterveil.schema import Numeric, Schema
-from counterveil_lab.baselines.base import Answers, Problem, check
+from counterveil.schema import Numeric
+from counterveil_lab.baselines.base import Answers, Fitted, Problem
 from counterveil_lab.baselines.latent import Vae, train_vae
 from counterveil_lab.percentiles import unit_points
 from counterveil_lab.product import log_proba_at
@@ -30,7 +30,8 @@ QUERIES_AT_A_TIME = 64
 TINY = 1e-11  # as in NICEx
 
 
-class Nice:
+@dataclass(eq=False, kw_only=True)
+class Nice(Fitted):
     """`reward` chooses the next value, by what it adds to the probability of the target class.
 
     "sparsity": the most; "proximity": the most for its distance; "plausibility": the most times
@@ -38,21 +39,15 @@ class Nice:
     values of the donor at once.
     """
 
-    def __init__(
-        self,
-        schema: Schema,
-        model: TargetModel,
-        train: pd.DataFrame,
-        *,
-        seed: int = 0,
-        reward: Reward = "sparsity",
-        vae: Vae | None = None,
-    ) -> None:
-        check(schema, model, gradient=False, name="NICE")
-        self.name, self.model, self.reward = f"nice-{reward}", model, reward
-        if reward == "plausibility" and vae is None:
-            vae = train_vae(train, schema, seed=seed, device=model.device)
-        self._vae, self._blocks = vae, model.encoding.blocks
+    reward: Reward = "sparsity"
+    vae: Vae | None = None
+
+    def fit(self, train: pd.DataFrame) -> None:
+        self.name = f"nice-{self.reward}"
+        schema, model = self.schema, self.model
+        self._blocks = model.encoding.blocks
+        if self.reward == "plausibility" and self.vae is None:
+            self.vae = train_vae(train, schema, seed=self.seed, device=model.device)
         points, classes = encoded(train, schema)
         said = torch.cat([self._log_proba(part).argmax(dim=1) for part in points.split(8192)])
         right = said.cpu() == classes
@@ -132,8 +127,8 @@ class Nice:
 
     def _error(self, points: Tensor) -> Tensor:
         """The squared error of the autoencoder, (points,)."""
-        assert self._vae is not None
-        again = self._vae.decode(self._vae.encode(points)[0])
+        assert self.vae is not None
+        again = self.vae.decode(self.vae.encode(points)[0])
         return (again - points).square().sum(dim=1)
 
     def _space(self, points: Tensor) -> Tensor:

@@ -146,18 +146,18 @@ def learning_less() -> Iterator[None]:
     import torch
 
     from counterveil.build import TRAININGS, Training
-    from counterveil.search import amortise, explainer
+    from counterveil.search import amortise, learnt
 
     for room in ("audit", "cli", "curator", "models", "report", "search"):
         importlib.import_module(f"counterveil.{room}")
     torch.set_num_threads(1)
-    usual = dict(TRAININGS), amortise.TRAINING_ROWS, explainer.STUDENT_ROWS
+    usual = dict(TRAININGS), amortise.TRAINING_ROWS, learnt.STUDENT_ROWS
     TRAININGS.update(dict.fromkeys(TRAININGS, Training(200, 1, 64, 5e-3, (4,), 1)))
-    amortise.TRAINING_ROWS = explainer.STUDENT_ROWS = 200
+    amortise.TRAINING_ROWS = learnt.STUDENT_ROWS = 200
     try:
         yield
     finally:
-        trainings, amortise.TRAINING_ROWS, explainer.STUDENT_ROWS = usual
+        trainings, amortise.TRAINING_ROWS, learnt.STUDENT_ROWS = usual
         TRAININGS.update(trainings)
 
 

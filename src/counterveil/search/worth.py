@@ -1,0 +1,50 @@
+"""What answers are worth, as far as the veil's population P~ knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from counterveil.encoding import Array
+from counterveil.search.ground import Ground
+
+
+@dataclass(frozen=True, eq=False)
+class Worth:
+    """Numbers for each answer, (answers,). They follow from veil, model and answer alone.
+
+    `effort`: Σ over the changed features of the difference of percentiles among all people, a
+    changed category counting 1. `plausibility`: the share of P~'s rows of the target class that are
+    less likely than the answer. `stability`: the share of a committee of models learnt from P~ that
+    gives the target class, too. `standing`, (answers, features): the share of P~'s people of the
+    target class whose number is below the answer's; NaN for what is no number.
+    """
+
+    effort: Array
+    plausibility: Array
+    stability: Array
+    standing: Array
+
+    @classmethod
+    def of(cls, ground: Ground, before: Array, after: Array, targets: Tensor) -> Self:
+        """The worth of encoded answers `after` to the queries `before`, (answers, width) both."""
+        queries, rows = (torch.as_tensor(each, dtype=torch.float32) for each in (before, after))
+        beliefs = ground.beliefs
+        effort, rank = beliefs.judged(queries, rows, targets)
+        members = ground.committee.margins(beliefs.codes(rows), targets)
+        stability = (members > 0).float().mean(dim=1)
+        found = effort, rank, stability, beliefs.standing(rows, targets)
+        return cls(*(each.double().numpy() for each in found))
+
+    def select(self, at: Array) -> Self:
+        """The worth of the answers at these positions."""
+        return type(self)(*(getattr(self, each.name)[at] for each in fields(self)))
+
+    @property
+    def measures(self) -> dict[str, Array]:
+        """What is one number for each answer, by name."""
+        names = ("effort", "plausibility", "stability")
+        return {name: getattr(self, name) for name in names}
