@@ -271,6 +271,10 @@ class Judges:
         row["boosted"] = float(says.mean()) if len(says) else None
         return row | self.reality.judge(queries, given)
 
+    def accepts(self, answers: pd.DataFrame) -> Array:
+        """Which rows f puts into the target class, bool (answers,)."""
+        return self._accepted(self.f, self.reality.space.encoding.pick(answers))
+
     def _accepted(self, model: TargetModel, rows: pd.DataFrame) -> Array:
         answer: Array = (decided(model, rows) == self.target_number).numpy()
         return answer

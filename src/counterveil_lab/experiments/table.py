@@ -15,6 +15,7 @@ from counterveil_lab.experiments import (
     images,
     over_epsilon,
     populations,
+    private_answers,
     red_team,
 )
 from counterveil_lab.experiments.releases import CACHE
@@ -37,6 +38,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     "paper-adult": over_epsilon.PAPER_ADULT,
     "frontier": over_epsilon.FRONTIER,
     "population": populations.POPULATION,
+    "private-answers": private_answers.PRIVATE_ANSWERS,
     "believable": believable.BELIEVABLE,
 }
 
