@@ -139,7 +139,7 @@ class Learnt:
             snap=self.snap,
             amortiser=None,
             may_repair=by_model,
-            polish_both_starts=by_model and self.veil.schema.family == "mixed",
+            from_both_sides=by_model and self.veil.schema.family == "mixed",
             labelled_rows=self._taught[1] if may_try else None,
         )
 

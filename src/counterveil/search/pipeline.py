@@ -5,6 +5,7 @@
     try_labelled    for those still without: the nearest rows that the model has classified
     insist          for those still without: Algorithm 2 with an ever heavier L_pred
     polish          give back to the query what an answer does not need
+    scan            a smaller change of one feature alone, if there is one
     limit_changes   search anew, move by move, where more features changed than may
 
 Every stage has one signature: (batch, rows, accepted) -> (rows, accepted), where `rows` is a legal
@@ -36,6 +37,7 @@ from counterveil.search.repair import (
     margin_beyond,
     margin_gradient,
 )
+from counterveil.search.scan import Scan
 from counterveil.search.snap import Snap
 from counterveil.terminal import Tick, silent
 
@@ -178,7 +180,7 @@ class Pipeline:
     snap: Snap
     amortiser: Amortiser | None
     may_repair: bool  # whether single moves may stand for a search
-    polish_both_starts: bool = False  # polish from the query's own side too, and keep the nearer
+    from_both_sides: bool = False  # polish from the query's own side too, scan, keep the nearest
     labelled_rows: LabelledRows | None = None
     options: SearchOptions = SearchOptions()  # of one call, as is `tick`
     tick: Tick = silent
@@ -203,8 +205,10 @@ class Pipeline:
             yield self.try_labelled
         yield self.insist
         if self.options.polish:
-            both = self.polish_both_starts and self.judge.calls_left is None
+            both = self.from_both_sides and self.judge.calls_left is None
             yield self.polish_from_both_starts if both else self.polish
+            if both:
+                yield self.scan
         yield self.limit_changes
 
     # --- The stages ---
@@ -309,6 +313,18 @@ class Pipeline:
         nearer = distance.argmin(dim=1)
         everyone = torch.arange(len(rows), device=rows.device)
         return both.unflatten(0, (-1, 2))[everyone, nearer], both_accepted.any(dim=1)
+
+    def scan(self, batch: QueryBatch, rows: Tensor, accepted: Tensor) -> Found:
+        """A smaller change of one feature alone, where the judge accepts one."""
+        scan = Scan(
+            encoding=self.judge.encoding,
+            snap=self.snap,
+            start=self.snap(batch.queries, batch.box),
+            box=batch.box,
+            accepts=lambda tried, query: self.accepts(tried, batch.targets[query]),
+            costs=batch.costs,
+        )
+        return scan(rows, accepted)
 
     def limit_changes(self, batch: QueryBatch, rows: Tensor, accepted: Tensor) -> Found:
         """Search anew, move by move, where an answer changes more features than it may."""

@@ -1,0 +1,137 @@
+"""Scan: change one feature alone, and see whether the model accepts a smaller change.
+
+A search that follows gradients and gives back whole features may overlook that a little more of one
+feature would have done. Every number is moved either way, by shares of the distance of the answer
+so far, and then between the last two shares; every category and bit is tried that would be nearer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from counterveil.encoding import Encoding
+from counterveil.search.constraints import SAME, Box
+from counterveil.search.snap import Snap
+
+SHARES, ROUNDS = 8, 3  # of a way that are tried at once, and how often
+AT_ONCE = 1 << 22  # numbers in memory
+CLEARLY = 1e-6  # of a squared distance: less is no gain
+ONE_OF_MANY = 2.0  # beyond the unit cube: the category that a legal row then has
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What single features may do for a batch of queries.
+
+    `start`: the legal row nearest to each query, (queries, width). `accepts`: which of some rows
+    the model accepts, given the query of each: (rows, width) and (rows,) to bool (rows,).
+    """
+
+    encoding: Encoding
+    snap: Snap
+    start: Tensor
+    box: Box
+    accepts: Callable[[Tensor, Tensor], Tensor]
+    costs: Tensor | None = None
+
+    def __call__(self, rows: Tensor, accepted: Tensor) -> tuple[Tensor, Tensor]:
+        """`rows`, or a change of one feature that is nearer; and where there is any answer."""
+        best = torch.where(accepted, self._squares(rows, slice(None)), torch.inf)
+        nearest = rows.clone()
+        size = max(1, AT_ONCE // (SHARES * max(1, self.start.shape[1]) ** 2))
+        for part in torch.arange(len(rows), device=rows.device).split(size):
+            self._try_listed(part, best, nearest)
+            self._try_numbers(part, best, nearest)
+        return nearest, best.isfinite()
+
+    @cached_property
+    def _listed(self) -> tuple[Tensor, Tensor]:
+        """Which columns are categories, and which are bits of their own."""
+        categories = torch.zeros(self.encoding.width, dtype=torch.bool)
+        bits = ~self.snap.is_number.cpu()
+        derived = {link.derived for link in self.encoding.schema.links}
+        for block in self.encoding.blocks:
+            if block.feature.one_hot:
+                categories[block.categories] = block.feature.name not in derived
+            if block.feature.one_hot or block.feature.name in derived:
+                bits[block.at] = False
+            if block.missing_flag is not None:
+                bits[block.missing_flag] = False
+        return categories.to(self.start.device), bits.to(self.start.device)
+
+    @cached_property
+    def _missing(self) -> Tensor:
+        """Which numbers of each query are missing, (queries, width): they stay so."""
+        flags = [b.missing_flag for b in self.encoding.blocks if b.missing_flag is not None]
+        missing = torch.zeros_like(self.start, dtype=torch.bool)
+        missing[:, [flag - 1 for flag in flags]] = self.start[:, flags] > 0.5
+        return missing
+
+    def _try_listed(self, part: Tensor, best: Tensor, nearest: Tensor) -> None:
+        """Every category and bit of the queries `part` that would be nearer, in place."""
+        start, upper, lower = self.start[part], self.box.upper[part], self.box.lower[part]
+        categories, bits = self._listed
+        cost = self._costs(part)
+        length = torch.where(categories, 2.0, 1.0) * cost
+        other = (categories & (start < 0.5) & (upper > 0.5)) | (bits & (upper > lower))
+        row, column = (other & (length < best[part, None])).nonzero(as_tuple=True)
+        values = torch.where(categories[column], ONE_OF_MANY, 1 - start[row, column])
+        query = part[row]
+        points = self.start[query]
+        points[torch.arange(len(query), device=query.device), column] = values
+        self._keep_nearer(points, query, best, nearest)
+
+    def _try_numbers(self, part: Tensor, best: Tensor, nearest: Tensor) -> None:
+        """Every number of the queries `part`, up and down, in place."""
+        columns = self.snap.is_number.nonzero()[:, 0]
+        start, cost = self.start[part][:, columns], self._costs(part)[:, columns]
+        room = torch.stack(
+            [self.box.upper[part][:, columns] - start, start - self.box.lower[part][:, columns]]
+        )
+        reach = (best[part, None] / cost).sqrt()
+        high = torch.where(self._missing[part][:, columns], 0.0, torch.minimum(room, reach))
+        low = torch.zeros_like(high)
+        for _ in range(ROUNDS):
+            reach = (best[part, None] / cost).sqrt()
+            side, row, number = ((high - low > SAME) & (low < reach)).nonzero(as_tuple=True)
+            if not len(row):
+                return
+            near, far = low[side, row, number], high[side, row, number]
+            shares = torch.arange(1, SHARES + 1, device=near.device) / SHARES
+            ways = near[:, None] + (far - near)[:, None] * shares
+            sign = torch.where(side == 0, 1.0, -1.0)
+            query = part[row].repeat_interleave(SHARES)
+            points = self.start[query]
+            every = torch.arange(len(query), device=query.device)
+            moved = columns[number].repeat_interleave(SHARES)
+            points[every, moved] += (sign[:, None] * ways).flatten()
+            fine = self._keep_nearer(points, query, best, nearest).unflatten(0, (-1, SHARES))
+            first = torch.where(fine, 0, 1).argmin(dim=1)
+            stop = ways.gather(1, first[:, None])[:, 0]
+            high[side, row, number] = torch.where(fine.any(dim=1), stop, 0.0)
+            low[side, row, number] = stop - (far - near) / SHARES
+
+    def _keep_nearer(self, points: Tensor, query: Tensor, best: Tensor, nearest: Tensor) -> Tensor:
+        """Which of `points`, made legal, are accepted; `best` and `nearest` change in place."""
+        rows = self.snap(points, self.box.select(query))
+        squares = self._squares(rows, query)
+        fine = squares < best[query] * (1 - CLEARLY)
+        if bool(fine.any()):
+            fine[fine.clone()] = self.accepts(rows[fine], query[fine])
+        squares = torch.where(fine, squares, torch.inf)
+        best.scatter_reduce_(0, query, squares, "amin")
+        winner = fine & (squares == best[query])
+        nearest[query[winner]] = rows[winner]
+        return fine
+
+    def _squares(self, rows: Tensor, query: Tensor | slice) -> Tensor:
+        costs = None if self.costs is None else self.costs[query]
+        return self.snap.squares_by_part(rows, self.start[query], costs).sum(dim=1)
+
+    def _costs(self, part: Tensor) -> Tensor:
+        return torch.ones_like(self.start[part]) if self.costs is None else self.costs[part]
