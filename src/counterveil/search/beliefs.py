@@ -123,6 +123,14 @@ class Beliefs:
         """Of each number the share of people below it, (rows, features); 0 for other features."""
         return self._along(points, 0)
 
+    def places(self, points: Tensor) -> Tensor:
+        """Of each known number the share of people below it, (rows, features); NaN for the rest."""
+        found = self.percentiles(points)
+        for number in range(self.features):
+            known = self.is_known(points, number) & self.is_number[number]
+            found[~known, number] = torch.nan
+        return found
+
     def standing(self, points: Tensor, targets: Tensor) -> Tensor:
         """The share of P~'s people of the target class below each number, (rows, features).
 

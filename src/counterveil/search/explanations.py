@@ -189,8 +189,17 @@ class Explanations(Answers):
             changes=self.changes_of(query, answer),
             kept=self.kept_of(query, answer),
             fixed=self.fixed,
+            places=self._places_of(query, answer),
         )
         return draw(drawn)
+
+    def _places_of(self, query: int, answer: int) -> dict[str, tuple[float, float]]:
+        """Of each number the share of people below it, before and after; empty where unknown."""
+        if self.worth is None:
+            return {}
+        places = self.worth.places[self.at(query, answer)]
+        known = zip(self.schema.features, places, strict=True)
+        return {each.name: tuple(two) for each, two in known if not np.isnan(two).any()}
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values for JSON."""

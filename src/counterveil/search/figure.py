@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import textwrap
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,6 +62,7 @@ class Answer:
     changes: list[Change]
     kept: list[tuple[str, Any]]  # the columns that stay, with their values
     fixed: tuple[str, ...]  # features held besides those of the schema
+    places: Mapping[str, tuple[float, float]]  # of numbers, among all people: before and after
 
 
 def draw(answer: Answer) -> Picture:
@@ -95,7 +96,7 @@ def _draw_page(answer: Answer) -> Picture:
     if is_bits:
         _draw_bits(page, schema, changes, kept, fixed)
     else:
-        _draw_changes(page, schema, changes)
+        _draw_changes(page, schema, changes, answer.places)
         for title, is_fixed in (("cannot change:", True), ("unchanged:", False)):
             those = [each for each in kept if (each[0] in fixed) == is_fixed]
             items = [f"{column} {show(value)} ·" for column, value in those]
@@ -105,7 +106,12 @@ def _draw_page(answer: Answer) -> Picture:
     return page.finish()
 
 
-def _draw_changes(page: _Page, schema: Schema, changes: list[Change]) -> None:
+def _draw_changes(
+    page: _Page,
+    schema: Schema,
+    changes: list[Change],
+    places: Mapping[str, tuple[float, float]],
+) -> None:
     """A line for each changed feature; a long name is on two, the second one shortened."""
     shown = changes[:MOST_LINES]
     wrapped = [wrap(column.split(" "), NAME_WIDTH, 10.5) for column, _, _ in shown]
@@ -122,7 +128,7 @@ def _draw_changes(page: _Page, schema: Schema, changes: list[Change]) -> None:
         if bounds is None or None in values:
             _draw_two_texts(page, *show_both(*values), start)
         else:
-            _draw_two_numbers(page, bounds, values, start)
+            _draw_two_numbers(page, bounds, values, start, places.get(column))
         page.y += ROW_HEIGHT
     if len(changes) > MOST_LINES:
         page.text(MARGIN, f"… and {len(changes) - MOST_LINES} more", color=SOFT)
@@ -130,13 +136,22 @@ def _draw_changes(page: _Page, schema: Schema, changes: list[Change]) -> None:
 
 
 def _draw_two_numbers(
-    page: _Page, bounds: tuple[float, float], numbers: list[Any], start: float
+    page: _Page,
+    bounds: tuple[float, float],
+    numbers: list[Any],
+    start: float,
+    places: tuple[float, float] | None,
 ) -> None:
-    """A number before and after as two dots on the range of the feature."""
+    """A number before and after as two dots.
+
+    They stand at their places among all people where those are known, else on the range of the
+    feature: with far bounds most of that is empty.
+    """
     stop = WIDTH - MARGIN
     track: dict[str, Any] = {"linewidth": 4, "solid_capstyle": "round", "zorder": 1}
     page.axes.plot([start, stop], [page.y, page.y], color=TRACK, **track)
-    before, after = np.interp([float(number) for number in numbers], bounds, (start, stop)).tolist()
+    shares = places or np.interp([float(number) for number in numbers], bounds, (0, 1)).tolist()
+    before, after = (start + share * (stop - start) for share in shares)
     page.arrow(before, after, ACCENT, gap=0.07)
     page.dot(before, FAINT, "white")
     page.dot(after, ACCENT, ACCENT)
@@ -146,8 +161,13 @@ def _draw_two_numbers(
     middles = keep_apart((left[0], right[0]), widths, start, stop)
     for x, (_, words, bold, color) in zip(middles, (left, right), strict=True):
         page.text(x, words, bold=bold, color=color, y=page.y - 0.17, ha="center")
-    page.text(start, show(bounds[0]), 7.5, color=FAINT, y=page.y + 0.15)
-    page.text(stop, show(bounds[1]), 7.5, color=FAINT, y=page.y + 0.15, ha="right")
+    if places:
+        lowest, highest = "lowest of all people", "highest"
+        page.text((start + stop) / 2, "half of all", 7.5, color=FAINT, y=page.y + 0.15, ha="center")
+    else:
+        lowest, highest = (show(bound) for bound in bounds)
+    page.text(start, lowest, 7.5, color=FAINT, y=page.y + 0.15)
+    page.text(stop, highest, 7.5, color=FAINT, y=page.y + 0.15, ha="right")
 
 
 def _draw_two_texts(page: _Page, before: str, after: str, start: float) -> None:

@@ -20,13 +20,16 @@ class Worth:
     changed category counting 1. `plausibility`: the share of P~'s rows of the target class that are
     less likely than the answer. `stability`: the share of a committee of models learnt from P~ that
     gives the target class, too. `standing`, (answers, features): the share of P~'s people of the
-    target class whose number is below the answer's; NaN for what is no number.
+    target class whose number is below the answer's; NaN for what is no number. `places`, (answers,
+    features, 2): the share of all people whose number is below the query's and below the answer's;
+    NaN for what is no number, or missing.
     """
 
     effort: Array
     plausibility: Array
     stability: Array
     standing: Array
+    places: Array
 
     @classmethod
     def of(cls, ground: Ground, before: Array, after: Array, targets: Tensor) -> Self:
@@ -36,7 +39,8 @@ class Worth:
         effort, rank = beliefs.judged(queries, rows, targets)
         members = ground.committee.margins(beliefs.codes(rows), targets)
         stability = (members > 0).float().mean(dim=1)
-        found = effort, rank, stability, beliefs.standing(rows, targets)
+        places = torch.stack([beliefs.places(queries), beliefs.places(rows)], dim=2)
+        found = effort, rank, stability, beliefs.standing(rows, targets), places
         return cls(*(each.double().numpy() for each in found))
 
     def select(self, at: Array) -> Self:
