@@ -30,7 +30,7 @@ from counterveil_lab.baselines.nice import Reward
 from counterveil_lab.believability import KINDS, WISHES, Judges
 from counterveil_lab.evaluation import AS_PUBLISHED
 from counterveil_lab.experiments import peers, releases
-from counterveil_lab.experiments.runner import Case, Experiment, Options
+from counterveil_lab.experiments.runner import Case, Experiment, Options, figure
 from counterveil_lab.metrics import timed
 from counterveil_lab.results import Row
 
@@ -204,6 +204,7 @@ BELIEVABLE = Experiment(
     "whether answers can be believed: twins of f, another model and real rows judge them.",
     cases,
     measure_case,
+    paint=figure("figures_believable", "quality_over_epsilon", "believable"),
     why_not=_why_not,
     chosen_by=("part",),
 )
