@@ -12,10 +12,10 @@ from counterveil_lab.figures import INK, OURS, SOFT, THEIRS, WARM, Style, grid, 
 from counterveil_lab.results import Row
 
 COLUMNS = {  # of the rows, and what they mean
-    "twins": "accepted by retrained twins of f",
-    "boosted": "accepted by another model",
-    "rare": "pairs of values that nobody has",
-    "near": "way to the nearest accepted person",
+    "twins": "twins of f agree",
+    "boosted": "another model agrees",
+    "rare": "values hardly met together",
+    "near": "way to accepted people",
 }
 WAYS = {"believable": (OURS, "o", "-"), "nearest": (WARM, "s", "--")}
 DONOR = "nice-sparsity"  # the peer that hands out values of real people
