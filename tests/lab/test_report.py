@@ -269,7 +269,7 @@ def stored_results(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list
     """The report of the stored results, in a folder with the documents that quote tables."""
     folder = tmp_path_factory.mktemp("stored")
     (folder / "docs").mkdir()
-    for name in ("README.md", "docs/method.md", "docs/red-team.md"):
+    for name in ("README.md", "docs/measured.md", "docs/method.md", "docs/red-team.md"):
         (folder / name).write_text((ROOT / name).read_text("utf-8"), "utf-8")
     return folder, write(ROOT / "results", folder / "results/report.html", folder / "docs")
 
@@ -296,7 +296,13 @@ def test_the_documents_are_those_of_the_stored_results(
     folder, said = stored_results
     written = [words for words in said if words.startswith("written: ")]
     assert len(written) == 2  # no document had to be written anew
-    for name in ("README.md", "docs/method.md", "docs/red-team.md", "docs/results.md"):
+    for name in (
+        "README.md",
+        "docs/measured.md",
+        "docs/method.md",
+        "docs/red-team.md",
+        "docs/results.md",
+    ):
         assert (folder / name).read_text("utf-8") == (ROOT / name).read_text("utf-8"), name
 
 
