@@ -54,16 +54,16 @@ def deviations(
     residual = noisy - part[:, None] * noisy.sum(axis=0)
     noise = variance * ((1 - part) ** 2 + (len(totals) - 1) * part**2)
     found = np.empty_like(noisy)
+    along_axes = [np.linalg.eigh(share[:, None] * prior * share) for prior in priors]
     for number, own in enumerate(residual):
-        expected = totals[number] * share
         evidence, means = [], []
-        for prior in priors:
-            spread, axes = np.linalg.eigh(expected[:, None] * prior * expected)
+        for prior, (spread, axes) in zip(priors, along_axes, strict=True):
             along = axes.T @ own
             for size in SIZES:
-                total = size**2 * np.maximum(spread, 0.0) + noise[number]
+                reach = size * totals[number]
+                total = reach**2 * np.maximum(spread, 0.0) + noise[number]
                 evidence.append(-0.5 * ((along**2 / total).sum() + np.log(total).sum()))
-                means.append(size**2 * (prior @ (expected * (axes @ (along / total)))))
+                means.append(size * reach * (prior @ (share * (axes @ (along / total)))))
         weight = np.exp(np.array(evidence) - max(evidence))
         found[number] = weight @ np.stack(means) / weight.sum()
     return found

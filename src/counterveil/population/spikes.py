@@ -21,7 +21,7 @@ from counterveil.schema import Schema
 from counterveil.schema.cells import NumberCells
 from counterveil.schema.columns import Array
 
-SLICES = 512  # of a bin; of whole numbers no more than it has values
+SLICES = 8192  # of a number, as many for each bin; of whole numbers no more than there are values
 BY_CHANCE = 0.1  # spikes in a whole table that are nothing but noise: at most so many are expected
 
 
@@ -40,7 +40,8 @@ class Slices(Line):
 def _slices(cells: NumberCells) -> tuple[NumberCells, Array]:
     """The slices of one number, and the bin of each."""
     ends = zip(cells.low.tolist(), cells.high.tolist(), strict=True)
-    made = [cut((low, high, 1.0), SLICES, cells.step) for low, high in ends]
+    most = max(2, SLICES // len(cells.low))
+    made = [cut((low, high, 1.0), most, cells.step) for low, high in ends]
     low, high, _ = np.array([part for parts in made for part in parts]).T
     bin_of = np.repeat(np.arange(len(made)), [len(parts) for parts in made])
     rest = cells.step, cells.missing
