@@ -17,11 +17,14 @@ from counterveil.errors import RequestError
 from counterveil.models import Rows, TorchModel
 from counterveil.population.rounding import roundest
 from counterveil.search import ground, wording
+from counterveil.search.asking import Margin
+from counterveil.search.beam import Candidates
 from counterveil.search.beliefs import RAREST
 from counterveil.search.believable import BelievableSearch
+from counterveil.search.closer import closer
 from counterveil.search.constraints import box_around
+from counterveil.search.cost import Asked
 from counterveil.search.menu import menu_of
-from counterveil.search.repair import margin_beyond
 from counterveil.search.rules import Rules
 
 
@@ -54,8 +57,7 @@ def test_values_on_the_menu_are_round(low, high, near, whole, found):
 
 def test_every_entry_of_the_menu_is_legal_in_the_unit_it_is_told_in(veil, schema, rows):
     menu, encoding = menu_of(veil.population()), Encoding(schema)
-    row = torch.tensor(encoding.encode(rows.head(1))).float()
-    moved = torch.where(menu.mask, menu.points, row).double().numpy()
+    moved = np.where(menu.mask, menu.points, encoding.encode(rows.head(1)))
     decoded = encoding.decode(moved)
     assert np.allclose(encoding.encode(decoded), moved, atol=1e-6)
     names = [schema.features[number].name for number in menu.feature.tolist()]
@@ -80,54 +82,106 @@ def test_a_category_that_noise_may_have_made_is_not_on_the_menu(veil):
 def test_density_percentiles_and_codes_are_those_of_the_population(veil, explainer, schema, rows):
     beliefs, population = explainer._ground.beliefs, veil.population()
     points = Encoding(schema).encode(rows)
-    tensor = torch.as_tensor(points, dtype=torch.float32)
-    codes = beliefs.codes(tensor)
-    assert (codes.numpy() == population.grid.codes(points)).mean() > 0.999  # float32 at an edge
+    encoded = points.astype(np.float32)
+    codes = beliefs.codes(encoded)
+    assert (codes == population.grid.codes(points)).mean() > 0.999  # float32 at an edge
     known = population.potentials
     kept = replace(
         known,
         alone=tuple(np.maximum(table, RAREST) for table in known.alone),
         pairs=tuple((one, two, np.maximum(table, RAREST)) for one, two, table in known.pairs),
     )
-    found = torch.stack([beliefs.log_density(codes, torch.full((600,), c)) for c in (0, 1)], dim=1)
-    assert np.allclose(found.numpy(), kept.log_density(codes.numpy()), atol=1e-3)
+    found = np.stack([beliefs.log_density(codes, np.full(600, c)) for c in (0, 1)], axis=1)
+    assert np.allclose(found, kept.log_density(codes), atol=1e-3)
     exact = population.log_density(points)
     assert np.isfinite(exact).all()
-    assert (found.numpy() >= exact - 1e-3).all()
-    shares = beliefs.percentiles(tensor)
-    assert float(shares.min()) >= 0
-    assert float(shares.max()) <= 1
+    assert (found >= exact - 1e-3).all()
+    shares = beliefs.percentiles(encoded)
+    assert shares.min() >= 0
+    assert shares.max() <= 1
     income = np.argsort(rows["income"].to_numpy())
-    assert (np.diff(shares[:, 1].numpy()[income]) >= -1e-6).all()
-    ranks = beliefs.rank(found[:, 1], torch.ones(600, dtype=torch.long))
+    assert (np.diff(shares[:, 1][income]) >= -1e-6).all()
+    ranks = beliefs.rank(found[:, 1], np.ones(600, dtype=int))
     assert ((ranks >= 0) & (ranks <= 1)).all()
 
 
-def test_one_change_is_the_cheapest_of_all_single_changes(explainer, model, schema, refused):
+def asked_about(explainer, rows, **more):
+    """What the search is asked for the rows towards `granted`."""
+    points = explainer.encoding.encode(rows)
+    box, queries = box_around(explainer.encoding, points), points.astype(np.float32)
+    ground, goals = explainer._ground, np.ones(len(rows), dtype=np.intp)
+    start = ground.snap(torch.from_numpy(queries), box).numpy()
+    sides = box.lower.numpy(), box.upper.numpy()
+    return Asked(ground, Margin(explainer.model), start, goals, *sides, **more)
+
+
+def cost_of(asked, query, rows):
+    """J of rows for one query, measured on the rows themselves; infinite where f refuses."""
+    ground, beliefs = asked.ground, asked.ground.beliefs
+    whose = np.full(len(rows), query)
+    before, codes = asked.queries[whose], beliefs.codes(rows)
+    changed = ground.snap.changed_features(torch.from_numpy(rows), torch.from_numpy(before)).numpy()
+    way = np.abs(beliefs.heights(rows) - beliefs.heights(before))
+    counted = beliefs.is_number & beliefs.known(before)
+    effort = np.where(counted, way, ground.prices.category) + ground.prices.change
+    density = beliefs.log_density(codes, asked.targets[whose])
+    margin = asked.margin(rows, asked.targets[whose])
+    cost = (effort * changed).sum(axis=1) + asked.shortfall(density, whose) + asked.unsafe(margin)
+    cost += asked.doubt(ground.committee.sums(codes), whose)
+    return np.where(margin >= 0, cost, np.inf)
+
+
+def test_one_change_is_the_cheapest_of_all_single_changes(explainer, refused):
     """A brute force over the menu finds nothing cheaper than the beam does."""
-    encoding, ground = Encoding(schema), explainer._ground
-    points = encoding.encode(refused)
-    queries = torch.as_tensor(points, dtype=torch.float32)
-    targets, box = torch.ones(len(refused), dtype=torch.long), box_around(encoding, points)
-    queries = ground.snap(queries, box)
+    asked = asked_about(explainer, refused, max_changes=np.ones(len(refused), dtype=int))
+    menu = asked.ground.menu
+    search = BelievableSearch(asked)
+    (single,) = search._levels()
+    for query in range(len(refused)):
+        entries = search.moves.entry[np.isfinite(search.moves.effort[query])]
+        rows = np.where(menu.mask[entries], menu.points[entries], asked.queries[query])
+        assert single.cost[query, 0] == pytest.approx(cost_of(asked, query, rows).min(), rel=1e-3)
 
-    def margin(rows, goals):
-        return margin_beyond(explainer.model, 0.0, rows, goals)
 
-    limit = torch.ones(len(refused), dtype=torch.long)
-    search = BelievableSearch(ground, queries, targets, box, margin, None, limit)
-    start = search._start()
-    effort, gain = search._single_moves(start)
-    single = search._extended(start, torch.arange(len(refused)), effort, gain)
-    for query in range(0, len(refused), 7):
-        entries = torch.isfinite(effort[query]).nonzero()[:, 0]
-        rows = torch.where(ground.menu.mask[entries], ground.menu.points[entries], queries[query])
-        accepted = margin(rows, torch.ones(len(rows), dtype=torch.long)) >= 0
-        cost = effort[query, entries][accepted]
-        found = single.cost[query]
-        assert torch.isfinite(found).any() == (len(cost) > 0 and bool(accepted.any()))
-        if len(cost):
-            assert float(found.min()) >= float(cost.min()) - 1e-5  # J is never below the effort
+def test_what_the_tables_say_of_a_row_is_what_the_row_says_itself(explainer, refused):
+    """Effort, density and doubt are added up move by move; the last step keeps them right."""
+    asked = asked_about(explainer, refused)
+    search = BelievableSearch(asked, k=2)
+    found = Candidates.joined(search._levels())
+    seen = 0
+    for query, place in zip(*np.nonzero(np.isfinite(found.cost)), strict=True):
+        moves = found.moves[query, place]
+        entries = search.moves.entry[moves[moves >= 0]]
+        row = asked.rows_after(np.array([query]), entries[None])
+        assert found.cost[query, place] == pytest.approx(cost_of(asked, query, row)[0], abs=1e-3)
+        seen += len(entries) > 1
+    assert seen > 100
+    assert asked.ground.beliefs.pairs  # features of these people depend on each other
+    chosen = found.different_ways(2, search.moves.feature)
+    before = chosen.cost.copy()
+    rows = closer(asked, search.moves.entry, chosen)
+    for query, place in zip(*np.nonzero(np.isfinite(before)), strict=True):
+        after = cost_of(asked, query, rows[query, place][None])[0]
+        assert after <= before[query, place] + 1e-3
+
+
+def test_a_number_moves_closer_where_that_costs_less(explainer, refused):
+    """From any number of the menu that f accepts, the last step finds no dearer and nearer ones."""
+    asked = asked_about(explainer, refused)
+    moves, shorter = BelievableSearch(asked).moves, 0
+    for move in np.flatnonzero(asked.ground.beliefs.is_number[moves.feature]).tolist():
+        column = asked.ground.beliefs.first_column[moves.feature[move]]
+        for query in np.flatnonzero(np.isfinite(moves.effort[:, move])).tolist():
+            row = asked.rows_after(np.array([query]), moves.entry[[[move]]])
+            before = np.full((len(refused), 1), np.inf, np.float32)
+            before[query] = cost_of(asked, query, row)
+            taken, density = np.full((len(refused), 1, 1), move), asked.density + moves.density.T
+            single = Candidates(taken, moves.effort[:, [move]], density[move][:, None], before)
+            after = closer(asked, moves.entry, single)[query]
+            assert cost_of(asked, query, after)[0] <= before[query, 0] + 1e-3
+            way = [abs(each[0, column] - asked.queries[query, column]) for each in (row, after)]
+            shorter += way[1] < way[0] - 1e-6
+    assert shorter > 50
 
 
 def test_max_changes_finds_what_pairs_of_the_menu_hold(explainer, model, schema, refused):
@@ -136,21 +190,22 @@ def test_max_changes_finds_what_pairs_of_the_menu_hold(explainer, model, schema,
     result = explainer.explain(refused, "granted", rules=Rules(max_changes=2), progress=False)
     assert (result.changed[result.valid] <= 2).all()
     missing = [at for at in range(len(result)) if result.status[at] == "not_found"][:10]
-    points = torch.as_tensor(encoding.encode(refused), dtype=torch.float32)
-    box = box_around(encoding, points.double().numpy())
+    points = encoding.encode(refused).astype(np.float32)
+    box = box_around(encoding, points)
     for at in missing:
-        legal = ((ground.menu.points >= box.lower[at] - 1e-6) | ~ground.menu.mask).all(dim=1)
-        legal &= ((ground.menu.points <= box.upper[at] + 1e-6) | ~ground.menu.mask).all(dim=1)
-        entries = legal.nonzero()[:, 0].tolist()
+        lower, upper = box.lower[at].numpy(), box.upper[at].numpy()
+        legal = ((ground.menu.points >= lower - 1e-6) | ~ground.menu.mask).all(axis=1)
+        legal &= ((ground.menu.points <= upper + 1e-6) | ~ground.menu.mask).all(axis=1)
+        entries = np.flatnonzero(legal).tolist()
         pairs = [
             pair
             for pair in combinations(entries, 2)
             if ground.menu.feature[pair[0]] != ground.menu.feature[pair[1]]
         ]
-        one, two = torch.tensor(pairs).T
-        tried = torch.where(ground.menu.mask[one], ground.menu.points[one], points[at])
-        tried = torch.where(ground.menu.mask[two], ground.menu.points[two], tried)
-        assert not (model(tried).argmax(dim=1) == 1).any()
+        one, two = np.array(pairs).T
+        tried = np.where(ground.menu.mask[one], ground.menu.points[one], points[at])
+        tried = np.where(ground.menu.mask[two], ground.menu.points[two], tried)
+        assert not (model(torch.from_numpy(tried)).argmax(dim=1) == 1).any()
 
 
 def test_answers_are_accepted_legal_and_the_same_again(explainer, model, schema, refused):

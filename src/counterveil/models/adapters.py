@@ -52,7 +52,7 @@ class TorchModel(TargetModel):
         self._module = copy.deepcopy(module).requires_grad_(False)
         if not isinstance(module, torch.fx.GraphModule):  # an exported program has no modes to set
             self._module.eval()
-        self._forward = _without_module_calls(self._module)
+        self._place()
         self._shape = shape
         self._columns = base.columns_called(classes, schema)
         raw = self._raw(base.random_points(64, self.encoding.width).to(self.device))
@@ -67,13 +67,19 @@ class TorchModel(TargetModel):
 
     @property
     def device(self) -> torch.device:
-        for tensor in (*self._module.parameters(), *self._module.buffers()):
-            return tensor.device
-        return torch.device("cpu")
+        return self._device
 
     def to(self, device: torch.device) -> Self:
-        self._module.to(device)
+        if device != self._device:
+            self._module.to(device)
+            self._place()
         return self
+
+    def _place(self) -> None:
+        """Note where the module is, and how it is computed there."""
+        tensors = (*self._module.parameters(), *self._module.buffers())
+        self._device = tensors[0].device if tensors else torch.device("cpu")
+        self._forward = _without_module_calls(self._module)
 
     def ask(self, rows: Rows) -> Tensor:
         points = rows.points
@@ -124,8 +130,26 @@ def _without_module_calls(module: nn.Module) -> Callable[[Tensor], Tensor]:
 
         return forward
     if type(module) is nn.Linear:
-        return lambda points: nn.functional.linear(points, module.weight, module.bias)
+        return _linear(module)
     return {nn.Tanh: torch.tanh, nn.ReLU: torch.relu}.get(type(module), module)
+
+
+def _linear(layer: nn.Linear) -> Callable[[Tensor], Tensor]:
+    """A function that computes what `layer` does.
+
+    For some rows a product with the weights the other way round is several times quicker.
+    """
+    weight, bias = layer.weight, layer.bias
+    if bias is None:
+        return lambda points: nn.functional.linear(points, weight)
+    turned = weight.T.contiguous()
+
+    def forward(points: Tensor) -> Tensor:
+        if points.ndim == 2:
+            return torch.addmm(bias, points, turned)
+        return nn.functional.linear(points, weight, bias)
+
+    return forward
 
 
 def _ends_in_sigmoid(module: nn.Module) -> bool:

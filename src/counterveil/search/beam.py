@@ -2,60 +2,117 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Self
 
-import torch
-from torch import Tensor
+import numpy as np
+
+from counterveil.encoding import Array
+
+_BEFORE = np.tri(64, k=-1, dtype=bool)
 
 
 @dataclass(frozen=True)
 class Beam:
-    """Rows of each query with what is known of them; all have the shape (queries, beam, …)."""
+    """Rows of each query as the moves that lead to them; all arrays are (queries, beam, …).
 
-    rows: Tensor
-    codes: Tensor  # the cell of each feature
-    changed: Tensor  # which features differ from the query
-    effort: Tensor  # with the price of the changes
-    density: Tensor  # log P~(row | target)
-    margin: Tensor  # of f
-    cost: Tensor  # J; infinite where there is no row
+    `moves`: numbers of moves, (queries, beam, moves each). `key`: the same number for the same
+    moves in any order. `effort`: with the price of the changes; infinite where there is no row.
+    `density`: log P~(row | target). `margin`: of f, in log-odds; guessed where f was not asked.
+    `cost`: J; infinite where f refuses, or was not asked. Where a row comes from: `origin`, its
+    place in the beam before, and `before`, by how much each further move would have changed the
+    density there, (queries, beam before, moves).
+    """
 
-    def select(self, part: Tensor) -> Self:
+    moves: Array
+    key: Array
+    effort: Array
+    density: Array
+    margin: Array
+    cost: Array
+    origin: Array
+    before: Array
+
+    def select(self, part: Array) -> Self:
         """The beams of some of the queries."""
         return type(self)(*(getattr(self, each.name)[part] for each in fields(self)))
 
-    def joined(self, other: Self) -> Self:
-        """The rows of two beams of the same queries side by side."""
-        names = [each.name for each in fields(self)]
-        pairs = [(getattr(self, name), getattr(other, name)) for name in names]
-        return type(self)(*(torch.cat(pair, dim=1) for pair in pairs))
 
-    def at(self, place: Tensor) -> Self:
-        """For each query the rows at these places, (queries, any number)."""
-        everyone = torch.arange(len(place))[:, None]
-        return type(self)(*(getattr(self, each.name)[everyone, place] for each in fields(self)))
+@dataclass(frozen=True)
+class Candidates:
+    """Rows that may be answers, (queries, rows each); the cost is infinite where there is none.
+
+    `moves`: (queries, rows each, most moves), filled up with -1. The rest as in `Beam`.
+    """
+
+    moves: Array
+    effort: Array
+    density: Array
+    cost: Array
+
+    @classmethod
+    def of(cls, beam: Beam, active: Array, count: int, most: int, *, one: bool) -> Self:
+        """Those of a beam of the queries `active` among `count`; with `one`, the cheapest each."""
+        parts = beam.moves, beam.effort, beam.density, beam.cost
+        if one:
+            there = np.arange(len(active)), beam.cost.argmin(axis=1)
+            parts = tuple(each[there][:, None] for each in parts)
+        moves, effort, density, cost = parts
+        shape = count, cost.shape[1]
+        found = cls(
+            np.full((*shape, most), -1),
+            *(np.full(shape, value, np.float32) for value in (0, 0, np.inf)),
+        )
+        found.moves[active, :, : moves.shape[2]] = moves
+        found.effort[active], found.density[active] = effort, density
+        found.cost[active] = cost
+        return found
+
+    @classmethod
+    def joined(cls, several: Sequence[Self]) -> Self:
+        """Candidates of the same queries side by side."""
+        names = [each.name for each in fields(cls)]
+        return cls(*(np.concatenate([getattr(c, n) for c in several], axis=1) for n in names))
+
+    def different_ways(self, k: int, feature: Array) -> Self:
+        """For each query the k cheapest, none of which changes all that a cheaper one does.
+
+        `feature`: that each move changes, (moves,).
+        """
+        cost, everyone, places, least = self.cost.copy(), np.arange(len(self.cost)), [], []
+        changed = None if k == 1 else self._changed(feature)
+        for _ in range(k):
+            places.append(cost.argmin(axis=1))
+            least.append(cost[everyone, places[-1]])
+            if changed is not None:
+                mine = changed[everyone, places[-1]][:, None]
+                both = (changed & mine).sum(axis=2)
+                cost[(both == mine.sum(axis=2)) | (both == changed.sum(axis=2))] = np.inf
+        where = everyone[:, None], np.stack(places, axis=1)
+        moves, effort, density = (each[where] for each in (self.moves, self.effort, self.density))
+        return type(self)(moves, effort, density, np.stack(least, axis=1))
+
+    def _changed(self, feature: Array) -> Array:
+        """Which features the candidates change, (queries, rows each, features)."""
+        changed = np.zeros((*self.cost.shape, int(feature.max()) + 1), dtype=bool)
+        for moves in np.moveaxis(self.moves, 2, 0):
+            query, row = np.nonzero(moves >= 0)
+            changed[query, row, feature[moves[query, row]]] = True
+        return changed
 
 
-def merged(found: Beam, active: Tensor, beam: Beam) -> Beam:
-    """What was found so far with the rows of a beam for the queries `active`."""
-    room = beam.rows.shape[1]
-    empty = found.at(torch.zeros(len(found.rows), room, dtype=torch.long))
-    empty.cost.fill_(torch.inf)
-    for each in fields(beam):
-        getattr(empty, each.name)[active] = getattr(beam, each.name)
-    return found.joined(empty)
+def cheapest(guess: Array, many: int) -> Array:
+    """The places of the `many` cheapest, in ascending order, of (queries, any number)."""
+    everyone = np.arange(len(guess))[:, None]
+    if many < guess.shape[1]:
+        place = np.argpartition(guess, many - 1, axis=1)[:, :many]
+        return place[everyone, guess[everyone, place].argsort(axis=1, kind="stable")]
+    return guess.argsort(axis=1, kind="stable")
 
 
-def different_ways(found: Beam, k: int) -> tuple[Beam, Tensor]:
-    """For each query the k cheapest rows, none of which changes all that a cheaper one does."""
-    cost, places, ok = found.cost.clone(), [], []
-    for _ in range(k):
-        least, place = cost.min(dim=1)
-        places.append(place)
-        ok.append(torch.isfinite(least))
-        mine = found.changed[torch.arange(len(place)), place][:, None]
-        more = (found.changed & mine).sum(dim=2) == mine.sum(dim=2)
-        fewer = (found.changed & mine).sum(dim=2) == found.changed.sum(dim=2)
-        cost = torch.where(more | fewer, torch.inf, cost)
-    return found.at(torch.stack(places, dim=1)), torch.stack(ok, dim=1)
+def first_of_each(keys: Array) -> Array:
+    """Which of (queries, any number) have no equal before them."""
+    same = keys[:, :, None] == keys[:, None, :]
+    same &= _BEFORE[: keys.shape[1], : keys.shape[1]]
+    return ~same.any(axis=2)

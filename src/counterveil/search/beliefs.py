@@ -8,159 +8,169 @@ Everything is a function of the veil: nothing here has seen the target model or 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
-import torch
-from torch import Tensor
 
 from counterveil.encoding import Array
 from counterveil.population import TreePopulation
-from counterveil.schema.cells import BitCells, NumberCells
+from counterveil.schema.cells import NumberCells
 from counterveil.search.constraints import linked_columns
 
 SAMPLES = 4000  # rows of P~ of each class that ranks are counted among
 RAREST = -7.0  # a cell or pair adds no less than this to a log-density
 MOST_OF_ONE_VALUE = 0.1  # of all people, in the capped half of the unit of effort
+APART = 4.0  # between the places of two numbers that stand in one line
 
-
-PairTable = tuple[int, int, Tensor]
+PairTable = tuple[int, int, Array]
 
 
 class Beliefs:
-    """P~ of a mixed table for the search. Rows are encoded points, (rows, width).
+    """P~ of a mixed table for the search. Rows are encoded points, (rows, width), in float32.
 
-    `classes`, `features`: how many. `alone`: for each feature the log-density of its cells,
-    (classes, cells); `pairs`: of two features, (classes, cells, cells). `is_number`: (features,).
-    `first_column`: of each feature in an encoded row.
+    The cells of all features stand in one line; `starts` says where those of each feature begin.
+    `alone`: the log-density of each cell, (classes, cells). `pairs`: two features and what their
+    cells add together, (classes, cells of the one, cells of the other). `is_number`: (features,).
+    `first_column`: of each feature in an encoded row. `follows`: of each link of the schema the
+    source, the derived feature, and its cell for each cell of the source.
     """
 
     def __init__(self, population: TreePopulation, seed: int = 0) -> None:
         self.population, self.grid = population, population.grid
-        encoding = self.grid.encoding
+        blocks = self.grid.encoding.blocks
         self.classes, self.features = len(population.totals), len(self.grid.cells)
-        self._at = [slice(block.start, block.stop) for block in encoding.blocks]
-        self._edges = [
-            torch.as_tensor(cells.high + (cells.step / 2 or 1e-12), dtype=torch.float32)
-            if isinstance(cells, NumberCells)
-            else None
-            for cells in self.grid.cells
-        ]
-        self._missing = [block.missing_flag for block in encoding.blocks]
-        self._is_bit = [isinstance(cells, BitCells) for cells in self.grid.cells]
-        self._ladders = [
-            _ladder(*population.percentiles(at)) if isinstance(cells, NumberCells) else None
-            for at, cells in enumerate(self.grid.cells)
-        ]
-        self._ladders_of_classes: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
-        known = population.potentials
-        self.alone = [_tensor(table).clamp(min=RAREST) for table in known.alone]
-        self.pairs = [(i, j, _tensor(table).clamp(min=RAREST)) for i, j, table in known.pairs]
-        self._merge_links()
+        self.starts = self.grid.starts
+        self.first_column = np.array([block.start for block in blocks])
+        self._flags = [-1 if block.missing_flag is None else block.missing_flag for block in blocks]
+        self.is_number = np.array([isinstance(cells, NumberCells) for cells in self.grid.cells])
+        self.numbers = np.flatnonzero(self.is_number)
+        self._read_cells()
+        alone, pairs = self._potentials()
+        self.alone = np.concatenate(alone, axis=1)
+        self.pairs = pairs
+        self._lay_out_pairs()
+        ladders = [_ladder(*population.percentiles(int(number))) for number in self.numbers]
+        self._shares = Curves([(places, shares) for places, shares, _ in ladders])
+        self._heights = Curves([(places, heights) for places, _, heights in ladders])
+        self._curves_of_class: dict[int, Curves] = {}  # made when first asked for
         rng = np.random.default_rng(seed)
         density = []
-        for number in range(self.classes):
-            rows, _ = population.sample(SAMPLES, rng, np.eye(self.classes)[number])
-            codes = self.codes(_tensor(rows))
-            density.append(self.log_density(codes, torch.full((len(rows),), number)))
-        self._ranks = torch.stack(density).sort(dim=1).values  # (classes, samples)
-        self.is_number = torch.tensor([ladder is not None for ladder in self._ladders])
-        self._columns = self.is_number.nonzero()[:, 0].apply_(lambda at: self._at[at].start)
-        known_ladders = [ladder for ladder in self._ladders if ladder is not None]
-        self._side_by_side = _padded(known_ladders)
-        self.first_column = [at.start for at in self._at]
+        for goal in range(self.classes):
+            rows, _ = population.sample(SAMPLES, rng, np.eye(self.classes)[goal])
+            codes = self.codes(rows.astype(np.float32))
+            density.append(self.log_density(codes, np.full(len(rows), goal)))
+        self._ranks = np.sort(density, axis=1)  # (classes, samples)
 
-    def _merge_links(self) -> None:
-        """A derived feature follows its source: what its cells add is added to the source's."""
+    def _read_cells(self) -> None:
+        """How `codes` finds the cell of each feature."""
+        encoding = self.grid.encoding
+        self._position = np.zeros((encoding.width, self.features), dtype=np.float32)
+        edges = []
+        for number, (block, cells) in enumerate(zip(encoding.blocks, self.grid.cells, strict=True)):
+            if isinstance(cells, NumberCells):
+                edges.append((cells.high + (cells.step / 2 or 1e-12)).astype(np.float32))
+            elif block.feature.one_hot:
+                self._position[block.at, number] = np.arange(block.stop - block.start)
+            else:
+                self._position[block.start, number] = 1
+        self._bins = np.array([len(each) for each in edges], dtype=int)
+        self._edges = _in_one_line(edges)
+        self._first_edge = np.cumsum(self._bins) - self._bins
+
+    def _potentials(self) -> tuple[list[Array], list[PairTable]]:
+        """What the cells of features and of pairs add, with derived features in their sources."""
+        known = self.population.potentials
+        alone = [np.maximum(table, RAREST).astype(np.float32) for table in known.alone]
+        pairs = [
+            (i, j, np.maximum(table, RAREST).astype(np.float32)) for i, j, table in known.pairs
+        ]
         names = [block.feature.name for block in self.grid.encoding.blocks]
-        self._derived = [names.index(link.derived) for link in self.grid.schema.links]
-        for columns, link in zip(
-            linked_columns(self.grid.encoding), self.grid.schema.links, strict=True
-        ):
+        links = zip(linked_columns(self.grid.encoding), self.grid.schema.links, strict=True)
+        self.follows: list[tuple[int, int, Array]] = []
+        for columns, link in links:
             source, derived = names.index(link.source), names.index(link.derived)
-            follows = torch.zeros(self.grid.cells[source].count, dtype=torch.long)
+            follows = np.zeros(self.grid.cells[source].count, dtype=int)
             codes = self.grid.cells[derived].codes(columns.table.numpy())
-            follows[: len(codes)] = torch.as_tensor(codes)
-            self.alone[source] = self.alone[source] + self.alone[derived][:, follows]
-            self.alone[derived] = torch.zeros_like(self.alone[derived])
-            own = [pair for pair in self.pairs if {source, derived} == {*pair[:2]}]
-            for one, _, table in own:
-                by_source = table if one == source else table.transpose(1, 2)
-                added = by_source[:, torch.arange(len(follows)), follows]
-                self.alone[source] = self.alone[source] + added
-            self.pairs = [
-                _following(pair, derived, source, follows)
-                for pair in self.pairs
-                if {source, derived} != {*pair[:2]}
-            ]
-
-    def codes(self, points: Tensor) -> Tensor:
-        """The cell of each feature, (rows, features)."""
-        found = []
-        for at, edges, flag, is_bit in zip(
-            self._at, self._edges, self._missing, self._is_bit, strict=True
-        ):
-            if edges is None:
-                own = points[:, at]
-                found.append((own[:, 0] >= 0.5).long() if is_bit else own.argmax(dim=1))
+            follows[: len(codes)] = codes
+            self.follows.append((source, derived, follows))
+            alone[source] = alone[source] + alone[derived][:, follows]
+            alone[derived] = np.zeros_like(alone[derived])
+            pairs = [_following(pair, derived, source, follows) for pair in pairs]
+        merged: dict[tuple[int, int], Array] = {}
+        for one, two, table in pairs:
+            if one == two:  # a source and what follows from it
+                alone[one] = alone[one] + np.diagonal(table, axis1=1, axis2=2)
                 continue
-            code = torch.searchsorted(edges, points[:, at.start].contiguous())
-            code = code.clamp(max=len(edges) - 1)
-            if flag is not None:
-                code = torch.where(points[:, flag] >= 0.5, len(edges), code)
-            found.append(code)
-        return torch.stack(found, dim=1)
+            place, added = ((one, two), table) if one < two else ((two, one), table.swapaxes(1, 2))
+            merged[place] = merged[place] + added if place in merged else added
+        return alone, [(one, two, table) for (one, two), table in merged.items()]
 
-    def heights(self, points: Tensor) -> Tensor:
+    def _lay_out_pairs(self) -> None:
+        """All tables of pairs in one line, and how to find a value of each there."""
+        tables = [table for *_, table in self.pairs]
+        ends = np.cumsum([0, *(table.size for table in tables)])
+        self._line_of_pairs = np.concatenate([*(table.ravel() for table in tables), []])
+        self._line_of_pairs = self._line_of_pairs.astype(np.float32)
+        self._pair_starts = ends[:-1]
+        self._pair_steps = np.array([table[0].size for table in tables], dtype=np.intp)
+        self._pair_rows = np.array([table.shape[2] for table in tables], dtype=np.intp)
+        self.first_of_pair = np.array([one for one, *_ in self.pairs], dtype=np.intp)
+        self.second_of_pair = np.array([two for _, two, _ in self.pairs], dtype=np.intp)
+
+    def codes(self, points: Array) -> Array:
+        """The cell of each feature, counted among its own, (rows, features)."""
+        codes = np.rint(points @ self._position).astype(np.intp)
+        if len(self.numbers):
+            here = points[:, self.first_column[self.numbers]]
+            place = np.searchsorted(self._edges, _apart(here)) - self._first_edge
+            codes[:, self.numbers] = np.minimum(place, self._bins - 1)
+        for number, bins in zip(self.numbers.tolist(), self._bins.tolist(), strict=True):
+            flag = self._flags[number]
+            if flag >= 0:
+                codes[:, number] = np.where(points[:, flag] >= 0.5, bins, codes[:, number])
+        return codes
+
+    def heights(self, points: Array) -> Array:
         """How far up each number is, in the unit of effort, (rows, features); 0 for others."""
-        return self._along(points, 1)
+        return self._along(self._heights, points, 0.0)
 
-    def height(self, feature: int, values: Tensor) -> Tensor:
+    def height(self, feature: int, values: Array) -> Array:
         """The same for values of one number, in the unit cube; of any shape."""
-        ladder = self._ladders[feature]
-        assert ladder is not None, "heights are of numbers"
-        return _interpolated(values, ladder[0], ladder[2])
+        return self._heights.of_one(int(np.searchsorted(self.numbers, feature)), values)
 
-    def percentiles(self, points: Tensor) -> Tensor:
+    def percentiles(self, points: Array) -> Array:
         """Of each number the share of people below it, (rows, features); 0 for other features."""
-        return self._along(points, 0)
+        return self._along(self._shares, points, 0.0)
 
-    def places(self, points: Tensor) -> Tensor:
+    def places(self, points: Array) -> Array:
         """Of each known number the share of people below it, (rows, features); NaN for the rest."""
-        found = self.percentiles(points)
-        for number in range(self.features):
-            known = self.is_known(points, number) & self.is_number[number]
-            found[~known, number] = torch.nan
-        return found
+        return np.where(self.is_number & self.known(points), self.percentiles(points), np.nan)
 
-    def standing(self, points: Tensor, targets: Tensor) -> Tensor:
+    def standing(self, points: Array, targets: Array) -> Array:
         """The share of P~'s people of the target class below each number, (rows, features).
 
         NaN for other features.
         """
-        found = torch.full((len(points), self.features), torch.nan)
-        for number in self.is_number.nonzero()[:, 0].tolist():
-            values = points[:, self._at[number].start]
-            for goal in targets.unique().tolist():
-                mine = targets == goal
-                found[mine, number] = _interpolated(values[mine], *self._of_class(number, goal))
+        found = np.full((len(points), self.features), np.nan, dtype=np.float32)
+        for goal in np.unique(targets).tolist():
+            mine = targets == goal
+            found[mine] = self._along(self._of_class(goal), points[mine], np.nan)
         return found
 
-    def _of_class(self, number: int, goal: int) -> tuple[Tensor, Tensor]:
-        """Places of a number and the share of people of a class up to them; computed once."""
-        if (number, goal) not in self._ladders_of_classes:
-            places, shares = self.population.percentiles(number, goal)
-            self._ladders_of_classes[number, goal] = _tensor(places), _tensor(shares)
-        return self._ladders_of_classes[number, goal]
+    def _of_class(self, goal: int) -> Curves:
+        if goal not in self._curves_of_class:
+            ladders = [self.population.percentiles(int(number), goal) for number in self.numbers]
+            self._curves_of_class[goal] = Curves(ladders)
+        return self._curves_of_class[goal]
 
-    def _along(self, points: Tensor, side: int) -> Tensor:
-        """Shares (side 0) or heights (side 1) of all numbers at once."""
-        found = torch.zeros(len(points), self.features)
-        if len(self._columns):
-            values = points[:, self._columns].T.contiguous()
-            places, below, heights = self._side_by_side
-            found[:, self.is_number] = _interpolated(values, places, (below, heights)[side]).T
+    def _along(self, curves: Curves, points: Array, otherwise: float) -> Array:
+        """The values of curves for all numbers; `otherwise` for all other features."""
+        found = np.full((len(points), self.features), otherwise, dtype=np.float32)
+        if len(self.numbers):
+            found[:, self.numbers] = curves(points[:, self.first_column[self.numbers]])
         return found
 
-    def judged(self, queries: Tensor, rows: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    def judged(self, queries: Array, rows: Array, targets: Array) -> tuple[Array, Array]:
         """Effort and plausibility of answers, (rows,) each.
 
         Effort: Σ over the changed features of the difference of percentiles; any other changed
@@ -168,49 +178,124 @@ class Beliefs:
         the target class that are less likely.
         """
         codes, before = self.codes(rows), self.codes(queries)
-        way = (self.percentiles(rows) - self.percentiles(queries)).abs()
-        for number in range(self.features):
-            known = self.is_known(queries, number) & self.is_known(rows, number)
-            counted = known & self.is_number[number]
-            other = (codes[:, number] != before[:, number]).float()
-            way[:, number] = torch.where(counted, way[:, number], other)
-        way[:, self._derived] = 0.0  # they follow their source
-        rank = self.rank(self.log_density(codes, targets), targets)
-        return way.sum(dim=1), rank
+        way = np.abs(self.percentiles(rows) - self.percentiles(queries))
+        counted = self.known(queries) & self.known(rows) & self.is_number
+        way = np.where(counted, way, codes != before)
+        way[:, [derived for _, derived, _ in self.follows]] = 0.0
+        return way.sum(axis=1), self.rank(self.log_density(codes, targets), targets)
 
-    def is_known(self, points: Tensor, feature: int) -> Tensor:
-        """Where a feature is not missing, (rows,)."""
-        flag = self._missing[feature]
-        return torch.ones(len(points), dtype=torch.bool) if flag is None else points[:, flag] < 0.5
-
-    def log_density(self, codes: Tensor, targets: Tensor) -> Tensor:
-        """log P~(cells | target), (rows,)."""
-        found = torch.zeros(len(codes))
-        for number, table in enumerate(self.alone):
-            found += table[targets, codes[:, number]]
-        for one, two, table in self.pairs:
-            found += table[targets, codes[:, one], codes[:, two]]
+    def known(self, points: Array) -> Array:
+        """Which features are not missing, (rows, features); categories are always known."""
+        found = np.ones((len(points), self.features), dtype=bool)
+        for number in self.numbers.tolist():
+            if self._flags[number] >= 0:
+                found[:, number] = points[:, self._flags[number]] < 0.5
         return found
 
-    def rank(self, density: Tensor, targets: Tensor) -> Tensor:
-        """The share of P~'s rows of the target class that are less likely, (rows,)."""
-        below = torch.searchsorted(self._ranks[targets], density.contiguous()[:, None])
-        return below[:, 0] / self._ranks.shape[1]
+    def log_density(self, codes: Array, targets: Array) -> Array:
+        """log P~(cells | target), (rows,)."""
+        alone = self.alone[targets[:, None], codes + self.starts].sum(axis=1)
+        return alone + self.pair_values(codes, targets).sum(axis=1)
 
-    def floor(self, share: float) -> Tensor:
+    def pair_values(self, codes: Array, targets: Array) -> Array:
+        """What the cells of each pair of features add together, (rows, pairs)."""
+        place = self._pair_starts + targets[:, None] * self._pair_steps
+        place += codes[:, self.first_of_pair] * self._pair_rows + codes[:, self.second_of_pair]
+        return self._line_of_pairs[place]
+
+    def density_of(self, feature: int, cell: Array, codes: Array, targets: Array) -> Array:
+        """What cells of one feature add to the log-density of rows, (rows, cells each).
+
+        `cell`: (rows, cells each). `codes`: the cells of the rows, (rows, features).
+        """
+        goals = targets[:, None]
+        found = self.alone[goals, cell + self.starts[feature]]
+        for one, two, table in self.pairs:
+            if feature == one:
+                found = found + table[goals, cell, codes[:, two, None]]
+            elif feature == two:
+                found = found + table[goals, codes[:, one, None], cell]
+        return found
+
+    def rank(self, density: Array, targets: Array) -> Array:
+        """The share of P~'s rows of the target class that are less likely, (rows,)."""
+        found = np.empty(len(density), dtype=np.float32)
+        for goal in np.unique(targets).tolist():
+            mine = targets == goal
+            found[mine] = np.searchsorted(self._ranks[goal], density[mine])
+        return found / self._ranks.shape[1]
+
+    def floor(self, share: float) -> Array:
         """The log-density that so many of P~'s rows of each class stay below, (classes,)."""
         return self._ranks[:, int(share * (self._ranks.shape[1] - 1))]
 
 
-def _following(pair: PairTable, derived: int, source: int, follows: Tensor) -> PairTable:
+class Curves:
+    """Curves over the unit interval, one for each number: straight lines between places.
+
+    At a place that stands twice the curve jumps, and its value there is the middle of the jump.
+    Before the first place and after the last the curve is level.
+    """
+
+    def __init__(self, curves: Sequence[tuple[Array, Array]]) -> None:
+        places: list[Array] = []
+        values: list[Array] = []
+        middles: list[Array] = []
+        for place, value in curves:
+            near = np.asarray(place, dtype=np.float32).astype(np.float64)
+            first, last = (np.searchsorted(near, near, side=side) for side in ("left", "right"))
+            middle = (value[first] + value[last - 1]) / 2
+            places.append(np.concatenate([[-1.0], near, [2.0]]))
+            for rows, one in ((values, value), (middles, middle)):
+                rows.append(np.concatenate([one[:1], one, one[-1:]]))
+        self._line = _in_one_line(places)
+        self._places, self._values, self._middles = (
+            np.concatenate([*rows, np.zeros(0)]) for rows in (places, values, middles)
+        )
+        gap = np.maximum(np.diff(self._places, append=0), 1e-12)
+        self._slopes = np.diff(self._values, append=0) / gap
+
+    def __call__(self, x: Array) -> Array:
+        """The value of each curve at each x, (rows, curves)."""
+        return self._at(x, _apart(x))
+
+    def of_one(self, number: int, x: Array) -> Array:
+        """The values of one curve, at x of any shape."""
+        return self._at(x, x.astype(np.float64) + APART * number)
+
+    def _at(self, x: Array, on_line: Array) -> Array:
+        right = np.searchsorted(self._line, on_line)
+        left = right - 1
+        between = self._values[left] + self._slopes[left] * (x - self._places[left])
+        found = np.where(self._line[right] == on_line, self._middles[right], between)
+        return found.astype(np.float32)
+
+
+def _in_one_line(places: Sequence[Array]) -> Array:
+    """Places of several numbers, each from 0 to 1 and ascending, as one ascending line.
+
+    Exact: float64 holds a float32 of the unit interval and the distance between two numbers.
+    """
+    moved = [each.astype(np.float64) + APART * number for number, each in enumerate(places)]
+    return np.concatenate([*moved, np.empty(0)])
+
+
+def _apart(values: Array) -> Array:
+    """Where values of numbers, (rows, numbers), are in the line of `_in_one_line`."""
+    return values + APART * np.arange(values.shape[1])
+
+
+def _following(pair: PairTable, derived: int, source: int, follows: Array) -> PairTable:
     """The table of a pair with the cells of a source in the place of those that follow from it."""
     one, two, table = pair
     if one == derived:
-        return source, two, table[:, follows]
-    return (one, source, table[:, :, follows]) if two == derived else pair
+        one, table = source, table[:, follows]
+    if two == derived:
+        two, table = source, table[:, :, follows]
+    return one, two, table
 
 
-def _ladder(places: Array, shares: Array) -> tuple[Tensor, Tensor, Tensor]:
+def _ladder(places: Array, shares: Array) -> tuple[Array, Array, Array]:
     """Places of a number, the share of people below each, and how far up it is for an effort.
 
     Half of the height is the share. The other half is the same where a single value that many
@@ -219,44 +304,4 @@ def _ladder(places: Array, shares: Array) -> tuple[Tensor, Tensor, Tensor]:
     """
     rise = np.minimum(np.diff(shares, prepend=0.0), MOST_OF_ONE_VALUE)
     capped = np.cumsum(rise)
-    both = (shares + capped / max(capped[-1], 1e-12)) / 2
-    return _tensor(places), _tensor(shares), _tensor(both)
-
-
-def _padded(ladders: list[tuple[Tensor, Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]:
-    """Ladders of all numbers side by side, (numbers, places); short ones end in places beyond 1."""
-    longest = max((len(places) for places, *_ in ladders), default=0)
-    sides = []
-    for side, beyond in zip(range(3), (2.0, 1.0, 1.0), strict=True):
-        rows = [
-            torch.cat([ladder[side], torch.full((longest - len(ladder[side]),), beyond)])
-            for ladder in ladders
-        ]
-        sides.append(torch.stack(rows) if rows else torch.zeros(0, 0))
-    return sides[0], sides[1], sides[2]
-
-
-def _interpolated(x: Tensor, places: Tensor, shares: Tensor) -> Tensor:
-    """The share at each x, along straight lines between the places; middles of jumps at ties.
-
-    `x`: of any shape for one ladder, (places,); (numbers, rows) for several, (numbers, places).
-    """
-    x = x.contiguous()
-    left = torch.searchsorted(places, x)
-    right = torch.searchsorted(places, x, right=True)
-    last = places.shape[-1] - 1
-
-    def at(values: Tensor, index: Tensor) -> Tensor:
-        return values[index] if values.ndim == 1 else values.gather(1, index)
-
-    one, two = (left - 1).clamp(0, last), left.clamp(max=last)
-    start, low = at(places, one), at(shares, one)
-    high = at(shares, two)
-    gap = (at(places, two) - start).clamp(min=1e-12)
-    between = low + (high - low) * ((x - start) / gap).clamp(0, 1)
-    tied = (high + at(shares, (right - 1).clamp(0, last))) / 2
-    return torch.where(right > left, tied, between)
-
-
-def _tensor(values: object) -> Tensor:
-    return torch.as_tensor(values, dtype=torch.float32)
+    return places, shares, (shares + capped / max(capped[-1], 1e-12)) / 2

@@ -14,176 +14,176 @@ A row x that f accepts costs, in units of percentiles,
 
 The search is a beam over the menu. From the query every single move is tried, and f is asked about
 each. The best few are extended by a further move, and so on. Which extension is promising is
-guessed: the log-odds of f and of the committee as if moves added up, the density exactly, by
-tables. Then f and the committee are asked about the rows of the beam themselves. In the end numbers
-move closer to the query where that costs less.
+guessed: the log-odds of f as if moves added up, effort and density exactly, by tables. Then f and
+the committee are asked about those rows of the beam that may cost less than the best one found so
+far. In the end numbers move closer to the query where that costs less.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 
+import numpy as np
 import torch
-from torch import Tensor
 
+from counterveil.encoding import Array
 from counterveil.models import TargetModel
-from counterveil.search.beam import Beam, different_ways, merged
+from counterveil.search.asking import Margin
+from counterveil.search.beam import Beam, Candidates, cheapest, first_of_each
 from counterveil.search.closer import closer
-from counterveil.search.constraints import SAME
 from counterveil.search.cost import Asked
 from counterveil.search.ground import Ground
+from counterveil.search.moves import Moves
 from counterveil.search.pipeline import Found, QueryBatch, SearchOptions
-from counterveil.search.repair import ask_points, margin_of
 
 LEVELS, MOST_LEVELS = 4, 6  # changes that are always tried; and where there is no answer yet
 AT_A_TIME = 512  # queries
-HELPS = 0.02  # units of f that a change must gain by itself
 
 
 @dataclass(frozen=True)
-class BelievableSearch(Asked):
-    """The search for a batch of queries."""
+class BelievableSearch:
+    """The search for `k` answers to each query of a batch."""
 
-    @torch.no_grad()
-    def __call__(self, k: int = 1) -> tuple[Tensor, Tensor]:
+    asked: Asked
+    k: int = 1
+
+    @cached_property
+    def moves(self) -> Moves:
+        return Moves.of(self.asked)
+
+    def __call__(self) -> tuple[Array, Array]:
         """Rows of shape (queries, k, width), the cheapest first, and which of them f accepts.
 
         Two answers to a query never change the same features, nor one all that another does.
         """
-        start = self._start()
-        count = len(self.queries)
-        if not len(self.menu):
-            return start.rows.expand(-1, k, -1), torch.zeros(count, k, dtype=torch.bool)
-        effort, gain = self._single_moves(start)
-        found = start  # its cost is infinite: to stay is no answer
-        active, beam = torch.arange(count), start
-        for level in range(MOST_LEVELS):
-            open_still = torch.ones(len(active), dtype=torch.bool)
-            if self.max_changes is not None:
-                open_still &= self.max_changes[active] > level
-            best = found.cost.amin(dim=1)[active]
-            if level >= LEVELS:
-                open_still &= ~torch.isfinite(best)
-            elif k == 1:  # no cost is below the effort: where that is more already, all is found
-                least = beam.effort.amin(dim=1) + effort.amin(dim=1)[active]
-                open_still &= best > least
-            active, beam = active[open_still], beam.select(open_still)
+        levels = self._levels()
+        if not levels:
+            nowhere = np.zeros((len(self.asked.queries), self.k), dtype=bool)
+            return self.asked.queries[:, None].repeat(self.k, axis=1), nowhere
+        chosen = Candidates.joined(levels).different_ways(self.k, self.moves.feature)
+        return closer(self.asked, self.moves.entry, chosen), np.isfinite(chosen.cost)
+
+    def _levels(self) -> list[Candidates]:
+        """What is found with one change, with two, and so on."""
+        count, found = len(self.asked.queries), []
+        best = np.full(count, np.inf, np.float32)
+        active, beam = np.arange(count), self._start()
+        for level in range(MOST_LEVELS if len(self.moves.entry) else 0):
+            going = self._goes_on(level, active, beam, best[active])
+            if not going.all():
+                active, beam = active[going], beam.select(going)
             if not len(active):
                 break
-            beam = self._extended(beam, active, effort[active], gain[active])
-            found = merged(found, active, beam)
-        chosen, ok = different_ways(found, k)
-        return closer(self, chosen, ok), ok
+            beam = self._extended(beam, active, self._limit(best[active]))
+            found.append(Candidates.of(beam, active, count, MOST_LEVELS, one=self.k == 1))
+            best[active] = np.minimum(best[active], beam.cost.min(axis=1))
+        return found
 
     def _start(self) -> Beam:
-        codes = self.beliefs.codes(self.queries)
-        count, features = codes.shape
-        nothing = torch.zeros(count)
-        parts = (
-            self.queries,
-            codes,
-            torch.zeros(count, features, dtype=torch.bool),
-            nothing,
-            self.beliefs.log_density(codes, self.targets),
-            self.margin(self.queries, self.targets),
-            nothing + torch.inf,
+        """The queries themselves; to stay is no answer."""
+        count = len(self.asked.queries)
+        nothing = np.zeros((count, 1), np.float32)
+        return Beam(
+            moves=np.zeros((count, 1, 0), dtype=np.intp),
+            key=np.zeros((count, 1), dtype=np.int64),
+            effort=nothing,
+            density=self.asked.density[:, None],
+            margin=self.moves.margin[:, None],
+            cost=nothing + np.inf,
+            origin=np.zeros((count, 1), dtype=np.intp),
+            before=self.moves.density[:, None],
         )
-        return Beam(*(part[:, None] for part in parts))
 
-    def _single_moves(self, start: Beam) -> tuple[Tensor, Tensor]:
-        """Of every entry of the menu, taken alone: what it costs, and what f gains, in log-odds.
+    def _goes_on(self, level: int, active: Array, beam: Beam, best: Array) -> Array:
+        """For which queries a further change is tried, (queries,)."""
+        going = np.ones(len(active), dtype=bool)
+        if self.asked.max_changes is not None:
+            going &= self.asked.max_changes[active] > level
+        if level >= LEVELS:
+            return going & np.isinf(best)
+        # No cost is below the effort: where that is more already, all is found.
+        least = beam.effort.min(axis=1) + self.moves.effort[active].min(axis=1)
+        return going & (self._limit(best) > least)
 
-        Both (queries, entries); the cost is infinite where the entry is closed, changes nothing, or
-        does not bring f towards the target class: no answer asks for what does not help.
-        """
-        is_open = self._open_entries()
-        feature, columns = self.menu.feature, self.menu.mask.float().argmax(dim=1)
-        own = self.ground.heights
-        way = (own - self.beliefs.heights(self.queries)[:, feature]).abs()
-        known = torch.stack(
-            [self.beliefs.is_known(self.queries, each) for each in range(len(self.menu.places))],
-            dim=1,
-        )
-        counted = self.beliefs.is_number[feature] & known[:, feature]
-        effort = torch.where(counted, way, self.prices.category)
-        if self.costs is not None:
-            effort = effort * self.costs[:, columns]
-        query, entry = is_open.nonzero(as_tuple=True)
-        rows = torch.where(self.menu.mask[entry], self.menu.points[entry], self.queries[query])
-        gain = torch.zeros(is_open.shape)
-        gained = self.margin(self.legal(rows, query), self.targets[query])
-        gain[query, entry] = gained - start.margin[query, 0]
-        helps = is_open & (gain > HELPS * self.ground.unit)
-        return torch.where(helps, effort + self.prices.change, torch.inf), gain
+    def _limit(self, best: Array) -> Array:
+        """What an answer may cost: where one is sought, not more than the best so far."""
+        return best if self.k == 1 else np.full_like(best, np.inf)
 
-    def _open_entries(self) -> Tensor:
-        """Which entries a query may take and does not have already: (queries, entries)."""
-        is_open = torch.zeros(len(self.queries), len(self.menu), dtype=torch.bool)
-        for place in self.menu.places:
-            if place.stop > place.start:
-                at = self.menu.mask[place.start].nonzero()[:, 0]
-                own = self.menu.points[place][:, at]
-                sides = (each[:, None, at] for each in (self.box.lower, self.box.upper))
-                low, high = sides
-                inside = ((own >= low - SAME) & (own <= high + SAME)).all(dim=2)
-                other = ((own - self.queries[:, None, at]).abs() > SAME).any(dim=2)
-                is_open[:, place] = inside & other
-        return is_open
-
-    def _extended(self, beam: Beam, active: Tensor, effort: Tensor, gain: Tensor) -> Beam:
+    def _extended(self, beam: Beam, active: Array, limit: Array) -> Beam:
         """The most promising rows of one change more, with f's and the committee's own words."""
-        targets, feature = self.targets[active], self.menu.feature
-        density = self._after_each_entry(beam, targets)  # (queries, beam, entries)
-        efforts = beam.effort[:, :, None] + effort[:, None, :]
-        margin = beam.margin[:, :, None] + gain[:, None, :]
-        guess = self.cost(efforts, density, margin, self.floor[active, None, None])
-        guess.masked_fill_(beam.changed[:, :, feature], torch.inf)
-        place = self._cheapest(guess.flatten(1))
-        state, entry = place // len(feature), place % len(feature)
-        before, keep = beam.at(state), place.shape[1]
-        everyone = torch.arange(len(active))[:, None]
-        rows = torch.where(self.menu.mask[entry], self.menu.points[entry], before.rows)
-        rows = self.legal(rows.flatten(0, 1), active.repeat_interleave(keep)).view_as(rows)
-        moved = feature[entry][:, :, None]
-        there = everyone, state, entry
-        after = replace(
-            before,
-            rows=rows,
-            codes=before.codes.scatter(2, moved, self.menu.code[entry][:, :, None]),
-            changed=before.changed.scatter(2, moved, True),
-            effort=efforts[there],
-            density=density[there],
+        moves, keep = self.moves, self.asked.ground.prices.beam
+        further = self._further(beam, active)
+        guess = self._guess(beam, active, further)
+        everyone, whose = np.arange(len(active))[:, None], active[:, None]
+        place = cheapest(guess, 2 * keep)
+        state, move = np.divmod(place, len(moves.entry))
+        key = beam.key[everyone, state] + moves.keys[move]
+        usable = first_of_each(key) & np.isfinite(guess[everyone, place])
+        order = (~usable).argsort(axis=1, kind="stable")[:, :keep]
+        state, move, key, usable = (each[everyone, order] for each in (state, move, key, usable))
+        density = beam.density[everyone, state] + further[everyone, state, move]
+        effort = beam.effort[everyone, state] + moves.effort[whose, move]
+        after = Beam(
+            moves=np.concatenate([beam.moves[everyone, state], move[:, :, None]], axis=2),
+            key=key,
+            effort=np.where(usable, effort, np.float32(np.inf)),
+            density=np.where(usable, density, np.float32(0)),
+            margin=beam.margin[everyone, state] + moves.gain[whose, move],
+            cost=np.full(move.shape, np.inf, np.float32),
+            origin=state,
+            before=further,
         )
-        return self.judged(after, active, torch.isfinite(guess[there]))
+        self._judge(after, active, limit)
+        return after
 
-    def _cheapest(self, guess: Tensor) -> Tensor:
-        """The places of the cheapest of (queries, any number); the same moves only once.
+    def _further(self, beam: Beam, active: Array) -> Array:
+        """By how much each further move changes the log-density, (queries, beam, moves)."""
+        if not beam.moves.shape[2]:
+            return beam.before
+        last = beam.moves[:, :, -1]
+        beside = self.moves.beside(active.repeat(last.shape[1]), last.ravel())
+        further = beam.before[np.arange(len(active))[:, None], beam.origin]
+        further += beside.reshape(further.shape)
+        return further
 
-        The same moves in another order have the same cost and lie side by side.
-        """
-        many = min(2 * self.prices.beam, guess.shape[1])
-        cost, place = guess.topk(many, dim=1, largest=False)
-        again = torch.zeros_like(cost, dtype=torch.bool)
-        again[:, 1:] = (cost[:, 1:] - cost[:, :-1]).abs() < 1e-6 * (1 + cost[:, 1:].abs())
-        order = torch.where(again, torch.inf, cost).argsort(dim=1, stable=True)
-        return place.gather(1, order[:, : self.prices.beam])
+    def _guess(self, beam: Beam, active: Array, further: Array) -> Array:
+        """What each row with a further move would cost but for doubts: (queries, beam · moves)."""
+        asked, prices, unit = self.asked, self.asked.ground.prices, self.asked.ground.unit
+        guess = (asked.floor[active, None] - beam.density)[:, :, None] - further
+        np.maximum(guess, 0, out=guess)
+        guess *= prices.implausible
+        short = (prices.safe - beam.margin / unit)[:, :, None] - (self.moves.gain[active] / unit)[
+            :, None
+        ]
+        np.maximum(short, 0, out=short)
+        short *= short
+        short *= prices.refused
+        guess += short
+        guess += beam.effort[:, :, None]
+        guess += self.moves.effort[active][:, None]
+        return guess.reshape(len(active), -1)
 
-    def _after_each_entry(self, beam: Beam, targets: Tensor) -> Tensor:
-        """The log-density after each further entry, (queries, beam, entries)."""
-        menu, beliefs, at = self.menu, self.beliefs, targets[:, None]
-        shape = (*beam.codes.shape[:2], len(menu))
-        density = beam.density[:, :, None].expand(shape).clone()
-        for number, (alone, place) in enumerate(zip(beliefs.alone, menu.places, strict=True)):
-            code, now = menu.code[place], beam.codes[:, :, number]
-            density[:, :, place] += alone[targets][:, None, code] - alone[at, now][:, :, None]
-        for one, two, pair in beliefs.pairs:
-            first, second = beam.codes[:, :, one], beam.codes[:, :, two]
-            now = pair[at, first, second][:, :, None]
-            here, there = menu.places[one], menu.places[two]
-            by_second = pair.transpose(1, 2)[:, :, menu.code[here]]
-            density[:, :, here] += by_second[at, second] - now
-            density[:, :, there] += pair[:, :, menu.code[there]][at, first] - now
-        return density
+    def _judge(self, beam: Beam, active: Array, limit: Array) -> None:
+        """Fill in the margins and costs of rows that may cost less than the `limit`, (queries,)."""
+        asked = self.asked
+        least = beam.effort + asked.shortfall(beam.density, active[:, None])
+        where = np.nonzero(least < limit[:, None])
+        if not len(where[0]):
+            return
+        query, least = active[where[0]], least[where]
+        entries = self.moves.entry[beam.moves[where]]
+        if entries.shape[1] > 1:  # of single moves the margin is known
+            beam.margin[where] = asked.margin(
+                asked.rows_after(query, entries), asked.targets[query]
+            )
+        margin = beam.margin[where]
+        ok = margin >= 0
+        if not ok.any():
+            return
+        where, query, entries = (where[0][ok], where[1][ok]), query[ok], entries[ok]
+        doubt = asked.doubt(asked.sums_after(query, entries), query)
+        beam.cost[where] = least[ok] + asked.unsafe(margin[ok]) + doubt
 
 
 def believable_answers(
@@ -194,21 +194,33 @@ def believable_answers(
     `model` decides about every row of the beam, wherever it computes; the search itself and
     all tensors given and returned are on the CPU. Queries are taken in parts that fit into memory.
     """
-
-    def margin(rows: Tensor, targets: Tensor) -> Tensor:
-        return margin_of(ask_points(model, rows), options.margin, targets)
-
+    margin = Margin(model, options.margin)
     rows, accepted = [], []
     for start in range(0, len(batch), AT_A_TIME):
         part = batch.select(slice(start, start + AT_A_TIME))
-        start_rows = ground.snap(part.queries, part.box)
-        most = part.max_changes
-        if most is not None:  # what the rules themselves move counts, too
-            most = most - ground.snap.changed_features(start_rows, part.queries).sum(dim=1)
-        search = BelievableSearch(
-            ground, start_rows, part.targets, part.box, margin, part.costs, most
-        )
-        found = search(k)
+        found = BelievableSearch(_asked(ground, margin, part), k)()
         rows.append(found[0])
         accepted.append(found[1])
-    return torch.cat(rows), torch.cat(accepted)
+    return torch.from_numpy(np.concatenate(rows)), torch.from_numpy(np.concatenate(accepted))
+
+
+def _asked(ground: Ground, margin: Margin, batch: QueryBatch) -> Asked:
+    """The queries of a batch where the rules let them begin."""
+    queries, lower, upper = batch.queries, batch.box.lower, batch.box.upper
+    most = None if batch.max_changes is None else batch.max_changes.numpy()
+    start = queries
+    if bool(((queries < lower) | (queries > upper)).any()):
+        start = ground.snap(queries, batch.box)
+        if most is not None:  # what the rules themselves move counts, too
+            most = most - ground.snap.changed_features(start, queries).sum(dim=1).numpy()
+    costs = None if batch.costs is None else batch.costs.numpy()
+    return Asked(
+        ground,
+        margin,
+        start.numpy(),
+        batch.targets.numpy(),
+        lower.numpy(),
+        upper.numpy(),
+        costs,
+        most,
+    )

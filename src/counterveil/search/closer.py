@@ -2,80 +2,117 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+import numpy as np
 
-import torch
-from torch import Tensor
-
-from counterveil.search.beam import Beam
+from counterveil.encoding import Array
+from counterveil.search.beam import Candidates
 from counterveil.search.constraints import SAME
 from counterveil.search.cost import Asked
 
 CLOSER = 7  # values of a number on the way back to the query that are tried
 
 
-def closer(asked: Asked, beam: Beam, ok: Tensor) -> Tensor:
-    """The rows with changed numbers as near to the query as is cheapest, one after another."""
-    k = beam.rows.shape[1]
-    for number, fine in enumerate(asked.menu.fine):
-        if fine is None:
-            continue
-        query, answer = (beam.changed[:, :, number] & ok).nonzero(as_tuple=True)
-        if not len(query):
-            continue
-        rows, column = beam.rows[query, answer], asked.beliefs.first_column[number]
-        known = asked.beliefs.is_known(asked.queries[query], number)
-        mine, now = asked.queries[query, column], rows[:, column]
-        tried = _on_the_way(fine, mine, now, known)  # (rows, tries)
-        low, high = asked.box.lower[query, column, None], asked.box.upper[query, column, None]
+def closer(asked: Asked, entry: Array, found: Candidates) -> Array:
+    """The rows of candidates, (queries, k, width), each number as near to the query as is cheapest.
+
+    `entry`: of each move its place on the menu. One number is moved after another. Where there is
+    no candidate the row is the query.
+    """
+    rows = asked.queries[:, None].repeat(found.cost.shape[1], axis=1)
+    there = np.nonzero(np.isfinite(found.cost))
+    answers = _Answers(asked, there[0], entry, found, there)
+    for number in asked.ground.beliefs.numbers.tolist():
+        answers.bring_closer(number)
+    rows[there] = answers.rows
+    return rows
+
+
+class _Answers:
+    """Rows that f accepts and what they cost, while their numbers are moved: (rows, …)."""
+
+    def __init__(
+        self, asked: Asked, query: Array, entry: Array, found: Candidates, there: tuple[Array, ...]
+    ) -> None:
+        menu, self.asked, self.query = asked.ground.menu, asked, query
+        self.effort, self.density, self.cost = (
+            each[there] for each in (found.effort, found.density, found.cost)
+        )
+        self.rows, self.codes = asked.queries[query], asked.codes[query]
+        self.changed = np.zeros(self.codes.shape, dtype=bool)
+        for moves in found.moves[there].T:
+            who = np.flatnonzero(moves >= 0)
+            taken = entry[moves[who]]
+            self.rows[who] = np.where(menu.mask[taken], menu.points[taken], self.rows[who])
+            self.codes[who, menu.feature[taken]] = menu.code[taken]
+            self.changed[who, menu.feature[taken]] = True
+        for source, derived, follows in asked.ground.beliefs.follows:
+            moved = self.changed[:, source]
+            self.codes[moved, derived] = follows[self.codes[moved, source]]
+        self.sums = asked.ground.committee.sums(self.codes)
+
+    def bring_closer(self, number: int) -> None:
+        """Move one number to the cheapest of the values that are tried."""
+        asked, beliefs = self.asked, self.asked.ground.beliefs
+        who = np.flatnonzero(self.changed[:, number])
+        if not len(who):
+            return
+        query, column = self.query[who], beliefs.first_column[number]
+        fine, heights, cells = asked.ground.fine[number]
+        mine, known = asked.queries[query, column], asked.known[query, number]
+        place = _on_the_way(fine, mine, self.rows[who, column], known)
+        tried = fine[place]
+        low, high = asked.lower[query, column, None], asked.upper[query, column, None]
         usable = (tried >= low - SAME) & (tried <= high + SAME)
-        usable &= ((tried - mine[:, None]).abs() > SAME) | ~known[:, None]
-        better = _with_values(asked, beam, (query, answer), number, tried)
-        judged = asked.judged(better, query, usable)
-        cost = torch.cat([beam.cost[query, answer][:, None], judged.cost], dim=1)
-        place = cost.argmin(dim=1)
-        take = place > 0
-        one = judged.at((place - 1).clamp(min=0)[:, None])
-        where = query[take], answer[take]
-        for each in fields(beam):
-            getattr(beam, each.name)[where] = getattr(one, each.name)[take, 0]
-    return beam.rows.reshape(len(beam.rows), k, -1)
+        usable &= (np.abs(tried - mine[:, None]) > SAME) | ~known[:, None]
+        codes, goals = self.codes[who], asked.targets[query]
+        both = np.concatenate([cells[place], codes[:, number, None]], axis=1)
+        added = beliefs.density_of(number, both, codes, goals)
+        density = self.density[who, None] + added[:, :-1] - added[:, -1:]
+        effort = self.effort[who, None] - self._spared(who, number, heights[place])
+        least = effort + asked.shortfall(density, query[:, None])
+        row, way = np.nonzero(usable & (least < self.cost[who, None]))
+        if not len(row):
+            return
+        rows = self.rows[who[row]]
+        rows[:, column] = tried[row, way]
+        margin = asked.margin(rows, goals[row])
+        ok = margin >= 0
+        if not ok.any():
+            return
+        row, way, rows, margin = row[ok], way[ok], rows[ok], margin[ok]
+        cell = beliefs.starts[number] + cells[place[row, way]]
+        own = beliefs.starts[number] + codes[row, number]
+        table = asked.ground.committee.cells
+        sums = self.sums[who[row]] + table[cell] - table[own]
+        cost = np.full(tried.shape, np.inf, np.float32)
+        cost[row, way] = least[row, way] + asked.unsafe(margin) + asked.doubt(sums, query[row])
+        best = cost.argmin(axis=1)[row] == way
+        best &= cost[row, way] < self.cost[who[row]]
+        row, way, to = row[best], way[best], who[row[best]]
+        self.rows[to], self.sums[to] = rows[best], sums[best]
+        self.codes[to, number] = cells[place[row, way]]
+        self.effort[to], self.density[to] = effort[row, way], density[row, way]
+        self.cost[to] = cost[row, way]
+
+    def _spared(self, who: Array, number: int, heights: Array) -> Array:
+        """How much less effort values at `heights`, (rows, tries), are than those of the rows."""
+        asked, query = self.asked, self.query[who]
+        column = asked.ground.beliefs.first_column[number]
+        own = asked.heights[query, number]
+        now = asked.ground.beliefs.height(number, self.rows[who, column])
+        spared = np.abs(now - own)[:, None] - np.abs(heights - own[:, None])
+        spared = np.where(asked.known[query, number, None], spared, np.float32(0))
+        return spared if asked.costs is None else spared * asked.costs[query, column, None]
 
 
-def _on_the_way(fine: Tensor, mine: Tensor, now: Tensor, known: Tensor) -> Tensor:
-    """Fine values between the query's and the answer's; around the answer's where unknown."""
-    here = torch.searchsorted(fine, now.contiguous())
-    start = torch.where(known, torch.searchsorted(fine, mine.contiguous()), here - CLOSER // 2)
-    share = torch.arange(CLOSER) / CLOSER
-    place = start[:, None] + ((here - start)[:, None] * share).round().long()
-    place = torch.where(known[:, None], place, start[:, None] + torch.arange(CLOSER))
-    return fine[place.clamp(0, len(fine) - 1)]
+def _on_the_way(fine: Array, mine: Array, now: Array, known: Array) -> Array:
+    """Places of fine values between the query's and the answer's, (rows, tries).
 
-
-def _with_values(
-    asked: Asked, beam: Beam, where: tuple[Tensor, Tensor], number: int, tried: Tensor
-) -> Beam:
-    """The rows at `where` with other values of a number: a beam of (rows, tries)."""
-    query, tries = where[0], tried.shape[1]
-    base = type(beam)(*(getattr(beam, each.name)[where][:, None] for each in fields(beam)))
-    base = base.at(torch.zeros(len(query), tries, dtype=torch.long))
-    column = asked.beliefs.first_column[number]
-    rows = base.rows.clone()
-    before = rows[:, 0, column]
-    rows[:, :, column] = tried
-    flat, goals = rows.flatten(0, 1), asked.targets[query].repeat_interleave(tries)
-    codes = asked.beliefs.codes(flat)
-    density = asked.beliefs.log_density(codes, goals).unflatten(0, (-1, tries))
-    shares = asked.beliefs.height(number, torch.stack([before, asked.queries[query, column]]))
-    ways = (asked.beliefs.height(number, tried) - shares[1][:, None]).abs()
-    known = asked.beliefs.is_known(asked.queries[query], number)[:, None]
-    spared = torch.where(known, (shares[0] - shares[1]).abs()[:, None] - ways, 0.0)
-    if asked.costs is not None:
-        spared = spared * asked.costs[query, column, None]
-    return replace(
-        base,
-        rows=rows,
-        codes=codes.unflatten(0, (-1, tries)),
-        density=density,
-        effort=base.effort - spared,
-    )
+    Around the answer's where the query's is unknown.
+    """
+    here = np.searchsorted(fine, now)
+    start = np.where(known, np.searchsorted(fine, mine), here - CLOSER // 2)[:, None]
+    steps = np.arange(CLOSER)
+    between = np.rint((here[:, None] - start) * (steps / CLOSER)).astype(np.intp)
+    place = start + np.where(known[:, None], between, steps)
+    return np.clip(place, 0, len(fine) - 1)

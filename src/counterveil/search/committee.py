@@ -10,7 +10,7 @@ disturbed once more: what training on the people might give, as far as the veil 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -21,8 +21,8 @@ from counterveil.models import TargetModel
 from counterveil.networks import fit, seeded
 from counterveil.population import TreePopulation
 from counterveil.privacy.record import NoisyRecord
+from counterveil.search.asking import ask_points, lead
 from counterveil.search.beliefs import Beliefs
-from counterveil.search.repair import ask_points, logit_margin
 
 MEMBERS = 8
 HIDDEN = 8  # neurons of each
@@ -30,8 +30,35 @@ OF_MODEL, OF_PEOPLE = 12_000, 6_000  # rows that all, or each, learn from
 STEPS, BATCH, RATE = 500, 512, 2e-2
 
 
-class Committee(nn.Module):
-    """Networks of one hidden layer, side by side, over the cells of a row."""
+@dataclass(frozen=True)
+class Committee:
+    """Networks of one hidden layer, side by side, over the cells of a row.
+
+    `cells`: what each cell adds to all hidden neurons, (cells, neurons); those of all features
+    stand in one line, and `starts` says where each feature begins. `bias`: of the neurons.
+    `out`: from all neurons to the logits of all members, (neurons, members · classes), 0 from a
+    neuron to another member than its own; `out_bias`: (members · classes,).
+    """
+
+    starts: Array
+    cells: Array
+    bias: Array
+    out: Array
+    out_bias: Array
+
+    def sums(self, codes: Array) -> Array:
+        """What arrives at the neurons, (rows, neurons), of the cell of each feature."""
+        return self.cells[codes + self.starts].sum(axis=1) + self.bias
+
+    def margins(self, sums: Array, targets: Array) -> Array:
+        """By how much each member prefers the target class, in log-odds: (rows, members)."""
+        logits = np.maximum(sums, 0) @ self.out + self.out_bias
+        classes = len(self.out_bias) // MEMBERS
+        return lead(logits.reshape(len(sums), MEMBERS, classes), targets)
+
+
+class _Networks(nn.Module):
+    """The networks of a committee while they learn."""
 
     def __init__(self, beliefs: Beliefs) -> None:
         super().__init__()
@@ -48,18 +75,17 @@ class Committee(nn.Module):
         hidden = (summed + self.bias).relu().unflatten(1, (MEMBERS, HIDDEN)).movedim(1, 0)
         return torch.baddbmm(self.second_bias, hidden, self.second)
 
-    @torch.no_grad()
-    def margins(self, codes: Tensor, targets: Tensor) -> Tensor:
-        """By how much each member prefers the target class, in log-odds: (rows, members)."""
-        logits, goals = self(codes), targets.expand(MEMBERS, -1)
-        return logit_margin(logits.flatten(0, 1), goals.flatten()).unflatten(0, (MEMBERS, -1)).T
+    def committee(self) -> Committee:
+        """What they have learnt."""
+        parts = (self.cells, self.bias, torch.block_diag(*self.second), self.second_bias.flatten())
+        return Committee(self.starts.numpy(), *(each.detach().numpy() for each in parts))
 
 
 def committee_of_model(beliefs: Beliefs, model: TargetModel, seed: int = 0) -> Committee:
     """What training `model` again might give: taught with draws from its probabilities."""
     rng = np.random.default_rng(seed)
     points, _ = _rows(beliefs.population, OF_MODEL, rng)
-    chances = ask_points(model, points).exp().double().numpy()
+    chances = np.exp(ask_points(model, points).astype(np.float64))
     ladder = np.cumsum(chances, axis=1)
     dice = rng.random((len(ladder), MEMBERS, 1)) * ladder[:, None, -1:]
     labels = (ladder[:, None] < dice).sum(axis=2)
@@ -73,17 +99,17 @@ def committee_of_people(beliefs: Beliefs, seed: int = 0) -> Committee:
     schema = population.grid.schema
     others = [TreePopulation(schema, _again(population, rng)) for _ in range(MEMBERS - 1)]
     drawn = [_rows(each, OF_PEOPLE, rng) for each in (population, *others)]
-    points = torch.cat([rows for rows, _ in drawn])
+    points = np.concatenate([rows for rows, _ in drawn])
     labels = np.concatenate([classes for _, classes in drawn])
     own = np.eye(MEMBERS, dtype=np.int64).repeat(OF_PEOPLE, axis=0)  # whose row it is
     return _taught(beliefs, points, labels[:, None].repeat(MEMBERS, axis=1), own, seed)
 
 
-def _rows(population: TreePopulation, count: int, rng: np.random.Generator) -> tuple[Tensor, Array]:
+def _rows(population: TreePopulation, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
     """Rows of P~, (rows, width), as many of each class, and their classes."""
     classes = len(population.totals)
     points, labels = population.sample(count, rng, np.full(classes, 1 / classes))
-    return torch.as_tensor(points, dtype=torch.float32), labels
+    return points.astype(np.float32), labels
 
 
 def _again(population: TreePopulation, rng: np.random.Generator) -> NoisyRecord:
@@ -98,20 +124,18 @@ def _again(population: TreePopulation, rng: np.random.Generator) -> NoisyRecord:
     return replace(population.record, measurements=tuple(measurements))
 
 
-def _taught(
-    beliefs: Beliefs, points: Tensor, labels: Array, weights: Array, seed: int
-) -> Committee:
+def _taught(beliefs: Beliefs, points: Array, labels: Array, weights: Array, seed: int) -> Committee:
     """A committee taught with rows (rows, width): labels and weights are (rows, members)."""
-    codes = beliefs.codes(points)
+    codes = torch.as_tensor(beliefs.codes(points))
     goals, counted = torch.as_tensor(labels), torch.as_tensor(weights, dtype=torch.float32)
     counted = counted / counted.mean()
-    committee = seeded(lambda: Committee(beliefs), seed)
+    networks = seeded(lambda: _Networks(beliefs), seed)
 
     def loss_of(some: Tensor) -> Tensor:
-        logits = committee(codes[some]).movedim(0, 1).flatten(0, 1)
+        logits = networks(codes[some]).movedim(0, 1).flatten(0, 1)
         each = nn.functional.cross_entropy(logits, goals[some].flatten(), reduction="none")
         return MEMBERS * (each * counted[some].flatten()).mean()
 
     epochs = max(1, round(STEPS * BATCH / len(codes)))
-    fit(committee, loss_of, len(codes), epochs=epochs, batch=BATCH, rate=RATE, seed=seed)
-    return committee
+    fit(networks, loss_of, len(codes), epochs=epochs, batch=BATCH, rate=RATE, seed=seed)
+    return networks.committee()

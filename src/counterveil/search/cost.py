@@ -3,75 +3,109 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
-import torch
-from torch import Tensor
+import numpy as np
 
-from counterveil.search.beam import Beam
-from counterveil.search.beliefs import Beliefs
-from counterveil.search.constraints import Box
-from counterveil.search.ground import Ground, Prices
-from counterveil.search.menu import Menu
+from counterveil.encoding import Array
+from counterveil.search.ground import Ground
 
-Margin = Callable[[Tensor, Tensor], Tensor]  # (rows, targets) -> log-odds beyond acceptance
+MarginOf = Callable[[Array, Array], Array]  # (rows, targets) -> log-odds beyond acceptance
 
 
 @dataclass(frozen=True)
 class Asked:
-    """The queries of a batch, with what is asked of their answers and what these cost."""
+    """The queries of a batch, with what is asked of their answers and what these cost.
+
+    `queries`: (queries, width) in float32, legal and inside their bounds `lower` and `upper`.
+    `costs`: of a change in each column, (queries, width). `max_changes`: how many features may
+    change, (queries,).
+    """
 
     ground: Ground
-    queries: Tensor  # (queries, width), legal and inside their boxes
-    targets: Tensor
-    box: Box
-    margin: Margin
-    costs: Tensor | None = None  # of a change in each column, (queries, width)
-    max_changes: Tensor | None = None  # how many features may change, (queries,)
-
-    @property
-    def beliefs(self) -> Beliefs:
-        return self.ground.beliefs
-
-    @property
-    def menu(self) -> Menu:
-        return self.ground.menu
-
-    @property
-    def prices(self) -> Prices:
-        return self.ground.prices
-
-    def legal(self, rows: Tensor, query: Tensor) -> Tensor:
-        """`rows` with linked features together; entries are legal by themselves."""
-        return rows if self.box.queries is None else self.ground.snap(rows, self.box.select(query))
+    margin: MarginOf
+    queries: Array
+    targets: Array
+    lower: Array
+    upper: Array
+    costs: Array | None = None
+    max_changes: Array | None = None
 
     @cached_property
-    def floor(self) -> Tensor:
+    def codes(self) -> Array:
+        """The cell of each feature of the queries, (queries, features)."""
+        return self.ground.beliefs.codes(self.queries)
+
+    @cached_property
+    def cells(self) -> Array:
+        """The same, among the cells of all features."""
+        return self.codes + self.ground.beliefs.starts
+
+    @cached_property
+    def heights(self) -> Array:
+        """How far up the numbers of the queries are, (queries, features)."""
+        return self.ground.beliefs.heights(self.queries)
+
+    @cached_property
+    def known(self) -> Array:
+        """Which features of the queries are not missing, (queries, features)."""
+        return self.ground.beliefs.known(self.queries)
+
+    @cached_property
+    def pair_values(self) -> Array:
+        """What the queries' cells of each pair of features add to the log-density."""
+        return self.ground.beliefs.pair_values(self.codes, self.targets)
+
+    @cached_property
+    def density(self) -> Array:
+        """log P~(query | target), (queries,)."""
+        alone = self.ground.beliefs.alone[self.targets[:, None], self.cells]
+        return alone.sum(axis=1) + self.pair_values.sum(axis=1)
+
+    @cached_property
+    def floor(self) -> Array:
         """The log-density below which an answer costs: the query's own, or P~'s if higher."""
-        own = self.beliefs.log_density(self.beliefs.codes(self.queries), self.targets)
-        return torch.maximum(own, self.beliefs.floor(self.prices.floor)[self.targets])
+        share = self.ground.prices.floor
+        return np.maximum(self.density, self.ground.beliefs.floor(share)[self.targets])
 
-    def cost(self, effort: Tensor, density: Tensor, margin: Tensor, floor: Tensor) -> Tensor:
-        """J but for the doubt of the committee."""
-        shortfall = (floor - density).clamp(min=0)
-        unsafe = (self.prices.safe - margin / self.ground.unit).clamp(min=0).square()
-        return effort + self.prices.implausible * shortfall + self.prices.refused * unsafe
+    @cached_property
+    def sums(self) -> Array:
+        """What arrives at the committee's neurons, (queries, neurons)."""
+        return self.ground.committee.sums(self.codes)
 
-    def judged(self, beam: Beam, query: Tensor, usable: Tensor) -> Beam:
-        """The beam with the margin of f and the cost; infinite where f refuses, or not usable.
+    def shortfall(self, density: Array, query: Array) -> Array:
+        """What rows of these log-densities cost for being unusual; `query`: whose each is."""
+        return self.ground.prices.implausible * np.maximum(self.floor[query] - density, 0)
 
-        `query`: whose row of the beam is whose, (rows of the beam,).
-        """
-        keep, targets = beam.rows.shape[1], self.targets[query]
-        rows, goals = beam.rows.flatten(0, 1), targets.repeat_interleave(keep)
-        margin = self.margin(rows, goals).unflatten(0, (-1, keep))
-        codes = beam.codes.flatten(0, 1)
-        if self.box.queries is not None:  # linked features moved along
-            codes = self.beliefs.codes(rows)
-        members = self.ground.committee.margins(codes, goals) / self.ground.committee_unit
-        doubt = (self.prices.sure - members).clamp(min=0).mean(dim=1).unflatten(0, (-1, keep))
-        cost = self.cost(beam.effort, beam.density, margin, self.floor[query, None])
-        cost = cost + self.prices.unstable * doubt
-        cost = torch.where(usable & (margin >= 0), cost, torch.inf)
-        return replace(beam, margin=margin, cost=cost)
+    def unsafe(self, margin: Array) -> Array:
+        """What rows cost for being near to f's boundary, by their margins."""
+        prices = self.ground.prices
+        short = np.maximum(prices.safe - margin / self.ground.unit, 0)
+        return prices.refused * short * short
+
+    def doubt(self, sums: Array, query: Array) -> Array:
+        """What rows cost for the doubts of the committee, by what arrives at its neurons."""
+        ground = self.ground
+        members = ground.committee.margins(sums, self.targets[query]) / ground.committee_unit
+        return ground.prices.unstable * np.maximum(ground.prices.sure - members, 0).mean(axis=1)
+
+    def rows_after(self, query: Array, entries: Array) -> Array:
+        """The rows of `query` after taking `entries` of the menu, (rows, entries each)."""
+        menu = self.ground.menu
+        rows = self.queries[query]
+        for entry in entries.T:
+            rows = np.where(menu.mask[entry], menu.points[entry], rows)
+        return rows
+
+    def sums_after(self, query: Array, entries: Array) -> Array:
+        """What arrives at the committee's neurons after taking `entries`, (rows, neurons)."""
+        ground, cells = self.ground, self.ground.committee.cells
+        found = self.sums[query]
+        for entry in entries.T:
+            feature = ground.menu.feature[entry]
+            found = found + ground.sums[entry] - cells[self.cells[query, feature]]
+            for source, derived, _ in ground.beliefs.follows:
+                moved = feature == source
+                found[moved] -= cells[self.cells[query[moved], derived]]
+        return found

@@ -6,15 +6,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import torch
-from torch import Tensor
 
+from counterveil.encoding import Array
 from counterveil.models import TargetModel
 from counterveil.population import TreePopulation
+from counterveil.search.asking import ask_points, lead
 from counterveil.search.beliefs import Beliefs
 from counterveil.search.committee import Committee, committee_of_model, committee_of_people
 from counterveil.search.menu import Menu, menu_of
-from counterveil.search.repair import ask_points, logit_margin
 from counterveil.search.snap import Snap
 
 PEOPLE = 2000  # of P~ that units are measured by
@@ -45,7 +44,7 @@ UNASKED = Prices(unstable=1.0, sure=2.0, refused=3.0, safe=2.0)  # where f~ stan
 
 @dataclass(frozen=True)
 class Ground:
-    """What all searches of one veil and model share. All tensors are on the CPU."""
+    """What all searches of one veil and model share. Everything is on the CPU."""
 
     beliefs: Beliefs
     menu: Menu
@@ -54,12 +53,6 @@ class Ground:
     prices: Prices
     unit: float  # of the model that decides about rows, in log-odds
     committee_unit: float
-
-    @cached_property
-    def heights(self) -> Tensor:
-        """How far up each entry of the menu is, (entries,); 0 for what is no number."""
-        every = self.beliefs.heights(self.menu.points)
-        return every.gather(1, self.menu.feature[:, None])[:, 0]
 
     @classmethod
     def of(cls, population: TreePopulation, model: TargetModel, *, stands_in: bool) -> Ground:
@@ -70,11 +63,73 @@ class Ground:
         else:
             committee, prices = committee_of_model(beliefs, model), Prices()
         people, _ = population.sample(PEOPLE, np.random.default_rng(0))
-        points = torch.as_tensor(people, dtype=torch.float32)
-        goals = [torch.full((PEOPLE,), goal) for goal in range(beliefs.classes)]
-        log_proba = ask_points(model, points)
-        own = torch.stack([logit_margin(log_proba, goal) for goal in goals])
-        codes = beliefs.codes(points)
-        theirs = torch.stack([committee.margins(codes, goal) for goal in goals])
-        units = [max(float(each.std(dim=1).mean()), LEAST_UNIT) for each in (own, theirs)]
+        points = people.astype(np.float32)
+        goals = [np.full(PEOPLE, goal) for goal in range(beliefs.classes)]
+        log_proba, sums = ask_points(model, points), committee.sums(beliefs.codes(points))
+        own = np.std([lead(log_proba, goal) for goal in goals], axis=1, ddof=1)
+        theirs = np.std([committee.margins(sums, goal) for goal in goals], axis=1, ddof=1)
+        units = [max(float(each.mean()), LEAST_UNIT) for each in (own, theirs)]
         return cls(beliefs, menu, committee, Snap(model.encoding), prices, *units)
+
+    @cached_property
+    def heights(self) -> Array:
+        """How far up each entry of the menu is, (entries,); 0 for what is no number."""
+        every = self.beliefs.heights(self.menu.points)
+        return every[np.arange(len(self.menu)), self.menu.feature]
+
+    @cached_property
+    def cell(self) -> Array:
+        """The cell of each entry, among those of all features, (entries,)."""
+        return self.menu.code + self.beliefs.starts[self.menu.feature]
+
+    @cached_property
+    def keys(self) -> Array:
+        """A random number for each entry; sums of them tell sets of entries apart."""
+        return np.random.default_rng(0).integers(1 << 62, size=len(self.menu))
+
+    @cached_property
+    def beside_cells(self) -> Array:
+        """What each entry adds to the log-density beside a cell: (classes, cells, entries).
+
+        0 where features do not depend on each other.
+        """
+        menu, starts = self.menu, self.beliefs.starts
+        found = np.zeros((self.beliefs.classes, self.beliefs.grid.width, len(menu)), np.float32)
+        for one, two, table in self.beliefs.pairs:
+            first, second = (
+                slice(starts[at], starts[at] + table.shape[1 + (at == two)]) for at in (one, two)
+            )
+            found[:, second, menu.places[one]] = table[:, menu.code[menu.places[one]]].swapaxes(
+                1, 2
+            )
+            found[:, first, menu.places[two]] = table[:, :, menu.code[menu.places[two]]]
+        return found
+
+    @cached_property
+    def beside_entries(self) -> Array:
+        """The same beside another entry, (classes, entries, entries); -∞ for the same feature."""
+        same = self.menu.feature[:, None] == self.menu.feature
+        return np.where(same, np.float32(-np.inf), self.beside_cells[:, self.cell])
+
+    @cached_property
+    def sums(self) -> Array:
+        """What each entry, with what follows from it, adds to the committee's neurons."""
+        cells = self.committee.cells
+        found = cells[self.cell]
+        for source, derived, follows in self.beliefs.follows:
+            here = self.menu.feature == source
+            found[here] += cells[self.beliefs.starts[derived] + follows[self.menu.code[here]]]
+        return found
+
+    @cached_property
+    def fine(self) -> dict[int, tuple[Array, Array, Array]]:
+        """Of each number the values that an answer may end on, their heights and their cells."""
+        found = {}
+        for number in self.beliefs.numbers.tolist():
+            values = self.menu.fine[number]
+            assert values is not None, "numbers have fine values"
+            points = np.zeros((len(values), self.beliefs.grid.encoding.width), np.float32)
+            points[:, self.beliefs.first_column[number]] = values
+            codes = self.beliefs.codes(points)[:, number]
+            found[number] = values, self.beliefs.height(number, values), codes
+        return found

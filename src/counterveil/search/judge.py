@@ -25,7 +25,7 @@ from counterveil.search.wording import DecidedBy
 from counterveil.search.worth import Worth
 from counterveil.veil import Veil
 
-Assess = Callable[[Array, Array, Tensor], Worth | None]  # (queries, answers, targets), encoded
+Assess = Callable[[Array, Array, Array], Worth | None]  # (queries, answers, targets), encoded
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Judge:
             signer=self.veil.signer,
             index=request.index,
             decided_by=self.decided_by,
-            assess=partial(self.assess, points, encoded, targets),
+            assess=partial(self.assess, points, encoded, targets.numpy()),
         )
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
-from torch import Tensor
 
 from counterveil.encoding import Array, Encoding
 from counterveil.errors import CallLimitError, InputError
@@ -81,7 +80,7 @@ class Learnt:
         """The model that decides, on the device."""
         return self.model.to(self.device)
 
-    def worth(self, queries: Array, answers: Array, targets: Tensor) -> Worth | None:
+    def worth(self, queries: Array, answers: Array, targets: Array) -> Worth | None:
         """What encoded answers to encoded queries are worth; None without a population."""
         return None if self.ground is None else Worth.of(self.ground, queries, answers, targets)
 

@@ -12,13 +12,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from counterveil.encoding import Array
 from counterveil.population import TreePopulation
 from counterveil.population.rounding import roundest
 from counterveil.schema.cells import NumberCells
+from counterveil.search.constraints import linked_columns
 
 VALUES, LEAST_VALUES = 12, 4  # of a number
 MOST_ENTRIES = 256  # of the whole menu
@@ -32,17 +31,23 @@ class Menu:
     """The entries of all features side by side; those of a feature follow one another.
 
     `feature`, `code`: of each entry its feature and its cell, (entries,). `points`: its encoded
-    columns, (entries, width), 0 in all others. `mask`: which columns are its own, (entries, width).
-    `places`: where the entries of each feature are. `fine`: of each number more values, ascending,
-    in the unit cube; None for other features.
+    columns, (entries, width), 0 in all others; those of features that follow from its own are with
+    them. `mask`: which columns these are, (entries, width). `column`: the column that tells it from
+    others of its feature, and `value`: what it puts there, (entries,). `blank`: the other columns
+    of its feature, which it sets to 0, (entries, width). `places`: where the entries of each
+    feature are. `fine`: of each number more values, ascending, in the unit cube; None for other
+    features.
     """
 
-    feature: Tensor
-    code: Tensor
-    points: Tensor
-    mask: Tensor
+    feature: Array
+    code: Array
+    points: Array
+    mask: Array
+    column: Array
+    value: Array
+    blank: Array
     places: tuple[slice, ...]
-    fine: tuple[Tensor | None, ...]
+    fine: tuple[Array | None, ...]
 
     def __len__(self) -> int:
         return len(self.feature)
@@ -51,41 +56,64 @@ class Menu:
 def menu_of(population: TreePopulation) -> Menu:
     """The menu of a mixed table."""
     grid = population.grid
+    blocks, width = grid.encoding.blocks, grid.encoding.width
     derived = {link.derived for link in grid.schema.links}
+    links = linked_columns(grid.encoding)
     numbers = [isinstance(cells, NumberCells) for cells in grid.cells]
     listed = sum(cells.count for cells in grid.cells if not isinstance(cells, NumberCells))
     values = max(LEAST_VALUES, min(VALUES, (MOST_ENTRIES - listed) // max(1, sum(numbers))))
     features: list[int] = []
     codes: list[int] = []
-    points, places, fine = [np.zeros((0, grid.encoding.width))], [], []
-    for number, (block, cells) in enumerate(zip(grid.encoding.blocks, grid.cells, strict=True)):
-        start = len(features)
+    columns: list[int] = []
+    points, mask, blank = ([np.zeros((0, width))] for _ in range(3))
+    places, fine = [], []
+    for number, (block, cells) in enumerate(zip(blocks, grid.cells, strict=True)):
         own = np.zeros((0, block.stop - block.start))
-        if numbers[number]:
-            chosen = round_values(population, number, values)
-            own = np.zeros((len(chosen), block.stop - block.start))
-            own[:, 0] = chosen
-        else:
-            every = np.arange(cells.count - block.feature.missing)
-            own = cells.points(every, np.random.default_rng(0)).reshape(len(every), -1)
-        if block.feature.immutable or block.feature.name in derived:
-            own = own[:0]
-        elif not numbers[number]:
-            own = own[_are_met(population, number)[: len(own)]]
-        wide = np.zeros((len(own), grid.encoding.width))
-        wide[:, block.at] = own
+        if not block.feature.immutable and block.feature.name not in derived:
+            own = _entries_of(population, number, values)
+        wide, here, others = (np.zeros((len(own), width)) for _ in range(3))
+        wide[:, block.at], here[:, block.at] = own, 1
+        told_by = own.argmax(axis=1) if block.feature.one_hot else np.zeros(len(own), dtype=int)
+        others[:, block.at] = 1
+        others[np.arange(len(own)), block.start + told_by] = 0
+        for link in links:
+            if link.source.start == block.start:
+                wide[:, link.derived] = link.table.numpy()[own.argmax(axis=1)]
+                here[:, link.derived] = 1
+        start = len(features)
         features += [number] * len(own)
         codes += cells.codes(own).tolist() if len(own) else []
-        points.append(wide)
+        columns += (block.start + told_by).tolist()
+        for rows, more in ((points, wide), (mask, here), (blank, others)):
+            rows.append(more)
         places.append(slice(start, len(features)))
-        more = round_values(population, number, FINE) if numbers[number] else None
-        fine.append(None if more is None else torch.as_tensor(more, dtype=torch.float32))
-    mask = torch.zeros(len(features), grid.encoding.width, dtype=torch.bool)
-    for entry, feature in enumerate(features):
-        mask[entry, grid.encoding.blocks[feature].at] = True
-    whole = torch.tensor(features, dtype=torch.long), torch.tensor(codes, dtype=torch.long)
-    encoded = torch.as_tensor(np.concatenate(points), dtype=torch.float32)
-    return Menu(*whole, encoded, mask, tuple(places), tuple(fine))
+        values_of_all = round_values(population, number, FINE) if numbers[number] else None
+        fine.append(None if values_of_all is None else values_of_all.astype(np.float32))
+    encoded, column = np.concatenate(points).astype(np.float32), np.array(columns, dtype=np.intp)
+    return Menu(
+        np.array(features, dtype=np.intp),
+        np.array(codes, dtype=np.intp),
+        encoded,
+        np.concatenate(mask) > 0,
+        column,
+        encoded[np.arange(len(encoded)), column],
+        np.concatenate(blank).astype(np.float32),
+        tuple(places),
+        tuple(fine),
+    )
+
+
+def _entries_of(population: TreePopulation, number: int, values: int) -> Array:
+    """The encoded entries of one feature, (entries, its columns)."""
+    block, cells = population.grid.encoding.blocks[number], population.grid.cells[number]
+    if isinstance(cells, NumberCells):
+        chosen = round_values(population, number, values)
+        own = np.zeros((len(chosen), block.stop - block.start))
+        own[:, 0] = chosen
+        return own
+    every = np.arange(cells.count - block.feature.missing)
+    own = cells.points(every, np.random.default_rng(0)).reshape(len(every), -1)
+    return own[_are_met(population, number)[: len(own)]].astype(float)
 
 
 def _are_met(population: TreePopulation, number: int) -> Array:

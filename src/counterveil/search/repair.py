@@ -33,29 +33,13 @@ def logit_margin(log_proba: Tensor, targets: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def ask_points(model: TargetModel, points: Tensor) -> Tensor:
-    """Log-probabilities (rows, classes) of `points` (rows, width), both on the CPU.
-
-    The model is asked where it computes.
-    """
-    return model.ask(Rows.of_points(points.to(model.device), model.encoding)).cpu()
-
-
-@torch.no_grad()
 def margin_beyond(model: TargetModel, least: float, rows: Tensor, targets: Tensor) -> Tensor:
     """How far `model` is beyond what is asked of each row, in log-odds; accepted from 0 on.
-
-    `rows` must be where the model computes.
-    """
-    return margin_of(model.ask(Rows.of_points(rows, model.encoding)), least, targets)
-
-
-def margin_of(log_proba: Tensor, least: float, targets: Tensor) -> Tensor:
-    """How far log-probabilities are beyond what is asked, in log-odds; accepted from 0 on.
 
     The target class must win, by more than float arithmetic is off, and have the probability
     `least`.
     """
+    log_proba = model.ask(Rows.of_points(rows, model.encoding))
     wins_by = logit_margin(log_proba, targets) - SAFELY
     if least <= 0:
         return wins_by

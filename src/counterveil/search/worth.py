@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Self
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from counterveil.encoding import Array
 from counterveil.search.ground import Ground
@@ -32,16 +31,16 @@ class Worth:
     places: Array
 
     @classmethod
-    def of(cls, ground: Ground, before: Array, after: Array, targets: Tensor) -> Self:
+    def of(cls, ground: Ground, before: Array, after: Array, targets: Array) -> Self:
         """The worth of encoded answers `after` to the queries `before`, (answers, width) both."""
-        queries, rows = (torch.as_tensor(each, dtype=torch.float32) for each in (before, after))
-        beliefs = ground.beliefs
+        beliefs, committee = ground.beliefs, ground.committee
+        queries, rows = before.astype(np.float32), after.astype(np.float32)
         effort, rank = beliefs.judged(queries, rows, targets)
-        members = ground.committee.margins(beliefs.codes(rows), targets)
-        stability = (members > 0).float().mean(dim=1)
-        places = torch.stack([beliefs.places(queries), beliefs.places(rows)], dim=2)
+        members = committee.margins(committee.sums(beliefs.codes(rows)), targets)
+        stability = (members > 0).mean(axis=1)
+        places = np.stack([beliefs.places(queries), beliefs.places(rows)], axis=2)
         found = effort, rank, stability, beliefs.standing(rows, targets), places
-        return cls(*(each.double().numpy() for each in found))
+        return cls(*(each.astype(np.float64) for each in found))
 
     def select(self, at: Array) -> Self:
         """The worth of the answers at these positions."""
