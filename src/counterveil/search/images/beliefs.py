@@ -35,10 +35,9 @@ class ImageBeliefs:
     """P~ of images for the search. Images are encoded points, (rows, width).
 
     `image`: their shape. `classes`, `count`: how many classes there are, and images of each in
-    `samples`, (classes, count, width). `latent`: what the generator made them from,
-    (classes, count, numbers); None where there is no generator. `usual_change`: the mean absolute
-    difference of a pixel between two images. `manner_spread`: standard deviation of each number of
-    the manner, (5,).
+    `samples`, (classes, count, width). `manners`: those of the samples, (classes, count, 5).
+    `latent`: what the generator made the samples from, (classes, count, numbers); None where there
+    is no generator. `usual_change`: the mean absolute difference of a pixel between two samples.
     """
 
     def __init__(self, population: Drawn, image: Pixels) -> None:
@@ -46,10 +45,11 @@ class ImageBeliefs:
         self.classes = len(population.class_share)
         self.count = max(FEWEST, min(IMAGES, MOST_NUMBERS // (self.classes * image.width)))
         self.samples, self.latent = self._drawn()
-        self.manner = Manner(image)
         mixed = self.samples.transpose(0, 1).flatten(0, 1)  # neighbours are of different classes
         self.usual_change = max(float((mixed[1:] - mixed[:-1]).abs().mean()), LEAST_SPREAD)
-        self.manner_spread = self.manner(mixed).std(dim=0).clamp(min=LEAST_SPREAD)
+        self._measure = Manner(image)
+        self._manner_spread = self._measure(mixed).std(dim=0).clamp(min=LEAST_SPREAD)
+        self.manners = torch.stack([self.manner(own) for own in self.samples])
         self._score = _score_of(population)
         found = torch.stack(
             [self._score(own, self._goals(at)) for at, own in enumerate(self.samples)]
@@ -73,6 +73,10 @@ class ImageBeliefs:
         evenly = np.eye(self.classes)
         drawn = [population.sample(self.count, rng, evenly[at])[0] for at in range(self.classes)]
         return torch.as_tensor(np.stack(drawn), dtype=torch.float32), None
+
+    def manner(self, points: Tensor) -> Tensor:
+        """The manner of images, (rows, 5), in standard deviations among all samples."""
+        return self._measure(points) / self._manner_spread
 
     def likelihood(self, points: Tensor, targets: Tensor) -> Tensor:
         """How likely each image is in its target class, (rows,), in standard deviations."""

@@ -24,20 +24,21 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from counterveil.search.images.ground import ImageGround
+from counterveil.search.images.manner import NUMBERS
 from counterveil.search.images.painters import Redrawn
 from counterveil.search.pipeline import Found, QueryBatch, SearchOptions
 from counterveil.search.repair import ask_points, margin_of
 
 STARTS, MOST_STARTS = 4, 64  # of a query
-FIRST, REST = 30, 70  # steps of all starts, and further ones of the best
+FIRST, REST = 15, 60  # steps of all starts, and further ones of the best
 RATE = 0.05
 JUDGED = 4  # views by which finished images are compared
 INSIST = (4.0, 16.0)  # factors on the doubt where f accepts nothing, one after the other
 ROWS_AT_A_TIME = 1024  # images that are painted together
-APART = 0.3  # of the effort: two answers to a query differ by so much
+APART = 0.2  # of the effort: two answers to a query differ by so much
 
 
 @dataclass(frozen=True)
@@ -52,10 +53,10 @@ class Tried:
     cost: Tensor
     accepted: Tensor
 
-    def cheapest(self, count: int) -> Tensor:
-        """The strokes of the cheapest images, accepted or not, (queries, count, numbers)."""
-        place = self.cost.topk(count, dim=1, largest=False).indices
-        return self.strokes[torch.arange(len(place))[:, None], place]
+    def at(self, place: Tensor) -> Tried:
+        """The images at these places, (queries, any number)."""
+        everyone = torch.arange(len(place))[:, None]
+        return Tried(*(getattr(self, each.name)[everyone, place] for each in fields(self)))
 
     def joined(self, other: Tried) -> Tried:
         """The images of both side by side."""
@@ -76,10 +77,9 @@ class ImageSearch:
 
     def __call__(self, k: int, seed: int) -> Found:
         """Rows of shape (queries, k, width), the cheapest first, and which of them f accepts."""
-        start = self._starts(starts_for(k), seed)
-        keep = min(k, start.shape[1])
+        start = self._starts(k, seed)
         first = self._judged(self._descended(start, FIRST))
-        best = first.cheapest(keep)
+        best = first.at(self._different(first.rows, first.cost, k)[0]).strokes
         found = first.joined(self._judged(self._descended(best, REST)))
         for factor in INSIST:
             left = (~found.accepted.any(dim=1)).nonzero()[:, 0]
@@ -89,16 +89,21 @@ class ImageSearch:
             strokes = part._descended(best[left], REST, factor)
             best[left] = strokes
             found = _replaced(found, left, part._judged(strokes))
-        return self._different(found, k)
+        cost = torch.where(found.accepted, found.cost, torch.inf)
+        place, there = self._different(found.rows, cost, k)
+        rows = found.at(place).rows
+        missing = k - rows.shape[1]
+        rows = torch.cat([rows, rows[:, :1].expand(-1, missing, -1)], dim=1)
+        return rows, nn.functional.pad(there, (0, missing))
 
-    def _starts(self, count: int, seed: int) -> Tensor:
-        """Strokes to start from, (queries, count, numbers)."""
+    def _starts(self, k: int, seed: int) -> Tensor:
+        """Strokes to start from, (queries, starts, numbers)."""
         painter, latent = self.ground.painter, self.ground.beliefs.latent
         if isinstance(painter, Redrawn):
             assert latent is not None, "a generator has latent numbers"
             goals = self.batch.targets[:, None]
-            return painter.starts(latent[goals, self._cheap_samples(count)])
-        return painter.starts(len(self.batch), count, seed)
+            return painter.starts(latent[goals, self._cheap_samples(starts_for(k))])
+        return painter.starts(len(self.batch), min(k, MOST_STARTS), seed)
 
     @torch.no_grad()
     def _cheap_samples(self, count: int) -> Tensor:
@@ -111,13 +116,10 @@ class ImageSearch:
         for goal in batch.targets.unique().tolist():
             mine = (batch.targets == goal).nonzero()[:, 0]
             change = torch.cdist(batch.queries[mine], beliefs.samples[goal], p=1)
-            manner = torch.cdist(
-                self._manner[mine] / beliefs.manner_spread,
-                beliefs.manner(beliefs.samples[goal]) / beliefs.manner_spread,
-                p=1,
-            )
-            cost = self.ground.cost_of_samples[goal] + prices.manner * manner / len(beliefs.manner_spread)
-            cost = cost + prices.effort * change / (beliefs.image.width * beliefs.usual_change)
+            effort = change / (beliefs.image.width * beliefs.usual_change)
+            manner = torch.cdist(self._manner[mine], beliefs.manners[goal], p=1) / NUMBERS
+            cost = prices.effort * effort + prices.manner * manner
+            cost = cost + self.ground.cost_of_samples[goal]
             places[mine] = cost.topk(places.shape[1], dim=1, largest=False).indices
         return places
 
@@ -151,7 +153,7 @@ class ImageSearch:
         if self.batch.costs is not None:
             change = change * self.batch.costs
         effort = change.mean(dim=1) / beliefs.usual_change
-        manner = (beliefs.manner(images) - self._manner).abs() / beliefs.manner_spread
+        manner = (beliefs.manner(images) - self._manner).abs()
         return prices.effort * effort + prices.manner * manner.mean(dim=1)
 
     @cached_property
@@ -171,20 +173,22 @@ class ImageSearch:
         accepted = margin_of(ask_points(ground.judge, rows), self.least, targets) >= 0
         return Tried(strokes, *(each.unflatten(0, (-1, count)) for each in (rows, cost, accepted)))
 
-    def _different(self, found: Tried, k: int) -> Found:
-        """For each query the k cheapest accepted images that differ; others are not accepted."""
-        cost = torch.where(found.accepted, found.cost, torch.inf)
-        everyone, rows, accepted = torch.arange(len(cost)), [], []
-        for _ in range(k):
+    def _different(self, rows: Tensor, cost: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """The places of the k cheapest images of each query that differ, (queries, k).
+
+        Of (queries, images, …). Also whether there is one at all, whose cost is not infinite.
+        """
+        everyone, places, there = torch.arange(len(cost)), [], []
+        for _ in range(min(k, cost.shape[1])):
             least, place = cost.min(dim=1)
-            mine = found.rows[everyone, place]
-            rows.append(mine)
-            accepted.append(torch.isfinite(least))
+            places.append(place)
+            there.append(torch.isfinite(least))
+            mine = rows[everyone, place]
             effort = (mine - self.batch.queries).abs().mean(dim=1)
-            apart = (found.rows - mine[:, None]).abs().mean(dim=2)
-            cost = torch.where(apart < APART * effort[:, None], torch.inf, cost)
-            cost[everyone, place] = torch.inf
-        return torch.stack(rows, dim=1), torch.stack(accepted, dim=1)
+            near = (rows - mine[:, None]).abs().mean(dim=2) < APART * effort[:, None]
+            near[everyone, place] = True
+            cost = torch.where(near, torch.inf, cost)
+        return torch.stack(places, dim=1), torch.stack(there, dim=1)
 
 
 def starts_for(k: int) -> int:

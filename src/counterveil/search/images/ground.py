@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -98,7 +97,8 @@ class ImageGround:
         right = float((said.argmax(dim=1) == own).float().mean())
         trust = max(0.0, (right - chance) / (1 - chance))
         members = [Member(guide, _unit(said))]
-        if private is not None:
+        if private is not None:  # what its word counts less, that of the guide counts more
+            members = [Member(guide, _unit(said), 2 - trust)]
             members.append(Member(private, _unit(ask_points(private, samples)), trust))
         painter: Painter = Retouched(image)
         if isinstance(population, FeaturePopulation) and population.generator is not None:
@@ -148,9 +148,9 @@ class ImageGround:
         queries, rows = (torch.as_tensor(each, dtype=torch.float32) for each in (before, after))
         effort = (rows - queries).abs().mean(dim=1)
         rank = self.beliefs.rank(self.beliefs.likelihood(rows, targets), targets)
-        found = effort, rank, self._stability(rows, targets)
-        nothing = np.full((len(rows), 1), np.nan)
-        return Worth(*(each.double().numpy() for each in found), standing=nothing)
+        no_number = torch.full((len(rows), 1), torch.nan)
+        found = effort, rank, self._stability(rows, targets), no_number
+        return Worth(*(each.double().numpy() for each in found))
 
     def _stability(self, rows: Tensor, targets: Tensor) -> Tensor:
         """The share of all views in which members see the target class, by their weight."""

@@ -12,6 +12,7 @@ from torch import Tensor
 from counterveil.networks import AsImages
 from counterveil.schema import Pixels
 
+NUMBERS = 5
 FAINT = 1e-4  # ink of an empty pixel, so that an empty image has a manner
 NARROW = 0.01  # squared height of ink, in half sides, below which a slant means little
 

@@ -3,12 +3,12 @@
 - `Redrawn`: a new image of the target class by the generator of P~.
 - `Retouched`: the query with a smooth change; for a P~ that cannot draw.
 
-Both are differentiable: the search moves their numbers ("strokes", one row an image).
+Both take strokes (rows, numbers), queries (rows, width) and target classes (rows,), and give images
+(rows, width) in the unit cube. They are differentiable: the search moves the strokes. `strain` is
+what unusual strokes cost, (rows,).
 """
 
 from __future__ import annotations
-
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -24,16 +24,6 @@ DARKEST = 1e-4  # a pixel below it is as dark as that
 TONE = 2  # numbers of the tone: logarithm of the contrast, brightness
 USUAL, OF_TONE = 0.3, 0.05  # prices of unusual numbers
 FIRST_STEP = 0.5  # deviation of further starts of a smooth change
-
-
-class Painter(Protocol):
-    """Strokes (rows, numbers), queries (rows, width) and target classes (rows,) to images."""
-
-    def __call__(self, strokes: Tensor, queries: Tensor, targets: Tensor) -> Tensor: ...
-
-    def strain(self, strokes: Tensor) -> Tensor:
-        """What unusual strokes cost, (rows,)."""
-        ...
 
 
 class Redrawn:
@@ -106,3 +96,6 @@ class Retouched:
         drawn = FIRST_STEP * dice.normal(size=(count, len(self._spread)))
         drawn[0] = 0.0
         return torch.as_tensor(drawn, dtype=torch.float32).expand(queries, -1, -1)
+
+
+Painter = Redrawn | Retouched
