@@ -36,7 +36,7 @@ STARTS, MOST_STARTS = 4, 64  # of a query
 FIRST, REST = 15, 60  # steps of all starts, and further ones of the best
 RATE = 0.05
 JUDGED = 4  # views by which finished images are compared
-INSIST = (4.0, 16.0)  # factors on the doubt where f accepts nothing, one after the other
+INSIST = (4.0, 16.0)  # factors on the doubt of f where it accepts nothing, one after the other
 ROWS_AT_A_TIME = 1024  # images that are painted together
 APART = 0.2  # of the effort: two answers to a query differ by so much
 
@@ -81,12 +81,12 @@ class ImageSearch:
         first = self._judged(self._descended(start, FIRST))
         best = first.at(self._different(first.rows, first.cost, k)[0]).strokes
         found = first.joined(self._judged(self._descended(best, REST)))
-        for factor in INSIST:
+        for insist in INSIST:
             left = (~found.accepted.any(dim=1)).nonzero()[:, 0]
             if not len(left):
                 break
             part = replace(self, batch=self.batch.select(left))
-            strokes = part._descended(best[left], REST, factor)
+            strokes = part._descended(best[left], REST, insist)
             best[left] = strokes
             found = _replaced(found, left, part._judged(strokes))
         cost = torch.where(found.accepted, found.cost, torch.inf)
@@ -123,10 +123,10 @@ class ImageSearch:
             places[mine] = cost.topk(places.shape[1], dim=1, largest=False).indices
         return places
 
-    def _descended(self, strokes: Tensor, steps: int, factor: float = 1.0) -> Tensor:
+    def _descended(self, strokes: Tensor, steps: int, insist: float = 1.0) -> Tensor:
         """Strokes (queries, any number, numbers) after steps along the gradient of J.
 
-        `factor`: of the doubt. Every step looks at the images in the next view.
+        `insist`: a factor on the doubt of f. Every step looks at the images in the next view.
         """
         many, ground = replace(self, batch=self.batch.repeated(strokes.shape[1])), self.ground
         moving = strokes.flatten(0, 1).clone().requires_grad_(True)
@@ -136,7 +136,7 @@ class ImageSearch:
                 images = many._painted(moving)
                 cost = many._closeness(images) + ground.painter.strain(moving)
                 cost = cost + ground.implausible(images, targets)
-                cost = cost + factor * ground.doubt(ground.views(images, step), targets)
+                cost = cost + ground.doubt(ground.views(images, step), targets, insist)
                 (moving.grad,) = torch.autograd.grad(cost.sum(), moving)
             optimiser.step()
         return moving.detach().view_as(strokes)

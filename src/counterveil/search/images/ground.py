@@ -114,12 +114,16 @@ class ImageGround:
             snap=Snap(guide.encoding),
         )
 
-    def doubt(self, points: Tensor, targets: Tensor) -> Tensor:
-        """What images cost because members are not sure of the target class, (rows,)."""
+    def doubt(self, points: Tensor, targets: Tensor, insist: float = 1.0) -> Tensor:
+        """What images cost because members are not sure of the target class, (rows,).
+
+        `insist`: a factor for the first of them, which has to be convinced.
+        """
         sure = self.prices.sure + self.prices.surer * (1 - self.trust)
+        factors = [insist] + [1.0] * (len(self.members) - 1)
         found = [
-            each.weight * (sure - each.margin(points, targets)).clamp(min=0)
-            for each in self.members
+            factor * each.weight * (sure - each.margin(points, targets)).clamp(min=0)
+            for factor, each in zip(factors, self.members, strict=True)
         ]
         return self.prices.doubt * torch.stack(found).sum(dim=0)
 
