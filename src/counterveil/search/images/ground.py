@@ -152,8 +152,8 @@ class ImageGround:
         queries, rows = (torch.as_tensor(each, dtype=torch.float32) for each in (before, after))
         effort = (rows - queries).abs().mean(dim=1)
         rank = self.beliefs.rank(self.beliefs.likelihood(rows, targets), targets)
-        no_number = torch.full((len(rows), 1), torch.nan)
-        found = effort, rank, self._stability(rows, targets), no_number
+        no_numbers = torch.full((len(rows), 1, 2), torch.nan)
+        found = effort, rank, self._stability(rows, targets), no_numbers[:, :, 0], no_numbers
         return Worth(*(each.double().numpy() for each in found))
 
     def _stability(self, rows: Tensor, targets: Tensor) -> Tensor:
