@@ -223,6 +223,22 @@ TURNS, STRETCH, SLANT, MOVE = 0.35, 0.2, 0.3, 0.09  # radians; shares; share of 
 GAMMA, GRAIN = 0.7, 0.2  # largest logarithm of the exponent; largest deviation of a pixel
 
 
+def random_maps(count: int, dice: torch.Generator, size: float = 1.0) -> Tensor:
+    """Affine maps (count, 2, 3) that turn, stretch, slant and move an image a little at random.
+
+    `size`: a share of the largest changes. As `torch.nn.functional.affine_grid` takes them.
+    """
+
+    def between(most: float) -> Tensor:
+        return (torch.rand(count, generator=dice) * 2 - 1) * size * most
+
+    turn, slant, wide, high = between(TURNS), between(SLANT), between(STRETCH), between(STRETCH)
+    across = torch.stack([(1 + wide) * turn.cos(), slant - (1 + wide) * turn.sin()], dim=1)
+    down = torch.stack([(1 + high) * turn.sin(), (1 + high) * turn.cos()], dim=1)
+    moves = torch.stack([between(2 * MOVE), between(2 * MOVE)], dim=1)  # a side is 2 long
+    return torch.cat([torch.stack([across, down], dim=1), moves[:, :, None]], dim=2)
+
+
 def disturbed(points: Tensor, image: Pixels, dice: torch.Generator) -> Tensor:
     """Encoded images (rows, width), each turned, stretched, slanted and moved a little at random.
 
@@ -230,14 +246,11 @@ def disturbed(points: Tensor, image: Pixels, dice: torch.Generator) -> Tensor:
     not as varied as real ones: a network that learns from them as they are is more often wrong.
     """
 
+    maps = random_maps(len(points), dice)
+
     def between(most: float) -> Tensor:
         return (torch.rand(len(points), generator=dice) * 2 - 1) * most
 
-    turn, slant, wide, high = between(TURNS), between(SLANT), between(STRETCH), between(STRETCH)
-    across = torch.stack([(1 + wide) * turn.cos(), slant - (1 + wide) * turn.sin()], dim=1)
-    down = torch.stack([(1 + high) * turn.sin(), (1 + high) * turn.cos()], dim=1)
-    moves = torch.stack([between(2 * MOVE), between(2 * MOVE)], dim=1)  # a side is 2 long
-    maps = torch.cat([torch.stack([across, down], dim=1), moves[:, :, None]], dim=2)
     pictures = AsImages(image)(points)
     grid = nn.functional.affine_grid(
         maps.to(points.device), list(pictures.shape), align_corners=False

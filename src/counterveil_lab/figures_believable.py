@@ -1,13 +1,15 @@
-"""The figure of `believable`: how far answers can be believed, over ε. Needs matplotlib."""
+"""The figures of `believable` and `believable-images`. Needs matplotlib."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
+from counterveil.encoding import Array
 from counterveil_lab.figures import INK, OURS, SOFT, THEIRS, WARM, Style, grid, legend
 from counterveil_lab.results import Row
 
@@ -51,3 +53,45 @@ def quality_over_epsilon(rows: Sequence[Row]) -> Figure:
         axes.set_title(title, loc="left", fontsize=6.5, color=INK, fontweight="bold")
     legend(figure, *panels[len(COLUMNS) - 1].get_legend_handles_labels(), 8)
     return figure
+
+
+def image_answers(dataset: str, stored: Mapping[str, Array]) -> Figure:
+    """The first queries of a dataset, and below them their answers at every ε and the differences.
+
+    `stored`: bytes of shape (answers, height, breadth), called "DATASET EPSILON GUIDANCE PREFER";
+    beside them "DATASET queries" and "DATASET targets".
+    """
+    queries, targets = (stored[f"{dataset} {each}"] for each in ("queries", "targets"))
+    strips: list[tuple[str, Array, bool]] = [("query", queries, False)]
+    answers = [each for each in stored if each.startswith(f"{dataset} ") and each.count(" ") == 3]
+    for name in sorted(answers, key=_place):
+        _, epsilon, guidance, prefer = name.split()
+        words = f"{prefer}, ε {float(epsilon):g}"
+        words += "\nthe veil alone" if guidance == "surrogate" else ""
+        strips.append((words, stored[name], False))
+        if guidance == "model" and prefer == "believable":
+            change = stored[name].astype(np.int64) - queries
+            strips.append(("difference", change, True))
+    figure, panels = grid(len(strips), 1, height=0.42)
+    for axes, (words, pictures, is_change) in zip(panels, strips, strict=True):
+        blank = np.zeros((pictures.shape[1], 1), dtype=pictures.dtype)
+        line = np.concatenate([part for each in pictures for part in (each, blank)], axis=1)
+        colours: Style = {"cmap": "gray", "vmin": 0, "vmax": 255}
+        if is_change:
+            colours = {"cmap": "RdBu_r", "vmin": -255, "vmax": 255}
+        axes.imshow(line, aspect="equal", **colours)
+        axes.set_yticks([])
+        axes.set_xticks([])
+        axes.grid(False)
+        axes.set_ylabel(words, rotation=0, ha="right", va="center", fontsize=7, color=INK)
+    step = queries.shape[2] + 1
+    middles = [step * number + step / 2 for number in range(len(targets))]
+    panels[0].set_xticks(middles, [f"→ {target}" for target in targets], fontsize=7, color=INK)
+    panels[0].xaxis.tick_top()
+    return figure
+
+
+def _place(name: str) -> tuple[bool, bool, float]:
+    """The model's answers first, believable before nearest, the largest ε first."""
+    _, epsilon, guidance, prefer = name.split()
+    return guidance == "surrogate", prefer == "nearest", -float(epsilon)

@@ -93,7 +93,8 @@ def explain(
     prefer: str | None = option(
         None,
         "believable: little effort, like people of the class, stable; nearest: the least L2 "
-        "change. By default believable where the veil has a population of a mixed table.",
+        "change. By default believable where the veil has a population of a mixed table or of "
+        "images.",
     ),
     margin: float | None = option(None, "How sure the model must be of an answer: 0 to below 1."),
     method: str = option(

@@ -27,6 +27,11 @@ class Frequencies:
         self.width = image.channels * side**2
         self._rows, self._columns = _cosines(image.height, side), _cosines(image.breadth, side)
 
+    @property
+    def waves(self) -> tuple[Array, Array]:
+        """The cosines down and across an image: (side, height) and (side, breadth)."""
+        return self._rows, self._columns
+
     def of(self, points: Array) -> Array:
         """Pixels in [0, 1], flat, as coefficients (images, channels·side²)."""
         return self._transform(points, self._rows, self._columns)
@@ -61,31 +66,34 @@ class Frequencies:
 
 
 class ImagePopulation(Population):
-    """Class means from noisy sums, variation from the public guess."""
+    """Class means from noisy sums, variation from the public guess.
+
+    `means`: the coefficients (classes, frequencies); `spread`: how much each varies.
+    """
 
     def __init__(self, schema: Schema, record: NoisyRecord) -> None:
-        self._frequencies = Frequencies(schema.images[0], record.frequencies)
-        shape = (len(schema.label.classes), 1 + self._frequencies.width)
+        self.frequencies = Frequencies(schema.images[0], record.frequencies)
+        shape = (len(schema.label.classes), 1 + self.frequencies.width)
         whole, variance_of_whole = record.read("sums", shape)
         variance = variance_of_whole / record.fixed_point**2
         counts, sums = np.split(whole / record.fixed_point, [1], axis=1)
         rows = record.records(whole[:, 0].sum() / record.fixed_point)
         totals = positive_totals(counts[:, 0], rows)
         self.class_share = totals / totals.sum()
-        self._spread = self._frequencies.spread()
+        self.spread = self.frequencies.spread()
         # Each frequency is believed as far as its expected size exceeds the noise on the mean.
-        believe = _wiener(self._spread * 3, variance * len(totals) / rows**2)
+        believe = _wiener(self.spread * 3, variance * len(totals) / rows**2)
         pooled = sums.sum(axis=0) / rows * believe
         residual = sums - totals[:, None] * pooled
         weight = shrinkage(residual, variance)
-        believe = _wiener(self._spread, variance / totals[:, None] ** 2)
+        believe = _wiener(self.spread, variance / totals[:, None] ** 2)
         self.means = pooled + min(1.0, weight * 2) * believe * (residual / totals[:, None])
 
     def _points(self, classes: Array, rng: np.random.Generator) -> Array:
         """Images, flat, in whole levels."""
         means = self.means[classes]
-        points = self._frequencies.back(means + rng.normal(size=means.shape) * self._spread)
-        levels = self._frequencies.image.levels
+        points = self.frequencies.back(means + rng.normal(size=means.shape) * self.spread)
+        levels = self.frequencies.image.levels
         return np.round(np.clip(points, 0, 1) * levels) / levels
 
 

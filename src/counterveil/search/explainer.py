@@ -19,11 +19,11 @@ from counterveil.privacy import ModelBudget
 from counterveil.private_model import PrivateModel
 from counterveil.search import amortise, constraints, pipeline
 from counterveil.search.algorithm2 import TargetClasses, Weights, select_targets
-from counterveil.search.believable import believable_answers
 from counterveil.search.constraints import ManyRules
 from counterveil.search.diverse import several_answers
 from counterveil.search.explanations import Explanations
 from counterveil.search.ground import Ground
+from counterveil.search.images.ground import ImageGround
 from counterveil.search.judge import Judge, Request
 from counterveil.search.learnt import Learnt
 from counterveil.search.pipeline import Found, QueryBatch, SearchOptions
@@ -111,7 +111,7 @@ class Explainer:
         return self._learnt.snap
 
     @property
-    def _ground(self) -> Ground | None:
+    def _ground(self) -> Ground | ImageGround | None:
         return self._learnt.ground
 
     def warm_up(self, *, prefer: pipeline.Prefer | None = None, progress: bool = True) -> None:
@@ -216,9 +216,7 @@ class Explainer:
         learnt, there = self._learnt, batch.to(self.device)
         if options.prefer == "nearest":
             return several_answers(learnt.pipeline(options), there, options, k, tick)
-        assert learnt.ground is not None, "there is a population to seek answers in"
-        found = believable_answers(learnt.ground, learnt.asked, batch, options, k)
-        rows, accepted = (each.to(self.device) for each in found)
+        rows, accepted = (each.to(self.device) for each in learnt.believable(batch, options, k))
         if learnt.asked is not learnt.judge:  # a student stood in, and the model is asked once
             goals = there.targets.repeat_interleave(k)
             agreed = margin_beyond(learnt.judge, options.margin, rows.flatten(0, 1), goals) >= 0

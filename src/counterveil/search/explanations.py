@@ -130,29 +130,24 @@ class Explanations(Answers):
         )
         if self.worth is None:
             return always
-        return (
-            *always,
-            "The effort adds up how far the changed numbers move among all people, in shares of "
-            "them; any other change counts 1.",
-            "The plausibility is the share of people of the class, as the veil knows them, who are "
-            "less usual than the answer.",
-            "The stability is the share of models that agree, of some that might as well have been "
-            "trained.",
-        )
+        return *always, *wording.meanings_of_worth(self.schema)
 
     def worth_in_words(self, query: int, answer: int) -> list[str]:
         """How the answer compares with people of the target class, and how stable it is."""
         at, (_, goal) = self.at(query, answer), self.classes_of(query, answer)
         if self.worth is None:
             return []
+        share = float(self.worth.stability[at])
+        if self.schema.family == "image":
+            return [wording.steadiness(share, goal)]
         said = []
         places = {feature.name: place for place, feature in enumerate(self.schema.features)}
         for change in self.changes_of(query, answer):
-            share = None
+            below = None
             if change[0] in places:
-                share = float(self.worth.standing[at, places[change[0]]])
-            said += wording.compared(change, share, goal)
-        return [*said, wording.agreement(float(self.worth.stability[at]))]
+                below = float(self.worth.standing[at, places[change[0]]])
+            said += wording.compared(change, below, goal)
+        return [*said, wording.agreement(share)]
 
     def explain(self, query: int | None = None) -> str:
         """The answers to one query in sentences, or those to every query that has any."""

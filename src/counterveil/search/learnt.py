@@ -10,14 +10,18 @@ import torch
 from counterveil.encoding import Array, Encoding
 from counterveil.errors import CallLimitError, InputError
 from counterveil.files import Place
-from counterveil.models import Rows, TargetModel, distil
+from counterveil.models import Rows, TargetModel, TorchModel, distil
 from counterveil.models.adapters import STUDENT_EPOCHS
 from counterveil.networks import Amortiser
 from counterveil.population import TreePopulation
 from counterveil.search import amortise
 from counterveil.search.algorithm2 import Weights
+from counterveil.search.believable import believable_answers
 from counterveil.search.ground import Ground
-from counterveil.search.pipeline import Pipeline, SearchOptions
+from counterveil.search.images.beliefs import Drawn
+from counterveil.search.images.descent import believable_images
+from counterveil.search.images.ground import ImageGround
+from counterveil.search.pipeline import Found, Pipeline, QueryBatch, SearchOptions
 from counterveil.search.repair import LabelledRows
 from counterveil.search.snap import Snap
 from counterveil.search.wording import DecidedBy
@@ -55,20 +59,39 @@ class Learnt:
         return Snap(self.encoding, self.device)
 
     @cached_property
-    def population(self) -> TreePopulation | None:
+    def population(self) -> TreePopulation | Drawn | None:
         """P~, where the veil has one that believable answers can be sought in."""
-        if self.veil.record is None or self.veil.schema.family != "mixed":
+        if self.veil.record is None:
             return None
         found = self.veil.population()
-        return found if isinstance(found, TreePopulation) else None
+        return found if isinstance(found, TreePopulation | Drawn) else None
 
     @cached_property
-    def ground(self) -> Ground | None:
+    def ground(self) -> Ground | ImageGround | None:
         """What believable answers are sought and judged on; None without a population."""
         if self.population is None:
             return None
-        stand_in = self.decided_by is DecidedBy.STAND_IN
-        return Ground.of(self.population, self.asked, stands_in=stand_in)
+        stands_in = self.decided_by is DecidedBy.STAND_IN
+        if isinstance(self.population, TreePopulation):
+            return Ground.of(self.population, self.asked, stands_in=stands_in)
+        private = None
+        if self.decided_by is DecidedBy.MODEL and self.veil.surrogate is not None:
+            private = TorchModel(self.veil.surrogate, self.veil.schema, outputs="logits")
+        return ImageGround.of(
+            self.population,
+            self.veil.schema.images[0],
+            self.asked,
+            self.guide,
+            private=private,
+            stands_in=stands_in,
+        )
+
+    def believable(self, batch: QueryBatch, options: SearchOptions, k: int) -> Found:
+        """Rows (queries, k, width) on the CPU, the cheapest first; which the model accepts."""
+        assert self.ground is not None, "there is a population to seek answers in"
+        if isinstance(self.ground, ImageGround):
+            return believable_images(self.ground, batch, options, k)
+        return believable_answers(self.ground, self.asked, batch, options, k)
 
     @property
     def asked(self) -> TargetModel:
@@ -82,6 +105,8 @@ class Learnt:
 
     def worth(self, queries: Array, answers: Array, targets: Array) -> Worth | None:
         """What encoded answers to encoded queries are worth; None without a population."""
+        if isinstance(self.ground, ImageGround):
+            return self.ground.worth(queries, answers, targets)
         return None if self.ground is None else Worth.of(self.ground, queries, answers, targets)
 
     @cached_property

@@ -90,8 +90,8 @@ def search_options(
 ) -> SearchOptions:
     """The options that were asked for, checked; what is missing or None depends on the guidance.
 
-    Believable answers need a population of a mixed table; they are the usual ones where there is
-    one, unless something is said that only the search for the nearest knows.
+    Believable answers need a population of a mixed table or of images; they are the usual ones
+    where there is one, unless something is said that only the search for the nearest knows.
     """
     by_model, method = guidance == "model", choices.get("method")
     steered = [name for name in OF_THE_NEAREST if choices.get(name) is not None]
@@ -101,8 +101,8 @@ def search_options(
         raise RequestError("prefer must be 'believable' or 'nearest'")
     if prefer == "believable" and not has_population:
         raise RequestError(
-            "prefer 'believable' needs a population of a mixed table: a veil of mechanism "
-            "functional; leave it out, or ask for 'nearest'"
+            "prefer 'believable' needs a population of a mixed table or of images: a veil of "
+            "mechanism functional; leave it out, or ask for 'nearest'"
         )
     if prefer == "believable" and steered:
         raise RequestError(f"{steered[0]} is for prefer 'nearest'; leave one of both out")

@@ -112,6 +112,34 @@ def agreement(share: float) -> str:
     return f"{share:.0%} of the models that might as well have been trained would agree."
 
 
+def steadiness(share: float, goal: Category) -> str:
+    """In how many views of an image the target class is still seen."""
+    return (
+        f"Turned, moved or grained a little, it is still taken for {goal} in {share:.0%} of the "
+        "cases."
+    )
+
+
+def meanings_of_worth(schema: Schema) -> tuple[str, ...]:
+    """What effort, plausibility and stability mean, a sentence each."""
+    if schema.family == "image":
+        return (
+            "The effort is the mean change of a pixel, from 0 to 1.",
+            "The plausibility is the share of images of the class, as the veil knows them, that "
+            "are less usual than the answer.",
+            "The stability is how often the class is still seen when the image is turned, slanted, "
+            "moved or grained a little.",
+        )
+    return (
+        "The effort adds up how far the changed numbers move among all people, in shares of "
+        "them; any other change counts 1.",
+        "The plausibility is the share of people of the class, as the veil knows them, who are "
+        "less usual than the answer.",
+        "The stability is the share of models that agree, of some that might as well have been "
+        "trained.",
+    )
+
+
 def opening(now: Category, goal: Category, decided_by: DecidedBy) -> str:
     """The start of a sentence: what is decided now, and what would be."""
     if decided_by is DecidedBy.STAND_IN:

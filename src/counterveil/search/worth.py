@@ -22,6 +22,10 @@ class Worth:
     target class whose number is below the answer's; NaN for what is no number. `places`, (answers,
     features, 2): the share of all people whose number is below the query's and below the answer's;
     NaN for what is no number, or missing.
+
+    Of images: `effort` is the mean absolute change of a pixel, `stability` the share of views in
+    which the model, and the private model, still see the target class
+    (`counterveil.search.images.ground`).
     """
 
     effort: Array

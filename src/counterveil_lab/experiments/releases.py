@@ -88,17 +88,22 @@ def release(
     *,
     order: int | None = None,
     epochs: int | None = None,
+    delta: float | None = None,
     quick: bool = False,
 ) -> Release:
-    """A release of the training rows; `paper` is trained for `epochs` or its usual number."""
+    """A release of the training rows; `paper` is trained for `epochs` or its usual number.
+
+    `delta`: that of the mechanism where it is None.
+    """
     usual = PAPER_EPOCHS.get(data.name, PAPER_EPOCHS[data.schema.family])
     epochs = 2 if quick else epochs or (usual if mechanism == "paper" else None)
     key = data.name, mechanism, epsilon, seed, order, epochs, len(data.train)
-    path = place("veil", ".veil", *key)
+    path = place("veil", ".veil", *key, *(() if delta is None else (delta,)))
     if path and path.exists():
         seconds = json.loads(path.with_suffix(".json").read_text())
         return Release(Veil.load(path), seconds, epochs)
-    budget = math.inf if epsilon == NO_NOISE else float(epsilon), delta_of(mechanism)
+    delta = delta_of(mechanism) if delta is None else delta
+    budget = math.inf if epsilon == NO_NOISE else float(epsilon), delta
     given: dict[str, Any] = {"mechanism": mechanism, "order": order, "seed": seed, "epochs": epochs}
     make = partial(Curator(data.schema).release, data.train, *budget, progress=False, **given)
     veil, seconds = timed(make)

@@ -11,6 +11,7 @@ from counterveil_lab.datasets import LOADERS, VARIABLE
 from counterveil_lab.experiments import (
     answers,
     believable,
+    believable_images,
     image_populations,
     images,
     over_epsilon,
@@ -40,6 +41,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     "population": populations.POPULATION,
     "private-answers": private_answers.PRIVATE_ANSWERS,
     "believable": believable.BELIEVABLE,
+    "believable-images": believable_images.BELIEVABLE_IMAGES,
 }
 
 

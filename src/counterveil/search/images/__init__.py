@@ -1,0 +1,1 @@
+"""Believable answers for images: see `counterveil.search.images.descent`."""

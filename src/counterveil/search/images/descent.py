@@ -1,0 +1,223 @@
+"""Believable answers for images: like the target class, in the manner of the query.
+
+An image x that f accepts costs
+
+    J(x) = effort·|x − query| + manner·|m(x) − m(query)| + implausible·shortfall(x) + doubt(x)
+
+- |x − query|: mean absolute change of a pixel, times the user's costs; the unit is the mean change
+  between two images of P~;
+- m: the manner, that is place, slant, thickness and sharpness (`manner`);
+- shortfall: how far the likelihood of x in the target class under P~ is below a floor (`beliefs`);
+- doubt: how far f is from being sure of the target class, and the private model with it, when they
+  look at x turned, slanted, moved and grained a little (`views`); in units of each model.
+
+What P~ says counts as far as f puts P~'s images into the classes that P~ gives them (`trust`).
+
+Images come from a painter (`painters`): the generator of P~ where there is one that can be trusted,
+otherwise smooth changes of the query. The search starts from several of P~'s images that are cheap
+for the query, follows the gradient of J in the painter's numbers, and goes on from the best.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor, nn
+
+from counterveil.search.images.ground import ImageGround
+from counterveil.search.images.manner import NUMBERS
+from counterveil.search.images.painters import Redrawn
+from counterveil.search.pipeline import Found, QueryBatch, SearchOptions
+from counterveil.search.repair import ask_points, margin_of
+
+STARTS, MOST_STARTS = 4, 64  # of a query
+FIRST, REST = 15, 60  # steps of all starts, and further ones of the best
+RATE = 0.05
+JUDGED = 4  # views by which finished images are compared
+INSIST = (4.0, 16.0)  # factors on the doubt of f where it accepts nothing, one after the other
+ROWS_AT_A_TIME = 1024  # images that are painted together
+APART = 0.2  # of the effort: two answers to a query differ by so much
+
+
+@dataclass(frozen=True)
+class Tried:
+    """Images of each query, all of the shape (queries, images, …).
+
+    `cost`: J. `accepted`: which of them f accepts.
+    """
+
+    strokes: Tensor
+    rows: Tensor
+    cost: Tensor
+    accepted: Tensor
+
+    def at(self, place: Tensor) -> Tried:
+        """The images at these places, (queries, any number)."""
+        everyone = torch.arange(len(place))[:, None]
+        return Tried(*(getattr(self, each.name)[everyone, place] for each in fields(self)))
+
+    def joined(self, other: Tried) -> Tried:
+        """The images of both side by side."""
+        pairs = [(getattr(self, each.name), getattr(other, each.name)) for each in fields(self)]
+        return Tried(*(torch.cat(pair, dim=1) for pair in pairs))
+
+
+@dataclass(frozen=True)
+class ImageSearch:
+    """The search for a batch of queries.
+
+    `least`: the probability of the target class that f must give; at 0 it only has to win.
+    """
+
+    ground: ImageGround
+    batch: QueryBatch
+    least: float = 0.0
+
+    def __call__(self, k: int, seed: int) -> Found:
+        """Rows of shape (queries, k, width), the cheapest first, and which of them f accepts."""
+        start = self._starts(k, seed)
+        first = self._judged(self._descended(start, FIRST))
+        best = first.at(self._different(first.rows, first.cost, k)[0]).strokes
+        found = first.joined(self._judged(self._descended(best, REST)))
+        for insist in INSIST:
+            left = (~found.accepted.any(dim=1)).nonzero()[:, 0]
+            if not len(left):
+                break
+            part = replace(self, batch=self.batch.select(left))
+            strokes = part._descended(best[left], REST, insist)
+            best[left] = strokes
+            found = _replaced(found, left, part._judged(strokes))
+        cost = torch.where(found.accepted, found.cost, torch.inf)
+        place, there = self._different(found.rows, cost, k)
+        rows = found.at(place).rows
+        missing = k - rows.shape[1]
+        rows = torch.cat([rows, rows[:, :1].expand(-1, missing, -1)], dim=1)
+        return rows, nn.functional.pad(there, (0, missing))
+
+    def _starts(self, k: int, seed: int) -> Tensor:
+        """Strokes to start from, (queries, starts, numbers)."""
+        painter, latent = self.ground.painter, self.ground.beliefs.latent
+        if isinstance(painter, Redrawn):
+            assert latent is not None, "a generator has latent numbers"
+            goals = self.batch.targets[:, None]
+            return painter.starts(latent[goals, self._cheap_samples(starts_for(k))])
+        return painter.starts(len(self.batch), min(k, MOST_STARTS), seed)
+
+    @torch.no_grad()
+    def _cheap_samples(self, count: int) -> Tensor:
+        """Which of P~'s images of its target class are the cheapest for each query: their places.
+
+        (queries, count), or fewer where there are fewer images.
+        """
+        beliefs, prices, batch = self.ground.beliefs, self.ground.prices, self.batch
+        places = torch.zeros(len(batch), min(count, beliefs.count), dtype=torch.long)
+        for goal in batch.targets.unique().tolist():
+            mine = (batch.targets == goal).nonzero()[:, 0]
+            change = torch.cdist(batch.queries[mine], beliefs.samples[goal], p=1)
+            effort = change / (beliefs.image.width * beliefs.usual_change)
+            manner = torch.cdist(self._manner[mine], beliefs.manners[goal], p=1) / NUMBERS
+            cost = prices.effort * effort + prices.manner * manner
+            cost = cost + self.ground.cost_of_samples[goal]
+            places[mine] = cost.topk(places.shape[1], dim=1, largest=False).indices
+        return places
+
+    def _descended(self, strokes: Tensor, steps: int, insist: float = 1.0) -> Tensor:
+        """Strokes (queries, any number, numbers) after steps along the gradient of J.
+
+        `insist`: a factor on the doubt of f. Every step looks at the images in the next view.
+        """
+        many, ground = replace(self, batch=self.batch.repeated(strokes.shape[1])), self.ground
+        moving = strokes.flatten(0, 1).clone().requires_grad_(True)
+        optimiser, targets = torch.optim.Adam([moving], RATE), many.batch.targets
+        for step in range(steps):
+            with torch.enable_grad():
+                images = many._painted(moving)
+                cost = many._closeness(images) + ground.painter.strain(moving)
+                cost = cost + ground.implausible(images, targets)
+                cost = cost + ground.doubt(ground.views(images, step), targets, insist)
+                (moving.grad,) = torch.autograd.grad(cost.sum(), moving)
+            optimiser.step()
+        return moving.detach().view_as(strokes)
+
+    def _painted(self, strokes: Tensor) -> Tensor:
+        """Images inside the boxes of their queries, not yet in whole levels."""
+        batch = self.batch
+        return batch.box.project(self.ground.painter(strokes, batch.queries, batch.targets))
+
+    def _closeness(self, images: Tensor) -> Tensor:
+        """What images cost because they are not like their queries, (rows,)."""
+        beliefs, prices = self.ground.beliefs, self.ground.prices
+        change = (images - self.batch.queries).abs()
+        if self.batch.costs is not None:
+            change = change * self.batch.costs
+        effort = change.mean(dim=1) / beliefs.usual_change
+        manner = (beliefs.manner(images) - self._manner).abs()
+        return prices.effort * effort + prices.manner * manner.mean(dim=1)
+
+    @cached_property
+    def _manner(self) -> Tensor:
+        return self.ground.beliefs.manner(self.batch.queries)
+
+    @torch.no_grad()
+    def _judged(self, strokes: Tensor) -> Tried:
+        """The images of strokes (queries, any number, numbers) in whole levels, and their cost."""
+        count, ground = strokes.shape[1], self.ground
+        many, flat = replace(self, batch=self.batch.repeated(count)), strokes.flatten(0, 1)
+        targets = many.batch.targets
+        rows = ground.snap(many._painted(flat), many.batch.box)
+        doubts = [ground.doubt(ground.views(rows, number), targets) for number in range(JUDGED)]
+        cost = many._closeness(rows) + ground.painter.strain(flat)
+        cost = cost + ground.implausible(rows, targets) + torch.stack(doubts).mean(dim=0)
+        accepted = margin_of(ask_points(ground.judge, rows), self.least, targets) >= 0
+        return Tried(strokes, *(each.unflatten(0, (-1, count)) for each in (rows, cost, accepted)))
+
+    def _different(self, rows: Tensor, cost: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """The places of the k cheapest images of each query that differ, (queries, k).
+
+        Of (queries, images, …). Also whether there is one at all, whose cost is not infinite.
+        """
+        everyone, places, there = torch.arange(len(cost)), [], []
+        for _ in range(min(k, cost.shape[1])):
+            least, place = cost.min(dim=1)
+            places.append(place)
+            there.append(torch.isfinite(least))
+            mine = rows[everyone, place]
+            effort = (mine - self.batch.queries).abs().mean(dim=1)
+            near = (rows - mine[:, None]).abs().mean(dim=2) < APART * effort[:, None]
+            near[everyone, place] = True
+            cost = torch.where(near, torch.inf, cost)
+        return torch.stack(places, dim=1), torch.stack(there, dim=1)
+
+
+def starts_for(k: int) -> int:
+    """From how many images the search for k answers starts."""
+    return min(max(STARTS, 2 * k), MOST_STARTS)
+
+
+def believable_images(
+    ground: ImageGround, batch: QueryBatch, options: SearchOptions, k: int
+) -> Found:
+    """Rows of shape (queries, k, width), the cheapest first, and which of them are accepted.
+
+    All tensors are on the CPU; the models are asked where they compute. Queries are taken in parts
+    that fit into memory.
+    """
+    at_a_time = max(1, ROWS_AT_A_TIME // starts_for(k))
+    parts = [
+        ImageSearch(ground, batch.select(slice(start, start + at_a_time)), options.margin)(
+            k, options.seed
+        )
+        for start in range(0, len(batch), at_a_time)
+    ]
+    rows, accepted = zip(*parts, strict=True)
+    return torch.cat(rows), torch.cat(accepted)
+
+
+def _replaced(found: Tried, at: Tensor, others: Tried) -> Tried:
+    """`found` with the last images of some queries replaced."""
+    count = others.cost.shape[1]
+    for each in fields(found):
+        getattr(found, each.name)[at, -count:] = getattr(others, each.name)
+    return found

@@ -1,0 +1,123 @@
+"""Whether answers about images can be believed: `believable-images`, and what they look like.
+
+Held-out images are explained towards classes drawn at random, by our search as it is
+(`prefer` "believable") and by the search for the nearest, with f and with the veil alone;
+`counterveil_lab.image_judges` judges the answers and says what the columns mean. Settings were
+chosen on the split of seed 0; the splits of the seeds from 1 on are measured. The first answers of
+the first split are in believable-images.npz beside the rows.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from counterveil.encoding import Array
+from counterveil.search import Explainer, Explanations
+from counterveil.search.pipeline import Guidance, Prefer
+from counterveil.veil import Veil
+from counterveil_lab.experiments import releases
+from counterveil_lab.experiments.images import PICTURES, grey, image_of, keeper, read
+from counterveil_lab.experiments.runner import Case, Experiment, Options
+from counterveil_lab.image_judges import ImageJudges
+from counterveil_lab.metrics import timed
+from counterveil_lab.results import Row
+from counterveil_lab.targets import encoded
+
+FIRST_SEED = 1  # seed 0 is for choosing
+EPSILONS = (0.75, 3.0, 0.1, 0.025)
+DELTA = 1e-6
+SHOWN = 20  # answers of each
+WAYS: tuple[tuple[Guidance, Prefer], ...] = (
+    ("model", "believable"),
+    ("model", "nearest"),
+    ("surrogate", "believable"),
+)
+
+
+def cases(options: Options) -> Iterator[Case]:
+    """Every split, dataset and ε; a run that is cut short has some of each."""
+    for repetition in options.repetitions:
+        for dataset in options.names(("mnist", "digits"), ("digits",)):
+            for epsilon in (3.0,) if options.quick else EPSILONS:
+                yield {"dataset": dataset, "epsilon": epsilon, "seed": FIRST_SEED + repetition}
+
+
+def measure(dataset: str, epsilon: float, seed: int, *, quick: bool) -> list[Row]:
+    """A row for each way to ask the veil of one release."""
+    judges = ImageJudges.of(dataset, seed, quick=quick)
+    made = releases.release(judges.data, "functional", epsilon, seed, delta=DELTA, quick=quick)
+    assert made.veil.record is not None
+    head: Row = {**releases.head_of(made, "functional"), "mechanism": "functional"}
+    head |= {"delta": DELTA, "basis": "features" if made.veil.record.features else "frequencies"}
+    rows = []
+    for guidance, prefer in WAYS:
+        result, seconds, warm_up = _answers(made.veil, judges, guidance, prefer, quick=quick)
+        row: Row = {**head, "guidance": guidance, "prefer": prefer}
+        row |= {**judges.score(result, seconds), "warm_up_seconds": warm_up, PICTURES: {}}
+        if seed == FIRST_SEED:
+            name = f"{dataset} {epsilon} {guidance} {prefer}"
+            row[PICTURES] = _pictures(judges, result, name)
+        rows.append(row)
+    return rows
+
+
+def _answers(
+    veil: Veil, judges: ImageJudges, guidance: Guidance, prefer: Prefer, *, quick: bool
+) -> tuple[Explanations, float, float]:
+    """The answers, the seconds that they took, and those of the warm-up."""
+    steps = releases.QUICK_WARM_STEPS if quick else None
+    model = judges.f if guidance == "model" else None
+    explainer = Explainer(veil, model, guidance=guidance, warm_steps=steps)
+    _, warm_up = timed(lambda: explainer.warm_up(prefer=prefer, progress=False))
+    result, seconds = timed(
+        lambda: explainer.explain(judges.queries, judges.classes, prefer=prefer, progress=False)
+    )
+    return result, seconds, warm_up
+
+
+def _pictures(judges: ImageJudges, result: Explanations, name: str) -> dict[str, Array]:
+    """The first queries and answers as bytes, and the classes asked for."""
+    schema = judges.data.schema
+    image, label = image_of(schema), {schema.label.name: schema.label.classes[0]}
+    shown = [result.queries.head(SHOWN), result.rows.head(SHOWN)]
+    before, after = (
+        grey(encoded(each.assign(**label), schema)[0].numpy(), image) for each in shown
+    )
+    targets = judges.targets[:SHOWN].numpy()
+    return {
+        f"{judges.data.name} queries": before,
+        f"{judges.data.name} targets": targets,
+        name: after,
+    }
+
+
+def paint(rows: Sequence[Row], folder: Path) -> None:
+    """A sheet for each dataset, from stored pictures."""
+    from counterveil_lab import figures, figures_believable
+
+    stored = read(folder / "believable-images.npz")
+    for dataset in dict.fromkeys(row["dataset"] for row in rows):
+        sheet = figures_believable.image_answers(dataset, stored)
+        figures.save(sheet, folder / f"believable-images-{dataset}")
+
+
+def sentences(rows: Sequence[Row]) -> Iterator[str]:
+    """What each row says, in a line."""
+    for row in rows:
+        shares = ", ".join(
+            f"{name} {row[name]:.3f}"
+            for name in ("flip_ratio", "twins", "stranger", "effort")
+            if row[name] is not None
+        )
+        head = f"{row['dataset']}, ε = {row['epsilon']:g}, seed {row['seed']}"
+        yield f"{head}, guidance {row['guidance']}, {row['prefer']}: {shares}"
+
+
+BELIEVABLE_IMAGES = Experiment(
+    "whether answers about images can be believed: other networks judge them; and a sheet of them.",
+    cases,
+    measure,
+    paint=paint,
+    sentences=sentences,
+    chosen_by=(),
+    store=lambda folder: keeper(folder / "believable-images.npz"),
+)
