@@ -26,11 +26,11 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
+from counterveil.search.asking import Margin
 from counterveil.search.images.ground import ImageGround
 from counterveil.search.images.manner import NUMBERS
 from counterveil.search.images.painters import Redrawn
 from counterveil.search.pipeline import Found, QueryBatch, SearchOptions
-from counterveil.search.repair import ask_points, margin_of
 
 STARTS, MOST_STARTS = 4, 64  # of a query
 FIRST, REST = 15, 60  # steps of all starts, and further ones of the best
@@ -170,7 +170,8 @@ class ImageSearch:
         doubts = [ground.doubt(ground.views(rows, number), targets) for number in range(JUDGED)]
         cost = many._closeness(rows) + ground.painter.strain(flat)
         cost = cost + ground.implausible(rows, targets) + torch.stack(doubts).mean(dim=0)
-        accepted = margin_of(ask_points(ground.judge, rows), self.least, targets) >= 0
+        beyond = Margin(ground.judge, self.least)(rows.detach().numpy(), targets.numpy())
+        accepted = torch.from_numpy(beyond >= 0)
         return Tried(strokes, *(each.unflatten(0, (-1, count)) for each in (rows, cost, accepted)))
 
     def _different(self, rows: Tensor, cost: Tensor, k: int) -> tuple[Tensor, Tensor]:

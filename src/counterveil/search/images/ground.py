@@ -12,15 +12,21 @@ from counterveil.encoding import Array
 from counterveil.models import Rows, TargetModel
 from counterveil.population import FeaturePopulation
 from counterveil.schema import Pixels
+from counterveil.search.asking import ask_points
 from counterveil.search.images.beliefs import Drawn, ImageBeliefs
 from counterveil.search.images.painters import Painter, Redrawn, Retouched
 from counterveil.search.images.views import COUNT, Views
-from counterveil.search.repair import ask_points, logit_margin
+from counterveil.search.repair import logit_margin
 from counterveil.search.snap import Snap
 from counterveil.search.worth import Worth
 
 LEAST_UNIT = 1e-3  # log-odds
 DRAWS_WELL = 0.5  # trust from which images of the generator are taken for answers
+
+
+def ask_images(model: TargetModel, points: Tensor) -> Tensor:
+    """Log-probabilities (rows, classes) of encoded images (rows, width), both on the CPU."""
+    return torch.from_numpy(ask_points(model, points.detach().numpy()))
 
 
 @dataclass(frozen=True)
@@ -92,14 +98,14 @@ class ImageGround:
         beliefs = ImageBeliefs(population, image)
         samples = beliefs.samples.flatten(0, 1)
         own = torch.arange(beliefs.classes).repeat_interleave(beliefs.count)
-        said = ask_points(guide, samples)
+        said = ask_images(guide, samples)
         chance = 1 / beliefs.classes
         right = float((said.argmax(dim=1) == own).float().mean())
         trust = max(0.0, (right - chance) / (1 - chance))
         members = [Member(guide, _unit(said))]
         if private is not None:  # what its word counts less, that of the guide counts more
             members = [Member(guide, _unit(said), 2 - trust)]
-            members.append(Member(private, _unit(ask_points(private, samples)), trust))
+            members.append(Member(private, _unit(ask_images(private, samples)), trust))
         painter: Painter = Retouched(image)
         if isinstance(population, FeaturePopulation) and population.generator is not None:
             painter = Redrawn(population.generator) if trust >= DRAWS_WELL else painter
@@ -147,9 +153,10 @@ class ImageGround:
         return torch.stack(found)
 
     @torch.no_grad()
-    def worth(self, before: Array, after: Array, targets: Tensor) -> Worth:
+    def worth(self, before: Array, after: Array, goals: Array) -> Worth:
         """The worth of encoded answers `after` to the queries `before`, (answers, width) both."""
         queries, rows = (torch.as_tensor(each, dtype=torch.float32) for each in (before, after))
+        targets = torch.as_tensor(goals)
         effort = (rows - queries).abs().mean(dim=1)
         rank = self.beliefs.rank(self.beliefs.likelihood(rows, targets), targets)
         no_numbers = torch.full((len(rows), 1, 2), torch.nan)
@@ -163,7 +170,7 @@ class ImageGround:
         for number in range(COUNT):
             seen = self.views(rows, number)
             for model, weight in models:
-                agreed += weight * (ask_points(model, seen).argmax(dim=1) == targets)
+                agreed += weight * (ask_images(model, seen).argmax(dim=1) == targets)
         return agreed / (COUNT * sum(weight for _, weight in models))
 
 
