@@ -34,7 +34,6 @@ from counterveil.search.pipeline import Found, QueryBatch, SearchOptions
 
 STARTS, MOST_STARTS = 4, 64  # of a query
 FIRST, REST = 15, 60  # steps of all starts, and further ones of the best
-RATE = 0.05
 JUDGED = 4  # views by which finished images are compared
 INSIST = (4.0, 16.0)  # factors on the doubt of f where it accepts nothing, one after the other
 ROWS_AT_A_TIME = 1024  # images that are painted together
@@ -130,7 +129,7 @@ class ImageSearch:
         """
         many, ground = replace(self, batch=self.batch.repeated(strokes.shape[1])), self.ground
         moving = strokes.flatten(0, 1).clone().requires_grad_(True)
-        optimiser, targets = torch.optim.Adam([moving], RATE), many.batch.targets
+        optimiser, targets = torch.optim.Adam([moving], ground.painter.rate), many.batch.targets
         for step in range(steps):
             with torch.enable_grad():
                 images = many._painted(moving)

@@ -33,6 +33,8 @@ class Redrawn:
     the query, they look as drawn with its pen.
     """
 
+    rate = 0.05  # how far a step of the search goes
+
     def __init__(self, generator: Generator) -> None:
         self.generator, image = generator, generator.image
         self._as_images, self._channels = AsImages(image), image.channels
@@ -73,6 +75,8 @@ class Retouched:
     A stroke is the change of one frequency of the cosine transform, in units of the public guess of
     how much it varies.
     """
+
+    rate = 0.1
 
     def __init__(self, image: Pixels) -> None:
         frequencies = Frequencies(image, min(image.height, image.breadth))
