@@ -59,7 +59,8 @@ def image_answers(dataset: str, stored: Mapping[str, Array]) -> Figure:
     """The first queries of a dataset, and below them their answers at every ε and the differences.
 
     `stored`: bytes of shape (answers, height, breadth), called "DATASET EPSILON GUIDANCE PREFER";
-    beside them "DATASET queries" and "DATASET targets".
+    beside them "DATASET queries" and "DATASET targets". Of the nearest answers, which hardly
+    depend on ε, those at the largest one are shown.
     """
     queries, targets = (stored[f"{dataset} {each}"] for each in ("queries", "targets"))
     strips: list[tuple[str, Array, bool]] = [("query", queries, False)]
@@ -68,24 +69,27 @@ def image_answers(dataset: str, stored: Mapping[str, Array]) -> Figure:
         _, epsilon, guidance, prefer = name.split()
         words = f"{prefer}, ε {float(epsilon):g}"
         words += "\nthe veil alone" if guidance == "surrogate" else ""
-        strips.append((words, stored[name], False))
+        if prefer != "nearest":
+            strips.append((words, stored[name], False))
+        elif all(prefer not in line[0] for line in strips):
+            strips.append((prefer, stored[name], False))
         if guidance == "model" and prefer == "believable":
             change = stored[name].astype(np.int64) - queries
             strips.append(("difference", change, True))
-    figure, panels = grid(len(strips), 1, height=0.42)
+    figure, panels = grid(len(strips), 1, height=0.46)
+    gap = queries.shape[2] // 8 + 1
     for axes, (words, pictures, is_change) in zip(panels, strips, strict=True):
-        blank = np.zeros((pictures.shape[1], 1), dtype=pictures.dtype)
-        line = np.concatenate([part for each in pictures for part in (each, blank)], axis=1)
+        apart = np.pad(pictures.astype(float), ((0, 0), (0, 0), (0, gap)), constant_values=np.nan)
         colours: Style = {"cmap": "gray", "vmin": 0, "vmax": 255}
         if is_change:
             colours = {"cmap": "RdBu_r", "vmin": -255, "vmax": 255}
-        axes.imshow(line, aspect="equal", **colours)
+        axes.imshow(np.concatenate(list(apart), axis=1), **colours)
         axes.set_yticks([])
         axes.set_xticks([])
         axes.grid(False)
         axes.set_ylabel(words, rotation=0, ha="right", va="center", fontsize=7, color=INK)
-    step = queries.shape[2] + 1
-    middles = [step * number + step / 2 for number in range(len(targets))]
+    breadth = queries.shape[2]
+    middles = [(breadth + gap) * number + breadth / 2 for number in range(len(targets))]
     panels[0].set_xticks(middles, [f"→ {target}" for target in targets], fontsize=7, color=INK)
     panels[0].xaxis.tick_top()
     return figure

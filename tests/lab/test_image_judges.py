@@ -1,0 +1,101 @@
+"""Believable answers about images in the lab: cases, judges, one small run, and the sheet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from counterveil_lab import figures_believable, targets
+from counterveil_lab.experiments import believable_images, images, releases, table
+from counterveil_lab.experiments.runner import Options
+from counterveil_lab.image_judges import ImageJudges, MaxPooled
+from counterveil_lab.results import stored_rows
+
+torch.set_num_threads(1)
+
+
+def options(folder: Path, **more: Any) -> Options:
+    return Options(folder, **{"seeds": 2, "quick": False, "workers": 1, **more})
+
+
+def test_the_split_on_which_settings_were_chosen_is_not_measured(tmp_path: Path) -> None:
+    cases = list(believable_images.cases(options(tmp_path)))
+    assert {case["seed"] for case in cases} == {1, 2}
+    assert {case["dataset"] for case in cases} == {"mnist", "digits"}
+    assert len(cases) == 2 * 2 * 4
+    assert len(list(believable_images.cases(options(tmp_path, quick=True)))) == 1
+
+
+def test_the_case_study_shows_a_believable_answer_of_a_release_with_delta(tmp_path: Path) -> None:
+    cases = list(images.cases_of_case_study(options(tmp_path, quick=True)))
+    assert [(case["mechanism"], case.get("delta")) for case in cases] == [
+        ("paper", None),
+        ("functional", None),
+        ("functional", 1e-6),
+    ]
+
+
+def test_the_stranger_is_another_network_than_f() -> None:
+    schema = releases.data_for("digits", 0, quick=True).schema
+    stranger, f = MaxPooled(schema.images[0], 10), targets.new_target(schema)
+    rows = torch.rand(3, 64)
+    assert stranger(rows).shape == f(rows).shape == (3, 10)
+    kinds = [{type(layer) for layer in network.modules()} for network in (stranger, f)]
+    assert torch.nn.MaxPool2d in kinds[0] - kinds[1]
+
+
+def test_a_sheet_has_a_line_for_every_way(tmp_path: Path) -> None:
+    pictures = np.zeros((3, 8, 8), dtype=np.uint8)
+    stored = {
+        "digits queries": pictures,
+        "digits targets": np.array([1, 2, 3]),
+        "digits 0.75 model nearest": pictures,
+        "digits 3.0 model nearest": pictures,
+        "digits 0.75 surrogate believable": pictures,
+        "digits 0.75 model believable": pictures,
+        "digits 3.0 model believable": pictures,
+        "mnist 3.0 model believable": pictures,
+    }
+    sheet = figures_believable.image_answers("digits", stored)
+    assert [axes.get_ylabel() for axes in sheet.axes] == [
+        "query",
+        "believable, ε 3",
+        "difference",
+        "believable, ε 0.75",
+        "difference",
+        "nearest",
+        "believable, ε 0.75\nthe veil alone",
+    ]
+    assert [tick.get_text() for tick in sheet.axes[0].get_xticklabels()] == ["→ 1", "→ 2", "→ 3"]
+
+
+@pytest.mark.slow
+def test_a_small_run_is_judged_stored_and_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(releases, "QUICK_WARM_STEPS", 3)
+    monkeypatch.setitem(targets.RECIPES, "digits", targets.Recipe(epochs=10, batch=64))
+    monkeypatch.setenv("COUNTERVEIL_COMMIT", "test")
+    asked = options(tmp_path, quick=True, datasets=("digits",))
+    table.run_named("believable-images", asked)
+    rows = stored_rows(tmp_path, "believable-images")
+    assert [(row["guidance"], row["prefer"]) for row in rows] == list(believable_images.WAYS)
+    believable, nearest, _ = rows
+    assert believable["delta"] == 1e-6
+    assert believable["flip_ratio"] == 1.0
+    assert believable["twins"] > nearest["twins"]
+    assert believable["stranger"] > nearest["stranger"]
+    assert believable["effort"] > nearest["effort"] > 0
+    assert believable["near_queries"] > believable["near_real"]
+    assert (tmp_path / "believable-images-digits.png").exists()
+    assert images.PICTURES not in believable
+    judges = ImageJudges.of("digits", 1, quick=True)
+    assert (judges.targets != targets.classes_of(judges.model, _points(judges))).all()
+
+
+def _points(judges: ImageJudges) -> torch.Tensor:
+    return targets.encoded(judges.queries, judges.data.schema)[0]
