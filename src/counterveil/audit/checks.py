@@ -57,7 +57,6 @@ FAR = 7.0  # standard errors: a variance further off is a finding
 FAMILIES = (
     neighbours.pairs_of_features,
     neighbours.ranges,
-    neighbours.spikes,
     neighbours.bits,
     neighbours.images,
 )
