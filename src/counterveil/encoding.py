@@ -22,6 +22,8 @@ from counterveil.schema import Feature, Schema, columns
 from counterveil.schema.columns import MISSING_VALUE, NUMBERS, Array
 from counterveil.tables import as_frame
 
+MOST_LAYOUTS = 8  # of tables that are known again
+
 __all__ = ["MISSING_VALUE", "Array", "Block", "Encoding"]
 
 
@@ -110,21 +112,48 @@ class Encoding:
         `row_numbers` gives the rows' places (from 0) in a larger table, for messages. Without
         `strict` every value has a place: see the module.
         """
-        frame, layout = self._fitting(table)
-        given = columns.arrays_of(frame)
-        arrays = [given[place] for place in layout.places]
-        points = np.zeros((len(frame), self.width))
+        return self.encode_arrays(self.arrays(table), row_numbers, strict=strict)
+
+    def encode_arrays(
+        self, arrays: Sequence[Any], row_numbers: Array | None = None, *, strict: bool = True
+    ) -> Array:
+        """The same for rows whose columns are given as plain arrays, in the schema's order."""
+        points = np.zeros((len(arrays[0]), self.width))
         blocks = self._others if self._bits.encode(arrays, points) else self.blocks
         with columns.row_numbers_in_errors(row_numbers):
             for block in blocks:
                 block.feature.encode(arrays[block.places], points[:, block.at], strict=strict)
         return points
 
+    def encode_changes(self, arrays: Sequence[Any], before: Sequence[Any], points: Array) -> Array:
+        """The same for rows of which some columns are those of rows `before`, encoded as `points`.
+
+        Only the others are encoded.
+        """
+        encoded = points.copy()
+        for feature, places, at, *_ in self.blocks:
+            if any(new is not old for new, old in zip(arrays[places], before[places], strict=True)):
+                encoded[:, at] = 0
+                with columns.row_numbers_in_errors(None):
+                    feature.encode(arrays[places], encoded[:, at])
+        return encoded
+
+    def arrays(self, table: Any) -> list[Any]:
+        """The feature columns of `table` as plain arrays, in the schema's order; no copies."""
+        frame, layout = self._fitting(table)
+        given = columns.arrays_of(frame)
+        return [given[place] for place in layout.places]
+
+    def frame(self, arrays: Sequence[Any]) -> pd.DataFrame:
+        """A frame of arrays in the schema's order, which it takes as they are."""
+        return columns.frame_of(arrays, self._index)
+
     def pick(self, table: Any) -> pd.DataFrame:
         """The feature columns in the schema's order; further columns are left aside."""
         frame, layout = self._fitting(table)
-        exact = layout.picked is layout.source
-        picked = frame.copy() if exact else frame.take(layout.places, axis=1)
+        if layout.picked is not layout.source:
+            return self.frame([array.copy() for array in self.arrays(frame)])
+        picked = frame.copy()
         picked.columns = layout.picked.view()
         picked.index = pd.RangeIndex(len(frame))
         return picked
@@ -137,7 +166,8 @@ class Encoding:
         if layout is None:
             self.check_columns(frame.columns)
             layout = _layout(frame.columns.view(), self._names)
-            self._known = (layout, _layout(layout.picked, self._names))
+            found = layout, _layout(layout.picked, self._names)
+            self._known = (*found, *self._known[: MOST_LAYOUTS - len(found)])
         if len(frame) == 0:
             raise DataError("the table is empty; it needs at least one row")
         return frame, layout
@@ -190,10 +220,9 @@ class Encoding:
             decoded[block.places] = block.feature.decode(points[:, block.at])
         if all(isinstance(column, np.ndarray) and column.dtype == np.int64 for column in decoded):
             frame = pd.DataFrame(np.array(decoded).T, copy=False)
-        else:
-            frame = pd.DataFrame(dict(enumerate(decoded)))
-        frame.columns = self._index.view()
-        return frame
+            frame.columns = self._index.view()
+            return frame
+        return self.frame([columns.array_of(each) for each in decoded])
 
 
 def _is_plain_bit(feature: Feature) -> bool:

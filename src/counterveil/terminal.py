@@ -111,8 +111,11 @@ def progress_bar(title: str, total: int, *, show: bool = True) -> Iterator[Tick]
 
     Nothing is shown when standard error is neither, or when `show` is false.
     """
+    if not show:
+        yield silent
+        return
     console = Console(stderr=True)
-    if not show or not (console.is_terminal or console.is_jupyter):
+    if not (console.is_terminal or console.is_jupyter):
         yield silent
         return
     columns = (

@@ -27,6 +27,8 @@ WIDTH, DPI = 8.54, 150  # inches and dots an inch: 1280 pixels
 TITLES = {
     "counterveil": "counterveil",
     "counterveil-unpolished": "counterveil, not polished",
+    "counterveil-nearest": "nearest",
+    "counterveil-believable": "believable",
     "algorithm-2": "Algorithm 2, 300 iterations",
     "cadex-0": "CADEX, threshold 0",
     "cadex-0.5": "CADEX, threshold .5",
@@ -39,7 +41,13 @@ TITLES = {
     "xgboost": "XGBoost",
     "lightgbm": "LightGBM",
 }
-COLOURS = {"counterveil": OURS, "counterveil-unpolished": FADED, "algorithm-2": WARM}
+COLOURS = {
+    "counterveil": OURS,
+    "counterveil-believable": OURS,
+    "counterveil-unpolished": FADED,
+    "counterveil-nearest": FADED,
+    "algorithm-2": WARM,
+}
 MILLISECONDS = "milliseconds a query"
 Style = dict[str, Any]
 
@@ -180,6 +188,22 @@ def _lines(axes: Axes, rows: pd.DataFrame, x: str) -> None:
     axes.set_xticks(sorted(rows[x].unique()))
 
 
+def _believable(rows: pd.DataFrame, _: pd.DataFrame) -> Figure:
+    batches = sorted(rows.batch.unique(), reverse=True)
+    figure, panels = _panels(len(batches) + 1, 2.6)
+    once = rows[rows.batch == batches[0]]
+    shown = [(once.warm_up_seconds, "Warm-up", "seconds")]
+    for batch in batches:
+        title = f"{batch:,} queries at once" if batch > 1 else "A single query"
+        shown.append((1000 * rows[rows.batch == batch].seconds_per_query, title, MILLISECONDS))
+    for axes, (values, title, unit) in zip(panels, shown, strict=True):
+        names = [TITLES[name] for name in once.method]
+        _bars(axes, names, values, _colours(once), [f"{value:.3g}" for value in values])
+        axes.set_xlim(0, 1.35 * values.max())
+        _name(axes, title, unit)
+    return figure
+
+
 def _batch(rows: pd.DataFrame, everything: pd.DataFrame) -> Figure:
     figure, (axes,) = _panels(1, 4.6)
     _lines(axes, rows, "batch")
@@ -264,6 +288,7 @@ def _objective(rows: pd.DataFrame, _: pd.DataFrame) -> Figure:
 
 PAINTERS: dict[str, Callable[[pd.DataFrame, pd.DataFrame], Figure]] = {
     "peers": _peers,
+    "believable": _believable,
     "batch": _batch,
     "features": _features,
     "floor": _floor,

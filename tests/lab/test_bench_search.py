@@ -101,6 +101,17 @@ def test_peers_are_measured_beside_counterveil(monkeypatch: pytest.MonkeyPatch) 
     assert all(row["legal"] == 1 for row in found if row.get("flip_ratio", 0) > 0)
 
 
+def test_believable_answers_are_measured_beside_the_nearest() -> None:
+    found = run("believable")
+    assert [(row["method"], row["batch"]) for row in found] == [
+        (f"counterveil-{prefer}", batch) for prefer in search.PREFERENCES for batch in (12, 1)
+    ]
+    for row in found:
+        assert row["warm_up_seconds"] > 0
+        assert 0 <= row["flip_ratio"] <= 1
+        assert (row["times_nearest"] == 1) == (row["method"] == "counterveil-nearest")
+
+
 def test_batch_sizes() -> None:
     found = run("batch")
     assert [row["batch"] for row in found if row["method"] == "counterveil"] == [1, 4]
@@ -165,6 +176,8 @@ ROWS = [
     a_row("peers", batch=1, distance=None, flip_ratio=None),
     a_row("peers", guidance="surrogate", flip_ratio=0.0, distance=float("nan")),
     a_row("peers", method="cadex-0", epsilon=None, guidance=None, seconds_per_query=1e-2),
+    a_row("believable", method="counterveil-nearest", warm_up_seconds=9.0),
+    a_row("believable", method="counterveil-believable", warm_up_seconds=2.0),
     a_row("batch", batch=1),
     a_row("batch", batch=4),
     a_row("features", dataset="binary", features=10),
@@ -246,7 +259,7 @@ def test_without_cuda_the_gpu_benchmark_says_so(tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         (["nothing"], "there are: release, search, gpu"),
-        (["search", "--only", "nothing"], "there are: peers, batch, features"),
+        (["search", "--only", "nothing"], "there are: peers, believable, batch, features"),
         (["release", "--only", "peers"], "are for the benchmark search"),
         (["gpu", "--seeds", "2"], "are for the benchmark search"),
         (["search", "--inputs", "there"], "is for the benchmark gpu"),

@@ -124,9 +124,13 @@ def cost_of(asked, query, rows):
     way = np.abs(beliefs.heights(rows) - beliefs.heights(before))
     counted = beliefs.is_number & beliefs.known(before)
     effort = np.where(counted, way, ground.prices.category) + ground.prices.change
-    density = beliefs.log_density(codes, asked.targets[whose])
-    margin = asked.margin(rows, asked.targets[whose])
-    cost = (effort * changed).sum(axis=1) + asked.shortfall(density, whose) + asked.unsafe(margin)
+    density, goals = beliefs.log_density(codes, asked.targets[whose]), asked.targets[whose]
+    own = beliefs.log_density(beliefs.codes(before), goals)
+    floor = np.maximum(own, beliefs.floor(ground.prices.floor)[goals])
+    margin = asked.margin(rows, goals)
+    short = np.maximum(ground.prices.safe - margin / ground.unit, 0)
+    cost = (effort * changed).sum(axis=1) + ground.prices.refused * short**2
+    cost += ground.prices.implausible * np.maximum(floor - density, 0)
     cost += asked.doubt(ground.committee.sums(codes), whose)
     return np.where(margin >= 0, cost, np.inf)
 
@@ -136,7 +140,7 @@ def test_one_change_is_the_cheapest_of_all_single_changes(explainer, refused):
     asked = asked_about(explainer, refused, max_changes=np.ones(len(refused), dtype=int))
     menu = asked.ground.menu
     search = BelievableSearch(asked)
-    (single,) = search._levels()
+    single = Candidates.cheapest(search._levels(), len(refused), 1)
     for query in range(len(refused)):
         entries = search.moves.entry[np.isfinite(search.moves.effort[query])]
         rows = np.where(menu.mask[entries], menu.points[entries], asked.queries[query])
@@ -147,7 +151,7 @@ def test_what_the_tables_say_of_a_row_is_what_the_row_says_itself(explainer, ref
     """Effort, density and doubt are added up move by move; the last step keeps them right."""
     asked = asked_about(explainer, refused)
     search = BelievableSearch(asked, k=2)
-    found = Candidates.joined(search._levels())
+    found = Candidates.of(search._levels(), len(refused), 6)
     seen = 0
     for query, place in zip(*np.nonzero(np.isfinite(found.cost)), strict=True):
         moves = found.moves[query, place]
@@ -175,8 +179,9 @@ def test_a_number_moves_closer_where_that_costs_less(explainer, refused):
             row = asked.rows_after(np.array([query]), moves.entry[[[move]]])
             before = np.full((len(refused), 1), np.inf, np.float32)
             before[query] = cost_of(asked, query, row)
-            taken, density = np.full((len(refused), 1, 1), move), asked.density + moves.density.T
-            single = Candidates(taken, moves.effort[:, [move]], density[move][:, None], before)
+            taken = np.full((len(refused), 1, 1), move)
+            unusual = asked.unusual[:, None] + moves.unusual[:, [move]]
+            single = Candidates(taken, moves.effort[:, [move]], unusual, before)
             after = closer(asked, moves.entry, single)[query]
             assert cost_of(asked, query, after)[0] <= before[query, 0] + 1e-3
             way = [abs(each[0, column] - asked.queries[query, column]) for each in (row, after)]

@@ -4,12 +4,14 @@ import copy
 import os
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from counterveil.encoding import Array
 from counterveil.errors import CallLimitError, ModelError, RequestError
 from counterveil.models import base, limits
 from counterveil.models.base import Inputs, Outputs, Rows, TargetModel
@@ -21,6 +23,9 @@ from counterveil.private_model import PrivateModel
 from counterveil.schema import Category, Schema
 from counterveil.terminal import Tick, silent
 
+FLOATS = torch.float32
+FEW = 256  # rows, for which calling torch is most of the time
+ArrayLayer = Callable[[Array], Array]
 STUDENT_HIDDEN = 64
 STUDENT_EPOCHS = 40
 NOT_PROBABILITIES = frozenset({"predict", "decision_function", "predict_log_proba"})
@@ -80,6 +85,7 @@ class TorchModel(TargetModel):
         tensors = (*self._module.parameters(), *self._module.buffers())
         self._device = tensors[0].device if tensors else torch.device("cpu")
         self._forward = _without_module_calls(self._module)
+        self._layers = _array_layers(self._module) if self._device.type == "cpu" else None
 
     def ask(self, rows: Rows) -> Tensor:
         points = rows.points
@@ -99,6 +105,9 @@ class TorchModel(TargetModel):
 
     def _raw(self, points: Tensor) -> Tensor:
         inputs = points if self._shape is None else points.reshape(len(points), *self._shape)
+        few = inputs.ndim == 2 and len(inputs) <= FEW and inputs.shape[1] == self.encoding.width
+        if self._layers is not None and few and not torch.is_grad_enabled():
+            return _through(self._layers, inputs)
         try:
             answer = self._forward(inputs)
         except Exception as error:
@@ -150,6 +159,46 @@ def _linear(layer: nn.Linear) -> Callable[[Tensor], Tensor]:
         return nn.functional.linear(points, weight, bias)
 
     return forward
+
+
+def _array_layers(module: nn.Module) -> list[ArrayLayer] | None:
+    """The layers of a plain chain of dense layers as functions of arrays; None for any other.
+
+    For a few rows numpy takes a fraction of the time of torch.
+    """
+    if type(module) is not nn.Sequential or module._forward_hooks or module._forward_pre_hooks:
+        return None
+    found: list[ArrayLayer] = []
+    for layer in module:
+        if layer._forward_hooks or layer._forward_pre_hooks:
+            return None
+        if type(layer) is nn.Linear and layer.bias is not None and layer.weight.dtype == FLOATS:
+            found.append(partial(_dense, layer.weight.T.contiguous().numpy(), layer.bias.numpy()))
+        elif type(layer) is nn.Tanh:
+            found.append(np.tanh)
+        elif type(layer) is nn.ReLU:
+            found.append(_relu)
+        else:
+            return None
+    return found
+
+
+def _dense(weight: Array, bias: Array, points: Array) -> Array:
+    found: Array = points @ weight
+    found += bias
+    return found
+
+
+def _relu(points: Array) -> Array:
+    return np.maximum(points, 0)
+
+
+def _through(layers: Sequence[ArrayLayer], points: Tensor) -> Tensor:
+    """What a chain of layers makes of points (rows, width) on the CPU."""
+    found: Array = points.numpy()
+    for layer in layers:
+        found = layer(found)
+    return torch.from_numpy(found)
 
 
 def _ends_in_sigmoid(module: nn.Module) -> bool:

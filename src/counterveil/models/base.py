@@ -2,6 +2,7 @@
 
 import difflib
 import importlib
+import math
 import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -16,7 +17,7 @@ from torch import Tensor
 from counterveil.encoding import Array, Encoding
 from counterveil.errors import ModelError
 from counterveil.schema import Category, Schema
-from counterveil.schema.columns import arrays_of, numbers_of
+from counterveil.schema.columns import array_of, arrays_of, numbers_of
 
 Outputs = Literal["auto", "logits", "probabilities"]
 Inputs = Literal["auto", "rows", "encoding"]
@@ -28,30 +29,52 @@ TINY = 1e-7  # probabilities below this are taken for it, so that their logarith
 class Rows:
     """Rows to ask a model about, in whichever form the model takes them.
 
-    Rows are given as a frame in original units (`from_frame`) or as points of the encoding. The
-    other forms are made when they are first asked for, and kept:
+    Rows are given in original units, as a table or as its columns (`from_frame`), or as points of
+    the encoding. The other forms are made when they are first asked for, and kept:
 
-    `frame`: rows in original units, the schema's columns in its order: the frame that was given,
-    with values of the schema's types, or the decoded points.
-    `encoded`: float64 array of shape (rows, width): the encoded frame, or the points.
+    `cells`: the columns of rows in original units as plain arrays, in the schema's order: those
+    that were given, with values of the schema's types, or the decoded points.
+    `frame`: the same as a frame.
+    `encoded`: float64 array of shape (rows, width): the encoded rows, or the points.
     `points`: float32 tensor of shape (rows, width): the very points that were given (a gradient
-    flows through them), or the encoded frame on the CPU.
+    flows through them), or the encoded rows on the CPU.
     """
 
     from_frame = False
-    _given: pd.DataFrame
+    _given: Sequence[Any]  # columns as they came
 
     def __init__(self, encoding: Encoding) -> None:
         self._encoding = encoding
 
     @classmethod
-    def of_frame(cls, frame: pd.DataFrame, encoding: Encoding) -> Self:
+    def of_frame(cls, table: Any, encoding: Encoding) -> Self:
         """Rows in original units. A model gets their values as the schema has them: not "1" for 1.
 
-        A frame that the schema does not allow is a `DataError` when a model is asked.
+        A table that the schema does not allow is a `DataError`, at the latest when a model is
+        asked.
         """
         rows = cls(encoding)
-        rows._given, rows.from_frame = frame, True
+        rows._given, rows.from_frame = encoding.arrays(table), True
+        return rows
+
+    def with_cells(self, cells: Sequence[Any]) -> Self:
+        """Rows in original units that share some columns with these, and have others of their own.
+
+        `cells`: all columns, with values of the schema's types; only their own are encoded anew.
+        """
+        rows = type(self)(self._encoding)
+        rows._given, rows.from_frame, rows.cells = cells, True, list(cells)
+        rows.encoded = self._encoding.encode_changes(cells, self.cells, self.encoded)
+        return rows
+
+    def repeated(self, times: int) -> Self:
+        """Rows in original units, each so many times, one after the other."""
+        if times == 1:
+            return self
+        again = np.repeat(np.arange(len(self)), times)
+        rows = type(self)(self._encoding)
+        rows.cells = [column.take(again) for column in self.cells]
+        rows._given, rows.from_frame, rows.encoded = rows.cells, True, self.encoded[again]
         return rows
 
     @classmethod
@@ -62,32 +85,36 @@ class Rows:
         return rows
 
     def __len__(self) -> int:
-        return len(self._given if self.from_frame else self.points)
+        return len(self._given[0] if self.from_frame else self.points)
 
     @cached_property
-    def frame(self) -> pd.DataFrame:
+    def cells(self) -> list[Any]:
         encoded = self.encoded  # refuses what the schema does not allow
         if not self.from_frame:
-            return self._encoding.decode(encoded)
-        given = self._encoding.pick(self._given)
-        cells = dict(zip(given.columns, arrays_of(given), strict=True))
-        own, found = _types_of(self._encoding), [column.dtype for column in cells.values()]
+            return arrays_of(self._encoding.decode(encoded))
+        cells = [column.copy() for column in self._given]
+        own, found = _types_of(self._encoding), [column.dtype for column in cells]
         if own == found and OBJECTS not in found:
-            return given
+            return cells
         for feature, places, at, *_ in self._encoding.blocks:
             if found[places] == own[places] and OBJECTS not in found[places]:
                 continue
             if feature.number_range is not None and not feature.is_whole:
-                columns = [numbers_of(cells[feature.name])[0]]  # decoding would round them
+                cells[places] = [numbers_of(cells[places.start])[0]]  # decoding would round them
             else:
-                columns = feature.decode(encoded[:, at])
-            cells |= zip(feature.columns, columns, strict=True)
-        return pd.DataFrame(cells)
+                cells[places] = [array_of(column) for column in feature.decode(encoded[:, at])]
+        return cells
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        if not self.from_frame:
+            return self._encoding.decode(self.encoded)
+        return self._encoding.frame(self.cells)
 
     @cached_property
     def encoded(self) -> Array:
         if self.from_frame:
-            return self._encoding.encode(self._given)
+            return self._encoding.encode_arrays(self._given)
         array: Array = self.points.detach().cpu().double().numpy()
         width = self._encoding.width
         if array.shape[1:] != (width,):
@@ -148,6 +175,9 @@ class TargetModel:
 
 def sane(log_proba: Tensor) -> Tensor:
     """`log_proba` (rows, classes) if all is finite and no probability is above 1, else an error."""
+    least, most = (float(each) for each in log_proba.aminmax())
+    if math.isfinite(least) and most <= 1e-3:
+        return log_proba
     wrong = {"NaN or infinity": ~log_proba.isfinite(), "a probability above 1": log_proba > 1e-3}
     for what, bad in wrong.items():
         rows = bad.any(dim=1).nonzero()

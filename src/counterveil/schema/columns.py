@@ -6,7 +6,7 @@ names row and column, and never the value: it may be private.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from decimal import Decimal
 from functools import lru_cache
@@ -63,8 +63,27 @@ def arrays_of(frame: pd.DataFrame) -> list[Any]:
     quick = getattr(frame, "_iter_column_arrays", None)
     if quick is not None:
         return list(quick())
-    columns = (column for _, column in frame.items())
-    return [c.to_numpy() if isinstance(c.dtype, np.dtype) else c.array for c in columns]
+    return [array_of(column) for _, column in frame.items()]
+
+
+def array_of(column: Any) -> Any:
+    """A column as a plain array: of numpy where the type is one of numpy's."""
+    if not isinstance(column, pd.Series):
+        return column
+    return column.to_numpy() if isinstance(column.dtype, np.dtype) else column.array
+
+
+def frame_of(arrays: Sequence[Any], names: "pd.Index[Any]") -> pd.DataFrame:
+    """A frame of plain arrays, which it takes as they are; its rows are numbered from 0."""
+    index = pd.RangeIndex(len(arrays[0]))
+    # Most of the time for a single row goes into looking for what is known here.
+    quick = getattr(pd.DataFrame, "_from_arrays", None)
+    if quick is not None:
+        frame: pd.DataFrame = quick(list(arrays), names.view(), index, verify_integrity=False)
+        return frame
+    frame = pd.DataFrame(dict(enumerate(arrays)), index=index, copy=False)
+    frame.columns = names.view()
+    return frame
 
 
 def numbers_of(column: Any) -> tuple[Array, Array]:
@@ -222,6 +241,8 @@ class ValueList:
         # A missing value alone, or among what is no text, changes the type of the column.
         if self._kinds and len(codes):
             last = len(self._values) - 1
+            if len(codes) == 1 and codes[0] <= last:
+                return self._column[codes[0] : codes[0] + 1].copy()
             if codes.max() <= last or (self._kinds == "O" and codes.min() <= last):
                 return self._column.take(codes)
         return pd.Series(self._names[codes]).infer_objects()

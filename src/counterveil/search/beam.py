@@ -10,7 +10,7 @@ import numpy as np
 
 from counterveil.encoding import Array
 
-_BEFORE = np.tri(64, k=-1, dtype=bool)
+_BEFORE = np.tri(64, k=-1, dtype=bool)  # which of two places is before the other
 
 
 @dataclass(frozen=True)
@@ -18,18 +18,18 @@ class Beam:
     """Rows of each query as the moves that lead to them; all arrays are (queries, beam, …).
 
     `moves`: numbers of moves, (queries, beam, moves each). `key`: the same number for the same
-    moves in any order. `effort`: with the price of the changes; infinite where there is no row.
-    `density`: log P~(row | target). `margin`: of f, in log-odds; guessed where f was not asked.
-    `cost`: J; infinite where f refuses, or was not asked. Where a row comes from: `origin`, its
-    place in the beam before, and `before`, by how much each further move would have changed the
-    density there, (queries, beam before, moves).
+    moves in any order. `effort`, `unusual` and `unsafe` of `search.cost`; the effort is infinite
+    where there is no row, and `unsafe` is a guess where f was not asked. `cost`: J; infinite where
+    f refuses, or was not asked. Where a row comes from: `origin`, its place in the beam before, and
+    `before`, by how much each further move would have changed `unusual` there, (queries, beam
+    before, moves).
     """
 
     moves: Array
     key: Array
     effort: Array
-    density: Array
-    margin: Array
+    unusual: Array
+    unsafe: Array
     cost: Array
     origin: Array
     before: Array
@@ -37,6 +37,9 @@ class Beam:
     def select(self, part: Array) -> Self:
         """The beams of some of the queries."""
         return type(self)(*(getattr(self, each.name)[part] for each in fields(self)))
+
+
+Level = tuple[Array, Beam]  # the queries of a beam, by their numbers, and the beam
 
 
 @dataclass(frozen=True)
@@ -48,32 +51,42 @@ class Candidates:
 
     moves: Array
     effort: Array
-    density: Array
+    unusual: Array
     cost: Array
 
     @classmethod
-    def of(cls, beam: Beam, active: Array, count: int, most: int, *, one: bool) -> Self:
-        """Those of a beam of the queries `active` among `count`; with `one`, the cheapest each."""
-        parts = beam.moves, beam.effort, beam.density, beam.cost
-        if one:
-            there = np.arange(len(active)), beam.cost.argmin(axis=1)
-            parts = tuple(each[there][:, None] for each in parts)
-        moves, effort, density, cost = parts
-        shape = count, cost.shape[1]
-        found = cls(
-            np.full((*shape, most), -1),
-            *(np.full(shape, value, np.float32) for value in (0, 0, np.inf)),
-        )
-        found.moves[active, :, : moves.shape[2]] = moves
-        found.effort[active], found.density[active] = effort, density
-        found.cost[active] = cost
+    def of(cls, levels: Sequence[Level], count: int, most: int) -> Self:
+        """All rows of some beams, of `count` queries; `most`: moves that lead to a row."""
+        widths = [beam.cost.shape[1] for _, beam in levels]
+        found = cls._none(count, sum(widths), most)
+        for (active, beam), end in zip(levels, np.cumsum(widths).tolist(), strict=True):
+            place = slice(end - beam.cost.shape[1], end)
+            found.moves[active, place, : beam.moves.shape[2]] = beam.moves
+            found.effort[active, place], found.unusual[active, place] = beam.effort, beam.unusual
+            found.cost[active, place] = beam.cost
         return found
 
     @classmethod
-    def joined(cls, several: Sequence[Self]) -> Self:
-        """Candidates of the same queries side by side."""
-        names = [each.name for each in fields(cls)]
-        return cls(*(np.concatenate([getattr(c, n) for c in several], axis=1) for n in names))
+    def cheapest(cls, levels: Sequence[Level], count: int, most: int) -> Self:
+        """The cheapest row of each query."""
+        found = cls._none(count, 1, most)
+        for active, beam in levels:
+            place = beam.cost.argmin(axis=1) + np.arange(0, beam.cost.size, beam.cost.shape[1])
+            cost = beam.cost.take(place)
+            better = np.flatnonzero(cost < found.cost[active, 0])
+            if len(better):
+                query, place = active[better], place[better]
+                moves = beam.moves.reshape(beam.cost.size, -1)[place]
+                found.moves[query, 0, : moves.shape[1]] = moves
+                found.effort[query, 0] = beam.effort.take(place)
+                found.unusual[query, 0] = beam.unusual.take(place)
+                found.cost[query, 0] = cost[better]
+        return found
+
+    @classmethod
+    def _none(cls, count: int, width: int, most: int) -> Self:
+        numbers = (np.full((count, width), np.inf, np.float32) for _ in range(3))
+        return cls(np.full((count, width, most), -1), *numbers)
 
     def different_ways(self, k: int, feature: Array) -> Self:
         """For each query the k cheapest, none of which changes all that a cheaper one does.
@@ -81,17 +94,16 @@ class Candidates:
         `feature`: that each move changes, (moves,).
         """
         cost, everyone, places, least = self.cost.copy(), np.arange(len(self.cost)), [], []
-        changed = None if k == 1 else self._changed(feature)
+        changed = self._changed(feature)
         for _ in range(k):
             places.append(cost.argmin(axis=1))
             least.append(cost[everyone, places[-1]])
-            if changed is not None:
-                mine = changed[everyone, places[-1]][:, None]
-                both = (changed & mine).sum(axis=2)
-                cost[(both == mine.sum(axis=2)) | (both == changed.sum(axis=2))] = np.inf
+            mine = changed[everyone, places[-1]][:, None]
+            both = (changed & mine).sum(axis=2)
+            cost[(both == mine.sum(axis=2)) | (both == changed.sum(axis=2))] = np.inf
         where = everyone[:, None], np.stack(places, axis=1)
-        moves, effort, density = (each[where] for each in (self.moves, self.effort, self.density))
-        return type(self)(moves, effort, density, np.stack(least, axis=1))
+        moves, effort, unusual = (each[where] for each in (self.moves, self.effort, self.unusual))
+        return type(self)(moves, effort, unusual, np.stack(least, axis=1))
 
     def _changed(self, feature: Array) -> Array:
         """Which features the candidates change, (queries, rows each, features)."""
@@ -103,12 +115,16 @@ class Candidates:
 
 
 def cheapest(guess: Array, many: int) -> Array:
-    """The places of the `many` cheapest, in ascending order, of (queries, any number)."""
-    everyone = np.arange(len(guess))[:, None]
-    if many < guess.shape[1]:
-        place = np.argpartition(guess, many - 1, axis=1)[:, :many]
-        return place[everyone, guess[everyone, place].argsort(axis=1, kind="stable")]
-    return guess.argsort(axis=1, kind="stable")
+    """The places of the `many` cheapest, in ascending order, of (queries, any number).
+
+    Places are counted through all queries.
+    """
+    begin = np.arange(0, guess.size, guess.shape[1])[:, None]
+    if many >= guess.shape[1]:
+        return guess.argsort(axis=1, kind="stable") + begin
+    place = np.argpartition(guess, many - 1, axis=1)[:, :many] + begin
+    order = guess.take(place).argsort(axis=1, kind="stable")
+    return place.take(order + np.arange(0, place.size, many)[:, None])
 
 
 def first_of_each(keys: Array) -> Array:

@@ -48,6 +48,9 @@ class Beliefs:
         alone, pairs = self._potentials()
         self.alone = np.concatenate(alone, axis=1)
         self.pairs = pairs
+        both = [*pairs, *map(turned, pairs)]
+        every = range(self.features)
+        self._pairs_of = [[pair for pair in both if pair[0] == feature] for feature in every]
         self._lay_out_pairs()
         ladders = [_ladder(*population.percentiles(int(number))) for number in self.numbers]
         self._shares = Curves([(places, shares) for places, shares, _ in ladders])
@@ -101,8 +104,8 @@ class Beliefs:
             if one == two:  # a source and what follows from it
                 alone[one] = alone[one] + np.diagonal(table, axis1=1, axis2=2)
                 continue
-            place, added = ((one, two), table) if one < two else ((two, one), table.swapaxes(1, 2))
-            merged[place] = merged[place] + added if place in merged else added
+            *place, added = (one, two, table) if one < two else turned((one, two, table))
+            merged[place[0], place[1]] = merged.get((place[0], place[1]), 0) + added
         return alone, [(one, two, table) for (one, two), table in merged.items()]
 
     def _lay_out_pairs(self) -> None:
@@ -210,11 +213,8 @@ class Beliefs:
         """
         goals = targets[:, None]
         found = self.alone[goals, cell + self.starts[feature]]
-        for one, two, table in self.pairs:
-            if feature == one:
-                found = found + table[goals, cell, codes[:, two, None]]
-            elif feature == two:
-                found = found + table[goals, codes[:, one, None], cell]
+        for _, other, table in self._pairs_of[feature]:
+            found = found + table[goals, cell, codes[:, other, None]]
         return found
 
     def rank(self, density: Array, targets: Array) -> Array:
@@ -283,6 +283,12 @@ def _in_one_line(places: Sequence[Array]) -> Array:
 def _apart(values: Array) -> Array:
     """Where values of numbers, (rows, numbers), are in the line of `_in_one_line`."""
     return values + APART * np.arange(values.shape[1])
+
+
+def turned(pair: PairTable) -> PairTable:
+    """The same pair, the other feature first."""
+    one, two, table = pair
+    return two, one, table.swapaxes(1, 2)
 
 
 def _following(pair: PairTable, derived: int, source: int, follows: Array) -> PairTable:

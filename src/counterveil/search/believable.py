@@ -30,7 +30,7 @@ import torch
 from counterveil.encoding import Array
 from counterveil.models import TargetModel
 from counterveil.search.asking import Margin
-from counterveil.search.beam import Beam, Candidates, cheapest, first_of_each
+from counterveil.search.beam import Beam, Candidates, Level, cheapest, first_of_each
 from counterveil.search.closer import closer
 from counterveil.search.cost import Asked
 from counterveil.search.ground import Ground
@@ -57,133 +57,148 @@ class BelievableSearch:
 
         Two answers to a query never change the same features, nor one all that another does.
         """
-        levels = self._levels()
-        if not levels:
-            nowhere = np.zeros((len(self.asked.queries), self.k), dtype=bool)
+        count = len(self.asked.queries)
+        if not len(self.moves.entry):
+            nowhere = np.zeros((count, self.k), dtype=bool)
             return self.asked.queries[:, None].repeat(self.k, axis=1), nowhere
-        chosen = Candidates.joined(levels).different_ways(self.k, self.moves.feature)
+        if self.k == 1:
+            chosen = Candidates.cheapest(self._levels(), count, MOST_LEVELS)
+        else:
+            every = Candidates.of(self._levels(), count, MOST_LEVELS)
+            chosen = every.different_ways(self.k, self.moves.feature)
         return closer(self.asked, self.moves.entry, chosen), np.isfinite(chosen.cost)
 
-    def _levels(self) -> list[Candidates]:
-        """What is found with one change, with two, and so on."""
-        count, found = len(self.asked.queries), []
-        best = np.full(count, np.inf, np.float32)
-        active, beam = np.arange(count), self._start()
-        for level in range(MOST_LEVELS if len(self.moves.entry) else 0):
+    def _levels(self) -> list[Level]:
+        """The rows with one change, with two, and so on, and of which queries they are."""
+        active = np.arange(len(self.asked.queries))
+        beam = self._single_moves()
+        found, best = [(active, beam)], beam.cost.min(axis=1)
+        for level in range(1, MOST_LEVELS):
             going = self._goes_on(level, active, beam, best[active])
             if not going.all():
                 active, beam = active[going], beam.select(going)
+            if len(active):
+                limit = self._limit(best[active])
+                active, beam = self._extended(beam, active, limit, is_last=level >= LEVELS - 1)
             if not len(active):
                 break
-            beam = self._extended(beam, active, self._limit(best[active]))
-            found.append(Candidates.of(beam, active, count, MOST_LEVELS, one=self.k == 1))
+            found.append((active, beam))
             best[active] = np.minimum(best[active], beam.cost.min(axis=1))
         return found
 
-    def _start(self) -> Beam:
-        """The queries themselves; to stay is no answer."""
-        count = len(self.asked.queries)
-        nothing = np.zeros((count, 1), np.float32)
-        return Beam(
-            moves=np.zeros((count, 1, 0), dtype=np.intp),
-            key=np.zeros((count, 1), dtype=np.int64),
-            effort=nothing,
-            density=self.asked.density[:, None],
-            margin=self.moves.margin[:, None],
-            cost=nothing + np.inf,
-            origin=np.zeros((count, 1), dtype=np.intp),
-            before=self.moves.density[:, None],
-        )
-
     def _goes_on(self, level: int, active: Array, beam: Beam, best: Array) -> Array:
         """For which queries a further change is tried, (queries,)."""
-        going = np.ones(len(active), dtype=bool)
+        if level >= LEVELS:
+            going = np.isinf(best)
+        else:  # no cost is below the effort: where that is more already, all is found
+            going = self._limit(best) > beam.effort.min(axis=1) + self.moves.least[active]
         if self.asked.max_changes is not None:
             going &= self.asked.max_changes[active] > level
-        if level >= LEVELS:
-            return going & np.isinf(best)
-        # No cost is below the effort: where that is more already, all is found.
-        least = beam.effort.min(axis=1) + self.moves.effort[active].min(axis=1)
-        return going & (self._limit(best) > least)
+        return going
 
     def _limit(self, best: Array) -> Array:
         """What an answer may cost: where one is sought, not more than the best so far."""
         return best if self.k == 1 else np.full_like(best, np.inf)
 
-    def _extended(self, beam: Beam, active: Array, limit: Array) -> Beam:
-        """The most promising rows of one change more, with f's and the committee's own words."""
+    def _single_moves(self) -> Beam:
+        """The most promising rows of one change; f was asked about every one of them."""
+        asked, moves = self.asked, self.moves
+        unusual = asked.unusual[:, None] + moves.unusual
+        unsafe = moves.start[:, None] + moves.unsafe
+        guess = moves.effort + np.maximum(unusual, 0) + np.square(np.maximum(unsafe, 0))
+        place = cheapest(guess, asked.ground.prices.beam)
+        move = place % len(moves.entry)
+        beam = Beam(
+            moves=move[:, :, None],
+            key=moves.keys.take(move),
+            effort=moves.effort.take(place),
+            unusual=unusual.take(place),
+            unsafe=unsafe.take(place),
+            cost=np.full(move.shape, np.inf, np.float32),
+            origin=np.zeros_like(move),
+            before=moves.unusual[:, None],
+        )
+        limit = np.full(len(unusual), np.inf, np.float32)
+        if asked.max_changes is not None:
+            limit[asked.max_changes < 1] = -np.inf
+        self._judge(beam, np.arange(len(unusual)), limit)
+        return beam
+
+    def _extended(
+        self, beam: Beam, active: Array, limit: Array, *, is_last: bool
+    ) -> tuple[Array, Beam]:
+        """The most promising rows of one change more, with f's and the committee's own words.
+
+        `limit`: what a row may cost to be of use, (queries,). With `is_last` nothing comes after
+        these rows, and queries without any such row are left out. Returns the queries, too.
+        """
         moves, keep = self.moves, self.asked.ground.prices.beam
         further = self._further(beam, active)
-        guess = self._guess(beam, active, further)
-        everyone, whose = np.arange(len(active))[:, None], active[:, None]
-        place = cheapest(guess, 2 * keep)
+        guess = np.maximum(beam.unusual[:, :, None] + further, 0)
+        guess += beam.effort[:, :, None]
+        guess += moves.effort[active][:, None]
+        if is_last:
+            going = guess.min(axis=(1, 2)) < limit  # as if all of them were safe
+            if not going.all():
+                active, beam, limit = active[going], beam.select(going), limit[going]
+                guess, further = guess[going], further[going]
+            if not len(active):
+                return active, beam
+        unsafe = np.maximum(beam.unsafe[:, :, None] + moves.unsafe[active][:, None], 0)
+        unsafe *= unsafe
+        guess += unsafe
+        place = cheapest(guess.reshape(len(active), -1), 2 * keep)
         state, move = np.divmod(place, len(moves.entry))
-        key = beam.key[everyone, state] + moves.keys[move]
-        usable = first_of_each(key) & np.isfinite(guess[everyone, place])
+        key = beam.key.take(state) + moves.keys.take(move)
+        usable = first_of_each(key) & np.isfinite(guess.take(place))
         order = (~usable).argsort(axis=1, kind="stable")[:, :keep]
-        state, move, key, usable = (each[everyone, order] for each in (state, move, key, usable))
-        density = beam.density[everyone, state] + further[everyone, state, move]
-        effort = beam.effort[everyone, state] + moves.effort[whose, move]
+        order += np.arange(0, usable.size, usable.shape[1])[:, None]
+        place, state, move = place.take(order), state.take(order), move.take(order)
+        effort = beam.effort.take(state) + moves.effort[active[:, None], move]
+        so_far = beam.moves.reshape(beam.key.size, -1).take(state, axis=0)
         after = Beam(
-            moves=np.concatenate([beam.moves[everyone, state], move[:, :, None]], axis=2),
-            key=key,
-            effort=np.where(usable, effort, np.float32(np.inf)),
-            density=np.where(usable, density, np.float32(0)),
-            margin=beam.margin[everyone, state] + moves.gain[whose, move],
+            moves=np.concatenate([so_far, move[:, :, None]], axis=2),
+            key=key.take(order),
+            effort=np.where(usable.take(order), effort, np.float32(np.inf)),
+            unusual=beam.unusual.take(state) + further.take(place),
+            unsafe=beam.unsafe.take(state) + moves.unsafe[active[:, None], move],
             cost=np.full(move.shape, np.inf, np.float32),
-            origin=state,
+            origin=state - np.arange(0, beam.key.size, beam.key.shape[1])[:, None],
             before=further,
         )
         self._judge(after, active, limit)
-        return after
+        return active, after
 
     def _further(self, beam: Beam, active: Array) -> Array:
-        """By how much each further move changes the log-density, (queries, beam, moves)."""
-        if not beam.moves.shape[2]:
-            return beam.before
+        """By how much each further move changes `unusual`, (queries, beam, moves)."""
+        count, width, every = beam.before.shape
+        origin = beam.origin + np.arange(0, count * width, width)[:, None]
+        further = beam.before.reshape(-1, every).take(origin, axis=0)
         last = beam.moves[:, :, -1]
-        beside = self.moves.beside(active.repeat(last.shape[1]), last.ravel())
-        further = beam.before[np.arange(len(active))[:, None], beam.origin]
-        further += beside.reshape(further.shape)
+        further += self.moves.beside(active.repeat(last.shape[1]), last.ravel()).reshape(
+            further.shape
+        )
         return further
 
-    def _guess(self, beam: Beam, active: Array, further: Array) -> Array:
-        """What each row with a further move would cost but for doubts: (queries, beam · moves)."""
-        asked, prices, unit = self.asked, self.asked.ground.prices, self.asked.ground.unit
-        guess = (asked.floor[active, None] - beam.density)[:, :, None] - further
-        np.maximum(guess, 0, out=guess)
-        guess *= prices.implausible
-        short = (prices.safe - beam.margin / unit)[:, :, None] - (self.moves.gain[active] / unit)[
-            :, None
-        ]
-        np.maximum(short, 0, out=short)
-        short *= short
-        short *= prices.refused
-        guess += short
-        guess += beam.effort[:, :, None]
-        guess += self.moves.effort[active][:, None]
-        return guess.reshape(len(active), -1)
-
     def _judge(self, beam: Beam, active: Array, limit: Array) -> None:
-        """Fill in the margins and costs of rows that may cost less than the `limit`, (queries,)."""
-        asked = self.asked
-        least = beam.effort + asked.shortfall(beam.density, active[:, None])
-        where = np.nonzero(least < limit[:, None])
-        if not len(where[0]):
+        """Fill in `unsafe` and the cost of rows that may cost less than the `limit`, (queries,)."""
+        asked, width = self.asked, beam.key.shape[1]
+        least = beam.effort + np.maximum(beam.unusual, 0)
+        at = np.flatnonzero(least < limit[:, None])
+        if not len(at):
             return
-        query, least = active[where[0]], least[where]
-        entries = self.moves.entry[beam.moves[where]]
-        if entries.shape[1] > 1:  # of single moves the margin is known
-            beam.margin[where] = asked.margin(
-                asked.rows_after(query, entries), asked.targets[query]
-            )
-        margin = beam.margin[where]
-        ok = margin >= 0
-        if not ok.any():
-            return
-        where, query, entries = (where[0][ok], where[1][ok]), query[ok], entries[ok]
-        doubt = asked.doubt(asked.sums_after(query, entries), query)
-        beam.cost[where] = least[ok] + asked.unsafe(margin[ok]) + doubt
+        query = active.take(at // width)
+        entries = self.moves.entry.take(beam.moves.reshape(beam.key.size, -1).take(at, axis=0))
+        unsafe = beam.unsafe.take(at)
+        if entries.shape[1] > 1:  # of single moves it is known
+            unsafe = asked.unsafe(asked.rows_after(query, entries), query)
+            beam.unsafe.put(at, unsafe)
+        cost = least.take(at) + np.square(np.maximum(unsafe, 0))
+        fine = np.flatnonzero((unsafe <= asked.boundary) & (cost < limit.take(at // width)))
+        if len(fine):
+            query, entries = query.take(fine), entries.take(fine, axis=0)
+            doubt = asked.doubt(asked.sums_after(query, entries), query)
+            beam.cost.put(at.take(fine), cost.take(fine) + doubt)
 
 
 def believable_answers(
@@ -197,7 +212,8 @@ def believable_answers(
     margin = Margin(model, options.margin)
     rows, accepted = [], []
     for start in range(0, len(batch), AT_A_TIME):
-        part = batch.select(slice(start, start + AT_A_TIME))
+        whole = len(batch) <= AT_A_TIME
+        part = batch if whole else batch.select(slice(start, start + AT_A_TIME))
         found = BelievableSearch(_asked(ground, margin, part), k)()
         rows.append(found[0])
         accepted.append(found[1])

@@ -20,9 +20,9 @@ def closer(asked: Asked, entry: Array, found: Candidates) -> Array:
     """
     rows = asked.queries[:, None].repeat(found.cost.shape[1], axis=1)
     there = np.nonzero(np.isfinite(found.cost))
-    answers = _Answers(asked, there[0], entry, found, there)
-    for number in asked.ground.beliefs.numbers.tolist():
-        answers.bring_closer(number)
+    answers = _Answers(asked, entry, found, there)
+    for number in np.flatnonzero(answers.changed.any(axis=0) & asked.ground.beliefs.is_number):
+        answers.bring_closer(int(number))
     rows[there] = answers.rows
     return rows
 
@@ -31,16 +31,18 @@ class _Answers:
     """Rows that f accepts and what they cost, while their numbers are moved: (rows, …)."""
 
     def __init__(
-        self, asked: Asked, query: Array, entry: Array, found: Candidates, there: tuple[Array, ...]
+        self, asked: Asked, entry: Array, found: Candidates, there: tuple[Array, ...]
     ) -> None:
-        menu, self.asked, self.query = asked.ground.menu, asked, query
-        self.effort, self.density, self.cost = (
-            each[there] for each in (found.effort, found.density, found.cost)
+        menu, self.asked, self.query = asked.ground.menu, asked, there[0]
+        self.effort, self.unusual, self.cost = (
+            each[there] for each in (found.effort, found.unusual, found.cost)
         )
-        self.rows, self.codes = asked.queries[query], asked.codes[query]
+        self.rows, self.codes = asked.queries[self.query], asked.codes[self.query]
         self.changed = np.zeros(self.codes.shape, dtype=bool)
         for moves in found.moves[there].T:
             who = np.flatnonzero(moves >= 0)
+            if not len(who):
+                break
             taken = entry[moves[who]]
             self.rows[who] = np.where(menu.mask[taken], menu.points[taken], self.rows[who])
             self.codes[who, menu.feature[taken]] = menu.code[taken]
@@ -52,47 +54,38 @@ class _Answers:
 
     def bring_closer(self, number: int) -> None:
         """Move one number to the cheapest of the values that are tried."""
-        asked, beliefs = self.asked, self.asked.ground.beliefs
+        asked, ground, beliefs = self.asked, self.asked.ground, self.asked.ground.beliefs
         who = np.flatnonzero(self.changed[:, number])
         if not len(who):
             return
         query, column = self.query[who], beliefs.first_column[number]
-        fine, heights, cells = asked.ground.fine[number]
+        fine, heights, cells = ground.fine[number]
         mine, known = asked.queries[query, column], asked.known[query, number]
         place = _on_the_way(fine, mine, self.rows[who, column], known)
-        tried = fine[place]
+        tried, cell = fine.take(place), cells.take(place)
         low, high = asked.lower[query, column, None], asked.upper[query, column, None]
         usable = (tried >= low - SAME) & (tried <= high + SAME)
         usable &= (np.abs(tried - mine[:, None]) > SAME) | ~known[:, None]
-        codes, goals = self.codes[who], asked.targets[query]
-        both = np.concatenate([cells[place], codes[:, number, None]], axis=1)
-        added = beliefs.density_of(number, both, codes, goals)
-        density = self.density[who, None] + added[:, :-1] - added[:, -1:]
-        effort = self.effort[who, None] - self._spared(who, number, heights[place])
-        least = effort + asked.shortfall(density, query[:, None])
+        effort = self.effort[who, None] - self._spared(who, number, heights.take(place))
+        unusual = self.unusual[who, None] + self._more_unusual(who, number, cell)
+        least = effort + np.maximum(unusual, 0)
         row, way = np.nonzero(usable & (least < self.cost[who, None]))
         if not len(row):
             return
         rows = self.rows[who[row]]
         rows[:, column] = tried[row, way]
-        margin = asked.margin(rows, goals[row])
-        ok = margin >= 0
-        if not ok.any():
-            return
-        row, way, rows, margin = row[ok], way[ok], rows[ok], margin[ok]
-        cell = beliefs.starts[number] + cells[place[row, way]]
-        own = beliefs.starts[number] + codes[row, number]
-        table = asked.ground.committee.cells
-        sums = self.sums[who[row]] + table[cell] - table[own]
+        unsafe = asked.unsafe(rows, query[row])
+        table, start = ground.committee.cells, beliefs.starts[number]
+        sums = self.sums[who[row]] + table[start + cell[row, way]]
+        sums -= table[start + self.codes[who[row], number]]
         cost = np.full(tried.shape, np.inf, np.float32)
-        cost[row, way] = least[row, way] + asked.unsafe(margin) + asked.doubt(sums, query[row])
-        best = cost.argmin(axis=1)[row] == way
-        best &= cost[row, way] < self.cost[who[row]]
+        judged = least[row, way] + np.square(np.maximum(unsafe, 0)) + asked.doubt(sums, query[row])
+        cost[row, way] = np.where(unsafe <= asked.boundary, judged, np.inf)
+        best = (cost.argmin(axis=1)[row] == way) & (cost[row, way] < self.cost[who[row]])
         row, way, to = row[best], way[best], who[row[best]]
         self.rows[to], self.sums[to] = rows[best], sums[best]
-        self.codes[to, number] = cells[place[row, way]]
-        self.effort[to], self.density[to] = effort[row, way], density[row, way]
-        self.cost[to] = cost[row, way]
+        self.codes[to, number], self.cost[to] = cell[row, way], cost[row, way]
+        self.effort[to], self.unusual[to] = effort[row, way], unusual[row, way]
 
     def _spared(self, who: Array, number: int, heights: Array) -> Array:
         """How much less effort values at `heights`, (rows, tries), are than those of the rows."""
@@ -103,6 +96,13 @@ class _Answers:
         spared = np.abs(now - own)[:, None] - np.abs(heights - own[:, None])
         spared = np.where(asked.known[query, number, None], spared, np.float32(0))
         return spared if asked.costs is None else spared * asked.costs[query, column, None]
+
+    def _more_unusual(self, who: Array, number: int, cell: Array) -> Array:
+        """By how much `unusual` changes if the number falls into other cells, (rows, tries)."""
+        codes, goals = self.codes[who], self.asked.targets[self.query[who]]
+        both = np.concatenate([codes[:, number, None], cell], axis=1)
+        density = self.asked.ground.beliefs.density_of(number, both, codes, goals)
+        return self.asked.ground.prices.implausible * (density[:, :1] - density[:, 1:])
 
 
 def _on_the_way(fine: Array, mine: Array, now: Array, known: Array) -> Array:

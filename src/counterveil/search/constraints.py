@@ -22,7 +22,7 @@ from torch import Tensor
 from counterveil.encoding import Array, Encoding
 from counterveil.errors import RequestError
 from counterveil.schema import Feature
-from counterveil.schema.columns import arrays_of
+from counterveil.schema.columns import array_of, arrays_of
 from counterveil.schema.features import SLACK
 from counterveil.schema.kind import Mark
 from counterveil.search.rules import Rules
@@ -131,7 +131,7 @@ def box_around(
     distinct, which = distinct_rules(rules, len(own), immutable)
     *sides, marks_of = zip(*(_common_bounds(encoding, each) for each in distinct), strict=True)
     present: set[int] = set().union(*marks_of)
-    lower, upper, marks = (torch.stack(side)[which].to(own.device) for side in sides)
+    lower, upper, marks = (_of_each(side, which).to(own.device) for side in sides)
     if present & {Mark.INCREASING, Mark.DECREASING}:
         lower, upper = _one_way_bounds(encoding, own, marks, lower, upper)
     if present & {Mark.FORWARD, Mark.BACKWARD}:
@@ -139,12 +139,18 @@ def box_around(
     if present & {Mark.CLOSED, Mark.FORWARD, Mark.BACKWARD}:
         upper = torch.where(marks >= Mark.CLOSED, torch.maximum(upper, own), upper)
     if Mark.FIXED in present:
-        lower, upper = (torch.where(marks == Mark.FIXED, own, side) for side in (lower, upper))
+        is_fixed = marks == Mark.FIXED
+        lower, upper = (torch.where(is_fixed, own, side) for side in (lower, upper))
     if not encoding.schema.links:
         return Box(lower, upper)
     for link in linked_columns(encoding):
         link.close_categories(own, lower, upper)
     return Box(lower, upper, own)
+
+
+def _of_each(sides: Sequence[Tensor], which: Tensor) -> Tensor:
+    """For each query one of the `sides`, (width,) each, by its number: (queries, width)."""
+    return sides[0].repeat(len(which), 1) if len(sides) == 1 else torch.stack(list(sides))[which]
 
 
 def distinct_rules(
@@ -191,30 +197,29 @@ def decode_answers(
 
     Every cell is legal and inside the rules; cells that did not move are exactly the query's own.
     """
+    return encoding.frame(decode_cells(encoding, arrays_of(frame), points, found, rules))
+
+
+def decode_cells(
+    encoding: Encoding, queries: Sequence[Any], points: Array, found: Array, rules: ManyRules
+) -> list[Any]:
+    """The same for the columns of the queries as plain arrays, in the schema's order."""
     moved = np.abs(found - points) >= SAME
-    ever = moved.any(axis=0)
-    if not ever.any():
-        return frame
+    ever, cells = moved.any(axis=0), list(queries)
     blocks = [block for block in encoding.blocks if ever[block.at].any()]
-    whole = encoding.decode(found) if len(blocks) > FEW else None
-    columns: dict[str, Any] = {}
-    for block in blocks:
-        feature, names = block.feature, block.feature.columns
-        if whole is None:
-            decoded = feature.decode(found[:, block.at])
-        else:
-            decoded = [whole[name] for name in names]
-        changed = moved[:, block.at] if len(names) > 1 else moved[:, block.at].any(axis=1)[:, None]
-        for name, after, here in zip(names, decoded, changed.T, strict=True):
-            told = pd.Series(_without_float_noise(feature, after))
-            exact = clip_to_rules(feature, frame[name], told, rules)
-            columns[name] = exact if here.all() else _where(here, exact, frame[name])
-    if len(columns) > FEW:
-        return pd.DataFrame(dict(zip(frame.columns, arrays_of(frame), strict=True)) | columns)
-    rows = frame.copy(deep=False)
-    for name, after in columns.items():
-        rows.isetitem(list(frame.columns).index(name), after)
-    return rows
+    whole = arrays_of(encoding.decode(found)) if len(blocks) > FEW else None
+    for feature, places, at, *_ in blocks:
+        decoded = feature.decode(found[:, at]) if whole is None else whole[places]
+        several = places.stop - places.start > 1
+        changed = moved[:, at].T if several else moved[:, at].any(axis=1)[None]
+        for place, after, here in zip(
+            range(places.start, places.stop), decoded, changed, strict=True
+        ):
+            told = _without_float_noise(feature, array_of(after))
+            if is_bound(feature, rules):
+                told = clip_to_rules(feature, pd.Series(cells[place]), pd.Series(told), rules)
+            cells[place] = _where(here, array_of(told), cells[place])
+    return cells
 
 
 def _without_float_noise(feature: Feature, values: Any) -> Any:
@@ -229,6 +234,13 @@ def _without_float_noise(feature: Feature, values: Any) -> Any:
     return np.round(values, digits) if -300 < digits < 300 else values
 
 
+def is_bound(feature: Feature, rules: ManyRules) -> bool:
+    """Whether rules may say where the numbers of a feature have to be; others have none."""
+    if rules is not None or feature.direction != "any":
+        return feature.allowed_range() is not None
+    return feature.allowed_range() != feature.number_range
+
+
 def clip_to_rules(
     feature: Feature, before: pd.Series[Any], after: pd.Series[Any], rules: ManyRules = None
 ) -> pd.Series[Any]:
@@ -236,8 +248,7 @@ def clip_to_rules(
 
     Only numbers need it: float arithmetic may leave them off by a hair.
     """
-    free = feature.direction == "any" and feature.allowed_range() == feature.number_range
-    if feature.allowed_range() is None or (rules is None and free):
+    if not is_bound(feature, rules):
         return after
     distinct, which = distinct_rules(rules, len(after))
     under = [each.tighten_feature(feature) for each in distinct]
@@ -293,7 +304,10 @@ def _ordered_categories(encoding: Encoding, own: Tensor, marks: Tensor, upper: T
     return upper
 
 
-def _where(changed: Array, after: pd.Series[Any], before: pd.Series[Any]) -> pd.Series[Any]:
+def _where(changed: Array, after: Any, before: Any) -> Any:
+    """Cells of two arrays: `after` where changed, else `before`."""
+    if changed.all():
+        return after
     if isinstance(after.dtype, np.dtype) and after.dtype == before.dtype:
-        return pd.Series(np.where(changed, after.to_numpy(), before.to_numpy()))
-    return after.where(changed, before)
+        return np.where(changed, after, before)
+    return array_of(pd.Series(after).where(changed, pd.Series(before)))

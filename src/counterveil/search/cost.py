@@ -1,7 +1,18 @@
-"""What an answer costs: J of `search.believable`, for the queries of one batch."""
+"""What an answer costs: J of `search.believable`, for the queries of one batch.
+
+Three numbers say what a row costs but for the doubts of the committee, all in the unit of J:
+
+    effort   of its changes, with the price of each;
+    unusual  how far its log-density is below the floor, times its price; negative above;
+    unsafe   how far f's margin is below a safe one, its square being the price; negative above.
+
+The first two are sums over the changes and over pairs of them. Then
+J = effort + max(unusual, 0) + max(unsafe, 0)² + doubt.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -53,36 +64,38 @@ class Asked:
         return self.ground.beliefs.known(self.queries)
 
     @cached_property
-    def pair_values(self) -> Array:
-        """What the queries' cells of each pair of features add to the log-density."""
-        return self.ground.beliefs.pair_values(self.codes, self.targets)
+    def alone(self) -> Array:
+        """What the queries' own cells cost by their log-density, (queries, features)."""
+        return self.ground.alone[self.targets[:, None], self.cells]
 
     @cached_property
-    def density(self) -> Array:
-        """log P~(query | target), (queries,)."""
-        alone = self.ground.beliefs.alone[self.targets[:, None], self.cells]
-        return alone.sum(axis=1) + self.pair_values.sum(axis=1)
+    def pairs(self) -> Array:
+        """The same for what the cells of each pair of features add together, (queries, pairs)."""
+        values = self.ground.beliefs.pair_values(self.codes, self.targets)
+        return np.float32(-self.ground.prices.implausible) * values
 
     @cached_property
-    def floor(self) -> Array:
-        """The log-density below which an answer costs: the query's own, or P~'s if higher."""
-        share = self.ground.prices.floor
-        return np.maximum(self.density, self.ground.beliefs.floor(share)[self.targets])
+    def unusual(self) -> Array:
+        """Of the queries themselves, (queries,): nobody is asked for more than is usual."""
+        prices = self.ground.prices
+        floor = np.float32(prices.implausible) * self.ground.beliefs.floor(prices.floor)
+        here = self.alone.sum(axis=1) + self.pairs.sum(axis=1)
+        return np.maximum(here + floor[self.targets], 0)
 
     @cached_property
     def sums(self) -> Array:
         """What arrives at the committee's neurons, (queries, neurons)."""
         return self.ground.committee.sums(self.codes)
 
-    def shortfall(self, density: Array, query: Array) -> Array:
-        """What rows of these log-densities cost for being unusual; `query`: whose each is."""
-        return self.ground.prices.implausible * np.maximum(self.floor[query] - density, 0)
+    @cached_property
+    def boundary(self) -> float:
+        """The `unsafe` of rows that f just accepts; it accepts those below."""
+        return math.sqrt(self.ground.prices.refused) * self.ground.prices.safe
 
-    def unsafe(self, margin: Array) -> Array:
-        """What rows cost for being near to f's boundary, by their margins."""
-        prices = self.ground.prices
-        short = np.maximum(prices.safe - margin / self.ground.unit, 0)
-        return prices.refused * short * short
+    def unsafe(self, rows: Array, query: Array) -> Array:
+        """Of rows (rows, width), by asking f. `query`: whose each is."""
+        scale = math.sqrt(self.ground.prices.refused) / self.ground.unit
+        return self.boundary - scale * self.margin(rows, self.targets[query])
 
     def doubt(self, sums: Array, query: Array) -> Array:
         """What rows cost for the doubts of the committee, by what arrives at its neurons."""
@@ -92,19 +105,20 @@ class Asked:
 
     def rows_after(self, query: Array, entries: Array) -> Array:
         """The rows of `query` after taking `entries` of the menu, (rows, entries each)."""
-        menu = self.ground.menu
-        rows = self.queries[query]
+        menu, rows = self.ground.menu, self.queries.take(query, axis=0)
         for entry in entries.T:
-            rows = np.where(menu.mask[entry], menu.points[entry], rows)
+            mask, points = menu.mask.take(entry, axis=0), menu.points.take(entry, axis=0)
+            rows = np.where(mask, points, rows)
         return rows
 
     def sums_after(self, query: Array, entries: Array) -> Array:
         """What arrives at the committee's neurons after taking `entries`, (rows, neurons)."""
         ground, cells = self.ground, self.ground.committee.cells
-        found = self.sums[query]
+        found = self.sums.take(query, axis=0)
         for entry in entries.T:
-            feature = ground.menu.feature[entry]
-            found = found + ground.sums[entry] - cells[self.cells[query, feature]]
+            feature = ground.menu.feature.take(entry)
+            found += ground.sums.take(entry, axis=0)
+            found -= cells.take(self.cells[query, feature], axis=0)
             for source, derived, _ in ground.beliefs.follows:
                 moved = feature == source
                 found[moved] -= cells[self.cells[query[moved], derived]]

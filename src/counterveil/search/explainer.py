@@ -157,7 +157,7 @@ class Explainer:
         if not 1 <= k <= MOST_ANSWERS:
             raise RequestError(f"k must be a whole number from 1 to {MOST_ANSWERS}")
         index = queries.index if isinstance(queries, pd.DataFrame) else None
-        asked = Rows.of_frame(self.encoding.pick(queries), self.encoding)
+        asked = Rows.of_frame(queries, self.encoding)
         before = self.model.ask(asked)
         batch = QueryBatch(
             asked.points,
@@ -197,10 +197,11 @@ class Explainer:
         all_rows, all_accepted = [], []
         with progress_bar("searching", len(starts) * ticks, show=progress) as tick:
             for number, start in enumerate(starts):
-                part = batch.select(slice(start, start + self.chunk))
+                whole = len(starts) == 1
+                part = batch if whole else batch.select(slice(start, start + self.chunk))
                 shifted = _shifted(tick, number * options.iterations)
                 rows, accepted = self._answers(part, options, k, shifted)
-                box = part.repeated(k).box.to(self.device)
+                box = part.to(self.device).repeated(k).box
                 if bool(self._snap.broken(rows.flatten(0, 1), box).any()):
                     raise InternalError("an answer broke a rule of the schema; please report this")
                 all_rows.append(rows.cpu())

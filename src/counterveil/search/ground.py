@@ -11,7 +11,7 @@ from counterveil.encoding import Array
 from counterveil.models import TargetModel
 from counterveil.population import TreePopulation
 from counterveil.search.asking import ask_points, lead
-from counterveil.search.beliefs import Beliefs
+from counterveil.search.beliefs import Beliefs, turned
 from counterveil.search.committee import Committee, committee_of_model, committee_of_people
 from counterveil.search.menu import Menu, menu_of
 from counterveil.search.snap import Snap
@@ -88,28 +88,30 @@ class Ground:
         return np.random.default_rng(0).integers(1 << 62, size=len(self.menu))
 
     @cached_property
+    def alone(self) -> Array:
+        """What each cell costs by its log-density, (classes, cells)."""
+        return np.float32(-self.prices.implausible) * self.beliefs.alone
+
+    @cached_property
     def beside_cells(self) -> Array:
-        """What each entry adds to the log-density beside a cell: (classes, cells, entries).
+        """What each entry costs by its log-density beside a cell: (classes, cells, entries).
 
         0 where features do not depend on each other.
         """
-        menu, starts = self.menu, self.beliefs.starts
-        found = np.zeros((self.beliefs.classes, self.beliefs.grid.width, len(menu)), np.float32)
-        for one, two, table in self.beliefs.pairs:
-            first, second = (
-                slice(starts[at], starts[at] + table.shape[1 + (at == two)]) for at in (one, two)
-            )
-            found[:, second, menu.places[one]] = table[:, menu.code[menu.places[one]]].swapaxes(
-                1, 2
-            )
-            found[:, first, menu.places[two]] = table[:, :, menu.code[menu.places[two]]]
-        return found
+        beliefs, menu = self.beliefs, self.menu
+        found = np.zeros((beliefs.classes, beliefs.grid.width, len(menu)), np.float32)
+        for pair in beliefs.pairs:
+            for one, two, table in (pair, turned(pair)):
+                place = menu.places[two]
+                cells = slice(beliefs.starts[one], beliefs.starts[one] + table.shape[1])
+                found[:, cells, place] = table[:, :, menu.code[place]]
+        return np.float32(-self.prices.implausible) * found
 
     @cached_property
     def beside_entries(self) -> Array:
-        """The same beside another entry, (classes, entries, entries); -∞ for the same feature."""
+        """The same beside another entry, (classes, entries, entries); ∞ for the same feature."""
         same = self.menu.feature[:, None] == self.menu.feature
-        return np.where(same, np.float32(-np.inf), self.beside_cells[:, self.cell])
+        return np.where(same, np.float32(np.inf), self.beside_cells[:, self.cell])
 
     @cached_property
     def sums(self) -> Array:

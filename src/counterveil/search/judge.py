@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from torch import Tensor
 
 from counterveil.encoding import Array, Encoding
@@ -58,57 +57,58 @@ class Judge:
         """The model has the last word, on the rows (queries, k, width) as they are given out."""
         (rows, accepted), encoding = found, self.encoding
         k, rules = request.k, request.rules
-        frame, points = request.asked.frame, request.asked.encoded
-        if k > 1:  # one row an answer
-            query_of = np.repeat(np.arange(len(frame)), k)
-            frame, points = frame.loc[query_of].reset_index(drop=True), points[query_of]
-            if rules is not None and not isinstance(rules, Rules):
-                rules = [rules[query] for query in query_of.tolist()]
-        before = request.before.repeat_interleave(k, dim=0)
-        targets = request.batch.targets.repeat_interleave(k)
-        predicted = before.argmax(dim=1)
+        queries = request.asked.repeated(k)  # one row an answer
+        points = queries.encoded
+        if rules is not None and not isinstance(rules, Rules):
+            rules = [each for each in rules for _ in range(k)]
+        before = request.before.numpy().repeat(k, axis=0)
+        targets = request.batch.targets.numpy().repeat(k)
+        predicted = before.argmax(axis=1)
         already = predicted == targets
         if self.decided_by is DecidedBy.STAND_IN and request.target_was_named:
             # f~ does not know what was decided: a class that was asked for is always sought.
-            already = torch.zeros_like(already)
-        wanted = accepted.flatten() & ~already
-        tried = np.where(wanted.numpy()[:, None], rows.flatten(0, 1).double().numpy(), points)
-        answers = constraints.decode_answers(encoding, frame, points, tried, rules)
-        given_out = Rows.of_frame(answers, encoding)
-        encoded, after = given_out.encoded, self.model.ask(given_out)
-        valid = (after.argmax(dim=1) == targets) & wanted
-        lost = (wanted & ~valid).numpy()
+            already = np.zeros_like(already)
+        wanted = accepted.numpy().ravel() & ~already
+        tried = np.where(wanted[:, None], rows.flatten(0, 1).numpy(), points)
+        cells = constraints.decode_cells(encoding, queries.cells, points, tried, rules)
+        given_out = queries.with_cells(cells)
+        encoded, after, answers = given_out.encoded, self.model.ask(given_out), given_out.frame
+        valid = (after.argmax(dim=1).numpy() == targets) & wanted
+        lost = wanted & ~valid
         if lost.any():
-            answers = answers.where(pd.Series(~lost), frame)
+            answers = answers.where(pd.Series(~lost), queries.frame)
             encoded[lost] = points[lost]
         moved = np.abs(encoded - points)
         block_starts = [block.start for block in encoding.blocks]
-        log_proba = torch.where(valid[:, None], after, before)
-        ways = [already.numpy(), valid.numpy()]
+        log_proba = np.where(valid[:, None], after.numpy(), before)
+        probability = np.exp(log_proba[np.arange(len(targets)), targets])
+        status = np.where(valid, Status.FOUND.value, Status.NOT_FOUND.value)
         return Explanations(
             schema=self.veil.schema,
             statement=self.statement,
-            queries=frame,
+            queries=queries.frame,
             rows=answers,
-            status=np.select(ways, [Status.ALREADY, Status.FOUND], Status.NOT_FOUND),
-            predicted=predicted.numpy(),
-            target=targets.numpy(),
-            probability=log_proba.exp().gather(1, targets[:, None])[:, 0].double().numpy(),
+            status=np.where(already, Status.ALREADY.value, status),
+            predicted=predicted,
+            target=targets,
+            probability=probability.astype(np.float64),
             distance=np.sqrt((moved**2).sum(axis=1)),
             changed=(np.maximum.reduceat(moved, block_starts, axis=1) > 0).sum(axis=1),
             iterations=request.iterations,
             k=k,
-            reason=_reasons(request, valid.numpy(), already.numpy(), self.decided_by),
+            reason=_reasons(request, valid, already, self.decided_by),
             fixed=request.fixed,
             signer=self.veil.signer,
             index=request.index,
             decided_by=self.decided_by,
-            assess=partial(self.assess, points, encoded, targets.numpy()),
+            assess=partial(self.assess, points, encoded, targets),
         )
 
 
 def _reasons(request: Request, valid: Array, already: Array, decided_by: DecidedBy) -> Array:
     """Why there is no answer, for each that is missing, (queries · k,); "" for all others."""
+    if (valid | already).all():
+        return np.full(len(valid), "", dtype=object)
     batch, k, asked = request.batch, request.k, decided_by.asked
     reasons = np.full(len(valid), f"no row within the rules convinced {asked}", dtype=object)
     if batch.max_changes is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,38 +19,36 @@ HELPS = 0.02  # units of f that a change must gain by itself
 class Moves:
     """The entries that help a query of the batch; `entry`: their places on the menu, (moves,).
 
-    `margin`: of the queries themselves, (queries,). `effort`: of each move, with the price of a
-    change; infinite where it is closed to a query, changes nothing or does not bring f towards the
-    target class: no answer asks for what does not help. `gain`: what f gains by it, in log-odds.
-    Both (queries, moves).
+    `start`: `unsafe` of the queries themselves, (queries,). `effort`: of each move, with the price
+    of a change; infinite where it is closed to a query, changes nothing or does not bring f towards
+    the target class: no answer asks for what does not help. `unsafe`: by how much each move changes
+    it. Both (queries, moves).
     """
 
     asked: Asked
     entry: Array
-    margin: Array
+    start: Array
     effort: Array
-    gain: Array
+    unsafe: Array
 
     @classmethod
     def of(cls, asked: Asked) -> Moves:
         """Every open move of every query, as the model sees it."""
-        ground = asked.ground
+        ground, count = asked.ground, len(asked.queries)
         query, entry = np.nonzero(_open_entries(asked))
-        rows = asked.rows_after(query, entry[:, None])
-        count = len(asked.queries)
-        goals = np.concatenate([asked.targets, asked.targets[query]])
-        margin = asked.margin(np.concatenate([asked.queries, rows]), goals)
-        margin, gained = margin[:count], margin[count:] - margin[query]
-        helps = gained > HELPS * ground.unit
-        query, entry, gained = query[helps], entry[helps], gained[helps]
+        rows = np.concatenate([asked.queries, asked.rows_after(query, entry[:, None])])
+        unsafe = asked.unsafe(rows, np.concatenate([np.arange(count), query]))
+        start, change = unsafe[:count], unsafe[count:] - unsafe[query]
+        helps = change < -HELPS * math.sqrt(ground.prices.refused)
+        query, entry, change = query[helps], entry[helps], change[helps]
         kept = np.zeros(len(ground.menu), dtype=bool)
         kept[entry] = True
-        place = np.cumsum(kept) - 1
-        shape = (count, int(kept.sum()))
-        effort, gain = np.full(shape, np.inf, np.float32), np.zeros(shape, np.float32)
-        effort[query, place[entry]] = _efforts(asked, query, entry)
-        gain[query, place[entry]] = gained
-        return cls(asked, np.flatnonzero(kept), margin, effort, gain)
+        place = (np.cumsum(kept) - 1)[entry]
+        shape = (count, np.count_nonzero(kept))
+        effort, changes = np.full(shape, np.inf, np.float32), np.zeros(shape, np.float32)
+        effort[query, place] = _efforts(asked, query, entry)
+        changes[query, place] = change
+        return cls(asked, np.flatnonzero(kept), start, effort, changes)
 
     @cached_property
     def feature(self) -> Array:
@@ -61,64 +60,71 @@ class Moves:
         return self.asked.ground.keys[self.entry]
 
     @cached_property
-    def density(self) -> Array:
-        """By how much each move changes the log-density, (queries, moves)."""
-        asked, alone = self.asked, self.asked.ground.beliefs.alone
-        goals = asked.targets[:, None]
-        own = alone[goals, asked.cells]
-        new = alone[goals, asked.ground.cell[self.entry]]
+    def least(self) -> Array:
+        """The effort of the cheapest move of each query, (queries,)."""
+        return self.effort.min(axis=1)
+
+    @cached_property
+    def unusual(self) -> Array:
+        """By how much each move alone changes `unusual`, (queries, moves)."""
+        asked = self.asked
+        own = asked.alone
+        new = asked.ground.alone[asked.targets[:, None], asked.ground.cell[self.entry]]
         if self._beside_own is not None:
             own = own + self._own_pairs.sum(axis=2)
             new = new + self._beside_own.sum(axis=1)
         return new - own[:, self.feature]
 
     def beside(self, query: Array, move: Array) -> Array:
-        """By how much more each move changes the log-density once another is taken.
+        """By how much more each move changes `unusual` once another is taken.
 
-        `query`, `move`: whose, and which was taken, (rows,). Returns (rows, moves); -∞ for the
-        moves of the same feature.
+        `query`, `move`: whose, and which was taken, (rows,). Returns (rows, moves); ∞ for the moves
+        of the same feature.
         """
         found = self._beside_moves[self.asked.targets[query], move]
         if self._beside_own is not None:
             feature = self.feature[move]
-            found = found - self._beside_own[query, feature]
+            found -= self._beside_own[query, feature]
             back = self._beside_own[query, :, move] - self._own_pairs[query, feature]
-            found -= back[:, self.feature]
+            found -= back.take(self.feature, axis=1)
         return found
 
     @cached_property
     def _beside_moves(self) -> Array:
-        return self.asked.ground.beside_entries[:, self.entry][:, :, self.entry]
+        beside = self.asked.ground.beside_entries
+        return beside.take(self.entry, axis=1).take(self.entry, axis=2)
 
     @cached_property
     def _beside_own(self) -> Array | None:
-        """What each move adds to the log-density beside the query's own cell of each feature.
+        """What each move costs by the log-density beside the query's own cell of each feature.
 
         (queries, features, moves); None where no features depend on each other.
         """
         if not self.asked.ground.beliefs.pairs:
             return None
         beside = self.asked.ground.beside_cells[self.asked.targets[:, None], self.asked.cells]
-        return beside[:, :, self.entry]
+        return beside.take(self.entry, axis=2)
 
     @cached_property
     def _own_pairs(self) -> Array:
-        """What own cells of two features add together, (queries, features, features)."""
+        """What own cells of two features cost together, (queries, features, features)."""
         asked, beliefs = self.asked, self.asked.ground.beliefs
         one, two = beliefs.first_of_pair, beliefs.second_of_pair
         found = np.zeros((len(asked.queries), beliefs.features, beliefs.features), np.float32)
-        found[:, one, two] = found[:, two, one] = asked.pair_values
+        found[:, one, two] = found[:, two, one] = asked.pairs
         return found
 
 
 def _open_entries(asked: Asked) -> Array:
     """Which entries of the menu a query may take and does not have already: (queries, entries)."""
     menu, queries, lower = asked.ground.menu, asked.queries, asked.lower
-    value, column = menu.value, menu.column
-    inside = (value >= lower[:, column] - SAME) & (value <= asked.upper[:, column] + SAME)
-    held = (lower > SAME).astype(np.float32) @ menu.blank.T > 0
-    there = (queries > SAME).astype(np.float32) @ menu.blank.T > 0
-    return inside & ~held & (there | (np.abs(value - queries[:, column]) > SAME))
+    value, column, blank = menu.value, menu.column, menu.blank.T
+    low, high, now = (each.take(column, axis=1) for each in (lower, asked.upper, queries))
+    inside = (value >= low - SAME) & (value <= high + SAME)
+    inside &= (lower > SAME).astype(np.float32) @ blank == 0  # nothing else is held
+    other = (queries > SAME).astype(np.float32) @ blank > 0
+    other |= np.abs(value - now) > SAME
+    return inside & other
 
 
 def _efforts(asked: Asked, query: Array, entry: Array) -> Array:

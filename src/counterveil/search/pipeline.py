@@ -147,6 +147,8 @@ class QueryBatch:
 
     def to(self, device: torch.device) -> QueryBatch:
         """The same on another device."""
+        if self.queries.device == device:
+            return self
         return self._map(lambda each: each.to(device), self.box.to(device))
 
     def _map(self, change: Callable[[Tensor], Tensor], box: Box) -> QueryBatch:
@@ -156,6 +158,8 @@ class QueryBatch:
 
     def repeated(self, times: int) -> QueryBatch:
         """Each query so many times, one after the other."""
+        if times == 1:
+            return self
         every = torch.arange(len(self), device=self.queries.device)
         return self.select(every.repeat_interleave(times))
 

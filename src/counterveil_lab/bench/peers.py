@@ -24,6 +24,7 @@ from counterveil.networks import is_free
 from counterveil.search import Explainer
 from counterveil.search.algorithm2 import SearchObjective, Weights, minimise, refine
 from counterveil.search.amortise import learn_amortiser
+from counterveil.search.pipeline import Prefer
 from counterveil.search.snap import Snap
 from counterveil.veil import Veil
 from counterveil_lab.baselines import Baseline, Cadex, Cchvae, Dice, Revise, train_vae
@@ -39,7 +40,7 @@ EPSILON = 0.75
 ALGORITHM_2 = 300  # iterations
 Ask = Callable[[int, int], object]  # asks the queries from start to stop
 METHODS: dict[str, dict[str, Any]] = {
-    "counterveil": {},
+    "counterveil": {"prefer": "nearest"},
     "counterveil-unpolished": {"polish": False},
     "algorithm-2": {"method": "iterations", "iterations": ALGORITHM_2, "polish": False},
 }
@@ -81,6 +82,11 @@ def release(evaluation: Evaluation, epsilon: float, seed: int, size: Size) -> Ve
     """A veil of the training rows."""
     curator, train = Curator(evaluation.data.schema), evaluation.data.train
     return curator.release(train, epsilon, seed=seed, epochs=size.epochs, progress=False)
+
+
+def warm_up(explainer: Explainer, prefer: Prefer) -> float:
+    """Seconds until an explainer has learnt one of its searches."""
+    return timed(partial(explainer.warm_up, prefer=prefer, progress=False))[1]
 
 
 def seconds(ask: Ask, batch: int, asked: int, repeats: int, *, warm: int = 1) -> Row:
@@ -132,7 +138,7 @@ def _counterveil(evaluation: Evaluation, epsilon: float, seed: int, size: Size) 
     for guidance in ("model", "surrogate"):
         of_f = {"model": evaluation.model} if guidance == "model" else {"guidance": "surrogate"}
         explainer = Explainer(veil, **of_f)
-        learning = {"warm_up_seconds": timed(partial(explainer.warm_up, progress=False))[1]}
+        learning = {"warm_up_seconds": warm_up(explainer, "nearest")}
         for method in METHODS if guidance == "model" else ("counterveil",):
             ask: Ask = partial(evaluation.explain, explainer, **METHODS[method])
             result = evaluation.explain(explainer, **METHODS[method])

@@ -3,6 +3,7 @@
 | part | measures |
 |---|---|
 | peers | counterveil and published methods: one f, the same queries and targets, the same run |
+| believable | believable answers beside the nearest ones: warm-up, many queries and a single one |
 | batch | time over the number of queries asked at once |
 | features | time over the number of features, on synthetic tables |
 | floor | time over the least that the networks' matrix products take on this machine |
@@ -35,17 +36,19 @@ from counterveil.models import adapt
 from counterveil.networks import classifier, seeded
 from counterveil.schema import Binary, Categorical, Feature, Label, Numeric, Schema
 from counterveil.search import Explainer
-from counterveil.search.pipeline import SearchOptions
+from counterveil.search.pipeline import Prefer, SearchOptions
+from counterveil_lab.believability import WISHES, refused
 from counterveil_lab.bench import peers, roofline
-from counterveil_lab.bench.peers import EPSILON, METHODS, Size, release, seconds
+from counterveil_lab.bench.peers import EPSILON, METHODS, Size, release, seconds, warm_up
 from counterveil_lab.bench.roofline import head
 from counterveil_lab.datasets import LOADERS
 from counterveil_lab.evaluation import Evaluation
-from counterveil_lab.metrics import measure, timed
+from counterveil_lab.metrics import measure
 from counterveil_lab.product import query_batch, runner_up
 from counterveil_lab.results import Results, Row
 from counterveil_lab.targets import encoded
 
+PREFERENCES: tuple[Prefer, ...] = ("nearest", "believable")
 POLISHED_OR_NOT = ("counterveil", "counterveil-unpolished")
 ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "MKL", "OPENBLAS", "NUMEXPR")}
 
@@ -107,9 +110,38 @@ def _in_words(row: Row) -> str:
     words += [f"{key} {row[key]:g}" for key in ("epsilon", "features", "batch") if row.get(key)]
     if "seconds_per_query" in row:
         words.append(f"{1000 * row['seconds_per_query']:.4g} ms a query")
-    numbers = ("flip_ratio", "distance", "objective", "times_counterveil", "times_floor")
+    ratios = ("times_counterveil", "times_nearest", "times_floor")
+    numbers = ("flip_ratio", "distance", "objective", "warm_up_seconds", *ratios)
     words += [f"{key.replace('_', ' ')} {row[key]:.3g}" for key in numbers if key in row]
     return ", ".join(words)
+
+
+def believable(size: Size, seeds: int) -> Iterator[Row]:
+    """Adult: refused people ask for the other decision, their personal features held.
+
+    `times_nearest`: over the time of the nearest answers, at the same number of queries at once.
+    """
+    evaluation, wish = peers.evaluation_of("adult", 0, size), WISHES["adult"]
+    veil, goal = release(evaluation, EPSILON, 0, size), wish.target
+    number = evaluation.data.schema.label.classes.index(goal)
+    queries = refused(evaluation.data, evaluation.judge, number, size.queries)
+    nearest: dict[int, float] = {}
+    for prefer in PREFERENCES:
+        explainer = Explainer(veil, evaluation.model)
+        learning = warm_up(explainer, prefer)
+        options: dict[str, Any] = {"target": goal, "immutable": wish.personal, "prefer": prefer}
+        explain: Any = partial(explainer.explain, progress=False, **options)
+        found = explain(queries).flip_ratio
+
+        def ask(start: int, stop: int, explain: Any = explain) -> object:
+            return explain(queries.iloc[start:stop])
+
+        for batch in (len(queries), 1):
+            times = seconds(ask, batch, len(queries), size.repeats)
+            nearest.setdefault(batch, times["seconds_per_query"])
+            about = {**head("adult", f"counterveil-{prefer}", EPSILON), "batch": batch, **times}
+            about["times_nearest"] = times["seconds_per_query"] / nearest[batch]
+            yield {**about, "flip_ratio": found, "warm_up_seconds": learning}
 
 
 def batch_sizes(size: Size, seeds: int) -> Iterator[Row]:
@@ -132,7 +164,7 @@ def features(size: Size, seeds: int) -> Iterator[Row]:
             veil = Curator(schema).release(rows, 1.0, order=1, epochs=1, progress=False)
             network = seeded(partial(classifier, schema.width, (32, 16), 2), 0)
             explainer = Explainer(veil, network.requires_grad_(False).eval())
-            _, learning = timed(partial(explainer.warm_up, progress=False))
+            learning = warm_up(explainer, "nearest")
             queries = rows.head(size.queries)
             found = explainer.explain(queries, prefer="nearest", progress=False).flip_ratio
             for method in POLISHED_OR_NOT:
@@ -198,7 +230,7 @@ def boosted(size: Size, seeds: int) -> Iterator[Row]:
         model = adapt(trees, schema, inputs="encoding", classes=schema.label.classes)
         for epsilon in size.epsilons:
             explainer = Explainer(release(evaluation, epsilon, 0, size), model)
-            learning = {"warm_up_seconds": timed(partial(explainer.warm_up, progress=False))[1]}
+            learning = {"warm_up_seconds": warm_up(explainer, "nearest")}
             result = explainer.explain(queries, prefer="nearest", progress=False)
             times = _explaining(explainer, queries, size, "counterveil")
             worth = measure(result, evaluation.reference)
@@ -226,6 +258,7 @@ def _explaining(explainer: Explainer, queries: pd.DataFrame, size: Size, method:
 
 PARTS: dict[str, Callable[[Size, int], Iterator[Row]]] = {
     "peers": peers.peers,
+    "believable": believable,
     "batch": batch_sizes,
     "features": features,
     "floor": floor,
