@@ -150,9 +150,9 @@ def scorecard_network(card: Scorecard, grid: Grid) -> nn.Sequential:
     """A scorecard as a network of encoded rows, so that it can be searched and exported like any.
 
     Categories have the points of their cell. The points of a number are those of each bin at the
-    bin's middle and on straight lines between: on the way from one middle to the next, over the
-    share of it that x has gone, max(0, (x − one)/gap) − max(0, (x − next)/gap). Every share stands
-    by itself: sums of slopes would cancel one another, at the cost of digits.
+    bin's middle and on straight lines between: a neuron for each gap between two middles holds the
+    share of it that x has gone, (x − middle)/gap cut to 0 … 1. A gap that x is not in adds nothing
+    but its whole step, so no digits are lost, however narrow the gaps are.
     """
     classes = len(card.offsets)
     # Of each neuron: the column that it reads, its threshold, and what a difference is divided by.
@@ -175,15 +175,14 @@ def scorecard_network(card: Scorecard, grid: Grid) -> nn.Sequential:
         gaps = np.maximum(np.diff(middles), 1e-9)
         steps = np.diff(mine[:, :bins], axis=1)
         offsets += mine[:, 0]
-        for one, two, gap, step in zip(middles, middles[1:], gaps, steps.T, strict=False):
-            into += [(first, float(one), float(gap)), (first, float(two), float(gap))]
-            out += [step, -step]
+        into += [(first, *pair) for pair in zip(middles[:-1].tolist(), gaps.tolist(), strict=True)]
+        out += list(steps.T)
         if cells.count > bins:  # the column that says "missing" takes the number's points away
             resting = np.array([np.interp(MISSING_VALUE, middles, own[:bins]) for own in mine])
             into.append((first + 1, 0.0, 1.0))
             out.append(mine[:, bins] - resting)
     width = grid.encoding.width
-    network = seeded(lambda: classifier(width, (len(into),), classes, "relu"), seed=0)
+    network = seeded(lambda: classifier(width, (len(into),), classes, "clip"), seed=0)
     reads = np.zeros((len(into), grid.encoding.width))
     reads[np.arange(len(into)), [column for column, *_ in into]] = [1 / gap for *_, gap in into]
     thresholds = -np.array([threshold / gap for _, threshold, gap in into])

@@ -131,7 +131,14 @@ def is_free(lower: Tensor, upper: Tensor) -> Tensor:
     return (upper > lower).to(upper.dtype)
 
 
-ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU}
+class Clip(nn.Hardtanh):
+    """0 below 0, 1 above 1, and itself between."""
+
+    def __init__(self) -> None:
+        super().__init__(0.0, 1.0)
+
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU, "clip": Clip}
 
 
 def classifier(

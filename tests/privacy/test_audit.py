@@ -289,7 +289,7 @@ def test_the_instrument_hears_the_mechanism_and_answers_as_told():
     pair, plan = neighbours.pairs_of_features(), neighbours.pairs_of_features().plan(Budget(1.0))
     one, (table_one, table_two) = Instrument(), pair.tables
     record = measure(table_one, plan, one)
-    _, singles, choice, pairs, _ = plan.shares
+    _, singles, choice, pairs, *_ = plan.shares
     assert [answer.share for answer in one.answers] == [singles, pairs]
     assert one.exact[0].sum() == 3 * len(pair.one)  # three features, exact counts
     for exact, name in zip(one.exact, ("singles", "pairs"), strict=True):

@@ -2,6 +2,7 @@ import pickle
 
 import joblib
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from asking import ask_frame, ask_points
@@ -19,6 +20,7 @@ from counterveil.errors import ModelError
 from counterveil.models import (
     CallableModel,
     EstimatorModel,
+    Rows,
     TorchModel,
     adapt,
     distil,
@@ -50,6 +52,51 @@ def test_torch_logits_and_probabilities_agree(schema, model, points):
         rtol=1e-4,
     )
     assert logits.differentiable
+
+
+@pytest.mark.parametrize("layer", [nn.Tanh, nn.ReLU, nn.GELU])
+def test_a_few_rows_get_the_answers_that_many_get(schema, points, layer):
+    module = nn.Sequential(nn.Linear(schema.width, 8), layer(), nn.Linear(8, 2))
+    model = TorchModel(module, schema)
+    with torch.no_grad():
+        wanted = module(points).log_softmax(dim=1)
+        for few in (1, 24, 300):
+            found = ask_points(model, points[:few])
+            torch.testing.assert_close(found, wanted[:few], atol=1e-5, rtol=1e-5)
+    asked = points[:5].clone().requires_grad_(True)
+    assert torch.autograd.grad(ask_points(model, asked).sum(), asked)[0].abs().sum() > 0
+
+
+def test_layers_with_hooks_are_called(schema, points):
+    module, seen = nn.Sequential(nn.Linear(schema.width, 2)), []
+    module[0].register_forward_hook(lambda *given: seen.append(1))
+    model = TorchModel(module, schema)
+    seen.clear()
+    with torch.no_grad():
+        ask_points(model, points[:3])
+    assert seen
+
+
+def test_rows_share_what_they_have_in_common(schema, rows):
+    encoding = Encoding(schema)
+    asked = Rows.of_frame(rows.head(6), encoding)
+    twice = asked.repeated(2)
+    assert twice.encoded[::2].tolist() == asked.encoded.tolist() == twice.encoded[1::2].tolist()
+    pd.testing.assert_frame_equal(twice.frame[::2].reset_index(drop=True), asked.frame)
+    cells = list(twice.cells)
+    cells[0], cells[4] = cells[0] + 1, cells[4][::-1]
+    changed = twice.with_cells(cells)
+    assert changed.frame["age"].tolist() == (twice.frame["age"] + 1).tolist()
+    assert np.array_equal(changed.encoded, encoding.encode(changed.frame))
+    assert not np.array_equal(changed.encoded, twice.encoded)
+
+
+def test_a_table_that_is_changed_later_does_not_change_rows(schema, rows):
+    table = rows.head(3).copy()
+    asked = Rows.of_frame(table, Encoding(schema))
+    before = asked.frame["age"].tolist()
+    table.loc[0, "age"] = 99
+    assert asked.frame["age"].tolist() == before
 
 
 @pytest.mark.parametrize("outputs", ["logits", "probabilities"])

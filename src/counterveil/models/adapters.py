@@ -18,7 +18,7 @@ from counterveil.models.base import Inputs, Outputs, Rows, TargetModel
 from counterveil.models.boosted import BoosterClassifier, is_booster, rows_as_fitted
 from counterveil.models.exported import ExportedGraph
 from counterveil.models.onnx import OnnxModel
-from counterveil.networks import classifier, fit, seeded
+from counterveil.networks import Clip, classifier, fit, seeded
 from counterveil.private_model import PrivateModel
 from counterveil.schema import Category, Schema
 from counterveil.terminal import Tick, silent
@@ -140,7 +140,11 @@ def _without_module_calls(module: nn.Module) -> Callable[[Tensor], Tensor]:
         return forward
     if type(module) is nn.Linear:
         return _linear(module)
-    return {nn.Tanh: torch.tanh, nn.ReLU: torch.relu}.get(type(module), module)
+    return {nn.Tanh: torch.tanh, nn.ReLU: torch.relu, Clip: _clip}.get(type(module), module)
+
+
+def _clip(points: Tensor) -> Tensor:
+    return points.clamp(0, 1)
 
 
 def _linear(layer: nn.Linear) -> Callable[[Tensor], Tensor]:
@@ -178,6 +182,8 @@ def _array_layers(module: nn.Module) -> list[ArrayLayer] | None:
             found.append(np.tanh)
         elif type(layer) is nn.ReLU:
             found.append(_relu)
+        elif type(layer) is Clip:
+            found.append(partial(np.clip, a_min=0, a_max=1))
         else:
             return None
     return found

@@ -26,6 +26,7 @@ PLAIN = {
     **{f"aten.{name}.default": name.capitalize() for name in ("tanh", "sigmoid", "relu", "neg")},
     "aten.exp.default": "Exp",
     "aten.matmul.default": "MatMul",
+    "aten.hardtanh.default": "Clip",
 }
 ALONG = {"aten.softmax.int": "Softmax", "aten.log_softmax.int": "LogSoftmax"}
 

@@ -80,7 +80,7 @@ class Answers:
     assess: Callable[[], Worth | None] = nothing_known
 
     def __len__(self) -> int:
-        return len(self.queries) // self.k
+        return len(self.status) // self.k
 
     @cached_property
     def worth(self) -> Worth | None:

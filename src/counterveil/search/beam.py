@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import Self
 
 import numpy as np
 
 from counterveil.encoding import Array
-
-_BEFORE = np.tri(64, k=-1, dtype=bool)  # which of two places is before the other
 
 
 @dataclass(frozen=True)
@@ -130,5 +129,11 @@ def cheapest(guess: Array, many: int) -> Array:
 def first_of_each(keys: Array) -> Array:
     """Which of (queries, any number) have no equal before them."""
     same = keys[:, :, None] == keys[:, None, :]
-    same &= _BEFORE[: keys.shape[1], : keys.shape[1]]
+    same &= _is_before(keys.shape[1])
     return ~same.any(axis=2)
+
+
+@lru_cache(maxsize=8)
+def _is_before(count: int) -> Array:
+    """Of every two places, whether the second is before the first: (places, places)."""
+    return np.tri(count, k=-1, dtype=bool)

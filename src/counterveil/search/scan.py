@@ -18,7 +18,7 @@ from counterveil.encoding import Encoding
 from counterveil.search.constraints import SAME, Box
 from counterveil.search.snap import Snap
 
-SHARES, ROUNDS = 8, 3  # of a way that are tried at once, and how often
+SHARES = 24, 8, 8  # of a way that are tried at once; then of the step before the first accepted one
 AT_ONCE = 1 << 22  # numbers in memory
 CLEARLY = 1e-6  # of a squared distance: less is no gain
 ONE_OF_MANY = 2.0  # beyond the unit cube: the category that a legal row then has
@@ -43,7 +43,7 @@ class Scan:
         """`rows`, or a change of one feature that is nearer; and where there is any answer."""
         best = torch.where(accepted, self._squares(rows, slice(None)), torch.inf)
         nearest = rows.clone()
-        size = max(1, AT_ONCE // (SHARES * max(1, self.start.shape[1]) ** 2))
+        size = max(1, AT_ONCE // (max(SHARES) * max(1, self.start.shape[1]) ** 2))
         for part in torch.arange(len(rows), device=rows.device).split(size):
             self._try_listed(part, best, nearest)
             self._try_numbers(part, best, nearest)
@@ -96,25 +96,25 @@ class Scan:
         reach = (best[part, None] / cost).sqrt()
         high = torch.where(self._missing[part][:, columns], 0.0, torch.minimum(room, reach))
         low = torch.zeros_like(high)
-        for _ in range(ROUNDS):
+        for many in SHARES:
             reach = (best[part, None] / cost).sqrt()
             side, row, number = ((high - low > SAME) & (low < reach)).nonzero(as_tuple=True)
             if not len(row):
                 return
             near, far = low[side, row, number], high[side, row, number]
-            shares = torch.arange(1, SHARES + 1, device=near.device) / SHARES
+            shares = torch.arange(1, many + 1, device=near.device) / many
             ways = near[:, None] + (far - near)[:, None] * shares
             sign = torch.where(side == 0, 1.0, -1.0)
-            query = part[row].repeat_interleave(SHARES)
+            query = part[row].repeat_interleave(many)
             points = self.start[query]
             every = torch.arange(len(query), device=query.device)
-            moved = columns[number].repeat_interleave(SHARES)
+            moved = columns[number].repeat_interleave(many)
             points[every, moved] += (sign[:, None] * ways).flatten()
-            fine = self._keep_nearer(points, query, best, nearest).unflatten(0, (-1, SHARES))
+            fine = self._keep_nearer(points, query, best, nearest).unflatten(0, (-1, many))
             first = torch.where(fine, 0, 1).argmin(dim=1)
             stop = ways.gather(1, first[:, None])[:, 0]
             high[side, row, number] = torch.where(fine.any(dim=1), stop, 0.0)
-            low[side, row, number] = stop - (far - near) / SHARES
+            low[side, row, number] = stop - (far - near) / many
 
     def _keep_nearer(self, points: Tensor, query: Tensor, best: Tensor, nearest: Tensor) -> Tensor:
         """Which of `points`, made legal, are accepted; `best` and `nearest` change in place."""

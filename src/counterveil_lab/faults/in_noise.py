@@ -26,7 +26,7 @@ from counterveil_lab.faults.fault import (
 )
 
 _ADD = "noisy = measurement(flat.tolist())"
-_REST = "singles = rest_of(total, looked, tree, pairs, moments)"
+_REST = "singles = rest_of(total, looked, spikes, tree, pairs, moments)"
 _RHO = "rho = float_below(Fraction(low) ** 2 / 2)"
 _SINGLES = "measured += [singles]"
 
@@ -97,7 +97,7 @@ FAULTS: tuple[Fault, ...] = (
               (ALONE, WIDE_TWO)),
     fault("shares of ρ not rounded down", "the shares of ρ add up to more than ρ by a hair",
            MIXED, _REST,
-           "singles = math.nextafter(total - looked - tree - pairs - moments, 9.0)",
+           "singles = math.nextafter(total - looked - spikes - tree - pairs - moments, 9.0)",
            (SHARES, "all families")),
     fault("ρ rounded up", "the ρ of ε and δ is more than OpenDP has proved",
            NOISE, _RHO, "rho = low * low / 2 * (1 + 1e-8)", (SHARES, "all families")),
