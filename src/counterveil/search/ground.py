@@ -30,7 +30,7 @@ class Prices:
 
     change: float = 0.2  # one more changed feature
     category: float = 0.45  # effort of a changed category
-    implausible: float = 0.5  # a nat below the floor
+    implausible: float = 0.6  # a nat below the floor
     floor: float = 0.45  # the share of P~'s own rows of the target class below it
     unstable: float = 0.5  # a unit of doubt of the committee
     sure: float = 0.4  # units from which a member of the committee has no doubt

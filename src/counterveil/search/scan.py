@@ -105,12 +105,15 @@ class Scan:
             shares = torch.arange(1, many + 1, device=near.device) / many
             ways = near[:, None] + (far - near)[:, None] * shares
             sign = torch.where(side == 0, 1.0, -1.0)
-            query = part[row].repeat_interleave(many)
+            place = torch.round(ways * self.snap.steps[columns[number], None])
+            fine = place > torch.nn.functional.pad(place, (1, 0))[:, :-1]  # no place twice
+            way, _ = fine.nonzero(as_tuple=True)
+            query = part[row[way]]
             points = self.start[query]
-            every = torch.arange(len(query), device=query.device)
-            moved = columns[number].repeat_interleave(many)
-            points[every, moved] += (sign[:, None] * ways).flatten()
-            fine = self._keep_nearer(points, query, best, nearest).unflatten(0, (-1, many))
+            points[torch.arange(len(way), device=way.device), columns[number[way]]] += (
+                sign[way] * ways[fine]
+            )
+            fine[fine.clone()] = self._keep_nearer(points, query, best, nearest)
             first = torch.where(fine, 0, 1).argmin(dim=1)
             stop = ways.gather(1, first[:, None])[:, 0]
             high[side, row, number] = torch.where(fine.any(dim=1), stop, 0.0)

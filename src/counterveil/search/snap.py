@@ -27,7 +27,7 @@ class Snap:
     things that can be given back to the query by themselves: a feature with all its columns,
     features that are linked together, a pixel. `feature_of_part` says which feature changes with a
     part; of linked ones the source. `is_number`: the columns with numbers that may move by
-    themselves.
+    themselves. `steps`: how many legal values a column has on its way from 0 to 1.
     """
 
     def __init__(self, encoding: Encoding, device: torch.device | None = None) -> None:
@@ -37,7 +37,7 @@ class Snap:
         group_of = [number for number, group in enumerate(groups) for _ in group]
         flags = [b.missing_flag for b in blocks if b.missing_flag is not None]
         steps = [step for b in blocks for step in b.feature.steps]
-        self._steps = torch.tensor(steps, device=device)  # grid points a unit
+        self.steps = torch.tensor(steps, device=device)
         self._flags = torch.tensor(flags, dtype=torch.long, device=device)
         self._values = self._flags - 1  # the columns of the numbers that may be missing
         self._half = torch.tensor(MISSING_VALUE, device=device)
@@ -49,7 +49,7 @@ class Snap:
         self._is_category = torch.zeros(encoding.width, dtype=torch.bool, device=device)
         self._is_category[self._categories] = True
         self._not_category = (~self._is_category).float()
-        self.is_number = self._steps != 1
+        self.is_number = self.steps != 1
         for link in self._links:
             self.is_number[link.derived] = False
         part_of_column, feature_of_part = _parts(encoding)
@@ -60,7 +60,7 @@ class Snap:
     def __call__(self, points: Tensor, box: Box) -> Tensor:
         """The legal rows nearest to `points` inside `box`."""
         rows = box.project(points)
-        rows.mul_(self._steps).round_().div_(self._steps)
+        rows.mul_(self.steps).round_().div_(self.steps)
         # Exact bounds again where rounding was off by a float's width.
         rows.clamp_(box.lower, box.upper)
         if self._choices:
@@ -92,7 +92,7 @@ class Snap:
         `moved` marks bits and categories that may not be moved again; it is returned with the new
         ones. A number moves by at most `stride`. `costs`, (rows, width), multiply the distance.
         """
-        reach = (1 / self._steps).clamp(min=stride)
+        reach = (1 / self.steps).clamp(min=stride)
         up, down = torch.minimum(box.upper - rows, reach), torch.minimum(rows - box.lower, reach)
         change = torch.where(gradient > 0, up, -down)
         gain = gradient * change
@@ -125,8 +125,8 @@ class Snap:
     def broken(self, rows: Tensor, box: Box) -> Tensor:
         """Which `rows` are not legal or leave their box: the post-condition of every answer."""
         slack = 1e-5
-        scaled = rows * self._steps
-        off_grid = (scaled - scaled.round()).abs_().div_(self._steps.clamp(min=1))
+        scaled = rows * self.steps
+        off_grid = (scaled - scaled.round()).abs_().div_(self.steps.clamp(min=1))
         wrong = torch.maximum(torch.maximum(box.lower - rows, rows - box.upper), off_grid)
         if len(self._flags):  # a missing value rests at 1/2, outside ranges and off every grid
             missing, values = rows[:, self._flags] > 0.5, rows[:, self._values]
