@@ -27,7 +27,7 @@ def test_the_split_on_which_settings_were_chosen_is_not_measured(tmp_path: Path)
     assert {case["seed"] for case in cases} == {1, 2, 3}
     assert {case["dataset"] for case in cases} == set(WISHES)
     per_kind = Counter(case["kind"] for case in cases)
-    assert per_kind == {**dict.fromkeys(KINDS, 9 * 10), believable.PRIVATE: 9 * 4}
+    assert per_kind == {**dict.fromkeys(KINDS, 9 * 18), believable.PRIVATE: 9 * 8}
 
 
 def test_other_datasets_are_left_out(tmp_path: Path) -> None:
@@ -49,7 +49,11 @@ def test_every_method_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(believable, "PEERS", ("nice", "cadex", "vae"))  # dice-ml takes seconds
     monkeypatch.setitem(targets.RECIPES, "adult", targets.Recipe(epochs=2, batch=64))
     monkeypatch.setenv("COUNTERVEIL_COMMIT", "test")
-    asked = {"mechanisms": ("functional", "nice", "cadex", "vae"), "seeds": 1, "quick": True}
+    asked = {
+        "mechanisms": ("functional", "nearest", "surrogate", "nice", "cadex", "vae"),
+        "seeds": 1,
+        "quick": True,
+    }
     table.run_named("believable", options(tmp_path, **asked))
     rows = stored_rows(tmp_path, "believable")
     found = {(row["kind"], row["method"], row.get("prefer"), row.get("guidance")) for row in rows}

@@ -6,7 +6,8 @@ what they answer and says what the columns mean. There are three kinds of f, and
 private model of each veil, which is asked about the people whom it refuses itself, and is judged by
 twins of the network: models of the real rows.
 
-The part `free` lets personal features change too.
+The part `functional` asks for believable answers, `nearest` for the nearest ones, `surrogate` for
+believable ones without asking f, and `free` lets personal features change too.
 
 Settings were chosen on the split of seed 0; the splits of the seeds from 1 on are measured.
 `prefer`: what our search looks for. Slow methods get fewer queries: `queries` says how many. What a
@@ -42,7 +43,7 @@ TABLES = ("adult", "hospital", "homecredit")
 EPSILONS = (0.025, 0.1, 0.75, 3.0)
 PUBLISHED_EPSILON = 0.75
 PRIVATE = "private model"  # in the place of a kind of f
-FREE = "free"  # the functional mechanism, no feature fixed
+NEAREST, SURROGATE, FREE = "nearest", "surrogate", "free"  # of the functional mechanism
 PEERS = ("nice", "cadex", "vae", "dice")
 DICE: dict[Method, int] = {"random": 100, "kdtree": 20, "genetic": 20}  # queries
 REWARDS: tuple[Reward, ...] = ("none", "sparsity", "proximity", "plausibility")
@@ -55,12 +56,16 @@ Answer = Callable[[pd.DataFrame], tuple[pd.DataFrame, Array]]
 def cases(options: Options) -> Iterator[Case]:
     """Every table, kind of f and method; the private model at every ε."""
     epsilons = (PUBLISHED_EPSILON,) if options.quick else EPSILONS
-    ours = [("functional", epsilon) for epsilon in epsilons]
-    others = [(FREE, PUBLISHED_EPSILON), ("paper", PUBLISHED_EPSILON), *((part, None) for part in PEERS)]
+    asking = [(part, epsilon) for part in ("functional", NEAREST) for epsilon in epsilons]
+    others = [
+        *((SURROGATE, epsilon) for epsilon in epsilons),
+        *((part, PUBLISHED_EPSILON) for part in (FREE, "paper")),
+        *((part, None) for part in PEERS),
+    ]
     for repetition in options.repetitions:
         for dataset in options.names(TABLES, ("adult",)):
             for kind in (*KINDS, PRIVATE):
-                for part, epsilon in ours if kind == PRIVATE else [*ours, *others]:
+                for part, epsilon in asking if kind == PRIVATE else [*asking, *others]:
                     seed = FIRST_SEED + repetition
                     head = {"dataset": dataset, "kind": kind, "part": part}
                     yield {**head, "epsilon": epsilon, "seed": seed}
@@ -74,39 +79,32 @@ def measure_case(
     judges = Judges.of(dataset, seed, known, quick=quick)
     if epsilon is None:
         return [_score_peer(judges, *asked) for asked in _peers(judges, part, seed, quick=quick)]
-    mechanism = part
     if part == FREE:
-        judges, mechanism = replace(judges, fixed=()), "functional"
+        judges = replace(judges, fixed=())
+    mechanism = "paper" if part == "paper" else "functional"
     made = releases.release(judges.data, mechanism, epsilon, seed, quick=quick)
-    head = {**releases.head_of(made, mechanism), "mechanism": part}
+    head = {**releases.head_of(made, mechanism), "mechanism": part if part == FREE else mechanism}
+    guidance = "surrogate" if part == SURROGATE else "model"
     if kind == PRIVATE:
-        judges = judges.of_model(made.veil.model(classes="even"))
+        judges, guidance = judges.of_model(made.veil.model(classes="even")), PRIVATE
         if not len(judges.queries):
-            return [{**head, "guidance": PRIVATE, "queries": 0}]
-    asked = _ours(made.veil, judges, part, private=kind == PRIVATE, quick=quick)
-    return [{**head, **about, **_score(judges, answer)} for about, answer in asked]
-
-
-def _ours(
-    veil: Veil, judges: Judges, part: str, *, private: bool, quick: bool
-) -> Iterator[tuple[Row, Answer]]:
-    """Each way to ask a veil, and what the row says of it."""
-    steps = releases.QUICK_WARM_STEPS if quick else None
-
-    def explainer(**more: Any) -> Explainer:
-        return Explainer(veil, warm_steps=steps, **more)
-
-    model, words = (judges.model, PRIVATE) if private else (judges.f, "model")
+            return [{**head, "guidance": guidance, "queries": 0}]
+    explainer = _explainer(made.veil, judges, guidance, quick=quick)
+    prefer = "nearest" if part == NEAREST else "believable"
+    head |= {"guidance": guidance, "prefer": prefer}
+    options: dict[str, Any] = {"prefer": prefer}
     if part == "paper":
-        published = partial(_explained, explainer(model=model), judges, **AS_PUBLISHED)
-        yield {"guidance": words, "prefer": "as published"}, partial(published, prefer="nearest")
-        return
-    for prefer in ("believable", "nearest"):  # each learns by itself: their warm-ups are timed
-        asked = partial(_explained, explainer(model=model), judges, prefer=prefer)
-        yield {"guidance": words, "prefer": prefer}, asked
-    if not private:
-        asked = partial(_explained, explainer(guidance="surrogate"), judges, prefer="believable")
-        yield {"guidance": "surrogate", "prefer": "believable"}, asked
+        head["prefer"], options = "as published", {**AS_PUBLISHED, "prefer": "nearest"}
+    return [head | _score(judges, partial(_explained, explainer, judges, **options))]
+
+
+def _explainer(veil: Veil, judges: Judges, guidance: str, *, quick: bool) -> Explainer:
+    """Whom the queries ask."""
+    steps = releases.QUICK_WARM_STEPS if quick else None
+    if guidance == "surrogate":
+        return Explainer(veil, guidance="surrogate", warm_steps=steps)
+    model = judges.model if guidance == PRIVATE else judges.f
+    return Explainer(veil, model, warm_steps=steps)
 
 
 def _explained(
