@@ -22,6 +22,7 @@ from counterveil.cli.model import model_app
 from counterveil.cli.options import option, seed_option
 from counterveil.cli.private import check, release, schema_app
 from counterveil.cli.public import explain, inspect
+from counterveil.cli.serve import serve
 from counterveil.errors import InputError, InternalError, shortened
 from counterveil.terminal import close_output, complain, drop_output, open_output
 
@@ -45,8 +46,8 @@ app = typer.Typer(
     help="Explain model decisions by counterfactuals without leaking the training rows.\n\n"
     "The private side reads the rows and turns them into a veil, once ([b]schema draft[/b], "
     "[b]check[/b], [b]release[/b], with [b]ledger[/b] to account for it). The public side needs "
-    "the veil and the model only ([b]inspect[/b], [b]explain[/b]); a veil also holds a private "
-    "model of its own ([b]model[/b]). Veils are signed with [b]keys[/b].\n\n"
+    "the veil and the model only ([b]inspect[/b], [b]explain[/b], [b]serve[/b]); a veil also "
+    "holds a private model of its own ([b]model[/b]). Veils are signed with [b]keys[/b].\n\n"
     "New here? Run [b]counterveil demo[/b].",
 )
 app.add_typer(schema_app, name="schema")
@@ -54,6 +55,7 @@ app.command()(check)
 app.command()(release)
 app.command()(inspect)
 app.command()(explain)
+app.command()(serve)
 app.add_typer(model_app, name="model")
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(keys_app, name="keys")

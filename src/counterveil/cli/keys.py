@@ -1,5 +1,6 @@
-"""`counterveil keys`: the keys that veils are signed with."""
+"""`counterveil keys`: the keys that veils are signed with, and those that open a service."""
 
+import sys
 from pathlib import Path
 
 from rich.table import Table
@@ -8,7 +9,9 @@ from typer import Argument, Typer
 from counterveil.cli.options import JSON, option
 from counterveil.terminal import cell, out, print_json, say, wrote
 
-keys_app = Typer(no_args_is_help=True, help="Keys that veils are signed with, and who has them.")
+keys_app = Typer(
+    no_args_is_help=True, help="Keys that veils are signed with, and API keys of a service."
+)
 
 
 @keys_app.callback()
@@ -19,15 +22,37 @@ def _keys() -> None:
 @keys_app.command("new")
 def keys_new(
     name: str = option(..., "Who signs with it, as others will read it: 'Privacy office'."),
-    out_file: Path = option(..., "The signing key, X.key; X.pub is written beside it.", "--out"),
+    out_file: Path | None = option(
+        None, "The signing key, X.key; X.pub is written beside it.", "--out"
+    ),
+    api: Path | None = option(
+        None, "Make an API key instead, for `serve --keys FILE`; FILE may exist.", "--api"
+    ),
+    rows_a_minute: int = option(600, "That an API key may ask about.", min=1),
+    answers_a_day: int = option(
+        1000, "That an API key gets about a model; the private model's are not counted.", min=1
+    ),
 ) -> None:
-    """Make a key pair: X.key signs and stays with you, X.pub is for everybody else.
+    """Make a key pair to sign with (--out), or an API key of a service (--api).
 
-    Whoever has X.key can sign in your name: keep it where only you can read it. Neither file is
-    ever overwritten.
+    X.key signs and stays with you, X.pub is for everybody else. Whoever has X.key can sign in your
+    name: keep it where only you can read it. Neither file is ever overwritten. An API key is shown
+    once; the file holds a digest of it.
     """
+    from counterveil.errors import RequestError
     from counterveil.signature import SigningKey
 
+    if (out_file is None) == (api is None):
+        raise RequestError("give --out X.key for a signing key, or --api FILE for an API key")
+    if api is not None:
+        from counterveil.service.access import AccessKeys
+
+        made = AccessKeys(api, create=True).new(name, rows_a_minute, answers_a_day)
+        sys.stdout.write(f"{made}\n")
+        say(f"the API key of {name}: it is shown this once", "dim")
+        return
+    if out_file is None:
+        return
     key = SigningKey.new(name)
     public = key.save(out_file)
     wrote(out_file, "  (keep it secret)")
@@ -52,3 +77,36 @@ def keys_show(
     facts.add_row("name", cell(key.name))
     facts.add_row("fingerprint", key.fingerprint)
     out.print(facts)
+
+
+@keys_app.command("list")
+def keys_list(
+    file: Path = Argument(..., help="A file of API keys."),
+    as_json: bool = JSON,
+) -> None:
+    """Show who has API keys, and what each has used today (UTC)."""
+    from dataclasses import asdict
+
+    from counterveil.service.access import AccessKeys
+
+    entries = AccessKeys(file).entries()
+    if as_json:
+        print_json([asdict(entry) for entry in entries])
+        return
+    table = Table("name", "made", "revoked", "rows a minute", "answers a day", "used today")
+    for entry in entries:
+        numbers = (entry.rows_a_minute, entry.answers_a_day, entry.used_today)
+        table.add_row(cell(entry.name), entry.made, entry.revoked or "", *map(str, numbers))
+    out.print(table)
+
+
+@keys_app.command("revoke")
+def keys_revoke(
+    file: Path = Argument(..., help="A file of API keys."),
+    name: str = Argument(..., help="Whose key is to open nothing any more."),
+) -> None:
+    """Revoke an API key: a running service refuses it from the next request on."""
+    from counterveil.service.access import AccessKeys
+
+    AccessKeys(file).revoke(name)
+    say(f"revoked: {name}")

@@ -160,7 +160,7 @@ def explain(
         target_model,
         guidance=guidance,  # type: ignore[arg-type]
         model_budget=budget,
-        warm_file=_warm_folder() if warm_file else None,
+        warm_file=warm_folder() if warm_file else None,
         warm_steps=warm_steps,
         device=device,
     )
@@ -229,7 +229,7 @@ def _model_budget(
     )
 
 
-def _warm_folder() -> Path | None:
+def warm_folder() -> Path | None:
     """The user's folder of warm files; None, and a warning, where there can be none."""
     from counterveil.search.amortise import cache_folder
 

@@ -11,7 +11,7 @@ from typing import Any, TypedDict, Unpack
 import pandas as pd
 import torch
 
-from counterveil.encoding import Encoding
+from counterveil.encoding import Array, Encoding
 from counterveil.errors import InternalError, RequestError
 from counterveil.models import Rows, TargetModel, TorchModel, adapt
 from counterveil.networks import pick_device
@@ -173,6 +173,16 @@ class Explainer:
         )
         self._learnt.shows_progress = progress
         return self._judge(request, self._search(batch, options, k, progress))
+
+    def decide(self, rows: Any) -> Array:
+        """What the model that decides says of rows: the probability of each class.
+
+        `rows`: a table in original units, or one record as a mapping. Returns (rows, classes), in
+        the order of the label's classes.
+        """
+        if self.decided_by is DecidedBy.STAND_IN:
+            raise RequestError("nobody asks the model that decides: guidance is 'surrogate'")
+        return self.model.ask(Rows.of_frame(rows, self.encoding)).exp().double().numpy()
 
     @cached_property
     def _judge(self) -> Judge:

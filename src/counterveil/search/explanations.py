@@ -184,11 +184,11 @@ class Explanations(Answers):
             changes=self.changes_of(query, answer),
             kept=self.kept_of(query, answer),
             fixed=self.fixed,
-            places=self._places_of(query, answer),
+            places=self.places_of(query, answer),
         )
         return draw(drawn)
 
-    def _places_of(self, query: int, answer: int) -> dict[str, tuple[float, float]]:
+    def places_of(self, query: int, answer: int) -> dict[str, tuple[float, float]]:
         """Of each number the share of people below it, before and after; empty where unknown."""
         if self.worth is None:
             return {}

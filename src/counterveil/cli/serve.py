@@ -1,0 +1,98 @@
+"""`counterveil serve`: the public side over HTTP, and as a page."""
+
+from pathlib import Path
+
+from counterveil.cli.options import (
+    DEVICE,
+    MODEL_CLASSES,
+    MODEL_INPUT,
+    MODEL_OUTPUTS,
+    TRUST_PICKLE,
+    open_model,
+    option,
+)
+from counterveil.cli.public import TRUST, open_veil, warm_folder
+from counterveil.errors import RequestError
+from counterveil.terminal import say
+
+
+def serve(
+    veil: Path = option(..., "A veil file."),
+    trust: list[Path] | None = TRUST,
+    model: Path | None = option(
+        None, "The model, as of `explain`. Without one: the veil's private model."
+    ),
+    guidance: str = option("model", "model, or surrogate: never asks the model that decides."),
+    keys: Path | None = option(
+        None, "Who may ask: a file made by `counterveil keys new --api`. Needed beyond localhost."
+    ),
+    host: str = option("127.0.0.1", "The address to listen on."),
+    port: int = option(8080, "The port; 0 takes any that is free.", min=0, max=65535),
+    name: list[str] | None = option(
+        None, "A host name that the service is reached by; repeat for more."
+    ),
+    most_rows: int = option(1000, "Of one JSON request; streams may have more.", min=1),
+    at_once: int = option(256, "Rows of one search; 1 answers each request by itself.", min=1),
+    seconds: float = option(30.0, "After which a search is given up.", min=0.1),
+    log: bool = option(False, "A line for each request: never with values.", "--log"),
+    device: str = DEVICE,
+    trust_pickle: bool = TRUST_PICKLE,
+    model_input: str = MODEL_INPUT,
+    model_outputs: str = MODEL_OUTPUTS,
+    model_classes: str | None = MODEL_CLASSES,
+) -> None:
+    """Answer over HTTP and on a page: what would have to be different?
+
+    The page is at the address that is printed; POST /v1/explain takes rows as JSON, and
+    /v1/openapi.json describes the rest. Stop it with Ctrl-C: questions under way are answered.
+    """
+    try:
+        from counterveil.service import run
+        from counterveil.service.access import AccessKeys
+        from counterveil.service.app import Settings
+        from counterveil.service.guard import is_local, own_hosts
+    except ModuleNotFoundError as error:
+        missing = str(error.name).partition(".")[0]
+        if missing == "counterveil":
+            raise
+        raise RequestError(f"serve needs {missing}: pip install 'counterveil[serve]'") from None
+    from counterveil.search import Explainer
+
+    if keys is None and not is_local(host):
+        raise RequestError(
+            f"--host {host}: without keys only this machine may ask; make a file of keys "
+            "(counterveil keys new --api FILE) and give it as --keys"
+        )
+    access = None if keys is None else AccessKeys(keys)
+    opened = open_veil(veil, trust)
+    target = None
+    if guidance != "surrogate" and model is not None:
+        target = open_model(
+            model,
+            opened.schema,
+            model_input,
+            model_outputs,
+            model_classes,
+            trust_pickle=trust_pickle,
+        )
+    explainer = Explainer(
+        opened,
+        target,
+        guidance=guidance,  # type: ignore[arg-type]
+        warm_file=warm_folder(),
+        device=device,
+    )
+    listening = run.bound_socket(host, port)
+    explainer.warm_up()
+    settings = Settings(
+        hosts=tuple(own_hosts(host, name or ())),
+        keys=access,
+        most_rows=most_rows,
+        at_once=at_once,
+        seconds=seconds,
+        logs=log,
+    )
+    shown = f"[{host}]" if ":" in host else host
+    say(f"http://{shown}:{listening.getsockname()[1]}/")
+    say(explainer.statement.headline, "dim")
+    run.serve(explainer, settings, listening)

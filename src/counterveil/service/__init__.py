@@ -1,0 +1,9 @@
+"""The service: `counterveil serve` answers over HTTP and on a page, from a veil and a model alone.
+
+    request -> access (who asks, how much) -> batcher (many small questions become one search)
+            -> Explainer -> answers as JSON
+
+`access`: API keys and what each has used. `questions`: what may be asked. `batcher`: the queue.
+`answers`: what is said. `problems`: every refusal. `guard`: limits on requests before anything
+reads them. `app`: the routes. `run`: the server process. Nothing here loads the curator.
+"""

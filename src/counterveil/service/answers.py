@@ -1,0 +1,69 @@
+"""What is said: explanations as plain values, one record a row."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from typing import Any
+
+from counterveil.search import Explanations
+from counterveil.search.answers import Status
+from counterveil.search.wording import DecidedBy
+
+
+def records(result: Explanations) -> list[dict[str, Any]]:
+    """One record for each query, with its ways.
+
+    `status` is that of the first way. Numbers of a way: `probability` of the target class,
+    `distance` (L2, every encoded number between 0 and 1), and `effort`, `plausibility` and
+    `stability` where the veil knows the people. `places`: of each number the share of people below
+    it, before and after.
+    """
+    rows = result.rows.astype(object).where(result.rows.notna(), None).to_dict(orient="records")
+    asked = result.decided_by is not DecidedBy.STAND_IN
+    found = []
+    for query in range(len(result)):
+        now, goal = result.classes_of(query)
+        first = result.at(query, 0)
+        record: dict[str, Any] = {
+            "status": str(result.status[first]),
+            "decision": now if asked else None,
+            "target": goal,
+            "ways": [_way(result, query, way, rows) for way in _ways_of(result, query)],
+        }
+        if result.status[first] != Status.FOUND.value:
+            record["text"] = result.text(query)
+        found.append(record)
+    return found
+
+
+def _ways_of(result: Explanations, query: int) -> list[int]:
+    return [way for way in range(result.k) if result.valid[result.at(query, way)]]
+
+
+def _way(
+    result: Explanations, query: int, way: int, rows: list[dict[Hashable, Any]]
+) -> dict[str, Any]:
+    at = result.at(query, way)
+    numbers = {"probability": result.probability, "distance": result.distance}
+    if result.worth is not None:
+        numbers |= result.worth.measures
+    places = result.places_of(query, way)
+    changes = []
+    for column, before, after in result.changes_of(query, way):
+        change = {"column": column, "from": _plain(before), "to": _plain(after)}
+        if column in places:
+            change["places"] = [round(float(place), 4) for place in places[column]]
+        changes.append(change)
+    return {
+        "changes": changes,
+        **{name: _plain(float(values[at])) for name, values in numbers.items()},
+        "text": result.text(query, way),
+        "row": {str(name): _plain(value) for name, value in rows[at].items()},
+    }
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it: None for what is missing."""
+    value = value.item() if hasattr(value, "item") else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,84 @@
+"""What may be asked: the body of a request, checked."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from counterveil.schema import Category
+from counterveil.search import Rules
+from counterveil.service.problems import Problem
+
+MOST_WAYS = 10  # different answers to one row
+MOST_COLUMNS = 20_000
+Kind = TypeVar("Kind", bound=BaseModel)
+Cell = bool | int | float | str | None
+Row = dict[str, Cell]
+
+
+class Question(BaseModel):
+    """How rows are to be explained."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"k": 2, "immutable": ["age"], "prefer": "believable"}]},
+    )
+    target: Annotated[
+        Category | None,
+        Field(description="The class to reach; by default the model's second most likely one."),
+    ] = None
+    k: Annotated[int, Field(ge=1, le=MOST_WAYS, description="Different ways for each row.")] = 1
+    prefer: Annotated[
+        Literal["believable", "nearest"] | None,
+        Field(description="What is looked for; by default what suits the veil."),
+    ] = None
+    immutable: Annotated[
+        list[str], Field(max_length=MOST_COLUMNS, description="Features that must stay.")
+    ] = []
+    rules: Annotated[
+        dict[str, Any] | None, Field(description="What may change: see docs on rules.")
+    ] = None
+
+    @property
+    def all_rules(self) -> Rules | None:
+        """The rules, with the features that must stay; None where everything may change."""
+        if self.rules is None and not self.immutable:
+            return None
+        return Rules.of_mapping(self.rules or {}).and_immutable(self.immutable)
+
+
+class Explain(Question):
+    """Rows to explain, in original units, and how."""
+
+    rows: Annotated[list[Row], Field(min_length=1, description="Columns of the schema.")]
+
+
+class Decide(BaseModel):
+    """Rows to decide about, in original units."""
+
+    model_config = ConfigDict(extra="forbid")
+    rows: Annotated[list[Row], Field(min_length=1, description="Columns of the schema.")]
+
+
+def parsed(kind: type[Kind], body: bytes | str) -> Kind:
+    """The question in a body; a Problem that names the place of what is wrong, never a value."""
+    try:
+        content = json.loads(body, parse_constant=_no_number)
+    except (ValueError, RecursionError):
+        raise Problem(400, "the body is not JSON", "Send a JSON object in UTF-8.") from None
+    try:
+        return kind.model_validate(content, strict=False)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        place = ".".join(_place(part) for part in first["loc"][:4]) or "the body"
+        raise Problem(422, "the question is not understood", f"{place}: {first['msg']}") from None
+
+
+def _place(part: int | str) -> str:
+    return str(part + 1) if isinstance(part, int) else part[:60]
+
+
+def _no_number(name: str) -> None:
+    raise ValueError("NaN and Infinity are no JSON")
