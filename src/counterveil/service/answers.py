@@ -51,19 +51,19 @@ def _way(
     places = result.places_of(query, way)
     changes = []
     for column, before, after in result.changes_of(query, way):
-        change = {"column": column, "from": _plain(before), "to": _plain(after)}
+        change = {"column": column, "from": plain(before), "to": plain(after)}
         if column in places:
             change["places"] = [round(float(place), 4) for place in places[column]]
         changes.append(change)
     return {
         "changes": changes,
-        **{name: _plain(float(values[at])) for name, values in numbers.items()},
+        **{name: plain(float(values[at])) for name, values in numbers.items()},
         "text": result.text(query, way),
-        "row": {str(name): _plain(value) for name, value in rows[at].items()},
+        "row": {str(name): plain(value) for name, value in rows[at].items()},
     }
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """As JSON has it: None for what is missing."""
     value = value.item() if hasattr(value, "item") else value
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
@@ -25,6 +26,7 @@ from counterveil import __version__
 from counterveil.search import Explainer
 from counterveil.search.wording import DecidedBy
 from counterveil.service.access import AccessKeys, Caller, Pace
+from counterveil.service.answers import plain
 from counterveil.service.batcher import AT_ONCE, Batcher
 from counterveil.service.guard import STREAM, Guard
 from counterveil.service.metrics import Metrics
@@ -106,6 +108,9 @@ class Service:
         self.explainer, self.settings = explainer, settings
         self.metrics, self.pace = Metrics(), Pace()
         self.batcher: Batcher | None = None
+        veil = explainer.veil
+        self._population = None if veil.record is None else veil.population()
+        self._dice = np.random.default_rng()
 
     @asynccontextmanager
     async def lifespan(self, app: FastAPI) -> AsyncIterator[None]:
@@ -136,6 +141,7 @@ class Service:
         )
         facts: dict[str, tuple[Callable[..., Awaitable[Response]], str]] = {
             "/v1/schema": (self.schema, "The columns and what may change."),
+            "/v1/example": (self.example, "An invented row, drawn from the veil."),
             "/v1/statement": (self.statement, "What the veil promises, and who signed it."),
             "/metrics": (self.shown_metrics, "Counts for Prometheus."),
         }
@@ -267,6 +273,14 @@ class Service:
         """The schema of the veil."""
         return Response(self.explainer.veil.schema.to_json(), media_type=JSON)
 
+    async def example(self, request: Request, caller: Caller) -> Response:
+        """A row of P~: nobody's."""
+        if self._population is None:
+            raise Problem(404, "this veil knows no people", "It has no noisy record.")
+        points, _ = self._population.sample(1, self._dice)
+        row = self.explainer.encoding.decode(points).iloc[0]
+        return _json({"row": {name: plain(value) for name, value in row.items()}})
+
     async def statement(self, request: Request, caller: Caller) -> Response:
         """The statement, in words too, with what answers of this service are covered by."""
         statement, veil = self.explainer.statement, self.explainer.veil
@@ -281,6 +295,7 @@ class Service:
                 "veil": veil.digest,
                 "signature": signer_dict(veil.signer),
                 "answers_a_day": caller.answers_a_day if rationed else None,
+                "has_examples": self._population is not None,
             }
         )
 
