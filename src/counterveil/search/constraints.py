@@ -236,9 +236,10 @@ def _without_float_noise(feature: Feature, values: Any) -> Any:
 
 def is_bound(feature: Feature, rules: ManyRules) -> bool:
     """Whether rules may say where the numbers of a feature have to be; others have none."""
-    if rules is not None or feature.direction != "any":
-        return feature.allowed_range() is not None
-    return feature.allowed_range() != feature.number_range
+    numbers = feature.allowed_range()
+    if numbers is None:
+        return False
+    return rules is not None or feature.direction != "any" or numbers != feature.number_range
 
 
 def clip_to_rules(
