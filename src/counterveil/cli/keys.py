@@ -49,7 +49,7 @@ def keys_new(
 
         made = AccessKeys(api, create=True).new(name, rows_a_minute, answers_a_day)
         sys.stdout.write(f"{made}\n")
-        say(f"the API key of {name}: it is shown this once", "dim")
+        sys.stderr.write(f"the API key of {name}: it is shown this once\n")
         return
     if out_file is None:
         return

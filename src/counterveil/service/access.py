@@ -24,13 +24,12 @@ from counterveil.text_rules import check_text
 PREFIX = "cvk_"
 ROWS_A_MINUTE, ANSWERS_A_DAY = 600, 1000  # of a key, where nothing else is said
 WAIT = 5.0  # seconds for another process that writes
-_TABLES = """
-CREATE TABLE IF NOT EXISTS keys (
-    name TEXT PRIMARY KEY, digest BLOB UNIQUE NOT NULL, made TEXT NOT NULL, revoked TEXT,
-    rows_a_minute INTEGER NOT NULL, answers_a_day INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS used (
-    name TEXT NOT NULL, day TEXT NOT NULL, answers INTEGER NOT NULL, PRIMARY KEY (name, day));
-"""
+_TABLES = (
+    "keys (name TEXT PRIMARY KEY, digest BLOB UNIQUE NOT NULL, made TEXT NOT NULL, revoked TEXT, "
+    "rows_a_minute INTEGER NOT NULL, answers_a_day INTEGER NOT NULL)",
+    "used (name TEXT NOT NULL, day TEXT NOT NULL, answers INTEGER NOT NULL, "
+    "PRIMARY KEY (name, day))",
+)
 
 
 @dataclass(frozen=True)
@@ -65,14 +64,13 @@ class AccessKeys:
         self.path = Path(path)
         if not create and not self.path.is_file():
             raise RequestError(f"no file of keys at {path}; make one: counterveil keys new --api")
-        is_new = not self.path.exists()
         try:
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
             with self._open() as file:
-                file.executescript(_TABLES)
-        except sqlite3.DatabaseError:
+                for table in _TABLES:
+                    file.execute(f"CREATE TABLE IF NOT EXISTS {table}")
+        except (OSError, sqlite3.DatabaseError):
             raise RequestError(f"{path} is no file of API keys, or cannot be written") from None
-        if is_new:
-            self.path.chmod(0o600)
 
     def new(
         self, name: str, rows_a_minute: int = ROWS_A_MINUTE, answers_a_day: int = ANSWERS_A_DAY

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
 from typing import Any
+
+import pandas as pd
 
 from counterveil.search import Explanations
 from counterveil.search.answers import Status
@@ -19,7 +20,7 @@ def records(result: Explanations) -> list[dict[str, Any]]:
     `stability` where the veil knows the people. `places`: of each number the share of people below
     it, before and after.
     """
-    rows = result.rows.astype(object).where(result.rows.notna(), None).to_dict(orient="records")
+    rows = plain_rows(result.rows)
     asked = result.decided_by is not DecidedBy.STAND_IN
     found = []
     for query in range(len(result)):
@@ -42,7 +43,7 @@ def _ways_of(result: Explanations, query: int) -> list[int]:
 
 
 def _way(
-    result: Explanations, query: int, way: int, rows: list[dict[Hashable, Any]]
+    result: Explanations, query: int, way: int, rows: list[dict[str, Any]]
 ) -> dict[str, Any]:
     at = result.at(query, way)
     numbers = {"probability": result.probability, "distance": result.distance}
@@ -51,19 +52,24 @@ def _way(
     places = result.places_of(query, way)
     changes = []
     for column, before, after in result.changes_of(query, way):
-        change = {"column": column, "from": plain(before), "to": plain(after)}
+        change = {"column": column, "from": _plain(before), "to": _plain(after)}
         if column in places:
             change["places"] = [round(float(place), 4) for place in places[column]]
         changes.append(change)
     return {
         "changes": changes,
-        **{name: plain(float(values[at])) for name, values in numbers.items()},
+        **{name: _plain(float(values[at])) for name, values in numbers.items()},
         "text": result.text(query, way),
-        "row": {str(name): plain(value) for name, value in rows[at].items()},
+        "row": rows[at],
     }
 
 
-def plain(value: Any) -> Any:
-    """As JSON has it: None for what is missing."""
+def plain_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows as JSON has them, None for what is missing."""
+    cells = frame.astype(object).where(frame.notna(), None).to_dict(orient="records")
+    return [{str(name): _plain(value) for name, value in row.items()} for row in cells]
+
+
+def _plain(value: Any) -> Any:
     value = value.item() if hasattr(value, "item") else value
     return None if isinstance(value, float) and not math.isfinite(value) else value

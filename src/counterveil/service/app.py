@@ -26,7 +26,7 @@ from counterveil import __version__
 from counterveil.search import Explainer
 from counterveil.search.wording import DecidedBy
 from counterveil.service.access import AccessKeys, Caller, Pace
-from counterveil.service.answers import plain
+from counterveil.service.answers import plain_rows
 from counterveil.service.batcher import AT_ONCE, Batcher
 from counterveil.service.guard import STREAM, Guard
 from counterveil.service.metrics import Metrics
@@ -36,7 +36,7 @@ from counterveil.signature import signer_dict
 
 log = logging.getLogger("counterveil.service")
 PAGE = Path(__file__).with_name("page")
-PAGES = {"": "index.html", "page.js": "page.js", "words.js": "words.js", "page.css": "page.css"}
+PAGES = {"": "index.html", "icon.svg": "icon.svg", "page.js": "page.js", "words.js": "words.js", "page.css": "page.css"}
 JSON = "application/json"
 LONGEST_LINE = 1 << 20  # bytes of a row of a stream
 
@@ -278,8 +278,8 @@ class Service:
         if self._population is None:
             raise Problem(404, "this veil knows no people", "It has no noisy record.")
         points, _ = self._population.sample(1, self._dice)
-        row = self.explainer.encoding.decode(points).iloc[0]
-        return _json({"row": {name: plain(value) for name, value in row.items()}})
+        (row,) = plain_rows(self.explainer.encoding.decode(points))
+        return _json({"row": row})
 
     async def statement(self, request: Request, caller: Caller) -> Response:
         """The statement, in words too, with what answers of this service are covered by."""

@@ -55,6 +55,7 @@ def bound_socket(host: str, port: int) -> socket.socket:
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         found.bind((host, port))
+        found.listen(2048)  # who comes before the first answer waits
     except OSError as error:
         found.close()
         why = error.strerror or "no such address"

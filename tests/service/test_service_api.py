@@ -1,0 +1,363 @@
+"""The service over HTTP, in this process: what it answers, what it refuses, and how it says so."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+
+pytest.importorskip("fastapi", reason="counterveil[serve] is not installed")
+from fastapi.testclient import TestClient
+
+from counterveil import Explainer
+from counterveil.models import CallableModel
+from counterveil.service import guard
+from counterveil.service.access import AccessKeys
+from counterveil.service.app import Settings, create_app
+from counterveil.tables import as_frame
+
+NDJSON = {"Content-Type": "application/x-ndjson"}
+
+
+@pytest.fixture(scope="module")
+def explainer(veil):
+    made = Explainer(veil, warm_steps=30)
+    made.warm_up(progress=False)
+    return made
+
+
+@pytest.fixture(scope="module")
+def client(explainer):
+    with TestClient(create_app(explainer), base_url="http://127.0.0.1") as made:
+        yield made
+
+
+def ask(client, rows, **more):
+    return client.post("/v1/explain", json={"rows": rows, **more})
+
+
+def test_answers_are_those_of_the_library(client, explainer, people, schema):
+    answer = ask(client, people, target="granted")
+    assert answer.status_code == 200
+    body = answer.json()
+    assert body["decided_by"] == "private model"
+    assert "end-to-end" in body["promise"]
+    result = explainer.explain(as_frame(people), target="granted", progress=False)
+    assert [each["status"] for each in body["answers"]] == result.status.tolist()
+    for number, each in enumerate(body["answers"]):
+        assert each["target"] == "granted"
+        for way in each["ways"]:
+            assert way["text"] == result.text(number)
+            assert list(way["row"]) == list(schema.columns)
+            assert way["row"]["region"] == people[number]["region"]
+            changed = {change["column"] for change in way["changes"]}
+            assert {
+                name for name, value in way["row"].items() if value != people[number][name]
+            } == (changed)
+            assert {"probability", "distance", "effort", "plausibility", "stability"} <= set(way)
+
+
+def test_ways_rules_and_what_must_stay(client, people):
+    body = ask(client, people[:5], k=3, immutable=["age"], rules={"max_changes": 2}).json()
+    for record, row in zip(body["answers"], people, strict=False):
+        for way in record["ways"]:
+            assert way["row"]["age"] == row["age"]
+            assert len(way["changes"]) <= 2
+
+
+def test_what_if(client, explainer, people):
+    body = client.post("/v1/decide", json={"rows": people[:3]}).json()
+    assert body["classes"] == ["refused", "granted"]
+    shares = explainer.decide(as_frame(people[:3]))
+    for found, share in zip(body["decisions"], shares, strict=True):
+        assert found["probabilities"] == pytest.approx(share.tolist(), abs=1e-5)
+        assert found["decision"] == body["classes"][int(share.argmax())]
+
+
+WRONG = "a7f3-secret"  # a value that no answer may repeat
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [
+        (b"{", 400, "not JSON"),
+        (b'{"rows": [NaN]}', 400, "not JSON"),
+        (b"[]", 422, "understood"),
+        (b"{}", 422, "rows"),
+        (b'{"rows": []}', 422, "rows"),
+        (b'{"rows": [{}]}', 422, "missing"),
+        (b'{"rows": [[1]]}', 422, "rows.1"),
+        (b'{"rows": [{"age": {"deep": 1}}]}', 422, "rows.1.age"),
+        (b'{"rows": [{}], "k": 0}', 422, "k"),
+        (b'{"rows": [{}], "k": 11}', 422, "k"),
+        (b'{"rows": [{}], "unknown": 1}', 422, "unknown"),
+        (b'{"rows": [{}], "prefer": "other"}', 422, "prefer"),
+        (b'{"rows": [{}], "rules": {"immutabel": []}}', 422, "did you mean 'immutable'"),
+        (b"\xff\xfe", 400, "not JSON"),
+        (b"[" * 100_000, 400, "not JSON"),
+    ],
+)
+def test_wrong_questions(client, body, status, words):
+    answer = client.post("/v1/explain", content=body)
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["status"] == status
+    assert words in answer.text
+
+
+def test_a_wrong_cell_is_named_and_its_value_is_not(client, people):
+    rows = [people[0], {**people[1], "housing": WRONG}]
+    answer = ask(client, rows)
+    assert answer.status_code == 422
+    assert (answer.json()["row"], answer.json()["column"]) == (2, "housing")
+    assert WRONG not in answer.text
+    rows = [people[0], {**people[1], "age": WRONG}]
+    assert WRONG not in ask(client, rows).text
+
+
+def test_the_wrong_question_of_one_caller_does_not_harm_others(client, people):
+    def one(number):
+        row = dict(people[number % 10])
+        if number % 3 == 0:
+            row["age"] = WRONG
+        return number % 3 == 0, ask(client, [row]).status_code
+
+    with ThreadPoolExecutor(12) as pool:
+        for wrong, status in pool.map(one, range(36)):
+            assert status == (422 if wrong else 200)
+
+
+def test_many_small_questions_are_searched_together(explainer, people):
+    app = create_app(explainer)
+    with TestClient(app, base_url="http://127.0.0.1") as client:
+        with ThreadPoolExecutor(16) as pool:
+            rows = [people[number % len(people)] for number in range(96)]
+            found = list(pool.map(lambda row: ask(client, [row], target="granted").json(), rows))
+        text = client.get("/metrics").text
+    alone = explainer.explain(as_frame(rows), target="granted", progress=False)
+    for number, each in enumerate(found):
+        assert each["answers"][0]["status"] == alone.status[number]
+        for way in each["answers"][0]["ways"]:
+            assert way["text"] == alone.text(number)
+    searches = float(text.split("counterveil_rows_at_once_count ")[1].split()[0])
+    assert searches < 96
+    assert 'counterveil_requests_total{path="/v1/explain",status="200"} 96.0' in text
+
+
+def test_a_stream_of_lines(client, people):
+    rows = [people[number % len(people)] for number in range(600)]
+    lines = [json.dumps({"target": "granted"}), *map(json.dumps, rows)]
+    answer = client.post("/v1/explain", content="\n".join(lines), headers=NDJSON)
+    found = [json.loads(line) for line in answer.text.splitlines()]
+    assert [each["row"] for each in found] == list(range(1, 601))
+    assert found[0]["status"] == found[len(people)]["status"]
+
+
+def test_a_stream_stops_at_a_wrong_row_and_says_how_far_it_came(client, people):
+    lines = [json.dumps({}), *[json.dumps(people[0])] * 300, "{nonsense", json.dumps(people[1])]
+    answer = client.post("/v1/explain", content="\n".join(lines), headers=NDJSON)
+    *found, last = [json.loads(line) for line in answer.text.splitlines()]
+    assert len(found) == 256
+    assert last["after_row"] == 256
+    assert last["status"] == 400
+
+
+def test_facts(client, schema):
+    assert client.get("/v1/schema").json()["name"] == schema.name
+    statement = client.get("/v1/statement").json()
+    assert statement["statement"]["level"] == "end-to-end"
+    assert statement["answers_a_day"] is None
+    assert client.get("/v1/health").json() == {"status": "ok"}
+    assert set(client.get("/v1/example").json()["row"]) == set(schema.columns)
+    paths = client.get("/v1/openapi.json").json()["paths"]
+    assert {"/v1/explain", "/v1/decide", "/v1/schema", "/v1/statement", "/v1/health"} <= set(paths)
+
+
+@pytest.mark.parametrize("path", ["/", "/page.js", "/words.js", "/page.css", "/v1/health", "/no"])
+def test_every_answer_has_the_headers(client, path):
+    answer = client.get(path)
+    assert answer.status_code == (404 if path == "/no" else 200)
+    for name, value in guard.HEADERS.items():
+        assert answer.headers[name] == value
+    assert "access-control-allow-origin" not in answer.headers
+    assert "http://" not in answer.text.replace("http://www.w3.org", "")
+    assert "https://" not in answer.text
+
+
+def test_other_methods_and_places(client):
+    assert client.get("/v1/explain").status_code == 405
+    assert client.post("/v1/schema").status_code == 405
+    for path in ("/docs", "/..%2f..%2fetc/passwd", "/page/../../app.py", "/v1/"):
+        assert client.get(path).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "evil.example"}, 421),
+        ({"Host": "127.0.0.1.evil.example"}, 421),
+        ({"Host": ""}, 421),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Origin": "http://127.0.0.1"}, 200),
+        ({"Host": "LOCALHOST:9999"}, 200),
+    ],
+)
+def test_hosts_and_origins(client, people, headers, status):
+    answer = client.post("/v1/explain", json={"rows": people[:1]}, headers=headers)
+    assert answer.status_code == status
+
+
+def test_long_bodies_and_many_rows(explainer, people):
+    app = create_app(explainer, Settings(most_bytes=20_000, most_rows=10, most_streamed=20))
+    with TestClient(app, base_url="http://127.0.0.1") as client:
+        assert client.post("/v1/explain", content=b" " * 20_001).status_code == 413
+        pieces = (b" " * 5000 for _ in range(10))  # no length is announced
+        assert client.post("/v1/explain", content=pieces).status_code == 413
+        assert ask(client, people[:11]).status_code == 413
+        lines = "\n".join([json.dumps({}), *[json.dumps(people[0])] * 21])
+        last = client.post("/v1/explain", content=lines, headers=NDJSON).text.splitlines()[-1]
+        assert json.loads(last)["status"] == 413
+        long_line = b"{}\n" + b"x" * (1 << 21)
+        last = client.post("/v1/explain", content=long_line, headers=NDJSON).text.splitlines()[-1]
+        assert json.loads(last)["status"] == 413
+
+
+def model_of(schema, answer):
+    return CallableModel(answer, schema)
+
+
+def fair(frame):
+    share = torch.sigmoid(torch.tensor(frame["income"].to_numpy(dtype=float)) - 5).numpy()
+    return [[1 - each, each] for each in share]
+
+
+@pytest.fixture(scope="module")
+def foreign(veil, schema):
+    return Explainer(veil, model_of(schema, fair), warm_steps=20)
+
+
+def test_keys(foreign, people, tmp_path, explainer):
+    keys = AccessKeys(tmp_path / "keys.db", create=True)
+    good, few = keys.new("branch"), keys.new("few", answers_a_day=3)
+    slow, gone = keys.new("slow", rows_a_minute=2), keys.new("gone")
+    keys.revoke("gone")
+    app = create_app(foreign, Settings(keys=keys))
+    with TestClient(app, base_url="http://127.0.0.1") as client:
+
+        def status(key, rows=1, path="/v1/explain"):
+            headers = {"Authorization": f"Bearer {key}"} if key else {}
+            return client.post(path, json={"rows": people[:rows]}, headers=headers)
+
+        for wrong in ("", "nonsense", "cvk_" + "x" * 43, gone, good[:-1], good + "x"):
+            assert status(wrong).status_code == 401
+            assert status(wrong).headers["www-authenticate"] == "Bearer"
+        assert client.get("/v1/schema").status_code == 401
+        assert client.get("/metrics").status_code == 401
+        assert client.get("/v1/health").status_code == 200
+        assert status(good).status_code == 200
+        assert status(few, 2).status_code == 200
+        assert status(few, 1, "/v1/decide").status_code == 200
+        used_up = status(few)
+        assert used_up.status_code == 429
+        assert "for people and not for the model" in used_up.text
+        assert int(used_up.headers["retry-after"]) > 0
+        assert status(slow, 2).status_code == 200
+        assert status(slow).status_code == 429
+        keys.revoke("branch")
+        assert status(good).status_code == 401
+        told = client.get("/v1/statement", headers={"Authorization": f"Bearer {few}"}).json()
+        assert told["answers_a_day"] == 3
+    # The private model is as public as the veil: its answers are not counted.
+    app = create_app(explainer, Settings(keys=keys))
+    with TestClient(app, base_url="http://127.0.0.1") as client:
+        headers = {"Authorization": f"Bearer {few}"}
+        assert client.post("/v1/explain", json={"rows": people[:9]}, headers=headers).is_success
+
+
+def test_keys_that_cannot_be_written(foreign, people, tmp_path, monkeypatch):
+    import sqlite3
+
+    keys = AccessKeys(tmp_path / "keys.db", create=True)
+    headers = {"Authorization": f"Bearer {keys.new('branch')}"}
+
+    def full(*_):
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(AccessKeys, "use", full)
+    with TestClient(
+        create_app(foreign, Settings(keys=keys)), base_url="http://127.0.0.1"
+    ) as client:
+        answer = client.post("/v1/explain", json={"rows": people[:1]}, headers=headers)
+    assert answer.status_code == 503
+    assert "Nothing was answered" in answer.text
+
+
+def test_a_model_that_raises(veil, schema, people, caplog):
+    def raising(frame):
+        if calls.is_set():
+            raise ValueError(f"about {WRONG}")
+        return fair(frame)
+
+    calls = threading.Event()
+    made = Explainer(veil, model_of(schema, raising), warm_steps=5)
+    made.warm_up(progress=False)
+    calls.set()
+    with (
+        caplog.at_level(logging.INFO),
+        TestClient(create_app(made, Settings(logs=True)), base_url="http://127.0.0.1") as client,
+    ):
+        answer = ask(client, people[:1])
+        assert client.get("/v1/health").status_code == 200
+        calls.clear()
+        assert ask(client, people[:1]).status_code == 200
+    assert answer.status_code == 503
+    for text in (answer.text, caplog.text):
+        assert WRONG not in text
+        assert '.py"' not in text
+        assert "Traceback" not in text
+
+
+def test_a_model_that_hangs(veil, schema, people):
+    def hanging(frame):
+        if hangs.is_set():
+            released.wait(30)
+        return fair(frame)
+
+    hangs, released = threading.Event(), threading.Event()
+    made = Explainer(veil, model_of(schema, hanging), warm_steps=5)
+    made.warm_up(progress=False)
+    app = create_app(made, Settings(seconds=0.5))
+    with TestClient(app, base_url="http://127.0.0.1") as client:
+        assert ask(client, people[:1]).status_code in (200, 503)  # a slow machine may take long
+        hangs.set()
+        answer = ask(client, people[:1])
+        assert answer.status_code == 503
+        assert "too long" in answer.text
+        hangs.clear()
+        time.sleep(0.1)
+        fine = [ask(client, people[:1]).status_code for _ in range(3)]
+        assert 200 in fine  # another thread goes on
+        hangs.set()
+        for _ in range(6):
+            assert ask(client, people[:1]).status_code == 503
+        assert client.get("/v1/health").status_code == 503
+        released.set()
+
+
+def test_nothing_is_logged_unless_asked_and_then_without_values(explainer, people, caplog):
+    with caplog.at_level(logging.INFO, "counterveil.service"):
+        with TestClient(create_app(explainer), base_url="http://127.0.0.1") as client:
+            ask(client, people[:1])
+        assert not caplog.text
+        app = create_app(explainer, Settings(logs=True))
+        with TestClient(app, base_url="http://127.0.0.1") as client:
+            ask(client, [{**people[0], "housing": WRONG}])
+    assert "/v1/explain 422 local" in caplog.text
+    assert WRONG not in caplog.text
