@@ -34,7 +34,7 @@ PAGE = "The page: one HTML file."
 FILES = ".pt2, .skops, .onnx, .ubj or .json (XGBoost), .txt (LightGBM)"
 BENCHMARK = (
     "release: reading and counting over rows. search: time and quality of answers beside other "
-    "methods, on one core. gpu: answers a second of a CUDA device."
+    "methods, on one core. serve: the service under load. gpu: answers a second of a CUDA device."
 )
 PARTS = "peers, batch, features, floor, boosted or objective"
 INPUTS = (

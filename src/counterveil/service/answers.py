@@ -42,9 +42,7 @@ def _ways_of(result: Explanations, query: int) -> list[int]:
     return [way for way in range(result.k) if result.valid[result.at(query, way)]]
 
 
-def _way(
-    result: Explanations, query: int, way: int, rows: list[dict[str, Any]]
-) -> dict[str, Any]:
+def _way(result: Explanations, query: int, way: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
     at = result.at(query, way)
     numbers = {"probability": result.probability, "distance": result.distance}
     if result.worth is not None:

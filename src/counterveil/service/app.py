@@ -36,7 +36,13 @@ from counterveil.signature import signer_dict
 
 log = logging.getLogger("counterveil.service")
 PAGE = Path(__file__).with_name("page")
-PAGES = {"": "index.html", "icon.svg": "icon.svg", "page.js": "page.js", "words.js": "words.js", "page.css": "page.css"}
+PAGES = {
+    "": "index.html",
+    "icon.svg": "icon.svg",
+    "page.js": "page.js",
+    "words.js": "words.js",
+    "page.css": "page.css",
+}
 JSON = "application/json"
 LONGEST_LINE = 1 << 20  # bytes of a row of a stream
 

@@ -11,6 +11,7 @@ from typing import Any
 BENCHMARKS = {
     "release": "counterveil_lab.bench.release",
     "search": "counterveil_lab.bench.search",
+    "serve": "counterveil_lab.bench.serve",
     "gpu": "counterveil_lab.bench.roofline",
 }
 

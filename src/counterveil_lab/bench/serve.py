@@ -1,0 +1,181 @@
+"""`bench serve`: `counterveil serve` under load, beside the same server without batching.
+
+A veil of the embedded Adult rows is served by its private model in a process of its own.
+
+| part | what |
+|---|---|
+| `batched` | clients that ask one row each, again and again, all at the same time |
+| `unbatched` | the same with `--at-once 1`: every request is searched by itself |
+| `stream` | many rows in one stream |
+
+Clients are tasks of this process, on connections that stay open; `requests_per_second`, and the
+median and the 99th percentile of the milliseconds of a request, are seen from there. The two
+servers take turns, in rounds, in one run. `memory_mib`: of the server, after the first round and at
+the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from counterveil.curator import Curator
+from counterveil.demo.adult import adult_schema, adult_split
+from counterveil_lab.results import Results
+
+EPSILON = 0.75
+CLIENTS, QUICK_CLIENTS = 64, 8
+SECONDS, QUICK_SECONDS = 300.0, 2.0  # of each server under load, in rounds
+ROUNDS = 3
+STREAMED, QUICK_STREAMED = 100_000, 500
+ROWS = 200  # different people who ask
+START = "from counterveil.cli import main; main()"
+
+
+@dataclass
+class Load:
+    """What clients saw of one server."""
+
+    milliseconds: list[float] = field(default_factory=list)
+    errors: int = 0
+    seconds: float = 0.0
+    memory: list[float] = field(default_factory=list)  # MiB, after each round
+
+
+def bench(folder: Path, command: str, *, quick: bool, say: Callable[[str], None]) -> None:
+    """Measure every part."""
+    results = Results(folder, "bench-serve", command, fresh=True)
+    schema, people = adult_schema(), adult_split()
+    clients = QUICK_CLIENTS if quick else CLIENTS
+    rows = json.loads(people.test[list(schema.columns)].head(ROWS).to_json(orient="records"))
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place) / "adult.veil"
+        Curator(schema).release(people.train, EPSILON, progress=False).save(path)
+        with served(path) as batched, served(path, "--at-once", "1") as unbatched:
+            servers = {"batched": batched, "unbatched": unbatched}
+            loads = {name: Load() for name in servers}
+            for _ in range(ROUNDS):
+                for name, (port, process) in servers.items():
+                    seconds = (QUICK_SECONDS if quick else SECONDS) / ROUNDS
+                    asyncio.run(_load(loads[name], port, rows, clients, seconds))
+                    loads[name].memory.append(_memory(process))
+            for name, load in loads.items():
+                results.add({"part": name, "clients": clients, **_numbers(load)})
+                say(f"{name}: {_numbers(load)}")
+            port, process = batched
+            before = _memory(process)
+            count = QUICK_STREAMED if quick else STREAMED
+            seconds, answered = asyncio.run(_stream(port, rows, count))
+            row = {"rows": answered, "rows_per_second": answered / seconds, "memory_first": before}
+            results.add({"part": "stream", **row, "memory_mib": _memory(process)})
+            say(f"stream: {row}")
+
+
+def _numbers(load: Load) -> dict[str, float | int]:
+    times = np.array(load.milliseconds)
+    return {
+        "requests": len(times),
+        "errors": load.errors,
+        "requests_per_second": len(times) / load.seconds,
+        "median_ms": float(np.median(times)),
+        "p99_ms": float(np.quantile(times, 0.99)),
+        "memory_first": load.memory[0],
+        "memory_mib": load.memory[-1],
+    }
+
+
+@contextmanager
+def served(path: Path, *options: str) -> Iterator[tuple[int, int]]:
+    """The port and the process of a server."""
+    call = [sys.executable, "-c", START, "serve", "--veil", str(path), "--port", "0", *options]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(call, stdout=subprocess.PIPE, text=True, env=environment)
+    assert process.stdout is not None
+    try:
+        for line in process.stdout:
+            if found := re.search(r"http://[\d.]+:(\d+)/", line):
+                yield int(found[1]), process.pid
+                break
+    finally:
+        process.terminate()
+        process.wait(60)
+        process.stdout.close()
+
+
+async def _load(load: Load, port: int, rows: list[object], clients: int, seconds: float) -> None:
+    """So many clients for so long."""
+    begun = time.perf_counter()
+    end = begun + seconds
+
+    async def client(number: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        turn = number
+        while time.perf_counter() < end:
+            body = json.dumps({"rows": [rows[turn % len(rows)]]}).encode()
+            turn += clients
+            asked = time.perf_counter()
+            writer.write(_head("application/json", len(body)) + body)
+            status, _ = await _answer(reader)
+            if status == 200:
+                load.milliseconds.append(1000 * (time.perf_counter() - asked))
+            else:
+                load.errors += 1
+        writer.close()
+
+    await asyncio.gather(*(client(number) for number in range(clients)))
+    load.seconds += time.perf_counter() - begun
+
+
+async def _stream(port: int, rows: list[object], count: int) -> tuple[float, int]:
+    """Seconds, and the rows that were answered."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 24)
+    begun = time.perf_counter()
+    lines = [json.dumps({}), *(json.dumps(rows[number % len(rows)]) for number in range(count))]
+    body = "\n".join(lines).encode()
+
+    async def send() -> None:
+        writer.write(_head("application/x-ndjson", len(body)))
+        for start in range(0, len(body), 1 << 16):
+            writer.write(body[start : start + (1 << 16)])
+            await writer.drain()
+
+    sending = asyncio.create_task(send())
+    await reader.readuntil(b"\r\n\r\n")
+    answered = 0
+    while size := int(await reader.readline(), 16):
+        answered += (await reader.readexactly(size + 2)).count(b"\n") - 1
+    await sending
+    writer.close()
+    return time.perf_counter() - begun, answered
+
+
+def _head(kind: str, length: int) -> bytes:
+    return (
+        f"POST /v1/explain HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {kind}\r\n"
+        f"Content-Length: {length}\r\n\r\n"
+    ).encode()
+
+
+async def _answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
+    body = await reader.readexactly(int(length[1])) if length else b""
+    return int(head.split()[1]), body
+
+
+def _memory(process: int) -> float:
+    """MiB that a process holds in memory."""
+    pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
