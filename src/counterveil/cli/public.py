@@ -59,7 +59,9 @@ def inspect(
         return
     facts = Table.grid(padding=(0, 2))
     facts.add_row("table", cell(schema.name))
-    facts.add_row("label", cell(f"{schema.label.name}: {named(schema.label.classes)}"))
+    label = schema.label
+    classes = [label.shown_value(name) for name in label.classes]
+    facts.add_row("label", cell(f"{label.shown_name}: {named(classes)}"))
     facts.add_row("features", f"{len(schema.columns)} columns, {schema.width} encoded numbers")
     facts.add_row("private model", "none" if veil.surrogate is None else "yes: counterveil model")
     facts.add_row("digest", veil.digest)
