@@ -141,11 +141,11 @@ class TiedRows:
 
     # --- Rows nearby that keep them ---
 
-    def settled(self, pinned: Array | None, choices: tuple[int, ...]) -> tuple[Array, Array]:
+    def settled(self, pinned: Array | None, turns: Array) -> tuple[Array, Array]:
         """Rows that keep the ties, and where there are any, (rows,).
 
-        `pinned`: columns that stay as they are. `choices`: which of its ways each group goes, the
-        first being the one that the rows want.
+        `pinned`: columns that stay as they are. `turns`: which of its three ways each group goes,
+        (rows, groups); 0 is the one that the row wants.
         """
         values = self.values
         is_pinned = np.zeros(values.known.shape, dtype=bool)
@@ -158,8 +158,8 @@ class TiedRows:
         interval = values.propagated(interval)
         wanted, ways = values.wanted, []
         possible = np.ones(len(self.rows), dtype=bool)
-        for members, chosen, choice in zip(*self._groups, choices, strict=True):
-            way = self._wanted_ways(members, chosen, is_pinned)[choice]
+        for members, chosen, turn in zip(*self._groups, turns.T, strict=True):
+            way = np.choose(turn, self._wanted_ways(members, chosen, is_pinned))
             interval = self._with_way(members, way, interval)
             wanted = self._gone_along(members, way, wanted)
             possible &= ~(chosen & ~self._can_move).any(axis=1) | (way == STAYS)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from itertools import product
 
 import numpy as np
 import torch
@@ -23,6 +24,7 @@ from counterveil.search.cost import Asked
 from counterveil.search.moves import HELPS, open_entries
 
 LEVELS, MOST_LEVELS = 4, 6  # moves that are always tried; and where there is no answer yet
+MOST_ROWS = 4096  # of the menu that are all tried for a query without an answer
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,8 @@ class TiedSearch:
                 break
             best = _cheapest(beam.promise, beam.query, self.asked.ground.prices.beam)
             beam = self._extended(beam.select(best), single, entry)
+        for query in np.setdiff1d(everyone, found.query[np.isfinite(found.cost)]).tolist():
+            found = found.with_others(self._whole_menu(query))
         return self._chosen(found)
 
     # --- Rows that keep the rules, and what they cost ---
@@ -146,13 +150,17 @@ class TiedSearch:
 
     # --- Moves ---
 
+    @cached_property
+    def _is_open(self) -> Array:
+        return open_entries(self.asked)
+
     def _single_moves(self) -> tuple[Settled, Array]:
         """The rows that single entries lead to and that bring f towards the target class.
 
         And the entry of each, (rows,).
         """
         asked, menu = self.asked, self.asked.ground.menu
-        query, entry = np.nonzero(open_entries(asked))
+        query, entry = np.nonzero(self._is_open)
         moved = _one_hot(menu.feature[entry], asked.ground.beliefs.features)
         found, kept = self._settled(query, asked.rows_after(query, entry[:, None]), moved)
         gain = self._start[found.query] - found.unsafe
@@ -178,6 +186,23 @@ class TiedSearch:
         rows = np.where(menu.mask[taken], menu.points[taken], beam.rows[state])
         moved = beam.moved[state] | _one_hot(menu.feature[taken], beam.moved.shape[1])
         return self._settled(beam.query[state], rows, moved)[0]
+
+    def _whole_menu(self, query: int) -> Settled:
+        """All rows of the menu for one query, if they are few.
+
+        For where no single move helps, or rules leave little room: the beam may have missed one.
+        """
+        asked, menu = self.asked, self.asked.ground.menu
+        is_open = self._is_open[query]
+        choices = [[-1, *np.flatnonzero(is_open[at]) + at.start] for at in menu.places]
+        few = math.prod(map(len, choices)) <= MOST_ROWS
+        every = np.array([*product(*choices)] if few else [], dtype=np.intp)
+        every = every.reshape(-1, len(choices))
+        rows = asked.queries[[query]].repeat(len(every), axis=0)
+        for entry in every.T:
+            taken = menu.mask[entry] & (entry >= 0)[:, None]
+            rows = np.where(taken, menu.points[entry], rows)
+        return self._settled(np.full(len(every), query), rows, every >= 0)[0]
 
     # --- The end ---
 

@@ -75,21 +75,33 @@ class Ties:
         """
         box, settled = _sides(sides), rows.detach().cpu().numpy().copy()
         left = np.flatnonzero(self.arrays["possible"] & ~self._tied(settled, box).held())
-        pins = None if pinned is None else pinned.cpu().numpy()
         wanted = settled.copy()
-        attempts = [(wanted, None), (self._unknown_again(wanted, box), None)]
+        pins = None if pinned is None else pinned.cpu().numpy()
+        attempts: list[tuple[Array, Array | None]] = [(wanted, pins)] if pins is not None else []
+        attempts += [(wanted, None), (self._unknown_again(wanted, box), None)]
         groups = self.arrays["members"].shape[1]
-        ways = list(islice(product(range(3), repeat=groups), MOST_WAYS))
-        for (tried, held), choices in product([(wanted, pins), *attempts][pins is None :], ways):
-            if not len(left):
-                break
-            part, there = self.select(left), box.select(left)
-            now = part._tied(tried[left], there)
-            found, possible = now.settled(None if held is None else held[left], choices)
-            possible &= part._tied(found, there).held()
-            settled[left[possible]] = found[possible]
-            left = left[~possible]
+        ways = np.array([*islice(product(range(3), repeat=groups), MOST_WAYS)], dtype=np.intp)
+        # Mostly the first ways will do, the wanted ones. All others are tried at once.
+        for (tried, held), some in product(attempts, (ways[:1], ways[1:])):
+            if len(left) and len(some):
+                again, turns = np.repeat(left, len(some)), np.tile(some, (len(left), 1))
+                pinned_now = None if held is None else held[again]
+                found, possible = self.select(again)._settled(
+                    tried[again], box.select(again), pinned_now, turns
+                )
+                possible = possible.reshape(len(left), len(some))
+                ok, first = possible.any(axis=1), possible.argmax(axis=1)
+                best = np.arange(len(left)) * len(some) + first
+                settled[left[ok]] = found[best[ok]]
+                left = left[~ok]
         return torch.as_tensor(settled).to(rows)
+
+    def _settled(
+        self, rows: Array, sides: Sides, pinned: Array | None, ways: Array
+    ) -> tuple[Array, Array]:
+        """Rows that go certain ways and keep the ties, and where there are any, (rows,)."""
+        found, possible = self._tied(rows, sides).settled(pinned, ways)
+        return found, possible & self._tied(found, sides).held()
 
     def knowing_what_is_possible(
         self, starts: Sequence[Tensor], sides: tuple[Tensor, Tensor, Tensor]
