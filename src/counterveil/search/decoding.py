@@ -66,6 +66,9 @@ def _relate_exactly(
 
     Only numbers of a continuum can miss: whole ones and multiples of a step are exact.
     """
+    given = [rules] if isinstance(rules, Rules) else rules or ()
+    if not any(each.relations for each in given):
+        return
     distinct, which = distinct_rules(rules, len(queries[0]))
     blocks = {block.feature.name: block for block in encoding.blocks}
     for number, each in enumerate(distinct):

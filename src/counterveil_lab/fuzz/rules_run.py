@@ -89,7 +89,7 @@ class Case:
         return bool(self.rules.relations or self.rules.together) or has_steps
 
 
-def run_worlds(cases: int, seed: int, *, per_world: int = 800) -> Iterator[tuple[Row, list[str]]]:
+def run_worlds(cases: int, seed: int, *, per_world: int = 1250) -> Iterator[tuple[Row, list[str]]]:
     """Run so many cases; for each world and search how they went, and words on failures."""
     with learning_less():
         for number in range(-(-cases // per_world)):
