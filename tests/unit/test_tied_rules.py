@@ -438,6 +438,20 @@ def test_every_search_solves_the_rules(explainers, queries, decides, search):
     assert result.valid[mended.fillna(False).to_numpy(bool)].any()  # a query that broke a relation
 
 
+@pytest.mark.parametrize("prefer", ["believable", "nearest"])
+def test_queries_without_ties_are_answered_as_before(explainer, queries, prefer):
+    """Also beside queries with ties."""
+    free, tied = Rules(max_changes=2), Rules.of_mapping(TIED)
+    few = queries.head(20)
+    how = {"prefer": prefer, "progress": False}
+    alone = explainer.explain(few[::2], "granted", rules=free, **how)
+    both = explainer.explain(few, "granted", rules=[free, tied] * 10, **how)
+    pd.testing.assert_frame_equal(
+        both.rows[::2].reset_index(drop=True), alone.rows.reset_index(drop=True)
+    )
+    assert both.status[::2].tolist() == alone.status.tolist()
+
+
 def test_an_answer_that_breaks_a_rule_is_never_given_out(explainer, queries, monkeypatch):
     """Even where the search believes that its rows keep the ties."""
     monkeypatch.setattr(Box, "settle", lambda box, rows, pinned=None: rows)

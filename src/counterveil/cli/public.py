@@ -89,7 +89,10 @@ def explain(
     immutable: list[str] | None = option(None, "A feature that must stay; repeat for more."),
     k: int = option(1, "How many different answers a query.", "--k", min=1, max=1000),
     rules: Path | None = option(
-        None, "A JSON file: what may change (one object), or a list with one a query."
+        None,
+        "A JSON file: one object for all queries, or a list with one a query; with immutable, "
+        "may_change, direction, allowed, steps, relations, together, max_changes, costs "
+        "(docs/rules.md).",
     ),
     max_changes: int | None = option(None, "Change at most so many features.", min=1),
     prefer: str | None = option(

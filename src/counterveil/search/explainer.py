@@ -241,22 +241,23 @@ class Explainer:
 
         Where rules tie features, who has no nearest answer gets a believable one, too.
         """
-        other = self._nearest if options.prefer == "believable" else None
-        search = self._believable if options.prefer == "believable" else self._nearest
-        if other is None and batch.box.ties is not None and options.keep == "best":
-            other = self._believable if self._learnt.population is not None else None
+        is_tied, has_population = batch.box.ties is not None, self._learnt.population is not None
+        if options.prefer == "believable":
+            search, other, may_fall_back = self._believable, self._nearest, True
+        else:
+            search, other = self._nearest, self._believable
+            may_fall_back = is_tied and has_population and options.keep == "best"
         rows, accepted = search(batch, options, k, tick)
         left = (~accepted[:, 0]).nonzero()[:, 0]
-        if len(left) and other is not None:
+        if len(left) and may_fall_back:
             found = other(batch.select(left.cpu()), options, k, silent)
             rows, accepted = rows.clone(), accepted.clone()
             rows[left], accepted[left] = found
         return rows, accepted
 
     def _nearest(self, batch: QueryBatch, options: SearchOptions, k: int, tick: Tick) -> Found:
-        options = replace(options, prefer="nearest")
-        pipeline = self._learnt.pipeline(options)
-        return several_answers(pipeline, batch.to(self.device), options, k, tick)
+        options, there = replace(options, prefer="nearest"), batch.to(self.device)
+        return several_answers(self._learnt.pipeline(options), there, options, k, tick)
 
     def _believable(self, batch: QueryBatch, options: SearchOptions, k: int, tick: Tick) -> Found:
         learnt = self._learnt

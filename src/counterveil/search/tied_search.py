@@ -119,6 +119,7 @@ class TiedSearch:
         return self._measured(query[kept], rows[kept], moved[kept], changed[kept]), kept
 
     def _measured(self, query: Array, rows: Array, moved: Array, changed: Array) -> Settled:
+        """Rows that keep the rules with what they cost; f is asked about each."""
         asked, ground, beliefs = self.asked, self.asked.ground, self.asked.ground.beliefs
         codes = beliefs.codes(rows)
         way = np.abs(beliefs.heights(rows) - asked.heights[query])
@@ -188,15 +189,13 @@ class TiedSearch:
         return self._settled(beam.query[state], rows, moved)[0]
 
     def _whole_menu(self, query: int) -> Settled:
-        """All rows of the menu for one query, if they are few.
-
-        For where no single move helps, or rules leave little room: the beam may have missed one.
-        """
+        """All rows of the menu for one query, if they are few; for where the beam found none."""
         asked, menu = self.asked, self.asked.ground.menu
         is_open = self._is_open[query]
+        # -1: the feature stays; the first combination, in which all do, is left out.
         choices = [[-1, *np.flatnonzero(is_open[at]) + at.start] for at in menu.places]
         few = math.prod(map(len, choices)) <= MOST_ROWS
-        every = np.array([*product(*choices)] if few else [], dtype=np.intp)
+        every = np.array([*product(*choices)][1:] if few else [], dtype=np.intp)
         every = every.reshape(-1, len(choices))
         rows = asked.queries[[query]].repeat(len(every), axis=0)
         for entry in every.T:
