@@ -76,8 +76,13 @@ class TiedRows:
         rows: Array,
         sides: Sides,
         arrays: dict[str, Array],
+        pinned: Array | None = None,
     ) -> TiedRows:
-        """The ties of `rows` by the arrays of `Ties`."""
+        """The ties of `rows` by the arrays of `Ties`.
+
+        A number between multiples is meant to be the next one or the query's own value, whatever is
+        nearer; in a column that is `pinned`, (rows, width), the next multiple.
+        """
         numbers, choices = tied
         columns = [number.column for number in numbers]
         low = np.array([number.low for number in numbers])
@@ -99,8 +104,9 @@ class TiedRows:
                 known[:, place] = rows[:, number.flag] < 0.5
         now, step = values(rows), np.where(grid > 0, grid, 1.0)
         on_grid = np.where(grid > 0, np.rint(now / step) * step, now)
-        wanted = np.where(np.abs(now - own) < np.abs(now - on_grid), own, on_grid)
-        wanted = np.where(now == own, own, wanted)
+        is_own = np.abs(now - own) < np.abs(now - on_grid)
+        is_own &= True if pinned is None else ~pinned[:, columns]
+        wanted = np.where(is_own | (now == own), own, on_grid)
         is_near = np.abs(now - wanted) <= ROUNDING * span
         keeps_own = inside & arrays["own_fits"]
         relations = arrays["lower"], arrays["upper"]

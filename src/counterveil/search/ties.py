@@ -100,7 +100,7 @@ class Ties:
         self, rows: Array, sides: Sides, pinned: Array | None, ways: Array
     ) -> tuple[Array, Array]:
         """Rows that go certain ways and keep the ties, and where there are any, (rows,)."""
-        found, possible = self._tied(rows, sides).settled(pinned, ways)
+        found, possible = self._tied(rows, sides, pinned).settled(pinned, ways)
         return found, possible & self._tied(found, sides).held()
 
     def knowing_what_is_possible(
@@ -135,8 +135,8 @@ class Ties:
     def _mask(self, name: str, group: int, place: int, like: Tensor) -> Tensor:
         return torch.from_numpy(self.arrays[name][:, group, place]).to(like)
 
-    def _tied(self, rows: Array, sides: Sides) -> TiedRows:
-        return TiedRows.of((self.numbers, self.choices), rows, sides, self.arrays)
+    def _tied(self, rows: Array, sides: Sides, pinned: Array | None = None) -> TiedRows:
+        return TiedRows.of((self.numbers, self.choices), rows, sides, self.arrays, pinned)
 
     def _unknown_again(self, rows: Array, sides: Sides) -> Array:
         """Rows in which tied numbers are missing again that the query does not have."""
