@@ -105,7 +105,7 @@ class Scan:
             shares = torch.arange(1, many + 1, device=near.device) / many
             ways = near[:, None] + (far - near)[:, None] * shares
             sign = torch.where(side == 0, 1.0, -1.0)
-            place = torch.round(ways * self.snap.steps[columns[number], None])
+            place = torch.round(ways * self.snap.divisions[columns[number], None])
             fine = place > torch.nn.functional.pad(place, (1, 0))[:, :-1]  # no place twice
             way, _ = fine.nonzero(as_tuple=True)
             query = part[row[way]]
@@ -121,9 +121,12 @@ class Scan:
 
     def _keep_nearer(self, points: Tensor, query: Tensor, best: Tensor, nearest: Tensor) -> Tensor:
         """Which of `points`, made legal, are accepted; `best` and `nearest` change in place."""
-        rows = self.snap(points, self.box.select(query))
+        box = self.box.select(query)
+        rows = self.snap(points, box)
         squares = self._squares(rows, query)
         fine = squares < best[query] * (1 - CLEARLY)
+        if box.ties is not None:
+            fine &= box.ties_held(rows)
         if bool(fine.any()):
             fine[fine.clone()] = self.accepts(rows[fine], query[fine])
         squares = torch.where(fine, squares, torch.inf)
