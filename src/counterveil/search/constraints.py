@@ -144,6 +144,13 @@ class LinkedColumns:
             after = torch.where(box.queries[:, self.source] > 0.5, back, after)
         return after - (uphill * rows[:, self.derived]).sum(dim=1, keepdim=True)
 
+    def gain_of_missing(self, rows: Tensor, gradient: Tensor, box: Box) -> Tensor:
+        """The same for a source that goes missing again: the query's own derived value is back."""
+        if box.queries is None:
+            return torch.zeros_like(rows[:, 0])
+        way = box.queries[:, self.derived] - rows[:, self.derived]
+        return (gradient[:, self.derived] * way).sum(dim=1)
+
     def close_categories(self, queries: Tensor, lower: Tensor, upper: Tensor) -> None:
         """Close, in place, categories that would lead the derived feature out of its bounds.
 

@@ -120,6 +120,8 @@ class Snap:
             )
         for link in self._links:
             gain[:, link.source] += link.gain(rows, gradient, box)
+            if link.missing is not None:
+                gain[:, link.missing] += link.gain_of_missing(rows, gradient, box)
             gain[:, link.derived] = -torch.inf
         length = torch.where(self._is_category, math.sqrt(2), change.abs().clamp(min=SHORT))
         length = length if costs is None else length * costs
