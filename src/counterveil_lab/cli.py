@@ -244,6 +244,33 @@ def fuzz(
 
 
 @app.command()
+def fuzz_rules(
+    cases: int = option(10_000, "How many queries, each with rules of its own.", min=1),
+    seed: int = option(0, "The cases are the same for the same seed.", min=0),
+    folder: Path = OUT,
+) -> None:
+    """Ask every kind of search for answers under random rules, and check each against the rules.
+
+    Exit code 1: an answer broke a rule, or one was missed. It is shown with its query and rules.
+    """
+    from counterveil_lab.fuzz.rules_run import run_worlds
+    from counterveil_lab.results import Results
+
+    command = f"counterveil-lab fuzz-rules --cases {cases} --seed {seed}"
+    results, done, failed = Results(folder, "fuzz-rules", command, fresh=True), 0, 0
+    for row, failures in run_worlds(cases, seed):
+        results.add(row)
+        done, failed = done + int(row["cases"]), failed + len(failures)
+        for words in failures:
+            sys.stdout.write(words + "\n")
+            sys.stdout.flush()
+        _say(f"{done} cases, {failed} failed")
+    notes.print(f"{done} cases, {failed} failed; stored in {folder}/fuzz-rules.csv")
+    if failed:
+        raise typer.Exit(1)
+
+
+@app.command()
 def faults(
     names: list[str] | None = typer.Argument(None, help="Faults with these words; none: all."),
     workers: int = option(2, "Processes at a time.", min=1, max=2),

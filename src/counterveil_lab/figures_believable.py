@@ -49,8 +49,9 @@ def quality_over_epsilon(rows: Sequence[Row]) -> Figure:
         ticks = sorted(mine["epsilon"].unique())
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         axes.set_ylim(0, max(1.02, axes.get_ylim()[1]))
-        title = f"{name}: {COLUMNS[column]}"
-        axes.set_title(title, loc="left", fontsize=6.5, color=INK, fontweight="bold")
+        axes.set_title(COLUMNS[column], loc="left", fontsize=6.5, color=INK, fontweight="bold")
+        if column == next(iter(COLUMNS)):
+            axes.set_ylabel(name, fontsize=8, color=INK, fontweight="bold")
     legend(figure, *panels[len(COLUMNS) - 1].get_legend_handles_labels(), 8)
     return figure
 

@@ -36,7 +36,7 @@ def legal_points(feature, count=200):
     if feature.values is not None:
         codes = rng.integers(0, len(feature.values) + feature.missing, count)
         return np.eye(feature.width)[codes] if feature.one_hot else codes[:, None].astype(float)
-    steps = np.minimum(feature.steps, 1e6)
+    steps = np.minimum(feature.divisions, 1e6)
     points = np.round(rng.random((count, feature.width)) * steps) / steps
     if feature.missing:
         points[points[:, 1] == 1, 0] = 0.5
@@ -57,7 +57,7 @@ def table_of(feature, points):
 
 @each_kind
 def test_every_kind_answers_every_member(feature):
-    assert len(feature.steps) == feature.width == sum(map(len, [feature.bounds().lower]))
+    assert len(feature.divisions) == feature.width == sum(map(len, [feature.bounds().lower]))
     assert (feature.values is None) == (feature.number_range is not None)
     assert feature.is_text == any(isinstance(value, str) for value in feature.values or ())
     assert feature.direction in {"any", "increase", "decrease"}

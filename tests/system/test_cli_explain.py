@@ -36,6 +36,29 @@ def test_without_a_model_the_private_one_is_explained(run, world, veil):
     assert_refused(run(*command, "--model-epsilon", 1), "leave --model-epsilon out")
 
 
+def test_rules_of_a_file_are_kept(run, world):
+    rules = {
+        "may_change": ["income", "age", "housing", "children"],
+        "steps": {"income": 2.5},
+        "relations": [["children", "<=", "income"]],
+        "together": [["income", "age"]],
+    }
+    (world / "rules.json").write_text(json.dumps(rules))
+    code, _, _ = run(*EXPLAIN, "--rules", "rules.json", "--target", "granted", "--out", "cf.csv")
+    assert code == 0
+    queries, answers = (pd.read_csv(world / name) for name in ("queries.csv", "cf.csv"))
+    found = (answers["status"] == "found").to_numpy()
+    assert found.any()
+    before, after = queries[found].reset_index(), answers[found].reset_index()
+    for name in ("debt", "degree", "region", "member"):
+        assert ((before[name] == after[name]) | after[name].isna()).all()
+    richer, older = after["income"] - before["income"], after["age"] - before["age"]
+    assert ((richer == 0) | (after["income"] % 2.5 == 0)).all()
+    assert not (after["children"] > after["income"]).any()
+    assert ((richer == 0) == (older == 0)).all()
+    assert (richer * older >= 0).all()
+
+
 def test_the_declared_budget_of_the_model_is_added(run, world):
     budget = ("--model-epsilon", 3, "--model-delta", 1e-5)
     kind = ("--model-unit", "record", "--model-relation", "replace-one")

@@ -6,6 +6,7 @@ from counterveil_lab.fuzz import cases as fuzz_cases
 from counterveil_lab.fuzz import judge, run
 from counterveil_lab.fuzz import world as fuzz_world
 from counterveil_lab.fuzz.damage import CANARY
+from counterveil_lab.fuzz.rules_run import World
 
 
 def test_a_case_is_the_same_each_time(tmp_path):
@@ -33,6 +34,30 @@ def test_what_is_wrong_is_seen(tmp_path):
     assert sorted(failure.split(" ")[0] for failure in case.failures) == [
         *("5044", "a", "changed", "left", "traceback")
     ]
+
+
+@pytest.mark.parametrize(
+    ("decides", "search"),
+    [("model", "believable"), ("private model", "nearest"), ("surrogate", "three answers")],
+)
+def test_random_rules_are_kept(decides, search):
+    with fuzz_world.learning_less():
+        tally = World.drawn(0, 7).run(decides, search, 40)
+    assert tally.failures == []
+    assert tally.counts["cases"] == 40
+    assert tally.counts["found"] > 5
+
+
+def test_rules_that_are_broken_are_seen(monkeypatch):
+    """An answer that keeps no rule at all is a failure, and is told with its query."""
+    monkeypatch.setattr("counterveil.search.decoding.Given.keep", lambda given, rules: True)
+    monkeypatch.setattr("counterveil.search.constraints.Box.settle", lambda box, rows, pins: rows)
+    monkeypatch.setattr(
+        "counterveil.search.constraints.Box.ties_held", lambda box, rows: rows[:, 0] > -1
+    )
+    with fuzz_world.learning_less():
+        tally = World.drawn(0, 7).run("model", "believable", 40)
+    assert tally.counts["violated"] == len(tally.failures) > 0
 
 
 @pytest.mark.slow

@@ -117,6 +117,11 @@ def test_numbers_and_names_beyond_all_bounds(run, world, case):
         '{"allowed": {"income": [0, 1' + "0" * 400 + "]}}",
         '{"allowed": {"age": [[1]]}}',
         '{"max_changes": 0}',
+        '{"steps": {"age": NaN}}',
+        '{"relations": [["age", "<=", 1]]}',
+        '{"relations": [["income", "<=", "children"]], "allowed": {"income": [9.5, 10]}}',
+        '{"together": [["age", null]]}',
+        '{"may_change": []}',
         "[" * 100_000,
     ],
 )

@@ -363,14 +363,14 @@ def test_the_search_stays_on_the_cpu_and_asks_the_model_where_it_is(
     pd.testing.assert_frame_equal(found.rows, usual.rows)
 
 
-def test_a_changed_number_is_compared_with_people_of_the_class():
-    said = wording.compared(("income", 3.0, 5.25), 0.71, "granted")
-    assert said == ["income 5.25 is more than 7 of 10 people with granted have."]
-    assert wording.compared(("debt", 3.0, 1.0), 0.18, "granted") == [
-        "debt 1 is less than 8 of 10 people with granted have."
+def test_a_changed_number_is_compared_with_people_of_the_class(schema):
+    said = wording.compared(schema, ("income", 3.0, 5.25), 0.71, "granted")
+    assert said == ["5.25 for income is more than 7 of 10 people with granted have."]
+    assert wording.compared(schema, ("debt", 3.0, 1.0), 0.18, "granted") == [
+        "1 for debt is less than 8 of 10 people with granted have."
     ]
-    assert wording.compared(("income", 3.0, 9.9), 0.99, "granted") == []
-    assert wording.compared(("housing", "rent", "own"), float("nan"), "granted") == []
+    assert wording.compared(schema, ("income", 3.0, 9.9), 0.99, "granted") == []
+    assert wording.compared(schema, ("housing", "rent", "own"), float("nan"), "granted") == []
     assert wording.agreement(0.875) == (
         "88% of the models that might as well have been trained would agree."
     )

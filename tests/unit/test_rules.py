@@ -15,10 +15,10 @@ from counterveil.search.constraints import (
     ANY_NUMBER,
     Box,
     box_around,
-    clip_to_rules,
     column_costs,
     max_changes_of,
 )
+from counterveil.search.decoding import clip_to_rules
 from counterveil.search.rules import Rules
 from counterveil.search.snap import Snap
 

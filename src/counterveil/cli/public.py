@@ -59,7 +59,9 @@ def inspect(
         return
     facts = Table.grid(padding=(0, 2))
     facts.add_row("table", cell(schema.name))
-    facts.add_row("label", cell(f"{schema.label.name}: {named(schema.label.classes)}"))
+    label = schema.label
+    classes = [label.shown_value(name) for name in label.classes]
+    facts.add_row("label", cell(f"{label.shown_name}: {named(classes)}"))
     facts.add_row("features", f"{len(schema.columns)} columns, {schema.width} encoded numbers")
     facts.add_row("private model", "none" if veil.surrogate is None else "yes: counterveil model")
     facts.add_row("digest", veil.digest)
@@ -87,7 +89,10 @@ def explain(
     immutable: list[str] | None = option(None, "A feature that must stay; repeat for more."),
     k: int = option(1, "How many different answers a query.", "--k", min=1, max=1000),
     rules: Path | None = option(
-        None, "A JSON file: what may change (one object), or a list with one a query."
+        None,
+        "A JSON file: one object for all queries, or a list with one a query; with immutable, "
+        "may_change, direction, allowed, steps, relations, together, max_changes, costs "
+        "(docs/rules.md).",
     ),
     max_changes: int | None = option(None, "Change at most so many features.", min=1),
     prefer: str | None = option(

@@ -19,7 +19,7 @@ from rich.text import Text
 from counterveil.privacy import Level, Statement
 from counterveil.search.answers import Status
 from counterveil.search.explanations import Explanations
-from counterveil.search.wording import pixel_columns, show, show_both
+from counterveil.search.wording import pixel_columns, told, told_value
 from counterveil.signature import signer_line
 from counterveil.terminal import cell, visible
 
@@ -76,7 +76,7 @@ def demo_page(
         statement=result.statement,
         signed=signer_line(result.signer),
         facts=facts,
-        fixed=fixed,
+        fixed=[result.schema.shown_name(name) for name in fixed],
     )
 
 
@@ -107,14 +107,14 @@ def _card(result: Explanations, query: int) -> dict[str, Any]:
     missing = [rank for rank in range(result.k) if rank not in ranks]
     unchanged = [dict(result.kept_of(query, rank)) for rank in ranks]
     in_all = [
-        f"{column} {show(value)}"
+        told_value(result.schema, column, value)
         for column, value in (unchanged[0] if unchanged else {}).items()
         if column not in pixels and all(column in other for other in unchanged)
     ]
     answers = []
     for rank in ranks:
         changes = [] if pixels else result.changes_of(query, rank)
-        shown = [(column, *show_both(*both)) for column, *both in changes[:MOST_COLUMNS]]
+        shown = [told(result.schema, change) for change in changes[:MOST_COLUMNS]]
         answers.append(
             {
                 "rank": rank + 1,
@@ -198,9 +198,9 @@ def explanation_table(result: Explanations, query: int) -> RenderableType:
             continue
         table = Table("change", "from", "to")
         changes = result.changes_of(query, rank)
-        for column, *values in changes[:MOST_LINES]:
-            before, after = show_both(*values)
-            table.add_row(cell(column), cell(before), cell(after, "bold"))
+        for change in changes[:MOST_LINES]:
+            name, before, after = told(result.schema, change)
+            table.add_row(cell(name), cell(before), cell(after, "bold"))
         if len(changes) > MOST_LINES:
             table.add_row(f"… and {len(changes) - MOST_LINES} more", "", "")
         parts += [cell(title, "bold"), table]

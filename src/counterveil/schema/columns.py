@@ -201,12 +201,12 @@ class ValueList:
         """The positions of cells of any type; -1 for what is not in the list."""
         if isinstance(series.dtype, pd.StringDtype):
             places, texts = pd.factorize(series)
-            found = np.array([*map(self._place, texts.to_numpy(object)), -1], dtype=np.intp)
+            found = np.array([*map(self.place, texts.to_numpy(object)), -1], dtype=np.intp)
             return found[places]
         cells = series.astype(object).to_numpy()
-        return np.array([self._place(cell) for cell in cells], dtype=np.intp)
+        return np.array([self.place(cell) for cell in cells], dtype=np.intp)
 
-    def _place(self, cell: Any) -> int:
+    def place(self, cell: Any) -> int:
         """The position of one cell; -1 if it is not in the list."""
         cell = cell.item() if isinstance(cell, np.generic) else cell
         if not isinstance(cell, (str, Real, Decimal)):

@@ -16,6 +16,7 @@ Every kind answers the following, besides what `Kind` has. An illegal cell is a 
 |---|---|
 | `values` | the closed list of its values; None for numbers |
 | `missing`, `ordered`, `direction` | may cells be empty, has "increase" a meaning, which way |
+| `step` | what a number that changes becomes a multiple of; None for all others |
 | `encode(arrays, out)` | puts its columns into `out`, zeros of shape (rows, width) |
 | `decode(unit)` | its columns, from encoded numbers (rows, width) of legal rows |
 | `allows(value)`, `encode_value(value)` | may an answer have this value, and how it is encoded |
@@ -24,169 +25,22 @@ Every kind answers the following, besides what `Kind` has. An illegal cell is a 
 | `cells(bins)` | its Cells on the grid, with about `bins` bins for numbers |
 """
 
-import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-import pandas as pd
 from pydantic import Field
 from pydantic import model_validator as validator
 
 from counterveil.errors import RequestError, SchemaError
 from counterveil.schema import columns
-from counterveil.schema.cells import BitCells, Cells, NumberCells
-from counterveil.schema.columns import MISSING_VALUE, Array, Category
-from counterveil.schema.kind import Bounds, Direction, Kind, Mark, Rule, first_names, is_number
+from counterveil.schema.cells import BitCells, Cells
+from counterveil.schema.columns import Array, Category
+from counterveil.schema.kind import Bounds, Direction, Kind, Mark, Rule, first_names
+from counterveil.schema.numeric import EMPTY, Numeric
 
 MAX_WIDTH = 1 << 17  # numbers that encode a row
-LARGEST = 1e15  # up to which floats tell whole numbers apart
 MOST_LEVELS = (1 << 16) - 1  # of a pixel: sums of their frequencies stay exact
-SLACK = 1e-6  # what float arithmetic may be off by
-EMPTY = "missing value; fill it in, or set 'missing': true in the schema"
-
-
-FEW = 10  # whole numbers: fewer are counted one by one
-
-
-class Numeric(Kind):
-    """A number between public bounds; `missing=True` admits empty cells as a state of their own."""
-
-    kind: Literal["numeric"] = "numeric"
-    lower: float
-    upper: float
-    integer: bool = False
-    missing: bool = False
-    direction: Direction = "any"
-    allowed: tuple[float, float] | None = None
-    values: ClassVar[None] = None
-    ordered: ClassVar[bool] = True
-
-    @validator(mode="after")
-    def _check(self) -> Self:
-        if self.lower == self.upper:
-            self._contradiction("lower equals upper; leave a constant column out")
-        if self.lower > self.upper:
-            self._contradiction("lower must be below upper")
-        if self.integer and not (self.lower.is_integer() and self.upper.is_integer()):
-            self._contradiction("integer bounds must be whole numbers")
-        if not math.isfinite(self.span) or max(-self.lower, self.upper) > LARGEST:
-            self._contradiction("bounds beyond 1e15; use another unit")
-        if self.allowed is not None:
-            low, high = self.allowed
-            if not self.lower <= low <= high <= self.upper:
-                self._contradiction("'allowed' must lie within the bounds")
-            if self._is_empty(low, high):
-                self._contradiction("'allowed' holds no whole number")
-        return self
-
-    @property
-    def width(self) -> int:
-        return 2 if self.missing else 1
-
-    @property
-    def span(self) -> float:
-        """From the lower to the upper bound."""
-        return self.upper - self.lower
-
-    @property
-    def number_range(self) -> tuple[float, float]:
-        return self.lower, self.upper
-
-    @property
-    def is_whole(self) -> bool:
-        return self.integer
-
-    def encode(self, arrays: Sequence[Any], out: Array, *, strict: bool = True) -> None:
-        numbers, empty = columns.numbers_of(arrays[0])
-        inside = numbers.min() >= self.lower and numbers.max() <= self.upper  # none is missing
-        if not inside or (self.integer and arrays[0].dtype.kind not in columns.WHOLE):
-            if strict:
-                self._refuse_cells(numbers, empty)
-            else:
-                empty = np.isnan(numbers)
-                numbers = np.where(empty, self._middle, np.clip(numbers, self.lower, self.upper))
-                numbers = np.round(numbers) if self.integer else numbers
-        out[:, 0] = (numbers - self.lower) / self.span
-        if self.missing:
-            out[empty] = MISSING_VALUE, 1.0
-
-    @property
-    def _middle(self) -> float:
-        """Where a private number rests that is missing and may not be."""
-        middle = (self.lower + self.upper) / 2
-        return math.floor(middle) if self.integer else middle
-
-    def _refuse_cells(self, numbers: Array, empty: Array) -> None:
-        if not self.missing:
-            columns.refuse_cells(empty, self.name, EMPTY)
-        columns.refuse_cells(np.isnan(numbers) & ~empty, self.name, "not a number")
-        bounds = f"outside the bounds {self.lower:g} to {self.upper:g} of the schema"
-        outside = ((numbers < self.lower) | (numbers > self.upper)) & ~empty
-        columns.refuse_cells(outside, self.name, f"{bounds}; clip the value or widen the bounds")
-        if self.integer:
-            fraction = "not a whole number; round it, or drop 'integer' from the schema"
-            columns.refuse_cells((numbers != np.round(numbers)) & ~empty, self.name, fraction)
-
-    def decode(self, unit: Array) -> list[Any]:
-        numbers = self.lower + unit[:, 0] * self.span
-        numbers = np.rint(numbers) if self.integer else numbers
-        numbers = np.minimum(np.maximum(numbers, self.lower), self.upper)
-        if not self.missing:
-            return [numbers.astype(np.int64) if self.integer else numbers]
-        empty = unit[:, 1] >= 0.5
-        if not self.integer:
-            return [np.where(empty, np.nan, numbers)]
-        return [pd.arrays.IntegerArray(np.where(empty, 1, numbers).astype(np.int64), empty)]
-
-    def allows(self, value: Any) -> bool:
-        if isinstance(value, (bool, str)) or (self.integer and value != int(value)):
-            return False
-        low, high = self.allowed or self.number_range
-        return bool(low <= value <= high)
-
-    def encode_value(self, value: Any) -> list[float]:
-        return [(value - self.lower) / self.span, 0.0][: self.width]
-
-    def allowed_range(self, slack: float = 0.0) -> tuple[float, float]:
-        low, high = self.allowed or self.number_range
-        return (math.ceil(low - slack), math.floor(high + slack)) if self.integer else (low, high)
-
-    def bounds(self) -> Bounds:
-        low, high = (self.encode_value(value) for value in self.allowed_range(SLACK))
-        marks = [Mark.ONE_WAY[self.direction], Mark.CLOSED][: self.width]
-        return Bounds(low, high, [Mark.FIXED] * self.width if self.immutable else marks)
-
-    def tightened(self, rule: Rule) -> Self:
-        changes = {} if rule.allowed is None else {"allowed": self._narrowed(rule.allowed)}
-        return self._tighter(rule, self.direction, **changes)
-
-    def _narrowed(self, asked: Collection[Any]) -> tuple[float, float]:
-        """The range that a rule and the schema both allow."""
-        is_pair = len(asked) == 2 and not isinstance(asked, (set, frozenset))
-        if not is_pair or not all(is_number(end) for end in asked):
-            self._refuse("allowed", " is a number; a range [low, high] was expected")
-        low, high = asked
-        if self._is_empty(low, high):
-            self._refuse("allowed", f": the range {low:g} to {high:g} is empty")
-        if low < self.lower or high > self.upper:
-            bounds = f"the bounds {self.lower:g} to {self.upper:g}"
-            self._refuse("allowed", f": {low:g} to {high:g} is outside {bounds}")
-        lowest, highest = self.allowed or self.number_range
-        low, high = max(low, lowest), min(high, highest)
-        if self._is_empty(low, high):
-            self._refuse("allowed", f": the schema allows {lowest:g} to {highest:g} only")
-        return float(low), float(high)
-
-    def _is_empty(self, low: float, high: float) -> bool:
-        return low > high or (self.integer and math.ceil(low) > math.floor(high))
-
-    @property
-    def is_wide(self) -> bool:
-        return not (self.integer and self.span < FEW)
-
-    def cells(self, bins: int) -> Cells:
-        return NumberCells.between(self.number_range, bins, self.integer, self.missing)
 
 
 class Categorical(Kind):
@@ -199,6 +53,7 @@ class Categorical(Kind):
     direction: Direction = "any"
     allowed: tuple[Category, ...] | None = None
     one_hot: ClassVar[bool] = True
+    step: ClassVar[None] = None
 
     @validator(mode="after")
     def _check(self) -> Self:
@@ -252,6 +107,7 @@ class Categorical(Kind):
         return Bounds([0.0] * self.width, [float(each) for each in is_open], marks)
 
     def tightened(self, rule: Rule) -> Self:
+        self._refuse_step(rule)
         changes = {}
         if rule.allowed is not None:
             self._check_known(rule.allowed, self.categories)
@@ -275,6 +131,7 @@ class Binary(Kind):
     direction: Direction = "any"
     missing: ClassVar[bool] = False
     ordered: ClassVar[bool] = True
+    step: ClassVar[None] = None
 
     @validator(mode="after")
     def _check(self) -> Self:
@@ -301,6 +158,7 @@ class Binary(Kind):
         return Bounds([0.0], [1.0], [mark])
 
     def tightened(self, rule: Rule) -> Self:
+        self._refuse_step(rule)
         if rule.allowed is not None:
             # A bit that may only move to one of its values only moves in one direction.
             self._check_known(rule.allowed, self.values)
@@ -329,6 +187,7 @@ class Pixels(Kind):
     missing: ClassVar[bool] = False
     ordered: ClassVar[bool] = False
     direction: ClassVar[Direction] = "any"
+    step: ClassVar[None] = None
 
     @validator(mode="after")
     def _check(self) -> Self:
@@ -378,6 +237,7 @@ class Pixels(Kind):
         return Bounds([0.0] * self.width, [1.0] * self.width, [mark] * self.width)
 
     def tightened(self, rule: Rule) -> Self:
+        self._refuse_step(rule)
         if rule.allowed is not None or rule.direction != "any":
             asked = "direction" if rule.allowed is None else "allowed"
             self._refuse(asked, " are pixels; they can only be immutable")

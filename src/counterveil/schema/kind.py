@@ -2,16 +2,14 @@
 
 import json
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any, ClassVar, Literal, NamedTuple, NoReturn, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-
-from counterveil.errors import RequestError, SchemaError
+from counterveil.errors import RequestError
 from counterveil.schema.columns import Category
-from counterveil.text_rules import check_text
+from counterveil.schema.named import Named
 
-CONTINUUM = 2.0**100  # steps a unit: rounding to them changes no float that matters
+CONTINUUM = 2.0**100  # parts of a unit: rounding to them changes no float that matters
 Direction = Literal["any", "increase", "decrease"]
 
 
@@ -38,41 +36,23 @@ class Bounds(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """What a query's Rules say of one feature. `allowed`: a range, or a list of categories."""
+    """What a query's Rules say of one feature. `allowed`: a range, or a list of categories.
+
+    `step`: a number that changes becomes a multiple of it.
+    """
 
     immutable: bool = False
     direction: Direction = "any"
     allowed: Collection[Any] | None = None
+    step: float | None = None
 
 
-class Frozen(BaseModel):
-    """A part of a schema; what is wrong with it is said in one line by a SchemaError."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    def __init__(self, **values: Any) -> None:
-        try:
-            super().__init__(**values)
-        except ValidationError as error:
-            raise SchemaError(_one_line(error, values.get("name"))) from None
-
-    @model_validator(mode="after")
-    def _check_texts(self) -> Self:
-        """Names, notes and categories are printed and stored: by the rules of every text."""
-        for content in self.__dict__.values():
-            parts = [*content, *content.values()] if isinstance(content, Mapping) else content
-            for text in parts if isinstance(parts, (tuple, list)) else (parts,):
-                if isinstance(text, str):
-                    check_text(text)
-        return self
-
-
-class Kind(Frozen):
+class Kind(Named):
     """What the kinds have in common."""
 
-    name: str = Field(min_length=1)
     immutable: bool = False
     one_hot: ClassVar[bool] = False  # whether each category has an encoded column
+    is_one_number: ClassVar[bool] = False  # whether it is a single number of a range
 
     def to_dict(self) -> dict[str, Any]:
         """As in the JSON file: what is not a default."""
@@ -117,8 +97,8 @@ class Kind(Frozen):
         return any(isinstance(value, str) for value in getattr(self, "values", None) or ())
 
     @property
-    def steps(self) -> list[float]:
-        """Into how many steps legal values divide the unit interval, for each encoded column."""
+    def divisions(self) -> list[float]:
+        """Into how many parts legal values divide the unit interval, for each encoded column."""
         if self.number_range is None:
             return [1.0] * self.width
         low, high = self.number_range
@@ -135,6 +115,10 @@ class Kind(Frozen):
 
     def _contradiction(self, words: str) -> NoReturn:
         raise ValueError(f"feature {self.name!r}: {words}")
+
+    def _refuse_step(self, rule: Rule) -> None:
+        if rule.step is not None:
+            self._refuse("steps", " is no number; leave its step out")
 
     def _refuse(self, rule: str, words: str) -> NoReturn:
         """A RequestError for a rule that does not fit this feature."""
@@ -170,16 +154,7 @@ def is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _one_line(error: ValidationError, name: object) -> str:
-    """The first of pydantic's findings as one line, with the way to it in the file."""
-    first = error.errors(include_url=False)[0]
-    words = first["msg"].removeprefix("Value error, ")
-    if first["type"] == "extra_forbidden":
-        words = "unknown field; check its spelling"
-    if first["type"] == "union_tag_invalid":
-        words = "'kind' must be numeric, categorical, binary or pixels"
-    if first["loc"]:
-        where = ".".join(str(part) for part in first["loc"])
-        words = f"{name!r}: {where}: {words}" if name is not None else f"{where}: {words}"
-    more = error.error_count() - 1
-    return f"schema: {words}" + (f" (and {more} more)" if more else "")
+def is_multiple(number: float, step: float) -> bool:
+    """Whether `number` is a multiple of `step`, but for the rounding of floats."""
+    times = round(number / step)
+    return abs(number - times * step) <= 1e-9 * max(abs(number), step)

@@ -8,6 +8,7 @@ schema must come from public knowledge: a form, a code book, the law; not from t
 import json
 import os
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, Literal, Self
 
 from pydantic import Field, field_serializer, field_validator
@@ -18,18 +19,30 @@ from counterveil.files import read_bytes, write_whole
 from counterveil.hints import did_you_mean, named
 from counterveil.schema.columns import Category, check_distinct
 from counterveil.schema.features import MAX_WIDTH, Categorical, Feature, Pixels
-from counterveil.schema.kind import Frozen
+from counterveil.schema.named import Frozen, Named
 
 FORMAT = 1
 MOST_FEATURES = 1 << 14
 Family = Literal["mixed", "image", "binary"]
 
 
-class Label(Frozen):
-    """The column that the target model predicts, and its public set of classes."""
+class Label(Named):
+    """The column that the target model predicts, and its public set of classes.
 
-    name: str = Field(min_length=1)
+    `label` and `value_names`: what people call the column and its classes.
+    """
+
     classes: tuple[Category, ...]
+
+    @property
+    def listed_values(self) -> tuple[Category, ...]:
+        return self.classes
+
+    def class_called(self, name: Any) -> Any:
+        """The class that people call `name`; otherwise `name` itself, be it a class or not."""
+        if name in self.classes:
+            return name
+        return next((value for value, shown in self.value_names if shown == name), name)
 
     @validator(mode="after")
     def _check(self) -> Self:
@@ -86,8 +99,18 @@ class Schema(Frozen):
             if column in seen:
                 raise ValueError(f"column {column!r} is named twice; every column once")
             seen.add(column)
+        self._check_shown_names()
         _check_links(self.links, {feature.name: feature for feature in self.features})
         return self
+
+    def _check_shown_names(self) -> None:
+        """No two columns are called the same, by their labels or, without one, by their names."""
+        seen: set[str] = set()
+        for each in (self.label, *self.features):
+            if each.shown_name in seen:
+                twice = f"two columns would be called {each.shown_name!r}"
+                raise ValueError(f"{twice}; give {each.name!r} a 'label' of its own")
+            seen.add(each.shown_name)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -129,9 +152,31 @@ class Schema(Frozen):
         meant = did_you_mean(name, known)
         raise SchemaError(f"no feature {name!r} in the schema; it has: {named(known)}{meant}")
 
+    def shown_name(self, column: str) -> str:
+        """What people call a column; a pixel has only its name."""
+        feature = self._by_name.get(column)
+        return column if feature is None else feature.shown_name
+
+    def shown_value(self, column: str, value: Any) -> Any:
+        """What people call a value of a column; itself where it has no name."""
+        feature = self._by_name.get(column)
+        return value if feature is None else feature.shown_value(value)
+
+    @property
+    def names(self) -> dict[str, Any]:
+        """What people call columns, the label's included, and values, by column, for JSON."""
+        every = {each.name: each.names for each in (self.label, *self.features)}
+        return {name: names for name, names in every.items() if names}
+
+    @cached_property
+    def _by_name(self) -> dict[str, Feature]:
+        return {feature.name: feature for feature in self.features}
+
     def to_json(self) -> str:
         """The JSON text; fields that only repeat a default are left out."""
         content = self.model_dump(mode="json", exclude_defaults=True, exclude={"features"})
+        label = {"name": self.label.name, **self.label.names, "classes": self.label.classes}
+        content["label"] = label
         lines = [json.dumps(feature.to_dict(), ensure_ascii=False) for feature in self.features]
         features = ",\n".join(f"    {line}" for line in lines)
         head = json.dumps({"version": FORMAT, **content}, ensure_ascii=False, indent=2)
@@ -174,6 +219,8 @@ def _check_links(links: tuple[Link, ...], features: dict[str, Feature]) -> None:
             raise ValueError(f"{where}: the source must be categorical")
         if isinstance(follower, Pixels):
             raise ValueError(f"{where}: pixels cannot be derived")
+        if follower.step is not None:
+            raise ValueError(f"{where}: a number that is derived has no 'step'")
         if link.source in derived or derived.count(link.derived) > 1:
             raise ValueError(f"{where}: a feature is derived once, and from one that is not")
         if set(link.values) != set(source.categories):

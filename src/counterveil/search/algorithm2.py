@@ -234,6 +234,8 @@ class NearestAccepted:
         rows = self._snap(points, seen.box)
         distance = (rows - seen.queries).norm(dim=1)
         better = self._accepts(rows, seen.targets) & (distance < self._distance[indices])
+        if seen.box.ties is not None:
+            better &= seen.box.ties_held(rows)
         self._rows[indices[better]] = rows[better]
         self._distance[indices[better]] = distance[better]
 

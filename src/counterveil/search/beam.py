@@ -92,17 +92,10 @@ class Candidates:
 
         `feature`: that each move changes, (moves,).
         """
-        cost, everyone, places, least = self.cost.copy(), np.arange(len(self.cost)), [], []
-        changed = self._changed(feature)
-        for _ in range(k):
-            places.append(cost.argmin(axis=1))
-            least.append(cost[everyone, places[-1]])
-            mine = changed[everyone, places[-1]][:, None]
-            both = (changed & mine).sum(axis=2)
-            cost[(both == mine.sum(axis=2)) | (both == changed.sum(axis=2))] = np.inf
-        where = everyone[:, None], np.stack(places, axis=1)
+        places, least = different_ways(self.cost, self._changed(feature), k)
+        where = np.arange(len(self.cost))[:, None], places
         moves, effort, unusual = (each[where] for each in (self.moves, self.effort, self.unusual))
-        return type(self)(moves, effort, unusual, np.stack(least, axis=1))
+        return type(self)(moves, effort, unusual, least)
 
     def _changed(self, feature: Array) -> Array:
         """Which features the candidates change, (queries, rows each, features)."""
@@ -111,6 +104,22 @@ class Candidates:
             query, row = np.nonzero(moves >= 0)
             changed[query, row, feature[moves[query, row]]] = True
         return changed
+
+
+def different_ways(cost: Array, changed: Array, k: int) -> tuple[Array, Array]:
+    """The places of the k cheapest rows of each query, and their costs, (queries, k) each.
+
+    None of them changes all that a cheaper one does, or less. `cost`: (queries, rows each).
+    `changed`: which features the rows change, (queries, rows each, features).
+    """
+    cost, everyone, places, least = cost.copy(), np.arange(len(cost)), [], []
+    for _ in range(k):
+        places.append(cost.argmin(axis=1))
+        least.append(cost[everyone, places[-1]])
+        mine = changed[everyone, places[-1]][:, None]
+        both = (changed & mine).sum(axis=2)
+        cost[(both == mine.sum(axis=2)) | (both == changed.sum(axis=2))] = np.inf
+    return np.stack(places, axis=1), np.stack(least, axis=1)
 
 
 def cheapest(guess: Array, many: int) -> Array:

@@ -17,6 +17,9 @@ each. The best few are extended by a further move, and so on. Which extension is
 guessed: the log-odds of f as if moves added up, effort and density exactly, by tables. Then f and
 the committee are asked about those rows of the beam that may cost less than the best one found so
 far. In the end numbers move closer to the query where that costs less.
+
+Where rules tie features to each other, or give numbers steps, `search.tied_search` does the same on
+rows that keep them.
 """
 
 from __future__ import annotations
@@ -36,9 +39,11 @@ from counterveil.search.cost import Asked
 from counterveil.search.ground import Ground
 from counterveil.search.moves import Moves
 from counterveil.search.pipeline import Found, QueryBatch, SearchOptions
+from counterveil.search.tied_search import TiedSearch
 
 LEVELS, MOST_LEVELS = 4, 6  # changes that are always tried; and where there is no answer yet
 AT_A_TIME = 512  # queries
+TIED_AT_A_TIME = 128
 
 
 @dataclass(frozen=True)
@@ -210,22 +215,24 @@ def believable_answers(
     all tensors given and returned are on the CPU. Queries are taken in parts that fit into memory.
     """
     margin = Margin(model, options.margin)
+    is_tied = batch.box.ties is not None
+    size = TIED_AT_A_TIME if is_tied else AT_A_TIME
     rows, accepted = [], []
-    for start in range(0, len(batch), AT_A_TIME):
-        whole = len(batch) <= AT_A_TIME
-        part = batch if whole else batch.select(slice(start, start + AT_A_TIME))
-        found = BelievableSearch(_asked(ground, margin, part), k)()
+    for start in range(0, len(batch), size):
+        part = batch if len(batch) <= size else batch.select(slice(start, start + size))
+        asked = _asked(ground, margin, part)
+        found = (TiedSearch(asked, part.box, k) if is_tied else BelievableSearch(asked, k))()
         rows.append(found[0])
         accepted.append(found[1])
     return torch.from_numpy(np.concatenate(rows)), torch.from_numpy(np.concatenate(accepted))
 
 
 def _asked(ground: Ground, margin: Margin, batch: QueryBatch) -> Asked:
-    """The queries of a batch where the rules let them begin."""
+    """The queries of a batch where the rules let them begin; themselves where rules tie them."""
     queries, lower, upper = batch.queries, batch.box.lower, batch.box.upper
     most = None if batch.max_changes is None else batch.max_changes.numpy()
     start = queries
-    if bool(((queries < lower) | (queries > upper)).any()):
+    if batch.box.ties is None and bool(((queries < lower) | (queries > upper)).any()):
         start = ground.snap(queries, batch.box)
         if most is not None:  # what the rules themselves move counts, too
             most = most - ground.snap.changed_features(start, queries).sum(dim=1).numpy()

@@ -61,7 +61,7 @@ class _Answers:
         query, column = self.query[who], beliefs.first_column[number]
         fine, heights, cells = ground.fine[number]
         mine, known = asked.queries[query, column], asked.known[query, number]
-        place = _on_the_way(fine, mine, self.rows[who, column], known)
+        place = on_the_way(fine, mine, self.rows[who, column], known)
         tried, cell = fine.take(place), cells.take(place)
         low, high = asked.lower[query, column, None], asked.upper[query, column, None]
         usable = (tried >= low - SAME) & (tried <= high + SAME)
@@ -105,7 +105,7 @@ class _Answers:
         return self.asked.ground.prices.implausible * (density[:, :1] - density[:, 1:])
 
 
-def _on_the_way(fine: Array, mine: Array, now: Array, known: Array) -> Array:
+def on_the_way(fine: Array, mine: Array, now: Array, known: Array) -> Array:
     """Places of fine values between the query's and the answer's, (rows, tries).
 
     Around the answer's where the query's is unknown.

@@ -1,46 +1,48 @@
 """What an answer to a query may look like, as a box around it in the unit cube.
 
 Immutable features, directions and allowed ranges become a lower and an upper bound for every
-encoded column of every query. A category is open where its upper bound is 1. Two rules hold
-without being asked for: a value that breaks no rule today may always stay, and no answer tells a
-person to make a known value unknown.
+encoded column of every query. A category is open where its upper bound is 1. Ties (`ties.py`) pick
+rows inside these bounds. Two rules hold without being asked for: a value that breaks no rule of its
+own feature today may always stay, and no answer tells a person to make a known value unknown.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import NamedTuple
 
-import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor
 
 from counterveil.encoding import Array, Encoding
 from counterveil.errors import RequestError
 from counterveil.schema import Feature
-from counterveil.schema.columns import array_of, arrays_of
-from counterveil.schema.features import SLACK
 from counterveil.schema.kind import Mark
+from counterveil.schema.numeric import SLACK
 from counterveil.search.rules import Rules
+from counterveil.search.ties import SAME, Ties, ties_of
 
-SAME = 1e-6  # differences up to this in the unit cube are no change
+__all__ = ["SAME", "Box", "ManyRules", "box_around", "column_costs", "max_changes_of"]
+
 ANY_NUMBER = 1 << 30  # of changes
-FEW = 4  # changed features up to which they are decoded one by one
 NO_RULES = Rules()
 ManyRules = Rules | Sequence[Rules] | None
 
 
 @dataclass(frozen=True)
 class Box:
-    """Bounds of shape (queries, width); `queries`, encoded, only where features are linked."""
+    """What answers to a batch of queries may look like.
+
+    `lower`, `upper`: bounds of every encoded column, (queries, width). `queries`: encoded; only
+    where features are linked or tied. `ties`: only where rules ask for any.
+    """
 
     lower: Tensor
     upper: Tensor
     queries: Tensor | None = None
+    ties: Ties | None = None
 
     def project(self, points: Tensor) -> Tensor:
         """The nearest points of the box; a gradient flows where nothing was cut."""
@@ -48,21 +50,56 @@ class Box:
 
     def select(self, part: slice | Tensor) -> Box:
         """The boxes of some of the queries."""
-        return self._map(lambda side: side[part])
+        ties = None
+        if self.ties is not None:
+            ties = self.ties.select(part.cpu().numpy() if isinstance(part, Tensor) else part)
+        return self._map(lambda side: side[part], ties)
 
     def to(self, device: torch.device) -> Box:
-        """The same on another device."""
-        return self._map(lambda side: side.to(device))
+        """The same on another device; ties stay on the CPU."""
+        return self._map(lambda side: side.to(device), self.ties)
 
-    def _map(self, change: Callable[[Tensor], Tensor]) -> Box:
+    def _map(self, change: Callable[[Tensor], Tensor], ties: Ties | None) -> Box:
+        """The box with other tensors, and with ties only where there are any."""
+        ties = None if ties is None or not ties.arrays["is_tied"].any() else ties
         queries = None if self.queries is None else change(self.queries)
-        return Box(change(self.lower), change(self.upper), queries)
+        return Box(change(self.lower), change(self.upper), queries, ties)
 
     def holding(self, columns: Tensor, queries: Tensor) -> Box:
         """The box where marked `columns`, (queries, width), stay as near to `queries` as may be."""
         nearest = self.project(queries)
-        lower = torch.where(columns, nearest, self.lower)
-        return Box(lower, torch.where(columns, nearest, self.upper), self.queries)
+        lower, upper = (torch.where(columns, nearest, each) for each in (self.lower, self.upper))
+        return replace(self, lower=lower, upper=upper)
+
+    def settle(self, rows: Tensor, pinned: Tensor | None = None) -> Tensor:
+        """Legal rows nearby that keep the ties of their queries, where there are any.
+
+        `pinned`: columns that keep their values where that is possible, (queries, width).
+        """
+        return rows if self.ties is None else self.ties.settle(rows, self.sides, pinned)
+
+    def with_groups(self, columns: Tensor) -> Tensor:
+        """A mask of columns, (queries, width), with all of a group that it has a column of."""
+        return columns if self.ties is None else self.ties.with_groups(columns)
+
+    def ties_held(self, rows: Tensor) -> Tensor:
+        """Which rows keep the ties of their queries, (queries,)."""
+        if self.ties is None:
+            return torch.ones(len(rows), dtype=torch.bool, device=rows.device)
+        return self.ties.held(rows, self.sides)
+
+    @property
+    def can_be_kept(self) -> Tensor:
+        """For which queries any row keeps the ties, (queries,), as far as is known beforehand."""
+        if self.ties is None:
+            return torch.ones(len(self.lower), dtype=torch.bool)
+        return torch.from_numpy(self.ties.arrays["possible"])
+
+    @property
+    def sides(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Lower and upper bounds, and the queries: what ties compare with."""
+        assert self.queries is not None, "ties compare with the queries"
+        return self.lower, self.upper, self.queries
 
 
 @dataclass(frozen=True)
@@ -72,6 +109,7 @@ class LinkedColumns:
     source: slice  # the categories of the source
     derived: slice
     table: Tensor  # the encoded derived value of each category, (categories, derived columns)
+    missing: int | None  # the column that says that the source is missing
 
     def derived_columns(self, rows: Tensor, box: Box) -> Tensor:
         """The derived columns by the table; where the source did not move, the query's own."""
@@ -83,6 +121,20 @@ class LinkedColumns:
             kept = box.queries[:, self.derived]
         return torch.where(moved > 0.5, self.table[source.argmax(dim=1)], kept)
 
+    def with_category(self, rows: Tensor, box: Box, place: int) -> Tensor:
+        """The rows with the source at one of its categories where that is open, and what follows.
+
+        A missing value of the source is gone then.
+        """
+        is_open = box.upper[:, self.source.start + place] > 0.5
+        moved = rows.clone()
+        moved[:, self.source] = 0.0
+        moved[:, self.source.start + place] = 1.0
+        if self.missing is not None:
+            moved[:, self.missing] = 0.0
+        moved[:, self.derived] = self.table.to(rows)[place]
+        return torch.where(is_open[:, None], moved, rows)
+
     def gain(self, rows: Tensor, gradient: Tensor, box: Box) -> Tensor:
         """What the derived feature adds to the gain of moving the source to each category."""
         uphill = gradient[:, self.derived]
@@ -91,6 +143,13 @@ class LinkedColumns:
             back = (uphill * box.queries[:, self.derived]).sum(dim=1, keepdim=True)
             after = torch.where(box.queries[:, self.source] > 0.5, back, after)
         return after - (uphill * rows[:, self.derived]).sum(dim=1, keepdim=True)
+
+    def gain_of_missing(self, rows: Tensor, gradient: Tensor, box: Box) -> Tensor:
+        """The same for a source that goes missing again: the query's own derived value is back."""
+        if box.queries is None:
+            return torch.zeros_like(rows[:, 0])
+        way = box.queries[:, self.derived] - rows[:, self.derived]
+        return (gradient[:, self.derived] * way).sum(dim=1)
 
     def close_categories(self, queries: Tensor, lower: Tensor, upper: Tensor) -> None:
         """Close, in place, categories that would lead the derived feature out of its bounds.
@@ -115,7 +174,8 @@ def linked_columns(encoding: Encoding, device: torch.device | None = None) -> li
         values = [link.values[category] for category in source.feature.values or ()]
         encoded = [derived.feature.encode_value(value) for value in values]
         table = torch.tensor(encoded, dtype=torch.float32, device=device)
-        found.append(LinkedColumns(source.categories, derived.at, table))
+        missing = source.stop - 1 if source.feature.missing else None
+        found.append(LinkedColumns(source.categories, derived.at, table, missing))
     return found
 
 
@@ -129,9 +189,12 @@ def box_around(
     """
     own = torch.as_tensor(queries).to(torch.float32)
     distinct, which = distinct_rules(rules, len(own), immutable)
-    *sides, marks_of = zip(*(_common_bounds(encoding, each) for each in distinct), strict=True)
-    present: set[int] = set().union(*marks_of)
-    lower, upper, marks = (_of_each(side, which).to(own.device) for side in sides)
+    found = [_common_bounds(encoding, each) for each in distinct]
+    present: set[int] = set().union(*(each.present for each in found))
+    lower, upper, marks = (
+        _of_each(side, which).to(own.device)
+        for side in zip(*((each.lower, each.upper, each.marks) for each in found), strict=True)
+    )
     if present & {Mark.INCREASING, Mark.DECREASING}:
         lower, upper = _one_way_bounds(encoding, own, marks, lower, upper)
     if present & {Mark.FORWARD, Mark.BACKWARD}:
@@ -141,11 +204,22 @@ def box_around(
     if Mark.FIXED in present:
         is_fixed = marks == Mark.FIXED
         lower, upper = (torch.where(is_fixed, own, side) for side in (lower, upper))
-    if not encoding.schema.links:
+    is_tied = any(each.is_tied for each in found)
+    links = linked_columns(encoding) if encoding.schema.links else []
+    if not links and not is_tied:
         return Box(lower, upper)
-    for link in linked_columns(encoding):
+    for link in links:
         link.close_categories(own, lower, upper)
-    return Box(lower, upper, own)
+    box = Box(lower, upper, own)
+    if not is_tied:
+        return box
+    under = [each.features for each in found]
+    exact = torch.as_tensor(queries).double().numpy()
+    ties = ties_of(encoding, distinct, under, which.numpy(), exact)
+    starts = [box.project(own)]
+    for link in links:
+        starts += [link.with_category(starts[0], box, place) for place in range(len(link.table))]
+    return replace(box, ties=ties.knowing_what_is_possible(starts, box.sides))
 
 
 def _of_each(sides: Sequence[Tensor], which: Tensor) -> Tensor:
@@ -190,90 +264,27 @@ def max_changes_of(rules: ManyRules, count: int) -> Tensor | None:
     return torch.tensor(limits)[which]
 
 
-def decode_answers(
-    encoding: Encoding, frame: pd.DataFrame, points: Array, found: Array, rules: ManyRules
-) -> pd.DataFrame:
-    """Encoded answers `found` to the queries `frame`, whose encoding is `points`, as rows.
+class _CommonBounds(NamedTuple):
+    """Bounds and Mark of every encoded column, whoever asks; and the features under the rules."""
 
-    Every cell is legal and inside the rules; cells that did not move are exactly the query's own.
-    """
-    return encoding.frame(decode_cells(encoding, arrays_of(frame), points, found, rules))
-
-
-def decode_cells(
-    encoding: Encoding, queries: Sequence[Any], points: Array, found: Array, rules: ManyRules
-) -> list[Any]:
-    """The same for the columns of the queries as plain arrays, in the schema's order."""
-    moved = np.abs(found - points) >= SAME
-    ever, cells = moved.any(axis=0), list(queries)
-    blocks = [block for block in encoding.blocks if ever[block.at].any()]
-    whole = arrays_of(encoding.decode(found)) if len(blocks) > FEW else None
-    for feature, places, at, *_ in blocks:
-        decoded = feature.decode(found[:, at]) if whole is None else whole[places]
-        several = places.stop - places.start > 1
-        changed = moved[:, at].T if several else moved[:, at].any(axis=1)[None]
-        for place, after, here in zip(
-            range(places.start, places.stop), decoded, changed, strict=True
-        ):
-            told = _without_float_noise(feature, array_of(after))
-            if is_bound(feature, rules):
-                told = clip_to_rules(feature, pd.Series(cells[place]), pd.Series(told), rules)
-            cells[place] = _where(here, array_of(told), cells[place])
-    return cells
-
-
-def _without_float_noise(feature: Feature, values: Any) -> Any:
-    """Decoded numbers to the decimal place of a ten-millionth of their span, at least.
-
-    The search computes in floats of seven digits: what comes after is no part of an answer.
-    """
-    bounds = feature.number_range
-    if bounds is None or feature.is_whole:
-        return values
-    digits = 7 - math.ceil(math.log10(bounds[1] - bounds[0]))
-    return np.round(values, digits) if -300 < digits < 300 else values
-
-
-def is_bound(feature: Feature, rules: ManyRules) -> bool:
-    """Whether rules may say where the numbers of a feature have to be; others have none."""
-    numbers = feature.allowed_range()
-    if numbers is None:
-        return False
-    return rules is not None or feature.direction != "any" or numbers != feature.number_range
-
-
-def clip_to_rules(
-    feature: Feature, before: pd.Series[Any], after: pd.Series[Any], rules: ManyRules = None
-) -> pd.Series[Any]:
-    """Decoded answers `after` exactly inside their rules, where `before` are the queries' cells.
-
-    Only numbers need it: float arithmetic may leave them off by a hair.
-    """
-    if not is_bound(feature, rules):
-        return after
-    distinct, which = distinct_rules(rules, len(after))
-    under = [each.tighten_feature(feature) for each in distinct]
-    low, high = np.array([each.allowed_range() for each in under])[which.numpy()].T
-    directions = np.array([each.direction for each in under])[which.numpy()]
-    rising, falling = directions == "increase", directions == "decrease"
-    was, now = (side.to_numpy(np.float64, na_value=np.nan) for side in (before, after))
-    kept = np.clip(now, low, high)
-    kept = np.where((rising & (kept < was)) | (falling & (kept > was)), was, kept)
-    off = (kept != now) & ~np.isnan(now)
-    if not off.any():
-        return after
-    right = np.where(off, kept, 0.0)
-    return after.where(~off, pd.Series(right.astype(np.int64) if feature.is_whole else right))
+    lower: Tensor
+    upper: Tensor
+    marks: Tensor
+    present: set[int]  # the marks that are there
+    features: tuple[Feature, ...]
+    is_tied: bool  # whether the rules tie features, or have steps
 
 
 @lru_cache(maxsize=32)
-def _common_bounds(encoding: Encoding, rules: Rules) -> tuple[Tensor, Tensor, Tensor, set[int]]:
-    """Bounds and Mark of every encoded column, whoever asks, and the marks that are present."""
-    bounds = [feature.bounds() for feature in rules.tighten(encoding.schema)]
+def _common_bounds(encoding: Encoding, rules: Rules) -> _CommonBounds:
+    features = rules.tighten(encoding.schema)
+    bounds = [feature.bounds() for feature in features]
     lower = torch.tensor([each for one in bounds for each in one.lower], dtype=torch.float32)
     upper = torch.tensor([each for one in bounds for each in one.upper], dtype=torch.float32)
     marks = [each for one in bounds for each in one.marks]
-    return lower, upper, torch.tensor(marks, dtype=torch.int8), {*marks}
+    is_tied = bool(rules.relations or rules.together) or any(each.step for each in features)
+    kinds = torch.tensor(marks, dtype=torch.int8)
+    return _CommonBounds(lower, upper, kinds, {*marks}, features, is_tied)
 
 
 def _one_way_bounds(
@@ -303,12 +314,3 @@ def _ordered_categories(encoding: Encoding, own: Tensor, marks: Tensor, upper: T
             upper[:, at] *= torch.where(marks[:, at] == Mark.FORWARD, ahead, 1.0)
             upper[:, at] *= torch.where(marks[:, at] == Mark.BACKWARD, behind, 1.0)
     return upper
-
-
-def _where(changed: Array, after: Any, before: Any) -> Any:
-    """Cells of two arrays: `after` where changed, else `before`."""
-    if changed.all():
-        return after
-    if isinstance(after.dtype, np.dtype) and after.dtype == before.dtype:
-        return np.where(changed, after, before)
-    return array_of(pd.Series(after).where(changed, pd.Series(before)))

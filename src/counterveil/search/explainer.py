@@ -10,6 +10,7 @@ from typing import Any, TypedDict, Unpack
 
 import pandas as pd
 import torch
+from torch import Tensor
 
 from counterveil.encoding import Array, Encoding
 from counterveil.errors import InternalError, RequestError
@@ -31,7 +32,7 @@ from counterveil.search.repair import margin_beyond
 from counterveil.search.rules import Rules
 from counterveil.search.snap import Snap
 from counterveil.search.wording import DecidedBy
-from counterveil.terminal import Tick, progress_bar
+from counterveil.terminal import Tick, progress_bar, silent
 from counterveil.veil import Veil
 
 MOST_ANSWERS = 1000  # to one query
@@ -145,13 +146,14 @@ class Explainer:
         """`k` counterfactuals for every row of `queries`.
 
         `queries`: a table in original units, or one record as a mapping. `target`: a class of the
-        label set, or a list with one for each query; by default the class that the model finds most
-        likely after the one it predicts. `rules`: what may change, for all queries or a list with
-        one `Rules` for each; `immutable`: features that must stay, besides those of schema and
-        rules. `search`: `prefer` "believable" answers or the "nearest" ones (see docs/method.md);
-        method, iterations, keep, polish, margin and seed of `SearchOptions`. It is enough that the
-        target class wins, but where the search for the nearest has guidance `surrogate`: there a
-        probability of .95 is sought, and answers are not polished.
+        label set or what people call it, or a list with one for each query; by default the class
+        that the model finds most likely after the one it predicts. `rules`: what may change (see
+        docs/rules.md), for all queries or a list with one `Rules` for each; `immutable`: features
+        that must stay, besides those of schema and rules. `search`: `prefer` "believable" answers
+        or the "nearest" ones (see docs/method.md); method, iterations, keep, polish, margin and
+        seed of `SearchOptions`. It is enough that the target class wins, but where the search for
+        the nearest has guidance `surrogate`: there a probability of .95 is sought, and answers are
+        not polished.
         """
         options = self._options(search)
         if not 1 <= k <= MOST_ANSWERS:
@@ -161,12 +163,12 @@ class Explainer:
         before = self.model.ask(asked)
         batch = QueryBatch(
             asked.points,
-            select_targets(before, target, self.veil.schema.label.classes),
+            self._targets(before, target),
             constraints.box_around(self.encoding, asked.encoded, rules, immutable),
             constraints.column_costs(self.encoding, rules, len(asked)),
             constraints.max_changes_of(rules, len(asked)),
         )
-        for_all = rules.immutable if isinstance(rules, Rules) else ()
+        for_all = rules.held(self.veil.schema) if isinstance(rules, Rules) else ()
         fixed = tuple(sorted({*for_all, *immutable}))
         request = Request(
             asked, index, batch, before, rules, fixed, k, target is not None, options.iterations
@@ -183,6 +185,15 @@ class Explainer:
         if self.decided_by is DecidedBy.STAND_IN:
             raise RequestError("nobody asks the model that decides: guidance is 'surrogate'")
         return self.model.ask(Rows.of_frame(rows, self.encoding)).exp().double().numpy()
+
+    def _targets(self, before: Tensor, target: TargetClasses) -> Tensor:
+        """The number of the target class of each query, (queries,)."""
+        label = self.veil.schema.label
+        if isinstance(target, (list, tuple)):
+            target = [label.class_called(name) for name in target]
+        elif isinstance(target, str):
+            target = label.class_called(target)
+        return select_targets(before, target, label.classes)
 
     @cached_property
     def _judge(self) -> Judge:
@@ -222,22 +233,49 @@ class Explainer:
     def _answers(self, batch: QueryBatch, options: SearchOptions, k: int, tick: Tick) -> Found:
         """Rows (queries, k, width) for some queries, on the device of the explainer.
 
-        Who has no believable answer gets the nearest one that can be found.
+        Queries whose rules tie features are answered apart from the others; nothing is sought where
+        no row keeps the rules.
         """
-        learnt, there = self._learnt, batch.to(self.device)
-        if options.prefer == "nearest":
-            return several_answers(learnt.pipeline(options), there, options, k, tick)
+        if batch.box.ties is None:
+            return self._sought(batch, options, k, tick)
+        there = batch.to(self.device)
+        rows = self._snap(there.queries, there.box)[:, None].repeat(1, k, 1)
+        accepted = torch.zeros(len(batch), k, dtype=torch.bool, device=self.device)
+        for part in batch.box.ties.parts():
+            if len(part):
+                rows[part], accepted[part] = self._sought(batch.select(part), options, k, tick)
+        return rows, accepted
+
+    def _sought(self, batch: QueryBatch, options: SearchOptions, k: int, tick: Tick) -> Found:
+        """The same. Who has no believable answer gets the nearest one that can be found.
+
+        Where rules tie features, who has no nearest answer gets a believable one, too.
+        """
+        is_tied, has_population = batch.box.ties is not None, self._learnt.population is not None
+        if options.prefer == "believable":
+            search, other, may_fall_back = self._believable, self._nearest, True
+        else:
+            search, other = self._nearest, self._believable
+            may_fall_back = is_tied and has_population and options.keep == "best"
+        rows, accepted = search(batch, options, k, tick)
+        left = (~accepted[:, 0]).nonzero()[:, 0]
+        if len(left) and may_fall_back:
+            found = other(batch.select(left.cpu()), options, k, silent)
+            rows, accepted = rows.clone(), accepted.clone()
+            rows[left], accepted[left] = found
+        return rows, accepted
+
+    def _nearest(self, batch: QueryBatch, options: SearchOptions, k: int, tick: Tick) -> Found:
+        options, there = replace(options, prefer="nearest"), batch.to(self.device)
+        return several_answers(self._learnt.pipeline(options), there, options, k, tick)
+
+    def _believable(self, batch: QueryBatch, options: SearchOptions, k: int, tick: Tick) -> Found:
+        learnt = self._learnt
         rows, accepted = (each.to(self.device) for each in learnt.believable(batch, options, k))
         if learnt.asked is not learnt.judge:  # a student stood in, and the model is asked once
-            goals = there.targets.repeat_interleave(k)
+            goals = batch.targets.to(self.device).repeat_interleave(k)
             agreed = margin_beyond(learnt.judge, options.margin, rows.flatten(0, 1), goals) >= 0
             accepted = accepted & agreed.unflatten(0, (-1, k))
-        left = (~accepted[:, 0]).nonzero()[:, 0]
-        if len(left):
-            nearest = replace(options, prefer="nearest")
-            others = several_answers(learnt.pipeline(nearest), there.select(left), nearest, k)
-            rows, accepted = rows.clone(), accepted.clone()
-            rows[left], accepted[left] = others
         return rows, accepted
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -58,10 +59,15 @@ class Explanations(Answers):
     def summary(self) -> pd.DataFrame:
         """One row an answer: status, classes, probability, distance, number of changed features.
 
-        `query` counts from 1. With k > 1 also `answer`, its rank from 1, and the `reason` where any
-        answer has one.
+        Classes are called what people call them. `query` counts from 1. With k > 1 also `answer`,
+        its rank from 1, and the `reason` where any answer has one.
         """
-        names = np.array([str(name) for name in self.schema.label.classes], dtype=object)
+        label = self.schema.label
+        return self._summary([label.shown_value(name) for name in label.classes])
+
+    def _summary(self, classes: Sequence[Category]) -> pd.DataFrame:
+        """The summary with these names for the classes."""
+        names = np.array([str(name) for name in classes], dtype=object)
         number, rank = self._numbers
         columns = {"query": number + 1} | ({"answer": rank + 1} if self.k > 1 else {})
         columns |= {
@@ -94,14 +100,19 @@ class Explanations(Answers):
         return table if self.k > 1 else table.drop(columns="answer")
 
     def shown_classes(self, query: int, answer: int = 0) -> tuple[Category, Category]:
-        """`classes_of` to be shown: nobody knows what a model gives now that was not asked."""
-        now, goal = self.classes_of(query, answer)
+        """What people call `classes_of`; nobody knows what a model gives now that was not asked."""
+        now, goal = self._called_classes(query, answer)
         return ("not asked" if self.decided_by is DecidedBy.STAND_IN else now), goal
+
+    def _called_classes(self, query: int, answer: int = 0) -> tuple[Category, Category]:
+        """What people call `classes_of`."""
+        now, goal = map(self.schema.label.shown_value, self.classes_of(query, answer))
+        return now, goal
 
     def text(self, query: int, answer: int = 0) -> str:
         """One answer as a sentence."""
         at = self.at(query, answer)
-        now, goal = self.classes_of(query, answer)
+        now, goal = self._called_classes(query, answer)
         if self.status[at] == Status.ALREADY.value:
             asked = self.decided_by.asked.capitalize()
             return f"{asked} already says {goal}; nothing needs to change."
@@ -134,7 +145,7 @@ class Explanations(Answers):
 
     def worth_in_words(self, query: int, answer: int) -> list[str]:
         """How the answer compares with people of the target class, and how stable it is."""
-        at, (_, goal) = self.at(query, answer), self.classes_of(query, answer)
+        at, (_, goal) = self.at(query, answer), self._called_classes(query, answer)
         if self.worth is None:
             return []
         share = float(self.worth.stability[at])
@@ -146,7 +157,7 @@ class Explanations(Answers):
             below = None
             if change[0] in places:
                 below = float(self.worth.standing[at, places[change[0]]])
-            said += wording.compared(change, below, goal)
+            said += wording.compared(self.schema, change, below, goal)
         return [*said, wording.agreement(share)]
 
     def explain(self, query: int | None = None) -> str:
@@ -158,7 +169,7 @@ class Explanations(Answers):
         ranks = [rank for rank in range(self.k) if self.valid[self.at(query, rank)]]
         if len(ranks) < 2:
             return self.text(query)
-        lines = [wording.opening(*self.classes_of(query), self.decided_by)]
+        lines = [wording.opening(*self._called_classes(query), self.decided_by)]
         for rank in ranks:
             start = "if" if len(lines) == 1 else "Or: if"
             condition = wording.condition(self.schema, self.changes_of(query, rank))
@@ -197,8 +208,11 @@ class Explanations(Answers):
         return {each.name: tuple(two) for each, two in known if not np.isnan(two).any()}
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain values for JSON."""
-        records = self.summary().to_dict(orient="records")
+        """Everything as plain values for JSON, with the names and values of the table.
+
+        What people call them is beside it, under `names`, where the schema says so.
+        """
+        records = self._summary(self.schema.label.classes).to_dict(orient="records")
         for record, query, answer in zip(records, *self._numbers, strict=True):
             record |= {name: _or_none(record[name]) for name in self._measures}
             record["changes"] = [
@@ -213,11 +227,14 @@ class Explanations(Answers):
             "flip_ratio": _or_none(self.flip_ratio),
             "mean_distance": _or_none(self.mean_distance),
             **(several if self.k > 1 else {}),
+            **({"names": names} if (names := self.schema.names) else {}),
             "explanations": records,
         }
 
     def save(self, path: str | os.PathLike[str], *, escape: bool = True) -> None:
         """Write summary and rows side by side as .csv, .parquet or .json.
+
+        All names and values are those of the table, whatever people call them.
 
         In a CSV, texts that a spreadsheet would take for a formula get an apostrophe in front;
         `escape=False` writes them as they are.
@@ -225,7 +242,7 @@ class Explanations(Answers):
         A column of the summary that is called like one of the table's (`status`, `distance`, …) is
         written as `counterveil_status` and so on; the table keeps its names.
         """
-        summary = self.summary()
+        summary = self._summary(self.schema.label.classes)
         while clashing := set(summary.columns) & set(self.schema.columns):
             summary = summary.rename(columns={name: f"counterveil_{name}" for name in clashing})
         table = pd.concat([summary, self.rows.reset_index(drop=True)], axis=1)

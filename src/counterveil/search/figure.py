@@ -24,7 +24,7 @@ from matplotlib.textpath import text_to_path
 
 from counterveil.schema import Category, Schema
 from counterveil.search import wording
-from counterveil.search.wording import Change, show, show_both
+from counterveil.search.wording import Change, show
 from counterveil.terminal import visible
 
 MOST_LINES = 40  # changes that are drawn; of the others the number is written
@@ -99,7 +99,7 @@ def _draw_page(answer: Answer) -> Picture:
         _draw_changes(page, schema, changes, answer.places)
         for title, is_fixed in (("cannot change:", True), ("unchanged:", False)):
             those = [each for each in kept if (each[0] in fixed) == is_fixed]
-            items = [f"{column} {show(value)} ·" for column, value in those]
+            items = [f"{wording.told_value(schema, *each)} ·" for each in those]
             if items:
                 items[-1] = items[-1].removesuffix(" ·")
                 page.paragraph([title, *items], 8.5, FAINT, lines=6)
@@ -114,7 +114,7 @@ def _draw_changes(
 ) -> None:
     """A line for each changed feature; a long name is on two, the second one shortened."""
     shown = changes[:MOST_LINES]
-    wrapped = [wrap(column.split(" "), NAME_WIDTH, 10.5) for column, _, _ in shown]
+    wrapped = [wrap(schema.shown_name(column).split(" "), NAME_WIDTH, 10.5) for column, *_ in shown]
     names = [
         [first, shorten(" ".join(rest), NAME_WIDTH, 10.5)] if rest else [first]
         for first, *rest in wrapped
@@ -126,9 +126,10 @@ def _draw_changes(
             page.text(MARGIN, line, 10.5, y=page.y + (place - (len(name) - 1) / 2) * 0.18)
         bounds = wording.bounds_of(schema, column)
         if bounds is None or None in values:
-            _draw_two_texts(page, *show_both(*values), start)
+            _draw_two_texts(page, *wording.told(schema, (column, *values))[1:], start)
         else:
-            _draw_two_numbers(page, bounds, values, start, places.get(column))
+            texts = wording.told(schema, (column, *values))[1:]
+            _draw_two_numbers(page, bounds, values, texts, start, places.get(column))
         page.y += ROW_HEIGHT
     if len(changes) > MOST_LINES:
         page.text(MARGIN, f"… and {len(changes) - MOST_LINES} more", color=SOFT)
@@ -139,10 +140,11 @@ def _draw_two_numbers(
     page: _Page,
     bounds: tuple[float, float],
     numbers: list[Any],
+    texts: Sequence[str],
     start: float,
     places: tuple[float, float] | None,
 ) -> None:
-    """A number before and after as two dots.
+    """A number before and after, written as `texts`, as two dots.
 
     They stand at their places among all people where those are known, else on the range of the
     feature: with far bounds most of that is empty.
@@ -155,7 +157,7 @@ def _draw_two_numbers(
     page.arrow(before, after, ACCENT, gap=0.07)
     page.dot(before, FAINT, "white")
     page.dot(after, ACCENT, ACCENT)
-    was, becomes = show_both(*numbers)
+    was, becomes = texts
     left, right = sorted([(before, was, False, SOFT), (after, becomes, True, ACCENT)])
     widths = width(left[1], 9.5, left[2]), width(right[1], 9.5, right[2])
     middles = keep_apart((left[0], right[0]), widths, start, stop)
@@ -194,7 +196,8 @@ def _draw_bits(
         if names:
             page.text(MARGIN, f"{title} ({len(names)})", 10.5, bold=True, color=color)
             page.y += 0.27
-            page.paragraph([f"{square} {name}  " for name in names], 9.5, color, MOST_LINES)
+            bits = [f"{square} {schema.shown_name(name)}  " for name in names]
+            page.paragraph(bits, 9.5, color, MOST_LINES)
             page.y += 0.15
     on = sum(value == yes[name] for name, value in kept)
     immutable = sum(name in fixed for name, _ in kept)

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from torch import Tensor
 
 from counterveil.encoding import Array, Encoding
 from counterveil.models import Rows, TargetModel
 from counterveil.privacy import Statement
+from counterveil.schema import Schema
 from counterveil.search import constraints
 from counterveil.search.answers import NO_FURTHER, Status
 from counterveil.search.constraints import ManyRules
+from counterveil.search.decoding import Given, decode_cells
 from counterveil.search.explanations import Explanations
 from counterveil.search.pipeline import Found, QueryBatch
 from counterveil.search.rules import Rules
+from counterveil.search.snap import Snap
 from counterveil.search.wording import DecidedBy
 from counterveil.search.worth import Worth
 from counterveil.veil import Veil
@@ -41,6 +45,13 @@ class Request:
     target_was_named: bool  # by the caller
     iterations: int  # that the search was allowed
 
+    @property
+    def rules_of_answers(self) -> ManyRules:
+        """The rules of every answer: those of its query."""
+        if self.rules is None or isinstance(self.rules, Rules):
+            return self.rules
+        return [rules for rules in self.rules for _ in range(self.k)]
+
 
 @dataclass(frozen=True)
 class Judge:
@@ -56,11 +67,9 @@ class Judge:
     def __call__(self, request: Request, found: Found) -> Explanations:
         """The model has the last word, on the rows (queries, k, width) as they are given out."""
         (rows, accepted), encoding = found, self.encoding
-        k, rules = request.k, request.rules
+        k, rules = request.k, request.rules_of_answers
         queries = request.asked.repeated(k)  # one row an answer
         points = queries.encoded
-        if rules is not None and not isinstance(rules, Rules):
-            rules = [each for each in rules for _ in range(k)]
         before = request.before.numpy().repeat(k, axis=0)
         targets = request.batch.targets.numpy().repeat(k)
         predicted = before.argmax(axis=1)
@@ -70,16 +79,17 @@ class Judge:
             already = np.zeros_like(already)
         wanted = accepted.numpy().ravel() & ~already
         tried = np.where(wanted[:, None], rows.flatten(0, 1).numpy(), points)
-        cells = constraints.decode_cells(encoding, queries.cells, points, tried, rules)
+        cells = decode_cells(encoding, queries.cells, points, tried, rules)
         given_out = queries.with_cells(cells)
         encoded, after, answers = given_out.encoded, self.model.ask(given_out), given_out.frame
         valid = (after.argmax(dim=1).numpy() == targets) & wanted
+        if request.batch.box.ties is not None:
+            valid &= self._legal(request, queries, given_out)
         lost = wanted & ~valid
         if lost.any():
             answers = answers.where(pd.Series(~lost), queries.frame)
             encoded[lost] = points[lost]
         moved = np.abs(encoded - points)
-        block_starts = [block.start for block in encoding.blocks]
         log_proba = np.where(valid[:, None], after.numpy(), before)
         probability = np.exp(log_proba[np.arange(len(targets)), targets])
         status = np.where(valid, Status.FOUND.value, Status.NOT_FOUND.value)
@@ -93,10 +103,10 @@ class Judge:
             target=targets,
             probability=probability.astype(np.float64),
             distance=np.sqrt((moved**2).sum(axis=1)),
-            changed=(np.maximum.reduceat(moved, block_starts, axis=1) > 0).sum(axis=1),
+            changed=_changed(encoding, moved).sum(axis=1),
             iterations=request.iterations,
             k=k,
-            reason=_reasons(request, valid, already, self.decided_by),
+            reason=_reasons(request, valid, already, self),
             fixed=request.fixed,
             signer=self.veil.signer,
             index=request.index,
@@ -104,18 +114,48 @@ class Judge:
             assess=partial(self.assess, points, encoded, targets),
         )
 
+    def _legal(self, request: Request, queries: Rows, answers: Rows) -> Array:
+        """Which answers keep every rule as they are given out, (answers,)."""
+        changed = _changed(self.encoding, np.abs(answers.encoded - queries.encoded))
+        given = Given(self.encoding, queries.cells, answers.cells, changed)
+        box = request.batch.repeated(request.k).box
+        broken = self._snap.broken(torch.as_tensor(answers.encoded, dtype=torch.float32), box)
+        return given.keep(request.rules_of_answers) & ~broken.numpy()
 
-def _reasons(request: Request, valid: Array, already: Array, decided_by: DecidedBy) -> Array:
+    @cached_property
+    def _snap(self) -> Snap:
+        return Snap(self.encoding)
+
+
+def _changed(encoding: Encoding, moved: Array) -> Array:
+    """Which features moved, (rows, features), by how far their encoded columns did."""
+    starts = [block.start for block in encoding.blocks]
+    return np.asarray(np.maximum.reduceat(moved, starts, axis=1) > 0)
+
+
+def _why_not_kept(schema: Schema, rules: Rules) -> str:
+    """Why no row keeps the ties of some rules, as far as can be said."""
+    names = schema.shown_name
+    told = [f"{names(left)} {sign} {names(right)}" for left, sign, right in rules.related]
+    if told:
+        return f"{' and '.join(told)} cannot hold within the other rules"
+    return "no row keeps all of the rules"
+
+
+def _reasons(request: Request, valid: Array, already: Array, judge: Judge) -> Array:
     """Why there is no answer, for each that is missing, (queries · k,); "" for all others."""
     if (valid | already).all():
         return np.full(len(valid), "", dtype=object)
-    batch, k, asked = request.batch, request.k, decided_by.asked
+    batch, k, asked, schema = request.batch, request.k, judge.decided_by.asked, judge.veil.schema
     reasons = np.full(len(valid), f"no row within the rules convinced {asked}", dtype=object)
     if batch.max_changes is not None:
         for number, most in enumerate(batch.max_changes.tolist()):
             if most < constraints.ANY_NUMBER:
                 said = f"no row with at most {most} changes convinced {asked}"
                 reasons[number * k : (number + 1) * k] = said
+    for number in np.flatnonzero(~batch.box.can_be_kept.numpy()).tolist():
+        rules = request.rules if isinstance(request.rules, Rules) else (request.rules or ())[number]
+        reasons[number * k : (number + 1) * k] = _why_not_kept(schema, rules)
     nothing_may_change = (batch.box.upper <= batch.box.lower).all(dim=1).numpy()
     reasons[nothing_may_change.repeat(k)] = "the rules leave nothing that may change"
     has_first = valid.reshape(-1, k)[:, :1].repeat(k, axis=1)

@@ -35,7 +35,7 @@ class Moves:
     def of(cls, asked: Asked) -> Moves:
         """Every open move of every query, as the model sees it."""
         ground, count = asked.ground, len(asked.queries)
-        query, entry = np.nonzero(_open_entries(asked))
+        query, entry = np.nonzero(open_entries(asked))
         rows = np.concatenate([asked.queries, asked.rows_after(query, entry[:, None])])
         unsafe = asked.unsafe(rows, np.concatenate([np.arange(count), query]))
         start, change = unsafe[:count], unsafe[count:] - unsafe[query]
@@ -115,7 +115,7 @@ class Moves:
         return found
 
 
-def _open_entries(asked: Asked) -> Array:
+def open_entries(asked: Asked) -> Array:
     """Which entries of the menu a query may take and does not have already: (queries, entries)."""
     menu, queries, lower = asked.ground.menu, asked.queries, asked.lower
     value, column, blank = menu.value, menu.column, menu.blank.T

@@ -222,12 +222,12 @@ class Pipeline:
         objective = self.objective(batch)
         delta = algorithm2.minimise(objective, self.options.iterations, self.tick)
         rows = self.snap(objective.counterfactual(delta), batch.box)
-        return rows, self.accepts(rows, batch.targets)
+        return rows, self.accepts(rows, batch)
 
     def propose_by_iterations(self, batch: QueryBatch, rows: Tensor, accepted: Tensor) -> Found:
         """Algorithm 2, and the nearest row on its way that the guide accepts."""
         rows = self._by_iterations(self.objective(batch))
-        return rows, self.accepts(rows, batch.targets)
+        return rows, self.accepts(rows, batch)
 
     def propose_amortised(self, batch: QueryBatch, rows: Tensor, accepted: Tensor) -> Found:
         """The δ that the amortised search gives, refined if iterations are asked for."""
@@ -242,7 +242,7 @@ class Pipeline:
             delta = algorithm2.refine(objective, delta, self.options.iterations)
         with torch.no_grad():
             rows = self.snap(objective.counterfactual(delta), batch.box)
-        return rows, self.accepts(rows, batch.targets)
+        return rows, self.accepts(rows, batch)
 
     def repair(self, batch: QueryBatch, rows: Tensor, accepted: Tensor) -> Found:
         """Single moves from the query, further beyond a student's boundary until f agrees."""
@@ -299,7 +299,7 @@ class Pipeline:
             costs=part.costs,
         )(rows[found])
         if counted:
-            still = self.accepts(polished, part.targets)
+            still = self.accepts(polished, part)
             polished = torch.where(still[:, None], polished, rows[found])
         rows = rows.clone()
         rows[found] = polished
@@ -308,7 +308,7 @@ class Pipeline:
     def polish_from_both_starts(self, batch: QueryBatch, rows: Tensor, accepted: Tensor) -> Found:
         """Polish the rows so far and rows moved from the query itself; keep the nearer ones."""
         moved = self._moves(batch)
-        both_accepted = torch.stack([accepted, self.accepts(moved, batch.targets)], dim=1)
+        both_accepted = torch.stack([accepted, self.accepts(moved, batch)], dim=1)
         twice = batch.repeated(2)
         both = torch.stack([rows, moved], dim=1).flatten(0, 1)
         both, _ = self.polish(twice, both, both_accepted.flatten())
@@ -325,7 +325,7 @@ class Pipeline:
             snap=self.snap,
             start=self.snap(batch.queries, batch.box),
             box=batch.box,
-            accepts=lambda tried, query: self.accepts(tried, batch.targets[query]),
+            accepts=lambda tried, query: self.margin(self.judge, tried, batch.targets[query]) >= 0,
             costs=batch.costs,
         )
         return scan(rows, accepted)
@@ -361,9 +361,10 @@ class Pipeline:
         """How far `model` is beyond what is asked of each row, in log-odds; accepted from 0 on."""
         return margin_beyond(model, self.options.margin, rows, targets)
 
-    def accepts(self, rows: Tensor, targets: Tensor) -> Tensor:
-        """Which rows the judge puts into their target class with at least the margin, (rows,)."""
-        return self.margin(self.judge, rows, targets) >= 0
+    def accepts(self, rows: Tensor, batch: QueryBatch) -> Tensor:
+        """Which rows keep the ties and have at least the margin by the judge, (queries,)."""
+        accepted = self.margin(self.judge, rows, batch.targets) >= 0
+        return accepted if batch.box.ties is None else accepted & batch.box.ties_held(rows)
 
     def _by_iterations(self, objective: SearchObjective) -> Tensor:
         """The nearest legal row on the way of Algorithm 2 that the guide accepts, or the last."""
@@ -390,7 +391,7 @@ class Pipeline:
     def _take(self, part: QueryBatch, tried: Tensor, left: Tensor, so_far: Found) -> Found:
         """What was found so far, with the rows `tried` for the queries `left` where accepted."""
         rows, accepted = so_far
-        better = self.accepts(tried, part.targets) & ~accepted[left]
+        better = self.accepts(tried, part) & ~accepted[left]
         rows, accepted = rows.clone(), accepted.clone()
         rows[left[better]], accepted[left[better]] = tried[better], True
         return rows, accepted

@@ -76,8 +76,19 @@ class Polish:
         rank = torch.where(changed, rank, self.snap.parts)
         given_back = self._longest_prefix(indices, rows, rank, largest)
         columns = (rank < given_back[:, None])[:, self.snap.part_of_column]
-        all_rows[indices] = torch.where(columns, start, rows)
+        all_rows[indices] = self._tied(torch.where(columns, start, rows), columns, indices)
         return indices[given_back > 0]
+
+    def _tied(self, rows: Tensor, columns: Tensor, query: Tensor) -> Tensor:
+        """`rows` of the queries `query`, in which marked columns were given back, with ties kept.
+
+        Of a group that moves together all is given back.
+        """
+        if self.box.ties is None:
+            return rows
+        box = self.box.select(query)
+        columns = box.with_groups(columns)
+        return self.snap(torch.where(columns, self.nearest_legal[query], rows), box, columns)
 
     def _longest_prefix(self, indices: Tensor, rows: Tensor, rank: Tensor, largest: int) -> Tensor:
         """How many parts, in the order of their rank, the model lets go at once: (rows,)."""
@@ -90,7 +101,9 @@ class Polish:
             lengths = length[:, None] + offsets
             columns = (rank[:, None, :] < lengths[:, :, None])[:, :, self.snap.part_of_column]
             tried = torch.where(columns, start[:, None], rows[:, None])
-            accepted = self._accepted(tried, indices)
+            query = indices.repeat_interleave(len(offsets))
+            legal = self._tied(tried.flatten(0, 1), columns.flatten(0, 1), query)
+            accepted = self._accepted(legal.view_as(tried), indices)
             length = torch.maximum(length, torch.where(accepted, lengths, 0).amax(dim=1))
             unknown = step - 1
         return length
@@ -98,8 +111,11 @@ class Polish:
     def _accepted(self, tried: Tensor, indices: Tensor) -> Tensor:
         """Which of several rows for each query, (queries, tries, width), the model accepts."""
         tries = tried.shape[1]
-        targets = self.targets[indices].repeat_interleave(tries)
-        return (self.margin(tried.flatten(0, 1), targets) >= 0).unflatten(0, (-1, tries))
+        query = indices.repeat_interleave(tries)
+        accepted = self.margin(tried.flatten(0, 1), self.targets[query]) >= 0
+        if self.box.ties is not None:
+            accepted &= self.box.select(query).ties_held(tried.flatten(0, 1))
+        return accepted.unflatten(0, (-1, tries))
 
     def _margin_lost(self, indices: Tensor, rows: Tensor, changed: Tensor, singly: bool) -> Tensor:
         """Margin lost when a part is given back, (rows, parts): tried `singly`, or by gradient."""
@@ -110,7 +126,7 @@ class Polish:
             return lost.index_add_(1, self.snap.part_of_column, lost_by_column)
         row, part = changed.nonzero(as_tuple=True)
         columns = self.snap.part_of_column[None, :] == part[:, None]
-        tried = torch.where(columns, start[row], rows[row])
+        tried = self._tied(torch.where(columns, start[row], rows[row]), columns, indices[row])
         margins = self.margin(torch.cat([rows, tried]), torch.cat([targets, targets[row]]))
         before, after = margins.split([len(rows), len(tried)])
         difference = before[row] - after

@@ -18,8 +18,10 @@ from counterveil.encoding import Encoding
 from counterveil.search.constraints import SAME, Box
 from counterveil.search.snap import Snap
 
-SHARES = 24, 8, 8  # of a way that are tried at once; then of the step before the first accepted one
-AT_ONCE = 1 << 22  # numbers in memory
+STEPS = 96  # of the whole way of a number: a shorter way has fewer
+LEAST_STEPS = 8  # of any way, and of the step before the first accepted one
+ROUNDS = 3
+AT_ONCE = 1 << 23  # numbers in memory, about
 CLEARLY = 1e-6  # of a squared distance: less is no gain
 ONE_OF_MANY = 2.0  # beyond the unit cube: the category that a legal row then has
 
@@ -43,7 +45,8 @@ class Scan:
         """`rows`, or a change of one feature that is nearer; and where there is any answer."""
         best = torch.where(accepted, self._squares(rows, slice(None)), torch.inf)
         nearest = rows.clone()
-        size = max(1, AT_ONCE // (max(SHARES) * max(1, self.start.shape[1]) ** 2))
+        tried = 2 * int(self.snap.is_number.sum()) * STEPS // 4  # a query; most ways are short
+        size = max(1, AT_ONCE // max(1, tried * self.start.shape[1]))
         for part in torch.arange(len(rows), device=rows.device).split(size):
             self._try_listed(part, best, nearest)
             self._try_numbers(part, best, nearest)
@@ -96,17 +99,19 @@ class Scan:
         reach = (best[part, None] / cost).sqrt()
         high = torch.where(self._missing[part][:, columns], 0.0, torch.minimum(room, reach))
         low = torch.zeros_like(high)
-        for many in SHARES:
+        for turn in range(ROUNDS):
             reach = (best[part, None] / cost).sqrt()
             side, row, number = ((high - low > SAME) & (low < reach)).nonzero(as_tuple=True)
             if not len(row):
                 return
             near, far = low[side, row, number], high[side, row, number]
-            shares = torch.arange(1, many + 1, device=near.device) / many
-            ways = near[:, None] + (far - near)[:, None] * shares
+            steps = (far * STEPS).ceil().clamp(min=LEAST_STEPS) if turn == 0 else LEAST_STEPS
+            step = (far - near) / steps
+            ways = near[:, None] + step[:, None] * self._counted(step, far - near)
             sign = torch.where(side == 0, 1.0, -1.0)
-            place = torch.round(ways * self.snap.steps[columns[number], None])
+            place = torch.round(ways * self.snap.divisions[columns[number], None])
             fine = place > torch.nn.functional.pad(place, (1, 0))[:, :-1]  # no place twice
+            fine &= ways < far[:, None] + step[:, None] / 2
             way, _ = fine.nonzero(as_tuple=True)
             query = part[row[way]]
             points = self.start[query]
@@ -117,13 +122,21 @@ class Scan:
             first = torch.where(fine, 0, 1).argmin(dim=1)
             stop = ways.gather(1, first[:, None])[:, 0]
             high[side, row, number] = torch.where(fine.any(dim=1), stop, 0.0)
-            low[side, row, number] = stop - (far - near) / many
+            low[side, row, number] = stop - step
+
+    @staticmethod
+    def _counted(step: Tensor, way: Tensor) -> Tensor:
+        """1, 2, … up to the most steps of any way."""
+        return torch.arange(1, int((way / step).round().max()) + 1, device=step.device)
 
     def _keep_nearer(self, points: Tensor, query: Tensor, best: Tensor, nearest: Tensor) -> Tensor:
         """Which of `points`, made legal, are accepted; `best` and `nearest` change in place."""
-        rows = self.snap(points, self.box.select(query))
+        box = self.box.select(query)
+        rows = self.snap(points, box)
         squares = self._squares(rows, query)
         fine = squares < best[query] * (1 - CLEARLY)
+        if box.ties is not None:
+            fine &= box.ties_held(rows)
         if bool(fine.any()):
             fine[fine.clone()] = self.accepts(rows[fine], query[fine])
         squares = torch.where(fine, squares, torch.inf)

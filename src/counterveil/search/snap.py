@@ -1,7 +1,8 @@
 """From anywhere in the unit cube to the nearest legal row: what leaves the search is always legal.
 
-One category for each categorical feature, whole numbers where the schema says so, linked features
-together, inside the box of the query's constraints; all rows and features at once.
+One category for each categorical feature, whole numbers where the schema says so, numbers at their
+steps, linked features together, inside the box of the query's constraints, and with its relations
+and groups kept where that is possible; all rows and features at once.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Snap:
     things that can be given back to the query by themselves: a feature with all its columns,
     features that are linked together, a pixel. `feature_of_part` says which feature changes with a
     part; of linked ones the source. `is_number`: the columns with numbers that may move by
-    themselves. `steps`: how many legal values a column has on its way from 0 to 1.
+    themselves. `divisions`: how many legal values a column has on its way from 0 to 1.
     """
 
     def __init__(self, encoding: Encoding, device: torch.device | None = None) -> None:
@@ -36,8 +37,8 @@ class Snap:
         columns = [column for group in groups for column in group]
         group_of = [number for number, group in enumerate(groups) for _ in group]
         flags = [b.missing_flag for b in blocks if b.missing_flag is not None]
-        steps = [step for b in blocks for step in b.feature.steps]
-        self.steps = torch.tensor(steps, device=device)
+        divisions = [each for b in blocks for each in b.feature.divisions]
+        self.divisions = torch.tensor(divisions, device=device)
         self._flags = torch.tensor(flags, dtype=torch.long, device=device)
         self._values = self._flags - 1  # the columns of the numbers that may be missing
         self._half = torch.tensor(MISSING_VALUE, device=device)
@@ -49,7 +50,7 @@ class Snap:
         self._is_category = torch.zeros(encoding.width, dtype=torch.bool, device=device)
         self._is_category[self._categories] = True
         self._not_category = (~self._is_category).float()
-        self.is_number = self.steps != 1
+        self.is_number = self.divisions != 1
         for link in self._links:
             self.is_number[link.derived] = False
         part_of_column, feature_of_part = _parts(encoding)
@@ -57,10 +58,13 @@ class Snap:
         self.part_of_column = torch.tensor(part_of_column, device=device)
         self.feature_of_part = torch.tensor(feature_of_part, device=device)
 
-    def __call__(self, points: Tensor, box: Box) -> Tensor:
-        """The legal rows nearest to `points` inside `box`."""
+    def __call__(self, points: Tensor, box: Box, pinned: Tensor | None = None) -> Tensor:
+        """The legal rows nearest to `points` inside `box`, that keep its ties where there are any.
+
+        `pinned`: columns that ties should leave where they are, (rows, width).
+        """
         rows = box.project(points)
-        rows.mul_(self.steps).round_().div_(self.steps)
+        rows.mul_(self.divisions).round_().div_(self.divisions)
         # Exact bounds again where rounding was off by a float's width.
         rows.clamp_(box.lower, box.upper)
         if self._choices:
@@ -74,6 +78,13 @@ class Snap:
             missing = rows.index_select(1, self._flags)
             values = torch.lerp(rows.index_select(1, self._values), self._half.to(rows), missing)
             rows.index_copy_(1, self._values, values)
+        rows = self._with_links(rows, box)
+        if box.ties is not None:
+            rows = self._with_links(box.settle(rows, pinned), box)
+        return rows
+
+    def _with_links(self, rows: Tensor, box: Box) -> Tensor:
+        """The rows, changed in place: what is derived follows its source."""
         for link in self._links:
             rows[:, link.derived] = link.derived_columns(rows, box)
         return rows
@@ -89,10 +100,11 @@ class Snap:
     ) -> tuple[Tensor, Tensor]:
         """Legal `rows` with one feature each moved to where `gradient` promises most for the way.
 
-        `moved` marks bits and categories that may not be moved again; it is returned with the new
-        ones. A number moves by at most `stride`. `costs`, (rows, width), multiply the distance.
+        `moved` marks bits and categories that may not be moved again, and numbers that ties hold
+        back; it is returned with the new ones. A number moves by at most `stride`. `costs`, (rows,
+        width), multiply the distance.
         """
-        reach = (1 / self.steps).clamp(min=stride)
+        reach = (1 / self.divisions).clamp(min=stride)
         up, down = torch.minimum(box.upper - rows, reach), torch.minimum(rows - box.lower, reach)
         change = torch.where(gradient > 0, up, -down)
         gain = gradient * change
@@ -108,6 +120,8 @@ class Snap:
             )
         for link in self._links:
             gain[:, link.source] += link.gain(rows, gradient, box)
+            if link.missing is not None:
+                gain[:, link.missing] += link.gain_of_missing(rows, gradient, box)
             gain[:, link.derived] = -torch.inf
         length = torch.where(self._is_category, math.sqrt(2), change.abs().clamp(min=SHORT))
         length = length if costs is None else length * costs
@@ -120,13 +134,26 @@ class Snap:
         points[row, column] = torch.where(self._is_category[column], 2.0, points[row, column])
         moved = moved.clone()
         moved[row, column] = ~self.is_number[column]
-        return self(points, box), moved
+        if box.ties is None:
+            return self(points, box), moved
+        after = self(points, box, self._features_at(row, column, points))
+        moved[row, column] |= (after == rows)[row].all(dim=1)  # ties have undone the move
+        return after, moved
+
+    def _features_at(self, row: Tensor, column: Tensor, rows: Tensor) -> Tensor:
+        """A mask, shaped like `rows`, of all columns of the features that have these columns."""
+        mask = torch.zeros_like(rows, dtype=torch.bool)
+        mask[row] = self.part_of_column[None, :] == self.part_of_column[column][:, None]
+        return mask
 
     def broken(self, rows: Tensor, box: Box) -> Tensor:
-        """Which `rows` are not legal or leave their box: the post-condition of every answer."""
+        """Which `rows` are not legal or leave their box: the post-condition of every answer.
+
+        Whether ties hold is asked of the box itself, for there may be no row that keeps them.
+        """
         slack = 1e-5
-        scaled = rows * self.steps
-        off_grid = (scaled - scaled.round()).abs_().div_(self.steps.clamp(min=1))
+        scaled = rows * self.divisions
+        off_grid = (scaled - scaled.round()).abs_().div_(self.divisions.clamp(min=1))
         wrong = torch.maximum(torch.maximum(box.lower - rows, rows - box.upper), off_grid)
         if len(self._flags):  # a missing value rests at 1/2, outside ranges and off every grid
             missing, values = rows[:, self._flags] > 0.5, rows[:, self._values]

@@ -79,22 +79,41 @@ def show_both(before: Any, after: Any) -> tuple[str, str]:
     return repr(before), repr(after)
 
 
+def told(schema: Schema, change: Change) -> tuple[str, str, str]:
+    """A change as texts: what people call the column, its value before, and its value after."""
+    column, *values = change
+    shown = (schema.shown_value(column, value) for value in values)
+    return schema.shown_name(column), *show_both(*shown)
+
+
+def told_value(schema: Schema, column: str, value: Any) -> str:
+    """A value that stays, as text: what people call the column, and the value."""
+    return f"{schema.shown_name(column)} {show(schema.shown_value(column, value))}"
+
+
 def condition(schema: Schema, changes: Sequence[Change]) -> str:
     """What would have to be different, to be read after "if". Pixels are only counted."""
     pixels = pixel_columns(schema)
-    shown = [(column, *show_both(*values)) for column, *values in changes if column not in pixels]
-    parts = [f"{column} were {after} instead of {before}" for column, before, after in shown]
+    shown = [told(schema, change) for change in changes if change[0] not in pixels]
+    parts = [f"{name} were {_quoted(to)} instead of {_quoted(was)}" for name, was, to in shown]
     changed_pixels = len(changes) - len(shown)
     if changed_pixels:
         parts.append(f"{changed_pixels} of {len(pixels)} pixels were different")
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
-def compared(change: Change, share: float | None, goal: Category) -> list[str]:
+def _quoted(text: str) -> str:
+    """A value in a sentence: in quotation marks where it has a comma or an "and" of its own."""
+    is_open = ", " in text or " and " in text
+    return f"“{text}”" if is_open else text
+
+
+def compared(schema: Schema, change: Change, share: float | None, goal: Category) -> list[str]:
     """How a changed number compares with those of people of the target class; or nothing.
 
-    `share`: of these people, how many have less. Said in tenths, and only where it is about the
-    same for some tenths of them: the numbers come from a noisy population.
+    `goal`: what people call that class. `share`: of these people, how many have less. Said in
+    tenths, and only where it is about the same for some tenths of them: the numbers come from a
+    noisy population.
     """
     column, before, after = change
     if share is None or math.isnan(share) or not isinstance(after, (int, float)):
@@ -104,7 +123,9 @@ def compared(change: Change, share: float | None, goal: Category) -> list[str]:
     if not 1 <= tenths <= 9:
         return []
     more = "more" if rises else "less"
-    return [f"{column} {show(after)} is {more} than {tenths} of 10 people with {goal} have."]
+    value = show(schema.shown_value(column, after))
+    start = f"{value[0].upper()}{value[1:]} for {schema.shown_name(column)}"
+    return [f"{start} is {more} than {tenths} of 10 people with {goal} have."]
 
 
 def agreement(share: float) -> str:

@@ -36,7 +36,7 @@ from counterveil.networks import ARCHITECTURES, seeded
 from counterveil.population.mixed import Grid
 from counterveil.privacy import Budget
 from counterveil.search import Explainer
-from counterveil.search.constraints import decode_answers
+from counterveil.search.decoding import decode_answers
 from counterveil.veil import Veil
 from counterveil_lab.attacks.protocol import Arena, Size, architecture
 from counterveil_lab.baselines import Answers, Baseline, Cadex, Dice

@@ -20,6 +20,10 @@ RULES: dict[str, Any] = {
     "allowed": {"income": [0, 9], "housing": ["rent", "own"]},
     "max_changes": 3,
     "costs": {"age": 2.0, "income": 0.5},
+    "steps": {"income": 0.5},
+    "relations": [["income", "<=", "age"]],
+    "together": [["age", "housing"]],
+    "may_change": ["age", "income", "housing"],
 }
 
 

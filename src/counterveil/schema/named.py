@@ -1,0 +1,160 @@
+"""Parts of a schema: how wrong ones are refused, and what people call columns and values."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Self
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_serializer,
+    field_validator,
+    model_validator,
+)
+
+from counterveil.errors import SchemaError
+from counterveil.hints import named
+from counterveil.schema.columns import Category, value_list
+from counterveil.text_rules import check_text
+
+LONGEST_NAME = 200  # letters of a label or of the name of a value
+
+
+class Frozen(BaseModel):
+    """A part of a schema; what is wrong with it is said in one line by a SchemaError."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise SchemaError(_one_line(error, values.get("name"))) from None
+
+    @model_validator(mode="after")
+    def _check_texts(self) -> Self:
+        """Names, notes and categories are printed and stored: by the rules of every text."""
+        for content in self.__dict__.values():
+            parts = [*content, *content.values()] if isinstance(content, Mapping) else content
+            for text in parts if isinstance(parts, (tuple, list)) else (parts,):
+                if isinstance(text, str):
+                    check_text(text)
+        return self
+
+
+class Named(Frozen):
+    """A column, with what people call it and its values.
+
+    `label`: what people call the column; empty if that is its name. `value_names`: pairs of a value
+    (a category, a binary value or a whole number) and what people call it; a mapping does as well,
+    and "2" counts as the value 2. Both are for sentences, pictures and pages: rows and files keep
+    the names and values of the table.
+    """
+
+    name: str = Field(min_length=1)
+    label: str = ""
+    value_names: tuple[tuple[Category, str], ...] = ()
+
+    @field_validator("value_names", mode="before")
+    @classmethod
+    def _of_mapping(cls, given: Any) -> Any:
+        pairs = tuple(given.items()) if isinstance(given, Mapping) else given
+        is_list = isinstance(pairs, (list, tuple))
+        if not is_list or not all(
+            isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in pairs
+        ):
+            raise ValueError(
+                'must give a name for each value that it names, such as {"2": "university"}'
+            )
+        if not all(isinstance(name, str) for _, name in pairs):
+            raise ValueError("the names of values must be texts")
+        return pairs
+
+    @field_serializer("value_names")
+    def _as_json(self, names: tuple[tuple[Category, str], ...]) -> Any:
+        """An object by the values as texts; pairs where two values have the same text."""
+        values = self.listed_values
+        if not names or len({str(value) for value in values}) < len(values):
+            return [list(pair) for pair in names]
+        return {str(value): name for value, name in names}
+
+    @property
+    def listed_values(self) -> tuple[Category, ...]:
+        """The closed list of its values; empty for numbers."""
+        return getattr(self, "values", None) or ()
+
+    def value_like(self, given: Any) -> Any:
+        """The value that is written like `given`, if one of its own; otherwise None."""
+        place = value_list(*self.listed_values).place(given) if self.listed_values else -1
+        return None if place < 0 else self.listed_values[place]
+
+    @model_validator(mode="after")
+    def _check_names(self) -> Self:
+        if self.label:
+            self._check_name("label", self.label)
+        if self.value_names:
+            object.__setattr__(self, "value_names", tuple(self._known_names()))
+            names = dict(self.value_names)
+            unnamed = {str(value) for value in self.listed_values if value not in names}
+            for name in names.values():
+                if name in unnamed:
+                    raise ValueError(
+                        f"{self.name!r}: two values would be called {name!r}; name both, "
+                        "differently"
+                    )
+                unnamed.add(name)
+        return self
+
+    def _known_names(self) -> Iterable[tuple[Category, str]]:
+        """The pairs with values of its own; an error for what is none, or has two names."""
+        seen = set()
+        for given, name in self.value_names:
+            value = self.value_like(given)
+            if value is None:
+                there = f"; it has: {named(self.listed_values)}" if self.listed_values else ""
+                raise ValueError(f"{self.name!r}: value_names: no value {given!r}{there}")
+            if value in seen:
+                raise ValueError(f"{self.name!r}: value_names: {given!r} is named twice")
+            self._check_name("value_names", name)
+            seen.add(value)
+            yield value, name
+
+    def _check_name(self, field: str, name: str) -> None:
+        try:
+            check_text(name, one_line=True, longest=LONGEST_NAME)
+        except ValueError as error:
+            raise ValueError(f"{self.name!r}: {field}: {error}") from None
+        if not name.strip():
+            raise ValueError(f"{self.name!r}: {field}: a name is empty")
+
+    @property
+    def names(self) -> dict[str, Any]:
+        """`label` and `value_names` for JSON, as far as there are any."""
+        names = {"label": self.label, "value_names": self._as_json(self.value_names)}
+        return {name: content for name, content in names.items() if content}
+
+    @property
+    def shown_name(self) -> str:
+        """What people call the column."""
+        return self.label or self.name
+
+    def shown_value(self, value: Any) -> Any:
+        """What people call a value, however it is written; itself where it has no name."""
+        names = dict(self.value_names)
+        return names.get(self.value_like(value), value) if names else value
+
+
+def _one_line(error: ValidationError, name: object) -> str:
+    """The first of pydantic's findings as one line, with the way to it in the file."""
+    first = error.errors(include_url=False)[0]
+    words = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "extra_forbidden":
+        words = "unknown field; check its spelling"
+    if first["type"] == "union_tag_invalid":
+        words = "'kind' must be numeric, categorical, binary or pixels"
+    if first["loc"]:
+        where = ".".join(str(part) for part in first["loc"])
+        words = f"{name!r}: {where}: {words}" if name is not None else f"{where}: {words}"
+    more = error.error_count() - 1
+    return f"schema: {words}" + (f" (and {more} more)" if more else "")

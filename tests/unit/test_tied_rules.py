@@ -1,0 +1,486 @@
+"""Relations, groups, steps and what may change: what they mean, and that they are solved."""
+
+import itertools
+import random
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from rows import random_rows
+
+from counterveil import Explainer, Rules
+from counterveil.encoding import Encoding
+from counterveil.errors import RequestError
+from counterveil.schema import Binary, Categorical, Label, Link, Numeric, Pixels, Schema
+from counterveil.search.constraints import Box, box_around
+from counterveil.search.decoding import decode_answers
+from counterveil.search.snap import Snap
+from counterveil_lab.fuzz.rule_judge import violations
+
+LABEL = Label(name="y", classes=(0, 1))
+NOTHING = {"immutable": [], "direction": {}, "allowed": {}, "steps": {}}
+
+
+def record(row):
+    """A row as plain values, None where one is missing."""
+    values = {name: None if pd.isna(value) else value for name, value in row.items()}
+    return {name: getattr(value, "item", lambda v=value: v)() for name, value in values.items()}
+
+
+def frame_of(schema, rows):
+    types = {
+        f.name: ("Int64" if f.is_whole else "Float64") if f.is_one_number else object
+        for f in schema.features
+    }
+    return pd.DataFrame(
+        {name: pd.Series([row[name] for row in rows], dtype=kind) for name, kind in types.items()}
+    )
+
+
+# --- Ties against brute force, on tiny domains ---
+
+
+def tiny_world(dice):
+    """A schema of a few values, rules, and a query."""
+    features = []
+    for place in range(dice.randint(2, 3)):
+        low = dice.randint(0, 2)
+        features.append(
+            Numeric(
+                name=f"n{place}",
+                lower=low,
+                upper=low + dice.randint(2, 5),
+                integer=True,
+                missing=dice.random() < 0.3,
+                direction=dice.choice(("any", "any", "increase", "decrease")),
+            )
+        )
+    numbers = [feature.name for feature in features]
+    if dice.random() < 0.7:
+        missing = dice.random() < 0.3
+        category = Categorical(name="c", categories=("x", "y", "z"), missing=missing)
+        features.append(dice.choice((Binary(name="b"), category)))
+    names = [feature.name for feature in features]
+    rules = {
+        "immutable": [name for name in names if dice.random() < 0.15],
+        "direction": {},
+        "allowed": {},
+        "steps": {name: dice.choice((2, 3)) for name in numbers if dice.random() < 0.3},
+        "relations": [
+            [one, dice.choice(("<=", "<=", "==")), two]
+            for one, two in (dice.sample(numbers, 2) for _ in range(dice.randint(0, 3)))
+        ],
+        "together": [dice.sample(names, dice.randint(2, len(names)))]
+        if dice.random() < 0.6
+        else [],
+    }
+    schema = Schema(features=tuple(features), label=LABEL)
+    query = {feature.name: dice.choice(values_of(feature, True)) for feature in features}
+    return schema, rules, query
+
+
+def values_of(feature, missing):
+    known = feature.values or range(int(feature.lower), int(feature.upper) + 1)
+    return [*known] + [None] * (missing and feature.missing)
+
+
+def every_row(schema, query, name=None, value=None):
+    """All rows of a tiny schema that make nothing unknown; with one value given."""
+    lists = [
+        [value] if feature.name == name else values_of(feature, query[feature.name] is None)
+        for feature in schema.features
+    ]
+    names = [feature.name for feature in schema.features]
+    return (dict(zip(names, values, strict=True)) for values in itertools.product(*lists))
+
+
+@pytest.mark.parametrize("part", range(6))
+def test_whatever_is_possible_is_found(part):
+    """Rows are settled if any row keeps the rules; and what is pinned stays, if that can be."""
+    settled = 0
+    for seed in range(part * 30, part * 30 + 30):
+        dice = random.Random(seed)
+        schema, content, query = tiny_world(dice)
+        rules = Rules.of_mapping(content)
+        try:
+            rules.tighten(schema)
+        except RequestError:
+            continue
+        encoding, snap = Encoding(schema), Snap(Encoding(schema))
+        points = encoding.encode(frame_of(schema, [query]))
+        box, own = box_around(encoding, points, rules), torch.tensor(points).float()
+        block = dice.choice(encoding.blocks)
+        value = dice.choice(values_of(block.feature, False))
+        pinned = torch.zeros_like(own, dtype=torch.bool)
+        pinned[:, block.at] = True
+        moved = own.clone()
+        moved[:, block.at] = torch.tensor(block.feature.encode_value(value)).float()
+        wild = torch.rand(own.shape, generator=torch.Generator().manual_seed(seed))
+        for start, pins in ((own, None), (wild, None), (moved, pinned)):
+            rows = snap(start, box, pins)
+            assert not snap.broken(rows, box).any()
+            row = record(encoding.decode(rows.double().numpy()).iloc[0])
+            kept = not violations(schema, content, query, row)
+            assert bool(box.ties_held(rows)) == kept, (seed, query, row, content)
+            if not kept:
+                others = (
+                    violations(schema, content, query, other) for other in every_row(schema, query)
+                )
+                assert all(others), (seed, query, row, content)
+            settled += kept
+        if value != query[block.feature.name]:
+            rows = every_row(schema, query, block.feature.name, value)
+            if not all(violations(schema, content, query, other) for other in rows):
+                assert row[block.feature.name] == value, (seed, query, row, content)
+    assert settled > 40
+
+
+# --- Steps ---
+
+
+def stepped_schema():
+    return Schema(
+        features=(
+            Numeric(name="credit", lower=100, upper=2950, step=500),
+            Numeric(name="rate", lower=0, upper=1, missing=True),
+            Numeric(name="months", lower=1, upper=60, integer=True, direction="increase"),
+        ),
+        label=LABEL,
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_numbers_that_change_are_multiples_of_their_steps(seed):
+    schema, rng = stepped_schema(), np.random.default_rng(seed)
+    encoding, snap = Encoding(schema), Snap(Encoding(schema))
+    queries = pd.DataFrame(
+        {
+            "credit": rng.uniform(100, 2950, 30),
+            "rate": np.where(rng.random(30) < 0.3, np.nan, rng.random(30)),
+            "months": rng.integers(1, 61, 30),
+        }
+    )
+    rules = Rules(steps={"rate": 0.1, "months": 12, "credit": 1000})
+    points = encoding.encode(queries)
+    box = box_around(encoding, points, rules)
+    generator = torch.Generator().manual_seed(seed)
+    wild = torch.rand(points.shape, generator=generator) * 1.4 - 0.2
+    wild[:, 2] = (wild[:, 2] > 0.9).float()  # seldom missing
+    found = snap(wild, box)
+    assert not snap.broken(found, box).any()
+    torch.testing.assert_close(snap(found, box), found)
+    answers = decode_answers(encoding, queries, points, found.double().numpy(), rules)
+    for number in range(30):
+        broken = violations(
+            schema,
+            {**NOTHING, "steps": {"rate": 0.1, "months": 12, "credit": 1000}},
+            record(queries.iloc[number]),
+            record(answers.iloc[number]),
+        )
+        assert not broken
+    decimals = answers["rate"].dropna()[(answers["rate"] != queries["rate"])]
+    assert (decimals == decimals.round(1)).all()  # 0.3, not 0.30000000000000004
+    assert (answers["credit"] != queries["credit"]).any()
+
+
+def test_a_step_is_measured_from_zero_and_the_own_value_may_stay():
+    schema = stepped_schema()
+    encoding = Encoding(schema)
+    points = encoding.encode(pd.DataFrame({"credit": [1337.0], "rate": [0.55], "months": [7]}))
+    box, snap = box_around(encoding, points), Snap(encoding)
+    nearest = {1337.0: 1337.0, 1400.0: 1337.0, 1450.0: 1500.0, 120.0: 500.0, 2900.0: 2500.0}
+    for wanted, expected in nearest.items():
+        unit = torch.tensor(points).float()
+        unit[0, 0] = (wanted - 100) / 2850
+        assert encoding.decode(snap(unit, box).double().numpy()).credit[0] == pytest.approx(
+            expected
+        )
+
+
+# --- Relations in original units ---
+
+
+def test_equal_numbers_are_exactly_equal_and_missing_ones_are_not_compared():
+    schema = Schema(
+        features=(
+            Numeric(name="a", lower=0, upper=7),
+            Numeric(name="b", lower=-3, upper=1000, missing=True),
+            Numeric(name="c", lower=0, upper=3_000_000),
+        ),
+        label=LABEL,
+    )
+    encoding, rng = Encoding(schema), np.random.default_rng(0)
+    queries = pd.DataFrame(
+        {
+            "a": rng.uniform(0, 7, 40),
+            "b": np.where(rng.random(40) < 0.4, np.nan, rng.uniform(-3, 1000, 40)),
+            "c": rng.uniform(0, 3_000_000, 40),
+        }
+    )
+    rules = Rules(relations=[("a", "==", "b"), ("b", "<=", "c")])
+    points = encoding.encode(queries)
+    box, snap = box_around(encoding, points, rules), Snap(encoding)
+    wild = torch.rand(points.shape, generator=torch.Generator().manual_seed(1))
+    wild[:, 2] = torch.tensor(points[:, 2]).float()  # what is missing stays missing
+    found = snap(wild, box)
+    assert box.ties_held(found).all()
+    answers = decode_answers(encoding, queries, points, found.double().numpy(), rules)
+    known = answers["b"].notna()
+    assert (answers["a"] == answers["b"])[known].all()
+    assert (answers["b"] <= answers["c"])[known].all()
+    assert known.sum() > 10
+    assert (answers["b"].isna() == queries["b"].isna()).all()
+
+
+# --- What rules mean together ---
+
+
+def linked_schema():
+    return Schema(
+        features=(
+            Categorical(name="education", categories=("school", "ba", "ma")),
+            Numeric(name="years", lower=0, upper=20, integer=True),
+            Numeric(name="income", lower=0, upper=100),
+            Numeric(name="bonus", lower=0, upper=50, direction="increase"),
+            Pixels(name="p", height=1, breadth=2),
+        ),
+        label=LABEL,
+        links=(
+            Link(source="education", derived="years", values={"school": 9, "ba": 13, "ma": 14}),
+        ),
+    )
+
+
+def stays(schema, **rules):
+    return {feature.name for feature in Rules(**rules).tighten(schema) if feature.immutable}
+
+
+def test_only_what_may_change_changes():
+    schema = linked_schema()
+    assert stays(schema, may_change=["income"]) == {"education", "years", "bonus", "p"}
+    assert stays(schema, may_change=["education"]) == {"income", "bonus", "p"}
+    assert stays(schema, may_change=["years", "income"]) == {"bonus", "p"}
+    rules = Rules(may_change=["years", "income"], immutable=["income"])
+    assert rules.held(schema) == {"income", "bonus", "p"}
+
+
+def test_a_group_of_which_one_must_stay_stays_as_a_whole_unless_that_is_missing():
+    schema = Schema(
+        features=(
+            Numeric(name="a", lower=0, upper=10),
+            Numeric(name="b", lower=0, upper=10, missing=True),
+            Categorical(name="c", categories=("x", "y"), missing=True),
+        ),
+        label=LABEL,
+    )
+    encoding, snap = Encoding(schema), Snap(Encoding(schema))
+    frame = pd.DataFrame({"a": [2.0, 2.0, 2.0], "b": [5.0, 5.0, None], "c": ["x", None, "y"]})
+    points = encoding.encode(frame)
+    wanted = torch.tensor(points).float()
+    wanted[:, 0] = 0.8
+    for rules, moves in (
+        (Rules(together=[["a", "b", "c"]]), [True, True, True]),
+        (Rules(together=[["a", "b", "c"]], immutable=["c"]), [False, True, False]),
+        (Rules(together=[["a", "b"]], immutable=["b"]), [False, False, True]),
+        (Rules(together=[["a", "b"]], direction={"b": "increase"}), [True, True, True]),
+        (Rules(together=[["a", "b"]], direction={"b": "decrease"}), [False, False, True]),
+        (
+            Rules(together=[["a", "b"]], direction={"a": "increase", "b": "decrease"}),
+            [False, False, True],
+        ),
+    ):
+        box = box_around(encoding, points, rules)
+        found = encoding.decode(snap(wanted, box).double().numpy())
+        way = found[["a", "b"]].to_numpy()[:2] - [2.0, 5.0]
+        way = np.where(np.abs(way) > 1e-5, np.sign(way), 0.0)
+        assert (way[:, 0] != 0).tolist() == moves[:2], rules
+        assert (found["a"][2] > 2.1) == moves[2], rules
+        assert (way[:, 0] == way[:, 1]).all()
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ({"steps": {"incom": 1}}, "steps: no feature 'incom'; the schema has: education, years"),
+        ({"steps": {"income": 0}}, "steps: 'income' must be a positive number from 1e-9 to 1e15"),
+        ({"steps": {"income": "2"}}, "steps: 'income' must be a positive number"),
+        ({"steps": {"income": 10**400}}, "steps: 'income' must be a positive number"),
+        ({"steps": ["income"]}, "steps: must say something for each feature"),
+        ({"steps": {"education": 2}}, "steps: 'education' is no number; leave its step out"),
+        ({"steps": {"p": 2}}, "steps: 'p' is no number"),
+        ({"steps": {"years": 2}}, "steps: 'years' follows 'education'; leave its step out"),
+        (
+            {"steps": {"income": 30}, "allowed": {"income": [31, 59]}},
+            "steps: 'income': no multiple of 30 is within 31 to 59; use a smaller step, or make it",
+        ),
+        ({"relations": "income<=bonus"}, "relations: must be a list of lists such as"),
+        ({"relations": [["income", "<="]]}, "relations: each must be a list such as"),
+        ({"relations": [["income", "<=", 3]]}, "relations: each must be a list such as"),
+        ({"relations": [["income", ">=", "bonus"]]}, "the sign must be <= or ==; name the smaller"),
+        ({"relations": [["income", "==", "income"]]}, "'income' is compared with itself"),
+        ({"relations": [["income", "<=", "bonos"]]}, "relations: no feature 'bonos'.*'bonus'"),
+        (
+            {"relations": [["education", "<=", "income"]]},
+            "relations: education <= income: 'education' is no number; relations are between",
+        ),
+        (
+            {
+                "relations": [["income", "<=", "years"], ["years", "<=", "bonus"]],
+                "allowed": {"income": [60, 100]},
+            },
+            "income <= years can never hold, because 'income' is at least 60 and 'years' at most",
+        ),
+        (
+            {"relations": [["income", "==", "bonus"]], "steps": {"income": 5, "bonus": 2}},
+            "relations: bonus == income: give all of them the same step, or none",
+        ),
+        ({"together": [["income"]]}, "together: the group income needs two features or more"),
+        ({"together": ["income", "bonus"]}, "together: each group must be a list of feature names"),
+        ({"together": {"income": "bonus"}}, "together: must be a list of groups"),
+        ({"together": [["income", "bonos"]]}, "together: no feature 'bonos'"),
+        (
+            {"together": [["income", "bonus"], ["bonus", "education"]]},
+            "together: 'bonus' is in two groups; make them one",
+        ),
+        ({"together": [["income", "years"]]}, "together: 'years' follows 'education'; name that"),
+        ({"together": [["income", "p"]]}, "together: 'p' are pixels; they can only be immutable"),
+        ({"may_change": "income"}, "may_change: must be a list of feature names"),
+        ({"may_change": []}, "may_change: names no feature; name those that may change"),
+        ({"may_change": ["agee"]}, "may_change: no feature 'agee'"),
+    ],
+)
+def test_rules_that_contradict_are_refused_in_one_line(content, words):
+    with pytest.raises(RequestError, match=words) as caught:
+        Rules.of_mapping(content).tighten(linked_schema())
+    assert "\n" not in str(caught.value)
+
+
+def test_a_step_of_the_schema_is_only_made_coarser():
+    schema = stepped_schema()
+    assert Rules(steps={"credit": 1000}).tighten(schema)[0].step == 1000
+    with pytest.raises(RequestError, match="the schema has steps of 500; use a multiple of that"):
+        Rules(steps={"credit": 750}).tighten(schema)
+    with pytest.raises(RequestError, match=r"its step must be whole, not 1\.5"):
+        Rules(steps={"months": 1.5}).tighten(schema)
+
+
+def test_equal_rules_of_a_file_are_one():
+    rules = Rules(
+        steps={"income": 5},
+        relations=[("income", "<=", "bonus")],
+        together=[("income", "bonus")],
+        may_change=["income"],
+    )
+    content = {
+        "steps": {"income": 5},
+        "relations": [["income", "<=", "bonus"]],
+        "together": [["income", "bonus"]],
+        "may_change": ["income"],
+    }
+    assert rules == Rules.of_mapping(content)
+    assert hash(rules) == hash(Rules.of_mapping(content))
+    assert rules != Rules.of_mapping({**content, "steps": {"income": 6}})
+
+
+# --- Answers ---
+
+TIED = {
+    "steps": {"income": 0.5},
+    "relations": [["children", "<=", "income"], ["debt", "<=", "income"]],
+    "together": [["income", "age", "member"]],
+}
+
+
+@pytest.fixture(scope="module")
+def queries(schema):
+    return random_rows(schema, 150, seed=12).drop(columns="loan").query("age < 100")
+
+
+def broken_rules(result, content):
+    found = []
+    for before, after, status in zip(
+        result.queries.to_dict("records"),
+        result.rows.to_dict("records"),
+        result.status,
+        strict=True,
+    ):
+        query, row = record(before), record(after)
+        if status == "found":
+            found += violations(result.schema, {**NOTHING, **content}, query, row)
+        else:
+            assert query == row
+    return found
+
+
+@pytest.fixture(scope="module")
+def explainers(explainer, veil):
+    return {
+        "model": explainer,
+        "private model": Explainer(veil, warm_steps=100),
+        "surrogate": Explainer(veil, guidance="surrogate", warm_steps=100),
+    }
+
+
+@pytest.mark.parametrize(
+    "search",
+    [{}, {"k": 2}, {"prefer": "nearest"}, {"method": "iterations", "iterations": 30}],
+    ids=str,
+)
+@pytest.mark.parametrize("decides", ["model", "private model", "surrogate"])
+def test_every_search_solves_the_rules(explainers, queries, decides, search):
+    explainer = explainers[decides]
+    rules = Rules.of_mapping(TIED)
+    result = explainer.explain(queries, "granted", rules=rules, progress=False, **search)
+    assert result.flip_ratio > 0.97
+    assert broken_rules(result, TIED) == []
+    mended = result.queries["children"] > result.queries["income"]
+    assert result.valid[mended.fillna(False).to_numpy(bool)].any()  # a query that broke a relation
+
+
+@pytest.mark.parametrize("prefer", ["believable", "nearest"])
+def test_queries_without_ties_are_answered_as_before(explainer, queries, prefer):
+    """Also beside queries with ties."""
+    free, tied = Rules(max_changes=2), Rules.of_mapping(TIED)
+    few = queries.head(20)
+    how = {"prefer": prefer, "progress": False}
+    alone = explainer.explain(few[::2], "granted", rules=free, **how)
+    both = explainer.explain(few, "granted", rules=[free, tied] * 10, **how)
+    pd.testing.assert_frame_equal(
+        both.rows[::2].reset_index(drop=True), alone.rows.reset_index(drop=True)
+    )
+    assert both.status[::2].tolist() == alone.status.tolist()
+
+
+def test_an_answer_that_breaks_a_rule_is_never_given_out(explainer, queries, monkeypatch):
+    """Even where the search believes that its rows keep the ties."""
+    monkeypatch.setattr(Box, "settle", lambda box, rows, pinned=None: rows)
+    monkeypatch.setattr(Box, "ties_held", lambda box, rows: torch.ones(len(rows), dtype=torch.bool))
+    result = explainer.explain(queries, "granted", rules=Rules.of_mapping(TIED), progress=False)
+    assert broken_rules(result, TIED) == []
+    lost = result.status == "not_found"
+    assert lost.mean() > 0.3
+    assert all(result.reason[lost])
+
+
+def test_where_no_row_keeps_the_rules_the_reason_says_so(explainer, queries):
+    broken = queries[(queries["children"] > queries["income"]).fillna(False)].head(5)
+    rules = Rules(relations=[("children", "<=", "income")], immutable=["children", "income"])
+    result = explainer.explain(broken, "granted", rules=rules, progress=False)
+    assert set(result.status) <= {"not_found", "already"}
+    missing = result.status == "not_found"
+    assert set(result.reason[missing]) == {"children <= income cannot hold within the other rules"}
+
+
+def test_few_rows_are_all_tried(explainer, model, queries):
+    """With two features that may change, no row of the menu is overlooked."""
+    rules = Rules(may_change=["housing", "income"], steps={"income": 5}, max_changes=1)
+    result = explainer.explain(queries, "granted", rules=rules, progress=False)
+    encoding = explainer.encoding
+    for number in np.flatnonzero(result.status == "not_found").tolist():
+        query = result.queries.iloc[[number]]
+        tried = [query.assign(housing=value) for value in ("rent", "own", "free")]
+        tried += [query.assign(income=value) for value in (0.0, 5.0, 10.0)]
+        points = torch.tensor(encoding.encode(pd.concat(tried))).float()
+        assert (model(points)[:, 1] <= 0).all()
+    assert (result.status == "found").any()
