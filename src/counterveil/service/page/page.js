@@ -98,7 +98,7 @@ function fieldOf(feature, number) {
   if (feature.kind === "numeric") {
     const whole = feature.integer;
     field.input = element("input", {
-      id, type: "number", min: feature.lower, max: feature.upper, step: feature.step || (whole ? 1 : "any"),
+      id, type: "number", min: feature.lower, max: feature.upper, step: whole ? 1 : "any",
       inputMode: whole ? "numeric" : "decimal", required: true,
     });
     const range = words("from_to", { low: valueOf(feature, feature.lower), high: valueOf(feature, feature.upper) });
