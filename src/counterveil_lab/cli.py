@@ -271,6 +271,35 @@ def fuzz_rules(
 
 
 @app.command()
+def fuzz_service(
+    requests: int = option(100_000, "How many requests.", min=1),
+    seed: int = option(0, "The requests are the same for the same seed.", min=0),
+    folder: Path = OUT,
+) -> None:
+    """Ask the service random things: nothing but refusals and answers may come, and no value back.
+
+    Exit code 1: a request failed. It is shown.
+    """
+    from counterveil_lab.fuzz.service_run import run_requests, table
+    from counterveil_lab.results import Results
+
+    rows, failed = [], 0
+    for row, failures in run_requests(requests, seed):
+        rows.append(row)
+        failed += len(failures)
+        for words in failures[:20]:
+            sys.stdout.write(words + "\n")
+        if len(rows) % 10 == 0:
+            _say(f"{len(rows)},000 requests, {failed} failed")
+    command = f"counterveil-lab fuzz-service --requests {requests} --seed {seed}"
+    results = Results(folder, "fuzz-service", command, fresh=True)
+    results.add({**table(rows), "failed": failed})
+    notes.print(f"{requests} requests, {failed} failed; stored in {folder}/fuzz-service.csv")
+    if failed:
+        raise typer.Exit(1)
+
+
+@app.command()
 def faults(
     names: list[str] | None = typer.Argument(None, help="Faults with these words; none: all."),
     workers: int = option(2, "Processes at a time.", min=1, max=2),

@@ -361,3 +361,11 @@ def test_nothing_is_logged_unless_asked_and_then_without_values(explainer, peopl
             ask(client, [{**people[0], "housing": WRONG}])
     assert "/v1/explain 422 local" in caplog.text
     assert WRONG not in caplog.text
+
+
+def test_random_requests_get_answers_or_refusals():
+    from counterveil_lab.fuzz.service_run import run_requests
+
+    for row, failures in run_requests(300, seed=1):
+        assert failures == []
+        assert row["status_200"] > 0
