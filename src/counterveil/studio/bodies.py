@@ -69,7 +69,7 @@ class AskAccount(Body):
 class AskRelease(Unit):
     """A release. `id` is chosen by the page, once for every release that is meant."""
 
-    id: Annotated[str, Field(pattern="[0-9a-f-]{16,64}")]
+    id: Annotated[str, Field(pattern="^[0-9a-f-]{16,64}$")]
     epsilon: float
     delta: float = 0.0
     veil: Name

@@ -169,7 +169,7 @@ class Steps:
             "level": veil.statement.level.value,
             "text": veil.statement.text(),
             "schema": _as_dict(veil.schema),
-            "answers": veil.record is not None and veil.surrogate is not None,
+            "answers": veil.schema.family != "image" and None not in (veil.record, veil.surrogate),
             "serve": shown(["serve", "--veil", str(path)]),
         }
 

@@ -2,12 +2,15 @@
 // Step 2: a card for each column. What a person changes is in state.schema at once.
 
 const KINDS = ["numeric", "categorical", "binary"];
+const MANY_BITS = 12; // columns of 0 and 1 from which on they are one card
 const MOST_LISTED = 50; // whole numbers that become a list of values by themselves
 
 function useSchema(schema, leftOut, confirmed) {
   state.schema = schema;
   state.leftOut = leftOut;
   state.confirmed = new Set(confirmed);
+  state.replaced = new Set();
+  state.oneByOne = false;
   state.dirty = true;
   state.schemaFile = null;
   state.plan = null;
@@ -16,9 +19,15 @@ function useSchema(schema, leftOut, confirmed) {
 const columnNames = () => [state.schema.label.name, ...state.schema.features.map((feature) => feature.name)];
 const unconfirmed = () => columnNames().filter((name) => !state.confirmed.has(name));
 
+// `unsure`: its bounds or values are others now, and want to be confirmed. The card stays as it is,
+// for a person may be on the way to another field of it.
 function changed(name, unsure) {
   state.dirty = true;
-  if (unsure && state.confirmed.delete(name)) showColumn(name);
+  if (unsure) {
+    state.confirmed.delete(name);
+    state.replaced.add(name);
+    markCard(name);
+  }
   showConfirmed();
   showSteps();
   checkSoon();
@@ -126,15 +135,47 @@ function confirmBox(name, numeric) {
   box.addEventListener("change", () => {
     if (box.checked) state.confirmed.add(name);
     else state.confirmed.delete(name);
-    const card = cardOf(name);
-    card.classList.toggle("sure", box.checked);
-    card.classList.toggle("open", !box.checked);
+    markCard(name);
     changed(name, false);
   });
   const read = element("div", { className: "read" });
-  if (state.schema.drafted) read.append(element("p", { textContent: words(numeric ? "read_numbers" : "read_list") }));
+  const found = state.replaced.has(name) ? "replaced" : numeric ? "read_numbers" : "read_list";
+  read.classList.toggle("replaced", found === "replaced");
+  if (state.schema.drafted) read.append(element("p", { textContent: words(found) }));
   read.append(element("label", {}, box, ` ${words(numeric ? "confirm_numbers" : "confirm_list")}`));
   return read;
+}
+
+// Tables with hundreds of columns of 0 and 1 have one card for all of them.
+const isBit = (feature) => feature.kind === "binary" && !feature.immutable && !feature.direction && String(feature.values || [0, 1]) === "0,1";
+function grouped() {
+  const bits = state.schema.features.filter(isBit).map((feature) => feature.name);
+  return state.oneByOne || bits.length < MANY_BITS ? [] : bits;
+}
+
+function bitsCard(names) {
+  const sure = names.every((name) => state.confirmed.has(name));
+  const box = element("input", { type: "checkbox", checked: sure });
+  const card = element("article", { className: `column ${sure ? "sure" : "open"}` }, element("h3", { textContent: words("bits_head", { n: number(names.length) }) }),
+    element("p", { textContent: words("bits_how") }), element("details", {}, element("summary", { textContent: names[0] }), names.join(", ")),
+    element("div", { className: "read" }, element("label", {}, box, ` ${words("confirm_bits")}`)),
+    element("button", { type: "button", className: "quiet leave", textContent: words("one_by_one"), onclick: () => { state.oneByOne = true; showSchema(); } }));
+  box.addEventListener("change", () => {
+    for (const name of names) state.confirmed[box.checked ? "add" : "delete"](name);
+    card.className = `column ${box.checked ? "sure" : "open"}`;
+    changed("", false);
+  });
+  return card;
+}
+
+function markCard(name) {
+  const card = cardOf(name), sure = state.confirmed.has(name), read = card.querySelector(".read");
+  card.classList.toggle("sure", sure);
+  card.classList.toggle("open", !sure);
+  read.querySelector("input").checked = sure;
+  if (!state.replaced.has(name)) return;
+  read.classList.add("replaced");
+  if (read.querySelector("p")) read.querySelector("p").textContent = words("replaced");
 }
 
 const cardOf = (name) => document.querySelector(`.column[data-name="${CSS.escape(name)}"]`);
@@ -207,7 +248,8 @@ function showSchema() {
       list.append(element("li", {}, element("strong", { textContent: name }), element("span", { lang: "en", textContent: ` ${why}` })));
     $("left-out").append(element("div", { className: "warned" }, element("strong", { textContent: words("left_out") }), list));
   }
-  $("columns").replaceChildren(...columnNames().map(columnCard));
+  const bits = grouped(), single = columnNames().filter((name) => !bits.includes(name));
+  $("columns").replaceChildren(...single.map(columnCard), ...(bits.length ? [bitsCard(bits)] : []));
   if (!$("schema-name").value) $("schema-name").value = `${state.schema.name || "table"}.schema.json`;
   showConfirmed();
   checkSoon();
@@ -216,7 +258,7 @@ function showSchema() {
 let soon;
 function checkSoon() {
   clearTimeout(soon);
-  soon = setTimeout(careful(checkSchema), 250);
+  soon = setTimeout(() => checkSchema().catch(trouble), 250);
 }
 
 async function checkSchema() {
@@ -243,7 +285,7 @@ async function saveSchema(draft) {
   }
   const open = unconfirmed();
   if (open.length && !draft) {
-    cardOf(open[0]).querySelector(".read input").focus();
+    (cardOf(open[0]) || $("columns")).querySelector(".open .read input, .read input").focus();
     throw new Refused(words("confirm_first", { names: open.slice(0, 5).join(", ") + (open.length > 5 ? ", …" : "") }));
   }
   const body = { content: state.schema, file: $("schema-name").value, confirmed: draft ? [] : [...state.confirmed], replace: $("replace").checked };

@@ -107,33 +107,28 @@ function showEpsilon() {
   loadPlans();
 }
 
+// The plans of all places of the slider are asked for at once, so that it moves without waiting.
 const loadPlans = careful(async () => {
-  const key = JSON.stringify([unitBody(), delta()]);
-  if (!state.plans.has(key)) {
+  const turn = ++state.turn, key = JSON.stringify([unitBody(), delta()]), { epsilon } = state;
+  const known = state.plans.get(key) || new Map();
+  const missing = [...new Set([...EPSILONS, epsilon])].filter((each) => !known.has(each));
+  if (missing.length) {
     state.plan = null;
-    $("plan").setAttribute("aria-busy", "true");
-    $("plan").replaceChildren(element("p", { textContent: words("planning") }));
     $("to-release").disabled = true;
+    $("plan").setAttribute("aria-busy", "true");
+    if (!known.size) $("plan").replaceChildren(element("p", { textContent: words("planning") }));
     try {
-      const epsilons = EPSILONS.includes(state.epsilon) ? EPSILONS : [...EPSILONS, state.epsilon];
-      const { plans, account } = await ask("plans", { ...unitBody(), epsilons, delta: delta() });
-      state.plans.set(key, new Map(plans.map((plan) => [plan.epsilon, plan])));
+      const { plans, account } = await ask("plans", { ...unitBody(), epsilons: missing, delta: delta() });
+      for (const plan of plans) known.set(plan.epsilon, plan);
+      state.plans.set(key, known);
       state.account = account;
-    } catch (error) {
-      $("plan").replaceChildren();
-      throw error;
     } finally {
-      $("plan").setAttribute("aria-busy", "false");
+      if (turn === state.turn) $("plan").setAttribute("aria-busy", "false");
     }
   }
-  const plans = state.plans.get(key);
-  if (!plans.has(state.epsilon)) {
-    const { plans: [plan], account } = await ask("plans", { ...unitBody(), epsilons: [state.epsilon], delta: delta() });
-    plans.set(state.epsilon, plan);
-    state.account = account;
-  }
-  state.plan = plans.get(state.epsilon);
-  showPlan(plans);
+  if (turn !== state.turn) return; // something else was asked for meanwhile
+  state.plan = known.get(epsilon);
+  showPlan(known);
   showAccount();
   showSteps();
 });
@@ -143,7 +138,7 @@ function showPlan(plans) {
   $("slider").value = at < 0 ? EPSILONS.length - 1 : at;
   $("slider").setAttribute("aria-valuetext", `ε = ${number(state.epsilon)}`);
   $("epsilon-now").textContent = number(state.epsilon);
-  $("exactly").value = state.epsilon;
+  if (document.activeElement !== $("exactly")) $("exactly").value = state.epsilon; // nobody is typing
   $("bars").replaceChildren(...EPSILONS.map((each) => {
     const { share, grade } = plans.get(each), bar = element("i", { className: `${grade || "good"} ${each === state.epsilon ? "now" : ""}` });
     bar.style.height = share === undefined ? "50%" : `${Math.min(100, Math.max(4, 25 * Math.log10(10 / share)))}%`;
@@ -215,8 +210,8 @@ function setEpsilon(value) {
 // --- 4: the release ---
 
 function showRelease() {
-  const plan = state.plan;
-  $("release-form").hidden = !plan;
+  const plan = state.released ? null : state.plan;
+  $("release-form").hidden = $("check-first").hidden = !plan || state.busy;
   $("summary").replaceChildren();
   if (plan) {
     const left = state.account.account ? minus(state.account.account.remaining.epsilon, state.epsilon) : 0;
@@ -305,7 +300,14 @@ function showVeil() {
       element("h3", { lang: "en", textContent: veil.headline }), element("p", { lang: "en", textContent: veil.meaning }), facts,
       element("details", {}, element("summary", { textContent: words("statement") }), element("pre", { lang: "en", tabIndex: 0, textContent: veil.text })),
       element("details", {}, element("summary", { textContent: words("command") }), element("pre", { lang: "en", tabIndex: 0, textContent: veil.command }))),
-    element("button", { type: "button", className: "main", id: "to-try", textContent: words("to_try"), onclick: () => go(5) }));
+    element("p", { className: "bar" },
+      element("button", { type: "button", className: "main", id: "to-try", textContent: words("to_try"), onclick: () => go(5) }),
+      element("button", { type: "button", className: "quiet", textContent: words("again"), onclick: releaseAgain, hidden: !open[3]() })));
+}
+
+function releaseAgain() {
+  state.released = null;
+  go(3);
 }
 
 const checkRows = careful(() => alone([$("check")], async () => {

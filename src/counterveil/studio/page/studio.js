@@ -6,8 +6,8 @@ const STEPS = 6;
 const SECONDS_BETWEEN_LOOKS = 0.4;
 const state = {
   step: 1, about: null, file: null, columns: [], // the table
-  schema: null, confirmed: new Set(), leftOut: {}, schemaFile: null, dirty: false, // its schema
-  plans: new Map(), plan: null, account: null, epsilon: 0.75, // what ε buys
+  schema: null, confirmed: new Set(), leftOut: {}, replaced: new Set(), oneByOne: false, schemaFile: null, dirty: false, // its schema
+  plans: new Map(), plan: null, account: null, epsilon: 0.75, turn: 0, // what ε buys
   releaseId: null, released: null, veil: null, answers: null, audit: null, busy: false,
 };
 
@@ -53,7 +53,7 @@ async function ask(path, body) {
     throw new Refused(words("offline"));
   }
   const content = await response.json().catch(() => ({ title: words("offline") }));
-  if (response.status === 401) throw new Refused(words("no_token"));
+  if (response.status === 401) throw refusal({ status: 401, detail: words("no_token") });
   if (!response.ok) throw refusal(content);
   return content;
 }
