@@ -13,8 +13,10 @@ from counterveil.privacy import Budget
 from counterveil.privacy.ledger import Ledger
 from counterveil.schema import Schema
 
-testclient = pytest.importorskip("starlette.testclient", reason="needs the extra serve")
-pytest.importorskip("httpx", reason="the client of the tests needs it")
+pytest.importorskip("fastapi", reason="needs the extra serve")
+pytest.importorskip("httpx2", reason="the client of the tests needs it")
+from starlette import testclient
+
 TOKEN = "token-of-the-tests"
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}
 

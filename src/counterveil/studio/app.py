@@ -35,6 +35,7 @@ PAGES = {
     "words.js": PAGE / "words.js",
     "studio.css": PAGE / "studio.css",
     "page.css": service.PAGE / "page.css",
+    "icon.svg": service.PAGE / "icon.svg",
 }
 HOSTS = ("127.0.0.1", "localhost")
 MOST_BYTES = 8_000_000  # of a body: a schema
