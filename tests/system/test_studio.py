@@ -4,7 +4,9 @@ import json
 import subprocess
 import sys
 import time
+import urllib.request
 import uuid
+from contextlib import contextmanager
 
 import pytest
 
@@ -12,6 +14,7 @@ from counterveil.curator import Curator
 from counterveil.privacy import Budget
 from counterveil.privacy.ledger import Ledger
 from counterveil.schema import Schema
+from counterveil.veil import Veil
 
 pytest.importorskip("fastapi", reason="needs the extra serve")
 pytest.importorskip("httpx2", reason="the client of the tests needs it")
@@ -243,6 +246,15 @@ def test_plans_are_those_of_the_curator(studio, folder, schema):
     assert not (folder / "ledger.db").exists()
 
 
+def test_people_are_counted_where_a_column_names_them(studio, folder, rows):
+    rows.assign(person=[number // 2 for number in range(600)]).to_csv(folder / "p.csv", index=False)
+    body = {"file": "p.csv", "schema_file": "loans.schema.json", "epsilons": [1.0]}
+    asked = {**body, "unit_column": "person", "max_records": 2}
+    assert studio.post("/v1/plans", json=asked).json()["plans"][0]["units"] == 300
+    refused = studio.post("/v1/plans", json={**body, "unit_column": "nobody"})
+    assert refused.status_code == 422
+
+
 def test_a_second_ledger_in_the_folder_is_not_ignored(studio, folder):
     Ledger(folder / "other.db").open_account("loans", Budget(1))
     body = {"dataset": "loans", "epsilon": 5.0}
@@ -251,7 +263,7 @@ def test_a_second_ledger_in_the_folder_is_not_ignored(studio, folder):
     assert "other.db" in answer.json()["detail"]
 
 
-def test_a_release_that_is_asked_for_twice_is_charged_once(studio, folder):
+def test_a_release_that_is_asked_for_twice_is_charged_once(studio, folder, schema):
     assert studio.post("/v1/account", json={"dataset": "loans", "epsilon": 5.0}).status_code == 200
     body = release_body()
     first, second = (studio.post("/v1/release", json=body) for _ in range(2))
@@ -269,6 +281,14 @@ def test_a_release_that_is_asked_for_twice_is_charged_once(studio, folder):
     entries = Ledger(folder / "ledger.db").entries()
     assert [(each.epsilon, each.state) for each in entries] == [(1.0, "released")]
     assert entries[0].digest == job["result"]["digest"]
+    # The same rows under another name are noticed: the page then asks whose they are.
+    schema.model_copy(update={"name": "others"}).save(folder / "others.json")
+    studio.post("/v1/account", json={"dataset": "others", "epsilon": 5.0})
+    body = release_body(schema_file="others.json", veil="others")
+    assert (
+        "--other-rows" in ended(studio, studio.post("/v1/release", json=body))["problem"]["detail"]
+    )
+    assert len(Ledger(folder / "ledger.db").entries()) == 1
 
 
 def test_an_account_that_is_used_up_refuses_and_keeps_everything(studio, folder):
@@ -314,17 +334,48 @@ def test_an_audit_can_be_stopped(studio):
     assert stopped["problem"]["detail"] == "it was stopped"
 
 
-def test_the_command_prints_an_address_with_a_token_of_its_own(folder):
+@contextmanager
+def started(folder):
+    """The command in a process, the address of its page and the token in it."""
     command = [sys.executable, "-m", "counterveil.cli", "studio", "--port", "0", "--folder"]
-    process = subprocess.Popen([*command, folder], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*command, folder], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     try:
-        address = process.stdout.readline().strip()
-        assert address.startswith("http://127.0.0.1:")
-        token = address.partition("/?token=")[2]
-        assert len(token) == 43
+        address, _, token = process.stdout.readline().strip().partition("?token=")
+        yield process, address, token
     finally:
         process.terminate()
         process.communicate(timeout=60)
+
+
+def test_every_start_has_a_token_of_its_own(folder):
+    tokens = set()
+    for _ in range(2):
+        with started(folder) as (_, address, token):
+            assert address.startswith("http://127.0.0.1:")
+            assert len(token) == 43
+            tokens.add(token)
+    assert len(tokens) == 2
+
+
+def test_a_release_outlives_the_studio(folder):
+    ledger = Ledger(folder / "ledger.db")
+    ledger.open_account("loans", Budget(1))
+    with started(folder) as (process, address, token):
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        body = json.dumps(release_body()).encode()
+        urllib.request.urlopen(urllib.request.Request(f"{address}v1/release", body, headers))
+        while not ledger.entries():
+            time.sleep(0.1)
+        process.terminate()
+        _, said = process.communicate(timeout=60)
+    assert "it ends by itself" in said
+    while [entry.state for entry in ledger.entries()] != ["released"]:
+        time.sleep(0.1)
+    while not (folder / "loans.veil").exists():  # it is put in place after its charge
+        time.sleep(0.1)
+    assert Veil.load(folder / "loans.veil").digest == ledger.entries()[0].digest
 
 
 def test_the_command_needs_a_folder(run):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from counterveil.cli.options import option
 from counterveil.errors import RequestError
-from counterveil.terminal import say, warn
+from counterveil.terminal import say
 
 
 def studio(
@@ -32,12 +32,8 @@ def studio(
 
     place = Folder(folder)
     account_book = (place.path / "ledger.db") if ledger is None else ledger.absolute()
-    steps = Steps(place, account_book)
     token = secrets.token_urlsafe(32)
     listening = bound_socket("127.0.0.1", port)
     say(f"http://127.0.0.1:{listening.getsockname()[1]}/?token={token}")
     say(f"works in {place.path}; this machine only; stop it with Ctrl-C", "dim")
-    serve_app(create_app(steps, token), listening)
-    steps.stop_audit()
-    if steps.releases:
-        warn("a release is running; it is paid for, ends by itself and writes its veil")
+    serve_app(create_app(Steps(place, account_book), token), listening)

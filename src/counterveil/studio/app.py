@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from counterveil.service.guard import Guard
 from counterveil.service.problems import Problem
 from counterveil.service.questions import parsed
 from counterveil.studio import bodies
-from counterveil.studio.jobs import Jobs, problem_of
+from counterveil.studio.jobs import Jobs, log, problem_of
 from counterveil.studio.steps import Steps
 
 PAGE = Path(__file__).with_name("page")
@@ -31,6 +32,7 @@ PAGES = {
     "": PAGE / "index.html",
     "studio.js": PAGE / "studio.js",
     "schema.js": PAGE / "schema.js",
+    "release.js": PAGE / "release.js",
     "steps.js": PAGE / "steps.js",
     "words.js": PAGE / "words.js",
     "studio.css": PAGE / "studio.css",
@@ -44,8 +46,9 @@ Route = Callable[[Request], Awaitable[Response]]
 
 def create_app(steps: Steps, token: str) -> FastAPI:
     """The studio as an ASGI application."""
-    app = FastAPI(title="counterveil studio", docs_url=None, redoc_url=None, openapi_url=None)
-    Studio(steps, token).add_routes(app)
+    studio = Studio(steps, token)
+    app = FastAPI(lifespan=studio.lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+    studio.add_routes(app)
     app.add_exception_handler(HTTPException, _no_route)
     app.add_middleware(Guard, hosts=HOSTS, most_bytes=MOST_BYTES)
     return app
@@ -57,6 +60,14 @@ class Studio:
     def __init__(self, steps: Steps, token: str) -> None:
         self.steps, self.jobs = steps, Jobs()
         self._token = token.encode()
+
+    @asynccontextmanager
+    async def lifespan(self, app: FastAPI) -> AsyncIterator[None]:
+        """At the end an audit is stopped; a release has been paid for, and ends by itself."""
+        yield
+        self.steps.stop_audit()
+        if self.steps.releases:
+            log.warning("a release is running; it ends by itself and writes its veil")
 
     def add_routes(self, app: FastAPI) -> None:
         """All addresses of the studio."""
