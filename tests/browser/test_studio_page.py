@@ -315,10 +315,13 @@ def test_both_languages_have_the_same_words():
     english, german = text.split("\n  de: {")
     names = [set(re.findall(r"(?:^ {4}|, )(\w+): \"", part, re.M)) for part in (english, german)]
     assert names[0] == names[1]
-    used = set(re.findall(r'data-words="(\w+)"', (page / "index.html").read_text()))
-    for script in ("studio.js", "schema.js", "release.js", "steps.js"):
-        used |= set(re.findall(r'words\("(\w+)"', (page / script).read_text()))
+    files = ("index.html", "studio.js", "schema.js", "release.js", "steps.js")
+    text = "".join((page / file).read_text() for file in files)
+    used = set(re.findall(r'(?:data-words=|words\()"(\w+)"', text))
     assert used <= names[0]
+    assert {
+        n for n in names[0] if f'"{n}"' not in text and n[:5] not in ("step_", "grade")
+    } == set()
 
 
 def test_hundreds_of_bits_are_confirmed_at_once(browser, tmp_path):

@@ -14,7 +14,7 @@ const unitBody = () => {
 };
 
 function showEpsilon() {
-  if (!open[3]()) return;
+  if (!reachable[3]()) return;
   const used = new Set(columnNames()), unit = $("unit").value, chosen = $("delta").value;
   const free = state.columns.filter((column) => !used.has(column));
   $("unit").replaceChildren(element("option", { value: "", textContent: words("unit_row") }),
@@ -222,7 +222,7 @@ function showVeil() {
       element("details", {}, element("summary", { textContent: words("command") }), element("pre", { lang: "en", tabIndex: 0, textContent: veil.command }))),
     element("p", { className: "bar" },
       element("button", { type: "button", className: "main", id: "to-try", textContent: words("to_try"), onclick: () => go(5) }),
-      element("button", { type: "button", className: "quiet", textContent: words("again"), onclick: releaseAgain, hidden: !open[3]() })));
+      element("button", { type: "button", className: "quiet", textContent: words("again"), onclick: releaseAgain, hidden: !reachable[3]() })));
 }
 
 function releaseAgain() {

@@ -283,10 +283,10 @@ async function saveSchema(draft) {
     if (card) card.querySelector("input, select, textarea").focus();
     throw new Refused(words("mend_first", { name: problem.column ?? "", words: problem.words }));
   }
-  const open = unconfirmed();
-  if (open.length && !draft) {
-    (cardOf(open[0]) || $("columns")).querySelector(".open .read input, .read input").focus();
-    throw new Refused(words("confirm_first", { names: open.slice(0, 5).join(", ") + (open.length > 5 ? ", …" : "") }));
+  const left = unconfirmed();
+  if (left.length && !draft) {
+    (cardOf(left[0]) || $("columns")).querySelector(".open .read input, .read input").focus();
+    throw new Refused(words("confirm_first", { names: left.slice(0, 5).join(", ") + (left.length > 5 ? ", …" : "") }));
   }
   const body = { content: state.schema, file: $("schema-name").value, confirmed: draft ? [] : [...state.confirmed], replace: $("replace").checked };
   let saved;

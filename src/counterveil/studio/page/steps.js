@@ -137,6 +137,8 @@ async function followAudit(job) {
   $("stop").hidden = false;
   try {
     state.audit = await follow(job, (now) => showProgress("audit", now, "auditing"));
+  } catch (error) {
+    throw error.message === "it was stopped" ? new Refused(words("stopped")) : error;
   } finally {
     $("audit").disabled = false;
     $("stop").hidden = $("audit-bar").hidden = true;

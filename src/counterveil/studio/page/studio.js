@@ -114,11 +114,11 @@ async function alone(buttons, work) {
 
 // --- The walk ---
 
-const open = {
+const reachable = {
   1: () => true,
   2: () => state.schema !== null,
   3: () => state.schemaFile !== null && !state.dirty && state.file !== null,
-  4: () => open[3]() && (state.plan !== null || state.released !== null),
+  4: () => reachable[3]() && (state.plan !== null || state.released !== null),
   5: () => state.veil !== null,
   6: () => state.about !== null,
 };
@@ -127,7 +127,7 @@ function showSteps() {
   $("walk").setAttribute("aria-label", words("steps"));
   $("steps").replaceChildren();
   for (let step = 1; step <= STEPS; step++) {
-    const button = element("button", { type: "button", disabled: !open[step](), onclick: () => go(step) },
+    const button = element("button", { type: "button", disabled: !reachable[step](), onclick: () => go(step) },
       element("span", { className: "count", textContent: step }), element("span", { className: "name", textContent: words(`step_${step}`) }));
     if (step === state.step) button.setAttribute("aria-current", "step");
     $("steps").append(element("li", {}, button));
