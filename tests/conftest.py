@@ -36,6 +36,7 @@ PACKAGE = Path(counterveil.__file__).parent
 # What cannot change a veil:
 AFTER_A_RELEASE = {
     *("audit", "cli", "demo", "models", "private_model.py", "report", "search", "service"),
+    "studio",
 }
 
 

@@ -21,6 +21,8 @@ from counterveil.errors import shortened
 
 out = Console()
 notes = Console(stderr=True)
+PROGRESS = "COUNTERVEIL_PROGRESS"  # "lines" writes progress for a program that started this one
+PROGRESS_LINE = "progress: "  # how such a line begins; JSON follows
 
 
 def visible(words: str) -> str:
@@ -109,10 +111,14 @@ def silent(done: int, words: str = "") -> None:
 def progress_bar(title: str, total: int, *, show: bool = True) -> Iterator[Tick]:
     """A bar of `total` steps on standard error or in a notebook, and the tick that moves it.
 
-    Nothing is shown when standard error is neither, or when `show` is false.
+    Nothing is shown when standard error is neither, or when `show` is false. Where the environment
+    says so (`PROGRESS`), every step is a line of JSON on standard error instead.
     """
     if not show:
         yield silent
+        return
+    if os.environ.get(PROGRESS) == "lines":
+        yield lambda done, words="": _progress_line(title, done, total, words)
         return
     console = Console(stderr=True)
     if not (console.is_terminal or console.is_jupyter):
@@ -127,3 +133,9 @@ def progress_bar(title: str, total: int, *, show: bool = True) -> Iterator[Tick]
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(title, total=total, words="")
         yield lambda done, words="": bar.update(task, completed=done, words=words)
+
+
+def _progress_line(title: str, done: int, total: int, words: str) -> None:
+    step = {"title": title, "done": done, "total": total, "words": words}
+    sys.stderr.write(f"{PROGRESS_LINE}{json.dumps(step)}\n")
+    sys.stderr.flush()

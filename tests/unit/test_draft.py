@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from counterveil.curator import Curator
-from counterveil.curator.infer_schema import draft_schema
+from counterveil.curator.infer_schema import draft_schema, draft_what_fits
 from counterveil.encoding import Encoding
 from counterveil.errors import DataError
 from counterveil.schema import Schema
@@ -142,3 +142,29 @@ def test_a_draft_fits_its_own_table(data):
     Encoding(schema).encode(frame)
     Encoding(schema).labels(frame)
     assert Schema.from_json(schema.to_json()) == schema
+
+
+def test_what_cannot_be_a_feature_is_left_out_with_its_reason():
+    frame = pd.DataFrame(
+        {
+            "number": range(20),
+            "same": 1,
+            "name": [f"person {number}" for number in range(20)],
+            "day": "2026-01-01",
+            "mixed": [1, "one"] * 10,
+            "y": ["a", "b"] * 10,
+        }
+    )
+    frame.loc[3, "day"] = "2026-01-02"
+    draft = draft_what_fits(frame, "y")
+    assert [feature.name for feature in draft.schema.features] == ["number"]
+    assert draft.schema.drafted
+    assert draft.left_out == {
+        "same": "is constant",
+        "name": "holds a different text in every row: an identifier?",
+        "day": "holds dates",
+        "mixed": "mixes numbers and texts",
+    }
+    assert draft.schema == draft_schema(frame, "y", exclude=list(draft.left_out))
+    with pytest.raises(DataError, match="no column of the table can be a feature"):
+        draft_what_fits(frame[["same", "y"]], "y")

@@ -23,6 +23,7 @@ from counterveil.cli.options import option, seed_option
 from counterveil.cli.private import check, release, schema_app
 from counterveil.cli.public import explain, inspect
 from counterveil.cli.serve import serve
+from counterveil.cli.studio import studio
 from counterveil.errors import InputError, InternalError, shortened
 from counterveil.terminal import close_output, complain, drop_output, open_output
 
@@ -45,7 +46,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
     help="Explain model decisions by counterfactuals without leaking the training rows.\n\n"
     "The private side reads the rows and turns them into a veil, once ([b]schema draft[/b], "
-    "[b]check[/b], [b]release[/b], with [b]ledger[/b] to account for it). The public side needs "
+    "[b]check[/b], [b]release[/b], with [b]ledger[/b] to account for it; all of it on a page: "
+    "[b]studio[/b]). The public side needs "
     "the veil and the model only ([b]inspect[/b], [b]explain[/b], [b]serve[/b]); a veil also "
     "holds a private model of its own ([b]model[/b]). Veils are signed with [b]keys[/b].\n\n"
     "New here? Run [b]counterveil demo[/b].",
@@ -56,6 +58,7 @@ app.command()(release)
 app.command()(inspect)
 app.command()(explain)
 app.command()(serve)
+app.command()(studio)
 app.add_typer(model_app, name="model")
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(keys_app, name="keys")

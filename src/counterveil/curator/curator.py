@@ -21,6 +21,7 @@ import json
 import os
 import platform
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -125,13 +126,20 @@ class Curator:
         self, private_data: Any, epsilon: float, delta: float = 0.0, *, order: int | None = None
     ) -> Plan:
         """What `functional` would measure. Reads the number of rows, or of people: it is public."""
-        return self._plan(self._table(private_data), _sensible(Budget(epsilon, delta)), order)
+        return self.plans(private_data, [Budget(epsilon, delta)], order=order)[0]
+
+    def plans(
+        self, private_data: Any, budgets: Sequence[Budget], *, order: int | None = None
+    ) -> list[Plan]:
+        """The plan of each budget, as `plan` makes it; the rows are counted once."""
+        table = self._table(private_data)
+        return [self._plan(table, _sensible(budget), order) for budget in budgets]
 
     def _plan(self, table: PrivateTable, budget: Budget, order: int | None) -> Plan:
         plan = make_plan(self.schema, table.size, budget, records=table.records, order=order)
         if record_bytes(self.schema, plan) > MEMBER_LIMITS["record.safetensors"]:
             raise RequestError("the schema has too many classes and cells for a veil; merge some")
-        return plan
+        return replace(plan, units=table.size)
 
     def check(self, private_data: Any) -> int:
         """Read every row, release nothing: does this table fit the schema? Returns the units.

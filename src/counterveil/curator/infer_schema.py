@@ -11,6 +11,7 @@ import datetime
 import numbers
 import shlex
 from collections.abc import Collection
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -35,10 +36,59 @@ NOTE = (
 )
 
 
+class UnfitColumnError(DataError):
+    """A column that cannot be a feature. `why` says what it is, without the remedy."""
+
+    def __init__(self, column: str, why: str, remedy: str) -> None:
+        super().__init__(f"column {column!r} {why}{remedy}")
+        self.why = why
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A draft of the columns that can be features. `left_out`: the others, each with the reason."""
+
+    schema: Schema
+    left_out: dict[str, str]
+
+
 def draft_schema(
     private_table: Any, label: str, *, exclude: Collection[str] = (), name: str = "table"
 ) -> Schema:
     """A schema that fits the rows of `private_table`, marked as a draft."""
+    frame, columns, classes = _checked(private_table, label, exclude)
+    constant = [column for column in columns if _is_constant(frame[column])]
+    if constant:
+        are, them = ("is", "it") if len(constant) == 1 else ("are", "them")
+        listed = f"column{'s' if len(constant) > 1 else ''} {', '.join(map(repr, constant))}"
+        raise DataError(f"{listed} {are} constant; leave {them} out with {_excluding(constant)}")
+    features = [_draft_feature(column, frame[column]) for column in columns]
+    return _draft(name, Label(name=label, classes=classes), features)
+
+
+def draft_what_fits(
+    private_table: Any, label: str, *, exclude: Collection[str] = (), name: str = "table"
+) -> Draft:
+    """As `draft_schema`, without the columns that cannot be features."""
+    frame, columns, classes = _checked(private_table, label, exclude)
+    features: list[Numeric | Categorical | Binary] = []
+    left_out: dict[str, str] = {}
+    for column in columns:
+        try:
+            if _is_constant(frame[column]):
+                raise UnfitColumnError(column, "is constant", "")
+            features.append(_draft_feature(column, frame[column]))
+        except UnfitColumnError as error:
+            left_out[column] = error.why
+    if not features:
+        raise DataError("no column of the table can be a feature; see counterveil schema draft")
+    return Draft(_draft(name, Label(name=label, classes=classes), features), left_out)
+
+
+def _checked(
+    private_table: Any, label: str, exclude: Collection[str]
+) -> tuple[pd.DataFrame, list[str], tuple[Category, ...]]:
+    """The table as a frame, the columns for features, and the classes of the label."""
     frame = as_frame(private_table)
     if len(frame) == 0:
         raise DataError("the table is empty; a draft needs rows to look at")
@@ -55,19 +105,11 @@ def draft_schema(
     columns = [column for column in frame.columns if column != label and column not in exclude]
     if not columns:
         raise DataError("no column is left for a feature; exclude fewer")
-    classes = _classes(frame[label], label)
-    constant = [column for column in columns if _is_constant(frame[column])]
-    if constant:
-        are, them = ("is", "it") if len(constant) == 1 else ("are", "them")
-        listed = f"column{'s' if len(constant) > 1 else ''} {', '.join(map(repr, constant))}"
-        raise DataError(f"{listed} {are} constant; leave {them} out with {_excluding(constant)}")
-    return Schema(
-        name=name,
-        note=NOTE,
-        drafted=True,
-        label=Label(name=label, classes=classes),
-        features=tuple(_draft_feature(column, frame[column]) for column in columns),
-    )
+    return frame, columns, _classes(frame[label], label)
+
+
+def _draft(name: str, label: Label, features: Collection[Numeric | Categorical | Binary]) -> Schema:
+    return Schema(name=name, note=NOTE, drafted=True, label=label, features=tuple(features))
 
 
 def _classes(column: pd.Series[Any], name: str) -> tuple[Category, ...]:
@@ -104,10 +146,8 @@ def _draft_feature(name: str, column: pd.Series[Any]) -> Numeric | Categorical |
     missing, values = bool(column.isna().any()), column.dropna()
     kind = _kind(values, name)
     if kind == "date":
-        raise DataError(
-            f"column {name!r} holds dates; turn them into a number, such as days since a fixed "
-            f"day, or leave it out with {_excluding([name])}"
-        )
+        remedy = "; turn them into a number, such as days since a fixed day, or leave it out with "
+        raise UnfitColumnError(name, "holds dates", remedy + _excluding([name]))
     if kind == "bool" and missing:
         return Categorical(name=name, categories=(False, True), missing=True)
     if kind == "number" and not isinstance(column.dtype, pd.CategoricalDtype):
@@ -121,15 +161,11 @@ def _draft_feature(name: str, column: pd.Series[Any]) -> Numeric | Categorical |
             )
     categories = _distinct(values, kind, name)
     if len(categories) > MOST_CATEGORIES:
-        raise DataError(
-            f"column {name!r} has over {MOST_CATEGORIES} different texts: an identifier or free "
-            f"text? leave it out with {_excluding([name])}"
-        )
+        why = f"has over {MOST_CATEGORIES} different texts: an identifier or free text?"
+        raise UnfitColumnError(name, why, f" leave it out with {_excluding([name])}")
     if kind == "text" and len(categories) == len(values) > FEW_ROWS:
-        raise DataError(
-            f"column {name!r} holds a different text in every row: an identifier? "
-            f"leave it out with {_excluding([name])}"
-        )
+        why = "holds a different text in every row: an identifier?"
+        raise UnfitColumnError(name, why, f" leave it out with {_excluding([name])}")
     if len(categories) == 2 and not missing:
         return Binary(name=name, values=(categories[0], categories[1]))
     return Categorical(name=name, categories=categories, missing=missing)
@@ -139,13 +175,11 @@ def _kind(values: pd.Series[Any], name: str) -> Kind:
     """What the present `values` of a column are; one kind only."""
     kinds = {_kind_of(value) for value in values.astype(object)}
     if None in kinds:
-        raise DataError(
-            f"column {name!r} holds something else than numbers, texts and truth values; "
-            f"leave it out with {_excluding([name])}"
-        )
+        why = "holds something else than numbers, texts and truth values"
+        raise UnfitColumnError(name, why, f"; leave it out with {_excluding([name])}")
     if len(kinds) > 1:
         listed = " and ".join(sorted(f"{kind}s" for kind in kinds))
-        raise DataError(f"column {name!r} mixes {listed}; make it one of the two")
+        raise UnfitColumnError(name, f"mixes {listed}", "; make it one of the two")
     (kind,) = kinds
     if kind == "text" and bool(values.astype(str).str.fullmatch(DATE).all()):
         return "date"
@@ -165,12 +199,12 @@ def _kind_of(value: Any) -> Kind | None:
 def _as_numbers(values: pd.Series[Any], name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
     number = values.astype(object).map(float).to_numpy(np.float64)
     if not np.isfinite(number).all():
-        raise DataError(f"column {name!r} holds infinite numbers; drop these rows or empty them")
+        remedy = "; drop these rows or empty them"
+        raise UnfitColumnError(name, "holds infinite numbers", remedy)
     if (np.abs(number) > LARGEST).any():
-        raise DataError(
-            f"column {name!r} holds numbers beyond 1e15, which are not told apart exactly; "
-            f"use a larger unit, or leave it out with {_excluding([name])}"
-        )
+        why = "holds numbers beyond 1e15, which are not told apart exactly"
+        remedy = f"; use a larger unit, or leave it out with {_excluding([name])}"
+        raise UnfitColumnError(name, why, remedy)
     return number
 
 
@@ -185,7 +219,7 @@ def _distinct(values: pd.Series[Any], kind: Kind, name: str) -> tuple[Category, 
     if kind == "number":
         number = _as_numbers(values, name)
         if not _whole(number):
-            raise DataError(f"column {name!r} has categories with decimals; make them texts")
+            raise UnfitColumnError(name, "has categories with decimals", "; make them texts")
         return tuple(int(value) for value in np.unique(number))
     return tuple(sorted({str(value) for value in values}))
 

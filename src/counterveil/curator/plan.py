@@ -31,6 +31,7 @@ class Plan:
     records: int
     reasons: tuple[str, ...]
     warnings: tuple[str, ...] = ()
+    units: int = 0  # how many rows or people it was made for: public
     fine: int = 1  # mixed: bins of a number for its own counts
     coarse: int = 1  # mixed: bins of a number for pairs
     ranges: int = 0  # mixed: so many numbers are counted on ladders first

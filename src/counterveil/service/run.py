@@ -8,6 +8,7 @@ import socket
 from typing import Any
 
 import uvicorn
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from counterveil.errors import RequestError
@@ -64,11 +65,16 @@ def bound_socket(host: str, port: int) -> socket.socket:
 
 
 def serve(explainer: Explainer, settings: Settings, listening: socket.socket) -> None:
-    """Answer until the process is told to stop; what is under way is answered first."""
-    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.WARNING)
+    """The service, until the process is told to stop; what is under way is answered first."""
     logging.getLogger("counterveil.service").setLevel(logging.INFO)
+    serve_app(create_app(explainer, settings), listening)
+
+
+def serve_app(app: ASGIApp, listening: socket.socket) -> None:
+    """Any application, with the limits of this module, until the process is told to stop."""
+    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.WARNING)
     config = uvicorn.Config(
-        create_app(explainer, settings),
+        app,
         http=PatientOnlySoLong,
         ws="none",
         loop="asyncio",

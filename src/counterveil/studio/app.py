@@ -1,0 +1,171 @@
+"""The routes of the studio. Every address under /v1 needs the token that was printed at the start.
+
+The page itself holds nothing and is given to every browser on this machine; it takes the token out
+of its address and sends it with each request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI, Request
+from starlette.exceptions import HTTPException
+from starlette.responses import FileResponse, Response
+
+from counterveil.service import app as service
+from counterveil.service.guard import Guard
+from counterveil.service.problems import Problem
+from counterveil.service.questions import parsed
+from counterveil.studio import bodies
+from counterveil.studio.jobs import Jobs, log, problem_of
+from counterveil.studio.steps import Steps
+
+PAGE = Path(__file__).with_name("page")
+PAGES = {
+    "": PAGE / "index.html",
+    "studio.js": PAGE / "studio.js",
+    "schema.js": PAGE / "schema.js",
+    "release.js": PAGE / "release.js",
+    "steps.js": PAGE / "steps.js",
+    "words.js": PAGE / "words.js",
+    "studio.css": PAGE / "studio.css",
+    "page.css": service.PAGE / "page.css",
+    "icon.svg": service.PAGE / "icon.svg",
+}
+HOSTS = ("127.0.0.1", "localhost")
+MOST_BYTES = 8_000_000  # of a body: a schema
+Route = Callable[[Request], Awaitable[Response]]
+
+
+def create_app(steps: Steps, token: str) -> FastAPI:
+    """The studio as an ASGI application."""
+    studio = Studio(steps, token)
+    app = FastAPI(lifespan=studio.lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+    studio.add_routes(app)
+    app.add_exception_handler(HTTPException, _no_route)
+    app.add_middleware(Guard, hosts=HOSTS, most_bytes=MOST_BYTES)
+    return app
+
+
+class Studio:
+    """What the routes share."""
+
+    def __init__(self, steps: Steps, token: str) -> None:
+        self.steps, self.jobs = steps, Jobs()
+        self._token = token.encode()
+
+    @asynccontextmanager
+    async def lifespan(self, app: FastAPI) -> AsyncIterator[None]:
+        """At the end an audit is stopped; a release has been paid for, and ends by itself."""
+        yield
+        self.steps.stop_audit()
+        if self.steps.releases:
+            log.warning("a release is running; it ends by itself and writes its veil")
+
+    def add_routes(self, app: FastAPI) -> None:
+        """All addresses of the studio."""
+        steps = self.steps
+        app.add_api_route("/v1/start", self._answers(lambda _: steps.start()))
+        app.add_api_route("/v1/jobs", self._answers(lambda _: self._all_jobs()))
+        app.add_api_route("/v1/jobs/{name}", self._answers(self._job))
+        answers: dict[str, tuple[type[bodies.Body], Callable[[Any], Any]]] = {
+            "columns": (bodies.OfFile, lambda asked: steps.columns(asked.file)),
+            "schema/open": (bodies.OfFile, lambda asked: steps.open_schema(asked.file)),
+            "schema/check": (bodies.AskSchema, lambda asked: steps.check_schema(asked.content)),
+            "schema/save": (bodies.AskSave, steps.save_schema),
+            "plans": (bodies.AskPlans, steps.plans),
+            "account": (bodies.AskAccount, steps.open_account),
+            "veil": (bodies.OfFile, lambda asked: steps.veil(asked.file)),
+            "draft": (bodies.AskDraft, self._draft),
+            "check": (bodies.Unit, self._check),
+            "release": (bodies.AskRelease, self._release),
+            "try": (bodies.AskTry, self._try),
+            "audit": (bodies.AskAudit, self._audit),
+            "audit/stop": (bodies.AskAudit, lambda _: steps.stop_audit()),
+        }
+        for name, (body, work) in answers.items():
+            app.add_api_route(f"/v1/{name}", self._takes(body, work), methods=["POST"])
+        for name, path in PAGES.items():
+            app.add_api_route(f"/{name}", _page(path))
+
+    def _draft(self, asked: bodies.AskDraft) -> dict[str, Any]:
+        return self.jobs.start("draft", lambda _: self.steps.draft(asked)).to_dict()
+
+    def _check(self, asked: bodies.Unit) -> dict[str, Any]:
+        return self.jobs.start("check", lambda _: self.steps.check_rows(asked)).to_dict()
+
+    def _release(self, asked: bodies.AskRelease) -> dict[str, Any]:
+        return self.jobs.start("release", partial(self.steps.release, asked), asked.id).to_dict()
+
+    def _try(self, asked: bodies.AskTry) -> dict[str, Any]:
+        return self.jobs.start("try", lambda _: self.steps.try_veil(asked)).to_dict()
+
+    def _audit(self, _: bodies.AskAudit) -> dict[str, Any]:
+        return self.jobs.start("audit", self.steps.audit).to_dict()
+
+    def _all_jobs(self) -> dict[str, Any]:
+        return {"jobs": [job.to_dict() for job in self.jobs.all()]}
+
+    def _job(self, request: Request) -> dict[str, Any]:
+        return self.jobs.get(request.path_params["name"]).to_dict()
+
+    def _answers(self, work: Callable[[Request], Any]) -> Route:
+        """`work` in a thread, for whoever has the token."""
+
+        async def answer(request: Request) -> Response:
+            try:
+                self._admit(request)
+                return _json(await asyncio.to_thread(work, request))
+            except Exception as error:
+                return problem_of(error).response()
+
+        return answer
+
+    def _takes(self, body: type[bodies.Body], work: Callable[[Any], Any]) -> Route:
+        """`work` on the body of a request, in a thread, for whoever has the token."""
+
+        async def answer(request: Request) -> Response:
+            try:
+                self._admit(request)
+                asked = parsed(body, await request.body())
+                return _json(await asyncio.to_thread(work, asked))
+            except Exception as error:
+                return problem_of(error).response()
+
+        return answer
+
+    def _admit(self, request: Request) -> None:
+        """Refuse requests of other pages on this machine, and those without the token."""
+        origin, host = request.headers.get("origin"), request.headers.get("host", "")
+        if origin is not None and origin.lower() != f"http://{host.lower()}":
+            raise Problem(403, "a page of another origin asked", "Use the page of the studio.")
+        kind, _, token = request.headers.get("authorization", "").partition(" ")
+        right = hmac.compare_digest(token.strip().encode(), self._token)
+        if kind.lower() != "bearer" or not right:
+            detail = "Open the address that counterveil studio has printed."
+            raise Problem(401, "the token is missing or wrong", detail)
+
+
+async def _no_route(_: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    titles = {404: "there is nothing at this address", 405: "not with this method"}
+    return Problem(status, titles.get(status, "not possible")).response()
+
+
+def _json(content: Any) -> Response:
+    text = json.dumps(content, ensure_ascii=False)
+    return Response(text, media_type=service.JSON)
+
+
+def _page(path: Path) -> Callable[[], Awaitable[Response]]:
+    async def page() -> Response:
+        return FileResponse(path)
+
+    return page

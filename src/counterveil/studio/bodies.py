@@ -1,0 +1,87 @@
+"""What the page may ask: the bodies of its requests."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from counterveil.schema import Category
+
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+MOST_PLANS = 40  # of one request
+
+
+class Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+class OfFile(Body):
+    """A file of the folder."""
+
+    file: Name
+
+
+class AskDraft(OfFile):
+    """A draft of a schema for a table."""
+
+    label: str
+    exclude: list[str] = []
+
+
+class AskSchema(Body):
+    """A schema as the page holds it."""
+
+    content: dict[str, Any]
+
+
+class AskSave(AskSchema):
+    """A schema to be written. `confirmed`: columns of which a person knows the values publicly."""
+
+    file: Name
+    confirmed: list[str]
+    replace: bool = False
+
+
+class Unit(OfFile):
+    """Rows and their schema, and whom the privacy is for; without a unit column, a record."""
+
+    schema_file: Name
+    unit_column: str | None = None
+    max_records: Annotated[int, Field(ge=1)] | None = None
+
+
+class AskPlans(Unit):
+    """The plans of several ε at one δ."""
+
+    epsilons: Annotated[list[float], Field(min_length=1, max_length=MOST_PLANS)]
+    delta: float = 0.0
+
+
+class AskAccount(Body):
+    """An account to be opened."""
+
+    dataset: str
+    epsilon: float
+    delta: float = 0.0
+
+
+class AskRelease(Unit):
+    """A release. `id` is chosen by the page, once for every release that is meant."""
+
+    id: Annotated[str, Field(pattern="^[0-9a-f-]{16,64}$")]
+    epsilon: float
+    delta: float = 0.0
+    veil: Name
+    other_rows: bool = False
+
+
+class AskTry(OfFile):
+    """Answers for invented people who do not have the class `target` yet."""
+
+    target: Category
+    count: Annotated[int, Field(ge=1, le=20)] = 3
+
+
+class AskAudit(Body):
+    """An audit of the installed mechanisms, or its end: there is nothing to choose."""

@@ -1,0 +1,232 @@
+"use strict";
+// The other steps: file, try, audit. And the start of the page.
+
+// --- 1: the file ---
+
+async function look() {
+  state.about = await ask("start");
+  show(state.step);
+  showSteps();
+}
+
+function showFiles() {
+  if (!state.about) return;
+  const { folder, tables, schemas, veils } = state.about;
+  $("place").textContent = folder.split(/[\\/]/).pop();
+  $("folder").textContent = tables.length ? words("folder", { folder }) : `${words("folder", { folder })}. ${words("no_tables")}`;
+  $("tables").replaceChildren(...tables.map((table) => {
+    const when = new Date(table.changed).toLocaleString(language, { dateStyle: "medium", timeStyle: "short" });
+    const small = element("small", { textContent: `${words("bytes", { n: number(Math.ceil(table.bytes / 1000)) })} · ${when}` });
+    const button = element("button", { type: "button", onclick: careful(() => chooseFile(table.name)) }, table.name, small);
+    button.setAttribute("aria-pressed", String(table.name === state.file));
+    return element("li", {}, button);
+  }));
+  fillSelect("schemas", schemas.map((each) => each.name));
+  fillSelect("veils", veils.map((each) => each.name));
+  $("draft-form").hidden = !state.file;
+  $("open-form").hidden = !schemas.length || !state.file;
+  $("veil-form").hidden = !veils.length;
+}
+
+function fillSelect(id, names, chosen = $(id).value) {
+  $(id).replaceChildren(...names.map((name) => element("option", { value: name, textContent: name })));
+  if (names.includes(chosen)) $(id).value = chosen;
+}
+
+async function chooseFile(name) {
+  const { columns } = await ask("columns", { file: name });
+  if (state.file !== name) { state.plans.clear(); state.plan = null; }
+  Object.assign(state, { file: name, columns });
+  $("chosen").textContent = name;
+  fillSelect("label", columns, columns[columns.length - 1]);
+  $("label").value = columns[columns.length - 1];
+  $("uses").replaceChildren(...columns.map((column) =>
+    element("label", {}, element("input", { type: "checkbox", checked: true, value: column }), ` ${column}`)));
+  hideLabel();
+  showFiles();
+  showSteps();
+  $("draft-form").scrollIntoView({ block: "nearest" });
+  $("label").focus({ preventScroll: true });
+}
+
+function hideLabel() {
+  for (const box of $("uses").querySelectorAll("input")) box.parentElement.hidden = box.value === $("label").value;
+}
+
+const draft = careful(() => alone([$("draft")], async () => {
+  const left = [...$("uses").querySelectorAll("input")].filter((box) => !box.checked).map((box) => box.value);
+  const label = $("label").value;
+  const job = await ask("draft", { file: state.file, label, exclude: left.filter((name) => name !== label) });
+  try {
+    const found = await follow(job, () => { $("draft-work").textContent = words("drafting"); });
+    useSchema(found.schema, found.left_out, []);
+    $("schema-name").value = "";
+    go(2);
+  } finally {
+    $("draft-work").textContent = "";
+  }
+}));
+
+const openSchema = careful(async () => {
+  const { schema } = await ask("schema/open", { file: $("schemas").value });
+  useSchema(schema, {}, schema.drafted ? [] : [schema.label.name, ...schema.features.map((feature) => feature.name)]);
+  $("schema-name").value = $("schemas").value;
+  if (!schema.drafted) Object.assign(state, { schemaFile: $("schemas").value, dirty: false });
+  go(2);
+});
+
+const openVeil = careful(async () => {
+  state.veil = await ask("veil", { file: $("veils").value });
+  state.answers = null;
+  go(5);
+});
+
+// --- 5: try it ---
+
+function showTry() {
+  const veil = state.veil;
+  if (!veil) return;
+  const classes = veil.schema.label.classes, chosen = $("target").value;
+  $("target").replaceChildren(...classes.map((name, at) => element("option", { value: at, textContent: String(name) })));
+  if (chosen && Number(chosen) < classes.length) $("target").value = chosen;
+  $("try-form").hidden = !veil.answers;
+  if (!veil.answers) $("try-work").textContent = words("no_answers");
+  $("serve").textContent = veil.serve;
+  showAnswers();
+}
+
+function showAnswers() {
+  $("answers").replaceChildren();
+  if (!state.answers) return;
+  const cards = element("div", { className: "cards" });
+  state.answers.answers.forEach((record, at) => {
+    const card = element("article", { className: "card" }, element("h3", { textContent: words("person", { n: at + 1, now: record.decision }) }));
+    const [way] = record.ways;
+    if (!way) card.append(element("p", { textContent: words("no_way") }));
+    else {
+      for (const change of way.changes) card.append(changeLine(change));
+      card.append(element("p", {}, `→ `, element("strong", { textContent: String(record.target) }), ` (${words("sure", { share: percent(way.probability) })})`));
+      if (language === "en") card.append(element("p", { className: "fine", textContent: way.text }));
+    }
+    cards.append(card);
+  });
+  $("answers").append(cards, element("p", { className: "fine", lang: "en", textContent: state.answers.promise }));
+}
+
+function changeLine(change) {
+  const shown = (value) => (value === null ? words("empty") : typeof value === "number" ? number(value) : String(value));
+  return element("p", { className: "change" }, `${change.column}: `, element("b", { textContent: shown(change.to) }), " ",
+    element("s", { textContent: words("instead", { before: shown(change.from) }) }));
+}
+
+const tryVeil = careful(() => alone([$("try")], async () => {
+  const target = state.veil.schema.label.classes[Number($("target").value)];
+  try {
+    const job = await ask("try", { file: state.veil.file, target });
+    state.answers = await follow(job, () => { $("try-work").textContent = words("trying"); });
+    showAnswers();
+  } finally {
+    $("try-work").textContent = "";
+  }
+}));
+
+// --- 6: audit ---
+
+async function followAudit(job) {
+  $("audit").disabled = true;
+  $("stop").hidden = false;
+  try {
+    state.audit = await follow(job, (now) => showProgress("audit", now, "auditing"));
+  } catch (error) {
+    throw error.message === "it was stopped" ? new Refused(words("stopped")) : error;
+  } finally {
+    $("audit").disabled = false;
+    $("stop").hidden = $("audit-bar").hidden = true;
+    $("audit-work").textContent = "";
+    await look();
+  }
+}
+
+function showAudit() {
+  showMade();
+  const found = state.audit;
+  $("audited").replaceChildren();
+  if (!found) return;
+  const good = !found.failures.length;
+  $("audited").append(element("p", { className: good ? "good-news" : "trouble", textContent: words(good ? "audit_good" : "audit_bad", { n: found.failures.length }) }));
+  if (!good) $("audited").append(element("ul", { lang: "en" }, ...found.failures.map((line) => element("li", { textContent: line }))));
+  const head = element("tr", {}, ...["mechanism", "games", "claimed", "bound", "refuted"].map((name) => element("th", { scope: "col", textContent: words(name) })));
+  const body = element("tbody", {}, ...found.mechanisms.map((each) => element("tr", {},
+    element("th", { scope: "row", lang: "en", textContent: each.mechanism }), element("td", { textContent: number(each.games) }),
+    element("td", { textContent: number(each.claimed) }), element("td", { textContent: number(each.bound, 3) }), element("td", { textContent: number(each.refuted) }))));
+  const table = element("table", {}, element("thead", {}, head), body);
+  $("audited").append(element("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": words("audit_head") }, table),
+    element("p", { textContent: words("report_at", { file: found.file }) }));
+}
+
+function showMade() {
+  const { folder, veils, reports } = state.about, files = [...veils, ...reports];
+  $("files-where").textContent = words("folder", { folder });
+  $("made").replaceChildren(...(files.length ? files : [{ name: words("none_yet") }]).map((file) => element("li", { textContent: file.name })));
+}
+
+// --- Start ---
+
+function show(step) {
+  if (state.about) ({ 1: showFiles, 2: showSchema, 3: showEpsilon, 4: showRelease, 5: showTry, 6: showAudit })[step]();
+}
+
+function takeToken() {
+  const asked = new URLSearchParams(location.search).get("token");
+  if (asked === null) return;
+  sessionStorage.setItem("studio-token", asked);
+  history.replaceState(null, "", location.pathname);
+}
+
+const begin = careful(async () => {
+  takeToken();
+  language = localStorage.getItem("language") || (navigator.language.startsWith("de") ? "de" : "en");
+  $("language").value = language;
+  $("language").addEventListener("change", () => {
+    language = $("language").value;
+    localStorage.setItem("language", language);
+    showWords();
+  });
+  const on = (id, kind, work) => $(id).addEventListener(kind, work);
+  on("refresh", "click", careful(look));
+  on("label", "change", hideLabel);
+  on("draft-form", "submit", draft);
+  on("open-form", "submit", openSchema);
+  on("veil-form", "submit", openVeil);
+  on("dataset", "change", () => { state.schema.name = $("dataset").value; changed("", false); });
+  on("save-form", "submit", saveAndGo);
+  on("save-draft", "click", saveDraft);
+  on("slider", "input", () => setEpsilon(EPSILONS[Number($("slider").value)]));
+  on("exactly", "change", () => setEpsilon(Number($("exactly").value)));
+  on("delta", "change", loadPlans);
+  on("unit", "change", () => { $("records-label").hidden = !$("unit").value; loadPlans(); });
+  on("records", "change", loadPlans);
+  on("to-release", "click", () => go(4));
+  on("check", "click", checkRows);
+  on("release-form", "submit", release);
+  on("try-form", "submit", tryVeil);
+  on("copy", "click", careful(async () => {
+    await navigator.clipboard.writeText($("serve").textContent);
+    $("copied").textContent = words("copied");
+  }));
+  on("to-audit", "click", () => go(6));
+  on("audit", "click", careful(async () => followAudit(await ask("audit", {}))));
+  on("stop", "click", careful(() => ask("audit/stop", {})));
+  window.addEventListener("beforeunload", (event) => { if (state.schema && state.dirty) event.preventDefault(); });
+  showWords();
+  await look();
+  const { jobs } = await ask("jobs");
+  const running = (kind) => jobs.find((job) => job.kind === kind && job.state === "running");
+  if (running("audit")) followAudit(running("audit")).catch(trouble);
+  if (running("release")) {
+    go(4);
+    await followRelease(running("release"));
+  }
+});
+
+document.addEventListener("DOMContentLoaded", begin);

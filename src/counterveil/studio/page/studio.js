@@ -1,0 +1,153 @@
+"use strict";
+// What all steps of the studio share: words, requests with the token, long work, and the walk.
+
+const $ = (id) => document.getElementById(id);
+const STEPS = 6;
+const SECONDS_BETWEEN_LOOKS = 0.4;
+const state = {
+  step: 1, about: null, file: null, columns: [], // the table
+  schema: null, confirmed: new Set(), leftOut: {}, replaced: new Set(), oneByOne: false, schemaFile: null, dirty: false, // its schema
+  plans: new Map(), plan: null, account: null, epsilon: 0.75, turn: 0, // what ε buys
+  releaseId: null, released: null, veil: null, answers: null, audit: null, busy: false,
+};
+
+// --- Words and numbers ---
+
+let language = "en";
+const words = (name, values = {}) =>
+  (WORDS[language][name] ?? name).replace(/\{(\w+)\}/g, (_, key) => values[key]);
+const number = (value, digits = 4) =>
+  new Intl.NumberFormat(language, { maximumSignificantDigits: Math.max(digits, `${Math.trunc(value)}`.length) }).format(value);
+const percent = (share) => new Intl.NumberFormat(language, { style: "percent", maximumSignificantDigits: 2 }).format(share);
+// A difference of decimals, without the dust of binary fractions.
+const minus = (one, other) => Number((one - other).toPrecision(12));
+
+function element(tag, options = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(options)) {
+    if (name in made && name !== "list") made[name] = value;
+    else made.setAttribute(name, value);
+  }
+  made.append(...children);
+  return made;
+}
+
+const fact = (name, text) => element("div", {}, element("dt", { textContent: name }), element("dd", { textContent: text }));
+
+// --- Requests ---
+
+class Refused extends Error {}
+
+async function ask(path, body) {
+  const headers = { Authorization: `Bearer ${sessionStorage.getItem("studio-token") || ""}` };
+  const options = { headers };
+  if (body !== undefined) {
+    options.method = "POST";
+    headers["Content-Type"] = "application/json";
+    options.body = JSON.stringify(body);
+  }
+  let response;
+  try {
+    response = await fetch(`v1/${path}`, options);
+  } catch {
+    throw new Refused(words("offline"));
+  }
+  const content = await response.json().catch(() => ({ title: words("offline") }));
+  if (response.status === 401) throw refusal({ status: 401, detail: words("no_token") });
+  if (!response.ok) throw refusal(content);
+  return content;
+}
+
+function refusal(problem) {
+  const refused = new Refused(problem.detail || problem.title);
+  refused.status = problem.status;
+  return refused;
+}
+
+const sleep = (seconds) => new Promise((go) => setTimeout(go, 1000 * seconds));
+
+// Waits for a job and returns its result; a studio that does not answer for a while is asked again.
+async function follow(job, told) {
+  while (job.state === "running") {
+    told(job);
+    await sleep(SECONDS_BETWEEN_LOOKS);
+    try {
+      job = await ask(`jobs/${job.id}`);
+    } catch (error) {
+      if (error.status) throw error;
+      trouble(error);
+      await sleep(2);
+    }
+  }
+  if (job.state === "failed") throw refusal(job.problem);
+  trouble(null);
+  return job.result;
+}
+
+function trouble(error) {
+  $("trouble").hidden = !error;
+  $("trouble").textContent = error ? error.message : "";
+  if (!error) return;
+  $("trouble").scrollIntoView({ block: "nearest" });
+  if (!(error instanceof Refused)) console.error(error);
+}
+
+const careful = (work) => async (event) => {
+  if (event && event.type === "submit") event.preventDefault();
+  trouble(null);
+  try {
+    await work(event);
+  } catch (error) {
+    trouble(error);
+  }
+};
+
+// Runs `work` with these buttons off, so that a second click does nothing.
+async function alone(buttons, work) {
+  for (const button of buttons) button.disabled = true;
+  try {
+    return await work();
+  } finally {
+    for (const button of buttons) button.disabled = false;
+  }
+}
+
+// --- The walk ---
+
+const reachable = {
+  1: () => true,
+  2: () => state.schema !== null,
+  3: () => state.schemaFile !== null && !state.dirty && state.file !== null,
+  4: () => reachable[3]() && (state.plan !== null || state.released !== null),
+  5: () => state.veil !== null,
+  6: () => state.about !== null,
+};
+
+function showSteps() {
+  $("walk").setAttribute("aria-label", words("steps"));
+  $("steps").replaceChildren();
+  for (let step = 1; step <= STEPS; step++) {
+    const button = element("button", { type: "button", disabled: !reachable[step](), onclick: () => go(step) },
+      element("span", { className: "count", textContent: step }), element("span", { className: "name", textContent: words(`step_${step}`) }));
+    if (step === state.step) button.setAttribute("aria-current", "step");
+    $("steps").append(element("li", {}, button));
+  }
+}
+
+function go(step) {
+  state.step = step;
+  trouble(null);
+  for (let each = 1; each <= STEPS; each++) $(`step-${each}`).hidden = each !== step;
+  showSteps();
+  show(step);
+  window.scrollTo(0, 0);
+  $(`head-${step}`).focus({ preventScroll: true });
+}
+
+function showWords() {
+  document.documentElement.lang = language;
+  document.title = `counterveil studio: ${words("title")}`;
+  for (const each of document.querySelectorAll("[data-words]")) each.textContent = words(each.dataset.words);
+  showSteps();
+  show(state.step);
+}

@@ -1,0 +1,266 @@
+"""What each step of the page does. Everything that reads rows or spends is the curator's work."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from counterveil.curator import Curator
+from counterveil.curator.infer_schema import draft_what_fits
+from counterveil.errors import RequestError, SchemaError
+from counterveil.privacy import Budget
+from counterveil.privacy.ledger import Account, Ledger, find_account
+from counterveil.schema import Label, Schema
+from counterveil.search import Explainer
+from counterveil.service.answers import records
+from counterveil.service.problems import Problem
+from counterveil.signature import signer_line
+from counterveil.studio.bodies import (
+    AskAccount,
+    AskDraft,
+    AskPlans,
+    AskRelease,
+    AskSave,
+    AskTry,
+    Unit,
+)
+from counterveil.studio.commands import Process, run_command, shown
+from counterveil.studio.folder import TABLES, Folder, columns_of
+from counterveil.studio.jobs import Job
+from counterveil.studio.quality import plan_as_dict
+from counterveil.tables import read_table
+from counterveil.veil import Veil
+
+SAMPLES = 400  # of which people to explain are chosen
+SCHEMA, VEIL = (".json",), (".veil",)
+_NAME = r"'(?:[^'\\]|\\.)*': "
+_PLACE = re.compile(rf"^(?:{_NAME})?(?:features\.0\.\w+(?:: |\.))?(?:feature {_NAME})?")
+
+
+@dataclass
+class Steps:
+    """The work of a studio for one folder and one ledger.
+
+    `release_options`, `audit_options`: further words of these commands.
+    """
+
+    folder: Folder
+    ledger: Path
+    release_options: tuple[str, ...] = ()
+    audit_options: tuple[str, ...] = ("--quick",)
+    releases: list[Process] = field(default_factory=list)
+    audits: list[Process] = field(default_factory=list)
+
+    def start(self) -> dict[str, Any]:
+        """What there is to work with."""
+        about = {"folder": str(self.folder.path), "ledger": str(self.ledger)}
+        return {**about, **self.folder.listing()}
+
+    def columns(self, name: str) -> dict[str, Any]:
+        """The columns of a table."""
+        return {"columns": list(columns_of(self.folder.file(name, TABLES)))}
+
+    def draft(self, asked: AskDraft) -> dict[str, Any]:
+        """A schema that looked at the rows, and which columns cannot be in one."""
+        path = self.folder.file(asked.file, TABLES)
+        name = path.name.partition(".")[0]
+        draft = draft_what_fits(read_table(path), asked.label, exclude=asked.exclude, name=name)
+        return {"schema": _as_dict(draft.schema), "left_out": draft.left_out}
+
+    def open_schema(self, name: str) -> dict[str, Any]:
+        """A schema file of the folder."""
+        return {"schema": _as_dict(Schema.load(self.folder.file(name, SCHEMA)))}
+
+    def check_schema(self, content: dict[str, Any]) -> dict[str, Any]:
+        """What is wrong with a schema: a line for each column, and one for the whole."""
+        return {"problems": list(_problems(content))}
+
+    def save_schema(self, asked: AskSave) -> dict[str, Any]:
+        """Write a schema; it stays a draft unless every column and the label were confirmed."""
+        problems = list(_problems(asked.content))
+        if problems:
+            raise Problem(422, "the schema cannot be used yet", str(problems[0]["words"]))
+        schema = Schema(**asked.content)
+        names = {schema.label.name, *(feature.name for feature in schema.features)}
+        drafted = bool(names - set(asked.confirmed))
+        note = schema.note if drafted or not schema.drafted else ""  # the draft's own warning
+        schema = schema.model_copy(update={"drafted": drafted, "note": note})
+        path = self.folder.new(asked.file, ".json")
+        if path.exists() and not asked.replace:
+            raise Problem(409, "there is such a file", "Choose another name, or replace it.")
+        schema.save(path)
+        return {"file": path.name, "drafted": drafted}
+
+    def plans(self, asked: AskPlans) -> dict[str, Any]:
+        """What each ε would buy; the rows are counted, and that number is public."""
+        curator, path = self._curator(asked), self.folder.file(asked.file, TABLES)
+        budgets = [Budget(epsilon, asked.delta) for epsilon in asked.epsilons]
+        plans = zip(curator.plans(path, budgets), budgets, strict=True)
+        found = [plan_as_dict(curator.schema, plan, budget) for plan, budget in plans]
+        return {"plans": found, "account": self.account(curator.dataset)}
+
+    def account(self, dataset: str) -> dict[str, Any]:
+        """The account of these rows, or None, and a ledger of the folder that has it instead."""
+        ledger = Ledger(self.ledger)
+        accounts = ledger.accounts() if self.ledger.exists() else ()
+        found = next((each for each in accounts if each.dataset == dataset), None)
+        elsewhere = None if found else find_account([self.folder.path], dataset)
+        return {
+            "dataset": dataset,
+            "account": found and _account_as_dict(found),
+            "elsewhere": elsewhere and elsewhere.name,
+        }
+
+    def open_account(self, asked: AskAccount) -> dict[str, Any]:
+        """Fix for good what may be spent on these rows."""
+        elsewhere = self.account(asked.dataset)["elsewhere"]
+        if elsewhere:
+            raise RequestError(
+                f"{elsewhere} has an account of these rows already; start the studio with "
+                f"--ledger {elsewhere}"
+            )
+        Ledger(self.ledger).open_account(asked.dataset, Budget(asked.epsilon, asked.delta))
+        return self.account(asked.dataset)
+
+    def check_rows(self, asked: Unit) -> dict[str, Any]:
+        """Whether all rows fit the schema: an exact look, noted in the ledger."""
+        path = self.folder.file(asked.file, TABLES)
+        return {"units": self._curator(asked).check(path)}
+
+    def release_command(self, asked: AskRelease) -> list[str]:
+        """The words of `counterveil release`; refuses a schema that nobody has confirmed."""
+        schema = self.folder.file(asked.schema_file, SCHEMA)
+        if Schema.load(schema).drafted:
+            detail = "Confirm every column first: a veil of a draft would promise nothing."
+            raise Problem(409, "the schema is a draft", detail)
+        words = ["release", "--data", str(self.folder.file(asked.file, TABLES))]
+        words += ["--schema", str(schema), "--epsilon", repr(asked.epsilon)]
+        words += ["--delta", repr(asked.delta)] if asked.delta else []
+        words += ["--ledger", str(self.ledger)]
+        words += ["--out", str(self.folder.new(asked.veil, ".veil"))]
+        words += ["--unit-column", asked.unit_column] if asked.unit_column else []
+        words += ["--max-records", str(asked.max_records)] if asked.max_records else []
+        words += ["--other-rows"] if asked.other_rows else []
+        return [*words, *self.release_options]
+
+    def release(self, asked: AskRelease, job: Job) -> dict[str, Any]:
+        """Pay and release, as the command does."""
+        words = self.release_command(asked)
+        answer = run_command(words, job, self.releases)
+        veil = Path(answer.content["veil"]).name
+        return {**self.veil(veil), "warnings": answer.warnings, "command": shown(words)}
+
+    def veil(self, name: str) -> dict[str, Any]:
+        """What a veil is and promises."""
+        path = self.folder.file(name, VEIL)
+        veil = Veil.load(path)
+        return {
+            "file": path.name,
+            "digest": veil.digest,
+            "signature": signer_line(veil.signer),
+            "headline": veil.statement.headline,
+            "meaning": veil.statement.level.meaning,
+            "level": veil.statement.level.value,
+            "text": veil.statement.text(),
+            "schema": _as_dict(veil.schema),
+            "answers": veil.schema.family != "image" and None not in (veil.record, veil.surrogate),
+            "serve": shown(["serve", "--veil", str(path)]),
+        }
+
+    def try_veil(self, asked: AskTry) -> dict[str, Any]:
+        """Answers of the veil's private model to a few invented people."""
+        veil = Veil.load(self.folder.file(asked.file, VEIL))
+        explainer, model = Explainer(veil), veil.model()
+        if asked.target not in veil.schema.label.classes:
+            raise RequestError("the veil has no such class; choose one of its own")
+        points, _ = veil.population().sample(SAMPLES, np.random.default_rng())
+        people = explainer.encoding.decode(points)
+        others = np.flatnonzero(model.predict(people) != asked.target)[: asked.count]
+        if not len(others):
+            raise RequestError(f"all {SAMPLES} invented people have this class; choose another")
+        explainer.warm_up(progress=False)
+        chosen = people.iloc[others].reset_index(drop=True)
+        result = explainer.explain(chosen, asked.target, progress=False)
+        return {"promise": explainer.statement.headline, "answers": records(result)}
+
+    def audit(self, job: Job) -> dict[str, Any]:
+        """Try to refute what the installed mechanisms promise; no row is read."""
+        name = f"audit-{datetime.now(UTC):%Y-%m-%d-%H%M%S}.json"
+        words = ["audit", *self.audit_options, "--out", str(self.folder.new(name, ".json"))]
+        answer = run_command(words, job, self.audits)
+        return {
+            "file": name,
+            "command": shown(words),
+            "failures": answer.failures,
+            "mechanisms": _by_mechanism(answer.content["rows"]),
+        }
+
+    def stop_audit(self) -> dict[str, Any]:
+        """End an audit that is running."""
+        for process in list(self.audits):
+            process.terminate()
+        return {}
+
+    def _curator(self, asked: Unit) -> Curator:
+        schema = Schema.load(self.folder.file(asked.schema_file, SCHEMA))
+        unit, most = asked.unit_column, asked.max_records
+        return Curator(schema, ledger=self.ledger, unit_column=unit, max_records=most)
+
+
+def _as_dict(schema: Schema) -> dict[str, Any]:
+    content = schema.model_dump(mode="json", exclude_defaults=True, exclude={"features"})
+    return {**content, "features": [feature.to_dict() for feature in schema.features]}
+
+
+def _problems(content: dict[str, Any]) -> Iterator[dict[str, str | None]]:
+    """What is wrong with each column by itself, so that every fault is named; else the whole."""
+    label, features = content.get("label"), content.get("features")
+    found = False
+    if isinstance(label, dict):
+        for words in _refusal(Label, label):
+            found = True
+            yield {"column": str(label.get("name")), "words": words}
+    for feature in features if isinstance(features, list) else ():
+        alone = {"label": {"name": " ", "classes": [0, 1]}, "features": [feature]}
+        for words in _refusal(Schema, alone):
+            found = True
+            name = feature.get("name") if isinstance(feature, dict) else None
+            yield {"column": None if name is None else str(name), "words": words}
+    if not found:
+        for words in _refusal(Schema, content):
+            yield {"column": None, "words": words}
+
+
+def _refusal(part: type[Label | Schema], content: dict[str, Any]) -> Iterator[str]:
+    """The line of the SchemaError for this content, without the way to its place in the file."""
+    try:
+        part(**content)
+    except SchemaError as error:
+        yield _PLACE.sub("", str(error).removeprefix("schema: "))
+
+
+def _account_as_dict(account: Account) -> dict[str, Any]:
+    named = {"total": account.total, "spent": account.spent, "remaining": account.remaining}
+    return {
+        name: {"epsilon": float(amount.epsilon), "delta": float(amount.delta)}
+        for name, amount in named.items()
+    }
+
+
+def _by_mechanism(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """For each mechanism: games, the highest bound on ε, what it claims, and how many refute it."""
+    found: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        usual = {"mechanism": row["mechanism"], "games": 0, "bound": 0.0, "refuted": 0}
+        group = found.setdefault(row["mechanism"], usual)
+        group["games"] += 1
+        group["claimed"] = max(group.get("claimed", 0.0), row["claimed_epsilon"])
+        group["bound"] = max(group["bound"], row["bound"])
+        group["refuted"] += bool(row["refuted"])
+    return list(found.values())
