@@ -27,6 +27,7 @@ COLOURS = {"paper": WARM, "functional": OURS, "dpsgd": FADED}
 NO_NOISE_AT = 5.0  # right of every ε that is measured
 STYLES = {  # colour, line and mark of a defence
     "functional-model": (OURS, "-", "o"),
+    "functional-believable": (OURS, "--", "D"),
     "functional-surrogate": (FADED, "-", "s"),
     "elsewhere-surrogate": (FADED, ":", "x"),
     "no-noise": (WARM, "-", "o"),

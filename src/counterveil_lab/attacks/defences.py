@@ -8,7 +8,8 @@
 | no-noise-published | the same autoencoder, Algorithm 2 as published: the twin of `paper` |
 | paper | mechanism `paper` at ε, Algorithm 2 as published: every last iterate, f agreeing or not |
 | paper-model, paper-surrogate | mechanism `paper`, counterveil's search by either guidance |
-| functional-model | mechanism `functional` at ε, guidance `model` |
+| functional-model | mechanism `functional` at ε, guidance `model`: the nearest answers |
+| functional-believable | the same, believable answers |
 | functional-surrogate | the same veil, guidance `surrogate`; f gives predictions alone |
 | elsewhere-surrogate | a veil of D4, which f never saw, guidance `surrogate`: a control |
 | dpsgd-model, dpsgd-surrogate | the same two ways on mechanism `dpsgd` |
@@ -52,6 +53,7 @@ MECHANISMS: dict[str, str] = {
     "paper-model": "paper",
     "paper-surrogate": "paper",
     "functional-model": "functional",
+    "functional-believable": "functional",
     "functional-surrogate": "functional",
     "elsewhere-surrogate": "functional",
     "dpsgd-model": "dpsgd",
@@ -129,7 +131,8 @@ def build(
         explainer = Explainer(veil, guidance="surrogate")
     else:
         explainer = Explainer(veil, arena.judge, warm_steps=size.warm_steps)
-    own = ByVeil(name, arena, explainer)
+    options = {"prefer": "believable"} if name.endswith("-believable") else {}
+    own = ByVeil(name, arena, explainer, options)
     return RandomLabels(name, arena, own) if name.startswith("random-labels") else own
 
 
