@@ -60,7 +60,10 @@ class TorchModel(TargetModel):
         self._place()
         self._shape = shape
         self._columns = base.columns_called(classes, schema)
-        raw = self._raw(base.random_points(64, self.encoding.width).to(self.device))
+        points = base.random_points(64, self.encoding.width).to(self.device)
+        raw = self._raw(points.requires_grad_(True))
+        self.differentiable = raw.requires_grad  # a module of steps alone has no gradient
+        raw = raw.detach()
         self._outputs = base.kind_of_outputs(
             raw,
             outputs,

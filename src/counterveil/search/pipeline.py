@@ -28,6 +28,7 @@ from counterveil.models import TargetModel
 from counterveil.networks import Amortiser, Autoencoder, is_free
 from counterveil.search import algorithm2
 from counterveil.search.algorithm2 import SearchObjective, Weights
+from counterveil.search.climb import Climb
 from counterveil.search.constraints import Box
 from counterveil.search.polish import Polish
 from counterveil.search.repair import (
@@ -208,8 +209,10 @@ class Pipeline:
             yield self.repair
             yield self.try_labelled
         yield self.insist
+        both = self.from_both_sides and self.judge.calls_left is None
+        if both and self.may_repair:
+            yield self.climb
         if self.options.polish:
-            both = self.from_both_sides and self.judge.calls_left is None
             yield self.polish_from_both_starts if both else self.polish
             if both:
                 yield self.scan
@@ -281,6 +284,19 @@ class Pipeline:
             rows, accepted = judging._take(part, tried, left, (rows, accepted))
         return rows, accepted
 
+    def climb(self, batch: QueryBatch, rows: Tensor, accepted: Tensor) -> Found:
+        """One feature after the other, by trying their values, where nothing else has helped."""
+        left = (~accepted).nonzero()[:, 0]
+        if not len(left) or batch.box.ties is not None:
+            return rows, accepted
+        part = batch.select(left)
+        climb = Climb(
+            self._single_changes(part),
+            lambda tried, query: self.margin(self.judge, tried, part.targets[query]),
+            part.max_changes,
+        )
+        return self._take(part, climb(), left, (rows, accepted))
+
     def polish(self, batch: QueryBatch, rows: Tensor, accepted: Tensor) -> Found:
         """Accepted rows with as little changed as can be found."""
         found = accepted.nonzero()[:, 0]
@@ -320,15 +336,7 @@ class Pipeline:
 
     def scan(self, batch: QueryBatch, rows: Tensor, accepted: Tensor) -> Found:
         """A smaller change of one feature alone, where the judge accepts one."""
-        scan = Scan(
-            encoding=self.judge.encoding,
-            snap=self.snap,
-            start=self.snap(batch.queries, batch.box),
-            box=batch.box,
-            accepts=lambda tried, query: self.margin(self.judge, tried, batch.targets[query]) >= 0,
-            costs=batch.costs,
-        )
-        return scan(rows, accepted)
+        return self._single_changes(batch)(rows, accepted)
 
     def limit_changes(self, batch: QueryBatch, rows: Tensor, accepted: Tensor) -> Found:
         """Search anew, move by move, where an answer changes more features than it may."""
@@ -344,6 +352,16 @@ class Pipeline:
         return rows, accepted & (self._changes(rows, batch) <= batch.max_changes)
 
     # --- What the stages share ---
+
+    def _single_changes(self, batch: QueryBatch) -> Scan:
+        return Scan(
+            encoding=self.judge.encoding,
+            snap=self.snap,
+            start=self.snap(batch.queries, batch.box),
+            box=batch.box,
+            accepts=lambda tried, query: self.margin(self.judge, tried, batch.targets[query]) >= 0,
+            costs=batch.costs,
+        )
 
     def objective(self, batch: QueryBatch) -> SearchObjective:
         """L_cs of the queries, under the guide."""

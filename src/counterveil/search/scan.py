@@ -53,7 +53,7 @@ class Scan:
         return nearest, best.isfinite()
 
     @cached_property
-    def _listed(self) -> tuple[Tensor, Tensor]:
+    def listed(self) -> tuple[Tensor, Tensor]:
         """Which columns are categories, and which are bits of their own."""
         categories = torch.zeros(self.encoding.width, dtype=torch.bool)
         bits = ~self.snap.is_number.cpu()
@@ -68,7 +68,7 @@ class Scan:
         return categories.to(self.start.device), bits.to(self.start.device)
 
     @cached_property
-    def _missing(self) -> Tensor:
+    def missing(self) -> Tensor:
         """Which numbers of each query are missing, (queries, width): they stay so."""
         flags = [b.missing_flag for b in self.encoding.blocks if b.missing_flag is not None]
         missing = torch.zeros_like(self.start, dtype=torch.bool)
@@ -78,7 +78,7 @@ class Scan:
     def _try_listed(self, part: Tensor, best: Tensor, nearest: Tensor) -> None:
         """Every category and bit of the queries `part` that would be nearer, in place."""
         start, upper, lower = self.start[part], self.box.upper[part], self.box.lower[part]
-        categories, bits = self._listed
+        categories, bits = self.listed
         cost = self._costs(part)
         length = torch.where(categories, 2.0, 1.0) * cost
         other = (categories & (start < 0.5) & (upper > 0.5)) | (bits & (upper > lower))
@@ -97,7 +97,7 @@ class Scan:
             [self.box.upper[part][:, columns] - start, start - self.box.lower[part][:, columns]]
         )
         reach = (best[part, None] / cost).sqrt()
-        high = torch.where(self._missing[part][:, columns], 0.0, torch.minimum(room, reach))
+        high = torch.where(self.missing[part][:, columns], 0.0, torch.minimum(room, reach))
         low = torch.zeros_like(high)
         for turn in range(ROUNDS):
             reach = (best[part, None] / cost).sqrt()
