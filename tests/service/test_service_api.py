@@ -333,7 +333,7 @@ def test_a_model_that_hangs(veil, schema, people):
     hangs, released = threading.Event(), threading.Event()
     made = Explainer(veil, model_of(schema, hanging), warm_steps=5)
     made.warm_up(progress=False)
-    app = create_app(made, Settings(seconds=0.5))
+    app = create_app(made, Settings(seconds=2.0))
     with TestClient(app, base_url="http://127.0.0.1") as client:
         assert ask(client, people[:1]).status_code in (200, 503)  # a slow machine may take long
         hangs.set()

@@ -173,7 +173,7 @@ def test_several_answers_differ(explainer, asked):
         apart = torch.cdist(several, several, p=1) / 64 + torch.eye(len(several))
         assert float(apart.min()) > 0.02
     many = explainer.explain(queries.head(1), targets[:1], k=70, progress=False)
-    assert 3 < many.answers < 70
+    assert int(valid[0].sum()) <= many.answers < 70  # how many there are depends on the noise
 
 
 def test_rules_hold(explainer, asked):
