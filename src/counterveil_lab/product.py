@@ -15,8 +15,9 @@ from counterveil.encoding import Encoding
 from counterveil.models import Rows, TargetModel
 from counterveil.search import Explainer
 from counterveil.search.algorithm2 import ITERATIONS
+from counterveil.search.batch import QueryBatch
 from counterveil.search.constraints import Box, box_around
-from counterveil.search.pipeline import QueryBatch, SearchOptions
+from counterveil.search.options import SearchOptions
 from counterveil.search.snap import Snap
 
 BOXES_AT_A_TIME = 2**17

@@ -1,32 +1,9 @@
 """The pages in a real browser: they render, nothing overflows, nothing is fetched."""
 
-import shutil
-
 import pytest
 
 from counterveil import Explainer
 from counterveil.report import Curve, VeilScore, demo_page, explanations_page
-
-sync_api = pytest.importorskip("playwright.sync_api", reason="needs the playwright package")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="needs a browser: install the Debian package chromium"
-)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=CHROMIUM,
-            args=[
-                *("--no-sandbox", "--disable-gpu", "--disable-background-networking"),
-                *("--disable-component-update", "--disable-sync", "--no-first-run"),
-            ],
-        )
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")

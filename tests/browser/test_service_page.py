@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 import time
 
@@ -15,10 +14,6 @@ uvicorn = pytest.importorskip("uvicorn", reason="counterveil[serve] is not insta
 run = pytest.importorskip("counterveil.service.run")
 app = pytest.importorskip("counterveil.service.app")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="needs a browser: install the Debian package chromium"
-)
 SIZES = {"desktop": (1280, 900), "phone": (390, 844), "wide": (1920, 1080)}
 
 
@@ -47,15 +42,6 @@ def explainer(veil):
 @pytest.fixture(scope="module")
 def address(explainer):
     yield from serving(explainer, app.Settings())
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with sync_api.sync_playwright() as playwright:
-        arguments = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
-        yield browser
-        browser.close()
 
 
 def opened(browser, address, size="desktop", **more):

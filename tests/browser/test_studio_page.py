@@ -6,7 +6,6 @@ With COUNTERVEIL_PICTURES=docs/img the walk on the desktop writes the pictures o
 import io
 import os
 import re
-import shutil
 import threading
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,28 +21,9 @@ from counterveil.schema import Schema
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs the playwright package")
 uvicorn = pytest.importorskip("uvicorn", reason="needs the extra serve")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 PICTURES = os.environ.get("COUNTERVEIL_PICTURES")
 TOKEN = "token-of-the-tests"
 MINUTES = 3 * 60_000  # ms: how long a step may take on a busy machine
-
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="needs a browser: install the Debian package chromium"
-)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=CHROMIUM,
-            args=[
-                *("--no-sandbox", "--disable-gpu", "--disable-background-networking"),
-                *("--disable-component-update", "--disable-sync", "--no-first-run"),
-            ],
-        )
-        yield browser
-        browser.close()
 
 
 def loans(count=500):

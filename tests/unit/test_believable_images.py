@@ -15,12 +15,12 @@ from counterveil.errors import RequestError
 from counterveil.models import Rows
 from counterveil.networks import classifier, convolutional, fit, seeded
 from counterveil.schema import Binary, Label, Pixels, Schema
+from counterveil.search.batch import QueryBatch
 from counterveil.search.constraints import Box
 from counterveil.search.images.descent import ImageSearch
 from counterveil.search.images.manner import Manner
 from counterveil.search.images.painters import Redrawn, Retouched
 from counterveil.search.images.views import COUNT, Views
-from counterveil.search.pipeline import QueryBatch
 from counterveil.search.rules import Rules
 from counterveil_lab.datasets import load
 from counterveil_lab.targets import encoded

@@ -1,220 +1,29 @@
-"""Adapters for torch modules, estimators and functions, and the student of a model."""
+"""Adapters for estimators and functions, which adapter fits a model, and the student of one."""
 
-import copy
 import os
 import warnings
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from counterveil.encoding import Array
 from counterveil.errors import CallLimitError, ModelError, RequestError
-from counterveil.models import base, limits
+from counterveil.models import base
 from counterveil.models.base import Inputs, Outputs, Rows, TargetModel
 from counterveil.models.boosted import BoosterClassifier, is_booster, rows_as_fitted
-from counterveil.models.exported import ExportedGraph
 from counterveil.models.onnx import OnnxModel
-from counterveil.networks import Clip, classifier, fit, seeded
+from counterveil.models.torch_model import TorchModel
+from counterveil.networks import classifier, fit, seeded
 from counterveil.private_model import PrivateModel
 from counterveil.schema import Category, Schema
 from counterveil.terminal import Tick, silent
 
-FLOATS = torch.float32
-FEW = 256  # rows, for which calling torch is most of the time
-ArrayLayer = Callable[[Array], Array]
 STUDENT_HIDDEN = 64
 STUDENT_EPOCHS = 40
 NOT_PROBABILITIES = frozenset({"predict", "decision_function", "predict_log_proba"})
 NOT_FITTED = "the model is not fitted; call its fit first"
-
-
-class TorchModel(TargetModel):
-    """A torch module over the encoding. The search uses its gradient.
-
-    `outputs`: "logits", "probabilities", or "auto" to tell by asking it 64 random points.
-    `shape`: what a point is reshaped to, for example (1, 28, 28) for a convolutional network.
-    `classes`: the names of its columns, where their order is not that of the schema; for a module
-    with one output, the class that it speaks of.
-    The module is copied: yours stays as it is.
-    """
-
-    differentiable = True
-
-    def __init__(
-        self,
-        module: nn.Module,
-        schema: Schema,
-        *,
-        outputs: Outputs = "auto",
-        shape: tuple[int, ...] | None = None,
-        classes: Sequence[Category] | None = None,
-    ) -> None:
-        super().__init__(schema)
-        self._module = copy.deepcopy(module).requires_grad_(False)
-        if not isinstance(module, torch.fx.GraphModule):  # an exported program has no modes to set
-            self._module.eval()
-        self._place()
-        self._shape = shape
-        self._columns = base.columns_called(classes, schema)
-        points = base.random_points(64, self.encoding.width).to(self.device)
-        raw = self._raw(points.requires_grad_(True))
-        self.differentiable = raw.requires_grad  # a module of steps alone has no gradient
-        raw = raw.detach()
-        self._outputs = base.kind_of_outputs(
-            raw,
-            outputs,
-            schema,
-            single=self._columns.single,
-            ends_in_sigmoid=_ends_in_sigmoid(module),
-        )
-        self._log_proba(raw, 64)
-
-    @property
-    def device(self) -> torch.device:
-        return self._device
-
-    def to(self, device: torch.device) -> Self:
-        if device != self._device:
-            self._module.to(device)
-            self._place()
-        return self
-
-    def _place(self) -> None:
-        """Note where the module is, and how it is computed there."""
-        tensors = (*self._module.parameters(), *self._module.buffers())
-        self._device = tensors[0].device if tensors else torch.device("cpu")
-        self._forward = _without_module_calls(self._module)
-        self._layers = _array_layers(self._module) if self._device.type == "cpu" else None
-
-    def ask(self, rows: Rows) -> Tensor:
-        points = rows.points
-        if rows.from_frame:
-            with torch.no_grad():
-                raw = self._raw(points.to(self.device)).cpu().double()
-        else:
-            raw = self._raw(points)
-        answer = self._log_proba(raw, points.shape[0])
-        return base.sane(answer) if rows.from_frame else answer
-
-    def _log_proba(self, raw: Tensor, asked: int) -> Tensor:
-        columns = self._columns
-        answer = base.as_log_proba(raw, self._outputs, self.schema, asked, single=columns.single)
-        in_order = columns.names == tuple(self.schema.label.classes)
-        return answer if in_order else answer[:, columns.order]
-
-    def _raw(self, points: Tensor) -> Tensor:
-        inputs = points if self._shape is None else points.reshape(len(points), *self._shape)
-        few = inputs.ndim == 2 and len(inputs) <= FEW and inputs.shape[1] == self.encoding.width
-        if self._layers is not None and few and not torch.is_grad_enabled():
-            return _through(self._layers, inputs)
-        try:
-            answer = self._forward(inputs)
-        except Exception as error:
-            raise limits.out_of_memory(error) or ModelError(
-                f"the torch model does not accept encoded rows of {self.encoding.width} numbers "
-                f"({type(error).__name__}); train it on counterveil's encoding, "
-                "or wrap it in a callable"
-            ) from None
-        if not isinstance(answer, Tensor):
-            raise ModelError(f"the torch model must return a tensor, not {type(answer).__name__}")
-        return answer
-
-
-def _without_module_calls(module: nn.Module) -> Callable[[Tensor], Tensor]:
-    """A function that computes what `module` does, without the overhead of calling modules.
-
-    For a few rows that overhead is most of the time. Layers whose call could do more than their
-    own forward (hooks, subclasses) are called as usual.
-    """
-    if module._forward_hooks or module._forward_pre_hooks:
-        return module
-    if type(module) is nn.Sequential:
-        layers = [_without_module_calls(layer) for layer in module]
-
-        def forward(points: Tensor) -> Tensor:
-            for layer in layers:
-                points = layer(points)
-            return points
-
-        return forward
-    if type(module) is nn.Linear:
-        return _linear(module)
-    return {nn.Tanh: torch.tanh, nn.ReLU: torch.relu, Clip: _clip}.get(type(module), module)
-
-
-def _clip(points: Tensor) -> Tensor:
-    return points.clamp(0, 1)
-
-
-def _linear(layer: nn.Linear) -> Callable[[Tensor], Tensor]:
-    """A function that computes what `layer` does.
-
-    For some rows a product with the weights the other way round is several times quicker.
-    """
-    weight, bias = layer.weight, layer.bias
-    if bias is None:
-        return lambda points: nn.functional.linear(points, weight)
-    turned = weight.T.contiguous()
-
-    def forward(points: Tensor) -> Tensor:
-        if points.ndim == 2:
-            return torch.addmm(bias, points, turned)
-        return nn.functional.linear(points, weight, bias)
-
-    return forward
-
-
-def _array_layers(module: nn.Module) -> list[ArrayLayer] | None:
-    """The layers of a plain chain of dense layers as functions of arrays; None for any other.
-
-    For a few rows numpy takes a fraction of the time of torch.
-    """
-    if type(module) is not nn.Sequential or module._forward_hooks or module._forward_pre_hooks:
-        return None
-    found: list[ArrayLayer] = []
-    for layer in module:
-        if layer._forward_hooks or layer._forward_pre_hooks:
-            return None
-        if type(layer) is nn.Linear and layer.bias is not None and layer.weight.dtype == FLOATS:
-            found.append(partial(_dense, layer.weight.T.contiguous().numpy(), layer.bias.numpy()))
-        elif type(layer) is nn.Tanh:
-            found.append(np.tanh)
-        elif type(layer) is nn.ReLU:
-            found.append(_relu)
-        elif type(layer) is Clip:
-            found.append(partial(np.clip, a_min=0, a_max=1))
-        else:
-            return None
-    return found
-
-
-def _dense(weight: Array, bias: Array, points: Array) -> Array:
-    found: Array = points @ weight
-    found += bias
-    return found
-
-
-def _relu(points: Array) -> Array:
-    return np.maximum(points, 0)
-
-
-def _through(layers: Sequence[ArrayLayer], points: Tensor) -> Tensor:
-    """What a chain of layers makes of points (rows, width) on the CPU."""
-    found: Array = points.numpy()
-    for layer in layers:
-        found = layer(found)
-    return torch.from_numpy(found)
-
-
-def _ends_in_sigmoid(module: nn.Module) -> bool:
-    while isinstance(module, nn.Sequential) and len(module):
-        module = module[-1]
-    read = isinstance(module, ExportedGraph) and module.ends_in_sigmoid
-    return read or isinstance(module, nn.Sigmoid)
 
 
 class CallableModel(TargetModel):

@@ -33,12 +33,13 @@ import torch
 from counterveil.encoding import Array
 from counterveil.models import TargetModel
 from counterveil.search.asking import Margin
+from counterveil.search.batch import Found, QueryBatch
 from counterveil.search.beam import Beam, Candidates, Level, cheapest, first_of_each
 from counterveil.search.closer import closer
 from counterveil.search.cost import Asked
 from counterveil.search.ground import Ground
 from counterveil.search.moves import Moves
-from counterveil.search.pipeline import Found, QueryBatch, SearchOptions
+from counterveil.search.options import SearchOptions
 from counterveil.search.tied_search import TiedSearch
 
 LEVELS, MOST_LEVELS = 4, 6  # changes that are always tried; and where there is no answer yet

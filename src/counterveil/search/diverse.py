@@ -12,7 +12,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from counterveil.search.pipeline import Found, Pipeline, QueryBatch, SearchOptions
+from counterveil.search.batch import Found, QueryBatch
+from counterveil.search.options import SearchOptions
+from counterveil.search.pipeline import Pipeline
 from counterveil.search.snap import Snap
 from counterveil.terminal import Tick, silent
 

@@ -18,8 +18,9 @@ from counterveil.models import Rows, TargetModel, TorchModel, adapt
 from counterveil.networks import pick_device
 from counterveil.privacy import ModelBudget
 from counterveil.private_model import PrivateModel
-from counterveil.search import amortise, constraints, pipeline
+from counterveil.search import amortise, constraints
 from counterveil.search.algorithm2 import TargetClasses, Weights, select_targets
+from counterveil.search.batch import Found, QueryBatch
 from counterveil.search.constraints import ManyRules
 from counterveil.search.diverse import several_answers
 from counterveil.search.explanations import Explanations
@@ -27,7 +28,13 @@ from counterveil.search.ground import Ground
 from counterveil.search.images.ground import ImageGround
 from counterveil.search.judge import Judge, Request
 from counterveil.search.learnt import Learnt
-from counterveil.search.pipeline import Found, QueryBatch, SearchOptions
+from counterveil.search.options import (
+    Guidance,
+    Prefer,
+    SearchChoices,
+    SearchOptions,
+    search_options,
+)
 from counterveil.search.repair import margin_beyond
 from counterveil.search.rules import Rules
 from counterveil.search.snap import Snap
@@ -67,7 +74,7 @@ class Explainer:
         veil: Veil | str | os.PathLike[str],
         model: Any = None,
         *,
-        guidance: pipeline.Guidance = "model",
+        guidance: Guidance = "model",
         model_budget: ModelBudget | None = None,
         weights: Weights | None = None,
         device: str = "cpu",
@@ -115,7 +122,7 @@ class Explainer:
     def _ground(self) -> Ground | ImageGround | None:
         return self._learnt.ground
 
-    def warm_up(self, *, prefer: pipeline.Prefer | None = None, progress: bool = True) -> None:
+    def warm_up(self, *, prefer: Prefer | None = None, progress: bool = True) -> None:
         """Learn what the search needs to know of the model: seconds, once.
 
         The first `explain` does it otherwise. `prefer`: which search; by default the usual one.
@@ -128,9 +135,9 @@ class Explainer:
         else:
             _ = self._learnt.ground
 
-    def _options(self, chosen: pipeline.SearchChoices) -> SearchOptions:
+    def _options(self, chosen: SearchChoices) -> SearchOptions:
         known = self._learnt.population is not None
-        return pipeline.search_options(self.guidance, chosen, has_population=known)
+        return search_options(self.guidance, chosen, has_population=known)
 
     def explain(
         self,
@@ -141,7 +148,7 @@ class Explainer:
         rules: ManyRules = None,
         immutable: Collection[str] = (),
         progress: bool = True,
-        **search: Unpack[pipeline.SearchChoices],
+        **search: Unpack[SearchChoices],
     ) -> Explanations:
         """`k` counterfactuals for every row of `queries`.
 

@@ -18,10 +18,10 @@ from counterveil.privacy import Statement
 from counterveil.schema import Schema
 from counterveil.search import constraints
 from counterveil.search.answers import NO_FURTHER, Status
+from counterveil.search.batch import Found, QueryBatch
 from counterveil.search.constraints import ManyRules
 from counterveil.search.decoding import Given, decode_cells
 from counterveil.search.explanations import Explanations
-from counterveil.search.pipeline import Found, QueryBatch
 from counterveil.search.rules import Rules
 from counterveil.search.snap import Snap
 from counterveil.search.wording import DecidedBy

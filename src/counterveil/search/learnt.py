@@ -16,12 +16,14 @@ from counterveil.networks import Amortiser
 from counterveil.population import TreePopulation
 from counterveil.search import amortise
 from counterveil.search.algorithm2 import Weights
+from counterveil.search.batch import Found, QueryBatch
 from counterveil.search.believable import believable_answers
 from counterveil.search.ground import Ground
 from counterveil.search.images.beliefs import Drawn
 from counterveil.search.images.descent import believable_images
 from counterveil.search.images.ground import ImageGround
-from counterveil.search.pipeline import Found, Pipeline, QueryBatch, SearchOptions
+from counterveil.search.options import SearchOptions
+from counterveil.search.pipeline import Pipeline
 from counterveil.search.repair import LabelledRows
 from counterveil.search.snap import Snap
 from counterveil.search.wording import DecidedBy

@@ -4,6 +4,7 @@
     repair          for queries without an answer: one feature at a time, from the query itself
     try_labelled    for those still without: the nearest rows that the model has classified
     insist          for those still without: Algorithm 2 with an ever heavier L_pred
+    climb           for those still without: one feature after the other, by trying values
     polish          give back to the query what an answer does not need
     scan            a smaller change of one feature alone, if there is one
     limit_changes   search anew, move by move, where more features changed than may
@@ -16,20 +17,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal, TypedDict
 
 import torch
 from torch import Tensor
 
-from counterveil.errors import RequestError
 from counterveil.models import TargetModel
 from counterveil.networks import Amortiser, Autoencoder, is_free
 from counterveil.search import algorithm2
 from counterveil.search.algorithm2 import SearchObjective, Weights
+from counterveil.search.batch import Found, QueryBatch
 from counterveil.search.climb import Climb
-from counterveil.search.constraints import Box
+from counterveil.search.options import SearchOptions
 from counterveil.search.polish import Polish
 from counterveil.search.repair import (
     SAFELY,
@@ -46,127 +46,8 @@ REPAIR_STEPS = 80  # single moves for a query that no search could answer
 BEYOND = (0.0, 1.0, 2.0, 4.0)  # log-odds past the boundary of a student, until the model agrees
 INSIST_ALPHA = (1.0, 4.0, 16.0)  # factors on α for a query without an answer, one after the other
 INSIST_ITERATIONS = 200
-MOST_ITERATIONS = 1_000_000  # of Algorithm 2
-SURE_SURROGATE = 0.95  # the probability asked of the surrogate, which is not the model that decides
 
-Guidance = Literal["model", "surrogate"]
-Method = Literal["amortised", "iterations"]
-Keep = Literal["best", "last"]
-Prefer = Literal["believable", "nearest"]
-Found = tuple[Tensor, Tensor]
-Stage = Callable[["QueryBatch", Tensor, Tensor], Found]
-
-
-class SearchChoices(TypedDict, total=False):
-    """What may be said about the search as keywords of `Explainer.explain`."""
-
-    prefer: Prefer | None
-    method: Method
-    iterations: int | None
-    keep: Keep
-    polish: bool | None
-    margin: float | None
-    seed: int
-
-
-@dataclass(frozen=True)
-class SearchOptions:
-    """How to look for answers."""
-
-    method: Method = "amortised"  # or Algorithm 2
-    iterations: int = 0  # of Algorithm 2, or to refine an amortised answer
-    keep: Keep = "best"  # the nearest accepted row on the way; or the last iterate, as in the paper
-    polish: bool = True  # give back what an answer does not need
-    margin: float = 0.0  # probability of the target class to be accepted; 0: it only has to win
-    soft_margin: bool = False  # where no row reaches the margin, one that only wins is accepted
-    seed: int = 0  # for the variety of several answers to one query
-    prefer: Prefer = "nearest"  # the smallest L2 change; or what people could believe and act on
-
-
-OF_THE_NEAREST = ("iterations", "keep", "polish")  # only that search knows them, and Algorithm 2
-
-
-def search_options(
-    guidance: Guidance, choices: SearchChoices, *, has_population: bool = False
-) -> SearchOptions:
-    """The options that were asked for, checked; what is missing or None depends on the guidance.
-
-    Believable answers need a population of a mixed table or of images; they are the usual ones
-    where there is one, unless something is said that only the search for the nearest knows.
-    """
-    by_model, method = guidance == "model", choices.get("method")
-    steered = [name for name in OF_THE_NEAREST if choices.get(name) is not None]
-    steered += ["method 'iterations'"] if method == "iterations" else []
-    prefer = choices.get("prefer")
-    if prefer not in {None, "believable", "nearest"}:
-        raise RequestError("prefer must be 'believable' or 'nearest'")
-    if prefer == "believable" and not has_population:
-        raise RequestError(
-            "prefer 'believable' needs a population of a mixed table or of images: a veil of "
-            "mechanism functional; leave it out, or ask for 'nearest'"
-        )
-    if prefer == "believable" and steered:
-        raise RequestError(f"{steered[0]} is for prefer 'nearest'; leave one of both out")
-    prefer = prefer or ("believable" if has_population and not steered else "nearest")
-    usual = {
-        "prefer": prefer,
-        "iterations": algorithm2.ITERATIONS if method == "iterations" else 0,
-        "polish": by_model,
-        "margin": 0.0 if by_model or prefer == "believable" else SURE_SURROGATE,
-    }
-    missing = {name: value for name, value in usual.items() if choices.get(name) is None}
-    chosen: dict[str, Any] = {**choices, **missing}
-    options = SearchOptions(**chosen, soft_margin="margin" in missing)
-    if not 0 <= options.iterations <= MOST_ITERATIONS:
-        raise RequestError(f"iterations must be a whole number from 0 to {MOST_ITERATIONS}")
-    if options.method not in {"amortised", "iterations"}:
-        raise RequestError("method must be 'amortised' or 'iterations'")
-    if options.keep not in {"best", "last"} or (options.keep == "last" and method != "iterations"):
-        raise RequestError("keep must be 'best', or 'last' with method 'iterations'")
-    if not 0 <= options.margin < 1:
-        raise RequestError("margin must be a probability from 0 to below 1")
-    return options
-
-
-@dataclass(frozen=True)
-class QueryBatch:
-    """Encoded queries, and what is asked of their answers."""
-
-    queries: Tensor  # (queries, width) in the unit cube
-    targets: Tensor  # (queries,) class numbers
-    box: Box
-    costs: Tensor | None = None  # of a change in each column, (queries, width)
-    max_changes: Tensor | None = None  # how many features may change, (queries,)
-    start_noise: Tensor | None = None  # added to the amortised δ, (queries, latent)
-
-    def __len__(self) -> int:
-        return len(self.queries)
-
-    def select(self, part: Tensor | slice) -> QueryBatch:
-        """Some of the queries, by indices or as a slice."""
-        return self._map(lambda each: each[part], self.box.select(part))
-
-    def to(self, device: torch.device) -> QueryBatch:
-        """The same on another device."""
-        if self.queries.device == device:
-            return self
-        return self._map(lambda each: each.to(device), self.box.to(device))
-
-    def _map(self, change: Callable[[Tensor], Tensor], box: Box) -> QueryBatch:
-        optional = (self.costs, self.max_changes, self.start_noise)
-        changed = (None if each is None else change(each) for each in optional)
-        return QueryBatch(change(self.queries), change(self.targets), box, *changed)
-
-    def repeated(self, times: int) -> QueryBatch:
-        """Each query so many times, one after the other."""
-        if times == 1:
-            return self
-        every = torch.arange(len(self), device=self.queries.device)
-        return self.select(every.repeat_interleave(times))
-
-    def holding(self, columns: Tensor) -> QueryBatch:
-        """The same queries where the marked columns, (queries, width), must stay as they are."""
-        return replace(self, box=self.box.holding(columns, self.queries))
+Stage = Callable[[QueryBatch, Tensor, Tensor], Found]
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,7 +68,7 @@ class Pipeline:
     may_repair: bool  # whether single moves may stand for a search
     from_both_sides: bool = False  # polish from the query's own side too, scan, keep the nearest
     labelled_rows: LabelledRows | None = None
-    options: SearchOptions = SearchOptions()  # of one call, as is `tick`
+    options: SearchOptions = field(default_factory=SearchOptions)  # of one call, as is `tick`
     tick: Tick = silent
 
     def __call__(self, batch: QueryBatch, options: SearchOptions, tick: Tick = silent) -> Found:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import sqlite3
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -16,11 +15,9 @@ from typing import Any
 import numpy as np
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
-from starlette.responses import FileResponse, Response
-from starlette.types import Receive, Scope, Send
+from starlette.responses import Response
 
 from counterveil import __version__
 from counterveil.search import Explainer
@@ -28,23 +25,20 @@ from counterveil.search.wording import DecidedBy
 from counterveil.service.access import AccessKeys, Caller, Pace
 from counterveil.service.answers import plain_rows
 from counterveil.service.batcher import AT_ONCE, Batcher
+from counterveil.service.described import PROBLEMS, takes
 from counterveil.service.guard import STREAM, Guard
+from counterveil.service.lines import Lines, lines_of
 from counterveil.service.metrics import Metrics
-from counterveil.service.problems import PROBLEM, Problem, problem_of
+from counterveil.service.problems import Problem
 from counterveil.service.questions import Decide, Explain, Question, parsed
+from counterveil.service.refusals import as_problem, refused
+from counterveil.service.responses import JSON, as_json, page_route
 from counterveil.signature import signer_dict
 
 log = logging.getLogger("counterveil.service")
 PAGE = Path(__file__).with_name("page")
-PAGES = {
-    "": "index.html",
-    "icon.svg": "icon.svg",
-    "page.js": "page.js",
-    "words.js": "words.js",
-    "page.css": "page.css",
-}
-JSON = "application/json"
-LONGEST_LINE = 1 << 20  # bytes of a row of a stream
+SCRIPTS = ("words.js", "shared.js", "page.js")
+PAGES = {"": "index.html"} | {name: name for name in ("icon.svg", "page.css", *SCRIPTS)}
 
 
 @dataclass(frozen=True)
@@ -80,31 +74,11 @@ def create_app(explainer: Explainer, settings: Settings | None = None) -> FastAP
         openapi_url="/v1/openapi.json",
     )
     service.add_routes(app)
-    app.add_exception_handler(Problem, _as_problem)
-    app.add_exception_handler(HTTPException, _as_problem)
-    app.add_exception_handler(RequestValidationError, _as_problem)
+    app.add_exception_handler(Problem, as_problem)
+    app.add_exception_handler(HTTPException, as_problem)
+    app.add_exception_handler(RequestValidationError, as_problem)
     app.add_middleware(Guard, hosts=settings.hosts, most_bytes=settings.most_bytes)
     return app
-
-
-class Lines(Response):
-    """An answer that is sent while its question still arrives.
-
-    Nothing here waits for the client to leave: that would take pieces of the question away.
-    """
-
-    def __init__(self, lines: AsyncIterator[bytes]) -> None:
-        super().__init__(media_type=STREAM)
-        del self.headers["content-length"]
-        self._lines = lines
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send each piece as it comes."""
-        head = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
-        await send(head)
-        async for piece in self._lines:
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 class Service:
@@ -134,16 +108,16 @@ class Service:
             self._answering(self.explain),
             methods=["POST"],
             summary="What would have to be different? A record with its ways for each row.",
-            openapi_extra=_takes(Explain, streams=True),
-            responses=_PROBLEMS,
+            openapi_extra=takes(Explain, streams=True),
+            responses=PROBLEMS,
         )
         app.add_api_route(
             "/v1/decide",
             self._answering(self.decide),
             methods=["POST"],
             summary="What the model decides about each row.",
-            openapi_extra=_takes(Decide),
-            responses=_PROBLEMS,
+            openapi_extra=takes(Decide),
+            responses=PROBLEMS,
         )
         facts: dict[str, tuple[Callable[..., Awaitable[Response]], str]] = {
             "/v1/schema": (self.schema, "The columns and what may change."),
@@ -152,10 +126,10 @@ class Service:
             "/metrics": (self.shown_metrics, "Counts for Prometheus."),
         }
         for path, (route, what) in facts.items():
-            app.add_api_route(path, self._answering(route), summary=what, responses=_PROBLEMS)
+            app.add_api_route(path, self._answering(route), summary=what, responses=PROBLEMS)
         app.add_api_route("/v1/health", self.health, summary="Whether questions are answered.")
         for name, file in PAGES.items():
-            app.add_api_route(f"/{name}", _page(PAGE / file), include_in_schema=False)
+            app.add_api_route(f"/{name}", page_route(PAGE / file), include_in_schema=False)
 
     def _answering(
         self, route: Callable[[Request, Caller], Awaitable[Response]]
@@ -168,7 +142,7 @@ class Service:
                 caller = self._caller(request)
                 response = await route(request, caller)
             except Exception as error:
-                response = _refused(error).response()
+                response = refused(error).response()
             path, seconds = request.url.path, time.perf_counter() - begun
             self.metrics.count(path, response.status_code, seconds)
             if self.settings.logs:
@@ -216,7 +190,7 @@ class Service:
         self._ration(caller, len(asked.rows), len(asked.rows) * asked.k)
         found = await self._batcher.explain(asked.rows, asked)
         self.metrics.rows.inc(len(found))
-        return _json({**self._about, "answers": found})
+        return as_json({**self._about, "answers": found})
 
     async def decide(self, request: Request, caller: Caller) -> Response:
         """The decision and the probabilities of all classes, for each row."""
@@ -225,7 +199,7 @@ class Service:
         self._ration(caller, len(asked.rows), len(asked.rows))
         found = await self._batcher.decide(asked.rows)
         classes = list(self.explainer.veil.schema.label.classes)
-        return _json({"classes": classes, "decisions": found})
+        return as_json({"classes": classes, "decisions": found})
 
     def _check_rows(self, count: int) -> None:
         most = self.settings.most_rows
@@ -237,7 +211,7 @@ class Service:
 
         Memory holds one piece at a time: the next rows are read once the last answers were taken.
         """
-        lines = _lines(request)
+        lines = lines_of(request)
         asked = parsed(Question, await anext(lines, b""))
 
         async def answers() -> AsyncIterator[bytes]:
@@ -253,7 +227,7 @@ class Service:
             except ClientDisconnect:
                 return
             except Exception as error:
-                body = _refused(error).body | {"after_row": number}
+                body = refused(error).body | {"after_row": number}
                 yield json.dumps(body).encode() + b"\n"
 
         return Lines(answers())
@@ -285,14 +259,14 @@ class Service:
             raise Problem(404, "this veil knows no people", "It has no noisy record.")
         points, _ = self._population.sample(1, self._dice)
         (row,) = plain_rows(self.explainer.encoding.decode(points))
-        return _json({"row": row})
+        return as_json({"row": row})
 
     async def statement(self, request: Request, caller: Caller) -> Response:
         """The statement, in words too, with what answers of this service are covered by."""
         statement, veil = self.explainer.statement, self.explainer.veil
         keys = self.settings.keys is not None
         rationed = keys and self.explainer.decided_by is DecidedBy.MODEL
-        return _json(
+        return as_json(
             {
                 **self._about,
                 "statement": statement.model_dump(mode="json"),
@@ -314,7 +288,7 @@ class Service:
     async def health(self) -> Response:
         """200 while questions are answered, else 503."""
         fails = self.batcher is None or self.batcher.fails
-        return _json({"status": "failing" if fails else "ok"}, 503 if fails else 200)
+        return as_json({"status": "failing" if fails else "ok"}, 503 if fails else 200)
 
     @property
     def _batcher(self) -> Batcher:
@@ -329,85 +303,3 @@ class Service:
             "decided_by": self.explainer.decided_by.value,
             "promise": self.explainer.statement.headline,
         }
-
-
-def _refused(error: Exception) -> Problem:
-    """The Problem of an error; what is nobody's mistake is logged, without its message."""
-    if isinstance(error, sqlite3.Error):
-        log.error("the file of keys cannot be used: %s", type(error).__name__)
-        detail = "Nothing was answered and nothing counted. Try again later."
-        return Problem(503, "keys cannot be checked now", detail, retry_after=10)
-    problem = problem_of(error)
-    if problem.status == 503 and not isinstance(error, Problem):
-        last = error.__traceback__
-        while last is not None and last.tb_next is not None:
-            last = last.tb_next
-        where = f"{Path(last.tb_frame.f_code.co_filename).name}:{last.tb_lineno}" if last else "?"
-        log.error("%s at %s", type(error).__name__, where)
-    return problem
-
-
-async def _as_problem(_: Request, error: Exception) -> Response:
-    """The answer where no route gave one."""
-    if isinstance(error, HTTPException):
-        titles = {404: "there is nothing at this address", 405: "not with this method"}
-        found = Problem(error.status_code, titles.get(error.status_code, "not possible"))
-        response = found.response()
-        response.headers.update(error.headers or {})
-        return response
-    if isinstance(error, RequestValidationError):
-        return Problem(422, "the question is not understood").response()
-    return _refused(error).response()
-
-
-async def _lines(request: Request) -> AsyncIterator[bytes]:
-    """The lines of a body as they come, without empty ones."""
-    rest = b""
-    async for piece in request.stream():
-        *whole, rest = (rest + piece).split(b"\n")
-        for line in whole:
-            if line.strip():
-                yield line
-        if len(rest) > LONGEST_LINE:
-            raise Problem(413, "a line is too long", f"At most {LONGEST_LINE // 1000} kB a row.")
-    if rest.strip():
-        yield rest
-
-
-def _json(content: Any, status: int = 200) -> Response:
-    return Response(json.dumps(content, ensure_ascii=False), status, media_type=JSON)
-
-
-def _page(path: Path) -> Callable[[], Awaitable[Response]]:
-    async def page() -> Response:
-        return FileResponse(path)
-
-    return page
-
-
-def _takes(body: type[BaseModel], *, streams: bool = False) -> dict[str, Any]:
-    """What OpenAPI says of a body."""
-    content: dict[str, Any] = {JSON: {"schema": body.model_json_schema()}}
-    if streams:
-        content[STREAM] = {"schema": {"type": "string"}}
-    return {"requestBody": {"required": True, "content": content}}
-
-
-_PROBLEM_BODY = {
-    "type": "object",
-    "required": ["title", "status"],
-    "properties": {"title": {"type": "string"}, "status": {"type": "integer"}},
-}
-_PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: {"description": words, "content": {PROBLEM: {"schema": _PROBLEM_BODY}}}
-    for status, words in {
-        400: "The body is not JSON.",
-        401: "No valid key.",
-        403: "A page of another origin asked.",
-        408: "The body takes too long.",
-        413: "Too long, or too many rows.",
-        422: "The question does not fit the schema: row and column are named.",
-        429: "Too fast, or no answers left today.",
-        503: "Too many questions are waiting, or the model fails.",
-    }.items()
-}

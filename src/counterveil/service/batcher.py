@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from counterveil.errors import InputError
 from counterveil.schema import Category
 from counterveil.search import Explainer, Rules
-from counterveil.search.pipeline import Prefer
+from counterveil.search.options import Prefer
 from counterveil.service.answers import records
 from counterveil.service.problems import Problem
 from counterveil.service.questions import Question, Row

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -17,12 +16,14 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
-from starlette.responses import FileResponse, Response
+from starlette.responses import Response
 
 from counterveil.service import app as service
 from counterveil.service.guard import Guard
 from counterveil.service.problems import Problem
 from counterveil.service.questions import parsed
+from counterveil.service.refusals import as_problem
+from counterveil.service.responses import as_json, page_route
 from counterveil.studio import bodies
 from counterveil.studio.jobs import Jobs, log, problem_of
 from counterveil.studio.steps import Steps
@@ -35,6 +36,7 @@ PAGES = {
     "release.js": PAGE / "release.js",
     "steps.js": PAGE / "steps.js",
     "words.js": PAGE / "words.js",
+    "shared.js": service.PAGE / "shared.js",
     "studio.css": PAGE / "studio.css",
     "page.css": service.PAGE / "page.css",
     "icon.svg": service.PAGE / "icon.svg",
@@ -49,7 +51,7 @@ def create_app(steps: Steps, token: str) -> FastAPI:
     studio = Studio(steps, token)
     app = FastAPI(lifespan=studio.lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     studio.add_routes(app)
-    app.add_exception_handler(HTTPException, _no_route)
+    app.add_exception_handler(HTTPException, as_problem)
     app.add_middleware(Guard, hosts=HOSTS, most_bytes=MOST_BYTES)
     return app
 
@@ -93,7 +95,7 @@ class Studio:
         for name, (body, work) in answers.items():
             app.add_api_route(f"/v1/{name}", self._takes(body, work), methods=["POST"])
         for name, path in PAGES.items():
-            app.add_api_route(f"/{name}", _page(path))
+            app.add_api_route(f"/{name}", page_route(path))
 
     def _draft(self, asked: bodies.AskDraft) -> dict[str, Any]:
         return self.jobs.start("draft", lambda _: self.steps.draft(asked)).to_dict()
@@ -122,7 +124,7 @@ class Studio:
         async def answer(request: Request) -> Response:
             try:
                 self._admit(request)
-                return _json(await asyncio.to_thread(work, request))
+                return as_json(await asyncio.to_thread(work, request))
             except Exception as error:
                 return problem_of(error).response()
 
@@ -135,7 +137,7 @@ class Studio:
             try:
                 self._admit(request)
                 asked = parsed(body, await request.body())
-                return _json(await asyncio.to_thread(work, asked))
+                return as_json(await asyncio.to_thread(work, asked))
             except Exception as error:
                 return problem_of(error).response()
 
@@ -151,21 +153,3 @@ class Studio:
         if kind.lower() != "bearer" or not right:
             detail = "Open the address that counterveil studio has printed."
             raise Problem(401, "the token is missing or wrong", detail)
-
-
-async def _no_route(_: Request, error: Exception) -> Response:
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    titles = {404: "there is nothing at this address", 405: "not with this method"}
-    return Problem(status, titles.get(status, "not possible")).response()
-
-
-def _json(content: Any) -> Response:
-    text = json.dumps(content, ensure_ascii=False)
-    return Response(text, media_type=service.JSON)
-
-
-def _page(path: Path) -> Callable[[], Awaitable[Response]]:
-    async def page() -> Response:
-        return FileResponse(path)
-
-    return page

@@ -24,7 +24,7 @@ from counterveil.networks import is_free
 from counterveil.search import Explainer
 from counterveil.search.algorithm2 import SearchObjective, Weights, minimise, refine
 from counterveil.search.amortise import learn_amortiser
-from counterveil.search.pipeline import Prefer
+from counterveil.search.options import Prefer
 from counterveil.search.snap import Snap
 from counterveil.veil import Veil
 from counterveil_lab.baselines import Baseline, Cadex, Cchvae, Dice, Revise, train_vae

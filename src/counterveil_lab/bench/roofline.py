@@ -22,7 +22,8 @@ from counterveil.encoding import Encoding
 from counterveil.errors import RequestError
 from counterveil.networks import Amortiser
 from counterveil.search import Explainer
-from counterveil.search.pipeline import QueryBatch, SearchOptions
+from counterveil.search.batch import QueryBatch
+from counterveil.search.options import SearchOptions
 from counterveil.search.snap import Snap
 from counterveil.veil import Veil
 from counterveil_lab.datasets import load

@@ -36,7 +36,7 @@ from counterveil.models import adapt
 from counterveil.networks import classifier, seeded
 from counterveil.schema import Binary, Categorical, Feature, Label, Numeric, Schema
 from counterveil.search import Explainer
-from counterveil.search.pipeline import Prefer, SearchOptions
+from counterveil.search.options import Prefer, SearchOptions
 from counterveil_lab.believability import WISHES, refused
 from counterveil_lab.bench import peers, roofline
 from counterveil_lab.bench.peers import EPSILON, METHODS, Size, release, seconds, warm_up

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from counterveil.encoding import Array
 from counterveil.search import Explainer, Explanations
-from counterveil.search.pipeline import Guidance, Prefer
+from counterveil.search.options import Guidance, Prefer
 from counterveil.veil import Veil
 from counterveil_lab.experiments import releases
 from counterveil_lab.experiments.images import PICTURES, grey, image_of, keeper, read

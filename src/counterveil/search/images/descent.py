@@ -27,10 +27,11 @@ import torch
 from torch import Tensor, nn
 
 from counterveil.search.asking import Margin
+from counterveil.search.batch import Found, QueryBatch
 from counterveil.search.images.ground import ImageGround
 from counterveil.search.images.manner import NUMBERS
 from counterveil.search.images.painters import Redrawn
-from counterveil.search.pipeline import Found, QueryBatch, SearchOptions
+from counterveil.search.options import SearchOptions
 
 STARTS, MOST_STARTS = 4, 64  # of a query
 FIRST, REST = 15, 60  # steps of all starts, and further ones of the best

@@ -1,29 +1,13 @@
 "use strict";
-// The page of `counterveil serve`: a form made from the schema, answers as cards. Texts: words.js.
+// The page of `counterveil serve`: a form made from the schema, answers as cards. Texts: words.js; helpers: shared.js.
 
-const $ = (id) => document.getElementById(id);
 const PART = 100; // rows of one request of the batch
 const MANY_FIELDS = 40; // from which on there is a field to find others by
 const state = { schema: null, about: null, fields: [], answers: null, asked: null, rows: [], stop: false };
 
 // --- Words and numbers ---
 
-let language = "en";
-const words = (name, values = {}) =>
-  (WORDS[language][name] ?? name).replace(/\{(\w+)\}/g, (_, key) => values[key]);
-const number = (value, digits = 4) =>
-  new Intl.NumberFormat(language, { maximumSignificantDigits: Math.max(digits, `${Math.trunc(value)}`.length) }).format(value);
 const percent = (share) => new Intl.NumberFormat(language, { style: "percent" }).format(share);
-
-function element(tag, options = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(options)) {
-    if (name in made && name !== "list") made[name] = value;
-    else made.setAttribute(name, value);
-  }
-  made.append(...children);
-  return made;
-}
 
 const labelOf = (feature) => feature.label || feature.name;
 
@@ -40,8 +24,6 @@ function classOf(value) {
 }
 
 // --- Asking the service ---
-
-class Refused extends Error {}
 
 async function ask(path, body) {
   const key = sessionStorage.getItem("key");
@@ -71,22 +53,6 @@ async function ask(path, body) {
   }
   return content;
 }
-
-function trouble(error) {
-  $("trouble").hidden = !error;
-  $("trouble").textContent = error ? error.message : "";
-  if (error && !(error instanceof Refused)) console.error(error);
-}
-
-const careful = (work) => async (event) => {
-  if (event && event.type === "submit") event.preventDefault();
-  trouble(null);
-  try {
-    await work(event);
-  } catch (error) {
-    trouble(error);
-  }
-};
 
 // --- The form ---
 
@@ -465,8 +431,6 @@ const openCsv = careful(async (file) => {
   $("done").textContent = words("progress", { done: 0, all: number(state.rows.length) });
   $("go").disabled = false;
 });
-
-const sleep = (seconds) => new Promise((go) => setTimeout(go, 1000 * seconds));
 
 const askMany = careful(async () => {
   const all = state.rows.length, k = Number($("ways-many").value) || 1;

@@ -1,7 +1,6 @@
 "use strict";
-// What all steps of the studio share: words, requests with the token, long work, and the walk.
+// What all steps of the studio share: requests with the token, long work, and the walk; helpers: shared.js.
 
-const $ = (id) => document.getElementById(id);
 const STEPS = 6;
 const SECONDS_BETWEEN_LOOKS = 0.4;
 const state = {
@@ -13,30 +12,13 @@ const state = {
 
 // --- Words and numbers ---
 
-let language = "en";
-const words = (name, values = {}) =>
-  (WORDS[language][name] ?? name).replace(/\{(\w+)\}/g, (_, key) => values[key]);
-const number = (value, digits = 4) =>
-  new Intl.NumberFormat(language, { maximumSignificantDigits: Math.max(digits, `${Math.trunc(value)}`.length) }).format(value);
 const percent = (share) => new Intl.NumberFormat(language, { style: "percent", maximumSignificantDigits: 2 }).format(share);
 // A difference of decimals, without the dust of binary fractions.
 const minus = (one, other) => Number((one - other).toPrecision(12));
 
-function element(tag, options = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(options)) {
-    if (name in made && name !== "list") made[name] = value;
-    else made.setAttribute(name, value);
-  }
-  made.append(...children);
-  return made;
-}
-
 const fact = (name, text) => element("div", {}, element("dt", { textContent: name }), element("dd", { textContent: text }));
 
 // --- Requests ---
-
-class Refused extends Error {}
 
 async function ask(path, body) {
   const headers = { Authorization: `Bearer ${sessionStorage.getItem("studio-token") || ""}` };
@@ -64,7 +46,6 @@ function refusal(problem) {
   return refused;
 }
 
-const sleep = (seconds) => new Promise((go) => setTimeout(go, 1000 * seconds));
 
 // Waits for a job and returns its result; a studio that does not answer for a while is asked again.
 async function follow(job, told) {
@@ -83,24 +64,6 @@ async function follow(job, told) {
   trouble(null);
   return job.result;
 }
-
-function trouble(error) {
-  $("trouble").hidden = !error;
-  $("trouble").textContent = error ? error.message : "";
-  if (!error) return;
-  $("trouble").scrollIntoView({ block: "nearest" });
-  if (!(error instanceof Refused)) console.error(error);
-}
-
-const careful = (work) => async (event) => {
-  if (event && event.type === "submit") event.preventDefault();
-  trouble(null);
-  try {
-    await work(event);
-  } catch (error) {
-    trouble(error);
-  }
-};
 
 // Runs `work` with these buttons off, so that a second click does nothing.
 async function alone(buttons, work) {

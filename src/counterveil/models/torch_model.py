@@ -1,0 +1,116 @@
+"""A torch module over the encoding as a model that the search can ask."""
+
+import copy
+from collections.abc import Sequence
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+
+from counterveil.errors import ModelError
+from counterveil.models import base, limits
+from counterveil.models.base import Outputs, Rows, TargetModel
+from counterveil.models.exported import ExportedGraph
+from counterveil.models.layers import array_layers, through, without_module_calls
+from counterveil.schema import Category, Schema
+
+FEW = 256  # rows, for which calling torch is most of the time
+
+
+class TorchModel(TargetModel):
+    """A torch module over the encoding. The search uses its gradient.
+
+    `outputs`: "logits", "probabilities", or "auto" to tell by asking it 64 random points.
+    `shape`: what a point is reshaped to, for example (1, 28, 28) for a convolutional network.
+    `classes`: the names of its columns, where their order is not that of the schema; for a module
+    with one output, the class that it speaks of.
+    The module is copied: yours stays as it is.
+    """
+
+    differentiable = True
+
+    def __init__(
+        self,
+        module: nn.Module,
+        schema: Schema,
+        *,
+        outputs: Outputs = "auto",
+        shape: tuple[int, ...] | None = None,
+        classes: Sequence[Category] | None = None,
+    ) -> None:
+        super().__init__(schema)
+        self._module = copy.deepcopy(module).requires_grad_(False)
+        if not isinstance(module, torch.fx.GraphModule):  # an exported program has no modes to set
+            self._module.eval()
+        self._place()
+        self._shape = shape
+        self._columns = base.columns_called(classes, schema)
+        points = base.random_points(64, self.encoding.width).to(self.device)
+        raw = self._raw(points.requires_grad_(True))
+        self.differentiable = raw.requires_grad  # a module of steps alone has no gradient
+        raw = raw.detach()
+        self._outputs = base.kind_of_outputs(
+            raw,
+            outputs,
+            schema,
+            single=self._columns.single,
+            ends_in_sigmoid=_ends_in_sigmoid(module),
+        )
+        self._log_proba(raw, 64)
+
+    @property
+    def device(self) -> torch.device:
+        return self._device
+
+    def to(self, device: torch.device) -> Self:
+        if device != self._device:
+            self._module.to(device)
+            self._place()
+        return self
+
+    def _place(self) -> None:
+        """Note where the module is, and how it is computed there."""
+        tensors = (*self._module.parameters(), *self._module.buffers())
+        self._device = tensors[0].device if tensors else torch.device("cpu")
+        self._forward = without_module_calls(self._module)
+        self._layers = array_layers(self._module) if self._device.type == "cpu" else None
+
+    def ask(self, rows: Rows) -> Tensor:
+        points = rows.points
+        if rows.from_frame:
+            with torch.no_grad():
+                raw = self._raw(points.to(self.device)).cpu().double()
+        else:
+            raw = self._raw(points)
+        answer = self._log_proba(raw, points.shape[0])
+        return base.sane(answer) if rows.from_frame else answer
+
+    def _log_proba(self, raw: Tensor, asked: int) -> Tensor:
+        columns = self._columns
+        answer = base.as_log_proba(raw, self._outputs, self.schema, asked, single=columns.single)
+        in_order = columns.names == tuple(self.schema.label.classes)
+        return answer if in_order else answer[:, columns.order]
+
+    def _raw(self, points: Tensor) -> Tensor:
+        inputs = points if self._shape is None else points.reshape(len(points), *self._shape)
+        few = inputs.ndim == 2 and len(inputs) <= FEW and inputs.shape[1] == self.encoding.width
+        if self._layers is not None and few and not torch.is_grad_enabled():
+            return through(self._layers, inputs)
+        try:
+            answer = self._forward(inputs)
+        except Exception as error:
+            raise limits.out_of_memory(error) or ModelError(
+                f"the torch model does not accept encoded rows of {self.encoding.width} numbers "
+                f"({type(error).__name__}); train it on counterveil's encoding, "
+                "or wrap it in a callable"
+            ) from None
+        if not isinstance(answer, Tensor):
+            raise ModelError(f"the torch model must return a tensor, not {type(answer).__name__}")
+        return answer
+
+
+def _ends_in_sigmoid(module: nn.Module) -> bool:
+    while isinstance(module, nn.Sequential) and len(module):
+        module = module[-1]
+    read = isinstance(module, ExportedGraph) and module.ends_in_sigmoid
+    return read or isinstance(module, nn.Sigmoid)
