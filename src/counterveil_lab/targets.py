@@ -6,20 +6,23 @@ skewed data accuracy may then be below what naming the largest class would score
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 import torch
 from torch import Tensor, nn
 
+from counterveil.curator import dpsgd
 from counterveil.encoding import Encoding
-from counterveil.networks import classifier, fit, pick_device, seeded
+from counterveil.networks import ARCHITECTURES, classifier, fit, pick_device, seeded
+from counterveil.privacy import Budget
 from counterveil.schema import Pixels, Schema
 from counterveil.terminal import progress_bar, silent
 from counterveil_lab.datasets import Dataset
 from counterveil_lab.product import evenly
 
 ROWS_AT_A_TIME = 8192
+PRIVATE_EPOCHS = 20
 
 
 @dataclass(frozen=True)
@@ -122,6 +125,36 @@ def train_target(
                 seed=seed,
                 tick=silent if number else tick,
             )
+    return model
+
+
+def train_privately(
+    new: Callable[[], nn.Module],
+    schema: Schema,
+    train: pd.DataFrame,
+    budget: Budget,
+    *,
+    clip: float,
+    batch: int = 512,
+    seed: int = 0,
+) -> nn.Module:
+    """An f by DP-SGD, `budget`-DP under replace-one; `clip`: the longest gradient of a record.
+
+    How many rows each class has counts as public, to even the classes out.
+    """
+    dpsgd.check_installed()
+    points, classes = encoded(train, schema)
+    counts = torch.bincount(classes, minlength=len(schema.label.classes)).clamp(min=1)
+    shares = (counts / counts.sum()).log()
+    model = seeded(new, seed)
+
+    def loss_of(rows: Tensor) -> Tensor:
+        logits = model(points[rows]) + shares
+        return nn.functional.cross_entropy(logits, classes[rows], reduction="sum")
+
+    settings = replace(ARCHITECTURES[schema.family], epochs=PRIVATE_EPOCHS, batch=batch)
+    schedule = dpsgd.Schedule.of(settings, len(points))
+    dpsgd.train(model, loss_of, dpsgd.NoisyTraining("training of f", schedule, budget, clip))
     return model
 
 

@@ -30,10 +30,9 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from counterveil.curator import Curator, dpsgd
+from counterveil.curator import Curator
 from counterveil.encoding import Array
 from counterveil.errors import RequestError
-from counterveil.networks import ARCHITECTURES, seeded
 from counterveil.population.mixed import Grid
 from counterveil.privacy import Budget
 from counterveil.search import Explainer
@@ -43,7 +42,7 @@ from counterveil_lab.attacks.protocol import Arena, Size, architecture
 from counterveil_lab.baselines import Answers, Baseline, Cadex, Dice
 from counterveil_lab.baselines.base import Fitted, Nearest, Problem
 from counterveil_lab.product import any_other, last_iterates, log_proba_at, runner_up
-from counterveil_lab.targets import encoded
+from counterveil_lab.targets import encoded, train_privately
 
 # Those with a veil: the mechanism it is made by.
 MECHANISMS: dict[str, str] = {
@@ -259,18 +258,6 @@ class KAnonymous(Fitted):
 
 
 def _private_target(arena: Arena) -> nn.Module:
-    """f by DP-SGD on D1. How many rows each class has counts as public, to even the classes out."""
-    dpsgd.check_installed()
-    points, classes = encoded(arena.d1, arena.schema)
-    counts = torch.bincount(classes, minlength=arena.classes).clamp(min=1)
-    shares = (counts / counts.sum()).log()
-    model = seeded(architecture(arena.schema), arena.seed)
-
-    def loss_of(rows: Tensor) -> Tensor:
-        logits = model(points[rows]) + shares
-        return nn.functional.cross_entropy(logits, classes[rows], reduction="sum")
-
-    settings = replace(ARCHITECTURES[arena.schema.family], epochs=20, batch=512)
-    schedule = dpsgd.Schedule.of(settings, len(points))
-    dpsgd.train(model, loss_of, dpsgd.NoisyTraining("training of f", schedule, DP_BUDGET, DP_CLIP))
-    return model
+    """f by DP-SGD on D1."""
+    new = architecture(arena.schema)
+    return train_privately(new, arena.schema, arena.d1, DP_BUDGET, clip=DP_CLIP, seed=arena.seed)

@@ -26,6 +26,7 @@ from scipy.stats import ks_2samp
 
 from counterveil.build import scorecard_network
 from counterveil.curator.functional import make_plan, measure
+from counterveil.curator.plan import Plan
 from counterveil.encoding import Array, Encoding
 from counterveil.population import TreePopulation
 from counterveil.population.scorecard import scorecard
@@ -45,12 +46,14 @@ SAMPLES, BATCH, PARTS = 40_000, 50_000, 8
 
 
 def cases(options: Options) -> Iterator[Case]:
-    """Every table, ε and δ; and wide bounds at two ε."""
+    """Every table, ε and δ, and wide bounds at two ε; every draw of the noise."""
     asked = [(epsilon, 1.0) for epsilon in EPSILONS] + list(WIDENED)
     for dataset in options.names(TABLES, ("adult",)):
         for delta in DELTAS:
             for epsilon, bounds in asked[2:4] if options.quick else asked:
-                yield {"dataset": dataset, "epsilon": epsilon, "delta": delta, "bounds": bounds}
+                for draw in range(QUICK_DRAWS if options.quick else DRAWS):
+                    head = {"dataset": dataset, "epsilon": epsilon, "delta": delta}
+                    yield {**head, "bounds": bounds, "draw": draw}
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,7 @@ def widened(schema: Schema, times: float) -> Schema:
 
 
 @cache
-def _prepared(dataset: str, bounds: float, quick: bool) -> tuple[EncodedTable, Array, Array, Array]:
+def prepared(dataset: str, bounds: float, quick: bool) -> tuple[EncodedTable, Array, Array, Array]:
     """The rows, held-out points, their classes, and what f makes of them (in the schema as is)."""
     data = releases.data_for(dataset, SPLIT, quick=quick)
     schema = widened(data.schema, bounds)
@@ -107,48 +110,59 @@ def _prepared(dataset: str, bounds: float, quick: bool) -> tuple[EncodedTable, A
 
 
 def measure_case(
-    dataset: str, epsilon: float, delta: float, bounds: float, *, quick: bool
+    dataset: str, epsilon: float, delta: float, bounds: float, draw: int, *, quick: bool
 ) -> list[Row]:
-    """A row for each draw of the noise."""
-    table, real, classes, decided = _prepared(dataset, bounds, quick)
-    budget, schema = Budget(epsilon, delta), table.schema
-    plan = make_plan(schema, table.size, budget)
-    plain = make_plan(schema, table.size, budget, order=1)
-    right_of_f = [(decided[classes == c] == c).mean() for c in np.unique(classes)]
-    rows = []
-    for draw in range(QUICK_DRAWS if quick else DRAWS):
-        population = TreePopulation(schema, measure(table, plan))  # type: ignore[arg-type]
-        network = scorecard_network(scorecard(population), population.grid)
-        said = network(torch.as_tensor(real, dtype=torch.float32)).argmax(dim=1).numpy()
-        points, _ = population.sample(SAMPLES, np.random.default_rng(draw))
-        numbers = distances_of_numbers(schema, points, real)
-        worst = max(numbers, key=numbers.__getitem__)
-        row: Row = {
-            "draw": draw,
-            "order": plan.order,
-            "ranges": plan.ranges,
-            "products": plan.products,
-            "bins": plan.fine,
-            "agreement": float((said == decided).mean()),
-            "accuracy": float((said == classes).mean()),
-            "balanced_accuracy": float(
-                np.mean([(said[classes == c] == c).mean() for c in np.unique(classes)])
-            ),
-            "balanced_accuracy_of_f": float(np.mean(right_of_f)),
-            "worst_number": numbers[worst],
-            "number": worst,
-            "mean_number": float(np.mean(list(numbers.values()))),
-        }
-        if bounds == 1:
-            parts = parts_of(schema, real)
-            row["two_way"] = two_way(parts(points), parts(real))
-            row["two_way_singles"] = row["two_way"]
-            if plan.order == 2:
-                single = TreePopulation(schema, measure(table, plain))  # type: ignore[arg-type]
-                points, _ = single.sample(SAMPLES, np.random.default_rng(draw))
-                row["two_way_singles"] = two_way(parts(points), parts(real))
-        rows.append(row)
-    return rows
+    """A population of its own noise against held-out rows."""
+    table, real, classes, decided = prepared(dataset, bounds, quick)
+    schema, plan = table.schema, _plan(dataset, bounds, quick, epsilon, delta)
+    population = TreePopulation(schema, measure(table, plan))  # type: ignore[arg-type]
+    network = scorecard_network(scorecard(population), population.grid)
+    said = network(torch.as_tensor(real, dtype=torch.float32)).argmax(dim=1).numpy()
+    points, _ = population.sample(SAMPLES, np.random.default_rng(draw))
+    numbers = distances_of_numbers(schema, points, real)
+    worst = max(numbers, key=numbers.__getitem__)
+    row: Row = {
+        "order": plan.order,
+        "ranges": plan.ranges,
+        "products": plan.products,
+        "bins": plan.fine,
+        **quality(said, decided, classes),
+        "worst_number": numbers[worst],
+        "number": worst,
+        "mean_number": float(np.mean(list(numbers.values()))),
+    }
+    if bounds == 1:
+        parts = parts_of(schema, real)
+        row["two_way"] = two_way(parts(points), parts(real))
+        row["two_way_singles"] = row["two_way"]
+        if plan.order == 2:
+            plain = _plan(dataset, bounds, quick, epsilon, delta, order=1)
+            single = TreePopulation(schema, measure(table, plain))  # type: ignore[arg-type]
+            points, _ = single.sample(SAMPLES, np.random.default_rng(draw))
+            row["two_way_singles"] = two_way(parts(points), parts(real))
+    return [row]
+
+
+@cache
+def _plan(
+    dataset: str, bounds: float, quick: bool, *budget: float, order: int | None = None
+) -> Plan:
+    table, *_ = prepared(dataset, bounds, quick)
+    return make_plan(table.schema, table.size, Budget(*budget), order=order)
+
+
+def quality(said: Array, decided: Array, classes: Array) -> Row:
+    """How good a private model is that says `said` where f decided `decided`; class numbers."""
+
+    def balanced(answers: Array) -> float:
+        return float(np.mean([(answers[classes == c] == c).mean() for c in np.unique(classes)]))
+
+    return {
+        "agreement": float((said == decided).mean()),
+        "accuracy": float((said == classes).mean()),
+        "balanced_accuracy": balanced(said),
+        "balanced_accuracy_of_f": balanced(decided),
+    }
 
 
 def distances_of_numbers(schema: Schema, points: Array, real: Array) -> dict[str, float]:

@@ -15,16 +15,24 @@ draw to draw.
 """
 
 from collections.abc import Iterator
-from functools import partial
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
+
+import pandas as pd
 
 from counterveil.curator import Curator
 from counterveil.encoding import Array
+from counterveil.models import TargetModel, adapt
+from counterveil.schema import Category
 from counterveil.search import Explainer, Explanations
 from counterveil.veil import Veil
-from counterveil_lab.believability import KINDS, Judges
+from counterveil_lab.believability import KINDS, WISHES, refused, trained
+from counterveil_lab.datasets import Dataset
 from counterveil_lab.experiments import releases
 from counterveil_lab.experiments.runner import Case, Experiment, Options
+from counterveil_lab.percentiles import Percentiles
+from counterveil_lab.product import decided
 from counterveil_lab.results import Row
 
 SPLIT = 2
@@ -43,49 +51,81 @@ DELTAS: dict[str, tuple[float, ...]] = {
 PRIVATE = "private model"
 
 
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """A model that is shown the answers, and the people whom it refuses.
+
+    `queries`: rows in original units. `space`: percentiles among the training rows. `target`: the
+    class that all queries ask for.
+    """
+
+    model: TargetModel
+    queries: pd.DataFrame
+    space: Percentiles
+    target: Category
+
+    def convinced(self, explainer: Explainer) -> Row:
+        """What becomes of the answers that `explainer` gives to the queries."""
+        result: Explanations = explainer.explain(
+            self.queries, target=self.target, prefer="believable", progress=False
+        )
+        given, stability, answers = result.valid, result.stability, result.rows
+        answers = self.space.encoding.pick(answers)
+        number = explainer.veil.schema.label.classes.index(self.target)
+        accepted = (decided(self.model, answers) == number).numpy()
+        changed = self.space.changed(self.queries, answers)
+        return {
+            "queries": len(self.queries),
+            "flip_ratio": float((accepted & given).mean()),
+            "expected": None if stability is None else _mean(stability[given]),
+            "changes": _mean(changed[given].sum(axis=1)),
+        }
+
+
 def cases(options: Options) -> Iterator[Case]:
-    """Every table at its δ, every ε."""
+    """Every table at its δ, every ε, every draw of the noise."""
     for dataset in options.names(tuple(EPSILONS), ("adult",)):
         for delta in DELTAS[dataset][:1] if options.quick else DELTAS[dataset]:
             for epsilon in (0.75,) if options.quick else EPSILONS[dataset]:
-                yield {"dataset": dataset, "epsilon": epsilon, "delta": delta}
+                for draw in range(QUICK_DRAWS if options.quick else DRAWS):
+                    yield {"dataset": dataset, "epsilon": epsilon, "delta": delta, "draw": draw}
 
 
-def measure_case(dataset: str, epsilon: float, delta: float, *, quick: bool) -> list[Row]:
-    """Rows for each draw of the noise."""
-    data = releases.data_for(dataset, SPLIT, quick=quick)
+def measure_case(
+    dataset: str, epsilon: float, delta: float, draw: int, *, quick: bool
+) -> list[Row]:
+    """A row for each kind of f, and one for the private model."""
+    data, space = _data(dataset, quick)
     # Believable answers ask nothing of the autoencoder: it is trained as briefly as can be.
-    release = partial(Curator(data.schema).release, data.train, epsilon, delta)
-    rows: list[Row] = []
-    for draw in range(QUICK_DRAWS if quick else DRAWS):
-        veil = release(epochs=1, seed=draw, progress=False)
-        rows += [{"draw": draw, **row} for row in _answers(veil, dataset, quick=quick)]
+    veil: Veil = Curator(data.schema).release(
+        data.train, epsilon, delta, epochs=1, seed=draw, progress=False
+    )
+    surrogate = Explainer(veil, guidance="surrogate")
+    rows = [{"asked": kind, **_asked(dataset, kind, quick).convinced(surrogate)} for kind in KINDS]
+    own = _refused_by(veil.model(classes="even"), data, space, quick)
+    if len(own.queries):
+        rows.append({"asked": PRIVATE, **own.convinced(Explainer(veil))})
     return rows
 
 
-def _answers(veil: Veil, dataset: str, *, quick: bool) -> Iterator[Row]:
-    """A row for the private model, and one for each kind of f."""
-    surrogate = Explainer(veil, guidance="surrogate")
-    for kind in KINDS:
-        judges = Judges.of(dataset, SPLIT, kind, quick=quick)
-        yield {"asked": kind, **_convinced(surrogate, judges, quick=quick)}
-    own = Judges.of(dataset, SPLIT, KINDS[0], quick=quick).of_model(veil.model(classes="even"))
-    if len(own.queries):
-        yield {"asked": PRIVATE, **_convinced(Explainer(veil), own, quick=quick)}
+@lru_cache(maxsize=1)
+def _data(dataset: str, quick: bool) -> tuple[Dataset, Percentiles]:
+    data = releases.data_for(dataset, SPLIT, quick=quick)
+    return data, Percentiles(data.schema, data.train)
 
 
-def _convinced(explainer: Explainer, judges: Judges, *, quick: bool) -> Row:
-    queries = judges.queries.head(QUICK_QUERIES if quick else QUERIES)
-    asked: dict[str, Any] = {"target": judges.target, "progress": False}
-    result: Explanations = explainer.explain(queries, prefer="believable", **asked)
-    given, stability = result.valid, result.stability
-    changed = judges.reality.space.changed(queries, judges.reality.space.encoding.pick(result.rows))
-    return {
-        "queries": len(queries),
-        "flip_ratio": float((judges.accepts(result.rows) & given).mean()),
-        "expected": None if stability is None else _mean(stability[given]),
-        "changes": _mean(changed[given].sum(axis=1)),
-    }
+@lru_cache(maxsize=len(KINDS))
+def _asked(dataset: str, kind: Any, quick: bool) -> Asked:
+    """f of one kind, trained once a process."""
+    data, space = _data(dataset, quick)
+    return _refused_by(trained(data, kind, SPLIT), data, space, quick)
+
+
+def _refused_by(model: Any, data: Dataset, space: Percentiles, quick: bool) -> Asked:
+    f, target = adapt(model, data.schema), WISHES[data.name].target
+    number = data.schema.label.classes.index(target)
+    queries = refused(data, f, number, QUICK_QUERIES if quick else QUERIES)
+    return Asked(f, queries, space, target)
 
 
 def _mean(values: Array) -> float | None:

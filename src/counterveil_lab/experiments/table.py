@@ -17,6 +17,7 @@ from counterveil_lab.experiments import (
     over_epsilon,
     populations,
     private_answers,
+    private_models,
     red_team,
 )
 from counterveil_lab.experiments.releases import CACHE
@@ -40,6 +41,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     "frontier": over_epsilon.FRONTIER,
     "population": populations.POPULATION,
     "private-answers": private_answers.PRIVATE_ANSWERS,
+    "private-models": private_models.PRIVATE_MODELS,
     "believable": believable.BELIEVABLE,
     "believable-images": believable_images.BELIEVABLE_IMAGES,
 }
