@@ -12,7 +12,6 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from counterveil.curator import dpsgd
 from counterveil.encoding import Encoding
 from counterveil.networks import ARCHITECTURES, classifier, fit, pick_device, seeded
 from counterveil.privacy import Budget
@@ -142,6 +141,8 @@ def train_privately(
 
     How many rows each class has counts as public, to even the classes out.
     """
+    from counterveil.curator import dpsgd  # the private side: whoever only trains f needs none of it
+
     dpsgd.check_installed()
     points, classes = encoded(train, schema)
     counts = torch.bincount(classes, minlength=len(schema.label.classes)).clamp(min=1)

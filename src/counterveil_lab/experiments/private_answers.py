@@ -102,9 +102,10 @@ def measure_case(
     )
     surrogate = Explainer(veil, guidance="surrogate")
     rows = [{"asked": kind, **_asked(dataset, kind, quick).convinced(surrogate)} for kind in KINDS]
-    own = _refused_by(veil.model(classes="even"), data, space, quick)
+    model = veil.model(classes="even")
+    own = _refused_by(model, data, space, quick)
     if len(own.queries):
-        rows.append({"asked": PRIVATE, **own.convinced(Explainer(veil))})
+        rows.append({"asked": PRIVATE, **own.convinced(Explainer(veil, model))})
     return rows
 
 
