@@ -141,7 +141,7 @@ def train_privately(
 
     How many rows each class has counts as public, to even the classes out.
     """
-    from counterveil.curator import dpsgd  # the private side: whoever only trains f needs none of it
+    from counterveil.curator import dpsgd  # the private side, for this alone
 
     dpsgd.check_installed()
     points, classes = encoded(train, schema)
