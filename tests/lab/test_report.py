@@ -30,8 +30,8 @@ from counterveil_lab.report.pivots import (
     means,
     table_of,
 )
-from counterveil_lab.report.sections import claims_of
-from counterveil_lab.results import Row
+from counterveil_lab.report.sections import ROWS, claims_of
+from counterveil_lab.results import Row, stored_rows
 
 ROOT = Path(__file__).parents[2]
 NAMES = [spec["name"] for chapter in SECTIONS["chapter"] for spec in chapter["section"]]
@@ -143,6 +143,11 @@ def stolen(guidance: str, fidelity: float) -> list[Row]:
     ]  # fmt: skip
 
 
+def measured(draw: int, **more: Any) -> Row:
+    """A draw of the noise on Adult."""
+    return {"dataset": "adult", "epsilon": 0.75, "delta": 1e-9, "draw": draw, **more}
+
+
 def toys(folder: Path) -> None:
     """Every experiment in small."""
     folder.mkdir(exist_ok=True)
@@ -164,6 +169,16 @@ def toys(folder: Path) -> None:
                              for g in ("model", "surrogate")])  # fmt: skip
     put(folder, "believable", judged(0.99))
     put(folder, "believable-images", looked_at(0.99))
+    put(folder, "population", [measured(d, agreement=0.9, two_way=0.04, two_way_singles=0.06,
+                                        worst_number=0.02, bounds=b)
+                               for d in range(2) for b in (1.0, 10.0)])  # fmt: skip
+    put(folder, "private-models", [measured(d, agreement=a, method=m, batch=b, clip=b, epsilon=e)
+                                   for d in range(2) for e in (0.1, 0.75, 3.0)
+                                   for m, a, b in (("private model", 0.9, None),
+                                                   ("dp-sgd", 0.8, 1.0))])  # fmt: skip
+    put(folder, "private-answers", [measured(d, flip_ratio=1.0 - d / 100, asked=kind)
+                                    for d in range(2)
+                                    for kind in ("network", "private model")])  # fmt: skip
     put(folder, "fig-time", [{**row, "seconds_for_ten": 0.1, "run": "2026", "runs": 5}
                              for row in answers()])  # fmt: skip
     put(
@@ -277,6 +292,17 @@ def verdicts(name: str, rows: list[Row]) -> dict[str, Verdict]:
     frame = pages.rows_of(spec, described(rows))
     found = [judge(claim, frame) for each in spec["claim"] for claim in claims_of(each)]
     return {verdict.claim.text: verdict for verdict in found}
+
+
+def test_draws_are_summed_up(full: Path) -> None:
+    (line,) = (
+        ROWS["private_answers"](described(stored_rows(full, "private-answers")))
+        .query("asked == 'network'")
+        .itertuples()
+    )
+    assert (line.flip_ratio, line.worst, line.draws) == (pytest.approx(0.995), 0.99, 2)
+    best = ROWS["best_settings"](described(stored_rows(full, "private-models")))
+    assert sorted(best.method) == ["dp-sgd"] * 3 + ["private model"] * 3
 
 
 def state(name: str, rows: list[Row], words: str) -> State:

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 from scipy.stats import ks_2samp
+from torch import nn
 
 from counterveil.build import scorecard_network
 from counterveil.curator.functional import make_plan, measure
@@ -116,7 +117,7 @@ def measure_case(
     table, real, classes, decided = prepared(dataset, bounds, quick)
     schema, plan = table.schema, _plan(dataset, bounds, quick, epsilon, delta)
     population = TreePopulation(schema, measure(table, plan))  # type: ignore[arg-type]
-    network = scorecard_network(scorecard(population), population.grid)
+    network = scorecard_of(population)
     said = network(torch.as_tensor(real, dtype=torch.float32)).argmax(dim=1).numpy()
     points, _ = population.sample(SAMPLES, np.random.default_rng(draw))
     numbers = distances_of_numbers(schema, points, real)
@@ -149,6 +150,11 @@ def _plan(
 ) -> Plan:
     table, *_ = prepared(dataset, bounds, quick)
     return make_plan(table.schema, table.size, Budget(*budget), order=order)
+
+
+def scorecard_of(population: TreePopulation) -> nn.Module:
+    """The private model of a population."""
+    return scorecard_network(scorecard(population), population.grid)
 
 
 def quality(said: Array, decided: Array, classes: Array) -> Row:

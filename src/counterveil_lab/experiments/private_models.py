@@ -1,9 +1,8 @@
-"""DP-SGD beside the veil's private model: f's own network, trained under the same ε and δ.
+"""The private model of a veil beside f's own network by DP-SGD, under the same ε and δ.
 
-`population` measures the private model f~ of a veil on the same split; the columns are the same.
 DP-SGD is measured with several settings. Whoever takes the best of them lets DP-SGD choose on the
-rows that are reported, which is in its favour. It explains nothing: f~ comes with explanations for
-the same ε.
+rows that are reported, which is in its favour. What it trains comes without explanations. The
+columns are those of `populations`, on the same split of the rows.
 """
 
 from collections.abc import Iterator
@@ -11,9 +10,11 @@ from functools import partial
 
 import torch
 
+from counterveil.curator.functional import make_plan, measure
+from counterveil.population import TreePopulation
 from counterveil.privacy import Budget
 from counterveil_lab.experiments import releases
-from counterveil_lab.experiments.populations import SPLIT, TABLES, prepared, quality
+from counterveil_lab.experiments.populations import SPLIT, TABLES, prepared, quality, scorecard_of
 from counterveil_lab.experiments.runner import Case, Experiment, Options
 from counterveil_lab.results import Row
 from counterveil_lab.targets import classes_of, new_target, train_privately
@@ -21,38 +22,55 @@ from counterveil_lab.targets import classes_of, new_target, train_privately
 EPSILONS, DELTA = (0.1, 0.75, 3.0), 1e-9
 SETTINGS = tuple((batch, clip) for batch in (512, 4096) for clip in (0.5, 4.0))
 DRAWS, QUICK_DRAWS = 3, 1
+PRIVATE, DPSGD = "private model", "dp-sgd"
 
 
 def cases(options: Options) -> Iterator[Case]:
-    """Every table, ε and setting; every draw of the noise."""
+    """Every table, ε and draw of the noise; the private model, and every setting of DP-SGD."""
+    settings = SETTINGS[:1] if options.quick else SETTINGS
     for dataset in options.names(TABLES, ("adult",)):
         for epsilon in (0.75,) if options.quick else EPSILONS:
-            for batch, clip in SETTINGS[:1] if options.quick else SETTINGS:
-                for draw in range(QUICK_DRAWS if options.quick else DRAWS):
-                    head = {"dataset": dataset, "epsilon": epsilon, "delta": DELTA}
-                    yield {**head, "batch": batch, "clip": clip, "draw": draw}
+            for draw in range(QUICK_DRAWS if options.quick else DRAWS):
+                head = {"dataset": dataset, "epsilon": epsilon, "delta": DELTA, "draw": draw}
+                yield {**head, "method": PRIVATE, "batch": None, "clip": None}
+                for batch, clip in settings:
+                    yield {**head, "method": DPSGD, "batch": batch, "clip": clip}
 
 
 def measure_case(
-    dataset: str, epsilon: float, delta: float, batch: int, clip: float, draw: int, *, quick: bool
+    dataset: str,
+    epsilon: float,
+    delta: float,
+    draw: int,
+    method: str,
+    batch: int | None,
+    clip: float | None,
+    *,
+    quick: bool,
 ) -> list[Row]:
-    """One training."""
+    """One model."""
     data = releases.data_for(dataset, SPLIT, quick=quick)
-    _, points, classes, decided = prepared(dataset, 1.0, quick)
-    budget, new = Budget(epsilon, delta), partial(new_target, data.schema)
-    model = train_privately(new, data.schema, data.train, budget, clip=clip, batch=batch, seed=draw)
-    said = classes_of(model, torch.as_tensor(points, dtype=torch.float32)).numpy()
-    return [{"method": "dp-sgd", **quality(said, decided, classes)}]
+    table, points, classes, decided = prepared(dataset, 1.0, quick)
+    budget, real = Budget(epsilon, delta), torch.as_tensor(points, dtype=torch.float32)
+    if batch is None or clip is None:
+        plan = make_plan(data.schema, table.size, budget)
+        network = scorecard_of(TreePopulation(data.schema, measure(table, plan)))  # type: ignore[arg-type]
+    else:
+        new = partial(new_target, data.schema)
+        network = train_privately(
+            new, data.schema, data.train, budget, clip=clip, batch=batch, seed=draw
+        )
+    return [quality(classes_of(network, real).numpy(), decided, classes)]
 
 
 def _why_not(case: Case) -> str | None:
-    return releases.why_not("dpsgd", case["dataset"])
+    return releases.why_not("dpsgd", case["dataset"]) if case["method"] == DPSGD else None
 
 
 PRIVATE_MODELS = Experiment(
-    "f's own network by DP-SGD, beside the private model of a veil at the same ε.",
+    "the private model of a veil beside f's own network by DP-SGD, at the same ε.",
     cases,
     measure_case,
     why_not=_why_not,
-    chosen_by=(),
+    chosen_by=("method",),
 )

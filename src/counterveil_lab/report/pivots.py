@@ -228,13 +228,14 @@ def with_values(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
 def means(frame: pd.DataFrame, by: Sequence[str], column: str) -> dict[Key, Mean]:
     """The mean of a column for each combination of `by`, in the order in which they come.
 
-    Repetitions are seeds (and runs of the command); rows of one seed are averaged first.
+    Repetitions are seeds, draws of the noise and runs of the command; rows of one are averaged
+    first.
     """
     if frame.empty or not {*by, column} <= {*frame.columns}:
         return {}
     values = pd.to_numeric(frame[column], errors="coerce").astype(float)
     values = values.where(values.abs() < math.inf)
-    repeats = [name for name in ("seed", "run") if name in frame]
+    repeats = [name for name in ("seed", "draw", "run") if name in frame]
     keys = [frame[name] for name in (*by, *repeats)]
     each = values.groupby(keys, sort=False, dropna=False).mean().dropna()
     table = each.groupby(level=list(range(len(by))), sort=False).agg(["mean", "sem", "count"])

@@ -1,6 +1,6 @@
 """Tables and claims as sections.toml has them, and the rows that the tables are made of."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -161,6 +161,42 @@ def both_guidances(frame: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(**masked)
 
 
+def over_draws(frame: pd.DataFrame, column: str, by: Sequence[str]) -> pd.DataFrame:
+    """A row for each combination of `by`: means over draws, the tenth percentile, the worst."""
+    rows = with_values(frame, ["draw", column])
+    if rows.empty:
+        return rows
+    groups = rows.groupby(list(by), sort=False, dropna=False)
+    first = groups[["dataset name", "dataset place", "ε"]].first()
+    numbers = groups.mean(numeric_only=True).drop(columns=["dataset place"], errors="ignore")
+    found = numbers.join(first).assign(
+        tenth=groups[column].quantile(0.1), worst=groups[column].min(), draws=groups.size()
+    )
+    return found.reset_index()
+
+
+def private_models(frame: pd.DataFrame) -> pd.DataFrame:
+    """How good the private model of a veil is."""
+    return over_draws(select(frame, bounds=1.0), "agreement", ["dataset", "delta", "epsilon"])
+
+
+def populations(frame: pd.DataFrame) -> pd.DataFrame:
+    """How true P~ is, also with wide bounds."""
+    return over_draws(frame, "worst_number", ["dataset", "bounds", "delta", "epsilon"])
+
+
+def best_settings(frame: pd.DataFrame) -> pd.DataFrame:
+    """Each method with the setting that agrees most with f, chosen for each dataset and ε."""
+    by = ["dataset", "delta", "epsilon", "method"]
+    rows = over_draws(frame, "agreement", [*by, "batch", "clip"])
+    return rows if rows.empty else rows.loc[rows.groupby(by, sort=False).agreement.idxmax()]
+
+
+def private_answers(frame: pd.DataFrame) -> pd.DataFrame:
+    """What answers from the veil alone are worth, for each model that they are shown to."""
+    return over_draws(frame, "flip_ratio", ["dataset", "delta", "epsilon", "asked"])
+
+
 ROWS: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
     "with_training_mean": with_training_mean,
     "planned_order": planned_order,
@@ -172,6 +208,10 @@ ROWS: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
     "largest_call": largest_call,
     "timed_once": timed_once,
     "both_guidances": both_guidances,
+    "private_models": private_models,
+    "populations": populations,
+    "best_settings": best_settings,
+    "private_answers": private_answers,
 }
 
 
