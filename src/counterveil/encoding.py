@@ -125,6 +125,31 @@ class Encoding:
                 block.feature.encode(arrays[block.places], points[:, block.at], strict=strict)
         return points
 
+    def compact_arrays(self, arrays: Sequence[Any], features: Collection[int]) -> list[Any]:
+        """Rows in compact form: a column (rows,) for each feature, None but for `features`.
+
+        The position of a category, 0 or 1, or a number in the unit interval, NaN where it is
+        missing: as much as the point says, in fewer columns. Not strict: every value has a place.
+        """
+        return [
+            block.feature.compact(arrays[block.places], strict=False) if place in features else None
+            for place, block in enumerate(self.blocks)
+        ]
+
+    def compact(self, points: Array) -> list[Array]:
+        """Points (rows, width) in compact form: a column (rows,) for each feature."""
+        columns = []
+        for block in self.blocks:
+            mine = points[:, block.at]
+            if block.feature.one_hot:
+                columns.append(mine.argmax(axis=1))
+            elif block.missing_flag is not None:
+                columns.append(np.where(mine[:, 1] >= 0.5, np.nan, mine[:, 0]))
+            else:
+                whole = block.feature.number_range is None
+                columns.append((mine[:, 0] >= 0.5).astype(np.intp) if whole else mine[:, 0])
+        return columns
+
     def encode_changes(self, arrays: Sequence[Any], before: Sequence[Any], points: Array) -> Array:
         """The same for rows of which some columns are those of rows `before`, encoded as `points`.
 
@@ -178,9 +203,15 @@ class Encoding:
         Without `strict`, a label that is missing or not in the set has the number -1.
         """
         frame = as_frame(table)
-        label = self.schema.label
         self._check_label(frame.columns)
-        column = columns.arrays_of(frame[[label.name]])[0]
+        column = columns.arrays_of(frame[[self.schema.label.name]])[0]
+        return self.labels_of(column, row_numbers, strict=strict)
+
+    def labels_of(
+        self, column: Any, row_numbers: Array | None = None, *, strict: bool = True
+    ) -> Array:
+        """The same of the label's column as a plain array."""
+        label = self.schema.label
         codes, _ = columns.value_list(*label.classes).codes(column)
         if not strict:
             return np.where(codes == len(label.classes), -1, codes)

@@ -17,6 +17,7 @@ import pyarrow as pa
 from counterveil.errors import DataError
 from counterveil.schema import Schema
 
+PARQUET, ARROW = (".parquet", ".pq"), (".arrow", ".feather", ".ipc")  # endings of their files
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".txt": ","}
 MOST_COLUMNS = 20_000  # of a CSV file: more take minutes
 LONGEST_HEADER = 1 << 24  # bytes
@@ -27,12 +28,16 @@ RAGGED = (
 
 
 def read_table(path: str | os.PathLike[str], schema: Schema | None = None) -> pd.DataFrame:
-    """Read a CSV or Parquet file. With a schema, text categories stay text ("007" is not 7)."""
+    """Read a CSV, Parquet or Arrow file.
+
+    With a schema, text categories stay text ("007" is not 7).
+    """
     source = Path(path)
-    if source.suffix.lower() in {".parquet", ".pq"}:
+    ending = source.suffix.lower()
+    if ending in PARQUET or ending in ARROW:
         check_table_file(source)
         try:
-            return pd.read_parquet(source)
+            return pd.read_parquet(source) if ending in PARQUET else pd.read_feather(source)
         except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
             raise DataError(f"{source} is damaged or not of the kind its name says") from None
     text = () if schema is None else schema.text_columns
@@ -49,14 +54,14 @@ def check_table_file(path: Path) -> None:
     except (OSError, ValueError):
         raise DataError(f"{path} cannot be the path of a table; give another") from None
     if not stat.S_ISREG(found.st_mode):
-        raise DataError(f"{path} is no file; give a .csv or .parquet file")
+        raise DataError(f"{path} is no file; give a .csv, .parquet or .arrow file")
 
 
 def csv_columns(path: Path) -> tuple[str, ...]:
     """The header of a CSV file, checked."""
     check_table_file(path)
     if path.suffix.lower() not in SEPARATORS:
-        raise DataError(f"{path}: give a .csv or .parquet file")
+        raise DataError(f"{path}: give a .csv, .parquet or .arrow file")
     sep = SEPARATORS[path.suffix.lower()]
     with _one_line_errors(path):
         with path.open("rb") as stream:  # before pandas takes its time over it

@@ -37,8 +37,8 @@ LABEL = Label(name="y", classes=(0, 1))
 def counted(schema, frame, **unit):
     grid = Grid(schema, 16)
     counts = GridCounts(grid, len(schema.label.classes), grid.merged(4), pairs=True)
-    for points, classes in PrivateTable(frame, schema, **unit).private_batches():
-        counts.add(points, classes)
+    for columns, classes in PrivateTable(frame, schema, **unit).private_columns():
+        counts.add(columns, classes)
     return counts
 
 
@@ -97,11 +97,11 @@ def test_products_and_ladders_move_by_at_most_what_is_declared(schema, seed):
     assert np.abs(moved).sum() <= declared.l1
     assert np.sqrt((moved.astype(float) ** 2).sum()) <= declared.l2
     ladders, encoding = Ladders(schema, 12), Encoding(schema)
-    looked = [ladders.counts(encoding.encode(rows)) for rows in (frame, other)]
+    looked = [ladders.counts(encoding.compact(encoding.encode(rows))) for rows in (frame, other)]
     assert np.abs(looked[0] - looked[1]).sum() <= 2 * len(ladders.places)
     noisy = dice.normal(looked[0] + 10.0, 5.0)
     slices = Slices(schema, Grid(schema, 12, ladders.chosen(noisy, 25.0, 30, 12)))
-    sliced = [slices.counts(encoding.encode(rows)) for rows in (frame, other)]
+    sliced = [slices.counts(encoding.compact(encoding.encode(rows))) for rows in (frame, other)]
     assert np.abs(sliced[0] - sliced[1]).sum() <= 2 * len(ladders.places)
 
 
@@ -111,7 +111,7 @@ def test_the_bound_of_slices_is_attained():
     grid = Grid(NUMBERS, 12, ladders.chosen(np.full(ladders.width, 5.0), 1.0, 100, 12))
     slices = Slices(NUMBERS, grid)
     tables = (pd.DataFrame({"a": [at, 5.0], "b": [at, 5.0], "y": [0, 1]}) for at in (1.0, 9.0))
-    one, two = (slices.counts(encoding.encode(table)) for table in tables)
+    one, two = (slices.counts(encoding.compact(encoding.encode(table))) for table in tables)
     declared = Sensitivity.of_counts(len(slices.places), 1)
     assert np.abs(one - two).sum() == declared.l1
     assert math.sqrt(((one - two) ** 2).sum()) == pytest.approx(declared.l2)

@@ -210,7 +210,7 @@ def test_ladders_of_a_table_count_rows_and_choose_the_cells_of_its_grid():
     points[:, -1] = np.rint(rng.random(500) * 98) / 98
     ladders = Ladders(schema, 12)
     assert ladders.places == (1, 3)
-    counts = ladders.counts(points)
+    counts = ladders.counts(Encoding(schema).compact(points))
     assert counts.dtype == np.int64
     assert counts.shape == (ladders.width,)
     assert counts.sum() == 2 * 500  # each row in one cell of each ladder

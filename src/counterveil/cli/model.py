@@ -25,7 +25,7 @@ CLASSES = option(
     "where the veil has no noisy record.",
 )
 OVERWRITE = option(False, "Replace the file that is there.", "--overwrite")
-HELD_OUT = "Held-out private rows with labels: .csv, .parquet, or a folder of Parquet files."
+HELD_OUT = "Held-out private rows with labels: .csv, .parquet, .arrow, a folder of Parquet files."
 
 model_app = Typer(
     no_args_is_help=True,
@@ -76,7 +76,7 @@ def export(
 @model_app.command("predict")
 def predict(
     veil: Path = option(..., "A veil file."),
-    rows: Path = option(..., "Rows in original units: .csv or .parquet."),
+    rows: Path = option(..., "Rows in original units: .csv, .parquet or .arrow."),
     out_file: Path = option(..., "Write classes and probabilities: .csv, .parquet.", "--out"),
     classes: str | None = CLASSES,
     overwrite: bool = OVERWRITE,

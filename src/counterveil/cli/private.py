@@ -10,7 +10,7 @@ from counterveil.cli.options import DEVICE, JSON, option, seed_option
 from counterveil.errors import RequestError
 from counterveil.terminal import print_json, say, warn, wrote
 
-DATA = option(..., "The private table: .csv, .parquet, or a folder of Parquet files.")
+DATA = option(..., "The private table: .csv, .parquet, .arrow, or a folder of Parquet files.")
 LEDGER = option(None, "The ledger with the account of these rows; see counterveil ledger open.")
 DATASET = option(None, "Its name in the ledger; by default the schema's.")
 UNIT_COLUMN = option(None, "Who a record belongs to: protects people, not records.")
@@ -26,7 +26,7 @@ def _schema() -> None:
 
 @schema_app.command("draft")
 def schema_draft(
-    file: Path = Argument(..., help="The table: .csv or .parquet."),
+    file: Path = Argument(..., help="The table: .csv, .parquet or .arrow."),
     label: str = option(..., "The column that the model predicts."),
     exclude: list[str] | None = option(None, "A column to leave out; repeat for more."),
     out_file: Path | None = option(None, "Write here instead of to the terminal.", "--out"),

@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
+from counterveil.schema.columns import Coded
+
 NESTED = "(several values)"  # what a cell that holds more than one value counts as: no value at all
 
 
@@ -21,6 +23,26 @@ def frame_of(batch: pa.RecordBatch) -> pd.DataFrame:
     frame = pd.DataFrame(dict(enumerate(columns)))
     frame.columns = pd.Index(batch.schema.names)
     return frame
+
+
+def columns_of(batch: pa.RecordBatch) -> dict[str, Any]:
+    """The columns of `batch` by name, each cell by itself; texts in short form, `Coded`."""
+    return {
+        name: _short(column) for name, column in zip(batch.schema.names, batch.columns, strict=True)
+    }
+
+
+def _short(column: pa.Array) -> Any:
+    if _is_text(column.type):
+        column = column.dictionary_encode()
+    if not kinds.is_dictionary(column.type):
+        return cells_of(column)
+    codes = pc.fill_null(column.indices.cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
+    return Coded(codes, cells_of(column.dictionary))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_string_view(kind))
 
 
 def cells_of(column: pa.Array) -> Any:
@@ -42,7 +64,7 @@ def cells_of(column: pa.Array) -> Any:
         return _objects([None if number is None else f"time {number}" for number in numbers])
     if kinds.is_nested(kind):
         return _objects([NESTED if there else None for there in column.is_valid().to_pylist()])
-    if kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_string_view(kind):
+    if _is_text(kind):
         return _texts(column)
     return column.to_pandas(integer_object_nulls=True).array
 

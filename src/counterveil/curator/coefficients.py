@@ -25,6 +25,8 @@ random and extreme neighbours, and attains them.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
@@ -35,39 +37,48 @@ from counterveil.population.mixed import Grid
 from counterveil.population.scorecard import WholePoints
 from counterveil.privacy.record import Sensitivity, root_above
 
+MOST_JOINT = 1 << 15  # cells of a joint table of several features: it fits the processor's cache
+
 
 class GridCounts:
-    """How many records of each class sit in each cell of each feature, and of each pair."""
+    """How many records of each class sit in each cell of each feature, and of each pair.
+
+    Pairs are counted in groups of features, as many to a group as its joint table has room for: one
+    pass over the rows then counts all pairs of the group.
+    """
 
     def __init__(self, grid: Grid, classes: int, coarse: tuple[Array, ...], *, pairs: bool) -> None:
         self.grid, self.coarse, self.features = grid, coarse, len(grid.cells)
-        self._wide = np.array([int(merge.max()) + 1 for merge in coarse])
-        self._starts = np.concatenate([[0], np.cumsum(self._wide)[:-1]])
         # (class, cell) over all features side by side
         self.singles = np.zeros((classes, grid.width), dtype=np.int64)
-        width = int(self._wide.sum()) if pairs else 0
-        self._pairs = np.zeros((width, width), dtype=np.int64)  # of all classes together
+        wide = [int(merge.max()) + 1 for merge in coarse]
+        # Of all classes together: for each group of features, their joint counts.
+        self._joint = {
+            group: np.zeros([wide[each] for each in group], dtype=np.int64)
+            for group in (groups_of(wide) if pairs else ())
+        }
 
-    def add(self, private_points: Array, private_classes: Array) -> None:
-        """Count a batch."""
-        codes = self.grid.codes(private_points)
-        flat = private_classes[:, None] * self.grid.width + self.grid.starts + codes
-        counted = np.bincount(flat.ravel(), minlength=self.singles.size)
-        self.singles += counted.reshape(self.singles.shape)
-        if not self._pairs.size:
-            return
-        wide = [merge[codes[:, number]] for number, merge in enumerate(self.coarse)]
-        columns = self._starts + np.stack(wide, axis=1)
-        ones = np.zeros((len(columns), len(self._pairs)), dtype=np.float32)
-        np.put_along_axis(ones, columns, 1.0, axis=1)
-        # onesᵀ·ones is exact, for a batch has fewer than 2²⁴ rows.
-        self._pairs += (ones.T @ ones).astype(np.int64)
+    def add(self, private_columns: Sequence[Array], private_classes: Array) -> None:
+        """Count a batch in compact form (`Encoding.compact`)."""
+        codes = self.grid.codes_of(private_columns)
+        for start, count, code in zip(self.grid.starts, self.grid.counts, codes, strict=True):
+            mine = self.singles[:, start : start + count]
+            flat = private_classes * count + code
+            mine += np.bincount(flat, minlength=mine.size).reshape(mine.shape)
+        wide = [merge[code] for merge, code in zip(self.coarse, codes, strict=True)]
+        for group, joint in self._joint.items():
+            flat = wide[group[0]]
+            for each, size in zip(group[1:], joint.shape[1:], strict=True):
+                flat = flat * size + wide[each]
+            counted = np.bincount(flat, minlength=joint.size)
+            self._joint[group] += counted.reshape(joint.shape)
 
     def pair(self, first: int, second: int) -> Array:
         """(coarse cell of first, coarse cell of second)."""
-        one = slice(self._starts[first], self._starts[first] + self._wide[first])
-        two = slice(self._starts[second], self._starts[second] + self._wide[second])
-        return self._pairs[one, two]
+        group = next(each for each in self._joint if first in each and second in each)
+        others = tuple(axis for axis, each in enumerate(group) if each not in (first, second))
+        table = self._joint[group].sum(axis=others)
+        return table if group.index(first) < group.index(second) else table.T
 
     def products(self, whole: WholePoints) -> Array:
         """Σ_rows q_i·q_j for the features i < j of `whole`, (m·(m−1)/2,).
@@ -86,6 +97,31 @@ class GridCounts:
             for (i, one), (j, two) in combinations(enumerate(whole.values), 2)
         ]
         return np.array(sums, dtype=np.int64)
+
+
+def groups_of(wide: Sequence[int]) -> list[tuple[int, ...]]:
+    """Groups of features such that every pair is in one; `wide`: the cells of each feature.
+
+    A joint table has at most `MOST_JOINT` cells where its group has more than two features.
+    """
+    left = set(combinations(range(len(wide)), 2))
+    groups = []
+    while left:
+        group = list(min(left))
+        while True:
+            room = MOST_JOINT // math.prod(wide[each] for each in group)
+            gains = [
+                (sum((min(one, two), max(one, two)) in left for one in group), -wide[two], two)
+                for two in range(len(wide))
+                if two not in group and wide[two] <= room
+            ]
+            if not gains or max(gains)[0] == 0:
+                break
+            group.append(max(gains)[2])
+        group.sort()
+        left -= set(combinations(group, 2))
+        groups.append(tuple(group))
+    return groups
 
 
 class BoundedSums:

@@ -210,8 +210,8 @@ def measure_mixed(table: PrivateTable, plan: Plan, noise: NoiseSource) -> NoisyR
     if for_ranges is not None:
         ladders = Ladders(schema, plan.fine)
         private_ranges = np.zeros(ladders.width, dtype=np.int64)
-        for private_points, _ in table.private_batches():
-            private_ranges += ladders.counts(private_points)
+        for private_columns, _ in table.private_columns(ladders.places):
+            private_ranges += ladders.counts(private_columns)
         what = f"counts of {plan.ranges} numbers on public ladders"
         bound = Sensitivity.of_counts(plan.ranges, plan.records)
         measured += [noise.perturb("ranges", what, private_ranges, bound, for_ranges)]
@@ -223,10 +223,10 @@ def measure_mixed(table: PrivateTable, plan: Plan, noise: NoiseSource) -> NoisyR
     private_counts = GridCounts(grid, classes, grid.merged(plan.coarse), pairs=in_pairs)
     slices = Slices(schema, grid)
     private_spikes = np.zeros(slices.width, dtype=np.int64)
-    for private_points, private_classes in table.private_batches():
-        private_counts.add(private_points, private_classes)
+    for private_columns, private_classes in table.private_columns():
+        private_counts.add(private_columns, private_classes)
         if for_spikes is not None:
-            private_spikes += slices.counts(private_points)
+            private_spikes += slices.counts(private_columns)
     what = f"counts of (class, feature) for {features} features"
     bound = Sensitivity.of_counts(features, plan.records)
     singles = noise.perturb("singles", what, private_counts.singles, bound, for_singles)

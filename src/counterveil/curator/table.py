@@ -13,30 +13,23 @@ nothing. `check` finds such rows, for the curator's eyes.
 
 from __future__ import annotations
 
-import os
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
 from decimal import Decimal
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.dataset as ds
 
-from counterveil.curator.cells import frame_of
+from counterveil.curator.sources import open_source
 from counterveil.encoding import Array, Encoding
 from counterveil.errors import DataError, RequestError
 from counterveil.schema import Schema
-from counterveil.schema.columns import empty_cells
-from counterveil.tables import as_arrow, as_frame, check_table_file, csv_batches, csv_columns
+from counterveil.schema.columns import arrays_of, empty_cells
 
-BATCH = 50_000  # rows
 MOST_RECORDS = 10_000  # of a person that may count
 WHOLE = re.compile(r"(?P<sign>[+-]?)(?P<digits>[0-9]+)(\.0*)?")
 
@@ -105,6 +98,44 @@ class PrivateTable:
             if labelled.any():
                 points = self.encoding.encode(private_frame[labelled], strict=False)
                 yield points, classes[labelled]
+
+    def private_columns(
+        self, features: Collection[int] | None = None
+    ) -> Iterator[tuple[list[Any], Array]]:
+        """The same rows in compact form (`Encoding.compact_arrays`): a column for each feature.
+
+        `features`: the places of those that are wanted, all if None; others have None. As
+        with `private_batches`, every caller must account for what it does with them, and no value
+        can make it fail.
+        """
+        wanted = range(len(self.encoding.blocks)) if features is None else features
+        for private_arrays, private_labels in self._arrays(wanted):
+            classes = self.encoding.labels_of(private_labels, strict=False)
+            columns = self.encoding.compact_arrays(private_arrays, wanted)
+            labelled = classes >= 0
+            if labelled.all():
+                yield columns, classes
+            elif labelled.any():
+                kept = [None if each is None else each[labelled] for each in columns]
+                yield kept, classes[labelled]
+
+    def _arrays(self, features: Collection[int]) -> Iterator[tuple[list[Any], Any]]:
+        """The columns of the used rows in the schema's order, and that of the label.
+
+        Columns of other features than those wanted may be empty.
+        """
+        label = self.schema.label.name
+        if self.unit_column is not None:
+            for private_frame, _ in self._used():
+                arrays = arrays_of(private_frame[[*self.schema.columns, label]])
+                yield arrays[:-1], arrays[-1]
+            return
+        names = {name for place in features for name in self.schema.features[place].columns}
+        for private_columns in self._source.columns_of((*names, label)):
+            yield (
+                [private_columns.get(name) for name in self.schema.columns],
+                private_columns[label],
+            )
 
     def check(self) -> None:
         """Read every row and refuse a table that does not fit the schema or cannot be explained.
@@ -202,68 +233,3 @@ def people_of(column: pd.Series[Any]) -> list[str | None]:
     empty = empty_cells(column)
     cells = column.astype(object).to_numpy()
     return [None if none else person_of(cell) for cell, none in zip(cells, empty, strict=True)]
-
-
-@dataclass(frozen=True)
-class Source:
-    """Where private rows come from. Its repr shows none."""
-
-    columns: tuple[str, ...]
-    rows: int
-    batches: Callable[[], Iterator[pd.DataFrame]]
-
-
-def open_source(data: Any, schema: Schema, extra: tuple[str, ...] = ()) -> Source:
-    """A source over `data`: a frame, an Arrow table, or the path of a file or folder.
-
-    `extra` names columns needed besides those of the schema, such as the one with the person.
-    """
-    wanted = (*schema.columns, schema.label.name, *extra)
-    if isinstance(data, pa.Table):
-        return _arrow(ds.dataset(data), wanted)
-    if not isinstance(data, (str, Path, pd.DataFrame, np.ndarray, list, dict)):
-        return _arrow(ds.dataset(as_arrow(data)), wanted)
-    if not isinstance(data, (str, Path)):
-        frame = as_frame(data, schema)
-        frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
-        return Source(
-            tuple(frame.columns),
-            len(frame),
-            lambda: (frame.iloc[start : start + BATCH] for start in range(0, len(frame), BATCH)),
-        )
-    path = Path(data)
-    if not os.path.isdir(path):
-        check_table_file(path)
-    if path.is_dir() or path.suffix.lower() in {".parquet", ".pq"}:
-        try:
-            return _arrow(ds.dataset(path, format="parquet"), wanted)
-        except (pa.ArrowException, OSError, ValueError):
-            raise DataError(f"{path} is damaged, or holds no Parquet file") from None
-    columns = csv_columns(path)
-    rows = sum(len(batch) for batch in csv_batches(path, columns[:1], 10 * BATCH))
-    # All as text: what pandas makes of a column otherwise depends on every cell of it.
-    return Source(columns, rows, lambda: csv_batches(path, columns, BATCH, columns))
-
-
-def _arrow(dataset: ds.Dataset, wanted: tuple[str, ...]) -> Source:
-    """Every file is read with the types that it has: cells are compared one by one, not columns."""
-    names = tuple(dataset.schema.names)
-    present = [name for name in dict.fromkeys(wanted) if name in names]
-    fragments = tuple(dataset.get_fragments())
-    for number, fragment in enumerate(fragments, 1):
-        lacking = set(present) - set(fragment.physical_schema.names)
-        if lacking:
-            raise DataError(f"column {min(lacking)!r} is missing from file number {number}")
-
-    def batches() -> Iterator[pd.DataFrame]:
-        # File by file, batch by batch: reading ahead holds more of a large table than it helps.
-        how = {"columns": present, "batch_size": BATCH, "batch_readahead": 1, "use_threads": False}
-        for number, fragment in enumerate(fragments, 1):
-            try:
-                for batch in fragment.to_batches(schema=fragment.physical_schema, **how):
-                    if batch.num_rows:
-                        yield frame_of(batch)
-            except (pa.ArrowException, OSError):
-                raise DataError(f"file number {number} of the table is damaged") from None
-
-    return Source(names, dataset.count_rows(), batches)

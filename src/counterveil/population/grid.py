@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -45,6 +45,10 @@ class Grid:
         """The cell of each feature of each encoded row: (rows, width) to (rows, features)."""
         blocks = zip(self.encoding.blocks, self.cells, strict=True)
         return np.stack([cells.codes(points[:, block.at]) for block, cells in blocks], axis=1)
+
+    def codes_of(self, columns: Sequence[Array]) -> list[Array]:
+        """The same of rows in compact form (`Encoding.compact`): a column of cells a feature."""
+        return [cells.codes_of(column) for cells, column in zip(self.cells, columns, strict=True)]
 
     def points(self, codes: Array, rng: np.random.Generator) -> Array:
         """A legal encoded row for each row of cells."""

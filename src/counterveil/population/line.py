@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from counterveil.encoding import Encoding
 from counterveil.schema import Schema
 from counterveil.schema.cells import NumberCells
 from counterveil.schema.columns import Array
@@ -21,16 +21,18 @@ class Line:
 
     def __init__(self, schema: Schema, cells: Mapping[int, NumberCells]) -> None:
         self.places, self.cells = tuple(cells), tuple(cells.values())
-        self._at = tuple(Encoding(schema).blocks[place].at for place in self.places)
         counts = [each.count for each in self.cells]
         self.starts = np.cumsum([0, *counts])[:-1]
         self.width = sum(counts)
 
-    def counts(self, points: Array) -> Array:
-        """How many of these encoded rows sit in each cell, (width,)."""
+    def counts(self, columns: Sequence[Any]) -> Array:
+        """How many rows sit in each cell, (width,); rows in compact form (`Encoding.compact`).
+
+        Only the columns of `places` are looked at.
+        """
         total = np.zeros(self.width, dtype=np.int64)
-        for at, start, cells in zip(self._at, self.starts, self.cells, strict=True):
-            mine = np.bincount(cells.codes(points[:, at]), minlength=cells.count)
+        for place, start, cells in zip(self.places, self.starts, self.cells, strict=True):
+            mine = np.bincount(cells.codes_of(columns[place]), minlength=cells.count)
             total[start : start + cells.count] = mine
         return total
 

@@ -7,12 +7,14 @@ of equal width otherwise. Nothing here looks at a row, so the cells cost no priv
 """
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Self
 
 import numpy as np
 
 from counterveil.schema.columns import MISSING_VALUE, Array
 
+MOST_VALUES = 1 << 20  # of a whole number whose bins are looked up one by one
 FAR_REACHING = 1000  # upper/step from which an amount that starts at 0 gets growing bins
 
 
@@ -37,6 +39,10 @@ class Cells:
     def codes(self, unit: Array) -> Array:
         """The cell of each row of encoded numbers, from (rows, width) to (rows,)."""
         return np.asarray(unit.argmax(axis=1))
+
+    def codes_of(self, compact: Array) -> Array:
+        """The same of a feature in compact form, (rows,): see `Encoding.compact`."""
+        return compact
 
     def points(self, codes: Array, rng: np.random.Generator) -> Array:
         """Legal encoded numbers (rows, width) in the cells `codes`; numbers are spread evenly."""
@@ -76,10 +82,31 @@ class NumberCells(Cells):
         return cls(len(low) + missing, low, high, 1 / span if integer else 0.0, missing)
 
     def codes(self, unit: Array) -> Array:
-        slack = self.step / 2 if self.step else 1e-12
-        codes = np.searchsorted(self.high + slack, unit[:, 0], side="left")
-        codes = np.minimum(codes, len(self.high) - 1)
+        codes = self._search(unit[:, 0])
         return np.where(unit[:, 1] >= 0.5, self.count - 1, codes) if self.missing else codes
+
+    def codes_of(self, compact: Array) -> Array:
+        values = self._values
+        if self.missing:
+            empty = np.isnan(compact)
+            compact = np.where(empty, 0.0, compact)
+        if values is None:
+            codes = self._search(compact)
+        else:
+            codes = values[np.rint(compact / self.step).astype(np.intp)]
+        return np.where(empty, self.count - 1, codes) if self.missing else codes
+
+    def _search(self, numbers: Array) -> Array:
+        slack = self.step / 2 if self.step else 1e-12
+        codes = np.searchsorted(self.high + slack, numbers, side="left")
+        return np.minimum(codes, len(self.high) - 1)
+
+    @cached_property
+    def _values(self) -> Array | None:
+        """The bin of each whole number, from the lower bound to the upper; None: too many."""
+        if not self.step or 1 / self.step > MOST_VALUES:
+            return None
+        return self._search(np.arange(round(1 / self.step) + 1) * self.step)
 
     def points(self, codes: Array, rng: np.random.Generator) -> Array:
         empty = self.missing & (codes == self.count - 1)

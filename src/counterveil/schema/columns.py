@@ -28,6 +28,25 @@ NUMBERS, WHOLE = "iuf", "iu"  # numpy's kinds of numbers, and of whole ones
 NULLABLE = (pd.arrays.IntegerArray, pd.arrays.FloatingArray, pd.arrays.ArrowExtensionArray)
 
 
+class Coded:
+    """A column as the position of each row's cell in a short list of cells; -1 where it is missing.
+
+    `codes`: whole numbers (rows,). `cells`: a plain array of the cells; equal ones may stand twice.
+    """
+
+    dtype = np.dtype(object)
+
+    def __init__(self, codes: Array, cells: Any) -> None:
+        self.codes, self.cells = codes, cells
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def spread(self, of_cells: Array, of_missing: Any) -> Array:
+        """What each row has, where each cell and a missing one have that."""
+        return np.append(of_cells, np.asarray(of_missing, of_cells.dtype))[self.codes]
+
+
 class BadCellError(Exception):
     """An illegal cell: its row in the table at hand, the first being 0, its column, and why."""
 
@@ -92,6 +111,9 @@ def numbers_of(column: Any) -> tuple[Array, Array]:
     What a cell becomes depends on that cell alone, whatever the type of its column: 7, 7.0 and "7"
     are the same number. So one odd cell cannot change how the others are read.
     """
+    if isinstance(column, Coded):
+        numbers, empty = numbers_of(column.cells)
+        return column.spread(numbers, math.nan), column.spread(empty, True)
     if isinstance(column, np.ndarray) and column.dtype.kind in NUMBERS:
         numbers = column.astype(np.float64)
         return numbers, np.isnan(numbers)
@@ -100,15 +122,16 @@ def numbers_of(column: Any) -> tuple[Array, Array]:
     series = pd.Series(column, dtype=column.dtype)
     empty = empty_cells(series)
     if column.dtype.kind == "c":  # complex numbers are none here
-        return np.full(len(series), math.nan), empty
-    if types.is_numeric_dtype(series) and not types.is_bool_dtype(series):
-        return series.to_numpy(np.float64, na_value=np.nan), empty
-    if isinstance(column.dtype, pd.StringDtype):
-        places, texts = pd.factorize(series)
-        parsed = np.array([*map(number_of, texts.to_numpy(object)), math.nan])
-        return parsed[places], empty  # a missing cell has the place -1, the last
-    cells = series.astype(object).to_numpy()
-    return np.array([number_of(cell) for cell in cells], dtype=np.float64), empty
+        numbers = np.full(len(series), math.nan)
+    elif types.is_numeric_dtype(series) and not types.is_bool_dtype(series):
+        numbers = series.to_numpy(np.float64, na_value=np.nan)
+    elif isinstance(column.dtype, pd.StringDtype):
+        places, texts = pd.factorize(series)  # a missing cell has the place -1, the last
+        numbers = np.array([*map(number_of, texts.to_numpy(object)), math.nan])[places]
+    else:
+        cells = series.astype(object).to_numpy()
+        numbers = np.array([number_of(cell) for cell in cells], dtype=np.float64)
+    return numbers, empty
 
 
 def empty_cells(series: "pd.Series[Any]") -> Array:
@@ -187,12 +210,16 @@ class ValueList:
         1.0 are 1, "true" is True, 7 is "7" ("07" is not). It depends on the cell alone, not on
         its column.
         """
+        if isinstance(column, Coded):
+            of_cells, _ = self.codes(column.cells)
+            spread = column.spread(of_cells, len(self._values))
+            return spread, bool(((spread >= 0) & (spread < len(self._values))).all())
         found = self._look_up(column)
         if found is not None and -1 not in found:
             return np.array(found, dtype=np.intp), True
         series = pd.Series(column, dtype=column.dtype)
         empty = empty_cells(series)
-        codes = None if found is None else np.array(found, dtype=np.intp)
+        codes: Array | None = None if found is None else np.array(found, dtype=np.intp)
         if codes is None or not empty[codes < 0].all():
             codes = self._search(series)
         return np.where(empty, len(self._values), codes), False

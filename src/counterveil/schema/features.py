@@ -76,6 +76,11 @@ class Categorical(Kind):
         return len(self.categories) + self.missing
 
     def encode(self, arrays: Sequence[Any], out: Array, *, strict: bool = True) -> None:
+        codes = self.compact(arrays, strict=strict)
+        out[np.arange(len(codes)), codes] = 1.0
+
+    def compact(self, arrays: Sequence[Any], *, strict: bool = True) -> Array:
+        """The position of each row's category; a missing value comes after the last."""
         codes, known = columns.value_list(*self.categories).codes(arrays[0])
         empty = len(self.categories)
         if not known and strict:
@@ -86,7 +91,7 @@ class Categorical(Kind):
         elif not known:
             elsewhere = empty if self.missing else 0
             codes = np.where((codes < 0) | (codes == empty), elsewhere, codes)
-        out[np.arange(len(codes)), codes] = 1.0
+        return codes
 
     def decode(self, unit: Array) -> list[Any]:
         return [columns.value_list(*self.categories).column(unit.argmax(axis=1))]
@@ -139,13 +144,17 @@ class Binary(Kind):
         return self
 
     def encode(self, arrays: Sequence[Any], out: Array, *, strict: bool = True) -> None:
+        out[:, 0] = self.compact(arrays, strict=strict)
+
+    def compact(self, arrays: Sequence[Any], *, strict: bool = True) -> Array:
+        """1 where it is the second value, else 0."""
         codes, known = columns.value_list(*self.values).codes(arrays[0])
         if not known and strict:
             remedy = "declare it categorical with 'missing': true, or fill it in"
             empty = f"missing value; a binary feature cannot be missing: {remedy}"
             columns.refuse_cells(codes == 2, self.name, empty)
             columns.refuse_cells(codes < 0, self.name, "neither of the two values in the schema")
-        out[:, 0] = codes == 1
+        return (codes == 1).astype(np.intp)
 
     def decode(self, unit: Array) -> list[Any]:
         return [columns.value_list(*self.values).column((unit[:, 0] >= 0.5).astype(np.intp))]
@@ -210,6 +219,9 @@ class Pixels(Kind):
     @property
     def is_whole(self) -> bool:
         return True
+
+    def compact(self, arrays: Sequence[Any], *, strict: bool = True) -> Array:
+        raise SchemaError(f"the pixels {self.name!r} are no single value")
 
     def encode(self, arrays: Sequence[Any], out: Array, *, strict: bool = True) -> None:
         for i, column in enumerate(arrays):

@@ -84,18 +84,24 @@ class Numeric(Kind):
         return int(number) if is_one else None
 
     def encode(self, arrays: Sequence[Any], out: Array, *, strict: bool = True) -> None:
+        numbers = self.compact(arrays, strict=strict)
+        out[:, 0] = numbers
+        if self.missing:
+            out[np.isnan(numbers)] = MISSING_VALUE, 1.0
+
+    def compact(self, arrays: Sequence[Any], *, strict: bool = True) -> Array:
+        """The numbers in the unit interval, NaN where one is missing."""
         numbers, empty = columns.numbers_of(arrays[0])
         inside = numbers.min() >= self.lower and numbers.max() <= self.upper  # none is missing
         if not inside or (self.integer and arrays[0].dtype.kind not in columns.WHOLE):
             if strict:
                 self._refuse_cells(numbers, empty)
             else:
-                empty = np.isnan(numbers)
-                numbers = np.where(empty, self._middle, np.clip(numbers, self.lower, self.upper))
+                elsewhere = math.nan if self.missing else self._middle
+                numbers = np.clip(numbers, self.lower, self.upper)
+                numbers = np.where(np.isnan(numbers), elsewhere, numbers)
                 numbers = np.round(numbers) if self.integer else numbers
-        out[:, 0] = (numbers - self.lower) / self.span
-        if self.missing:
-            out[empty] = MISSING_VALUE, 1.0
+        return (numbers - self.lower) / self.span
 
     @property
     def _middle(self) -> float:

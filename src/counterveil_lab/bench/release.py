@@ -1,5 +1,20 @@
-"""`bench release`: rows a second and peak memory of reading and counting."""
+"""`bench release`: rows a second and peak memory of reading, counting and noise.
 
+| column | meaning |
+|---|---|
+| seconds | of `measure`: both passes over the rows, noise, everything |
+| order | of the plan: 1, single features; 2, pairs of all features are counted as well |
+| counting_seconds, rows_per_second | of both passes over the rows alone |
+| reading_seconds | what Arrow takes for the columns of both passes alone: decoding and the disk |
+| bytes_per_second | of the files, in both passes of counting |
+| points_rows_per_second | of counting by points, a column a category, as it was done before |
+
+Seconds are those of the processor, in one thread.
+"""
+
+from __future__ import annotations
+
+import json
 import resource
 import subprocess
 import sys
@@ -7,49 +22,124 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from counterveil.demo.adult import adult_schema, adult_split
 from counterveil.privacy import Budget
-from counterveil_lab.results import Results
+from counterveil_lab.results import Results, Row
 
-SIZES = (100_000, 1_000_000, 10_000_000)
+if TYPE_CHECKING:
+    from counterveil.curator.plan import Plan
+    from counterveil.curator.table import PrivateTable
+
+SIZES = (100_000, 300_000, 1_000_000, 10_000_000)
+ORDERS = (1, 2)
 ROWS_A_FILE = 500_000
+BY_POINTS_UNTIL = 300_000  # rows: it is slow
 
 
 def bench(folder: Path, command: str, *, quick: bool, say: Callable[[str], None]) -> None:
     """Measure every number of rows.
 
-    The tables are Adult rows drawn again and again, in a folder of Parquet files. Every size runs
-    in a process of its own, so that its peak memory is its own.
+    The tables are Adult rows drawn again and again, in a folder of Parquet files. Every size and
+    order runs in a process of its own, so that its peak memory is its own.
     """
     results = Results(folder, "bench-release", command, fresh=True)
     for rows in SIZES[:1] if quick else SIZES:
         with tempfile.TemporaryDirectory() as parts:
             _write_parts(Path(parts), rows)
-            code = f"from counterveil_lab.bench.release import report_one; report_one({parts!r})"
-            call = [sys.executable, "-c", code]
-            done = subprocess.run(call, capture_output=True, text=True, check=True)
-        seconds, peak = (float(number) for number in done.stdout.split())
-        speed = rows / seconds
-        measured = {"rows": rows, "seconds": seconds, "rows_per_second": speed}
-        results.add({**measured, "peak_memory_mib": peak})
-        say(f"{rows:,} rows: {speed:,.0f} rows a second, peak memory {peak:.0f} MiB")
+            for order in ORDERS:
+                code = "from counterveil_lab.bench.release import report_one; "
+                call = [sys.executable, "-c", f"{code}report_one({parts!r}, {order})"]
+                done = subprocess.run(call, capture_output=True, text=True, check=True)
+                found: Row = json.loads(done.stdout)
+                results.add(found)
+                speed, peak = found["rows_per_second"], found["peak_memory_mib"]
+                say(
+                    f"{rows:,} rows, order {order}: {speed:,.0f} rows a second, "
+                    f"peak memory {peak:.0f} MiB"
+                )
 
 
-def report_one(parts: str) -> None:
-    """Read and count one folder at ε = 1; print seconds and peak memory in MiB."""
+def report_one(parts: str, order: int) -> None:
+    """Read and count one folder at ε = 1; print a row of results."""
     from counterveil.curator.functional import make_plan, measure
     from counterveil.curator.table import PrivateTable
 
-    started = time.perf_counter()
     schema = adult_schema()
     table = PrivateTable(parts, schema)
-    measure(table, make_plan(schema, table.size, Budget(1.0), order=2))
-    seconds = time.perf_counter() - started
+    plan = make_plan(schema, table.size, Budget(1.0), order=order)
+    seconds = _seconds(lambda: measure(table, plan))
+    counting = _seconds(lambda: count_columns(table, plan))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    sys.stdout.write(f"{seconds} {peak}\n")
+    numbers = [feature.name for feature in schema.features if feature.is_wide]
+    label = schema.label.name
+    reading = _seconds(lambda: _read(parts, [*numbers, label], [*schema.columns, label]))
+    size = sum(path.stat().st_size for path in Path(parts).iterdir())
+    row: Row = {"rows": table.size, "order": order, "seconds": seconds}
+    row |= {"counting_seconds": counting, "rows_per_second": table.size / counting}
+    row |= {"reading_seconds": reading, "bytes": size, "bytes_per_second": 2 * size / counting}
+    row["peak_memory_mib"] = peak
+    if table.size <= BY_POINTS_UNTIL:
+        row["points_rows_per_second"] = table.size / _seconds(lambda: count_points(table, plan))
+    sys.stdout.write(json.dumps(row))
+
+
+def count_columns(table: PrivateTable, plan: Plan) -> None:
+    """Both passes as a release makes them, without noise, on public bins."""
+    from counterveil.curator.coefficients import GridCounts
+    from counterveil.population.grid import Grid
+    from counterveil.population.ladder import Ladders
+
+    ladders, grid = Ladders(table.schema, plan.fine), Grid(table.schema, plan.fine)
+    classes = len(table.schema.label.classes)
+    counts = GridCounts(grid, classes, grid.merged(plan.coarse), pairs=plan.order == 2)
+    for private_columns, _ in table.private_columns(ladders.places):
+        ladders.counts(private_columns)
+    for private_columns, private_classes in table.private_columns():
+        counts.add(private_columns, private_classes)
+
+
+def count_points(table: PrivateTable, plan: Plan) -> None:
+    """The same by points: the way before rows were counted in compact form."""
+    from counterveil.population.grid import Grid
+
+    grid = Grid(table.schema, plan.fine)
+    coarse = grid.merged(plan.coarse)
+    wide = np.array([int(merge.max()) + 1 for merge in coarse])
+    starts = np.concatenate([[0], np.cumsum(wide)[:-1]])
+    pairs = np.zeros((int(wide.sum()), int(wide.sum())), dtype=np.int64)
+    singles = np.zeros(len(table.schema.label.classes) * grid.width, dtype=np.int64)
+    for points, _ in table.private_batches():
+        np.bincount(grid.codes(points).ravel())
+    for points, classes in table.private_batches():
+        codes = grid.codes(points)
+        flat = classes[:, None] * grid.width + grid.starts + codes
+        singles += np.bincount(flat.ravel(), minlength=len(singles))
+        if plan.order == 2:
+            cells = [merge[codes[:, number]] for number, merge in enumerate(coarse)]
+            ones = np.zeros((len(codes), len(pairs)), dtype=np.float32)
+            np.put_along_axis(ones, starts + np.stack(cells, axis=1), 1.0, axis=1)
+            pairs += (ones.T @ ones).astype(np.int64)
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    started = time.process_time()
+    work()
+    return time.process_time() - started
+
+
+def _read(parts: str, *passes: list[str]) -> None:
+    """Decode the columns of each pass, and nothing else."""
+    import pyarrow.dataset as ds
+
+    for names in passes:
+        files = ds.ParquetFileFormat(dictionary_columns=set(names))
+        for fragment in ds.dataset(parts, format=files).get_fragments():
+            for _ in fragment.to_batches(columns=names, use_threads=False, batch_readahead=1):
+                pass
 
 
 def _write_parts(folder: Path, rows: int) -> None:

@@ -76,10 +76,12 @@ class EncodedTable:
         """Of the schema."""
         return Encoding(self.schema)
 
-    def private_batches(self) -> Iterator[tuple[Array, Array]]:
-        """Encoded rows and their classes."""
+    def private_columns(self, features: object = None) -> Iterator[tuple[list[Array], Array]]:
+        """Rows in compact form and their classes."""
+        encoding = self.encoding
         for start in range(0, self.size, BATCH):
-            yield self.points[start : start + BATCH], self.classes[start : start + BATCH]
+            part = slice(start, start + BATCH)
+            yield encoding.compact(self.points[part]), self.classes[part]
 
 
 def widened(schema: Schema, times: float) -> Schema:

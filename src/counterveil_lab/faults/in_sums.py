@@ -94,8 +94,9 @@ FAULTS: tuple[Fault, ...] = (
               MIXED, _SPIKES, f"bound = Sensitivity.of_counts(1, plan.records)\n        {_SPIKES}",
               (MOVES, SPIKES)),
     fault("slices cut by the rows", "one far number moves all others to another slice",
-           MIXED, "private_spikes += slices.counts(private_points)",
-           "private_spikes += slices.counts(private_points * private_points.max())",
+           MIXED, "private_spikes += slices.counts(private_columns)",
+           "private_spikes += slices.counts([each / max(np.nanmax(each), 1e-9)"
+           " for each in private_columns])",
            (ITSELF, SPIKES)),
     fault("bins from exact ranges", "where the bins lie tells where every record is",
            MIXED, f"    {_GRID}",
@@ -194,7 +195,8 @@ FAULTS: tuple[Fault, ...] = (
            PICTURES, "bound = private_sums.sensitivity(plan.records)",
            "bound = private_sums.sensitivity(1)", (MOVES, "one person, images")),
     fault("bin edges from the rows", "one far number moves all others to another bin",
-           SUMS, "codes = self.grid.codes(private_points)",
-           "codes = self.grid.codes(private_points / max(float(private_points.max()), 1e-9))",
+           SUMS, "codes = self.grid.codes_of(private_columns)",
+           "codes = self.grid.codes_of([each / max(np.nanmax(each), 1e-9)"
+           " if each.dtype.kind == 'f' else each for each in private_columns])",
            (MOVES, "far number"), (NUMBERS, "far number")),
 )
