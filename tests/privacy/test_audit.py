@@ -47,8 +47,7 @@ from counterveil.audit.game import (
 from counterveil.audit.releases import release
 from counterveil.audit.report import tables
 from counterveil.cli.audit import audit as command
-from counterveil.curator import Curator, dpsgd
-from counterveil.curator import table as table_module
+from counterveil.curator import Curator, dpsgd, sources
 from counterveil.curator.curator import ReleaseChoices, ScoreChoices
 from counterveil.curator.functional import measure
 from counterveil.curator.noise import EXACT, calibrate
@@ -356,7 +355,7 @@ def test_pairs_attain_the_sensitivity(make):
 def test_a_person_is_one_person_in_every_part_of_a_file(tmp_path, monkeypatch):
     # Numbers for all but one person, who comes last: parts of the file must not be read each in
     # its own way, or the others count once as numbers and once more as text.
-    monkeypatch.setattr(table_module, "BATCH", 10)
+    monkeypatch.setattr(sources, "BATCH", 10)
     pair = neighbours.persons()
     others = [pair.one.iloc[row % 12] for row in range(35)]
     frame = pd.DataFrame(others).assign(who=[str(row % 12) for row in range(34)] + ["A"])

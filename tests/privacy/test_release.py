@@ -47,7 +47,7 @@ def test_statement(veil):
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "folder", "arrow", "frame"])
 def test_every_source_gives_the_same_rows(schema, rows, tmp_path, monkeypatch, kind):
-    monkeypatch.setattr("counterveil.curator.table.BATCH", 64)
+    monkeypatch.setattr("counterveil.curator.sources.BATCH", 64)
     data = rows
     if kind == "csv":
         data = tmp_path / "t.csv"
@@ -71,7 +71,7 @@ def test_every_source_gives_the_same_rows(schema, rows, tmp_path, monkeypatch, k
 
 
 def test_bad_rows_are_numbered_in_the_whole_table(schema, rows, tmp_path, monkeypatch):
-    monkeypatch.setattr("counterveil.curator.table.BATCH", 64)
+    monkeypatch.setattr("counterveil.curator.sources.BATCH", 64)
     frame = rows.copy()
     frame.loc[300, "income"] = 99.0
     with pytest.raises(DataError, match=r"row 301, column 'income'"):
@@ -128,7 +128,7 @@ def test_the_ledger_is_charged_before_a_row_is_read(schema, rows, tmp_path, monk
     path = tmp_path / "ledger.db"
     Ledger(path).open_account("loans", Budget(1.0))
     release(schema, rows, 0.4, ledger=path)
-    monkeypatch.setattr(PrivateTable, "private_batches", None)  # reading a row now fails
+    monkeypatch.setattr(PrivateTable, "private_columns", None)  # reading a row now fails
     with pytest.raises(TypeError):
         release(schema, rows, 0.4, ledger=path)
     states = [entry.state for entry in Ledger(path).entries()]
