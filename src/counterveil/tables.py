@@ -133,6 +133,10 @@ def as_frame(table: Any, schema: Schema | None = None) -> pd.DataFrame:
     """Any frame, or with a schema a plain array in column order, as pandas with unique columns."""
     if isinstance(table, pd.DataFrame):
         frame = table
+    elif isinstance(table, pd.Series):
+        frame = table.astype(object).to_frame().T
+    elif isinstance(table, (str, os.PathLike)):
+        frame = read_table(table, schema)
     elif isinstance(table, np.ndarray) and schema is not None:
         flat = table.reshape(len(table), -1) if table.ndim > 2 else np.atleast_2d(table)
         wanted, got = len(schema.columns), flat.shape[1]
@@ -143,9 +147,10 @@ def as_frame(table: Any, schema: Schema | None = None) -> pd.DataFrame:
         frame = pd.DataFrame(table if isinstance(table, list) else [table], dtype=object)
     else:
         try:
-            frame = nw.from_native(table, eager_only=True).to_pandas()
+            read = nw.from_native(table)
+            frame = (read.collect() if isinstance(read, nw.LazyFrame) else read).to_pandas()
         except TypeError:
-            expected = "expected a table (pandas, Arrow, polars or an array)"
+            expected = "expected a table (pandas, Arrow, polars, an array or a path)"
             raise DataError(f"{expected}, got {type(table).__name__}") from None
     _refuse_repeats([str(name) for name in frame.columns])
     return frame

@@ -13,9 +13,10 @@ from counterveil import Explainer
 from counterveil.encoding import Encoding
 from counterveil.errors import DataError, RequestError
 from counterveil.models import CallableModel
+from counterveil.models.exported import save_exported
 from counterveil.report import explanation_table, explanations_page
 from counterveil.schema import Label, Numeric, Schema
-from counterveil.search import amortise
+from counterveil.search import Rules, amortise
 from counterveil.search.wording import show_both
 
 
@@ -229,3 +230,48 @@ def test_what_was_learnt_is_kept_in_a_file(veil, model, queries, tmp_path, monke
     assert amortise.load_amortiser(file, veil, name) is None
     with pytest.raises(TypeError, match="no keyword warm"):
         Explainer(veil, model, warm=3)
+
+
+def test_rows_come_in_any_everyday_form(explainer, queries, tmp_path):
+    wanted = explainer.explain(queries.head(1), progress=False).explain(0)
+    queries.head(1).to_csv(tmp_path / "one.csv", index=False)
+    queries.head(1).to_feather(tmp_path / "one.arrow")
+    one = queries.iloc[0]
+    for form in (one, one.to_dict(), tmp_path / "one.csv", str(tmp_path / "one.arrow")):
+        assert explainer.explain(form, progress=False).explain(0) == wanted
+
+
+def test_the_index_of_the_rows_survives(explainer, queries):
+    named = queries.set_axis([f"person {number}" for number in range(len(queries))])
+    result = explainer.explain(named, progress=False)
+    assert list(result.frame().index) == list(named.index[result.valid])
+    one = named.loc[result.frame().index[0]]
+    assert list(explainer.explain(one, progress=False).frame().index) == [one.name]
+
+
+def test_rules_as_keywords(explainer, queries):
+    by_rules = explainer.explain(queries, rules=Rules(max_changes=1), progress=False)
+    by_keyword = explainer.explain(queries, max_changes=1, progress=False)
+    pd.testing.assert_frame_equal(by_rules.rows, by_keyword.rows)
+    with pytest.raises(RequestError, match="not both"):
+        explainer.explain(queries, rules=Rules(), max_changes=1, progress=False)
+    with pytest.raises(TypeError, match="max_change"):
+        explainer.explain(queries, max_change=1, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("classes", "asked", "found"),
+    [((0, 1), "0", 0), (("0", "1"), 1, "1"), (("no", "yes"), "yes", "yes")],
+)
+def test_a_class_is_known_however_it_is_written(classes, asked, found):
+    called = Label(name="y", classes=classes).class_called(asked)
+    assert called == found
+    assert type(called) is type(found)
+    assert Label(name="y", classes=classes).class_called("2") == "2"  # no class: refused later
+
+
+def test_paths_are_enough(veil, model, schema, queries, tmp_path):
+    veil.save(tmp_path / "x.veil")
+    save_exported(model, schema, tmp_path / "model.pt2")
+    explainer = Explainer(tmp_path / "x.veil", tmp_path / "model.pt2")
+    assert explainer.explain(queries.head(5), progress=False).flip_ratio > 0

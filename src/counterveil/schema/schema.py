@@ -17,7 +17,7 @@ from pydantic import model_validator as validator
 from counterveil.errors import SchemaError
 from counterveil.files import read_bytes, write_whole
 from counterveil.hints import did_you_mean, named
-from counterveil.schema.columns import Category, check_distinct
+from counterveil.schema.columns import Category, check_distinct, value_list
 from counterveil.schema.features import MAX_WIDTH, Categorical, Feature, Pixels
 from counterveil.schema.named import Frozen, Named
 
@@ -39,10 +39,15 @@ class Label(Named):
         return self.classes
 
     def class_called(self, name: Any) -> Any:
-        """The class that people call `name`; otherwise `name` itself, be it a class or not."""
+        """The class that people call `name`, or that is written like it: "0" is the class 0.
+
+        Otherwise `name` itself, which is no class.
+        """
         if name in self.classes:
             return name
-        return next((value for value, shown in self.value_names if shown == name), name)
+        shown = [value for value, shown in self.value_names if shown == name]
+        alike = value_list(*self.classes).place(name)
+        return shown[0] if shown else self.classes[alike] if alike >= 0 else name
 
     @validator(mode="after")
     def _check(self) -> Self:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from counterveil.encoding import Array, Encoding
 from counterveil.errors import InternalError, RequestError
-from counterveil.models import Rows, TargetModel, TorchModel, adapt
+from counterveil.models import Rows, TargetModel, TorchModel, adapt, load_model
 from counterveil.networks import pick_device
 from counterveil.privacy import ModelBudget
 from counterveil.private_model import PrivateModel
@@ -36,9 +36,10 @@ from counterveil.search.options import (
     search_options,
 )
 from counterveil.search.repair import margin_beyond
-from counterveil.search.rules import Rules
+from counterveil.search.rules import RuleChoices, Rules
 from counterveil.search.snap import Snap
 from counterveil.search.wording import DecidedBy
+from counterveil.tables import as_frame
 from counterveil.terminal import Tick, progress_bar, silent
 from counterveil.veil import Veil
 
@@ -54,13 +55,18 @@ class Tuning(TypedDict, total=False):
     chunk: int  # queries that are searched together; it bounds the memory
 
 
+class Choices(SearchChoices, RuleChoices, total=False):
+    """What may be said as keywords of `Explainer.explain`."""
+
+
 class Explainer:
     """Explains the decisions of `model` with the prototypes of `veil`.
 
     `veil`: a Veil, or the path of its file. `model`: a torch module over the encoding, an estimator
-    with predict_proba, an ONNX file, a function from rows to class probabilities, or an adapter of
-    `counterveil.models` with options. Without a model the veil's own private model, `veil.model()`,
-    is the one that decides and is explained: answers are private in the training rows, end to end.
+    with predict_proba, the path of a model's file (`load_model`), a function from rows to class
+    probabilities, or an adapter of `counterveil.models` with options. Without a model the veil's
+    own private model, `veil.model()`, is the one that decides and is explained: answers are private
+    in the training rows, end to end.
     `guidance`: "model" consults the model that decides; "surrogate" never asks it and lets the
     private model stand in for it: answers are private end to end, too, and only expected to carry
     over. `model_budget`: the declared privacy of the target model, if it
@@ -148,23 +154,28 @@ class Explainer:
         rules: ManyRules = None,
         immutable: Collection[str] = (),
         progress: bool = True,
-        **search: Unpack[SearchChoices],
+        **choices: Unpack[Choices],
     ) -> Explanations:
         """`k` counterfactuals for every row of `queries`.
 
-        `queries`: a table in original units, or one record as a mapping. `target`: a class of the
+        `queries`: a table in original units, the path of its file, or one record as a mapping or a
+        Series. `target`: a class of the
         label set or what people call it, or a list with one for each query; by default the class
         that the model finds most likely after the one it predicts. `rules`: what may change (see
         docs/rules.md), for all queries or a list with one `Rules` for each; `immutable`: features
-        that must stay, besides those of schema and rules. `search`: `prefer` "believable" answers
-        or the "nearest" ones (see docs/method.md); method, iterations, keep, polish, margin and
+        that must stay, besides those of schema and rules. `choices`: single rules as keywords,
+        such as max_changes=2, in the place of `rules`; `prefer` "believable" answers or the
+        "nearest" ones (see docs/method.md); method, iterations, keep, polish, margin and
         seed of `SearchOptions`. It is enough that the target class wins, but where the search for
         the nearest has guidance `surrogate`: there a probability of .95 is sought, and answers are
         not polished.
         """
+        rules, search = _rules_in(choices, rules)
         options = self._options(search)
         if not 1 <= k <= MOST_ANSWERS:
             raise RequestError(f"k must be a whole number from 1 to {MOST_ANSWERS}")
+        if isinstance(queries, pd.Series):
+            queries = as_frame(queries)
         index = queries.index if isinstance(queries, pd.DataFrame) else None
         asked = Rows.of_frame(queries, self.encoding)
         before = self.model.ask(asked)
@@ -294,6 +305,8 @@ def _consulted_model(veil: Veil, model: Any, guidance: str) -> tuple[TargetModel
     if guidance not in {"model", "surrogate"}:
         raise RequestError("guidance must be 'model' or 'surrogate'")
     own = isinstance(model, PrivateModel) and model.veil == veil.digest
+    if guidance == "model" and isinstance(model, (str, os.PathLike)):
+        return load_model(model, veil.schema), DecidedBy.MODEL
     if guidance == "model" and model is not None and not own:
         return adapt(model, veil.schema), DecidedBy.MODEL
     if veil.surrogate is None:
@@ -306,6 +319,15 @@ def _consulted_model(veil: Veil, model: Any, guidance: str) -> tuple[TargetModel
         return stand_in, DecidedBy.STAND_IN
     decides = model if own else veil.model()
     return TorchModel(decides.logits, veil.schema, outputs="logits"), DecidedBy.PRIVATE_MODEL
+
+
+def _rules_in(choices: Choices, rules: ManyRules) -> tuple[ManyRules, SearchChoices]:
+    """The rules, those given as keywords included, and what is left to be said of the search."""
+    given = {name: value for name, value in choices.items() if name in RuleChoices.__annotations__}
+    search = {name: value for name, value in choices.items() if name not in given}
+    if given and rules is not None:
+        raise RequestError(f"give {', '.join(given)} in rules, or all rules as keywords; not both")
+    return (Rules(**given) if given else rules), search  # type: ignore[arg-type, return-value]
 
 
 def _shifted(tick: Tick, start: int) -> Tick:

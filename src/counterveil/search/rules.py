@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypedDict
 
 from counterveil.errors import RequestError
 from counterveil.hints import did_you_mean, named
@@ -30,6 +30,19 @@ LIMITS = {  # the least and the most that a number of a rule may be
     "steps": (1e-9, 1e15, "from 1e-9 to 1e15"),
 }
 STAYS = Rule(immutable=True)
+
+
+class RuleChoices(TypedDict, total=False):
+    """The rules that may be given as keywords of `Explainer.explain`: see `Rules`."""
+
+    direction: Mapping[str, Direction]
+    allowed: Mapping[str, Sequence[Category | float]]
+    max_changes: int | None
+    costs: Mapping[str, float]
+    steps: Mapping[str, float]
+    relations: Collection[Sequence[str]]
+    together: Collection[Collection[str]]
+    may_change: Collection[str] | None
 
 
 @dataclass(frozen=True, eq=False)
