@@ -14,6 +14,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
+from rows import random_rows
+from studio_attack import TINY_LAB
 
 from counterveil.privacy import Budget
 from counterveil.privacy.ledger import Ledger
@@ -56,6 +58,7 @@ def studio(folder):
         folder / "ledger.db",
         release_options=("--epochs", "2"),
         audit_options=("--mechanism", "paper", "--epsilon", "0.1", "--runs", "20"),
+        lab=TINY_LAB,
     )
     listening = bound_socket("127.0.0.1", 0)
     config = uvicorn.Config(create_app(steps, TOKEN), log_config=None, ws="none")
@@ -85,7 +88,8 @@ def opened(browser, address, width=1280, height=900, **choices):
     page.set_default_timeout(MINUTES)
     faults = []
     page.on("pageerror", lambda error: faults.append(str(error)))
-    page.on("request", lambda request: address in request.url or faults.append(request.url))
+    own = (address, f"blob:{address}", "about:srcdoc")
+    page.on("request", lambda request: request.url.startswith(own) or faults.append(request.url))
     page.goto(f"{address}?token={TOKEN}")
     page.locator("#tables button").first.wait_for()
     yield page
@@ -95,7 +99,7 @@ def opened(browser, address, width=1280, height=900, **choices):
 
 SHORTER = """(long) => {
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  for (let node; (node = walker.nextNode()); ) node.data = node.data.replace(long, "/data");
+  for (let node; (node = walker.nextNode()); ) node.data = node.data.replaceAll(long, "/data");
 }"""  # in pictures, the folder of the test has a short name
 
 
@@ -208,6 +212,43 @@ def test_an_audit_and_its_report(browser, folder):
         report = page.locator("#audited > p").last.inner_text().removeprefix("The report: ")
         assert (folder / report).is_file()
         looks_right(page, "studio-desktop-6-audit", folder)
+        page.get_by_role("button", name=f"Read {report}").click()
+        assert "paper" in page.locator("#reader table").inner_text()
+        page.get_by_role("button", name="Close the report").click()
+        assert page.locator("#reader table").count() == 0
+
+
+def test_an_attack_and_its_report(browser, tmp_path, veil, schema, rows):
+    veil.save(tmp_path / "loans.veil")
+    rows.to_csv(tmp_path / "members.csv", index=False)
+    with studio(tmp_path) as address, opened(browser, address, locale="en-GB") as page:
+        page.get_by_role("button", name="Attack").click()
+        assert "needs a second table" in page.locator("#attack-work").inner_text()
+        random_rows(schema, 400, seed=5).to_csv(tmp_path / "others.csv", index=False)
+        page.get_by_role("button", name="File").click()
+        page.get_by_role("button", name="Look again").click()
+        page.get_by_role("button", name="others.csv").wait_for()
+        page.get_by_role("button", name="Attack").click()
+        page.get_by_label("The table that it was released from").select_option("members.csv")
+        page.get_by_label("A table of other people").select_option("others.csv")
+        page.get_by_label("Column that the attacker tries to guess").select_option("housing")
+        page.get_by_role("button", name="Start a quick attack").click()
+        page.locator("#attack-bar").wait_for()
+        assert page.get_by_role("button", name="Stop it").is_visible()
+        page.locator("#attacked li").first.wait_for()
+        assert "Attribute housing" in page.locator("#attacked").inner_text()
+        page.locator("#attacked").get_by_role("button", name="Read attack-").click()
+        frame = page.frame_locator("#reader iframe")
+        assert "Attacks on loans" in frame.locator("h1").inner_text()
+        # It has its style, and neither scripts nor the origin of the studio.
+        width = frame.locator("main").evaluate("each => getComputedStyle(each).maxWidth")
+        assert width == "860px"
+        assert page.locator("#reader iframe").get_attribute("sandbox") == ""
+        looks_right(page, "studio-desktop-7-attack", tmp_path)
+        with page.expect_download() as download:
+            page.locator("#attacked").get_by_role("button", name="Download attack-").click()
+        text = download.value.path().read_text()
+        assert text == (tmp_path / download.value.suggested_filename).read_text()
 
 
 def test_faults_of_a_schema_are_named_where_they_are(browser, folder):
@@ -295,7 +336,7 @@ def test_both_languages_have_the_same_words():
     english, german = text.split("\n  de: {")
     names = [set(re.findall(r"(?:^ {4}|, )(\w+): \"", part, re.M)) for part in (english, german)]
     assert names[0] == names[1]
-    files = ("index.html", "studio.js", "schema.js", "release.js", "steps.js")
+    files = ("index.html", "studio.js", "schema.js", "release.js", "checks.js", "steps.js")
     text = "".join((page / file).read_text() for file in files)
     used = set(re.findall(r'(?:data-words=|words\()"(\w+)"', text))
     assert used <= names[0]
