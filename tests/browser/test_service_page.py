@@ -143,6 +143,27 @@ def test_a_key_is_asked_for(browser, explainer, tmp_path):
         assert page.locator("#key-form").is_hidden()
 
 
+def test_why_answers_are_rationed(browser, veil, model, tmp_path):
+    keys = app.AccessKeys(tmp_path / "keys.db", create=True)
+    key = keys.new("branch", answers_a_day=70)
+    explainer = Explainer(veil, model, warm_steps=30)
+    settings = app.Settings(keys=keys)
+    with (
+        service(explainer, settings) as address,
+        opened(browser, address, ready="#key-form") as page,
+    ):
+        page.fill("#key", key)
+        page.click("#key-form button")
+        page.wait_for_selector(".field")
+        page.get_by_text("What that means").click()
+        assert "70 answers a day" in page.locator("#ration").inner_text()
+        assert "99.7 %" in page.locator("#ration").inner_text()
+        assert serious(page) == []
+        page.select_option("#language", "de")
+        assert "99,7 %" in page.locator("#ration").inner_text()
+        assert fits(page)
+
+
 def test_by_keyboard_alone(browser, address):
     with opened(browser, address) as page:
         page.keyboard.press("Tab")
