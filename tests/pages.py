@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import io
 import os
+import subprocess
+import sys
 import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
+from subprocess import PIPE
 
 import numpy as np
 import pandas as pd
@@ -74,6 +77,19 @@ def studio(folder):
     )
     with listening(create_app(steps, TOKEN)) as address:
         yield address
+
+
+@contextmanager
+def command(words, folder):
+    """The address that a command of counterveil prints; it runs in this folder, on a free port."""
+    line = [sys.executable, "-m", "counterveil.cli", *words, "--port", "0"]
+    environment = {**os.environ, "XDG_CACHE_HOME": str(folder)}
+    process = subprocess.Popen(line, cwd=folder, env=environment, stdout=PIPE, text=True)
+    try:
+        yield process.stdout.readline().strip()
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
 
 
 @contextmanager
@@ -186,15 +202,15 @@ def fill_in_example(page):
         page.wait_for_timeout(20)
 
 
-def ask(page, target):
-    """On the page of the service: what would have to be different? `target`: a class by number."""
+def ask(page, target="granted"):
+    """On the page of the service: what would have to be different for this decision?"""
     fill_in_example(page)
-    page.select_option("#target", index=1 + target)
+    page.select_option("#target", label=target)
     page.click("#ask")
     page.wait_for_selector("#result h2")
 
 
-def ask_until_found(page, target=1):
+def ask_until_found(page, target="granted"):
     """As `ask`, until an example has an answer."""
     for _ in range(20):
         ask(page, target)

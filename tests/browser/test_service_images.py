@@ -26,7 +26,7 @@ PIXELS = """each => {
 @pytest.mark.parametrize(("size", "scheme"), [("desktop", "light"), ("phone", "dark")])
 def test_an_image_and_its_answer(browser, address, size, scheme):
     with opened(browser, address, size, color_scheme=scheme) as page:
-        ask_until_found(page, target=3)
+        ask_until_found(page, target="3")
         card = page.locator("article.card").first
         assert card.locator("figcaption").all_inner_texts() == ["Case", "Answer", "Difference"]
         query, answer, difference = (each.evaluate(PIXELS) for each in card.locator("canvas").all())

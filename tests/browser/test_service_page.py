@@ -87,7 +87,7 @@ def test_german(browser, address):
         page.select_option("#language", "de")
         assert page.locator("h1").inner_text() == "Was müsste anders sein?"
         assert page.locator("html").get_attribute("lang") == "de"
-        ask(page, 1)
+        ask(page)
         assert serious(page) == []
         assert "to be different" not in page.locator("main").inner_text()
 

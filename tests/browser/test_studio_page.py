@@ -122,6 +122,7 @@ def test_an_attack_and_its_report(browser, tmp_path, veil, schema, rows):
         page.get_by_label("The table that it was released from").select_option("members.csv")
         page.get_by_label("A table of other people").select_option("others.csv")
         page.get_by_label("Column that the attacker tries to guess").select_option("housing")
+        looks_right(page, "studio-desktop-7-attack", tmp_path)
         page.get_by_role("button", name="Start a quick attack").click()
         page.locator("#attack-bar").wait_for()
         assert page.get_by_role("button", name="Stop it").is_visible()
@@ -134,7 +135,7 @@ def test_an_attack_and_its_report(browser, tmp_path, veil, schema, rows):
         width = frame.locator("main").evaluate("each => getComputedStyle(each).maxWidth")
         assert width == "860px"
         assert page.locator("#reader iframe").get_attribute("sandbox") == ""
-        looks_right(page, "studio-desktop-7-attack", tmp_path)
+        looks_right(page, "studio-desktop-7-attacked", tmp_path)
         with page.expect_download() as download:
             page.locator("#attacked").get_by_role("button", name="Download attack-").click()
         text = download.value.path().read_text()
