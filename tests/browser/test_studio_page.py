@@ -108,13 +108,14 @@ def test_an_audit_and_its_report(browser, folder):
         assert page.locator("#reader table").count() == 0
 
 
-def test_an_attack_and_its_report(browser, tmp_path, veil, schema, rows):
-    veil.save(tmp_path / "loans.veil")
-    rows.to_csv(tmp_path / "members.csv", index=False)
-    with studio(tmp_path) as address, opened_studio(browser, address) as page:
+def test_an_attack_and_its_report(browser, folder, veil, schema, rows):
+    (folder / "loans.csv").unlink()
+    veil.save(folder / "loans.veil")
+    rows.to_csv(folder / "members.csv", index=False)
+    with studio(folder) as address, opened_studio(browser, address) as page:
         page.get_by_role("button", name="Attack").click()
         assert "needs a second table" in page.locator("#attack-work").inner_text()
-        random_rows(schema, 400, seed=5).to_csv(tmp_path / "others.csv", index=False)
+        random_rows(schema, 400, seed=5).to_csv(folder / "others.csv", index=False)
         page.get_by_role("button", name="File").click()
         page.get_by_role("button", name="Look again").click()
         page.get_by_role("button", name="others.csv").wait_for()
@@ -122,7 +123,7 @@ def test_an_attack_and_its_report(browser, tmp_path, veil, schema, rows):
         page.get_by_label("The table that it was released from").select_option("members.csv")
         page.get_by_label("A table of other people").select_option("others.csv")
         page.get_by_label("Column that the attacker tries to guess").select_option("housing")
-        looks_right(page, "studio-desktop-7-attack", tmp_path)
+        looks_right(page, "studio-desktop-7-attack", folder)
         page.get_by_role("button", name="Start a quick attack").click()
         page.locator("#attack-bar").wait_for()
         assert page.get_by_role("button", name="Stop it").is_visible()
@@ -135,11 +136,11 @@ def test_an_attack_and_its_report(browser, tmp_path, veil, schema, rows):
         width = frame.locator("main").evaluate("each => getComputedStyle(each).maxWidth")
         assert width == "860px"
         assert page.locator("#reader iframe").get_attribute("sandbox") == ""
-        looks_right(page, "studio-desktop-7-attacked", tmp_path)
+        looks_right(page, "studio-desktop-7-attacked", folder)
         with page.expect_download() as download:
             page.locator("#attacked").get_by_role("button", name="Download attack-").click()
         text = download.value.path().read_text()
-        assert text == (tmp_path / download.value.suggested_filename).read_text()
+        assert text == (folder / download.value.suggested_filename).read_text()
 
 
 def test_faults_of_a_schema_are_named_where_they_are(browser, folder):
