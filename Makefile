@@ -24,7 +24,7 @@ check: .venv/ready ## style, types, import contracts
 	$(BIN)/lint-imports
 
 docs: .venv/ready ## the documentation into site/
-	$(BIN)/mkdocs build --strict --quiet
+	$(BIN)/mkdocs build --strict  # --quiet would hide the warnings that --strict counts
 
 .venv/demo-ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

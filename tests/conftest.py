@@ -24,6 +24,7 @@ from torch import nn
 
 import counterveil
 from counterveil import Explainer
+from counterveil.build import Training
 from counterveil.curator import Curator
 from counterveil.schema import Binary, Categorical, Label, Numeric, Schema
 from counterveil.veil import Veil
@@ -141,6 +142,21 @@ def _fingerprint(schema: Schema, rows: pd.DataFrame, epsilon: float, options: ob
 @pytest.fixture(scope="session")
 def veil(release_once: ReleaseOnce, schema: Schema, rows: pd.DataFrame) -> Veil:
     return release_once(schema, rows, 100.0, epochs=6)
+
+
+@pytest.fixture(scope="session")
+def digits() -> Any:
+    """The digits of scikit-learn: 8 by 8 pixels."""
+    from counterveil_lab.datasets import load
+
+    return load("digits")
+
+
+@pytest.fixture(scope="session")
+def digits_veil(release_once: ReleaseOnce, digits: Any) -> Veil:
+    """A veil of images, trained for a short time."""
+    short = Training(6000, 3, 256, 2e-3, (32, 32), 4, generator_steps=100)
+    return release_once(digits.schema, digits.train, 5.0, delta=1e-6, training=short)
 
 
 @pytest.fixture(scope="session")

@@ -118,7 +118,7 @@ def progress_bar(title: str, total: int, *, show: bool = True) -> Iterator[Tick]
         yield silent
         return
     if os.environ.get(PROGRESS) == "lines":
-        yield lambda done, words="": _progress_line(title, done, total, words)
+        yield lambda done, words="": progress_line(title, done, total, words)
         return
     console = Console(stderr=True)
     if not (console.is_terminal or console.is_jupyter):
@@ -135,7 +135,10 @@ def progress_bar(title: str, total: int, *, show: bool = True) -> Iterator[Tick]
         yield lambda done, words="": bar.update(task, completed=done, words=words)
 
 
-def _progress_line(title: str, done: int, total: int, words: str) -> None:
+def progress_line(title: str, done: int, total: int, words: str) -> None:
+    """Tell the program that started this one how far it is, where the environment says so."""
+    if os.environ.get(PROGRESS) != "lines":
+        return
     step = {"title": title, "done": done, "total": total, "words": words}
     sys.stderr.write(f"{PROGRESS_LINE}{json.dumps(step)}\n")
     sys.stderr.flush()

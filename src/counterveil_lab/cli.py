@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from counterveil.cli.options import (
     MODEL_CLASSES,
@@ -173,11 +174,18 @@ def attack(
     """
     from counterveil.errors import RequestError
     from counterveil.tables import read_table
-    from counterveil.terminal import say, wrote
+    from counterveil.terminal import progress_line, say, wrote
     from counterveil.veil import Veil
-    from counterveil_lab.attacks import suite
+
+    def told(words: str, done: int, total: int) -> None:
+        say(f"· {words}", "dim")
+        progress_line("attack", done, total, words)
 
     with _one_line_errors():
+        import sklearn  # noqa: F401 - needed after some minutes; it is missed at once
+
+        from counterveil_lab.attacks import suite
+
         if page.suffix.lower() not in {".html", ".htm"}:
             raise RequestError(f"--out {page}: name the page .html")
         numbers = page.with_suffix(".json")
@@ -198,7 +206,7 @@ def attack(
             read_table(others, loaded.schema),
             quick=quick,
             attribute=attribute,
-            say=lambda words: say(f"· {words}", "dim"),
+            told=told,
         )
         for words in findings.verdicts:
             say(words)
@@ -349,10 +357,12 @@ def _one_line_errors() -> Iterator[None]:
         yield
     except InputError as error:
         _refuse(str(error))
+    except ModuleNotFoundError as error:
+        _refuse(f"the lab needs {error.name}: pip install 'counterveil[lab]'")
 
 
 def _refuse(words: str) -> NoReturn:
-    notes.print(f"[red]error:[/red] {words}", highlight=False, soft_wrap=True)
+    notes.print(f"[red]error:[/red] {escape(words)}", highlight=False, soft_wrap=True)
     raise typer.Exit(2) from None
 
 

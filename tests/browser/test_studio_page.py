@@ -1,72 +1,28 @@
 """The studio in a real browser: from a table to a veil to answers, by a person who writes no code.
 
-With COUNTERVEIL_PICTURES=docs/img the walk on the desktop writes the pictures of docs/studio.md.
+The walk on the desktop gives the pictures of docs/studio.md (see pages.py).
 """
 
-import io
-import os
 import re
-import threading
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from PIL import Image
+from pages import (
+    confirm_all,
+    draft,
+    loans,
+    looks_right,
+    opened_studio,
+    set_epsilon,
+    studio,
+)
+from rows import random_rows
 
 from counterveil.privacy import Budget
 from counterveil.privacy.ledger import Ledger
 from counterveil.schema import Schema
-
-sync_api = pytest.importorskip("playwright.sync_api", reason="needs the playwright package")
-uvicorn = pytest.importorskip("uvicorn", reason="needs the extra serve")
-PICTURES = os.environ.get("COUNTERVEIL_PICTURES")
-TOKEN = "token-of-the-tests"
-MINUTES = 3 * 60_000  # ms: how long a step may take on a busy machine
-
-
-def loans(count=500):
-    rng = np.random.default_rng(0)
-    frame = pd.DataFrame(
-        {
-            "case": [f"K{number:05d}" for number in range(count)],
-            "age": rng.integers(19, 78, count),
-            "income": rng.gamma(3, 900, count).round().astype(int),
-            "housing": rng.choice(["rent", "own", "free"], count),
-            "degree": rng.choice(["none", "school", "college"], count),
-            "member": rng.choice(["no", "yes"], count),
-        }
-    )
-    score = frame.income / 900 + 1.2 * (frame.housing == "own") + (frame.degree == "college")
-    frame["loan"] = np.where(score + rng.normal(0, 0.5, count) > 4, "granted", "refused")
-    return frame
-
-
-@contextmanager
-def studio(folder):
-    """The address of a studio for this folder."""
-    from counterveil.service.run import bound_socket
-    from counterveil.studio.app import create_app
-    from counterveil.studio.folder import Folder
-    from counterveil.studio.steps import Steps
-
-    steps = Steps(
-        Folder(folder),
-        folder / "ledger.db",
-        release_options=("--epochs", "2"),
-        audit_options=("--mechanism", "paper", "--epsilon", "0.1", "--runs", "20"),
-    )
-    listening = bound_socket("127.0.0.1", 0)
-    config = uvicorn.Config(create_app(steps, TOKEN), log_config=None, ws="none")
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
-    finally:
-        server.should_exit = True
-        thread.join(30)
 
 
 @pytest.fixture
@@ -77,73 +33,11 @@ def folder(tmp_path):
     return place
 
 
-@contextmanager
-def opened(browser, address, width=1280, height=900, **choices):
-    """A page of the studio; whatever it logs as an error, or fetches elsewhere, is a failure."""
-    context = browser.new_context(viewport={"width": width, "height": height}, **choices)
-    page = context.new_page()
-    page.set_default_timeout(MINUTES)
-    faults = []
-    page.on("pageerror", lambda error: faults.append(str(error)))
-    page.on("request", lambda request: address in request.url or faults.append(request.url))
-    page.goto(f"{address}?token={TOKEN}")
-    page.locator("#tables button").first.wait_for()
-    yield page
-    assert faults == []
-    context.close()
-
-
-SHORTER = """(long) => {
-  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  for (let node; (node = walker.nextNode()); ) node.data = node.data.replace(long, "/data");
-}"""  # in pictures, the folder of the test has a short name
-
-
-def looks_right(page, name, folder):
-    """Nothing is wider than the page, axe finds nothing serious, and a picture if one is wanted."""
-    before = page.locator("#language").input_value()
-    for language in ("de", "en", before):
-        page.locator("#language").select_option(language)
-        wide = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
-        assert wide <= 0, f"{name} is {wide} pixels too wide in {language}"
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    found = axe.Axe().run(page).response["violations"]
-    serious = [each for each in found if each["impact"] in ("serious", "critical")]
-    assert not serious, [(each["id"], each["nodes"][0]["html"]) for each in serious]
-    if PICTURES:
-        place = Path(PICTURES)
-        place.mkdir(parents=True, exist_ok=True)
-        page.evaluate("window.scrollTo(0, 0)")
-        page.evaluate(SHORTER, str(folder.parent))
-        shot = Image.open(io.BytesIO(page.screenshot(full_page=True)))
-        shot.convert("RGB").quantize(64).save(place / f"{name}.png", optimize=True)
-
-
-def draft(page):
-    page.get_by_role("button", name="loans.csv").click()
-    page.get_by_role("button", name="Draft a schema").click()
-    page.locator("#head-2").wait_for()
-
-
-def confirm_all(page):
-    for box in page.locator(".column .read input").all():
-        box.check()
-
-
-def set_epsilon(page, value):
-    page.get_by_label("ε exactly").fill(str(value))
-    page.get_by_label("ε exactly").press("Tab")
-    sync_api.expect(page.locator("#epsilon-now")).to_have_text(str(value), timeout=MINUTES)
-
-
-@pytest.mark.parametrize(
-    ("size", "width", "height", "scheme"),
-    [("desktop", 1280, 900, "light"), ("phone", 390, 844, "dark")],
-)
-def test_from_a_table_to_answers(browser, folder, size, width, height, scheme):
+@pytest.mark.parametrize(("size", "scheme"), [("desktop", "light"), ("phone", "dark")])
+def test_from_a_table_to_answers(browser, folder, size, scheme):
     with (
         studio(folder) as address,
-        opened(browser, address, width, height, color_scheme=scheme, locale="en-GB") as page,
+        opened_studio(browser, address, size, color_scheme=scheme) as page,
     ):
         assert "token" not in page.url
         assert page.get_by_role("button", name="Release").is_disabled()
@@ -199,7 +93,7 @@ def test_from_a_table_to_answers(browser, folder, size, width, height, scheme):
 
 
 def test_an_audit_and_its_report(browser, folder):
-    with studio(folder) as address, opened(browser, address) as page:
+    with studio(folder) as address, opened_studio(browser, address) as page:
         page.get_by_role("button", name="Audit").click()
         page.get_by_role("button", name="Start a quick audit").click()
         page.locator("#audited table").wait_for()
@@ -208,10 +102,49 @@ def test_an_audit_and_its_report(browser, folder):
         report = page.locator("#audited > p").last.inner_text().removeprefix("The report: ")
         assert (folder / report).is_file()
         looks_right(page, "studio-desktop-6-audit", folder)
+        page.get_by_role("button", name=f"Read {report}").click()
+        assert "paper" in page.locator("#reader table").inner_text()
+        page.get_by_role("button", name="Close the report").click()
+        assert page.locator("#reader table").count() == 0
+
+
+def test_an_attack_and_its_report(browser, folder, veil, schema, rows):
+    (folder / "loans.csv").unlink()
+    veil.save(folder / "loans.veil")
+    rows.to_csv(folder / "members.csv", index=False)
+    with studio(folder) as address, opened_studio(browser, address) as page:
+        page.get_by_role("button", name="Attack").click()
+        assert "needs a second table" in page.locator("#attack-work").inner_text()
+        random_rows(schema, 400, seed=5).to_csv(folder / "others.csv", index=False)
+        page.get_by_role("button", name="File").click()
+        page.get_by_role("button", name="Look again").click()
+        page.get_by_role("button", name="others.csv").wait_for()
+        page.get_by_role("button", name="Attack").click()
+        page.get_by_label("The table that it was released from").select_option("members.csv")
+        page.get_by_label("A table of other people").select_option("others.csv")
+        page.get_by_label("Column that the attacker tries to guess").select_option("housing")
+        looks_right(page, "studio-desktop-7-attack", folder)
+        page.get_by_role("button", name="Start a quick attack").click()
+        page.locator("#attack-bar").wait_for()
+        assert page.get_by_role("button", name="Stop it").is_visible()
+        page.locator("#attacked li").first.wait_for()
+        assert "Attribute housing" in page.locator("#attacked").inner_text()
+        page.locator("#attacked").get_by_role("button", name="Read attack-").click()
+        frame = page.frame_locator("#reader iframe")
+        assert "Attacks on loans" in frame.locator("h1").inner_text()
+        # It has its style, and neither scripts nor the origin of the studio.
+        width = frame.locator("main").evaluate("each => getComputedStyle(each).maxWidth")
+        assert width == "860px"
+        assert page.locator("#reader iframe").get_attribute("sandbox") == ""
+        looks_right(page, "studio-desktop-7-attacked", folder)
+        with page.expect_download() as download:
+            page.locator("#attacked").get_by_role("button", name="Download attack-").click()
+        text = download.value.path().read_text()
+        assert text == (folder / download.value.suggested_filename).read_text()
 
 
 def test_faults_of_a_schema_are_named_where_they_are(browser, folder):
-    with studio(folder) as address, opened(browser, address) as page:
+    with studio(folder) as address, opened_studio(browser, address) as page:
         draft(page)
         age = page.get_by_role("article", name="age")
         age.get_by_label("From").fill("130")
@@ -233,7 +166,7 @@ def test_faults_of_a_schema_are_named_where_they_are(browser, folder):
 
 def test_a_damaged_table_is_said_and_another_one_can_be_chosen(browser, folder):
     (folder / "broken.csv").write_bytes(b"a,b\n1,2\n3,4,5,6\n")
-    with studio(folder) as address, opened(browser, address) as page:
+    with studio(folder) as address, opened_studio(browser, address) as page:
         page.get_by_role("button", name="broken.csv").click()
         page.get_by_role("button", name="Draft a schema").click()
         page.get_by_role("alert").wait_for()
@@ -244,7 +177,7 @@ def test_a_damaged_table_is_said_and_another_one_can_be_chosen(browser, folder):
 
 def test_an_account_that_cannot_pay_stops_the_release(browser, folder):
     Ledger(folder / "ledger.db").open_account("loans", Budget(0.5))
-    with studio(folder) as address, opened(browser, address) as page:
+    with studio(folder) as address, opened_studio(browser, address) as page:
         draft(page)
         confirm_all(page)
         page.get_by_role("button", name="Save and go on").click()
@@ -259,7 +192,7 @@ def test_an_account_that_cannot_pay_stops_the_release(browser, folder):
 
 
 def test_german_and_the_keyboard(browser, folder):
-    with studio(folder) as address, opened(browser, address, 1920, 1080, locale="de-DE") as page:
+    with studio(folder) as address, opened_studio(browser, address, "wide", locale="de-DE") as page:
         assert page.locator("h1").inner_text() == "Von der Tabelle zum Schleier"
         assert page.evaluate("document.documentElement.lang") == "de"
         page.keyboard.press("Tab")
@@ -295,7 +228,7 @@ def test_both_languages_have_the_same_words():
     english, german = text.split("\n  de: {")
     names = [set(re.findall(r"(?:^ {4}|, )(\w+): \"", part, re.M)) for part in (english, german)]
     assert names[0] == names[1]
-    files = ("index.html", "studio.js", "schema.js", "release.js", "steps.js")
+    files = ("index.html", "studio.js", "schema.js", "release.js", "checks.js", "steps.js")
     text = "".join((page / file).read_text() for file in files)
     used = set(re.findall(r'(?:data-words=|words\()"(\w+)"', text))
     assert used <= names[0]
@@ -308,7 +241,7 @@ def test_hundreds_of_bits_are_confirmed_at_once(browser, tmp_path):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.integers(0, 2, (60, 30)), columns=[f"bit{n}" for n in range(30)])
     frame.assign(kind=rng.choice(["a", "b"], 60)).to_parquet(tmp_path / "sets.parquet")
-    with studio(tmp_path) as address, opened(browser, address, locale="en-GB") as page:
+    with studio(tmp_path) as address, opened_studio(browser, address) as page:
         page.get_by_role("button", name="sets.parquet").click()
         page.get_by_role("button", name="Draft a schema").click()
         page.get_by_role("heading", name="30 columns of 0 and 1").wait_for()

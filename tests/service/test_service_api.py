@@ -19,8 +19,10 @@ from counterveil.models import CallableModel
 from counterveil.service import guard
 from counterveil.service.access import AccessKeys
 from counterveil.service.app import Settings, create_app
+from counterveil.service.questions import Explain
 from counterveil.tables import as_frame
 
+DOCUMENT = "/v1/openapi.json"
 NDJSON = {"Content-Type": "application/x-ndjson"}
 
 
@@ -363,9 +365,12 @@ def test_nothing_is_logged_unless_asked_and_then_without_values(explainer, peopl
     assert WRONG not in caplog.text
 
 
-def test_random_requests_get_answers_or_refusals():
-    from counterveil_lab.fuzz.service_run import run_requests
+def test_random_requests_get_answers_or_refusals(client):
+    from counterveil_lab.fuzz.service_run import operations, run_requests
 
+    known = {(each.path, each.method): each for each in operations(client.get(DOCUMENT).json())}
+    assert set(known["/v1/explain", "POST"].fields) == set(Explain.model_fields)
+    assert not known["/v1/schema", "GET"].fields
     for row, failures in run_requests(300, seed=1):
         assert failures == []
         assert row["status_200"] > 0

@@ -9,6 +9,7 @@ import uuid
 from contextlib import contextmanager
 
 import pytest
+from rows import random_rows
 
 from counterveil.curator import Curator
 from counterveil.privacy import Budget
@@ -19,6 +20,7 @@ from counterveil.veil import Veil
 pytest.importorskip("fastapi", reason="needs the extra serve")
 pytest.importorskip("httpx2", reason="the client of the tests needs it")
 from starlette import testclient
+from studio_attack import TINY_LAB
 
 TOKEN = "token-of-the-tests"
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}
@@ -40,7 +42,8 @@ def studio(folder):
     from counterveil.studio.folder import Folder
     from counterveil.studio.steps import Steps
 
-    steps = Steps(Folder(folder), folder / "ledger.db", release_options=("--epochs", "1"))
+    options = {"release_options": ("--epochs", "1"), "lab": TINY_LAB}
+    steps = Steps(Folder(folder), folder / "ledger.db", **options)
     app = create_app(steps, TOKEN)
     with testclient.TestClient(app, base_url="http://127.0.0.1:8090", headers=HEADERS) as client:
         yield client
@@ -75,6 +78,7 @@ ADDRESSES = [
         for name in (
             *("columns", "draft", "schema/open", "schema/check", "schema/save", "plans"),
             *("account", "check", "release", "veil", "try", "audit", "audit/stop"),
+            *("attack", "attack/stop", "report"),
         )
     ),
 ]
@@ -332,6 +336,84 @@ def test_an_audit_can_be_stopped(studio):
         time.sleep(0.1)
     stopped = studio.get(f"/v1/jobs/{job['id']}").json()
     assert stopped["problem"]["detail"] == "it was stopped"
+
+
+ATTACK = {"file": "loans.veil", "table": "rows.csv", "others": "others.csv"}
+
+
+@pytest.fixture
+def attacked(folder, veil, schema):
+    """A folder with all that an attack needs."""
+    veil.save(folder / "loans.veil")
+    random_rows(schema, 400, seed=5).to_csv(folder / "others.csv", index=False)
+    return folder
+
+
+def test_an_attack_and_its_report(studio, attacked):
+    asked = {**ATTACK, "attribute": "housing"}
+    job = ended(studio, studio.post("/v1/attack", json=asked))
+    assert job["state"] == "done", job["problem"]
+    assert job["done"] == job["total"] == 10
+    found = job["result"]
+    assert any("fidelity on test rows" in words for words in found["verdicts"])
+    assert any(words.startswith("Attribute housing") for words in found["verdicts"])
+    export, attack = found["commands"]
+    assert export.startswith("counterveil model export ")
+    assert attack.startswith("counterveil-lab attack --quick --veil ")
+    report = studio.post("/v1/report", json={"file": found["file"]}).json()
+    assert "<h2>Verdicts</h2>" in report["text"]
+    numbers = studio.post("/v1/report", json={"file": found["numbers"]}).json()
+    assert json.loads(numbers["text"])["verdicts"] == found["verdicts"]
+    start = studio.get("/v1/start").json()
+    assert {found["file"], found["numbers"]} == {each["name"] for each in start["reports"]}
+    assert {each["name"] for each in start["tables"]} == {"rows.csv", "others.csv"}
+    (model,) = start["models"]
+    # The model that was exported can be chosen; a stop ends the attack.
+    job = studio.post("/v1/attack", json={**ATTACK, "model": model["name"]}).json()
+    assert studio.post("/v1/attack", json=ATTACK).status_code == 409
+    while studio.get(f"/v1/jobs/{job['id']}").json()["state"] == "running":
+        studio.post("/v1/attack/stop", json={})
+        time.sleep(0.1)
+    job = studio.get(f"/v1/jobs/{job['id']}").json()
+    assert job["problem"]["detail"] == "it was stopped"
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"others": "rows.csv"}, "both tables are the same"),
+        ({"others": "few.csv"}, "at least 50 members and 200 others"),
+        ({"others": "../secret.csv"}, "no such file"),
+        ({"model": "rows.csv"}, "no such file"),
+        ({"file": "none.veil"}, "no such file"),
+    ],
+)
+def test_an_attack_that_cannot_be_is_one_line(studio, attacked, schema, changed, words):
+    random_rows(schema, 20, seed=6).to_csv(attacked / "few.csv", index=False)
+    job = ended(studio, studio.post("/v1/attack", json={**ATTACK, **changed}))
+    assert words in job["problem"]["detail"]
+    assert job["problem"]["status"] == 422
+
+
+def test_an_attack_says_what_is_missing(studio, attacked, monkeypatch):
+    gone = "import sys; sys.modules['sklearn'] = None; from counterveil_lab.cli import main; main()"
+    (attacked / "model.onnx").write_bytes(b"")
+    steps = studio.app.state.steps
+    monkeypatch.setattr(steps, "lab", ("-c", gone))
+    job = ended(studio, studio.post("/v1/attack", json={**ATTACK, "model": "model.onnx"}))
+    assert job["problem"]["detail"] == "the lab needs sklearn: pip install 'counterveil[lab]'"
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    job = ended(studio, studio.post("/v1/attack", json=ATTACK))
+    assert "counterveil_lab, which is not installed" in job["problem"]["detail"]
+
+
+def test_only_reports_are_read(studio, folder):
+    (folder / "audit-2026-01-02-030405.csv").write_text("mechanism,bound\n")
+    (folder / "page.html").write_text("<p>Hello</p>")
+    for name in ("audit-2026-01-02-030405.csv", "page.html"):
+        assert studio.post("/v1/report", json={"file": name}).status_code == 200
+    for name in ("rows.csv", "loans.schema.json", "../secret.csv", "/etc/passwd"):
+        assert studio.post("/v1/report", json={"file": name}).status_code == 422
 
 
 @contextmanager

@@ -22,16 +22,10 @@ from counterveil.search.images.manner import Manner
 from counterveil.search.images.painters import Redrawn, Retouched
 from counterveil.search.images.views import COUNT, Views
 from counterveil.search.rules import Rules
-from counterveil_lab.datasets import load
 from counterveil_lab.targets import encoded
 
 SHORT = Training(6000, 3, 256, 2e-3, (32, 32), 4, generator_steps=100)
 QUERIES = 24
-
-
-@pytest.fixture(scope="module")
-def digits():
-    return load("digits")
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +35,8 @@ def points(digits):
 
 
 @pytest.fixture(scope="module")
-def veil(release_once, digits):
-    return release_once(digits.schema, digits.train, 5.0, delta=1e-6, training=SHORT)
+def veil(digits_veil):
+    return digits_veil
 
 
 @pytest.fixture(scope="module")

@@ -127,7 +127,9 @@ class Service:
         }
         for path, (route, what) in facts.items():
             app.add_api_route(path, self._answering(route), summary=what, responses=PROBLEMS)
-        app.add_api_route("/v1/health", self.health, summary="Whether questions are answered.")
+        app.add_api_route(
+            "/v1/health", self.health, summary="Whether it works.", responses=PROBLEMS
+        )
         for name, file in PAGES.items():
             app.add_api_route(f"/{name}", page_route(PAGE / file), include_in_schema=False)
 

@@ -32,6 +32,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
         403: "A page of another origin asked.",
         408: "The body takes too long.",
         413: "Too long, or too many rows.",
+        421: "Another host was asked for.",
         422: "The question does not fit the schema: row and column are named.",
         429: "Too fast, or no answers left today.",
         503: "Too many questions are waiting, or the model fails.",

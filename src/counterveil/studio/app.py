@@ -7,10 +7,13 @@ of its address and sends it with each request.
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
 import hmac
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +22,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from counterveil.service import app as service
-from counterveil.service.guard import Guard
+from counterveil.service.guard import HEADERS, Guard
 from counterveil.service.problems import Problem
 from counterveil.service.questions import parsed
 from counterveil.service.refusals import as_problem
@@ -35,6 +38,7 @@ PAGES = {
     "schema.js": PAGE / "schema.js",
     "release.js": PAGE / "release.js",
     "steps.js": PAGE / "steps.js",
+    "checks.js": PAGE / "checks.js",
     "words.js": PAGE / "words.js",
     "shared.js": service.PAGE / "shared.js",
     "studio.css": PAGE / "studio.css",
@@ -50,10 +54,23 @@ def create_app(steps: Steps, token: str) -> FastAPI:
     """The studio as an ASGI application."""
     studio = Studio(steps, token)
     app = FastAPI(lifespan=studio.lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+    app.state.steps = steps
     studio.add_routes(app)
     app.add_exception_handler(HTTPException, as_problem)
     app.add_middleware(Guard, hosts=HOSTS, most_bytes=MOST_BYTES)
     return app
+
+
+def own_policy() -> dict[str, str]:
+    """The content policy of the page: as usual, and the style of reports is known by its digest.
+
+    A report is shown in a frame without scripts and without an origin; the frame has this policy.
+    """
+    style = (files("counterveil") / "report" / "style.css").read_text(encoding="utf-8")
+    digest = hashlib.sha256(style.removesuffix("\n").encode()).digest()  # as in the report
+    known = f"style-src 'self' 'sha256-{base64.b64encode(digest).decode()}'"
+    policy = "Content-Security-Policy"
+    return {policy: HEADERS[policy].replace("style-src 'self'", known)}
 
 
 class Studio:
@@ -65,9 +82,10 @@ class Studio:
 
     @asynccontextmanager
     async def lifespan(self, app: FastAPI) -> AsyncIterator[None]:
-        """At the end an audit is stopped; a release has been paid for, and ends by itself."""
+        """At the end audit and attack are stopped; a release has been paid for, and goes on."""
         yield
-        self.steps.stop_audit()
+        self.steps.stop(self.steps.audits)
+        self.steps.stop(self.steps.attacks)
         if self.steps.releases:
             log.warning("a release is running; it ends by itself and writes its veil")
 
@@ -90,12 +108,15 @@ class Studio:
             "release": (bodies.AskRelease, self._release),
             "try": (bodies.AskTry, self._try),
             "audit": (bodies.AskAudit, self._audit),
-            "audit/stop": (bodies.AskAudit, lambda _: steps.stop_audit()),
+            "audit/stop": (bodies.AskStop, lambda _: steps.stop(steps.audits)),
+            "attack": (bodies.AskAttack, self._attack),
+            "attack/stop": (bodies.AskStop, lambda _: steps.stop(steps.attacks)),
+            "report": (bodies.OfFile, lambda asked: steps.report(asked.file)),
         }
         for name, (body, work) in answers.items():
             app.add_api_route(f"/v1/{name}", self._takes(body, work), methods=["POST"])
         for name, path in PAGES.items():
-            app.add_api_route(f"/{name}", page_route(path))
+            app.add_api_route(f"/{name}", page_route(path, None if name else own_policy()))
 
     def _draft(self, asked: bodies.AskDraft) -> dict[str, Any]:
         return self.jobs.start("draft", lambda _: self.steps.draft(asked)).to_dict()
@@ -111,6 +132,9 @@ class Studio:
 
     def _audit(self, _: bodies.AskAudit) -> dict[str, Any]:
         return self.jobs.start("audit", self.steps.audit).to_dict()
+
+    def _attack(self, asked: bodies.AskAttack) -> dict[str, Any]:
+        return self.jobs.start("attack", partial(self.steps.attack, asked)).to_dict()
 
     def _all_jobs(self) -> dict[str, Any]:
         return {"jobs": [job.to_dict() for job in self.jobs.all()]}

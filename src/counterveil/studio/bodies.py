@@ -83,5 +83,22 @@ class AskTry(OfFile):
     count: Annotated[int, Field(ge=1, le=20)] = 3
 
 
+class AskAttack(OfFile):
+    """An attack on a veil. `table`: what it was released from; `others`: rows of other people.
+
+    `model`: the model that is explained; None for the veil's private model. `attribute`: a column
+    that the attacker tries to infer.
+    """
+
+    table: Name
+    others: Name
+    model: Name | None = None
+    attribute: str | None = None
+
+
+class AskStop(Body):
+    """The end of an audit or attack that is running."""
+
+
 class AskAudit(Body):
-    """An audit of the installed mechanisms, or its end: there is nothing to choose."""
+    """An audit of the installed mechanisms: there is nothing to choose."""

@@ -1,4 +1,4 @@
-"""Counterveil's own command line as a process: the same release and audit as in a terminal.
+"""The command lines of counterveil as a process: the same release, audit and attack as typed.
 
 The process has a session of its own and writes to files without a name: it ends its work whatever
 becomes of the studio, and nothing is left behind.
@@ -23,12 +23,13 @@ from counterveil.studio.jobs import Job
 from counterveil.terminal import PROGRESS, PROGRESS_LINE
 
 SECONDS_BETWEEN_LOOKS = 0.2
+COUNTERVEIL = ("-m", "counterveil.cli")  # what Python is started with
 Process = subprocess.Popen[bytes]
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command has said: its exit code (0 or 1), its JSON, and its lines by their kind."""
+    """What a command has said: its exit code (0 or 1), its JSON if any, and its lines by kind."""
 
     code: int
     content: Any
@@ -36,17 +37,26 @@ class Answer:
     failures: tuple[str, ...]
 
 
-def shown(arguments: Sequence[str]) -> str:
+def shown(arguments: Sequence[str], program: str = "counterveil") -> str:
     """The command as it is typed in a terminal."""
-    return shlex.join(["counterveil", *arguments])
+    return shlex.join([program, *arguments])
 
 
-def run_command(arguments: Sequence[str], job: Job, running: list[Process]) -> Answer:
-    """Run `counterveil` with these arguments and --json; its progress becomes that of `job`.
+def run_command(
+    arguments: Sequence[str],
+    job: Job,
+    running: list[Process],
+    *,
+    program: Sequence[str] = COUNTERVEIL,
+    as_json: bool = True,
+) -> Answer:
+    """Run `counterveil` with these arguments; its progress becomes that of `job`.
 
-    The process is in `running` as long as it lives. A RequestError for exit code 2.
+    The process is in `running` as long as it lives. `program`: another command line of this
+    installation. `as_json`: ask for JSON with --json, which not every command has. A RequestError
+    for exit code 2.
     """
-    command = [sys.executable, "-m", "counterveil.cli", *arguments, "--json"]
+    command = [sys.executable, *program, *arguments, *(["--json"] if as_json else [])]
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as notes:
         process = subprocess.Popen(
             command,
@@ -65,7 +75,7 @@ def run_command(arguments: Sequence[str], job: Job, running: list[Process]) -> A
         finally:
             running.remove(process)
         said = _from(notes, 0).decode("utf-8", "replace").splitlines()
-        return _answer(process.returncode, _from(out, 0), said)
+        return _answer(process.returncode, _from(out, 0) if as_json else None, said)
 
 
 def _from(stream: IO[bytes], place: int) -> bytes:
@@ -84,7 +94,9 @@ def _follow(news: bytes, job: Job) -> int:
     return len(whole)
 
 
-def _answer(code: int, out: bytes, said: list[str]) -> Answer:
+def _answer(code: int, out: bytes | None, said: list[str]) -> Answer:
+    """`out`: what was printed, as JSON; None for a command that gives no JSON."""
+
     def lines(title: str) -> tuple[str, ...]:
         return tuple(line.removeprefix(title) for line in said if line.startswith(title))
 
@@ -92,11 +104,11 @@ def _answer(code: int, out: bytes, said: list[str]) -> Answer:
         raise RequestError(" ".join(lines("error: ")) or "the command was refused")
     if code == -signal.SIGTERM:
         raise RequestError("it was stopped")
-    if code not in (0, 1):
+    if code != 0 and (code != 1 or out is None):
         fault = lines("fault of counterveil: ") or (f"the process ended with {code}",)
         raise InternalError(fault[0])
     try:
-        content = json.loads(out)
+        content = None if out is None else json.loads(out)
     except ValueError:
         raise InternalError("the command gave no answer") from None
     return Answer(code, content, lines("warning: "), lines("failed: "))

@@ -18,7 +18,11 @@ from counterveil.tables import check_table_file, csv_columns
 
 TABLES = (".csv", ".tsv", ".parquet", ".pq")
 PARQUET = (".parquet", ".pq")
+MODELS = (".pt2", ".onnx", ".skops", ".ubj")
+VEIL = (".veil",)
+REPORTS = (".html", ".json", ".csv")
 LARGEST_SCHEMA = 8 << 20  # bytes
+_NUMBERS = re.compile(r"(audit|attack)-\d{4}-\d{2}-\d{2}-\d{6}\.")
 _NAME = re.compile(r"[^\W_][\w .()+-]{0,99}")
 
 
@@ -33,14 +37,11 @@ class Folder:
     def listing(self) -> dict[str, list[dict[str, Any]]]:
         """Name, size in bytes and time (UTC) of the files of each kind, the newest first."""
         return {
-            "tables": self._files(TABLES),
+            "tables": [each for each in self._files(TABLES) if not is_report(each["name"])],
             "schemas": [each for each in self._files((".json",)) if self._is_schema(each["name"])],
-            "veils": self._files((".veil",)),
-            "reports": [
-                each
-                for each in self._files((".html", ".json"))
-                if each["name"].endswith(".html") or each["name"].startswith("audit-")
-            ],
+            "veils": self._files(VEIL),
+            "models": self._files(MODELS),
+            "reports": [each for each in self._files(REPORTS) if is_report(each["name"])],
         }
 
     def file(self, name: str, endings: Collection[str]) -> Path:
@@ -89,6 +90,11 @@ class Folder:
         except (ValueError, OSError, RecursionError):
             return False
         return isinstance(content, dict) and {"label", "features"} <= content.keys()
+
+
+def is_report(name: str) -> bool:
+    """Whether a file is a report that counterveil wrote: a page, or the numbers beside one."""
+    return name.endswith(".html") or bool(_NUMBERS.match(name))
 
 
 def columns_of(path: Path) -> tuple[str, ...]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,10 @@ from counterveil.search import Explainer
 from counterveil.service.answers import records
 from counterveil.service.problems import Problem
 from counterveil.signature import signer_line
+from counterveil.studio.attack import LAB, run_attack, timestamp
 from counterveil.studio.bodies import (
     AskAccount,
+    AskAttack,
     AskDraft,
     AskPlans,
     AskRelease,
@@ -31,14 +33,15 @@ from counterveil.studio.bodies import (
     Unit,
 )
 from counterveil.studio.commands import Process, run_command, shown
-from counterveil.studio.folder import TABLES, Folder, columns_of
+from counterveil.studio.folder import REPORTS, TABLES, VEIL, Folder, columns_of, is_report
 from counterveil.studio.jobs import Job
 from counterveil.studio.quality import plan_as_dict
 from counterveil.tables import read_table
 from counterveil.veil import Veil
 
 SAMPLES = 400  # of which people to explain are chosen
-SCHEMA, VEIL = (".json",), (".veil",)
+SCHEMA = (".json",)
+LARGEST_REPORT = 4 << 20  # bytes
 _NAME = r"'(?:[^'\\]|\\.)*': "
 _PLACE = re.compile(rf"^(?:{_NAME})?(?:features\.0\.\w+(?:: |\.))?(?:feature {_NAME})?")
 
@@ -47,15 +50,18 @@ _PLACE = re.compile(rf"^(?:{_NAME})?(?:features\.0\.\w+(?:: |\.))?(?:feature {_N
 class Steps:
     """The work of a studio for one folder and one ledger.
 
-    `release_options`, `audit_options`: further words of these commands.
+    `release_options`, `audit_options`: further words of these commands. `lab`: what Python is
+    started with for an attack.
     """
 
     folder: Folder
     ledger: Path
     release_options: tuple[str, ...] = ()
     audit_options: tuple[str, ...] = ("--quick",)
+    lab: tuple[str, ...] = LAB
     releases: list[Process] = field(default_factory=list)
     audits: list[Process] = field(default_factory=list)
+    attacks: list[Process] = field(default_factory=list)
 
     def start(self) -> dict[str, Any]:
         """What there is to work with."""
@@ -191,7 +197,7 @@ class Steps:
 
     def audit(self, job: Job) -> dict[str, Any]:
         """Try to refute what the installed mechanisms promise; no row is read."""
-        name = f"audit-{datetime.now(UTC):%Y-%m-%d-%H%M%S}.json"
+        name = f"audit-{timestamp()}.json"
         words = ["audit", *self.audit_options, "--out", str(self.folder.new(name, ".json"))]
         answer = run_command(words, job, self.audits)
         return {
@@ -201,9 +207,23 @@ class Steps:
             "mechanisms": _by_mechanism(answer.content["rows"]),
         }
 
-    def stop_audit(self) -> dict[str, Any]:
-        """End an audit that is running."""
-        for process in list(self.audits):
+    def attack(self, asked: AskAttack, job: Job) -> dict[str, Any]:
+        """Play every attack on a veil; the rows that it was released from are read."""
+        return run_attack(self.folder, asked, job, self.attacks, self.lab)
+
+    def report(self, name: str) -> dict[str, Any]:
+        """The text of a report of the folder; of an audit also the table of its mechanisms."""
+        path = self.folder.file(name, REPORTS)
+        if not is_report(name) or path.stat().st_size > LARGEST_REPORT:
+            raise RequestError("this file is no report, or too long to be shown; open it yourself")
+        found = {"file": name, "text": path.read_text(encoding="utf-8", errors="replace")}
+        if name.startswith("audit-") and name.endswith(".json"):
+            return {**found, "mechanisms": _by_mechanism(json.loads(found["text"])["rows"])}
+        return found
+
+    def stop(self, running: list[Process]) -> dict[str, Any]:
+        """End the processes that are running: `self.audits` or `self.attacks`."""
+        for process in list(running):
             process.terminate()
         return {}
 

@@ -33,7 +33,7 @@ WAYS = {
     "paper": "Algorithm 2 as published",
 }
 NETWORKS = {"known": "usual", "unknown": "deeper"}  # the lab's: of yours nothing is known
-Say = Callable[[str], None]
+Told = Callable[[str, int, int], None]  # what was done, how many steps are done, and of how many
 
 _PACKAGES = (("counterveil_lab", "attacks"), ("counterveil", "report"))
 _TEMPLATES = jinja2.Environment(
@@ -102,21 +102,29 @@ def attack(
     *,
     quick: bool = False,
     attribute: str = SENSITIVE,
-    say: Say = lambda words: None,
+    told: Told = lambda words, done, total: None,
 ) -> Findings:
     """Play everything against a veil and the model it explains.
 
     `members`: the rows that both were made from; `others`: rows of the same kind that neither has
     seen, at least four times as many as you want candidates. Both with the label. `attribute`: the
-    column that is inferred, if it is one of categories.
+    column that is inferred, if it is one of categories. `told` is called after each step.
     """
     size, deals = (QUICK, QUICK_DEALS) if quick else (FULL, DEALS)
     epsilon, delta = veil.statement.epsilon, veil.statement.delta
     arenas = [Arena.own(veil.schema, members, others, model, deal, size) for deal in range(deals)]
     first = arenas[0]
+    names, missing = names_of(veil), why_not(first, attribute)
+    total, done = _step_count(len(names), deals, with_attribute=missing is None), 0
+
+    def say(words: str) -> None:
+        nonlocal done
+        done += 1
+        told(words, done, total)
+
     dealt = f"{len(first.d4)} others to tell from them, {len(first.d2)} rows to ask about"
     say(f"{len(first.d1)} members, {dealt}")
-    names, budget = names_of(veil), epsilon or float("inf")
+    budget = epsilon or float("inf")
     built = [build(name, first, epsilon=budget, size=size, veil=veil) for name in names]
     defences = [each for each in built if isinstance(each, ByVeil)]
     stolen: list[Row] = []
@@ -125,7 +133,6 @@ def attack(
             rows = extract(replace(defence, arena=arena), size, epsilon=epsilon, delta=delta)
             stolen += [{**row, "architecture": NETWORKS[row["architecture"]]} for row in rows]
             say(f"extraction {number}/{deals}: {defence.name}")
-    missing = why_not(first, attribute)
     people = Candidates.of(first, size.candidates)
     found = [without_model(people, first.seed), *inference.on_model(first, size, say)]
     if missing is None:
@@ -146,6 +153,12 @@ def attack(
         "deals of the rows": str(deals),
     }
     return Findings(veil, facts, stolen, found, () if missing is None else (missing,))
+
+
+def _step_count(names: int, deals: int, *, with_attribute: bool) -> int:
+    """How often `attack` says what it has done, for so many ways to ask the veil."""
+    of_model, of_each_way = 3, 3  # membership; inference has one more of each for the attribute
+    return 1 + deals * names + of_model + of_each_way * names + with_attribute * (1 + names)
 
 
 def names_of(veil: Veil) -> tuple[str, ...]:

@@ -1,10 +1,11 @@
 """`counterveil-lab fuzz-service`: random requests against the routes of the service.
 
-The service answers in this process, as an ASGI application, about a small veil. A request has a
-random method, address, headers and body: noise, JSON that is cut or nested, questions with cells of
-other kinds, or sound ones. A request fails where
+The service answers in this process, as an ASGI application, about a small veil. Addresses, methods
+and the fields of bodies are those of the OpenAPI document that the service gives out. A request has
+a random method, address, headers and body: noise, JSON that is cut or nested, questions with cells
+of other kinds, fields as the document describes them, or sound ones. A request fails where
 
-- its status is not one of `STATUSES`: no other 5xx than 503, and that only where the queue is full;
+- its status is not one of `STATUSES`, or not one that the document names for this address;
 - its body is no JSON with the status in it, where it is refused;
 - any body or header holds the marked value that was hidden in the request, a path or a traceback;
 - a header of `guard.HEADERS` is missing.
@@ -14,8 +15,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
@@ -26,6 +29,7 @@ from counterveil import Explainer
 from counterveil.curator import Curator
 from counterveil.service import guard
 from counterveil.service.app import Settings, create_app
+from counterveil.service.responses import JSON
 from counterveil_lab.fuzz.random_rules import draw_record, draw_schema, frame_of
 from counterveil_lab.fuzz.world import learning_less
 from counterveil_lab.results import Row
@@ -33,15 +37,41 @@ from counterveil_lab.results import Row
 MARK = "zq7-mark-81"  # a value that is hidden in requests, and never to be seen again
 NAME = "other"  # of a column or field that is not there
 STATUSES = {200, 400, 401, 403, 404, 405, 408, 413, 421, 422, 429}
-PATHS = ("/v1/explain", "/v1/decide", "/v1/schema", "/v1/statement", "/v1/example", "/v1/health")
 METHODS = ("GET", "POST", "PUT", "DELETE", "OPTIONS", "HEAD", "PATCH", MARK)
 ODD: tuple[Any, ...] = (
     *(None, True, 0, -1, 1, 3, 2**63, 1e308, -0.0, 0.5, "", MARK, "believable", "nearest"),
     *([], [MARK], {}, {NAME: MARK}, {"immutable": [MARK]}, {"max_changes": 0}),
     *({"steps": {NAME: 0}}, {"relations": [MARK]}, {"may_change": MARK}, [[[[[]]]]], "\0"),
 )
+_NAME_TOLD = re.compile(f'cannot be answered|"detail": "[^":]*{MARK}[^":]*: '.encode())
 AT_ONCE = 200
 ROWS = 300
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An address and method of the document.
+
+    `fields`: the JSON schema of each field of its body; empty where it takes none. `statuses`: of
+    its answers.
+    """
+
+    path: str
+    method: str
+    fields: dict[str, Any]
+    statuses: frozenset[int]
+
+
+def operations(document: dict[str, Any]) -> list[Operation]:
+    """Everything that an OpenAPI document describes."""
+    found = []
+    for path, methods in document["paths"].items():
+        for method, about in methods.items():
+            body = about.get("requestBody", {"content": {}})["content"].get(JSON, {"schema": {}})
+            statuses = frozenset(map(int, about["responses"]))
+            fields = body["schema"].get("properties", {})
+            found.append(Operation(path, method.upper(), fields, statuses))
+    return found
 
 
 def run_requests(count: int, seed: int) -> Iterator[tuple[Row, list[str]]]:
@@ -56,20 +86,26 @@ def run_requests(count: int, seed: int) -> Iterator[tuple[Row, list[str]]]:
         explainer = Explainer(veil, warm_steps=5)
         explainer.warm_up(progress=False)
         rows = json.loads(people[list(schema.columns)].head(20).to_json(orient="records"))
+        known = operations(create_app(explainer).openapi())
         for start in range(0, count, 1000):
             part = min(1000, count - start)
-            requests = [draw_request(dice, rows) for _ in range(part)]
-            found, failures = asyncio.run(_ask(explainer, requests))
+            requests = [draw_request(dice, rows, known) for _ in range(part)]
+            found, failures = asyncio.run(_ask(explainer, requests, known))
             yield (
                 {"requests": part, **{f"status_{k}": v for k, v in sorted(found.items())}},
                 failures,
             )
 
 
-def draw_request(dice: Random, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """A scope of ASGI, and the body that belongs to it."""
-    path = dice.choice(PATHS[:2]) if dice.random() < 0.8 else dice.choice([*PATHS, "/", "/" + MARK])
-    method = "POST" if dice.random() < 0.8 else dice.choice(METHODS)
+def draw_request(
+    dice: Random, rows: list[dict[str, Any]], known: list[Operation]
+) -> dict[str, Any]:
+    """A scope of ASGI, and the body that belongs to it; mostly to addresses that take a body."""
+    asked = dice.choice([each for each in known if each.fields])
+    if dice.random() < 0.2:
+        asked = dice.choice(known)
+    path = asked.path if dice.random() < 0.95 else dice.choice(["/", "/" + MARK])
+    method = asked.method if dice.random() < 0.8 else dice.choice(METHODS)
     kind = dice.choice(["application/json"] * 4 + [guard.STREAM, MARK, ""])
     headers = {"host": "127.0.0.1", "content-type": kind}
     if dice.random() < 0.1:
@@ -79,16 +115,17 @@ def draw_request(dice: Random, rows: list[dict[str, Any]]) -> dict[str, Any]:
     scope = {"type": "http", "method": method, "path": path, "raw_path": path.encode()}
     scope |= {"headers": raw, "query_string": dice.choice([b"", MARK.encode()]), "root_path": ""}
     scope |= {"http_version": "1.1", "scheme": "http", "server": ("127.0.0.1", 80)}
-    return {"scope": scope, "body": _body(dice, rows, kind)}
+    return {"scope": scope, "body": _body(dice, rows, kind, asked.fields)}
 
 
-def _body(dice: Random, rows: list[dict[str, Any]], kind: str) -> bytes:
+def _body(dice: Random, rows: list[dict[str, Any]], kind: str, fields: dict[str, Any]) -> bytes:
     content: dict[str, Any] = {
         "rows": [_spoilt(dice, dice.choice(rows)) for _ in range(dice.choice((1, 1, 2, 5)))]
     }
     for _ in range(dice.choice((0, 0, 1, 2))):
-        name = dice.choice(["target", "k", "prefer", "immutable", "rules", "rows", NAME])
-        content[name] = _odd(dice)
+        name = dice.choice([*fields, NAME])
+        described = name in fields and dice.random() < 0.5
+        content[name] = draw_value(dice, fields[name]) if described else _odd(dice)
     if kind == guard.STREAM:
         question = {name: value for name, value in content.items() if name != "rows"}
         lines = [question, *(content["rows"] if isinstance(content["rows"], list) else [])]
@@ -104,6 +141,26 @@ def _body(dice: Random, rows: list[dict[str, Any]], kind: str) -> bytes:
             + body[place + 1 :]
         )
     return body[: dice.randrange(len(body))] if dice.random() < 0.05 else body
+
+
+def draw_value(dice: Random, schema: dict[str, Any]) -> Any:
+    """A value that a JSON schema allows; texts and names are odd ones."""
+    if "anyOf" in schema:
+        return draw_value(dice, dice.choice(schema["anyOf"]))
+    if "enum" in schema:
+        return dice.choice(schema["enum"])
+    kind, some = schema.get("type"), range(dice.choice((0, 1, 2)))
+    if kind == "integer":
+        return dice.randint(int(schema.get("minimum", -3)), int(schema.get("maximum", 99)))
+    if kind == "array":
+        count = max(len(some), schema.get("minItems", 0))
+        return [draw_value(dice, schema["items"]) for _ in range(count)]
+    if kind == "object":
+        cells = schema.get("additionalProperties")
+        inner = cells if isinstance(cells, dict) else None
+        return {NAME + str(n): draw_value(dice, inner) if inner else _odd(dice) for n in some}
+    simple = {"boolean": (True, False), "number": (0.5, -1e9, 3.0), "string": (NAME, MARK, "")}
+    return dice.choice(simple.get(str(kind), (None,)))
 
 
 def _spoilt(dice: Random, row: dict[str, Any]) -> dict[str, Any]:
@@ -122,11 +179,12 @@ def _odd(dice: Random) -> Any:
 
 
 async def _ask(
-    explainer: Explainer, requests: list[dict[str, Any]]
+    explainer: Explainer, requests: list[dict[str, Any]], known: list[Operation]
 ) -> tuple[Counter[int], list[str]]:
     app = create_app(explainer, Settings(most_bytes=20_000))
     found: Counter[int] = Counter()
     failures: list[str] = []
+    allowed = {(each.path, each.method): each.statuses for each in known}
     async with app.router.lifespan_context(app):
         for start in range(0, len(requests), AT_ONCE):
             part = requests[start : start + AT_ONCE]
@@ -135,8 +193,9 @@ async def _ask(
             ):
                 status, headers, body = answer
                 found[status] += 1
-                if words := _wrong(status, headers, body):
-                    scope = request["scope"]
+                scope = request["scope"]
+                statuses = allowed.get((scope["path"], scope["method"]), frozenset(STATUSES))
+                if words := _wrong(status, statuses, headers, body):
                     failures.append(
                         f"{words}: {scope['method']} {scope['path']} {request['body'][:300]!r}"
                     )
@@ -159,16 +218,14 @@ async def _one(app: Any, request: dict[str, Any]) -> tuple[int, dict[bytes, byte
     return start["status"], dict(start["headers"]), body
 
 
-def _wrong(status: int, headers: dict[bytes, bytes], body: bytes) -> str:
+def _wrong(status: int, statuses: frozenset[int], headers: dict[bytes, bytes], body: bytes) -> str:
     """What is wrong with an answer; nothing if it is fine."""
-    if status not in STATUSES:
+    if status not in STATUSES & statuses:
         return f"status {status}"
     seen = body + b"".join(b"%s: %s" % pair for pair in headers.items())
     for word in (MARK.encode(), b"Traceback", b"/src/", b"site-packages"):
-        # A name that a caller gave to a rule is told back to that caller; cells never are.
-        if word in seen and not (
-            word == MARK.encode() and status == 422 and b"cannot be answered" in body
-        ):
+        # A name that a caller gave to a rule or field is told back to that caller; cells never are.
+        if word in seen and not (word == MARK.encode() and _NAME_TOLD.search(body)):
             return f"the answer holds {word.decode()}"
     if any(name.lower().encode() not in headers for name in guard.HEADERS):
         return "a header is missing"

@@ -92,7 +92,7 @@ function fieldOf(feature, number) {
 }
 
 function pictureField(feature) {
-  const box = element("div", { className: "field" });
+  const box = element("div", { className: "field wide" });
   const text = words("picture", { w: feature.breadth, h: feature.height });
   const input = element("input", { id: "field-0", type: "file", accept: "image/*" });
   const canvas = element("canvas", { width: feature.breadth, height: feature.height });
@@ -128,6 +128,23 @@ function paint(canvas, feature, pixels) {
   context.putImageData(image, 0, 0);
 }
 
+// Where the answer is brighter than the case it is blue, where it is darker orange; grey stays as it is.
+const SAME = [232, 232, 232], BRIGHTER = [18, 82, 178], DARKER = [204, 85, 0];
+
+function paintDifference(canvas, feature, before, after) {
+  const channels = feature.channels || 1, most = feature.levels || 255;
+  const context = canvas.getContext("2d");
+  const image = context.createImageData(feature.breadth, feature.height);
+  for (let at = 0; at < feature.breadth * feature.height; at++) {
+    let moved = 0;
+    for (let c = 0; c < channels; c++) moved += (after[at * channels + c] - before[at * channels + c]) / most / channels;
+    const goal = moved > 0 ? BRIGHTER : DARKER;
+    for (let c = 0; c < 3; c++) image.data[4 * at + c] = SAME[c] + (goal[c] - SAME[c]) * Math.abs(moved);
+    image.data[4 * at + 3] = 255;
+  }
+  context.putImageData(image, 0, 0);
+}
+
 const isPicture = () => state.schema.features.length === 1 && state.schema.features[0].kind === "pixels";
 const pixelNames = (feature) => {
   const count = feature.height * feature.breadth * (feature.channels || 1);
@@ -146,6 +163,7 @@ function buildForm() {
     if (known && field.may && !field.may.disabled) field.may.checked = fixed[at];
   });
   if (known) fillForm(known);
+  $("most-changes").closest("label").hidden = isPicture();
   $("filter-label").hidden = state.fields.length < MANY_FIELDS;
   for (const id of ["target", "target-many"]) {
     const chosen = $(id).value;
@@ -199,13 +217,22 @@ function fillForm(row) {
   }
 }
 
+// An example with numbers that can be read: four digits, within the bounds of the schema.
+function rounded(row) {
+  const shown = { ...row };
+  for (const { name, kind, integer, step, lower, upper } of state.schema.features)
+    if (kind === "numeric" && !integer && !step && row[name] !== null)
+      shown[name] = Math.min(upper, Math.max(lower, Number(row[name].toPrecision(4))));
+  return shown;
+}
+
 // --- Answers ---
 
 const askOne = careful(async () => {
   stopTrying();
   const row = readForm();
   const rules = {};
-  if ($("most-changes").value) rules.max_changes = Number($("most-changes").value);
+  if ($("most-changes").value && !isPicture()) rules.max_changes = Number($("most-changes").value);
   const question = {
     rows: [row],
     k: Number($("ways").value) || 1,
@@ -249,6 +276,7 @@ function showAnswers() {
   const cards = element("div", { className: "cards" });
   record.ways.forEach((way, at) => cards.append(cardOf(way, at, goal)));
   result.append(cards);
+  if (count && isPicture()) result.append(element("p", { className: "fine", textContent: words("difference_how") }));
   if (count > 1 && !isPicture()) result.append(comparison(record.ways));
   if (count) {
     const bar = element("p", { className: "bar" });
@@ -301,15 +329,15 @@ function changeOf(change) {
 }
 
 function picturesOf(way) {
-  const [{ feature }] = state.fields, names = pixelNames(feature), most = feature.levels || 255;
+  const [{ feature }] = state.fields, names = pixelNames(feature);
   const before = names.map((name) => state.asked[name]), after = names.map((name) => way.row[name]);
-  const apart = after.map((value, at) => most / 2 + (value - before[at]) / 2);
   const row = element("div", { className: "pictures" });
-  for (const [name, pixels] of [["query", before], ["answer", after], ["difference", apart]]) {
+  for (const [name, pixels] of [["query", before], ["answer", after], ["difference", null]]) {
     const canvas = element("canvas", { width: feature.breadth, height: feature.height });
     canvas.setAttribute("role", "img");
     canvas.setAttribute("aria-label", words(name));
-    paint(canvas, feature, pixels);
+    if (pixels) paint(canvas, feature, pixels);
+    else paintDifference(canvas, feature, before, after);
     row.append(element("figure", {}, canvas, element("figcaption", { textContent: words(name) })));
   }
   return row;
@@ -570,7 +598,7 @@ function begin() {
   $("person").addEventListener("submit", askOne);
   $("example").addEventListener("click", careful(async () => {
     stopTrying();
-    fillForm((await ask("v1/example")).row);
+    fillForm(rounded((await ask("v1/example")).row));
   }));
   $("filter").addEventListener("input", () => {
     const wanted = $("filter").value.toLowerCase();

@@ -160,7 +160,7 @@ function showProgress(name, job, first) {
   bar.hidden = job.state !== "running";
   if (job.total) bar.value = job.done / job.total;
   else bar.removeAttribute("value");
-  bar.setAttribute("aria-label", words(`step_${name === "audit" ? 6 : 4}`));
+  bar.setAttribute("aria-label", words(`step_${{ release: 4, audit: 6, attack: 7 }[name]}`));
   $(`${name}-work`).textContent = job.total ? words("step_of", job) : words(first);
 }
 

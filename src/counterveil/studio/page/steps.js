@@ -1,5 +1,5 @@
 "use strict";
-// The other steps: file, try, audit. And the start of the page.
+// The steps file and try, and the start of the page.
 
 // --- 1: the file ---
 
@@ -130,50 +130,10 @@ const tryVeil = careful(() => alone([$("try")], async () => {
   }
 }));
 
-// --- 6: audit ---
-
-async function followAudit(job) {
-  $("audit").disabled = true;
-  $("stop").hidden = false;
-  try {
-    state.audit = await follow(job, (now) => showProgress("audit", now, "auditing"));
-  } catch (error) {
-    throw error.message === "it was stopped" ? new Refused(words("stopped")) : error;
-  } finally {
-    $("audit").disabled = false;
-    $("stop").hidden = $("audit-bar").hidden = true;
-    $("audit-work").textContent = "";
-    await look();
-  }
-}
-
-function showAudit() {
-  showMade();
-  const found = state.audit;
-  $("audited").replaceChildren();
-  if (!found) return;
-  const good = !found.failures.length;
-  $("audited").append(element("p", { className: good ? "good-news" : "trouble", textContent: words(good ? "audit_good" : "audit_bad", { n: found.failures.length }) }));
-  if (!good) $("audited").append(element("ul", { lang: "en" }, ...found.failures.map((line) => element("li", { textContent: line }))));
-  const head = element("tr", {}, ...["mechanism", "games", "claimed", "bound", "refuted"].map((name) => element("th", { scope: "col", textContent: words(name) })));
-  const body = element("tbody", {}, ...found.mechanisms.map((each) => element("tr", {},
-    element("th", { scope: "row", lang: "en", textContent: each.mechanism }), element("td", { textContent: number(each.games) }),
-    element("td", { textContent: number(each.claimed) }), element("td", { textContent: number(each.bound, 3) }), element("td", { textContent: number(each.refuted) }))));
-  const table = element("table", {}, element("thead", {}, head), body);
-  $("audited").append(element("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": words("audit_head") }, table),
-    element("p", { textContent: words("report_at", { file: found.file }) }));
-}
-
-function showMade() {
-  const { folder, veils, reports } = state.about, files = [...veils, ...reports];
-  $("files-where").textContent = words("folder", { folder });
-  $("made").replaceChildren(...(files.length ? files : [{ name: words("none_yet") }]).map((file) => element("li", { textContent: file.name })));
-}
-
 // --- Start ---
 
 function show(step) {
-  if (state.about) ({ 1: showFiles, 2: showSchema, 3: showEpsilon, 4: showRelease, 5: showTry, 6: showAudit })[step]();
+  if (state.about) ({ 1: showFiles, 2: showSchema, 3: showEpsilon, 4: showRelease, 5: showTry, 6: showAudit, 7: showAttack })[step]();
 }
 
 function takeToken() {
@@ -215,14 +175,14 @@ const begin = careful(async () => {
     $("copied").textContent = words("copied");
   }));
   on("to-audit", "click", () => go(6));
-  on("audit", "click", careful(async () => followAudit(await ask("audit", {}))));
-  on("stop", "click", careful(() => ask("audit/stop", {})));
+  beginChecks(on);
   window.addEventListener("beforeunload", (event) => { if (state.schema && state.dirty) event.preventDefault(); });
   showWords();
   await look();
   const { jobs } = await ask("jobs");
   const running = (kind) => jobs.find((job) => job.kind === kind && job.state === "running");
   if (running("audit")) followAudit(running("audit")).catch(trouble);
+  if (running("attack")) followAttack(running("attack")).catch(trouble);
   if (running("release")) {
     go(4);
     await followRelease(running("release"));

@@ -1,13 +1,14 @@
 "use strict";
 // What all steps of the studio share: requests with the token, long work, and the walk; helpers: shared.js.
 
-const STEPS = 6;
+const STEPS = 7;
 const SECONDS_BETWEEN_LOOKS = 0.4;
 const state = {
   step: 1, about: null, file: null, columns: [], // the table
   schema: null, confirmed: new Set(), leftOut: {}, replaced: new Set(), oneByOne: false, schemaFile: null, dirty: false, // its schema
   plans: new Map(), plan: null, account: null, epsilon: 0.75, turn: 0, // what ε buys
-  releaseId: null, released: null, veil: null, answers: null, audit: null, busy: false,
+  releaseId: null, released: null, veil: null, answers: null, busy: false,
+  audit: null, attack: null, report: null, // what was checked, and the report that is read
 };
 
 // --- Words and numbers ---
@@ -84,6 +85,7 @@ const reachable = {
   4: () => reachable[3]() && (state.plan !== null || state.released !== null),
   5: () => state.veil !== null,
   6: () => state.about !== null,
+  7: () => state.about !== null && state.about.veils.length > 0,
 };
 
 function showSteps() {
@@ -101,6 +103,7 @@ function go(step) {
   state.step = step;
   trouble(null);
   for (let each = 1; each <= STEPS; each++) $(`step-${each}`).hidden = each !== step;
+  $("reports").hidden = step < 6;
   showSteps();
   show(step);
   window.scrollTo(0, 0);

@@ -1,0 +1,42 @@
+"""The page of the service with images: an example, an answer, and what differs between them."""
+
+import pytest
+from pages import ask_until_found, looks_right, opened, service
+
+from counterveil import Explainer
+
+pytest.importorskip("sklearn", reason="its digits are the images")
+
+
+@pytest.fixture(scope="module")
+def address(digits_veil):
+    explainer = Explainer(digits_veil)
+    explainer.warm_up(progress=False)
+    with service(explainer) as place:
+        yield place
+
+
+PIXELS = """each => {
+  const data = each.getContext("2d").getImageData(0, 0, each.width, each.height).data;
+  const rgb = (at) => [data[4 * at], data[4 * at + 1], data[4 * at + 2]];
+  return Array.from({ length: data.length / 4 }, (_, at) => rgb(at));
+}"""
+
+
+@pytest.mark.parametrize(("size", "scheme"), [("desktop", "light"), ("phone", "dark")])
+def test_an_image_and_its_answer(browser, address, size, scheme):
+    with opened(browser, address, size, color_scheme=scheme) as page:
+        ask_until_found(page, target="3")
+        card = page.locator("article.card").first
+        assert card.locator("figcaption").all_inner_texts() == ["Case", "Answer", "Difference"]
+        query, answer, difference = (each.evaluate(PIXELS) for each in card.locator("canvas").all())
+        assert len(query) == 64
+        assert query == page.locator("#fields canvas").evaluate(PIXELS)
+        assert query != answer
+        for (before, *_), (after, *_), (red, _, blue) in zip(
+            query, answer, difference, strict=True
+        ):
+            assert (after > before) == (blue > red)
+            assert (after < before) == (blue < red)
+        assert page.get_by_label("Changes at most").is_hidden()
+        looks_right(page, f"service-{size}-images")

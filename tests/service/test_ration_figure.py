@@ -1,0 +1,46 @@
+"""The page says how soon answers give a model away: the figure is that of the stored rows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+
+from counterveil_lab.attacks.extraction import ATTACKERS
+
+ROOT = Path(__file__).parents[2]
+QUESTIONS = 500
+
+
+def test_the_figure_is_that_of_the_red_team():
+    rows = json.loads((ROOT / "results" / "table-extraction.json").read_text())["rows"]
+    table = pd.DataFrame(rows)
+    # The answers of the service say the decision, and lie where the model itself agrees.
+    asked = table[
+        (table.dataset == "adult")
+        & (table.defence == "functional-model")
+        & (table.epsilon == 0.75)
+        & (table.predictions == "labels")
+        & (table.queries + table.extra_queries == QUESTIONS)
+    ]
+    played = asked[asked.attacker.isin(ATTACKERS)]
+    means = played.groupby("attacker").fidelity.mean()
+    alone = asked[asked.attacker == "base-2n"].groupby("queries").fidelity.mean()[QUESTIONS // 2]
+    best = f"{100 * means.max():.1f}", f"{100 * alone:.1f}"
+    assert played.seed.nunique() == 5
+    assert played.attacker.nunique() == 6
+    english, german = _words("ration")
+    for figure in best:
+        assert f"{figure} %" in english
+        assert f"{figure.replace('.', ',')} %" in german
+        assert f"{figure} %" in (ROOT / "docs" / "service.md").read_text()
+    assert f"{QUESTIONS} answers" in english
+    assert f"{QUESTIONS} Antworten" in german
+
+
+def _words(name: str) -> list[str]:
+    """A text of the page, in English and in German."""
+    page = ROOT / "src" / "counterveil" / "service" / "page" / "words.js"
+    lines = page.read_text().splitlines()
+    return [line for line in lines if line.strip().startswith(f"{name}: ")]
