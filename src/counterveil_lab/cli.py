@@ -37,7 +37,7 @@ BENCHMARK = (
     "release: reading and counting over rows. search: time and quality of answers beside other "
     "methods, on one core. serve: the service under load. gpu: answers a second of a CUDA device."
 )
-PARTS = "peers, batch, features, floor, boosted or objective"
+PARTS = "believable, peers, batch, features, floor, boosted or objective"
 INPUTS = (
     "gpu: a folder with veil, model and queries; left there if there are none yet, for a machine "
     "that can release nothing."
