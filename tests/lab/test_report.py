@@ -34,6 +34,11 @@ from counterveil_lab.report.sections import ROWS, claims_of
 from counterveil_lab.results import Row, stored_rows
 
 ROOT = Path(__file__).parents[2]
+QUOTING = [
+    str(path.relative_to(ROOT))
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+    if "<!-- results:" in path.read_text("utf-8")
+]
 NAMES = [spec["name"] for chapter in SECTIONS["chapter"] for spec in chapter["section"]]
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
@@ -339,7 +344,7 @@ def stored_results(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list
     """The report of the stored results, in a folder with the documents that quote tables."""
     folder = tmp_path_factory.mktemp("stored")
     (folder / "docs").mkdir()
-    for name in ("README.md", "docs/measured.md", "docs/method.md", "docs/red-team.md"):
+    for name in QUOTING:
         (folder / name).write_text((ROOT / name).read_text("utf-8"), "utf-8")
     return folder, write(ROOT / "results", folder / "results/report.html", folder / "docs")
 
@@ -366,13 +371,7 @@ def test_the_documents_are_those_of_the_stored_results(
     folder, said = stored_results
     written = [words for words in said if words.startswith("written: ")]
     assert len(written) == 2  # no document had to be written anew
-    for name in (
-        "README.md",
-        "docs/measured.md",
-        "docs/method.md",
-        "docs/red-team.md",
-        "docs/results.md",
-    ):
+    for name in (*QUOTING, "docs/results.md"):
         assert (folder / name).read_text("utf-8") == (ROOT / name).read_text("utf-8"), name
 
 
