@@ -328,3 +328,17 @@ def test_frames_have_the_index_of_the_callers_table(result, several):
     shops = replace(several, index=levels).frame().index
     assert shops.names == ["shop", "day", "answer"]
     assert shops.tolist() == [("a", 1, 1), ("a", 1, 2), ("b", 2, 1)]
+
+
+def test_a_notebook_shows_the_promise_and_the_first_answers():
+    label = Label(name="y", classes=("no", "<b>yes</b>"))
+    schema = SCHEMA.model_copy(update={"label": label})
+    before = [{"age": 30, "income": 100.0, "debt": 0.5}] * 12
+    after = [{"age": 31, "income": 100.0, "debt": 0.5}] * 12
+    shown = explanations(before, after, schema)._repr_html_()
+    assert "12 queries: 12 found" in shown
+    assert STATEMENT.headline in shown
+    assert shown.count("<li") == 10
+    assert "and 2 more" in shown
+    assert "&lt;b&gt;yes" in shown
+    assert "<b>yes" not in shown

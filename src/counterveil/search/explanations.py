@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from counterveil.signature import signer_dict
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+SHOWN = 10  # answers in a notebook
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Explanations(Answers):
@@ -31,6 +34,15 @@ class Explanations(Answers):
 
     def __repr__(self) -> str:
         return f"Explanations({self.headline})"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the promise, and the first answers in sentences."""
+        some = self.found[:SHOWN].tolist()
+        lines = [f"<li value={query + 1}>{escape(self.explain(query))}</li>" for query in some]
+        left = len(self.found) - len(some)
+        more = f"<p>and {left} more: .explain(), .frame(), .summary()</p>" if left else ""
+        told = f"{self.headline}; {self.statement.headline}"
+        return f"<p><b>{escape(told)}</b></p><ol>{''.join(lines)}</ol>{more}"
 
     @property
     def headline(self) -> str:
