@@ -179,11 +179,13 @@ def legal_share(rows: pd.DataFrame, schema: Schema) -> float:
 
 
 def three_to_show(result: Explanations) -> Explanations:
-    """The three answers towards the second class with the fewest changes and the least effort."""
+    """Three answers towards the second class: few changes, little effort, different features."""
     table = result.summary()
     towards = table[(table.status == "found") & (result.target == 1)]
-    best = towards.sort_values(["changed_features", "effort"])["query"].head(3) - 1
-    return result.only(best.to_list() or [0])
+    best: dict[frozenset[str], int] = {}
+    for query in towards.sort_values(["changed_features", "effort"])["query"] - 1:
+        best.setdefault(frozenset(column for column, *_ in result.changes_of(query)), query)
+    return result.only([*best.values()][:3] or [0])
 
 
 def release_all(

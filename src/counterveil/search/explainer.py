@@ -18,7 +18,7 @@ from counterveil.models import Rows, TargetModel, TorchModel, adapt, load_model
 from counterveil.networks import pick_device
 from counterveil.privacy import ModelBudget
 from counterveil.private_model import PrivateModel
-from counterveil.search import amortise, constraints
+from counterveil.search import algorithm2, amortise, constraints
 from counterveil.search.algorithm2 import TargetClasses, Weights, select_targets
 from counterveil.search.batch import Found, QueryBatch
 from counterveil.search.constraints import ManyRules
@@ -267,7 +267,8 @@ class Explainer:
     def _sought(self, batch: QueryBatch, options: SearchOptions, k: int, tick: Tick) -> Found:
         """The same. Who has no believable answer gets the nearest one that can be found.
 
-        Where rules tie features, who has no nearest answer gets a believable one, too.
+        Those are few: Algorithm 2 looks for them, so that nothing has to be learnt first. Where
+        rules tie features, who has no nearest answer gets a believable one, too.
         """
         is_tied, has_population = batch.box.ties is not None, self._learnt.population is not None
         if options.prefer == "believable":
@@ -278,7 +279,8 @@ class Explainer:
         rows, accepted = search(batch, options, k, tick)
         left = (~accepted[:, 0]).nonzero()[:, 0]
         if len(left) and may_fall_back:
-            found = other(batch.select(left.cpu()), options, k, silent)
+            steps = replace(options, method="iterations", iterations=algorithm2.ITERATIONS)
+            found = other(batch.select(left.cpu()), steps, k, silent)
             rows, accepted = rows.clone(), accepted.clone()
             rows[left], accepted[left] = found
         return rows, accepted
