@@ -16,6 +16,7 @@ from fastapi.testclient import TestClient
 
 from counterveil import Explainer
 from counterveil.models import CallableModel
+from counterveil.search.learnt import Learnt
 from counterveil.service import guard
 from counterveil.service.access import AccessKeys
 from counterveil.service.app import Settings, create_app
@@ -70,6 +71,12 @@ def test_ways_rules_and_what_must_stay(client, people):
         for way in record["ways"]:
             assert way["row"]["age"] == row["age"]
             assert len(way["changes"]) <= 2
+
+
+def test_the_nearest_answers_need_nothing_to_be_learnt(client, people, monkeypatch):
+    monkeypatch.setattr(Learnt, "amortiser", property(lambda _: pytest.fail("it learns")))
+    body = ask(client, people[:5], target="granted", prefer="nearest").json()
+    assert len(body["answers"]) == 5
 
 
 def test_what_if(client, explainer, people):

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from counterveil.errors import InputError
 from counterveil.schema import Category
 from counterveil.search import Explainer, Rules
-from counterveil.search.options import Prefer
+from counterveil.search.options import SearchChoices
 from counterveil.service.answers import records
 from counterveil.service.problems import Problem
 from counterveil.service.questions import Question, Row
@@ -215,14 +215,17 @@ def _explained(explainer: Explainer, pieces: Sequence[Piece]) -> list[dict[str, 
     rules = None
     if pieces[0].rules is not None:
         rules = [piece.rules for piece in pieces for _ in piece.rows]
-    preferred: dict[str, Prefer] = {} if first.prefer is None else {"prefer": first.prefer}
+    preferred: SearchChoices = {} if first.prefer is None else {"prefer": first.prefer}
+    if first.prefer == "nearest":
+        # Nothing may have to be learnt while others wait: that takes half a minute.
+        preferred["method"] = "iterations"
     result = explainer.explain(
         rows,
         targets,
         k=first.k,
         rules=rules,  # type: ignore[arg-type]
         progress=False,
-        **preferred,  # type: ignore[arg-type]
+        **preferred,
     )
     return records(result)
 
