@@ -10,10 +10,13 @@ import hashlib
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -24,8 +27,12 @@ from torch import nn
 
 import counterveil
 from counterveil import Explainer
+from counterveil.audit import fast_noise
 from counterveil.build import Training
-from counterveil.curator import Curator
+from counterveil.curator import Curator, noise
+from counterveil.encoding import Array
+from counterveil.privacy import Share
+from counterveil.privacy.record import Measurement, Sensitivity, spent_by
 from counterveil.schema import Binary, Categorical, Label, Numeric, Schema
 from counterveil.veil import Veil
 
@@ -106,6 +113,31 @@ def rows(schema: Schema) -> pd.DataFrame:
 ReleaseOnce = Callable[..., Veil]
 
 
+@contextmanager
+def repeatable_noise() -> Iterator[None]:
+    """Noise of the right kind and scale, but the same in every run.
+
+    For tests of what is done with a veil: they would else be thrown again in every run. The
+    product has no such noise; what tests a release draws the product's own.
+    """
+    rng = np.random.default_rng(0)
+
+    def perturb(_: object, name: str, what: str, exact: Array, bound: Sensitivity, share: Share):
+        made = noise.calibrate(bound.l1, bound.l2, share)
+        how, spent = (made.kind, made.scale), spent_by(made.share)
+        measured = Measurement(name, what, exact, bound, *how, **spent)
+        return replace(measured, values=exact + fast_noise.draw(measured, exact.shape, rng))
+
+    def choose(_: object, scores: Sequence[int], sensitivity: int, share: Share) -> int:
+        wide = noise.scale_of_choice(sensitivity, share)
+        return int(np.argmax(np.asarray(scores) + rng.gumbel(scale=wide, size=len(scores))))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(noise.NoiseSource, "perturb", perturb)
+        patch.setattr(noise.NoiseSource, "choose", choose)
+        yield
+
+
 @pytest.fixture(scope="session")
 def release_once(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
@@ -121,7 +153,8 @@ def release_once(
         path = folder / f"{_fingerprint(schema, rows, epsilon, options)}.veil"
         with FileLock(f"{path}.lock"):
             if not path.exists():
-                made = Curator(schema).release(rows, epsilon, progress=False, **options)
+                with repeatable_noise():
+                    made = Curator(schema).release(rows, epsilon, progress=False, **options)
                 made.save(path)
             return Veil.load(path)
 

@@ -161,14 +161,14 @@ def test_worth_is_told_in_numbers_words_and_json(explainer, result):
 def test_several_answers_differ(explainer, asked):
     queries, targets = (each[:6] for each in asked)
     result = explainer.explain(queries, targets, k=3, progress=False)
-    assert result.answers > 8
+    assert result.answers > len(queries)  # how many more there are depends on the noise
     rows, valid = rows_of(result).unflatten(0, (-1, 3)), result.valid.reshape(-1, 3)
     for images, found in zip(rows, valid, strict=True):
         several = images[torch.as_tensor(found)]
         apart = torch.cdist(several, several, p=1) / 64 + torch.eye(len(several))
         assert float(apart.min()) > 0.02
     many = explainer.explain(queries.head(1), targets[:1], k=70, progress=False)
-    assert int(valid[0].sum()) <= many.answers < 70  # how many there are depends on the noise
+    assert int(valid[0].sum()) <= many.answers < 70
 
 
 def test_rules_hold(explainer, asked):
