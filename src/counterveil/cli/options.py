@@ -1,6 +1,7 @@
 """Options that several commands share."""
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from counterveil.errors import RequestError
 from counterveil.terminal import class_named
 
 if TYPE_CHECKING:
+    from counterveil.cluster import Cluster, Engine
     from counterveil.models import TargetModel
     from counterveil.schema import Schema
 
@@ -33,6 +35,9 @@ MODEL_OUTPUTS = option("auto", "What a torch or ONNX model answers: logits, prob
 MODEL_CLASSES = option(
     None, "The classes of the model's columns in order: no,yes; of one column: yes."
 )
+ON = option("here", "here, or ray: on all processors, or on the machines of a Ray cluster.")
+RAY_ADDRESS = option(None, "With --on ray: a cluster that runs already, such as HOST:6379 or auto.")
+WORKERS = option(None, "With --on ray: how many; by default one a processor.", min=1)
 DEVICE = option("cpu", "cpu, cuda, mps, or auto for the best there is.")
 
 
@@ -74,14 +79,39 @@ def open_model(
     """The model file that a command names, with its other options on models, as an adapter."""
     from counterveil.models import load_model
 
-    takes = one_of("--model-input", inputs, "auto", "rows", "encoding")
-    answers = one_of("--model-outputs", outputs, "auto", "logits", "probabilities")
-    names = None if classes is None else classes.split(",")
     return load_model(
-        path,
-        schema,
-        trust_pickle=trust_pickle,
-        inputs=takes,
-        outputs=answers,
-        classes=names and [class_named(name, schema.label.classes) for name in names],
+        path, schema, **model_options(schema, inputs, outputs, classes, trust_pickle=trust_pickle)
     )
+
+
+def model_options(
+    schema: "Schema", inputs: str, outputs: str, classes: str | None, *, trust_pickle: bool
+) -> dict[str, Any]:
+    """The options on models of a command as keywords of `load_model`."""
+    names = None if classes is None else classes.split(",")
+    return {
+        "trust_pickle": trust_pickle,
+        "inputs": one_of("--model-input", inputs, "auto", "rows", "encoding"),
+        "outputs": one_of("--model-outputs", outputs, "auto", "logits", "probabilities"),
+        "classes": names and [class_named(name, schema.label.classes) for name in names],
+    }
+
+
+def place_of(path: Path) -> str | Path:
+    """The address that a path was given as, s3://bucket/rows, or the path itself."""
+    address = re.fullmatch(r"([a-z][a-z0-9+.-]+):/+(.*)", str(path))
+    if address is None:
+        return path
+    start = "///" if address[1] == "file" else "//"
+    return f"{address[1]}:{start}{address[2]}"
+
+
+def engine_of(on: str, address: str | None, workers: int | None) -> "Engine | Cluster":
+    """What --on, --ray-address and --workers mean together."""
+    from counterveil.cluster import Cluster
+
+    if one_of("--on", on, "here", "ray") == "here":
+        if address is not None or workers is not None:
+            raise RequestError("--ray-address and --workers need --on ray")
+        return "here"
+    return Cluster(address, workers)

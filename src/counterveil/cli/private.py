@@ -6,11 +6,24 @@ from pathlib import Path
 
 from typer import Argument, Typer
 
-from counterveil.cli.options import DEVICE, JSON, option, seed_option
+from counterveil.cli.options import (
+    DEVICE,
+    JSON,
+    ON,
+    RAY_ADDRESS,
+    WORKERS,
+    engine_of,
+    option,
+    place_of,
+    seed_option,
+)
 from counterveil.errors import RequestError
 from counterveil.terminal import print_json, say, warn, wrote
 
-DATA = option(..., "The private table: .csv, .parquet, .arrow, or a folder of Parquet files.")
+DATA = option(
+    ...,
+    "The private table: .csv, .parquet, .arrow, a folder of Parquet files, or its address, s3://…",
+)
 LEDGER = option(None, "The ledger with the account of these rows; see counterveil ledger open.")
 DATASET = option(None, "Its name in the ledger; by default the schema's.")
 UNIT_COLUMN = option(None, "Who a record belongs to: protects people, not records.")
@@ -108,6 +121,9 @@ def release(
     epochs: int | None = option(None, "Instead of the usual number."),
     seed: int = seed_option("For training; the noise takes none."),
     device: str = DEVICE,
+    on: str = ON,
+    ray_address: str | None = RAY_ADDRESS,
+    workers: int | None = WORKERS,
     as_json: bool = JSON,
 ) -> None:
     """Turn private rows into a veil. Reads the private rows.
@@ -115,6 +131,9 @@ def release(
     The ledger is charged before the first row is read, and a charge is never given back. No value
     of a row can stop the release or show in its messages: whatever does not fit the schema goes to
     a fixed place. To find such rows first, see counterveil check.
+
+    With --on ray the rows of Parquet files are counted in parts by several workers; the exact sums
+    are added up, and get their noise, in one place. All machines of the cluster see private rows.
     """
     from counterveil.curator import Curator
     from counterveil.files import check_new, check_output
@@ -131,6 +150,7 @@ def release(
         unit_column=unit_column,
         max_records=max_records,
         device=device,
+        engine=engine_of(on, ray_address, workers),
     )
     if public.drafted:
         warn("the schema is a draft that looked at the data: the veil will guarantee nothing")
@@ -139,7 +159,7 @@ def release(
     if dry_run:
         text = f"mechanism {mechanism}: there is no plan"
         if mechanism == "functional":
-            text = curator.plan(data, epsilon, delta, order=order).text()
+            text = curator.plan(place_of(data), epsilon, delta, order=order).text()
         for line in text.splitlines():
             say(line)
         say("nothing was released or charged")
@@ -148,12 +168,12 @@ def release(
         raise RequestError("give --out X.veil, or --dry-run to release nothing")
     check_new(out_file, overwrite=overwrite)
     if mechanism == "functional":
-        for words in curator.plan(data, epsilon, delta, order=order).warnings:
+        for words in curator.plan(place_of(data), epsilon, delta, order=order).warnings:
             warn(words)
     if ledger is None and mechanism != "paper":
         warn_of_no_ledger(curator.dataset, data, schema, out_file)
     veil = curator.release(
-        data,
+        place_of(data),
         epsilon,
         delta,
         mechanism=mechanism,

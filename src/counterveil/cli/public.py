@@ -1,6 +1,7 @@
 """The commands of the public side: a veil and a model, never the rows. `inspect` and `explain`."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +14,16 @@ from counterveil.cli.options import (
     MODEL_CLASSES,
     MODEL_INPUT,
     MODEL_OUTPUTS,
+    ON,
+    RAY_ADDRESS,
     TRUST_PICKLE,
+    WORKERS,
     check_outputs,
+    engine_of,
+    model_options,
     one_of,
-    open_model,
     option,
+    place_of,
     seed_option,
 )
 from counterveil.errors import RequestError
@@ -26,6 +32,8 @@ from counterveil.terminal import cell, class_named, out, print_json, say, warn, 
 
 if TYPE_CHECKING:
     from counterveil.privacy import ModelBudget
+    from counterveil.search import Explainer
+    from counterveil.search.bulk import Summary
     from counterveil.veil import Veil
 
 TRUST = option(
@@ -125,7 +133,18 @@ def explain(
     model_relation: str | None = option(
         None, "Which tables that ε compares: replace-one or add-remove."
     ),
-    out_file: Path | None = option(None, "Write the rows: .csv, .parquet or .json.", "--out"),
+    out_file: Path | None = option(
+        None,
+        "Write the rows: .csv, .parquet or .json; or a folder, in parts, for tables of any size.",
+        "--out",
+    ),
+    copied: list[str] | None = option(
+        None, "A column of the queries to copy beside the answers, to a folder; repeat.", "--copy"
+    ),
+    part_rows: int = option(50_000, "Rows of a part, to a folder.", min=1, max=1_000_000),
+    on: str = ON,
+    ray_address: str | None = RAY_ADDRESS,
+    workers: int | None = WORKERS,
     raw_csv: bool = option(
         False,
         "In a .csv, leave texts as they are that a spreadsheet takes for formulas.",
@@ -139,17 +158,26 @@ def explain(
 
     Without --model, the veil's private model decides and is explained: answers are private in the
     training rows, end to end.
+
+    Where --out is a folder (it is one, or ends in /), Parquet files are explained part by part, in
+    constant memory; the same command goes on after it was cut off. With --on ray several workers do
+    so.
     """
     from counterveil.files import write_whole
+    from counterveil.models import ModelFile
     from counterveil.report import explanation_table, explanations_page
     from counterveil.search import Explainer
     from counterveil.signature import signer_line
     from counterveil.tables import read_table
 
-    outputs = {"--out": out_file, "--report": report}
+    engine = engine_of(on, ray_address, workers)
+    to_folder = _is_folder(out_file)
+    if to_folder and report is not None:
+        raise RequestError("--report is for queries that a page can show: give --out a file")
+    if not to_folder and (on == "ray" or copied):
+        raise RequestError("--on ray and --copy are for answers in parts: give --out a folder")
+    outputs = {"--out": None if to_folder else out_file, "--report": report}
     check_outputs(outputs, veil, queries, model, rules, *(trust or ()))
-    if out_file is not None and out_file.suffix.lower() not in {".csv", ".parquet", ".json"}:
-        raise RequestError(f"--out {out_file}: name the file .csv, .parquet or .json")
     if model_epsilon is not None and (guidance == "surrogate" or model is None):
         raise RequestError("no target model is consulted: leave --model-epsilon out")
     budget = _model_budget(model_epsilon, model_delta, model_unit, model_relation)
@@ -157,9 +185,8 @@ def explain(
     schema = opened.schema
     target_model = None
     if guidance != "surrogate" and model is not None:
-        target_model = open_model(
-            model, schema, model_input, model_outputs, model_classes, trust_pickle=trust_pickle
-        )
+        about_model = (schema, model_input, model_outputs, model_classes)
+        target_model = ModelFile(model, model_options(*about_model, trust_pickle=trust_pickle))
     explainer = Explainer(
         opened,
         target_model,
@@ -169,19 +196,25 @@ def explain(
         warm_steps=warm_steps,
         device=device,
     )
-    result = explainer.explain(
-        read_table(queries, schema),
-        None if target is None else class_named(target, schema.label.classes),
-        k=k,
-        rules=_rules(rules, max_changes),
-        immutable=immutable or (),
-        prefer=prefer,  # type: ignore[arg-type]
-        method=one_of("--method", method, "amortised", "iterations"),
-        iterations=iterations,
-        polish=polish,
-        margin=margin,
-        seed=seed,
-    )
+    goal = None if target is None else class_named(target, schema.label.classes)
+    asked: dict[str, Any] = {
+        "k": k,
+        "rules": _rules(rules, max_changes),
+        "immutable": immutable or (),
+        "prefer": prefer,
+        "method": one_of("--method", method, "amortised", "iterations"),
+        "iterations": iterations,
+        "polish": polish,
+        "margin": margin,
+        "seed": seed,
+    }
+    if to_folder:
+        asked |= {"copied": copied or (), "engine": engine, "part_rows": part_rows}
+        places = place_of(queries), place_of(out_file or Path())
+        summary = explainer.explain_files(*places, goal, **asked)
+        _show_summary(summary, explainer, as_json=as_json)
+        return
+    result = explainer.explain(read_table(queries, schema), goal, **asked)
     if out_file is not None:
         result.save(out_file, escape=not raw_csv)
     if report is not None:
@@ -197,6 +230,25 @@ def explain(
         wrote(path)
     say(result.statement.headline, "dim")
     say(f"the veil is {signer_line(result.signer)}", "dim")
+
+
+def _is_folder(path: Path | None) -> bool:
+    """Whether --out means a folder: one that is there, or a name without an ending."""
+    if path is None or (not path.is_dir() and path.suffix.lower() in {".csv", ".parquet", ".json"}):
+        return False
+    if path.is_dir() or not path.suffix:
+        return True
+    raise RequestError(f"--out {path}: name the file .csv, .parquet or .json, or give a folder")
+
+
+def _show_summary(summary: "Summary", explainer: "Explainer", *, as_json: bool) -> None:
+    if as_json:
+        print_json(asdict(summary))
+        return
+    say(summary.headline)
+    say(explainer.decided_by.meaning)
+    wrote(Path(summary.folder))
+    say(explainer.statement.headline, "dim")
 
 
 def open_veil(path: Path, trust: list[Path] | None) -> "Veil":

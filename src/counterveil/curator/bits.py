@@ -5,9 +5,12 @@ Every record is cut to a few ones by a public rule; then the sums of each bit, p
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
-from counterveil.curator.coefficients import BoundedSums
+from counterveil.curator.coefficients import BoundedSums, VectorSums
+from counterveil.curator.counting import fill
 from counterveil.curator.noise import NoiseSource
 from counterveil.curator.plan import Plan, drowning, less_noise, record_of
 from counterveil.curator.table import PrivateTable
@@ -42,11 +45,8 @@ def plan_bits(schema: Schema, rows: int, budget: Budget, records: int) -> Plan:
 def measure_bits(table: PrivateTable, plan: Plan, noise: NoiseSource) -> NoisyRecord:
     bits, classes = table.encoding.width, len(table.schema.label.classes)
     private_sums = BoundedSums(bits, classes, plan.ones, plan.ones, count_weight=1)
-    private_pooled = np.zeros(bits, dtype=np.int64)
-    for private_points, private_classes in table.private_batches():
-        kept = keep_ones(private_points.astype(np.int64), plan.ones)
-        private_sums.add(kept, private_classes)
-        private_pooled += kept.sum(axis=0)
+    fill(table, VectorSums(partial(keep_ones, most=plan.ones), private_sums))
+    private_pooled = private_sums.sums[:, 1:].sum(axis=0)  # column 0 holds the counts
     for_pooled, for_sums = plan.shares
     if for_pooled is None or for_sums is None:
         raise InternalError("a plan of bits has two steps")
@@ -63,7 +63,7 @@ def keep_ones(rows: Array, most: int) -> Array:
     """Bits with at most `most` ones a row. Which ones stay depends on the row itself and on public
     dice, never on another row: otherwise one record could move what is kept of all the others.
     """
-    bits = rows.shape[1]
+    rows, bits = rows.astype(np.int64), rows.shape[1]
     dice = np.random.default_rng(0)
     rank, weights = dice.permutation(bits), dice.integers(0, 1 << 30, bits)
     full = np.flatnonzero(rows.sum(axis=1) > most)

@@ -1,13 +1,14 @@
 """The data-dependent numbers of the training objective: integer sums that state their sensitivity.
 
-Every class below is a running sum over records, filled batch by batch in constant memory. A record
-adds the same integer vector whatever the other records are, so a bound on that vector bounds what
-replacing one unit (one record, or one person's at most `records` records) can do:
+Every class below is a running sum over records, filled batch by batch in constant memory; sums over
+parts of the records, wherever they were made, add up to the same integers. A record adds the same
+integer vector whatever the other records are, so a bound on that vector bounds what replacing one
+unit (one record, or one person's at most `records` records) can do:
 
 | sum | what one record adds | L1 when a unit is replaced | L2 |
 |---|---|---|---|
-| `Ladders.counts`, R numbers | 1 in one cell of each of R ladders | 2·R·records | √(2R)·records |
-| `Slices.counts`, R numbers | 1 in one slice of each of R numbers | 2·R·records | √(2R)·records |
+| `CellCounts` of R ladders | 1 in one cell of each of R ladders | 2·R·records | √(2R)·records |
+| `CellCounts` of R slicings | 1 in one slice of each of R numbers | 2·R·records | √(2R)·records |
 | `GridCounts.singles` | 1 in one cell of each of F features | 2·F·records | √(2F)·records |
 | `GridCounts.pair`, E of them | 1 in one cell of each of E pairs | 2·E·records | √(2E)·records |
 | `GridCounts.products` of m | q_i·q_j for i < j, Σ q² ≤ U² | (m−1)·U²·records | U²·records |
@@ -26,21 +27,68 @@ random and extreme neighbours, and attains them.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Sequence
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
 from counterveil.encoding import Array
 from counterveil.errors import InternalError
+from counterveil.population.line import Line
 from counterveil.population.mixed import Grid
 from counterveil.population.scorecard import WholePoints
 from counterveil.privacy.record import Sensitivity, root_above
 
+ROWS_AT_A_TIME = 1024  # whose vectors are held together
 MOST_JOINT = 1 << 15  # cells of a joint table of several features: it fits the processor's cache
 
 
-class GridCounts:
+class Sums(ABC):
+    """A running sum over records: batches are added, and so are sums over other records.
+
+    `places`: of the features that it looks at; all of them if None. `by_points`: it takes encoded
+    rows (rows, width), not columns in compact form (`Encoding.compact`).
+    """
+
+    places: Collection[int] | None = None
+    by_points = False
+
+    @abstractmethod
+    def add(self, private_rows: Any, private_classes: Array) -> None:
+        """Add a batch of rows, of the classes (rows,)."""
+
+    @property
+    @abstractmethod
+    def exact(self) -> Sequence[Array]:
+        """The int64 arrays that it fills. Private."""
+
+    def merge(self, others: Sequence[Array]) -> None:
+        """Add the `exact` arrays of the same sum over other records."""
+        for mine, theirs in zip(self.exact, others, strict=True):
+            np.add(mine, theirs, out=mine)
+
+
+class CellCounts(Sums):
+    """How many records sit in each cell of public ladders or slices, all classes together."""
+
+    def __init__(self, cells: Line) -> None:
+        self.cells = cells
+        self.places = cells.places
+        self.counts = np.zeros(cells.width, dtype=np.int64)
+
+    def add(self, private_columns: Sequence[Array], private_classes: Array) -> None:
+        """Count a batch in compact form."""
+        self.counts += self.cells.counts(private_columns)
+
+    @property
+    def exact(self) -> Sequence[Array]:
+        """The counts."""
+        return [self.counts]
+
+
+class GridCounts(Sums):
     """How many records of each class sit in each cell of each feature, and of each pair.
 
     Pairs are counted in groups of features, as many to a group as its joint table has room for: one
@@ -72,6 +120,11 @@ class GridCounts:
                 flat = flat * size + wide[each]
             counted = np.bincount(flat, minlength=joint.size)
             self._joint[group] += counted.reshape(joint.shape)
+
+    @property
+    def exact(self) -> Sequence[Array]:
+        """The counts of single features, and those of each group."""
+        return [self.singles, *self._joint.values()]
 
     def pair(self, first: int, second: int) -> Array:
         """(coarse cell of first, coarse cell of second)."""
@@ -122,6 +175,26 @@ def groups_of(wide: Sequence[int]) -> list[tuple[int, ...]]:
         left -= set(combinations(group, 2))
         groups.append(tuple(group))
     return groups
+
+
+class VectorSums(Sums):
+    """Class sums of the vectors that `vectors_of` makes of encoded rows, each of its row alone."""
+
+    by_points = True
+
+    def __init__(self, vectors_of: Callable[[Array], Array], into: BoundedSums) -> None:
+        self.into, self._vectors_of = into, vectors_of
+
+    def add(self, private_points: Array, private_classes: Array) -> None:
+        """Add a batch of encoded rows (rows, width), some at a time."""
+        for start in range(0, len(private_points), ROWS_AT_A_TIME):
+            some = slice(start, start + ROWS_AT_A_TIME)
+            self.into.add(self._vectors_of(private_points[some]), private_classes[some])
+
+    @property
+    def exact(self) -> Sequence[Array]:
+        """The class sums."""
+        return [self.into.sums]
 
 
 class BoundedSums:

@@ -22,6 +22,7 @@ import os
 import platform
 import tempfile
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -29,6 +30,7 @@ from typing import Any, TypedDict, Unpack
 
 from counterveil import files
 from counterveil.build import TRAININGS, Training, epochs_of, fit_networks
+from counterveil.cluster import Cluster, Engine, cluster_of
 from counterveil.curator import dpsgd, paper
 from counterveil.curator.functional import make_plan, measure, record_bytes
 from counterveil.curator.plan import Plan
@@ -104,7 +106,8 @@ class Curator:
     `ledger`: the file that accounts for what is spent on this dataset (`counterveil ledger open`);
     `dataset`: its name there, by default the schema's. `unit_column` and `max_records` protect a
     person with all of their records (of which at most `max_records` count, 1 if nothing is said)
-    instead of a single record.
+    instead of a single record. `engine`: "here", or "ray" to count rows on all processors of this
+    machine, or a `Cluster`; for mechanism functional and for scores, on Parquet files.
     """
 
     def __init__(
@@ -116,11 +119,13 @@ class Curator:
         unit_column: str | None = None,
         max_records: int | None = None,
         device: str = "cpu",
+        engine: Engine | Cluster = "here",
     ) -> None:
         self.schema, self.dataset = schema, dataset or schema.name
         self.ledger = None if ledger is None else Ledger(ledger)
         self.unit_column, self.max_records = unit_column, max_records
         self.device = pick_device(device)
+        self.cluster = cluster_of(engine)
 
     def plan(
         self, private_data: Any, epsilon: float, delta: float = 0.0, *, order: int | None = None
@@ -207,19 +212,12 @@ class Curator:
         `epsilon=math.inf` adds no noise to it. `order` overrules the plan. For the rest see
         `ReleaseChoices`.
         """
-        if mechanism not in MECHANISMS:
-            known = ", ".join(MECHANISMS)
-            raise RequestError(f"unknown mechanism {mechanism!r}; use one of: {known}")
+        self._check_mechanism(mechanism)
         if order not in {None, 1, 2}:
             raise RequestError("order must be 1 (single features) or 2 (pairs too)")
         budget = Budget(epsilon, delta)
         if mechanism != "paper":
             _sensible(budget)
-        elif self.ledger:
-            raise RequestError(
-                "mechanism paper guarantees nothing: no account can pay for it, and one that is "
-                "open for these rows would be void; leave the ledger out"
-            )
         job = _Job(self._table(private_data), budget, progress, **choices)
         if job.epochs is not None and not (
             type(job.epochs) is int and 1 <= job.epochs <= MOST_EPOCHS
@@ -236,12 +234,25 @@ class Curator:
         if mechanism == "dpsgd":
             dpsgd.check(job.table, budget)
         plan = self._plan(job.table, budget, order) if mechanism == "functional" else None
-        reserved = self._reserve(job, f"release by {mechanism} of {self.schema.name}")
-        if plan is not None:
-            veil = self._by_functional(job, plan)
-        else:
-            veil = self._by_dpsgd(job) if mechanism == "dpsgd" else self._by_paper(job)
+        with self.cluster or nullcontext():  # a cluster that cannot be had costs nothing
+            reserved = self._reserve(job, f"release by {mechanism} of {self.schema.name}")
+            if plan is not None:
+                veil = self._by_functional(job, plan)
+            else:
+                veil = self._by_dpsgd(job) if mechanism == "dpsgd" else self._by_paper(job)
         return self._deliver(veil if job.sign is None else veil.signed(job.sign), job, reserved)
+
+    def _check_mechanism(self, mechanism: str) -> None:
+        if mechanism not in MECHANISMS:
+            known = ", ".join(MECHANISMS)
+            raise RequestError(f"unknown mechanism {mechanism!r}; use one of: {known}")
+        if mechanism == "paper" and self.ledger:
+            raise RequestError(
+                "mechanism paper guarantees nothing: no account can pay for it, and one that is "
+                "open for these rows would be void; leave the ledger out"
+            )
+        if mechanism != "functional" and self.cluster is not None:
+            raise RequestError(f"mechanism {mechanism} trains on the rows: it needs engine 'here'")
 
     def _reserve(self, job: _Job, what: str) -> Reservation | None:
         """Pay for the release, if there is a ledger."""
@@ -282,13 +293,19 @@ class Curator:
 
     def _table(self, private_data: Any) -> PrivateTable:
         return PrivateTable(
-            private_data, self.schema, unit_column=self.unit_column, max_records=self.max_records
+            private_data,
+            self.schema,
+            unit_column=self.unit_column,
+            max_records=self.max_records,
+            cluster=self.cluster,
         )
 
     def _by_functional(self, job: _Job, plan: Plan) -> Veil:
         """Rows -> noisy record -> population -> networks; only the first step sees rows."""
         schema, table = self.schema, job.table
-        record = measure(table, plan)
+        with progress_bar("counting rows", plan.readings * table.rows, show=job.progress) as tick:
+            table.tick = tick
+            record = measure(table, plan)
         population = population_of(schema, record)
         training = job.training or TRAININGS[schema.family]
         training = replace(training, epochs=job.epochs or training.epochs)

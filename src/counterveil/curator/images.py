@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
-from counterveil.curator.coefficients import BoundedSums, EmbeddingSums
+from counterveil.curator.coefficients import BoundedSums, EmbeddingSums, VectorSums
+from counterveil.curator.counting import fill
 from counterveil.curator.noise import NoiseSource, calibrate, rho_of
 from counterveil.curator.plan import Plan, drowning, less_noise, record_of
 from counterveil.curator.table import PrivateTable
@@ -38,7 +40,6 @@ MOST_FEATURES = 1000
 #   noise .09: MNIST .23 / .29, 8x8 digits .59 / .47; .12: MNIST .13 / .21, digits .35 / .42.
 MOST_NOISE = 0.06
 USUAL_DELTA = 1e-6  # what a plan without δ is compared with
-ROWS_AT_A_TIME = 1024
 
 
 def plan_images(
@@ -127,8 +128,9 @@ def plan_frequencies(schema: Schema, rows: int, budget: Budget, records: int, wh
 
 
 def measure_images(table: PrivateTable, plan: Plan, noise: NoiseSource) -> NoisyRecord:
-    measured = _sum_features if plan.features else _sum_frequencies
-    private_sums, what = measured(table, plan)
+    to_sum, what = _features(table, plan) if plan.features else _frequencies(table, plan)
+    fill(table, to_sum)
+    private_sums = to_sum.into
     (share,) = plan.shares
     if share is None:
         raise InternalError("a plan of images has one step")
@@ -137,22 +139,17 @@ def measure_images(table: PrivateTable, plan: Plan, noise: NoiseSource) -> Noisy
     return record_of(table, plan, sums)
 
 
-def _sum_features(table: PrivateTable, plan: Plan) -> tuple[BoundedSums, str]:
+def _features(table: PrivateTable, plan: Plan) -> tuple[VectorSums, str]:
     features = Features(table.schema.images[0], plan.features)
     classes, weight = len(table.schema.label.classes), count_weight(plan.features)
     norms = features.l1, features.l2_squared
-    private_sums = EmbeddingSums(features.width, classes, *norms, weight)
-    for private_points, private_classes in table.private_batches():
-        for start in range(0, len(private_points), ROWS_AT_A_TIME):
-            some = slice(start, start + ROWS_AT_A_TIME)
-            private_sums.add(features.whole(private_points[some]), private_classes[some])
-    return private_sums, f"counts and sums of {plan.features} random features for {classes} classes"
+    sums = VectorSums(features.whole, EmbeddingSums(features.width, classes, *norms, weight))
+    return sums, f"counts and sums of {plan.features} random features for {classes} classes"
 
 
-def _sum_frequencies(table: PrivateTable, plan: Plan) -> tuple[BoundedSums, str]:
+def _frequencies(table: PrivateTable, plan: Plan) -> tuple[VectorSums, str]:
     frequencies = Frequencies(table.schema.images[0], plan.frequencies)
     width, classes = frequencies.width, len(table.schema.label.classes)
-    private_sums = BoundedSums(width, classes, plan.l1_clip, plan.l2_clip**2, plan.fixed_point)
-    for private_points, private_classes in table.private_batches():
-        private_sums.add(frequencies.whole(private_points, plan.fixed_point), private_classes)
-    return private_sums, f"counts and sums of {width} frequencies for {classes} classes"
+    bounded = BoundedSums(width, classes, plan.l1_clip, plan.l2_clip**2, plan.fixed_point)
+    sums = VectorSums(partial(frequencies.whole, fixed_point=plan.fixed_point), bounded)
+    return sums, f"counts and sums of {width} frequencies for {classes} classes"

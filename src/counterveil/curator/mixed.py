@@ -20,7 +20,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from counterveil.curator.coefficients import GridCounts
+from counterveil.curator.coefficients import CellCounts, GridCounts
+from counterveil.curator.counting import fill
 from counterveil.curator.noise import NoiseSource, calibrate, rho_of, scale_of_choice
 from counterveil.curator.plan import Plan, drowning, less_noise, record_of
 from counterveil.curator.table import PrivateTable
@@ -209,9 +210,9 @@ def measure_mixed(table: PrivateTable, plan: Plan, noise: NoiseSource) -> NoisyR
     measured = []
     if for_ranges is not None:
         ladders = Ladders(schema, plan.fine)
-        private_ranges = np.zeros(ladders.width, dtype=np.int64)
-        for private_columns, _ in table.private_columns(ladders.places):
-            private_ranges += ladders.counts(private_columns)
+        on_ladders = CellCounts(ladders)
+        fill(table, on_ladders)
+        private_ranges = on_ladders.counts
         what = f"counts of {plan.ranges} numbers on public ladders"
         bound = Sensitivity.of_counts(plan.ranges, plan.records)
         measured += [noise.perturb("ranges", what, private_ranges, bound, for_ranges)]
@@ -221,12 +222,9 @@ def measure_mixed(table: PrivateTable, plan: Plan, noise: NoiseSource) -> NoisyR
         raise InternalError("a plan of a mixed table always counts single features")
     in_pairs = for_pairs is not None or for_products is not None
     private_counts = GridCounts(grid, classes, grid.merged(plan.coarse), pairs=in_pairs)
-    slices = Slices(schema, grid)
-    private_spikes = np.zeros(slices.width, dtype=np.int64)
-    for private_columns, private_classes in table.private_columns():
-        private_counts.add(private_columns, private_classes)
-        if for_spikes is not None:
-            private_spikes += slices.counts(private_columns)
+    in_slices = CellCounts(Slices(schema, grid))
+    fill(table, private_counts, *([in_slices] if for_spikes is not None else []))
+    private_spikes = in_slices.counts
     what = f"counts of (class, feature) for {features} features"
     bound = Sensitivity.of_counts(features, plan.records)
     singles = noise.perturb("singles", what, private_counts.singles, bound, for_singles)

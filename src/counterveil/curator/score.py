@@ -22,11 +22,14 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
+from counterveil.curator.coefficients import Sums
+from counterveil.curator.counting import fill
 from counterveil.curator.noise import EXACT, NoiseSource
 from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Array
@@ -39,13 +42,31 @@ ERROR = 0.05  # the probability that an interval misses
 WRONG, RIGHT = 0, 1  # columns of the counts
 
 
+class RightCounts(Sums):
+    """`counts` (classes, 2): how many records of each class the model gets wrong and right."""
+
+    by_points = True
+
+    def __init__(self, model: PrivateModel) -> None:
+        self.model = model
+        self.counts = np.zeros((len(model.schema.label.classes), 2), dtype=np.int64)
+
+    def add(self, private_points: Array, private_classes: Array) -> None:
+        """Count a batch of encoded rows (rows, width)."""
+        right = self.model.decide(private_points) == private_classes
+        np.add.at(self.counts, (private_classes, right.astype(np.intp)), 1)
+
+    @property
+    def exact(self) -> Sequence[Array]:
+        """The counts."""
+        return [self.counts]
+
+
 def count_right(table: PrivateTable, model: PrivateModel) -> Array:
     """Exact int64 counts (classes, 2) of records that the model gets wrong and right. Private."""
-    private_counts = np.zeros((len(table.schema.label.classes), 2), dtype=np.int64)
-    for private_points, private_classes in table.private_batches():
-        right = model.decide(private_points) == private_classes
-        np.add.at(private_counts, (private_classes, right.astype(np.intp)), 1)
-    return private_counts
+    private_counts = RightCounts(model)
+    fill(table, private_counts)
+    return private_counts.counts
 
 
 def measure_score(

@@ -19,6 +19,7 @@ import pyarrow.dataset as ds
 
 from counterveil.curator.cells import columns_of, frame_of
 from counterveil.errors import DataError
+from counterveil.parts import Fragments, fragments_of, is_address, parquet_files
 from counterveil.schema import Schema
 from counterveil.schema.columns import arrays_of
 from counterveil.tables import (
@@ -39,13 +40,15 @@ class Source:
     """Where private rows come from. Its repr shows none.
 
     `batches`: frames, one after the other. `read`: the same as columns by name, of the names given
-    alone, where there is a shorter way than by frames.
+    alone, where there is a shorter way than by frames. `parts`: the same rows in parts that other
+    machines can read, of at most so many rows, in order.
     """
 
     columns: tuple[str, ...]
     rows: int
     batches: Callable[[], Iterator[pd.DataFrame]]
     read: Callable[[Sequence[str]], Iterator[dict[str, Any]]] | None = None
+    parts: Callable[[int], list[Fragments]] | None = None
 
     def columns_of(self, names: Sequence[str]) -> Iterator[dict[str, Any]]:
         """The columns of these names as plain arrays, batch by batch."""
@@ -60,18 +63,20 @@ class Source:
 def open_source(data: Any, schema: Schema, extra: tuple[str, ...] = ()) -> Source:
     """A source over `data`: a frame, an Arrow table, the path of a file or folder, or a function.
 
+    The address of an object store (s3://…) is the path of Parquet files.
     The function opens a stream of Arrow batches, the same rows each time: a query of a database.
     `extra` names columns needed besides those of the schema, such as the one with the person.
     """
     wanted = (*schema.columns, schema.label.name, *extra)
+    if isinstance(data, Fragments):
+        return _arrow(data, wanted)
     if isinstance(data, (str, Path)):
-        return _file(Path(data), wanted)
+        return _file(data, wanted)
     if callable(data):
         return _stream(data, wanted)
-    if isinstance(data, pa.Table):
-        return _arrow(ds.dataset(data), wanted)
     if not isinstance(data, (pd.DataFrame, np.ndarray, list, dict)):
-        return _arrow(ds.dataset(as_arrow(data)), wanted)
+        table = data if isinstance(data, pa.Table) else as_arrow(data)
+        return _arrow(fragments_of(ds.dataset(table)), wanted)
     frame = as_frame(data, schema)
     frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
     return Source(
@@ -81,19 +86,20 @@ def open_source(data: Any, schema: Schema, extra: tuple[str, ...] = ()) -> Sourc
     )
 
 
-def _file(path: Path, wanted: tuple[str, ...]) -> Source:
+def _file(place: str | Path, wanted: tuple[str, ...]) -> Source:
+    if is_address(place):
+        return _arrow(parquet_files(str(place), wanted), wanted)
+    path = Path(place)
     folder, ending = os.path.isdir(path), path.suffix.lower()
     if not folder:
         check_table_file(path)
-    if folder or ending in PARQUET or ending in ARROW:
-        arrow = ending in ARROW and not folder
-        # A text that many rows have is decoded, and looked up, once for all of them.
-        in_short = ds.ParquetFileFormat(dictionary_columns=set(wanted))
+    if folder or ending in PARQUET:
+        return _arrow(parquet_files(str(path), wanted), wanted)
+    if ending in ARROW:
         try:
-            return _arrow(ds.dataset(path, format="ipc" if arrow else in_short), wanted)
+            return _arrow(fragments_of(ds.dataset(path, format="ipc")), wanted)
         except (pa.ArrowException, OSError, ValueError):
-            kind = "is no Arrow file" if arrow else "holds no Parquet file"
-            raise DataError(f"{path} is damaged, or {kind}") from None
+            raise DataError(f"{path} is damaged, or is no Arrow file") from None
     columns = csv_columns(path)
     rows = sum(len(batch) for batch in csv_batches(path, columns[:1], 10 * BATCH))
     # All as text: what pandas makes of a column otherwise depends on every cell of it.
@@ -124,31 +130,16 @@ def _stream(open_stream: Callable[[], Any], wanted: tuple[str, ...]) -> Source:
     )
 
 
-def _arrow(dataset: ds.Dataset, wanted: tuple[str, ...]) -> Source:
-    """Every file is read with the types that it has: cells are compared one by one, not columns."""
-    names = tuple(dataset.schema.names)
-    present = [name for name in dict.fromkeys(wanted) if name in names]
-    fragments = tuple(dataset.get_fragments())
-    for number, fragment in enumerate(fragments, 1):
-        lacking = set(present) - set(fragment.physical_schema.names)
+def _arrow(files: Fragments, wanted: tuple[str, ...]) -> Source:
+    present = [name for name in dict.fromkeys(wanted) if name in files.columns]
+    for number, file in enumerate(files.files, files.number):
+        lacking = set(present) - set(file.physical_schema.names)
         if lacking:
             raise DataError(f"column {min(lacking)!r} is missing from file number {number}")
-
-    def read(names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        # File by file, batch by batch: reading ahead holds more of a large table than it helps.
-        how = {"columns": list(names), "batch_size": BATCH, "batch_readahead": 1}
-        for number, fragment in enumerate(fragments, 1):
-            schema = fragment.physical_schema
-            try:
-                for batch in fragment.to_batches(schema=schema, use_threads=False, **how):
-                    if batch.num_rows:
-                        yield batch
-            except (pa.ArrowException, OSError):
-                raise DataError(f"file number {number} of the table is damaged") from None
-
     return Source(
-        names,
-        dataset.count_rows(),
-        lambda: map(frame_of, read(present)),
-        lambda chosen: map(columns_of, read(chosen)),
+        files.columns,
+        files.rows,
+        lambda: map(frame_of, files.batches(present, BATCH)),
+        lambda chosen: map(columns_of, files.batches(chosen, BATCH)),
+        files.parts,
     )

@@ -19,16 +19,20 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from decimal import Decimal
 from functools import cached_property
+from itertools import accumulate
 from typing import Any, Literal, NoReturn
 
 import numpy as np
 import pandas as pd
 
+from counterveil.cluster import Cluster
 from counterveil.curator.sources import open_source
 from counterveil.encoding import Array, Encoding
 from counterveil.errors import DataError, RequestError
+from counterveil.parts import Fragments
 from counterveil.schema import Schema
-from counterveil.schema.columns import arrays_of, empty_cells
+from counterveil.schema.columns import empty_cells
+from counterveil.terminal import Tick, silent
 
 MOST_RECORDS = 10_000  # of a person that may count
 WHOLE = re.compile(r"(?P<sign>[+-]?)(?P<digits>[0-9]+)(\.0*)?")
@@ -39,7 +43,8 @@ class PrivateTable:
 
     `unit_column` names the column with the person a record belongs to (`person` says who is the
     same); of each person's records the first `max_records` in the order of the table are used, 1 if
-    nothing is said, and the others are dropped.
+    nothing is said, and the others are dropped. `cluster`: where the rows are counted, in
+    parts. `private_used`: which rows (rows,) count, where that is known already.
     """
 
     def __init__(
@@ -49,6 +54,8 @@ class PrivateTable:
         *,
         unit_column: str | None = None,
         max_records: int | None = None,
+        cluster: Cluster | None = None,
+        private_used: Array | None = None,
     ) -> None:
         if max_records is not None and unit_column is None:
             raise RequestError("max_records needs a unit column: the one that tells people apart")
@@ -65,6 +72,13 @@ class PrivateTable:
         self.encoding.check_columns(self._source.columns, label=True)
         if unit_column is not None and unit_column not in self._source.columns:
             raise DataError(f"unit column {unit_column!r} is missing from the table")
+        self.cluster = cluster
+        if cluster is not None:
+            self.private_parts(self._source.rows)
+        if private_used is not None:
+            self._private_used = private_used
+        self.tick: Tick = silent  # told how many rows were counted, in all readings
+        self._counted = 0
 
     @property
     def unit(self) -> Literal["record", "person"]:
@@ -78,14 +92,55 @@ class PrivateTable:
         How many records a person has is private, so that with a unit column the number of records
         is not public; replacing a person leaves the number of people as it is.
         """
-        if self.unit_column is None:
-            return self._source.rows
-        people: set[str] = set()
+        return self.rows if self.unit_column is None else len(self._private_people[0])
+
+    @property
+    def rows(self) -> int:
+        """The number of records; with a unit column it is private."""
+        return self._source.rows
+
+    @cached_property
+    def _private_used(self) -> Array | None:
+        """Which rows (rows,) count; None where all do."""
+        return None if self.unit_column is None else self._private_people[1]
+
+    @cached_property
+    def _private_people(self) -> tuple[Counter[str], Array]:
+        """Who has how many records, and which rows (rows,) are among the first of their person.
+
+        It takes the whole table in order, so that it is found out here, even with a cluster.
+        """
+        used: Counter[str] = Counter()
+        mine = np.zeros(self._source.rows, dtype=bool)
+        row = 0
         for private_frame in self._source.batches():
-            people.update(filter(None, people_of(private_frame[self.unit_column])))
-        if not people:
+            for person in people_of(private_frame[self.unit_column]):
+                if person is not None:
+                    mine[row] = used[person] < self.records
+                    used[person] += 1
+                row += 1
+        if not used:
             raise DataError(f"unit column {self.unit_column!r} names nobody")
-        return len(people)
+        return used, mine
+
+    def tell(self, rows: int) -> None:
+        """Tell whoever watches that so many more rows were counted."""
+        self._counted += rows
+        self.tick(self._counted)
+
+    def private_parts(self, most: int) -> list[tuple[Fragments, Array | None]]:
+        """The rows in parts of at most `most` for the workers of a cluster.
+
+        A part says where its rows are; with it comes which of them (rows,) count, if not all.
+        """
+        if self._source.parts is None:
+            raise RequestError("workers read Parquet files: give one, or a folder of them")
+        parts, used = self._source.parts(most), self._private_used
+        starts = [0, *accumulate(part.rows for part in parts)]
+        return [
+            (part, None if used is None else used[start : start + part.rows])
+            for part, start in zip(parts, starts, strict=False)
+        ]
 
     def private_batches(self) -> Iterator[tuple[Array, Array]]:
         """Encoded rows (rows, width) and class numbers (rows,), batch by batch.
@@ -109,33 +164,21 @@ class PrivateTable:
         can make it fail.
         """
         wanted = range(len(self.encoding.blocks)) if features is None else features
-        for private_arrays, private_labels in self._arrays(wanted):
-            classes = self.encoding.labels_of(private_labels, strict=False)
-            columns = self.encoding.compact_arrays(private_arrays, wanted)
-            labelled = classes >= 0
-            if labelled.all():
+        names = {name for place in wanted for name in self.schema.features[place].columns}
+        label, first_row = self.schema.label.name, 0
+        for private_arrays in self._source.columns_of((*names, label)):
+            classes = self.encoding.labels_of(private_arrays[label], strict=False)
+            in_order = [private_arrays.get(name) for name in self.schema.columns]
+            columns = self.encoding.compact_arrays(in_order, wanted)
+            counts = classes >= 0
+            if self._private_used is not None:
+                counts &= self._private_used[first_row : first_row + len(counts)]
+            first_row += len(counts)
+            if counts.all():
                 yield columns, classes
-            elif labelled.any():
-                kept = [None if each is None else each[labelled] for each in columns]
-                yield kept, classes[labelled]
-
-    def _arrays(self, features: Collection[int]) -> Iterator[tuple[list[Any], Any]]:
-        """The columns of the used rows in the schema's order, and that of the label.
-
-        Columns of other features than those wanted may be empty.
-        """
-        label = self.schema.label.name
-        if self.unit_column is not None:
-            for private_frame, _ in self._used():
-                arrays = arrays_of(private_frame[[*self.schema.columns, label]])
-                yield arrays[:-1], arrays[-1]
-            return
-        names = {name for place in features for name in self.schema.features[place].columns}
-        for private_columns in self._source.columns_of((*names, label)):
-            yield (
-                [private_columns.get(name) for name in self.schema.columns],
-                private_columns[label],
-            )
+            elif counts.any():
+                kept = [None if each is None else each[counts] for each in columns]
+                yield kept, classes[counts]
 
     def check(self) -> None:
         """Read every row and refuse a table that does not fit the schema or cannot be explained.
@@ -178,24 +221,24 @@ class PrivateTable:
 
         A row without a person is left out; with `strict` it is an error.
         """
-        used: Counter[str] = Counter()
         first_row = 0
         for private_frame in self._source.batches():
             numbers = first_row + np.arange(len(private_frame))
             first_row += len(private_frame)
-            if self.unit_column is None:
+            if strict and self.unit_column is not None:
+                self._check_people(private_frame[self.unit_column], numbers)
+            if self._private_used is None:
                 yield private_frame, numbers
                 continue
-            mine = np.zeros(len(private_frame), dtype=bool)
-            for row, person in enumerate(people_of(private_frame[self.unit_column])):
-                if person is None and strict:
-                    where = f"row {numbers[row] + 1}, column {self.unit_column!r}"
-                    raise DataError(f"{where}: no person given")
-                if person is not None:
-                    mine[row] = used[person] < self.records
-                    used[person] += 1
+            mine = self._private_used[numbers]
             if mine.any():
                 yield private_frame[mine], numbers[mine]
+
+    def _check_people(self, column: pd.Series[Any], numbers: Array) -> None:
+        for row, person in zip(numbers, people_of(column), strict=True):
+            if person is None:
+                where = f"row {row + 1}, column {self.unit_column!r}"
+                raise DataError(f"{where}: no person given")
 
     def __repr__(self) -> str:
         return "PrivateTable(…)"

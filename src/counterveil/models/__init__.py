@@ -4,13 +4,14 @@ from counterveil.models.adapters import CallableModel, EstimatorModel, adapt, di
 from counterveil.models.base import Rows, TargetModel
 from counterveil.models.export import save_private_model
 from counterveil.models.exported import save_exported
-from counterveil.models.load import load_model
+from counterveil.models.load import ModelFile, load_model
 from counterveil.models.onnx import OnnxModel
 from counterveil.models.torch_model import TorchModel
 
 __all__ = [
     "CallableModel",
     "EstimatorModel",
+    "ModelFile",
     "OnnxModel",
     "Rows",
     "TargetModel",

@@ -1,13 +1,18 @@
 """Target models from files. What can run code on loading needs explicit trust."""
 
+from __future__ import annotations
+
+import hashlib
 import importlib
 import io
 import os
 import pickle
+import tempfile
 import warnings
 import zipfile
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +20,7 @@ import numpy as np
 import torch
 
 from counterveil.errors import ModelError
+from counterveil.files import read_bytes
 from counterveil.models import limits
 from counterveil.models.adapters import adapt
 from counterveil.models.base import Inputs, Outputs, TargetModel, optional
@@ -32,6 +38,38 @@ PACKAGES = ("sklearn.", "scipy.sparse.", "numpy.")
 # Parts of these packages that do more than compute.
 UNTRUSTED_PARTS = {"testing", "_testing", "tests", "externals", "datasets", "conftest"}
 UNTRUSTED_PARTS |= {"f2py", "distutils", "lib", "ctypeslib"}
+
+
+@dataclass(frozen=True)
+class ModelFile:
+    """The file of a model, and how to open it: the keywords of `load_model`.
+
+    `content`: what is in the file, where it is to be opened on another machine.
+    """
+
+    path: str | os.PathLike[str]
+    options: dict[str, Any] = field(default_factory=dict)
+    content: bytes | None = None
+
+    def packed(self) -> ModelFile:
+        """The same with its content: it can be sent."""
+        content = read_bytes(self.path, "model", ModelError)
+        return ModelFile(Path(self.path).name, self.options, content)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the content."""
+        content = self.packed().content if self.content is None else self.content
+        return hashlib.sha256(content or b"").hexdigest()
+
+    def load(self, schema: Schema) -> TargetModel:
+        """The model, adapted to `schema`."""
+        if self.content is None:
+            return load_model(self.path, schema, **self.options)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / self.path
+            path.write_bytes(self.content)
+            return load_model(path, schema, **self.options)
 
 
 def load_model(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Collection
-from dataclasses import replace
+from collections.abc import Callable, Collection, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypedDict, Unpack
 
@@ -12,18 +14,20 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from counterveil.cluster import Cluster, Engine, cluster_of
 from counterveil.encoding import Array, Encoding
 from counterveil.errors import InternalError, RequestError
-from counterveil.models import Rows, TargetModel, TorchModel, adapt, load_model
-from counterveil.networks import pick_device
+from counterveil.models import ModelFile, Rows, TargetModel, TorchModel, adapt
+from counterveil.networks import Amortiser, pick_device
 from counterveil.privacy import ModelBudget
 from counterveil.private_model import PrivateModel
-from counterveil.search import algorithm2, amortise, constraints
+from counterveil.schema import Category
+from counterveil.search import algorithm2, amortise, bulk, constraints
 from counterveil.search.algorithm2 import TargetClasses, Weights, select_targets
 from counterveil.search.batch import Found, QueryBatch
 from counterveil.search.constraints import ManyRules
 from counterveil.search.diverse import several_answers
-from counterveil.search.explanations import Explanations
+from counterveil.search.explanations import Explanations, free_name
 from counterveil.search.ground import Ground
 from counterveil.search.images.ground import ImageGround
 from counterveil.search.judge import Judge, Request
@@ -44,6 +48,7 @@ from counterveil.terminal import Tick, progress_bar, silent
 from counterveil.veil import Veil
 
 MOST_ANSWERS = 1000  # to one query
+FEW = 100  # rows by whose answers a model is known again
 MOST_WARM_STEPS = 1_000_000
 
 
@@ -57,6 +62,18 @@ class Tuning(TypedDict, total=False):
 
 class Choices(SearchChoices, RuleChoices, total=False):
     """What may be said as keywords of `Explainer.explain`."""
+
+
+class FileChoices(Choices, total=False):
+    """What may be said as keywords of `Explainer.explain_files`."""
+
+    k: int
+    rules: Rules | None
+    immutable: Collection[str]
+    copied: Sequence[str]  # columns of the queries that are copied beside the answers, as copied_…
+    engine: Engine | Cluster  # "here"; "ray": all processors of this machine; or a Cluster
+    part_rows: int  # of a part, at most: what a run that is cut off has to do again
+    progress: bool
 
 
 class Explainer:
@@ -99,6 +116,8 @@ class Explainer:
             amortise.check_warm_file(warm_file)
         self.veil = veil if isinstance(veil, Veil) else Veil.load(veil)
         self.encoding = Encoding(self.veil.schema)
+        if isinstance(model, (str, os.PathLike)):
+            model = ModelFile(model)
         self.model, self.decided_by = _consulted_model(self.veil, model, guidance)
         self.statement = self.veil.statement
         if self.decided_by is not DecidedBy.MODEL:
@@ -108,6 +127,15 @@ class Explainer:
         elif model_budget is not None:
             self.statement = self.statement.composed_with(model_budget)
         self.guidance = guidance
+        self._given = {
+            "model": model,
+            "guidance": guidance,
+            "model_budget": model_budget,
+            "weights": weights,
+            "device": device,
+            "warm_steps": warm_steps,
+            "chunk": self.chunk,
+        }
         self.weights = weights or Weights.of(self.veil.schema.family, guidance)
         self.device = pick_device(device)
         self._learnt = Learnt(
@@ -193,6 +221,60 @@ class Explainer:
         )
         self._learnt.shows_progress = progress
         return self._judge(request, self._search(batch, options, k, progress))
+
+    def explain_files(
+        self,
+        queries: str | os.PathLike[str],
+        out: str | os.PathLike[str],
+        target: Category | None = None,
+        **choices: Unpack[FileChoices],
+    ) -> bulk.Summary:
+        """Explain a table of any size: from Parquet files, to Parquet files in the folder `out`.
+
+        Both are paths, or addresses such as s3://bucket/folder. The answers to a part of the table
+        are a file as `Explanations.save` writes it; `query` is the number of the row in the whole
+        table. A run that was cut off goes on when it is called again, and no row is explained
+        twice. A model that was given as a path travels to workers as a file, any other one as a
+        pickle. `choices`: see `FileChoices`; and those of `explain`, with one target and one
+        `Rules` for all.
+        """
+        cluster = cluster_of(choices.pop("engine", "here"))
+        part_rows = choices.pop("part_rows", bulk.PART_ROWS)
+        progress, copied = choices.pop("progress", True), tuple(choices.pop("copied", ()))
+        asked: dict[str, Any] = {"k": 1, "target": target, **choices}
+        _, search = _rules_in(
+            {each: asked[each] for each in asked if each in Choices.__annotations__},  # type: ignore[arg-type]
+            asked.get("rules"),
+        )
+        options = self._options(search)
+        self._learnt.shows_progress = progress
+        model = self._given["model"]
+        if isinstance(model, ModelFile):
+            model = model.packed()
+        explainer: Callable[[], Explainer] = lambda: self  # noqa: E731
+        if cluster is not None:
+            learns = options.prefer == "nearest" and options.method == "amortised"
+            learnt = deepcopy(self._learnt.amortiser).cpu() if learns else None
+            explainer = Recipe(self.veil.to_bytes(), {**self._given, "model": model}, learnt)
+        schema, place = self.veil.schema, os.fspath(queries)
+        own = free_name("status", schema), free_name("query", schema)
+        question = bulk.Question(explainer, asked, copied, bulk.Folder(os.fspath(out)), own)
+        about = {
+            "veil": self.veil.digest,
+            "model": model.digest if isinstance(model, ModelFile) else self._answers_to_few(place),
+            "asked": {**asked, "copied": copied, "guidance": self.guidance},
+        }
+        return bulk.explain_parts(
+            question, place, about, cluster=cluster, part_rows=part_rows, show=progress
+        )
+
+    def _answers_to_few(self, queries: str) -> str:
+        """A name of the model: what it says of the first rows, or that nobody asks it."""
+        if self.decided_by is DecidedBy.STAND_IN:
+            return self.decided_by.value
+        few = bulk.first_rows(queries, self.veil.schema.columns, FEW)
+        said = self.decide(few).round(3) + 0.0
+        return hashlib.sha256(said.tobytes()).hexdigest()
 
     def decide(self, rows: Any) -> Array:
         """What the model that decides says of rows: the probability of each class.
@@ -299,6 +381,22 @@ class Explainer:
         return rows, accepted
 
 
+@dataclass(frozen=True)
+class Recipe:
+    """An Explainer as it is sent to a worker: the veil's file, the keywords, what was learnt."""
+
+    veil: bytes
+    keywords: dict[str, Any]
+    learnt: Amortiser | None
+
+    def __call__(self) -> Explainer:
+        """The same Explainer there."""
+        explainer = Explainer(Veil.from_bytes(self.veil), **self.keywords)
+        if self.learnt is not None:
+            explainer._learnt.amortiser = self.learnt.to(explainer.device)
+        return explainer
+
+
 def _consulted_model(veil: Veil, model: Any, guidance: str) -> tuple[TargetModel, DecidedBy]:
     """What the search may consult, and whose decisions its answers are.
 
@@ -307,8 +405,8 @@ def _consulted_model(veil: Veil, model: Any, guidance: str) -> tuple[TargetModel
     if guidance not in {"model", "surrogate"}:
         raise RequestError("guidance must be 'model' or 'surrogate'")
     own = isinstance(model, PrivateModel) and model.veil == veil.digest
-    if guidance == "model" and isinstance(model, (str, os.PathLike)):
-        return load_model(model, veil.schema), DecidedBy.MODEL
+    if guidance == "model" and isinstance(model, ModelFile):
+        return model.load(veil.schema), DecidedBy.MODEL
     if guidance == "model" and model is not None and not own:
         return adapt(model, veil.schema), DecidedBy.MODEL
     if veil.surrogate is None:

@@ -13,7 +13,7 @@ import pandas as pd
 
 from counterveil.errors import RequestError
 from counterveil.files import write_whole
-from counterveil.schema import Category
+from counterveil.schema import Category, Schema
 from counterveil.search import wording
 from counterveil.search.answers import Answers, Status
 from counterveil.search.wording import DecidedBy
@@ -254,11 +254,21 @@ class Explanations(Answers):
         A column of the summary that is called like one of the table's (`status`, `distance`, …) is
         written as `counterveil_status` and so on; the table keeps its names.
         """
+        write_whole(path, wording.file_content(self.table(), path, escape=escape))
+
+    def table(self, first: int = 0) -> pd.DataFrame:
+        """Summary and rows side by side, as `save` writes them; queries count from `first` + 1."""
         summary = self._summary(self.schema.label.classes)
-        while clashing := set(summary.columns) & set(self.schema.columns):
-            summary = summary.rename(columns={name: f"counterveil_{name}" for name in clashing})
-        table = pd.concat([summary, self.rows.reset_index(drop=True)], axis=1)
-        write_whole(path, wording.file_content(table, path, escape=escape))
+        summary["query"] += first
+        summary = summary.rename(columns=lambda name: free_name(name, self.schema))
+        return pd.concat([summary, self.rows.reset_index(drop=True)], axis=1)
+
+
+def free_name(name: str, schema: Schema) -> str:
+    """What a column of the summary is called beside the columns of the table."""
+    while name in schema.columns:
+        name = f"counterveil_{name}"
+    return name
 
 
 def _or_none(number: float) -> float | None:

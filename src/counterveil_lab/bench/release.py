@@ -89,17 +89,16 @@ def report_one(parts: str, order: int) -> None:
 
 def count_columns(table: PrivateTable, plan: Plan) -> None:
     """Both passes as a release makes them, without noise, on public bins."""
-    from counterveil.curator.coefficients import GridCounts
+    from counterveil.curator.coefficients import CellCounts, GridCounts
+    from counterveil.curator.counting import fill
     from counterveil.population.grid import Grid
     from counterveil.population.ladder import Ladders
 
     ladders, grid = Ladders(table.schema, plan.fine), Grid(table.schema, plan.fine)
     classes = len(table.schema.label.classes)
     counts = GridCounts(grid, classes, grid.merged(plan.coarse), pairs=plan.order == 2)
-    for private_columns, _ in table.private_columns(ladders.places):
-        ladders.counts(private_columns)
-    for private_columns, private_classes in table.private_columns():
-        counts.add(private_columns, private_classes)
+    fill(table, CellCounts(ladders))
+    fill(table, counts)
 
 
 def count_points(table: PrivateTable, plan: Plan) -> None:

@@ -94,9 +94,9 @@ FAULTS: tuple[Fault, ...] = (
               MIXED, _SPIKES, f"bound = Sensitivity.of_counts(1, plan.records)\n        {_SPIKES}",
               (MOVES, SPIKES)),
     fault("slices cut by the rows", "one far number moves all others to another slice",
-           MIXED, "private_spikes += slices.counts(private_columns)",
-           "private_spikes += slices.counts([each / max(np.nanmax(each), 1e-9)"
-           " for each in private_columns])",
+           SUMS, "self.counts += self.cells.counts(private_columns)",
+           "self.counts += self.cells.counts([each if each is None or each.dtype.kind != 'f'"
+           " else each / max(np.nanmax(each), 1e-9) for each in private_columns])",
            (ITSELF, SPIKES)),
     fault("bins from exact ranges", "where the bins lie tells where every record is",
            MIXED, f"    {_GRID}",
@@ -174,8 +174,8 @@ FAULTS: tuple[Fault, ...] = (
             "return 2 * math.isqrt(features) * FIXED_POINT")),
           ((MOVES, FEATURES),), delta=SHARP),
     gaussian("features: waves scaled by the rows", "the basis of the objective holds data",
-              PICTURES, "features.whole(private_points[some])",
-              "features.whole(private_points[some] / (0.01 + private_points.mean(axis=0)))",
+              SUMS, "self._vectors_of(private_points[some])",
+              "self._vectors_of(private_points[some] / (0.01 + private_points.mean(axis=0)))",
               (MOVES, FEATURES)),
     fault("cut of ones depends on other rows", "one record moves what is kept of all others",
            BIT_SETS, "turn = (crowded @ weights) % bits",
