@@ -49,7 +49,7 @@ def bench(folder: Path, command: str, *, quick: bool, say: Callable[[str], None]
     results = Results(folder, "bench-release", command, fresh=True)
     for rows in SIZES[:1] if quick else SIZES:
         with tempfile.TemporaryDirectory() as parts:
-            _write_parts(Path(parts), rows)
+            write_parts(Path(parts), rows)
             for order in ORDERS:
                 code = "from counterveil_lab.bench.release import report_one; "
                 call = [sys.executable, "-c", f"{code}report_one({parts!r}, {order})"]
@@ -141,7 +141,8 @@ def _read(parts: str, *passes: list[str]) -> None:
                 pass
 
 
-def _write_parts(folder: Path, rows: int) -> None:
+def write_parts(folder: Path, rows: int) -> None:
+    """Adult rows drawn again and again, in Parquet files."""
     frame = adult_split().train
     rng = np.random.default_rng(0)
     for number, start in enumerate(range(0, rows, ROWS_A_FILE)):
