@@ -76,7 +76,7 @@ def export(
 @model_app.command("predict")
 def predict(
     veil: Path = option(..., "A veil file."),
-    rows: Path = option(..., "Rows in original units: .csv, .parquet or .arrow."),
+    rows: Path = option(..., "Rows in original units: .csv, .parquet, .arrow or .xlsx."),
     out_file: Path = option(..., "Write classes and probabilities: .csv, .parquet.", "--out"),
     classes: str | None = CLASSES,
     overwrite: bool = OVERWRITE,

@@ -26,7 +26,7 @@ def _schema() -> None:
 
 @schema_app.command("draft")
 def schema_draft(
-    file: Path = Argument(..., help="The table: .csv, .parquet or .arrow."),
+    file: Path = Argument(..., help="The table: .csv, .parquet, .arrow or .xlsx."),
     label: str = option(..., "The column that the model predicts."),
     exclude: list[str] | None = option(None, "A column to leave out; repeat for more."),
     out_file: Path | None = option(None, "Write here instead of to the terminal.", "--out"),

@@ -73,7 +73,7 @@ def inspect(
 def explain(
     veil: Path = option(..., "A veil file."),
     trust: list[Path] | None = TRUST,
-    queries: Path = option(..., "Rows to explain: .csv, .parquet or .arrow."),
+    queries: Path = option(..., "Rows to explain: .csv, .parquet, .arrow or .xlsx."),
     model: Path | None = option(
         None,
         "The model: .pt2, .skops, .onnx, .ubj or .json (XGBoost), .txt (LightGBM); "
