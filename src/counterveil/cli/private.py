@@ -8,7 +8,7 @@ from typer import Argument, Typer
 
 from counterveil.cli.options import DEVICE, JSON, option, seed_option
 from counterveil.errors import RequestError
-from counterveil.terminal import print_json, say, warn, wrote
+from counterveil.terminal import complain, print_json, say, warn, wrote
 
 DATA = option(..., "The private table: .csv, .parquet, .arrow, or a folder of Parquet files.")
 LEDGER = option(None, "The ledger with the account of these rows; see counterveil ledger open.")
@@ -27,26 +27,33 @@ def _schema() -> None:
 @schema_app.command("draft")
 def schema_draft(
     file: Path = Argument(..., help="The table: .csv, .parquet, .arrow or .xlsx."),
-    label: str = option(..., "The column that the model predicts."),
+    label: str | None = option(
+        None, "The column that the model predicts; without it, some are suggested."
+    ),
     exclude: list[str] | None = option(None, "A column to leave out; repeat for more."),
     out_file: Path | None = option(None, "Write here instead of to the terminal.", "--out"),
 ) -> None:
     """Draft a schema from a table, for you to edit. Reads the private rows.
 
     The draft LOOKS AT THE DATA: its bounds and categories are those of the rows. Before you release
-    anything, replace them by public knowledge and remove "drafted" from the file.
+    anything, replace them by public knowledge and remove "drafted" from the file. Columns that
+    cannot be features are left out: identifiers, dates, free text, constants. Standard error says
+    which, and what is for you to decide; both tell about the rows.
     """
-    from counterveil.curator.infer_schema import draft_schema
+    from counterveil.curator.infer_schema import draft_schema, read_for_draft
     from counterveil.files import check_output
-    from counterveil.tables import read_table
 
     check_output(out_file, file)
-    schema = draft_schema(read_table(file), label, exclude=exclude or (), name=file.stem)
+    draft = draft_schema(read_for_draft(file), label, exclude=exclude or (), name=file.stem)
     if out_file is None:
-        sys.stdout.write(schema.to_json())
+        sys.stdout.write(draft.schema.to_json())
     else:
-        schema.save(out_file)
+        draft.schema.save(out_file)
         wrote(out_file)
+    for column, why in draft.left_out.items():
+        complain("left out: ", f"{column} {why}", "yellow")
+    for words in draft.decisions:
+        complain("decide: ", words, "cyan")
     warn(
         "this draft LOOKED AT THE DATA. Replace its bounds and categories by public knowledge, "
         'then remove "drafted" from the file.'
