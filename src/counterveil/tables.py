@@ -19,6 +19,7 @@ from counterveil.excel import EXCEL, read_sheet
 from counterveil.schema import Schema
 
 PARQUET, ARROW = (".parquet", ".pq"), (".arrow", ".feather", ".ipc")  # endings of their files
+COLUMN = (list, tuple, np.ndarray, pd.Series)  # what a mapping of columns may hold
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".txt": ","}
 MOST_COLUMNS = 20_000  # of a CSV file: more take minutes
 LONGEST_HEADER = 1 << 24  # bytes
@@ -138,7 +139,11 @@ def _one_line_errors(path: Path) -> Iterator[None]:
 
 
 def as_frame(table: Any, schema: Schema | None = None) -> pd.DataFrame:
-    """Any frame, or with a schema a plain array in column order, as pandas with unique columns."""
+    """Any table as pandas with unique columns.
+
+    `table`: a frame, the path of a file, a list of records, one record as a mapping or a Series, a
+    mapping of columns, or with a schema a plain array in the order of its columns.
+    """
     if isinstance(table, pd.DataFrame):
         frame = table
     elif isinstance(table, pd.Series):
@@ -152,7 +157,7 @@ def as_frame(table: Any, schema: Schema | None = None) -> pd.DataFrame:
             raise DataError(f"an array needs {wanted} columns in the schema's order, got {got}")
         frame = pd.DataFrame(flat, columns=list(schema.columns))
     elif isinstance(table, (list, dict)):
-        frame = pd.DataFrame(table if isinstance(table, list) else [table], dtype=object)
+        frame = _frame_of_records(table)
     else:
         try:
             read = nw.from_native(table)
@@ -162,6 +167,18 @@ def as_frame(table: Any, schema: Schema | None = None) -> pd.DataFrame:
             raise DataError(f"{expected}, got {type(table).__name__}") from None
     _refuse_repeats([str(name) for name in frame.columns])
     return frame
+
+
+def _frame_of_records(table: list[Any] | dict[Any, Any]) -> pd.DataFrame:
+    """A frame of a list of records, of one record, or of columns by name."""
+    if isinstance(table, list):
+        if not table:
+            raise DataError("the table is empty; it needs at least one row")
+        return pd.DataFrame(table, dtype=object)
+    columns = [each for each in table.values() if isinstance(each, COLUMN)]
+    if len({len(each) for each in columns}) > 1:
+        raise DataError("the columns of the table are not of one length")
+    return pd.DataFrame(table if columns else [table], dtype=object)
 
 
 def as_arrow(table: Any) -> pa.Table:

@@ -125,7 +125,9 @@ def explain(
     model_relation: str | None = option(
         None, "Which tables that ε compares: replace-one or add-remove."
     ),
-    out_file: Path | None = option(None, "Write the rows: .csv, .parquet or .json.", "--out"),
+    out_file: Path | None = option(
+        None, "Write the rows: .csv, .parquet or .json; or the page of --report: .html.", "--out"
+    ),
     raw_csv: bool = option(
         False,
         "In a .csv, leave texts as they are that a spreadsheet takes for formulas.",
@@ -141,15 +143,16 @@ def explain(
     training rows, end to end.
     """
     from counterveil.files import write_whole
-    from counterveil.report import explanation_table, explanations_page
+    from counterveil.report import explanation_table
     from counterveil.search import Explainer
     from counterveil.signature import signer_line
     from counterveil.tables import read_table
 
     outputs = {"--out": out_file, "--report": report}
     check_outputs(outputs, veil, queries, model, rules, *(trust or ()))
-    if out_file is not None and out_file.suffix.lower() not in {".csv", ".parquet", ".json"}:
-        raise RequestError(f"--out {out_file}: name the file .csv, .parquet or .json")
+    endings = {".csv", ".parquet", ".json", ".html"}
+    if out_file is not None and out_file.suffix.lower() not in endings:
+        raise RequestError(f"--out {out_file}: name the file .csv, .parquet, .json or .html")
     if model_epsilon is not None and (guidance == "surrogate" or model is None):
         raise RequestError("no target model is consulted: leave --model-epsilon out")
     budget = _model_budget(model_epsilon, model_delta, model_unit, model_relation)
@@ -185,7 +188,7 @@ def explain(
     if out_file is not None:
         result.save(out_file, escape=not raw_csv)
     if report is not None:
-        write_whole(report, explanations_page(result).encode())
+        write_whole(report, result.to_html().encode("utf-8", "replace"))
     if as_json:
         print_json(result.to_dict())
         return
