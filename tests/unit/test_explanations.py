@@ -238,7 +238,7 @@ def test_alternatives_in_words(result, several):
     assert first == f"Query 1: {several.explain(0)}"
     assert second == f"Query 4: {several.text(3)}"
     assert result.explain(1) == result.text(1)
-    assert several.only([1]).explain() == "1 queries: 0 found with 0 answers, 1 not found."
+    assert several.only([1]).explain() == "1 query: 0 found with 0 answers, 1 not found."
     with pytest.raises(RequestError, match="no query at position 4"):
         several.explain(4)
 

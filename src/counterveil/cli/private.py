@@ -6,7 +6,7 @@ from pathlib import Path
 
 from typer import Argument, Typer
 
-from counterveil.cli.options import DEVICE, JSON, option, seed_option
+from counterveil.cli.options import DEVICE, JSON, manual, option, seed_option
 from counterveil.errors import RequestError
 from counterveil.terminal import complain, print_json, say, warn, wrote
 
@@ -16,7 +16,12 @@ DATASET = option(None, "Its name in the ledger; by default the schema's.")
 UNIT_COLUMN = option(None, "Who a record belongs to: protects people, not records.")
 MAX_RECORDS = option(None, "Of each person, at most so many records are used. [1]", min=1)
 
-schema_app = Typer(no_args_is_help=True, help="Public descriptions of tables.")
+schema_app = Typer(
+    no_args_is_help=True,
+    help="Public descriptions of tables.\n\n"
+    "A schema names the columns, their bounds and categories, and what an answer may change. It "
+    "travels inside every veil: it must come from public knowledge, not from the rows.",
+)
 
 
 @schema_app.callback()
@@ -24,7 +29,14 @@ def _schema() -> None:
     pass
 
 
-@schema_app.command("draft")
+@schema_app.command(
+    "draft",
+    epilog=manual(
+        "the private rows. Writes the draft; what it says of the rows is private.",
+        "schema draft loans.csv --label granted --out loans.schema.json",
+        "schema draft loans.xlsx --label granted --exclude remarks > loans.schema.json",
+    ),
+)
 def schema_draft(
     file: Path = Argument(..., help="The table: .csv, .parquet, .arrow or .xlsx."),
     label: str | None = option(
@@ -100,7 +112,9 @@ def release(
     out_file: Path | None = option(None, "The veil to write, X.veil.", "--out"),
     overwrite: bool = option(False, "Replace the file at --out.", "--overwrite"),
     mechanism: str = option(
-        "functional", "functional: proved ε. dpsgd: needs δ. paper: guarantees nothing."
+        "functional",
+        "functional: proved ε. dpsgd: needs δ. paper: guarantees nothing.",
+        values=("functional", "dpsgd", "paper"),
     ),
     ledger: Path | None = LEDGER,
     dataset: str | None = DATASET,

@@ -10,6 +10,7 @@ from typer import Argument
 from counterveil.cli.options import (
     DEVICE,
     JSON,
+    MODEL,
     MODEL_CLASSES,
     MODEL_INPUT,
     MODEL_OUTPUTS,
@@ -20,6 +21,7 @@ from counterveil.cli.options import (
     option,
     seed_option,
 )
+from counterveil.cli.where import asked_rows
 from counterveil.errors import RequestError
 from counterveil.hints import named
 from counterveil.terminal import cell, class_named, out, print_json, say, warn, wrote
@@ -27,6 +29,8 @@ from counterveil.terminal import cell, class_named, out, print_json, say, warn, 
 if TYPE_CHECKING:
     from counterveil.privacy import ModelBudget
     from counterveil.veil import Veil
+
+CHANGES, SEARCH, OUTPUT = "What may change", "The search", "What is written"
 
 TRUST = option(
     None, "A public key (.pub): refuse veils that are not signed by one of them; repeat for more."
@@ -73,68 +77,103 @@ def inspect(
 def explain(
     veil: Path = option(..., "A veil file."),
     trust: list[Path] | None = TRUST,
-    queries: Path = option(..., "Rows to explain: .csv, .parquet, .arrow or .xlsx."),
+    queries: Path | None = option(None, "Rows to explain: .csv, .parquet, .arrow or .xlsx."),
+    where: list[str] | None = option(
+        None,
+        "NAME=VALUE; repeat for more. With --queries: only the rows that have these values, in any "
+        "column. Without: the row itself, with a value for every feature; an empty one is missing.",
+    ),
     model: Path | None = option(
         None,
         "The model: .pt2, .skops, .onnx, .ubj or .json (XGBoost), .txt (LightGBM); "
         "pickles: see --trust-pickle. Without one: the veil's private model.",
+        panel=MODEL,
     ),
     guidance: str = option(
         "model",
         "model, or surrogate: never asks the model that decides, the private one stands in.",
+        values=("model", "surrogate"),
+        panel=MODEL,
     ),
     target: str | None = option(
         None, "The class to reach; by default the model's second most likely one."
     ),
-    immutable: list[str] | None = option(None, "A feature that must stay; repeat for more."),
+    immutable: list[str] | None = option(
+        None, "A feature that must stay; repeat for more.", panel=CHANGES
+    ),
     k: int = option(1, "How many different answers a query.", "--k", min=1, max=1000),
     rules: Path | None = option(
         None,
         "A JSON file: one object for all queries, or a list with one a query; with immutable, "
         "may_change, direction, allowed, steps, relations, together, max_changes, costs "
         "(docs/rules.md).",
+        panel=CHANGES,
     ),
-    max_changes: int | None = option(None, "Change at most so many features.", min=1),
+    max_changes: int | None = option(
+        None, "Change at most so many features.", min=1, panel=CHANGES
+    ),
     prefer: str | None = option(
         None,
         "believable: little effort, like people of the class, stable; nearest: the least L2 "
         "change. By default believable where the veil has a population of a mixed table or of "
         "images.",
+        values=("believable", "nearest"),
+        panel=SEARCH,
     ),
-    margin: float | None = option(None, "How sure the model must be of an answer: 0 to below 1."),
+    margin: float | None = option(
+        None, "How sure the model must be of an answer: 0 to below 1.", panel=SEARCH
+    ),
     method: str = option(
-        "amortised", "amortised: at once, after learning to search; iterations: Alg. 2."
+        "amortised",
+        "amortised: at once, after learning to search; iterations: Alg. 2.",
+        values=("amortised", "iterations"),
+        panel=SEARCH,
     ),
     iterations: int | None = option(
-        None, "Steps of Algorithm 2, or to refine: 300 or none.", min=0
+        None, "Steps of Algorithm 2, or to refine: 300 or none.", min=0, panel=SEARCH
     ),
-    polish: bool | None = option(None, "Give back what an answer does not need."),
+    polish: bool | None = option(None, "Give back what an answer does not need.", panel=SEARCH),
     warm_file: bool = option(
-        True, "Keep what the search has learnt in the user's cache folder, for the next time."
+        True,
+        "Keep what the search has learnt in the user's cache folder, for the next time.",
+        panel=SEARCH,
     ),
-    warm_steps: int | None = option(None, "How long to learn to search, at most.", min=1),
-    seed: int = seed_option("For the variety of several answers."),
+    warm_steps: int | None = option(
+        None, "How long to learn to search, at most.", min=1, panel=SEARCH
+    ),
+    seed: int = seed_option("For the variety of several answers.", panel=SEARCH),
     device: str = DEVICE,
     trust_pickle: bool = TRUST_PICKLE,
     model_input: str = MODEL_INPUT,
     model_outputs: str = MODEL_OUTPUTS,
     model_classes: str | None = MODEL_CLASSES,
-    model_epsilon: float | None = option(None, "The ε that the model was trained with, if it was."),
-    model_delta: float = option(0.0, "The same for δ."),
-    model_unit: str | None = option(None, "Whom that ε protects: record or person."),
+    model_epsilon: float | None = option(
+        None, "The ε that the model was trained with, if it was.", panel=MODEL
+    ),
+    model_delta: float = option(0.0, "The same for δ.", panel=MODEL),
+    model_unit: str | None = option(
+        None, "Whom that ε protects: record or person.", values=("record", "person"), panel=MODEL
+    ),
     model_relation: str | None = option(
-        None, "Which tables that ε compares: replace-one or add-remove."
+        None,
+        "Which tables that ε compares: replace-one or add-remove.",
+        values=("replace-one", "add-remove"),
+        panel=MODEL,
     ),
     out_file: Path | None = option(
-        None, "Write the rows: .csv, .parquet or .json; or the page of --report: .html.", "--out"
+        None,
+        "Write the rows: .csv, .parquet or .json; or the page of --report: .html.",
+        "--out",
+        panel=OUTPUT,
     ),
     raw_csv: bool = option(
         False,
         "In a .csv, leave texts as they are that a spreadsheet takes for formulas.",
         "--raw-csv",
+        panel=OUTPUT,
     ),
-    report: Path | None = option(None, "Write an HTML page for people."),
-    show: int = option(3, "How many explanations to print.", min=0),
+    report: Path | None = option(None, "Write an HTML page for people.", panel=OUTPUT),
+    show: int = option(3, "How many explanations to print.", min=0, panel=OUTPUT),
     as_json: bool = JSON,
 ) -> None:
     """Explain the model's decision on each query: what would have to change?
@@ -146,7 +185,6 @@ def explain(
     from counterveil.report import explanation_table
     from counterveil.search import Explainer
     from counterveil.signature import signer_line
-    from counterveil.tables import read_table
 
     outputs = {"--out": out_file, "--report": report}
     check_outputs(outputs, veil, queries, model, rules, *(trust or ()))
@@ -158,6 +196,7 @@ def explain(
     budget = _model_budget(model_epsilon, model_delta, model_unit, model_relation)
     opened = open_veil(veil, trust)
     schema = opened.schema
+    rows = asked_rows(queries, where, schema)
     target_model = None
     if guidance != "surrogate" and model is not None:
         target_model = open_model(
@@ -173,7 +212,7 @@ def explain(
         device=device,
     )
     result = explainer.explain(
-        read_table(queries, schema),
+        rows,
         None if target is None else class_named(target, schema.label.classes),
         k=k,
         rules=_rules(rules, max_changes),

@@ -48,9 +48,9 @@ class Label(Named):
         name = name.item() if isinstance(name, np.generic) else name
         if any(type(each) is type(name) and each == name for each in self.classes):
             return name
-        shown = [value for value, shown in self.value_names if shown == name]
-        alike = value_list(*self.classes).place(name)
-        return shown[0] if shown else self.classes[alike] if alike >= 0 else name
+        called = self.value_called(name)
+        alike = value_list(*self.classes).place(called)
+        return self.classes[alike] if alike >= 0 else name
 
     @validator(mode="after")
     def _check(self) -> Self:

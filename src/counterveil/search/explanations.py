@@ -52,7 +52,7 @@ class Explanations(Answers):
         parts = [f"{len(self.found)} found{more}", f"{self.count(Status.NOT_FOUND)} not found"]
         if self.count(Status.ALREADY):
             parts.append(f"{self.count(Status.ALREADY)} already of the target class")
-        line = f"{len(self)} queries: {', '.join(parts)}"
+        line = f"{len(self)} {'query' if len(self) == 1 else 'queries'}: {', '.join(parts)}"
         return line + (f"; mean distance {self.mean_distance:.2f}" if len(self.found) else "")
 
     def frame(self) -> pd.DataFrame:
