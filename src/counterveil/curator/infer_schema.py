@@ -422,7 +422,7 @@ def _with_rules(feature: Drafted, decisions: Decisions) -> Drafted:
     if column_names.names_what_people_cannot_change(feature.name):
         decisions.fixed.append(feature.name)
         return feature.model_copy(update={"immutable": True})
-    if isinstance(feature, Numeric) and column_names.names_an_age(feature.name):
+    if feature.is_one_number and column_names.names_an_age(feature.name):
         decisions.ages.append(feature.name)
         return feature.model_copy(update={"direction": "increase"})
     return feature
