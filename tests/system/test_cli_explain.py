@@ -11,6 +11,7 @@ from skops import io as skops_io
 from counterveil.cli.where import asked_rows
 from counterveil.encoding import Encoding
 from counterveil.models import save_exported
+from counterveil.schema import Schema
 
 
 def test_surrogate_guidance_loads_no_model(run, world):
@@ -216,7 +217,7 @@ def test_names_for_people_are_understood(veil):
     region = veil.schema.feature("region")
     named = region.model_copy(update={"label": "part", "value_names": ((1, "north"),)})
     features = tuple(named if each is region else each for each in veil.schema.features)
-    schema = veil.schema.model_copy(update={"features": features})
+    schema = Schema(label=veil.schema.label, features=features)
     values = {name: value for name, value in VALUES.items() if name != "region"}
     row = asked_rows(None, where(**values, part="north")[1::2], schema)
     assert row.region.tolist() == [1]
