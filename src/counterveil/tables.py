@@ -1,4 +1,4 @@
-"""Tables in: CSV, Parquet, pandas, Arrow and every frame narwhals reads become one pandas frame."""
+"""Tables in: CSV, Parquet, Arrow and Excel files, and every frame narwhals reads, become pandas."""
 
 import os
 import re
@@ -15,12 +15,15 @@ import pandas as pd
 import pyarrow as pa
 
 from counterveil.errors import DataError
+from counterveil.excel import EXCEL, read_sheet
 from counterveil.schema import Schema
 
 PARQUET, ARROW = (".parquet", ".pq"), (".arrow", ".feather", ".ipc")  # endings of their files
+COLUMN = (list, tuple, np.ndarray, pd.Series)  # what a mapping of columns may hold
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".txt": ","}
 MOST_COLUMNS = 20_000  # of a CSV file: more take minutes
 LONGEST_HEADER = 1 << 24  # bytes
+MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")  # texts that stand for an empty cell
 RAGGED = (
     "a row has more fields than the header; put cells with a separator in them into quotes, "
     "or name every column"
@@ -28,18 +31,24 @@ RAGGED = (
 
 
 def read_table(path: str | os.PathLike[str], schema: Schema | None = None) -> pd.DataFrame:
-    """Read a CSV, Parquet or Arrow file.
+    """Read a CSV, Parquet or Arrow file, or the first sheet of an Excel file.
 
-    With a schema, text categories stay text ("007" is not 7).
+    With a schema, text categories of a CSV file stay text ("007" is not 7).
     """
     source = Path(path)
     ending = source.suffix.lower()
+    check_table_file(source)
     if ending in PARQUET or ending in ARROW:
-        check_table_file(source)
         try:
             return pd.read_parquet(source) if ending in PARQUET else pd.read_feather(source)
         except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
             raise DataError(f"{source} is damaged or not of the kind its name says") from None
+    if ending in EXCEL:
+        frame = read_sheet(source, MISSING)
+        _refuse_repeats(list(frame.columns))
+        return frame
+    if ending not in SEPARATORS:
+        raise DataError(f"{source}: give a .csv, .parquet, .arrow or .xlsx file")
     text = () if schema is None else schema.text_columns
     batches = csv_batches(source, csv_columns(source), 1_000_000, text)
     return pd.concat(list(batches), ignore_index=True)
@@ -97,7 +106,7 @@ def csv_batches(
             usecols=None if tuple(columns) == header else list(columns),
             dtype={name: str for name in columns if name in text},
             keep_default_na=False,
-            na_values=["", "NA", "N/A", "NaN", "nan", "null", "NULL"],
+            na_values=list(MISSING),
             low_memory=False,
             chunksize=size,
         )
@@ -130,7 +139,11 @@ def _one_line_errors(path: Path) -> Iterator[None]:
 
 
 def as_frame(table: Any, schema: Schema | None = None) -> pd.DataFrame:
-    """Any frame, or with a schema a plain array in column order, as pandas with unique columns."""
+    """Any table as pandas with unique columns.
+
+    `table`: a frame, the path of a file, a list of records, one record as a mapping or a Series, a
+    mapping of columns, or with a schema a plain array in the order of its columns.
+    """
     if isinstance(table, pd.DataFrame):
         frame = table
     elif isinstance(table, pd.Series):
@@ -144,7 +157,7 @@ def as_frame(table: Any, schema: Schema | None = None) -> pd.DataFrame:
             raise DataError(f"an array needs {wanted} columns in the schema's order, got {got}")
         frame = pd.DataFrame(flat, columns=list(schema.columns))
     elif isinstance(table, (list, dict)):
-        frame = pd.DataFrame(table if isinstance(table, list) else [table], dtype=object)
+        frame = _frame_of_records(table)
     else:
         try:
             read = nw.from_native(table)
@@ -154,6 +167,18 @@ def as_frame(table: Any, schema: Schema | None = None) -> pd.DataFrame:
             raise DataError(f"{expected}, got {type(table).__name__}") from None
     _refuse_repeats([str(name) for name in frame.columns])
     return frame
+
+
+def _frame_of_records(table: list[Any] | dict[Any, Any]) -> pd.DataFrame:
+    """A frame of a list of records, of one record, or of columns by name."""
+    if isinstance(table, list):
+        if not table:
+            raise DataError("the table is empty; it needs at least one row")
+        return pd.DataFrame(table, dtype=object)
+    columns = [each for each in table.values() if isinstance(each, COLUMN)]
+    if len({len(each) for each in columns}) > 1:
+        raise DataError("the columns of the table are not of one length")
+    return pd.DataFrame(table if columns else [table], dtype=object)
 
 
 def as_arrow(table: Any) -> pa.Table:

@@ -8,8 +8,10 @@ import io
 import json
 import os
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from html import escape
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,6 +24,7 @@ from counterveil.errors import shortened
 out = Console()
 notes = Console(stderr=True)
 PROGRESS = "COUNTERVEIL_PROGRESS"  # "lines" writes progress for a program that started this one
+SECONDS_BETWEEN = 0.1  # two states of a bar in a notebook
 PROGRESS_LINE = "progress: "  # how such a line begins; JSON follows
 
 
@@ -121,7 +124,11 @@ def progress_bar(title: str, total: int, *, show: bool = True) -> Iterator[Tick]
         yield lambda done, words="": progress_line(title, done, total, words)
         return
     console = Console(stderr=True)
-    if not (console.is_terminal or console.is_jupyter):
+    if console.is_jupyter:
+        with _notebook_bar(title, total) as tick:
+            yield tick
+        return
+    if not console.is_terminal:
         yield silent
         return
     columns = (
@@ -133,6 +140,34 @@ def progress_bar(title: str, total: int, *, show: bool = True) -> Iterator[Tick]
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(title, total=total, words="")
         yield lambda done, words="": bar.update(task, completed=done, words=words)
+
+
+@contextmanager
+def _notebook_bar(title: str, total: int) -> Iterator[Tick]:
+    """A bar in a notebook: HTML that replaces itself and is empty at the end.
+
+    The bar of rich would need ipywidgets there, and leaves blank lines behind.
+    """
+    from IPython.display import display
+
+    def bar(done: int, words: str) -> dict[str, str]:
+        told = escape(f"{title} {done}/{total} {words}")
+        html = f'<progress value="{done}" max="{total}"></progress> {told}'
+        return {"text/html": html, "text/plain": ""}
+
+    shown = display(bar(0, ""), raw=True, display_id=True)
+    last = 0.0
+
+    def tick(done: int, words: str = "") -> None:
+        nonlocal last
+        if time.monotonic() - last >= SECONDS_BETWEEN:
+            last = time.monotonic()
+            shown.update(bar(done, words), raw=True)
+
+    try:
+        yield tick
+    finally:
+        shown.update({"text/html": "", "text/plain": ""}, raw=True)
 
 
 def progress_line(title: str, done: int, total: int, words: str) -> None:

@@ -38,7 +38,9 @@ from torch import Tensor, nn
 
 from counterveil.errors import RequestError, SchemaError, VeilError
 from counterveil.files import read_bytes, write_whole
+from counterveil.hints import named
 from counterveil.networks import ACTIVATIONS, Autoencoder, classifier, convolutional, sizes_of
+from counterveil.pages import notebook_table
 from counterveil.population import Generator, Population, population_of
 from counterveil.population.generator import GeneratorSize
 from counterveil.privacy import Statement
@@ -47,7 +49,14 @@ from counterveil.privacy.record import NoisyRecord, from_members, to_members
 from counterveil.private_model import ClassWeights, PrivateModel, check_class_weights
 from counterveil.schema import Schema
 from counterveil.schema.schema import MOST_FEATURES
-from counterveil.signature import PublicKey, Signature, Signer, SigningKey, trusted_key
+from counterveil.signature import (
+    PublicKey,
+    Signature,
+    Signer,
+    SigningKey,
+    signer_line,
+    trusted_key,
+)
 
 FORMAT = "counterveil-veil"
 VERSION = 4
@@ -85,6 +94,24 @@ class Veil:
     def __repr__(self) -> str:
         signed = "unsigned" if self.signer is None else str(self.signer).split(";")[0]
         return f"Veil({self.schema.name!r}, {self.statement.headline}, {signed})"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: what the veil is of, what it promises, and who signed it."""
+        schema, label = self.schema, self.schema.label
+        classes = named([label.shown_value(each) for each in label.classes])
+        return notebook_table(
+            f"Veil of {schema.name}",
+            [
+                ("promise", self.statement.headline),
+                ("meaning", self.statement.level.meaning),
+                ("label", f"{label.shown_name}: {classes}"),
+                ("features", f"{len(schema.columns)} columns, {schema.width} encoded numbers"),
+                ("private model", "none" if self.surrogate is None else "yes: .model()"),
+                ("signature", signer_line(self.signer)),
+                ("digest", self.digest),
+                ("more", ".statement, .schema"),
+            ],
+        )
 
     @property
     def digest(self) -> str:

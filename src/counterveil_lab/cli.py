@@ -35,8 +35,8 @@ PAGE = "The page: one HTML file."
 FILES = ".pt2, .skops, .onnx, .ubj or .json (XGBoost), .txt (LightGBM)"
 BENCHMARK = (
     "release: reading and counting over rows. search: time and quality of answers beside other "
-    "methods, on one core. serve: the service under load. scale: very many rows on workers. gpu: answers "
-    "a second of a CUDA device."
+    "methods, on one core. serve: the service under load. scale: very many rows on workers. "
+    "gpu: answers a second of a CUDA device."
 )
 PARTS = "believable, peers, batch, features, floor, boosted or objective"
 INPUTS = (

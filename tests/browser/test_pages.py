@@ -3,7 +3,7 @@
 import pytest
 
 from counterveil import Explainer
-from counterveil.report import Curve, VeilScore, demo_page, explanations_page
+from counterveil.report import Curve, VeilScore, demo_page
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +16,7 @@ def pages(veil, model, rows, tmp_path_factory):
     ]
     curve = Curve((1.0, 0.1, 5e-4), (0.01, 0.02, 0.4), 0.009)
     content = {
-        "explain": explanations_page(result),
+        "explain": result.to_html(),
         "demo": demo_page(lines, curve, result.only([0, 1, 2]), {"rows": "1"}, ("age",)),
     }
     folder = tmp_path_factory.mktemp("pages")

@@ -8,8 +8,10 @@ from commands import EXPLAIN, assert_refused
 from sklearn.linear_model import LogisticRegression
 from skops import io as skops_io
 
+from counterveil.cli.where import asked_rows
 from counterveil.encoding import Encoding
 from counterveil.models import save_exported
+from counterveil.schema import Schema
 
 
 def test_surrogate_guidance_loads_no_model(run, world):
@@ -145,3 +147,87 @@ def test_bad_input_to_explain(run, world, case):
     out = () if "--out" in options else ("--out", "cf.csv")
     assert_refused(run(*EXPLAIN, *out, *options), words)
     assert not list(world.glob("cf.*"))
+
+
+ONE_ROW = ("explain", "--veil", "loans.veil", "--model", "model.pt2", "--warm-steps", "200")
+VALUES = {
+    "age": 39,
+    "income": 2.5,
+    "debt": "",
+    "children": "2",
+    "housing": "rent",
+    "degree": "school",
+    "region": 1,
+    "member": "no",
+}
+
+
+def where(**values):
+    return [word for name, value in values.items() for word in ("--where", f"{name}={value}")]
+
+
+def test_one_row_on_the_command_line(run, world):
+    code, out, _ = run(*ONE_ROW, *where(**VALUES), "--target", "granted", "--out", "cf.json")
+    assert code == 0
+    assert "1 query: 1 found" in out
+    (row,) = json.loads((world / "cf.json").read_text())
+    assert row["age"] >= 39
+    assert row["debt"] is None
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ([], "give --queries FILE, or one row: --where NAME=VALUE for each feature"),
+        (where(age=39), "no value for income (0 to 10); debt (-5 to 5, or missing); children"),
+        (where(**{**VALUES, "agee": 3}), "--where agee: no such feature; the veil has: age"),
+        (where(**{**VALUES, "age": 17}), "column 'age': outside the bounds 18 to 100"),
+        (where(**{**VALUES, "age": ""}), "column 'age': missing value"),
+        (where(**{**VALUES, "housing": "tent"}), "column 'housing': category not in the schema"),
+        (["--where", "age"], "--where age: write it as NAME=VALUE, such as age=39"),
+        (["--where", "age=39, income=2"], "give income a --where of its own"),
+        (where(age=1) + where(age=2), "--where age is given twice"),
+    ],
+)
+def test_a_row_on_the_command_line_that_is_none(run, world, given, words):
+    assert_refused(run(*ONE_ROW, *given), words)
+
+
+def test_rows_of_a_file_are_chosen_by_their_values(run, world, veil):
+    frame = pd.read_csv(world / "queries.csv").assign(id=range(11, 19), who="ann")
+    frame.loc[5:, "who"] = "bob, the builder"
+    frame.to_csv(world / "queries.csv", index=False)
+    for given, rows in (
+        (["id=17.0"], [7]),
+        (["id=017"], [7]),
+        (["who=bob, the builder"], [6, 7, 8]),
+        (["who=ann", "id=12"], [2]),
+        (["debt="], [i + 1 for i in frame.index[frame.debt.isna()]]),
+    ):
+        assert asked_rows(world / "queries.csv", given, veil.schema).index.tolist() == rows
+    assert run(*EXPLAIN, *where(id=17), "--out", "cf.csv")[0] == 0
+    table = pd.read_csv(world / "cf.csv")
+    assert table["row"].tolist() == [7]
+    assert table["query"].tolist() == [1]
+    assert_refused(run(*EXPLAIN, *where(id=99)), "no row of queries.csv has id=99")
+    assert_refused(run(*EXPLAIN, *where(iid=17)), "no such column; queries.csv has: age, income")
+
+
+def test_names_for_people_are_understood(veil):
+    region = veil.schema.feature("region")
+    named = region.model_copy(update={"label": "part", "value_names": ((1, "north"),)})
+    features = tuple(named if each is region else each for each in veil.schema.features)
+    schema = Schema(label=veil.schema.label, features=features)
+    values = {name: value for name, value in VALUES.items() if name != "region"}
+    row = asked_rows(None, where(**values, part="north")[1::2], schema)
+    assert row.region.tolist() == [1]
+
+
+def test_the_rows_of_an_excel_file_and_a_page(run, world):
+    pd.read_csv(world / "queries.csv").to_excel(world / "queries.xlsx", index=False)
+    command = (*EXPLAIN, "--queries", "queries.xlsx", "--target", "granted", "--out", "cf.html")
+    code, out, _ = run(*command)
+    assert code == 0
+    assert "wrote cf.html" in out
+    assert "<article" in (world / "cf.html").read_text()
+    assert_refused(run(*EXPLAIN, "--out", "cf.pdf"), "name the file .csv, .parquet, .json or .html")

@@ -3,6 +3,7 @@ import json
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
 from rich.console import Console
@@ -14,7 +15,7 @@ from counterveil.encoding import Encoding
 from counterveil.errors import DataError, RequestError
 from counterveil.models import CallableModel
 from counterveil.models.exported import save_exported
-from counterveil.report import explanation_table, explanations_page
+from counterveil.report import explanation_table
 from counterveil.schema import Label, Numeric, Schema
 from counterveil.search import Rules, amortise
 from counterveil.search.wording import show_both
@@ -158,7 +159,7 @@ def test_one_query_as_a_record(explainer, queries):
 
 
 def test_requests_that_cannot_be_met(explainer, veil, model, queries):
-    with pytest.raises(RequestError, match="no class 'approved'"):
+    with pytest.raises(RequestError, match=r"no class 'approved'; .* the texts refused, granted"):
         explainer.explain(queries, "approved", progress=False)
     with pytest.raises(RequestError, match="no feature 'sex'"):
         explainer.explain(queries, immutable=["sex"], progress=False)
@@ -196,7 +197,7 @@ def test_words_and_pages(result):
     assert f"query {number + 1}: " in shown
     for column, before, after in result.changes_of(number):
         assert all(part in shown for part in (column, *show_both(before, after)))
-    page = explanations_page(result)
+    page = result.to_html()
     assert page.startswith("<!doctype html>")
     assert "guarantee explainer" in page
     assert "http" not in page.replace("http://www.w3.org", "")
@@ -233,20 +234,58 @@ def test_what_was_learnt_is_kept_in_a_file(veil, model, queries, tmp_path, monke
 
 
 def test_rows_come_in_any_everyday_form(explainer, queries, tmp_path):
-    wanted = explainer.explain(queries.head(1), progress=False).explain(0)
-    queries.head(1).to_csv(tmp_path / "one.csv", index=False)
-    queries.head(1).to_feather(tmp_path / "one.arrow")
-    one = queries.iloc[0]
-    for form in (one, one.to_dict(), tmp_path / "one.csv", str(tmp_path / "one.arrow")):
-        assert explainer.explain(form, progress=False).explain(0) == wanted
+    few = queries.head(2)
+    wanted = explainer.explain(few, progress=False).explain()
+    few.to_csv(tmp_path / "few.csv", index=False)
+    few.to_feather(tmp_path / "few.arrow")
+    few.to_parquet(tmp_path / "few.parquet")
+    few.to_excel(tmp_path / "few.xlsx", index=False)
+    files = [tmp_path / f"few.{kind}" for kind in ("csv", "arrow", "parquet", "xlsx")]
+    records = few.to_dict(orient="records")
+    columns = {"list": few.to_dict(orient="list"), "series": few.to_dict(orient="series")}
+    forms = [*files, str(files[0]), records, *columns.values(), pa.Table.from_pandas(few)]
+    for form in forms:
+        assert explainer.explain(form, progress=False).explain() == wanted
+    first = explainer.explain(queries.head(1), progress=False).explain(0)
+    for form in (queries.iloc[0], records[0]):
+        assert explainer.explain(form, progress=False).explain(0) == first
 
 
-def test_the_index_of_the_rows_survives(explainer, queries):
-    named = queries.set_axis([f"person {number}" for number in range(len(queries))])
+def test_rows_that_are_no_table(explainer, queries):
+    for wrong, words in (([], "empty"), (3, "got int"), ({"age": [1, 2], "income": [1]}, "length")):
+        with pytest.raises(DataError, match=words):
+            explainer.explain(wrong, progress=False)
+
+
+def test_the_index_of_the_rows_survives(explainer, queries, tmp_path):
+    who = pd.Index([f"person {number}" for number in range(len(queries))], name="who")
+    named = queries.set_axis(who)
     result = explainer.explain(named, progress=False)
     assert list(result.frame().index) == list(named.index[result.valid])
+    for frame in (result.rows, result.queries, result.summary()):
+        pd.testing.assert_index_equal(frame.index, who)
+    first = result.changes().index[0]
+    assert first == who[result.found[0]]
+    pd.testing.assert_frame_equal(result.only([3]).rows, result.rows.iloc[[3]])
+    for kind, read in (("csv", pd.read_csv), ("parquet", pd.read_parquet), ("json", pd.read_json)):
+        result.save(tmp_path / f"cf.{kind}")
+        assert list(read(tmp_path / f"cf.{kind}")["who"]) == list(who)
     one = named.loc[result.frame().index[0]]
     assert list(explainer.explain(one, progress=False).frame().index) == [one.name]
+    several = explainer.explain(named.head(2), k=2, progress=False)
+    assert several.rows.index.names == ["who", "answer"]
+    several.save(tmp_path / "cf.csv")
+    assert list(pd.read_csv(tmp_path / "cf.csv").columns[:3]) == ["who", "query", "answer"]
+
+
+def test_an_index_called_like_other_columns(explainer, queries, tmp_path):
+    for name in ("query", "age"):
+        explainer.explain(queries.head(2).rename_axis(name), progress=False).save(
+            tmp_path / "f.csv"
+        )
+        table = pd.read_csv(tmp_path / "f.csv")
+        assert table.columns[0] == f"counterveil_{name}"
+        assert list(table["query"]) == [1, 2]
 
 
 def test_rules_as_keywords(explainer, queries):
@@ -261,7 +300,18 @@ def test_rules_as_keywords(explainer, queries):
 
 @pytest.mark.parametrize(
     ("classes", "asked", "found"),
-    [((0, 1), "0", 0), (("0", "1"), 1, "1"), (("no", "yes"), "yes", "yes")],
+    [
+        ((0, 1), "0", 0),
+        ((0, 1), 1.0, 1),
+        ((0, 1), True, 1),
+        ((0, 1), np.int64(1), 1),
+        (("0", "1"), 1, "1"),
+        (("no", "yes"), "yes", "yes"),
+        (("no", "yes"), np.str_("yes"), "yes"),
+        ((False, True), "true", True),
+        ((False, True), 1, True),
+        ((False, True), True, True),
+    ],
 )
 def test_a_class_is_known_however_it_is_written(classes, asked, found):
     called = Label(name="y", classes=classes).class_called(asked)

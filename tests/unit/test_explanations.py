@@ -10,7 +10,7 @@ from rich.console import Console
 
 from counterveil.errors import RequestError
 from counterveil.privacy import Level, Statement
-from counterveil.report import explanation_table, explanations_page, statement_panel
+from counterveil.report import explanation_table, statement_panel
 from counterveil.schema import Binary, Categorical, Label, Numeric, Pixels, Schema
 from counterveil.search.answers import NO_FURTHER
 from counterveil.search.explanations import Explanations
@@ -83,8 +83,8 @@ def test_different_values_never_read_the_same(result):
 
 def test_missing_values_are_unknown_on_the_page(result):
     assert result.kept_of(0) == [("debt", None)]
-    assert "debt unknown" in explanations_page(result)
-    assert "nan" not in explanations_page(result)
+    assert "debt unknown" in result.to_html()
+    assert "nan" not in result.to_html()
 
 
 @pytest.mark.parametrize("number", [-1, 2])
@@ -238,7 +238,7 @@ def test_alternatives_in_words(result, several):
     assert first == f"Query 1: {several.explain(0)}"
     assert second == f"Query 4: {several.text(3)}"
     assert result.explain(1) == result.text(1)
-    assert several.only([1]).explain() == "1 queries: 0 found with 0 answers, 1 not found."
+    assert several.only([1]).explain() == "1 query: 0 found with 0 answers, 1 not found."
     with pytest.raises(RequestError, match="no query at position 4"):
         several.explain(4)
 
@@ -258,7 +258,7 @@ def test_answers_for_machines(several, tmp_path):
 
 
 def test_one_card_a_query(several):
-    page = explanations_page(several)
+    page = several.to_html()
     assert page.count("<article") == 3
     assert page.count('<section class="answer"') == 3
     assert "or answer 2" in page
@@ -267,11 +267,18 @@ def test_one_card_a_query(several):
     assert page.index("of the target class already") > page.rindex("</article>")
     assert "queries 3" not in page
     assert "query 3" in page
-    short = explanations_page(several.only([2, 2, 1, 0]), most=1)
+    short = several.only([2, 2, 1, 0]).to_html(most=1)
     assert short.count("<article") == 1
     assert "The first 1 of 2." in short
     assert "queries 1, 2" in short
-    assert "nan" not in explanations_page(several.only([2]))
+    assert "nan" not in several.only([2]).to_html()
+
+
+def test_a_page_is_saved_like_any_file(several, tmp_path):
+    several.save(tmp_path / "cf.html")
+    assert (tmp_path / "cf.html").read_text(encoding="utf-8") == several.to_html()
+    with pytest.raises(RequestError, match=r"name the file .csv, .parquet, .json or .html"):
+        several.save(tmp_path / "cf.pdf")
 
 
 def test_terminal_shows_every_answer(several, capsys):
@@ -286,7 +293,7 @@ def test_pixels_are_counted_on_the_page():
     image = Pixels(name="p", height=2, breadth=2)
     schema = SCHEMA.model_copy(update={"features": (image,)})
     row = dict.fromkeys(image.columns, 0)
-    page = explanations_page(explanations([row], [row | {"p1": 9}], schema))
+    page = explanations([row], [row | {"p1": 9}], schema).to_html()
     assert "1 of 4 pixels were different" in page
     assert "<td>p1" not in page
     assert "unchanged" not in page

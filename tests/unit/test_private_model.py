@@ -19,7 +19,6 @@ from counterveil.models import adapt, load_model, save_private_model
 from counterveil.models.onnx_write import onnx_bytes
 from counterveil.privacy import Level
 from counterveil.private_model import BATCH, PrivateModel
-from counterveil.report import explanations_page
 from counterveil.search.answers import Status
 from counterveil.search.wording import DecidedBy
 
@@ -182,7 +181,7 @@ def test_a_model_that_nobody_asked_is_never_said_to_agree(veil, model, people):
         assert "the private model decides" not in words.lower()
     assert any(words.startswith("The model was not asked.") for words in said)
     assert result.shown_classes(0) == ("not asked", "granted")
-    page = explanations_page(result)
+    page = result.to_html()
     assert "not asked" in page
     assert "The model that decides was not asked" in page
     assert "was not asked" in result.decided_by.meaning

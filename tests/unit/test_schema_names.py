@@ -9,7 +9,7 @@ import pytest
 from rows import random_rows
 
 from counterveil.errors import SchemaError
-from counterveil.report import explanation_table, explanations_page
+from counterveil.report import explanation_table
 from counterveil.schema import Binary, Categorical, Label, Numeric, Pixels, Schema
 from counterveil.search import wording
 from counterveil.search.explanations import Explanations
@@ -148,7 +148,7 @@ def test_answers_are_told_with_names(result):
 
 
 def test_pages_pictures_and_the_terminal_have_names(result):
-    page = explanations_page(result)
+    page = result.to_html()
     rows = re.findall(r"<tr><td>(.*?)</td><td>(.*?)</td><td><b>(.*?)</b></td></tr>", page)
     assert ("monthly income", "1", "7.5") in rows
     assert ("part of the country", "north", "south") in rows

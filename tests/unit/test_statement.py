@@ -9,10 +9,10 @@ from pydantic import ValidationError
 
 from counterveil.curator.noise import calibrate
 from counterveil.errors import BudgetError, RequestError
+from counterveil.pages import TEMPLATES
 from counterveil.privacy import Access, Budget, Level, ModelBudget, Rho, Statement, budget
 from counterveil.privacy.consistency import gaussian_delta
 from counterveil.privacy.statement import GAUSSIAN, GUMBEL, LAPLACE
-from counterveil.report import _TEMPLATES
 from counterveil.text_rules import LONGEST, check_text
 
 
@@ -288,7 +288,7 @@ def test_statements_have_bounded_lists():
 
 
 def test_a_page_shows_rho_only_where_it_is_stated():
-    page = _TEMPLATES.get_template("parts.html").module.promise
+    page = TEMPLATES.get_template("parts.html").module.promise
     shown = str(page(promise(0.75, 1e-9, concentrated(0.005)), "unsigned"))
     assert "<th>ρ</th>" in shown
     assert "<td>0.005</td>" in shown

@@ -40,7 +40,7 @@ def test_the_word_none_is_a_category_and_an_empty_cell_is_missing(tmp_path):
         ("a.csv", b"x,y\n1,2,3\n4,5,6\n", "more fields than the header; put cells"),
         ("a.csv", b"x,y\n1,2\n4,5,6\n", "line 3: a row has more fields"),
         ("a.parquet", b"PAR1 no", "damaged"),
-        ("a.xlsx", b"", "give a .csv, .parquet or .arrow"),
+        ("a.xls", b"", "give a .csv, .parquet, .arrow or .xlsx file"),
     ],
 )
 def test_bad_files(tmp_path, name, content, words):

@@ -19,7 +19,7 @@ from counterveil.cli.audit import audit
 from counterveil.cli.keys import keys_app
 from counterveil.cli.ledger import ledger_app
 from counterveil.cli.model import model_app
-from counterveil.cli.options import option, seed_option
+from counterveil.cli.options import manual, option, seed_option
 from counterveil.cli.private import check, release, schema_app
 from counterveil.cli.public import explain, inspect
 from counterveil.cli.serve import serve
@@ -41,7 +41,6 @@ UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # of the click that
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     help="Explain model decisions by counterfactuals without leaking the training rows.\n\n"
@@ -51,18 +50,65 @@ app = typer.Typer(
     "the veil and the model only ([b]inspect[/b], [b]explain[/b], [b]serve[/b]); a veil also "
     "holds a private model of its own ([b]model[/b]). Veils are signed with [b]keys[/b].\n\n"
     "New here? Run [b]counterveil demo[/b].",
+    epilog="[b]Exit codes[/b] 0 done; 1 an audit refuted a promise; 2 something given is wrong, "
+    "one line says what; 3 a fault of counterveil; 130 interrupted.",
 )
 app.add_typer(schema_app, name="schema")
-app.command()(check)
-app.command()(release)
-app.command()(inspect)
-app.command()(explain)
-app.command()(serve)
-app.command()(studio)
+app.command(
+    epilog=manual(
+        "the private rows, exactly. Writes nothing but a line in the ledger.",
+        "check --data loans.csv --schema loans.schema.json",
+    )
+)(check)
+app.command(
+    epilog=manual(
+        "the private rows. Writes the veil, and the charge in the ledger.",
+        "release --data loans.csv --schema loans.schema.json --epsilon 0.75 --dry-run",
+        "release --data loans.csv --schema loans.schema.json --epsilon 0.75 --ledger ledger.db "
+        "--dataset loans --out loans.veil",
+    )
+)(release)
+app.command(
+    epilog=manual(
+        "the veil alone, no private rows.",
+        "inspect loans.veil",
+        "inspect loans.veil --trust office.pub --json",
+    )
+)(inspect)
+app.command(
+    epilog=manual(
+        "the veil, the model and the rows that you ask about; no private rows.",
+        "explain --veil loans.veil --model model.pt2 --queries people.csv --target granted "
+        "--immutable sex --out answers.csv --report answers.html",
+        "explain --veil loans.veil --queries people.xlsx --where id=17 --k 3",
+        "explain --veil loans.veil --where age=39 --where income=2500 --where housing=rent",
+    )
+)(explain)
+app.command(
+    epilog=manual(
+        "the veil, the model and the rows that it is asked about; no private rows.",
+        "serve --veil loans.veil --model model.pt2",
+        "serve --veil loans.veil --keys keys.db --host 0.0.0.0 --name example.org",
+    )
+)(serve)
+app.command(
+    epilog=manual(
+        "the private rows of the tables in the folder. Writes schemas, veils and reports there.",
+        "studio --folder tables",
+    )
+)(studio)
 app.add_typer(model_app, name="model")
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(keys_app, name="keys")
-app.command()(audit)
+app.command(
+    epilog=manual(
+        "no rows of yours: it makes its own.",
+        "audit --quick",
+        "audit --mechanism functional --epsilon 1 --out audit.json",
+        codes="0 no promise was refuted; 1 one was, or a known fault was not caught; 2 something "
+        "given is wrong; 3 a fault of counterveil.",
+    )
+)(audit)
 
 
 def _show_version(wanted: bool) -> None:
@@ -80,7 +126,7 @@ def _options(
     pass
 
 
-@app.command()
+@app.command(epilog=manual("embedded public data alone.", "demo", "demo --out demo --queries 50"))
 def demo(
     folder: Path = option(Path("demo"), "Where the results go.", "--out"),
     queries: int = option(500, "How many rows to explain.", min=3),

@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.table import Table
 from typer import Argument, Typer
 
-from counterveil.cli.options import JSON, option
+from counterveil.cli.options import JSON, manual, option
 from counterveil.terminal import cell, out, print_json, say, wrote
 
 keys_app = Typer(
@@ -19,7 +19,14 @@ def _keys() -> None:
     pass
 
 
-@keys_app.command("new")
+@keys_app.command(
+    "new",
+    epilog=manual(
+        "nothing. Writes the files of the key.",
+        "keys new --name 'Privacy office' --out office.key",
+        "keys new --name 'Branch 7' --api keys.db",
+    ),
+)
 def keys_new(
     name: str = option(..., "Who signs with it, as others will read it: 'Privacy office'."),
     out_file: Path | None = option(
@@ -60,7 +67,10 @@ def keys_new(
     say(f"fingerprint {key.public.fingerprint}")
 
 
-@keys_app.command("show")
+@keys_app.command(
+    "show",
+    epilog=manual("the key.", "keys show office.pub"),
+)
 def keys_show(
     file: Path = Argument(..., help="A key: X.pub or X.key."),
     as_json: bool = JSON,
@@ -79,7 +89,10 @@ def keys_show(
     out.print(facts)
 
 
-@keys_app.command("list")
+@keys_app.command(
+    "list",
+    epilog=manual("the file of keys.", "keys list keys.db"),
+)
 def keys_list(
     file: Path = Argument(..., help="A file of API keys."),
     as_json: bool = JSON,
@@ -100,7 +113,10 @@ def keys_list(
     out.print(table)
 
 
-@keys_app.command("revoke")
+@keys_app.command(
+    "revoke",
+    epilog=manual("and writes the file of keys.", "keys revoke keys.db 'Branch 7'"),
+)
 def keys_revoke(
     file: Path = Argument(..., help="A file of API keys."),
     name: str = Argument(..., help="Whose key is to open nothing any more."),

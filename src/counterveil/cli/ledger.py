@@ -11,7 +11,7 @@ from rich.table import Column, Table
 from rich.text import Text
 from typer import Argument, Typer
 
-from counterveil.cli.options import JSON, option
+from counterveil.cli.options import JSON, manual, option
 from counterveil.terminal import cell, out, print_json
 
 if TYPE_CHECKING:
@@ -27,7 +27,10 @@ ledger_app = Typer(
 File = Annotated[Path, Argument(help="The ledger, for example ledger.db.")]
 
 
-@ledger_app.command("open")
+@ledger_app.command(
+    "open",
+    epilog=manual("no rows.", "ledger open ledger.db --dataset loans --epsilon 2"),
+)
 def open_account(
     file: File,
     dataset: str = option(..., "The name of the rows; releases charge it."),
@@ -47,7 +50,10 @@ def open_account(
     out.print(cell(f"{dataset} may spend {Amount.of(total)} in all"))
 
 
-@ledger_app.command("show")
+@ledger_app.command(
+    "show",
+    epilog=manual("the ledger alone.", "ledger show ledger.db", "ledger show ledger.db --json"),
+)
 def show(
     file: File,
     dataset: str | None = option(None, "This dataset only."),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from typer import Argument, Typer
 
-from counterveil.cli.options import JSON, check_outputs, one_of, option
+from counterveil.cli.options import JSON, check_outputs, manual, one_of, option
 from counterveil.cli.private import LEDGER, MAX_RECORDS, UNIT_COLUMN, warn_of_no_ledger
 from counterveil.cli.public import TRUST, open_veil
 from counterveil.errors import RequestError
@@ -23,6 +23,7 @@ CLASSES = option(
     None,
     "population: classes weigh as among the people; even: the same. The first is usual, the second "
     "where the veil has no noisy record.",
+    values=("population", "even"),
 )
 OVERWRITE = option(False, "Replace the file that is there.", "--overwrite")
 HELD_OUT = "Held-out private rows with labels: .csv, .parquet, .arrow, a folder of Parquet files."
@@ -41,7 +42,10 @@ def _model() -> None:
     pass
 
 
-@model_app.command("export")
+@model_app.command(
+    "export",
+    epilog=manual("the veil alone.", "model export loans.veil --onnx loans.onnx"),
+)
 def export(
     veil_file: Path = Argument(..., metavar="VEIL", help="A veil file."),
     onnx: Path | None = option(None, "Write an ONNX model, X.onnx."),
@@ -73,10 +77,16 @@ def export(
     say(model.statement.headline, "dim")
 
 
-@model_app.command("predict")
+@model_app.command(
+    "predict",
+    epilog=manual(
+        "the veil and the rows to decide on; no private rows.",
+        "model predict --veil loans.veil --rows people.csv --out decisions.csv",
+    ),
+)
 def predict(
     veil: Path = option(..., "A veil file."),
-    rows: Path = option(..., "Rows in original units: .csv, .parquet or .arrow."),
+    rows: Path = option(..., "Rows in original units: .csv, .parquet, .arrow or .xlsx."),
     out_file: Path = option(..., "Write classes and probabilities: .csv, .parquet.", "--out"),
     classes: str | None = CLASSES,
     overwrite: bool = OVERWRITE,
@@ -104,7 +114,15 @@ def predict(
     say(model.statement.headline, "dim")
 
 
-@model_app.command("score")
+@model_app.command(
+    "score",
+    epilog=manual(
+        "private rows that were held out. Writes the charge, or the look, in the ledger.",
+        "model score --veil loans.veil --data held_out.csv",
+        "model score --veil loans.veil --data held_out.csv --epsilon 0.1 --ledger ledger.db "
+        "--dataset held-out --out score.json",
+    ),
+)
 def score(
     veil: Path = option(..., "The veil with the private model."),
     data: Path = option(..., HELD_OUT),

@@ -2,9 +2,11 @@
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich.markup import escape
 from typer import Option
 
 from counterveil.errors import RequestError
@@ -15,30 +17,78 @@ if TYPE_CHECKING:
     from counterveil.models import TargetModel
     from counterveil.schema import Schema
 
-
-def option(default: Any, what: str, *names: str, **limits: Any) -> Any:
-    """An option of a command: default (... if it must be given), help text, names, limits."""
-    return Option(default, *names, help=what, **limits)
+MODEL, PARTS = "The model", "Large tables"  # titles of groups of options
+USUAL_CODES = "0 done; 2 something given is wrong, one line says what; 3 a fault of counterveil."
 
 
-def seed_option(what_for: str) -> Any:
+def option(
+    default: Any,
+    what: str,
+    *names: str,
+    values: Sequence[str] = (),
+    panel: str | None = None,
+    **limits: Any,
+) -> Any:
+    """An option of a command: default (... if it must be given), help text, names, limits.
+
+    `values`: what a shell may complete it with. `panel`: the title that the help lists it under.
+    """
+    if values:
+        limits["autocompletion"] = lambda: list(values)
+    return Option(default, *names, help=what, rich_help_panel=panel, **limits)
+
+
+def manual(reads: str, *examples: str, codes: str = USUAL_CODES) -> str:
+    """The end of a command's help: what it reads and writes, examples of its use, exit codes."""
+    lines = [f"[b]Reads[/b] {reads}", "[b]Examples[/b]"]
+    lines += [escape(f"$ counterveil {example}") for example in examples]
+    return "\n\n".join([*lines, f"[b]Exit codes[/b] {codes}"])
+
+
+def seed_option(what_for: str, panel: str | None = None) -> Any:
     """A seed that every generator of random numbers accepts, with its help text."""
-    return option(0, what_for, min=0, max=2**31 - 1)
+    return option(0, what_for, panel=panel, min=0, max=2**31 - 1)
 
 
 JSON = option(False, "Print JSON for machines.", "--json")
 TRUST_PICKLE = option(
-    False, "Open .pkl, .joblib, .pt and more: can run any code.", "--trust-pickle"
+    False,
+    "Open .pkl, .joblib, .pt and more: can run any code.",
+    "--trust-pickle",
+    panel=MODEL,
 )
-MODEL_INPUT = option("auto", "What the model was fitted on: rows, encoding, or auto.")
-MODEL_OUTPUTS = option("auto", "What a torch or ONNX model answers: logits, probabilities, auto.")
+MODEL_INPUT = option(
+    "auto",
+    "What the model was fitted on: rows, encoding, or auto.",
+    values=("auto", "rows", "encoding"),
+    panel=MODEL,
+)
+MODEL_OUTPUTS = option(
+    "auto",
+    "What a torch or ONNX model answers: logits, probabilities, auto.",
+    values=("auto", "logits", "probabilities"),
+    panel=MODEL,
+)
 MODEL_CLASSES = option(
-    None, "The classes of the model's columns in order: no,yes; of one column: yes."
+    None,
+    "The classes of the model's columns in order: no,yes; of one column: yes.",
+    panel=MODEL,
 )
-ON = option("here", "here, or ray: on all processors, or on the machines of a Ray cluster.")
-RAY_ADDRESS = option(None, "With --on ray: a cluster that runs already, such as HOST:6379 or auto.")
-WORKERS = option(None, "With --on ray: how many; by default one a processor.", min=1)
-DEVICE = option("cpu", "cpu, cuda, mps, or auto for the best there is.")
+DEVICE = option(
+    "cpu",
+    "cpu, cuda, mps, or auto for the best there is.",
+    values=("auto", "cpu", "cuda", "mps"),
+)
+ON = option(
+    "here",
+    "here, or ray: on all processors, or on the machines of a Ray cluster.",
+    values=("here", "ray"),
+    panel=PARTS,
+)
+RAY_ADDRESS = option(
+    None, "With --on ray: a cluster that runs already, such as HOST:6379 or auto.", panel=PARTS
+)
+WORKERS = option(None, "With --on ray: how many; by default one a processor.", min=1, panel=PARTS)
 
 
 def check_outputs(outputs: dict[str, Path | None], *inputs: Path | None) -> None:

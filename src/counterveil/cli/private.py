@@ -13,12 +13,13 @@ from counterveil.cli.options import (
     RAY_ADDRESS,
     WORKERS,
     engine_of,
+    manual,
     option,
     place_of,
     seed_option,
 )
 from counterveil.errors import RequestError
-from counterveil.terminal import print_json, say, warn, wrote
+from counterveil.terminal import complain, print_json, say, warn, wrote
 
 DATA = option(
     ...,
@@ -29,7 +30,12 @@ DATASET = option(None, "Its name in the ledger; by default the schema's.")
 UNIT_COLUMN = option(None, "Who a record belongs to: protects people, not records.")
 MAX_RECORDS = option(None, "Of each person, at most so many records are used. [1]", min=1)
 
-schema_app = Typer(no_args_is_help=True, help="Public descriptions of tables.")
+schema_app = Typer(
+    no_args_is_help=True,
+    help="Public descriptions of tables.\n\n"
+    "A schema names the columns, their bounds and categories, and what an answer may change. It "
+    "travels inside every veil: it must come from public knowledge, not from the rows.",
+)
 
 
 @schema_app.callback()
@@ -37,29 +43,43 @@ def _schema() -> None:
     pass
 
 
-@schema_app.command("draft")
+@schema_app.command(
+    "draft",
+    epilog=manual(
+        "the private rows. Writes the draft; what it says of the rows is private.",
+        "schema draft loans.csv --label granted --out loans.schema.json",
+        "schema draft loans.xlsx --label granted --exclude remarks > loans.schema.json",
+    ),
+)
 def schema_draft(
-    file: Path = Argument(..., help="The table: .csv, .parquet or .arrow."),
-    label: str = option(..., "The column that the model predicts."),
+    file: Path = Argument(..., help="The table: .csv, .parquet, .arrow or .xlsx."),
+    label: str | None = option(
+        None, "The column that the model predicts; without it, some are suggested."
+    ),
     exclude: list[str] | None = option(None, "A column to leave out; repeat for more."),
     out_file: Path | None = option(None, "Write here instead of to the terminal.", "--out"),
 ) -> None:
     """Draft a schema from a table, for you to edit. Reads the private rows.
 
     The draft LOOKS AT THE DATA: its bounds and categories are those of the rows. Before you release
-    anything, replace them by public knowledge and remove "drafted" from the file.
+    anything, replace them by public knowledge and remove "drafted" from the file. Columns that
+    cannot be features are left out: identifiers, dates, free text, constants. Standard error says
+    which, and what is for you to decide; both tell about the rows.
     """
-    from counterveil.curator.infer_schema import draft_schema
+    from counterveil.curator.infer_schema import draft_schema, read_for_draft
     from counterveil.files import check_output
-    from counterveil.tables import read_table
 
     check_output(out_file, file)
-    schema = draft_schema(read_table(file), label, exclude=exclude or (), name=file.stem)
+    draft = draft_schema(read_for_draft(file), label, exclude=exclude or (), name=file.stem)
     if out_file is None:
-        sys.stdout.write(schema.to_json())
+        sys.stdout.write(draft.schema.to_json())
     else:
-        schema.save(out_file)
+        draft.schema.save(out_file)
         wrote(out_file)
+    for column, why in draft.left_out.items():
+        complain("left out: ", f"{column} {why}", "yellow")
+    for words in draft.decisions:
+        complain("decide: ", words, "cyan")
     warn(
         "this draft LOOKED AT THE DATA. Replace its bounds and categories by public knowledge, "
         'then remove "drafted" from the file.'
@@ -106,7 +126,9 @@ def release(
     out_file: Path | None = option(None, "The veil to write, X.veil.", "--out"),
     overwrite: bool = option(False, "Replace the file at --out.", "--overwrite"),
     mechanism: str = option(
-        "functional", "functional: proved ε. dpsgd: needs δ. paper: guarantees nothing."
+        "functional",
+        "functional: proved ε. dpsgd: needs δ. paper: guarantees nothing.",
+        values=("functional", "dpsgd", "paper"),
     ),
     ledger: Path | None = LEDGER,
     dataset: str | None = DATASET,

@@ -11,10 +11,12 @@ from typer import Argument
 from counterveil.cli.options import (
     DEVICE,
     JSON,
+    MODEL,
     MODEL_CLASSES,
     MODEL_INPUT,
     MODEL_OUTPUTS,
     ON,
+    PARTS,
     RAY_ADDRESS,
     TRUST_PICKLE,
     WORKERS,
@@ -26,6 +28,7 @@ from counterveil.cli.options import (
     place_of,
     seed_option,
 )
+from counterveil.cli.where import asked_rows
 from counterveil.errors import RequestError
 from counterveil.hints import named
 from counterveil.terminal import cell, class_named, out, print_json, say, warn, wrote
@@ -35,6 +38,9 @@ if TYPE_CHECKING:
     from counterveil.search import Explainer
     from counterveil.search.bulk import Summary
     from counterveil.veil import Veil
+
+ENDINGS = (".csv", ".parquet", ".json", ".html")
+CHANGES, SEARCH, OUTPUT = "What may change", "The search", "What is written"
 
 TRUST = option(
     None, "A public key (.pub): refuse veils that are not signed by one of them; repeat for more."
@@ -81,67 +87,103 @@ def inspect(
 def explain(
     veil: Path = option(..., "A veil file."),
     trust: list[Path] | None = TRUST,
-    queries: Path = option(..., "Rows to explain: .csv, .parquet or .arrow."),
+    queries: Path | None = option(None, "Rows to explain: .csv, .parquet, .arrow or .xlsx."),
+    where: list[str] | None = option(
+        None,
+        "NAME=VALUE; repeat for more. With --queries: only the rows that have these values, in any "
+        "column. Without: the row itself, with a value for every feature; an empty one is missing.",
+    ),
     model: Path | None = option(
         None,
         "The model: .pt2, .skops, .onnx, .ubj or .json (XGBoost), .txt (LightGBM); "
         "pickles: see --trust-pickle. Without one: the veil's private model.",
+        panel=MODEL,
     ),
     guidance: str = option(
         "model",
         "model, or surrogate: never asks the model that decides, the private one stands in.",
+        values=("model", "surrogate"),
+        panel=MODEL,
     ),
     target: str | None = option(
         None, "The class to reach; by default the model's second most likely one."
     ),
-    immutable: list[str] | None = option(None, "A feature that must stay; repeat for more."),
+    immutable: list[str] | None = option(
+        None, "A feature that must stay; repeat for more.", panel=CHANGES
+    ),
     k: int = option(1, "How many different answers a query.", "--k", min=1, max=1000),
     rules: Path | None = option(
         None,
         "A JSON file: one object for all queries, or a list with one a query; with immutable, "
         "may_change, direction, allowed, steps, relations, together, max_changes, costs "
         "(docs/rules.md).",
+        panel=CHANGES,
     ),
-    max_changes: int | None = option(None, "Change at most so many features.", min=1),
+    max_changes: int | None = option(
+        None, "Change at most so many features.", min=1, panel=CHANGES
+    ),
     prefer: str | None = option(
         None,
         "believable: little effort, like people of the class, stable; nearest: the least L2 "
         "change. By default believable where the veil has a population of a mixed table or of "
         "images.",
+        values=("believable", "nearest"),
+        panel=SEARCH,
     ),
-    margin: float | None = option(None, "How sure the model must be of an answer: 0 to below 1."),
+    margin: float | None = option(
+        None, "How sure the model must be of an answer: 0 to below 1.", panel=SEARCH
+    ),
     method: str = option(
-        "amortised", "amortised: at once, after learning to search; iterations: Alg. 2."
+        "amortised",
+        "amortised: at once, after learning to search; iterations: Alg. 2.",
+        values=("amortised", "iterations"),
+        panel=SEARCH,
     ),
     iterations: int | None = option(
-        None, "Steps of Algorithm 2, or to refine: 300 or none.", min=0
+        None, "Steps of Algorithm 2, or to refine: 300 or none.", min=0, panel=SEARCH
     ),
-    polish: bool | None = option(None, "Give back what an answer does not need."),
+    polish: bool | None = option(None, "Give back what an answer does not need.", panel=SEARCH),
     warm_file: bool = option(
-        True, "Keep what the search has learnt in the user's cache folder, for the next time."
+        True,
+        "Keep what the search has learnt in the user's cache folder, for the next time.",
+        panel=SEARCH,
     ),
-    warm_steps: int | None = option(None, "How long to learn to search, at most.", min=1),
-    seed: int = seed_option("For the variety of several answers."),
+    warm_steps: int | None = option(
+        None, "How long to learn to search, at most.", min=1, panel=SEARCH
+    ),
+    seed: int = seed_option("For the variety of several answers.", panel=SEARCH),
     device: str = DEVICE,
     trust_pickle: bool = TRUST_PICKLE,
     model_input: str = MODEL_INPUT,
     model_outputs: str = MODEL_OUTPUTS,
     model_classes: str | None = MODEL_CLASSES,
-    model_epsilon: float | None = option(None, "The ε that the model was trained with, if it was."),
-    model_delta: float = option(0.0, "The same for δ."),
-    model_unit: str | None = option(None, "Whom that ε protects: record or person."),
+    model_epsilon: float | None = option(
+        None, "The ε that the model was trained with, if it was.", panel=MODEL
+    ),
+    model_delta: float = option(0.0, "The same for δ.", panel=MODEL),
+    model_unit: str | None = option(
+        None, "Whom that ε protects: record or person.", values=("record", "person"), panel=MODEL
+    ),
     model_relation: str | None = option(
-        None, "Which tables that ε compares: replace-one or add-remove."
+        None,
+        "Which tables that ε compares: replace-one or add-remove.",
+        values=("replace-one", "add-remove"),
+        panel=MODEL,
     ),
     out_file: Path | None = option(
         None,
-        "Write the rows: .csv, .parquet or .json; or a folder, in parts, for tables of any size.",
+        "Write the rows: .csv, .parquet or .json; the page of --report: .html; or a folder, in "
+        "parts, for tables of any size.",
         "--out",
+        panel=OUTPUT,
     ),
     copied: list[str] | None = option(
-        None, "A column of the queries to copy beside the answers, to a folder; repeat.", "--copy"
+        None,
+        "A column of the queries to copy beside the answers, to a folder; repeat for more.",
+        "--copy",
+        panel=PARTS,
     ),
-    part_rows: int = option(50_000, "Rows of a part, to a folder.", min=1, max=1_000_000),
+    part_rows: int = option(50_000, "Rows of a part.", min=1, max=1_000_000, panel=PARTS),
     on: str = ON,
     ray_address: str | None = RAY_ADDRESS,
     workers: int | None = WORKERS,
@@ -149,9 +191,10 @@ def explain(
         False,
         "In a .csv, leave texts as they are that a spreadsheet takes for formulas.",
         "--raw-csv",
+        panel=OUTPUT,
     ),
-    report: Path | None = option(None, "Write an HTML page for people."),
-    show: int = option(3, "How many explanations to print.", min=0),
+    report: Path | None = option(None, "Write an HTML page for people.", panel=OUTPUT),
+    show: int = option(3, "How many explanations to print.", min=0, panel=OUTPUT),
     as_json: bool = JSON,
 ) -> None:
     """Explain the model's decision on each query: what would have to change?
@@ -165,15 +208,16 @@ def explain(
     """
     from counterveil.files import write_whole
     from counterveil.models import ModelFile
-    from counterveil.report import explanation_table, explanations_page
+    from counterveil.report import explanation_table
     from counterveil.search import Explainer
     from counterveil.signature import signer_line
-    from counterveil.tables import read_table
 
     engine = engine_of(on, ray_address, workers)
     to_folder = _is_folder(out_file)
-    if to_folder and report is not None:
-        raise RequestError("--report is for queries that a page can show: give --out a file")
+    if to_folder and (report is not None or where or queries is None):
+        raise RequestError(
+            "a folder of answers is for --queries of many rows, without --where and --report"
+        )
     if not to_folder and (on == "ray" or copied):
         raise RequestError("--on ray and --copy are for answers in parts: give --out a folder")
     outputs = {"--out": None if to_folder else out_file, "--report": report}
@@ -183,6 +227,7 @@ def explain(
     budget = _model_budget(model_epsilon, model_delta, model_unit, model_relation)
     opened = open_veil(veil, trust)
     schema = opened.schema
+    rows = None if to_folder else asked_rows(queries, where, schema)
     target_model = None
     if guidance != "surrogate" and model is not None:
         about_model = (schema, model_input, model_outputs, model_classes)
@@ -210,15 +255,15 @@ def explain(
     }
     if to_folder:
         asked |= {"copied": copied or (), "engine": engine, "part_rows": part_rows}
-        places = place_of(queries), place_of(out_file or Path())
+        places = place_of(queries or Path()), place_of(out_file or Path())
         summary = explainer.explain_files(*places, goal, **asked)
         _show_summary(summary, explainer, as_json=as_json)
         return
-    result = explainer.explain(read_table(queries, schema), goal, **asked)
+    result = explainer.explain(rows, goal, **asked)
     if out_file is not None:
         result.save(out_file, escape=not raw_csv)
     if report is not None:
-        write_whole(report, explanations_page(result).encode())
+        write_whole(report, result.to_html().encode("utf-8", "replace"))
     if as_json:
         print_json(result.to_dict())
         return
@@ -234,11 +279,11 @@ def explain(
 
 def _is_folder(path: Path | None) -> bool:
     """Whether --out means a folder: one that is there, or a name without an ending."""
-    if path is None or (not path.is_dir() and path.suffix.lower() in {".csv", ".parquet", ".json"}):
+    if path is None or (not path.is_dir() and path.suffix.lower() in ENDINGS):
         return False
     if path.is_dir() or not path.suffix:
         return True
-    raise RequestError(f"--out {path}: name the file .csv, .parquet or .json, or give a folder")
+    raise RequestError(f"--out {path}: name the file .csv, .parquet, .json or .html, or a folder")
 
 
 def _show_summary(summary: "Summary", explainer: "Explainer", *, as_json: bool) -> None:

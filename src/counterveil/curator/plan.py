@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from counterveil.curator.noise import calibrate, rho_of
 from counterveil.curator.table import PrivateTable
+from counterveil.pages import notebook_table
 from counterveil.privacy import Budget, Share
 from counterveil.privacy.budget import amount_of, with_amount
 from counterveil.privacy.record import Measurement, NoisyRecord, Sensitivity
@@ -48,9 +49,27 @@ class Plan:
         """How often the rows are read: where to count may depend on a first, noisy look."""
         return 2 if self.ranges else 1
 
+    @property
+    def headline(self) -> str:
+        """What is measured, in a few words."""
+        return f"measure order {self.order} counts" if self.family == "mixed" else "measure sums"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: what is measured, and why. All of it is public."""
+        return notebook_table(
+            f"Plan: {self.headline}",
+            [
+                ("readings of the rows", self.readings),
+                ("made for", f"{self.units:,} rows or people"),
+            ],
+            headings=("reasons",),
+            rows=[(reason,) for reason in self.reasons],
+            warning=" ".join(f"{words[:1].upper()}{words[1:]}." for words in self.warnings),
+        )
+
     def text(self) -> str:
         """The plan in words."""
-        lines = [f"measure order {self.order} counts" if self.family == "mixed" else "measure sums"]
+        lines = [self.headline]
         lines += [f"  - {reason}" for reason in self.reasons]
         lines += [f"  ! {warning}" for warning in self.warnings]
         return "\n".join(lines)

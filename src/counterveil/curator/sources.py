@@ -19,6 +19,7 @@ import pyarrow.dataset as ds
 
 from counterveil.curator.cells import columns_of, frame_of
 from counterveil.errors import DataError
+from counterveil.excel import EXCEL
 from counterveil.parts import Fragments, fragments_of, is_address, parquet_files
 from counterveil.schema import Schema
 from counterveil.schema.columns import arrays_of
@@ -100,6 +101,12 @@ def _file(place: str | Path, wanted: tuple[str, ...]) -> Source:
             return _arrow(fragments_of(ds.dataset(path, format="ipc")), wanted)
         except (pa.ArrowException, OSError, ValueError):
             raise DataError(f"{path} is damaged, or is no Arrow file") from None
+    if ending in EXCEL:
+        # A formula can make one row depend on others, and a promise for each row would be void.
+        raise DataError(
+            f"{path}: private rows are not read from an .xlsx file, where a cell may be computed "
+            "from other rows; save the sheet as .csv (UTF-8) or .parquet"
+        )
     columns = csv_columns(path)
     rows = sum(len(batch) for batch in csv_batches(path, columns[:1], 10 * BATCH))
     # All as text: what pandas makes of a column otherwise depends on every cell of it.

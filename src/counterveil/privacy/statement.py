@@ -23,6 +23,7 @@ from pydantic import (
 )
 
 from counterveil.errors import BudgetError, RequestError
+from counterveil.pages import notebook_table
 from counterveil.privacy.budget import Budget, ModelBudget, Unit, sum_above
 from counterveil.text_rules import LONGEST, check_text
 
@@ -111,6 +112,19 @@ class Access(_Frozen):
         if self.rho is None:
             del written["rho"]
         return written
+
+    @property
+    def noise(self) -> str:
+        """The scale of the noise, in words."""
+        return f"scale {self.scale:g}" if self.scale is not None else "no noise"
+
+    @property
+    def spent(self) -> str:
+        """What it spends, in words; nothing where nothing is stated."""
+        parts = [] if self.epsilon is None else [f"ε {self.epsilon:g}"]
+        parts += [f"δ {self.delta:g}"] if self.delta else []
+        parts += [] if self.rho is None else [f"ρ {self.rho:.3g}"]
+        return ", ".join(parts)
 
     @property
     def concentrated(self) -> float | None:
@@ -286,15 +300,38 @@ class Statement(_Frozen):
             f"{words}; by more than exp({_rounded_up(reached)}), at most {_rounded_up(self.delta)}"
         )
 
+    @property
+    def protected(self) -> str:
+        """Whom the promise protects."""
+        if self.unit == "record":
+            return "one record"
+        return f"one person with all of their records (at most {self.max_records} are used)"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the promise, and every reading of the private rows."""
+        is_none = self.level is Level.NONE
+        return notebook_table(
+            f"Privacy statement: {self.headline}",
+            [
+                ("guarantee", f"{self.level.value}: {self.level.meaning}"),
+                ("protects", "" if is_none else f"{self.protected}; relation {self.relation}"),
+                ("promise", " ".join(self.promise)),
+                ("why", " ".join(f"{number}. {why}" for number, why in enumerate(self.reasons, 1))),
+                ("not covered", "; ".join(self.exclusions)),
+                ("more", ".text()"),
+            ],
+            headings=("reading of the private rows", "mechanism", "noise", "spends"),
+            rows=[(each.what, each.mechanism, each.noise, each.spent) for each in self.accesses],
+            warning="Nothing is guaranteed." if is_none else "",
+        )
+
     def text(self) -> str:
         """The statement in words."""
         lines = [self.headline, self.level.meaning + ".", ""]
         if self.level is not Level.NONE:
-            who = "one record"
-            if self.unit == "person":
-                who = f"one person with all of their records (at most {self.max_records} are used)"
             lines += [
-                f"Protected unit: {who}. Relation: {self.relation}, the number of units is public.",
+                f"Protected unit: {self.protected}. Relation: {self.relation}, the number of units "
+                "is public.",
                 *self.promise,
                 "",
             ]
@@ -317,11 +354,8 @@ class Statement(_Frozen):
 
 
 def _access_line(access: Access) -> str:
-    noise = f"scale {access.scale:g}" if access.scale is not None else "no noise"
-    spent = "" if access.epsilon is None else f", ε {access.epsilon:g}"
-    spent += f", δ {access.delta:g}" if access.delta else ""
-    spent += "" if access.rho is None else f", ρ {access.rho:.3g}"
-    return f"{access.what}: {access.mechanism}, {noise}; sensitivity {access.sensitivity}{spent}"
+    line = f"{access.what}: {access.mechanism}, {access.noise}; sensitivity {access.sensitivity}"
+    return f"{line}, {access.spent}" if access.spent else line
 
 
 def _rounded_up(number: float) -> str:

@@ -1,39 +1,25 @@
-"""Explanations and statements for people: self-contained HTML pages and terminal tables.
-
-A page is one file, with no script and nothing loaded from elsewhere. Its words and its layout are
-in the templates beside this file; here is what they are filled with.
-"""
+"""The report of the demo, and explanations and statements as tables of the terminal."""
 
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import jinja2
-import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from counterveil.pages import TEMPLATES
 from counterveil.privacy import Level, Statement
-from counterveil.search.answers import Status
 from counterveil.search.explanations import Explanations
-from counterveil.search.wording import pixel_columns, told, told_value
+from counterveil.search.page import card
+from counterveil.search.wording import pixel_columns, told
 from counterveil.signature import signer_line
 from counterveil.terminal import cell, visible
 
-MOST_COLUMNS = 40  # of one row on a page
 MOST_LINES = 20  # changes of one answer on the terminal
 LEFT, RIGHT, TOP, BOTTOM = 84, 736, 24, 316  # edges of the chart's field, in pixels
-
-_TEMPLATES = jinja2.Environment(
-    loader=jinja2.PackageLoader("counterveil", "report"),
-    autoescape=True,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    undefined=jinja2.StrictUndefined,
-)
 
 
 class VeilScore(NamedTuple):
@@ -68,73 +54,16 @@ def demo_page(
 
     `facts`: names and values shown at the top; `fixed`: the features held fixed.
     """
-    return _TEMPLATES.get_template("demo.html").render(
+    return TEMPLATES.get_template("demo.html").render(
         title="counterveil demo: counterfactuals that do not leak the training rows",
         scores=scores,
         chart=_chart(curve),
-        cards=[_card(result, query) for query in range(len(result))],
+        cards=[card(result, query) for query in range(len(result))],
         statement=result.statement,
         signed=signer_line(result.signer),
         facts=facts,
         fixed=[result.schema.shown_name(name) for name in fixed],
     )
-
-
-def explanations_page(result: Explanations, *, most: int = 100) -> str:
-    """The report of `counterveil explain`: a card for each of the first `most` queries.
-
-    Queries that are of the target class already come last, in one line.
-    """
-    is_already = result.status[:: result.k] == Status.ALREADY.value
-    asked, already = (np.flatnonzero(part).tolist() for part in (~is_already, is_already))
-    return _TEMPLATES.get_template("explanations.html").render(
-        title=f"Explanations: {result.schema.name}",
-        cards=[_card(result, query) for query in asked[:most]],
-        asked=len(asked),
-        already=[query + 1 for query in already],
-        result=result,
-        counts={status.value: result.count(status) for status in Status},
-        statement=result.statement,
-        signed=signer_line(result.signer),
-    )
-
-
-def _card(result: Explanations, query: int) -> dict[str, Any]:
-    """The answers to one query for a template: changed columns, or a sentence for an image."""
-    now, goal = result.shown_classes(query)
-    pixels = pixel_columns(result.schema)
-    ranks = [rank for rank in range(result.k) if result.valid[result.at(query, rank)]]
-    missing = [rank for rank in range(result.k) if rank not in ranks]
-    unchanged = [dict(result.kept_of(query, rank)) for rank in ranks]
-    in_all = [
-        told_value(result.schema, column, value)
-        for column, value in (unchanged[0] if unchanged else {}).items()
-        if column not in pixels and all(column in other for other in unchanged)
-    ]
-    answers = []
-    for rank in ranks:
-        changes = [] if pixels else result.changes_of(query, rank)
-        shown = [told(result.schema, change) for change in changes[:MOST_COLUMNS]]
-        answers.append(
-            {
-                "rank": rank + 1,
-                "text": result.text(query, rank) if pixels else "",
-                "measures": result.measures(query, rank),
-                "worth": result.worth_in_words(query, rank),
-                "changes": shown,
-                "more": len(changes[MOST_COLUMNS:]),
-            }
-        )
-    return {
-        "number": query + 1,
-        "now": now,
-        "goal": goal,
-        "several": result.k > 1,
-        "answers": answers,
-        "missing": result.text(query, missing[0]) if missing else "",
-        "unchanged": in_all[:MOST_COLUMNS],
-        "more": len(in_all[MOST_COLUMNS:]),
-    }
 
 
 def _chart(curve: Curve) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import Any, ClassVar, Literal, NamedTuple, NoReturn, Self
 
 from counterveil.errors import RequestError
+from counterveil.hints import named
 from counterveil.schema.columns import Category
 from counterveil.schema.named import Named
 
@@ -95,6 +96,32 @@ class Kind(Named):
     def is_text(self) -> bool:
         """Whether it has a text among its values, so that its column is read as text."""
         return any(isinstance(value, str) for value in getattr(self, "values", None) or ())
+
+    @property
+    def values_in_words(self) -> str:
+        """What its cells may hold, for a person: "18 to 100, whole", or the categories."""
+        listed = getattr(self, "values", None)
+        if self.number_range is None:
+            words = named(listed or ())
+        else:
+            low, high = (f"{end:,.15g}" for end in self.number_range)
+            words = f"{low} to {high}{', whole' if self.is_whole else ''}"
+        return words + (", or missing" if getattr(self, "missing", False) else "")
+
+    @property
+    def changes_in_words(self) -> str:
+        """How an answer may change it, for a person."""
+        if self.immutable:
+            return "never changes"
+        direction, allowed = getattr(self, "direction", "any"), getattr(self, "allowed", None)
+        step = getattr(self, "step", None)
+        words = ["may change" if direction == "any" else f"may {direction}"]
+        if allowed is not None:
+            pair = f"{allowed[0]:,.15g} and {allowed[-1]:,.15g}" if self.number_range else ""
+            words.append(f"between {pair}" if pair else f"to {named(allowed)}")
+        if step is not None:
+            words.append(f"in steps of {step:,.15g}")
+        return " ".join(words)
 
     @property
     def divisions(self) -> list[float]:

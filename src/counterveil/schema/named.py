@@ -139,6 +139,10 @@ class Named(Frozen):
         """What people call the column."""
         return self.label or self.name
 
+    def value_called(self, name: Any) -> Any:
+        """The value that people call `name`; itself where that is the name of none."""
+        return next((value for value, shown in self.value_names if shown == name), name)
+
     def shown_value(self, value: Any) -> Any:
         """What people call a value, however it is written; itself where it has no name."""
         names = dict(self.value_names)

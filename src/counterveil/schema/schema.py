@@ -11,12 +11,14 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Literal, Self
 
+import numpy as np
 from pydantic import Field, field_serializer, field_validator
 from pydantic import model_validator as validator
 
 from counterveil.errors import SchemaError
 from counterveil.files import read_bytes, write_whole
 from counterveil.hints import did_you_mean, named
+from counterveil.pages import notebook_table
 from counterveil.schema.columns import Category, check_distinct, value_list
 from counterveil.schema.features import MAX_WIDTH, Categorical, Feature, Pixels
 from counterveil.schema.named import Frozen, Named
@@ -43,11 +45,12 @@ class Label(Named):
 
         Otherwise `name` itself, which is no class.
         """
-        if name in self.classes:
+        name = name.item() if isinstance(name, np.generic) else name
+        if any(type(each) is type(name) and each == name for each in self.classes):
             return name
-        shown = [value for value, shown in self.value_names if shown == name]
-        alike = value_list(*self.classes).place(name)
-        return shown[0] if shown else self.classes[alike] if alike >= 0 else name
+        called = self.value_called(name)
+        alike = value_list(*self.classes).place(called)
+        return self.classes[alike] if alike >= 0 else name
 
     @validator(mode="after")
     def _check(self) -> Self:
@@ -172,6 +175,26 @@ class Schema(Frozen):
         """What people call columns, the label's included, and values, by column, for JSON."""
         every = {each.name: each.names for each in (self.label, *self.features)}
         return {name: names for name, names in every.items() if names}
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the label, and a line for each feature."""
+        label = self.label
+        classes = named([label.shown_value(each) for each in label.classes])
+        draft = "A draft that looked at the data: a veil made from it guarantees nothing."
+        return notebook_table(
+            f"Schema {self.name}",
+            [
+                ("label", f"{label.shown_name}: {classes}"),
+                ("features", f"{len(self.columns)} columns, {self.width} encoded numbers"),
+                ("links", ", ".join(f"{link.source} → {link.derived}" for link in self.links)),
+            ],
+            headings=("feature", "kind", "values", "an answer"),
+            rows=[
+                (each.shown_name, each.kind, each.values_in_words, each.changes_in_words)
+                for each in self.features
+            ],
+            warning=draft if self.drafted else "",
+        )
 
     @cached_property
     def _by_name(self) -> dict[str, Feature]:

@@ -19,7 +19,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -60,18 +59,23 @@ def select_targets(
     if asked is None:
         predicted = log_proba.argmax(dim=1, keepdim=True)
         return log_proba.scatter(1, predicted, -torch.inf).argmax(dim=1)
-    if isinstance(asked, np.generic):
-        asked = asked.item()
     is_one = isinstance(asked, (str, int, float))
     names: list[Any] = [asked] * len(log_proba) if is_one else [*asked]  # type: ignore[misc]
     if len(names) != len(log_proba):
         raise RequestError(f"target: {len(names)} classes for {len(log_proba)} queries")
-    number_of = {name: number for number, name in enumerate(classes)}
+    number_of = {(type(name), name): number for number, name in enumerate(classes)}
     for name in names:
-        if name not in number_of or isinstance(name, bool):
-            meant = did_you_mean(name, classes)
-            raise RequestError(f"target: no class {name!r}; the label has: {named(classes)}{meant}")
-    return torch.tensor([number_of[name] for name in names])
+        if (type(name), name) not in number_of:
+            has = f"the label has {_kind_of(classes)}{named(classes)}"
+            raise RequestError(f"target: no class {name!r}; {has}{did_you_mean(name, classes)}")
+    return torch.tensor([number_of[type(name), name] for name in names])
+
+
+def _kind_of(classes: tuple[Category, ...]) -> str:
+    """What the classes are, to be read before their names; nothing where they are of two kinds."""
+    kinds = {type(name) for name in classes}
+    words = {str: "the texts ", int: "the whole numbers ", bool: "the truth values "}
+    return words[kinds.pop()] if len(kinds) == 1 else ""
 
 
 # --- Step 2: the balancing coefficients ---

@@ -33,6 +33,36 @@ class Status(StrEnum):
     ALREADY = "already"
 
 
+def is_plain(index: pd.Index[Any] | None) -> bool:
+    """Whether an index says no more than positions from 0 do."""
+    if index is None:
+        return True
+    if not isinstance(index, pd.RangeIndex) or index.name is not None:
+        return False
+    return index.start == 0 and index.step == 1
+
+
+def index_of_answers(index: pd.Index[Any], k: int) -> pd.Index[Any]:
+    """The index of the queries for each of their `k` answers; with k > 1 a level `answer`, from 1.
+
+    A single level without a name is then called `query`.
+    """
+    if k == 1:
+        return index
+    again = np.repeat(np.arange(len(index)), k)
+    levels = [index.get_level_values(level)[again] for level in range(index.nlevels)]
+    names = [name or "query" for name in index.names] if index.nlevels == 1 else index.names
+    ranks = np.tile(np.arange(1, k + 1), len(index))
+    return pd.MultiIndex.from_arrays([*levels, ranks], names=[*names, "answer"])
+
+
+def with_index(frame: pd.DataFrame, index: pd.Index[Any] | None, k: int) -> pd.DataFrame:
+    """`frame`, which has one row an answer, with the index of the caller's table if it has one."""
+    if index is None or is_plain(index):
+        return frame
+    return frame.set_axis(index_of_answers(index, k), axis=0)
+
+
 def nothing_known() -> Worth | None:
     """What answers are worth where no population knows."""
     return None
@@ -52,8 +82,10 @@ class Answers:
     indices of classes. `probability`: of the target class for `rows`. `distance`: L2 distance
     in the unit cube. `changed`: number of changed features. `reason`: why no answer was found, or
     an empty text. `fixed`: features held fixed besides those that the schema fixes. `signer`: who
-    signed the veil; None if nobody did. `index`: the index of the caller's table, which `frame` has
-    too; None where that had none. `decided_by`: whose decisions these are.
+    signed the veil; None if nobody did. `index`: the index of the caller's table; None where that
+    had none. Where it is more than positions from 0, all frames have it, too, `queries` and `rows`
+    included; with k > 1 it has one more level, `answer`, from 1. `decided_by`: whose decisions
+    these are.
 
     `assess` computes what the answers are worth (see `Worth`) when that is first looked at: the
     model may then be asked, and a committee be learnt. `worth`, `effort`, `plausibility`,
@@ -161,12 +193,13 @@ class Answers:
     def only(self, queries: Sequence[int]) -> Self:
         """The same for some of the queries, in the given order, numbered anew."""
         at = (np.asarray(queries, dtype=int)[:, None] * self.k + np.arange(self.k)).ravel()
+        index = None if self.index is None else self.index[np.asarray(queries, dtype=int)]
         return replace(
             self,
-            queries=self.queries.iloc[at].reset_index(drop=True),
-            rows=self.rows.iloc[at].reset_index(drop=True),
+            queries=with_index(self.queries.iloc[at].reset_index(drop=True), index, self.k),
+            rows=with_index(self.rows.iloc[at].reset_index(drop=True), index, self.k),
             reason=None if self.reason is None else self.reason[at],
-            index=None if self.index is None else self.index[np.asarray(queries, dtype=int)],
+            index=index,
             assess=lambda: None if self.worth is None else self.worth.select(at),
             **{name: getattr(self, name)[at] for name in _ARRAYS},
         )

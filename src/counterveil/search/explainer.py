@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypedDict, Unpack
 
+import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
@@ -186,10 +187,11 @@ class Explainer:
     ) -> Explanations:
         """`k` counterfactuals for every row of `queries`.
 
-        `queries`: a table in original units, the path of its file, or one record as a mapping or a
-        Series. `target`: a class of the
-        label set or what people call it, or a list with one for each query; by default the class
-        that the model finds most likely after the one it predicts. `rules`: what may change (see
+        `queries`: a table in original units (any frame, a mapping of columns, a list of records),
+        the path of its file, or one record as a mapping or a Series. The index of a pandas frame is
+        that of the answers. `target`: a class of the label set, what people call it, or how it is
+        written ("0" for 0), or a list with one for each query; by default the class that the model
+        finds most likely after the one it predicts. `rules`: what may change (see
         docs/rules.md), for all queries or a list with one `Rules` for each; `immutable`: features
         that must stay, besides those of schema and rules. `choices`: single rules as keywords,
         such as max_changes=2, in the place of `rules`; `prefer` "believable" answers or the
@@ -257,7 +259,7 @@ class Explainer:
             learnt = deepcopy(self._learnt.amortiser).cpu() if learns else None
             explainer = Recipe(self.veil.to_bytes(), {**self._given, "model": model}, learnt)
         schema, place = self.veil.schema, os.fspath(queries)
-        own = free_name("status", schema), free_name("query", schema)
+        own = free_name("status", schema.columns), free_name("query", schema.columns)
         question = bulk.Question(explainer, asked, copied, bulk.Folder(os.fspath(out)), own)
         about = {
             "veil": self.veil.digest,
@@ -289,10 +291,10 @@ class Explainer:
     def _targets(self, before: Tensor, target: TargetClasses) -> Tensor:
         """The number of the target class of each query, (queries,)."""
         label = self.veil.schema.label
-        if isinstance(target, (list, tuple)):
-            target = [label.class_called(name) for name in target]
-        elif isinstance(target, str):
+        if isinstance(target, (str, int, float, np.generic)):
             target = label.class_called(target)
+        elif target is not None:
+            target = [label.class_called(name) for name in target]
         return select_targets(before, target, label.classes)
 
     @cached_property

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,9 +14,9 @@ import pandas as pd
 
 from counterveil.errors import RequestError
 from counterveil.files import write_whole
-from counterveil.schema import Category, Schema
+from counterveil.schema import Category
 from counterveil.search import wording
-from counterveil.search.answers import Answers, Status
+from counterveil.search.answers import Answers, Status, index_of_answers, is_plain, with_index
 from counterveil.search.wording import DecidedBy
 from counterveil.signature import signer_dict
 
@@ -51,7 +52,7 @@ class Explanations(Answers):
         parts = [f"{len(self.found)} found{more}", f"{self.count(Status.NOT_FOUND)} not found"]
         if self.count(Status.ALREADY):
             parts.append(f"{self.count(Status.ALREADY)} already of the target class")
-        line = f"{len(self)} queries: {', '.join(parts)}"
+        line = f"{len(self)} {'query' if len(self) == 1 else 'queries'}: {', '.join(parts)}"
         return line + (f"; mean distance {self.mean_distance:.2f}" if len(self.found) else "")
 
     def frame(self) -> pd.DataFrame:
@@ -61,21 +62,18 @@ class Explanations(Answers):
         more level, `answer`, from 1.
         """
         index = pd.RangeIndex(len(self)) if self.index is None else self.index
-        number, rank = self._numbers
-        if self.k > 1:
-            levels = [index.get_level_values(level)[number] for level in range(index.nlevels)]
-            names = [name or "query" for name in index.names] if index.nlevels == 1 else index.names
-            index = pd.MultiIndex.from_arrays([*levels, rank + 1], names=[*names, "answer"])
-        return self.rows.set_axis(index, axis=0)[self.valid]
+        return self.rows.set_axis(index_of_answers(index, self.k), axis=0)[self.valid]
 
     def summary(self) -> pd.DataFrame:
         """One row an answer: status, classes, probability, distance, number of changed features.
 
         Classes are called what people call them. `query` counts from 1. With k > 1 also `answer`,
-        its rank from 1, and the `reason` where any answer has one.
+        its rank from 1, and the `reason` where any answer has one. The index is that of the
+        caller's table, as that of `rows`.
         """
         label = self.schema.label
-        return self._summary([label.shown_value(name) for name in label.classes])
+        summary = self._summary([label.shown_value(name) for name in label.classes])
+        return with_index(summary, self.index, self.k)
 
     def _summary(self, classes: Sequence[Category]) -> pd.DataFrame:
         """The summary with these names for the classes."""
@@ -100,7 +98,8 @@ class Explanations(Answers):
     def changes(self) -> pd.DataFrame:
         """One row for each changed column: query, (with k > 1) answer, column, from, to.
 
-        Query and answer count from 1.
+        Query and answer count from 1. Where the caller's table has an index, the rows have that of
+        their queries.
         """
         number, rank = (numbers[self.valid].tolist() for numbers in self._numbers)
         records = [
@@ -109,6 +108,8 @@ class Explanations(Answers):
             for change in self.changes_of(query, answer)
         ]
         table = pd.DataFrame(records, columns=["query", "answer", "column", "from", "to"])
+        if self.index is not None and not is_plain(self.index):
+            table.index = self.index[table["query"].to_numpy(int) - 1]
         return table if self.k > 1 else table.drop(columns="answer")
 
     def shown_classes(self, query: int, answer: int = 0) -> tuple[Category, Category]:
@@ -243,30 +244,56 @@ class Explanations(Answers):
             "explanations": records,
         }
 
+    def to_html(self, *, most: int = 100) -> str:
+        """A page for people, of one file: a card for each of the first `most` queries."""
+        from counterveil.search.page import explanations_page
+
+        return explanations_page(self, most=most)
+
     def save(self, path: str | os.PathLike[str], *, escape: bool = True) -> None:
-        """Write summary and rows side by side as .csv, .parquet or .json.
+        """Write summary and rows side by side as .csv, .parquet or .json, or `to_html` as .html.
 
         All names and values are those of the table, whatever people call them.
 
         In a CSV, texts that a spreadsheet would take for a formula get an apostrophe in front;
         `escape=False` writes them as they are.
 
-        A column of the summary that is called like one of the table's (`status`, `distance`, …) is
-        written as `counterveil_status` and so on; the table keeps its names.
+        An index of the caller's table comes first, unless it is positions from 0. A column of it or
+        of the summary that is called like one of the table's (`status`, `distance`, …) is written
+        as `counterveil_status` and so on; the table keeps its names.
         """
+        if Path(path).suffix.lower() == ".html":
+            write_whole(path, self.to_html().encode("utf-8", "replace"))
+            return
         write_whole(path, wording.file_content(self.table(), path, escape=escape))
 
     def table(self, first: int = 0) -> pd.DataFrame:
         """Summary and rows side by side, as `save` writes them; queries count from `first` + 1."""
         summary = self._summary(self.schema.label.classes)
         summary["query"] += first
-        summary = summary.rename(columns=lambda name: free_name(name, self.schema))
+        for name, values in reversed(self._index_columns()):
+            summary.insert(0, free_name(name, summary.columns), values)
+        own = self.schema.columns
+        summary = summary.rename(columns=lambda name: free_name(name, own))
         return pd.concat([summary, self.rows.reset_index(drop=True)], axis=1)
 
+    def _index_columns(self) -> list[tuple[str, Any]]:
+        """The levels of the caller's index by name, one value an answer; none if it is plain."""
+        index = self.index
+        if index is None or is_plain(index):
+            return []
+        usual = ["index"] if index.nlevels == 1 else [f"level_{i}" for i in range(index.nlevels)]
+        names = [
+            own if name is None else str(name) for own, name in zip(usual, index.names, strict=True)
+        ]
+        number, _ = self._numbers
+        levels = (index.get_level_values(level)[number] for level in range(index.nlevels))
+        return list(zip(names, levels, strict=True))
 
-def free_name(name: str, schema: Schema) -> str:
-    """What a column of the summary is called beside the columns of the table."""
-    while name in schema.columns:
+
+def free_name(name: str, taken: Collection[str]) -> str:
+    """What a column is called beside columns with other names."""
+    while name in taken:
         name = f"counterveil_{name}"
     return name
 

@@ -17,7 +17,7 @@ from counterveil.models import Rows, TargetModel
 from counterveil.privacy import Statement
 from counterveil.schema import Schema
 from counterveil.search import constraints
-from counterveil.search.answers import NO_FURTHER, Status
+from counterveil.search.answers import NO_FURTHER, Status, with_index
 from counterveil.search.batch import Found, QueryBatch
 from counterveil.search.constraints import ManyRules
 from counterveil.search.decoding import Given, decode_cells
@@ -96,8 +96,8 @@ class Judge:
         return Explanations(
             schema=self.veil.schema,
             statement=self.statement,
-            queries=queries.frame,
-            rows=answers,
+            queries=with_index(queries.frame, request.index, k),
+            rows=with_index(answers, request.index, k),
             status=np.where(already, Status.ALREADY.value, status),
             predicted=predicted,
             target=targets,

@@ -228,4 +228,4 @@ def file_content(table: pd.DataFrame, path: str | os.PathLike[str], *, escape: b
         columns = [map(plain_value, table[column]) for column in table.columns]
         records = [dict(zip(table.columns, row, strict=True)) for row in zip(*columns, strict=True)]
         return json.dumps(records, ensure_ascii=False, indent=2).encode()
-    raise RequestError(f"{path}: name the file .csv, .parquet or .json")
+    raise RequestError(f"{path}: name the file .csv, .parquet, .json or .html")

@@ -66,7 +66,7 @@ def own_policy() -> dict[str, str]:
 
     A report is shown in a frame without scripts and without an origin; the frame has this policy.
     """
-    style = (files("counterveil") / "report" / "style.css").read_text(encoding="utf-8")
+    style = (files("counterveil") / "pages" / "style.css").read_text(encoding="utf-8")
     digest = hashlib.sha256(style.removesuffix("\n").encode()).digest()  # as in the report
     known = f"style-src 'self' 'sha256-{base64.b64encode(digest).decode()}'"
     policy = "Content-Security-Policy"

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from counterveil.curator import Curator
-from counterveil.curator.infer_schema import draft_what_fits
+from counterveil.curator.infer_schema import draft_schema, read_for_draft
 from counterveil.errors import RequestError, SchemaError
 from counterveil.privacy import Budget
 from counterveil.privacy.ledger import Account, Ledger, find_account
@@ -36,7 +36,6 @@ from counterveil.studio.commands import Process, run_command, shown
 from counterveil.studio.folder import REPORTS, TABLES, VEIL, Folder, columns_of, is_report
 from counterveil.studio.jobs import Job
 from counterveil.studio.quality import plan_as_dict
-from counterveil.tables import read_table
 from counterveil.veil import Veil
 
 SAMPLES = 400  # of which people to explain are chosen
@@ -76,7 +75,7 @@ class Steps:
         """A schema that looked at the rows, and which columns cannot be in one."""
         path = self.folder.file(asked.file, TABLES)
         name = path.name.partition(".")[0]
-        draft = draft_what_fits(read_table(path), asked.label, exclude=asked.exclude, name=name)
+        draft = draft_schema(read_for_draft(path), asked.label, exclude=asked.exclude, name=name)
         return {"schema": _as_dict(draft.schema), "left_out": draft.left_out}
 
     def open_schema(self, name: str) -> dict[str, Any]:

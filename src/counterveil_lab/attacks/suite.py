@@ -35,7 +35,7 @@ WAYS = {
 NETWORKS = {"known": "usual", "unknown": "deeper"}  # the lab's: of yours nothing is known
 Told = Callable[[str, int, int], None]  # what was done, how many steps are done, and of how many
 
-_PACKAGES = (("counterveil_lab", "attacks"), ("counterveil", "report"))
+_PACKAGES = (("counterveil_lab", "attacks"), ("counterveil", "pages"))
 _TEMPLATES = jinja2.Environment(
     loader=jinja2.ChoiceLoader([jinja2.PackageLoader(*package) for package in _PACKAGES]),
     autoescape=True,

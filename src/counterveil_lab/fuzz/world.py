@@ -169,11 +169,10 @@ def warm_up(world: Path) -> None:
     """Explain once: what torch loads at its first use is then there for every case."""
     from counterveil import Explainer
     from counterveil.models import load_model
-    from counterveil.report import explanations_page
     from counterveil.tables import read_table
     from counterveil.veil import Veil
 
     veil = Veil.load(world / "loans.veil")
     explainer = Explainer(veil, load_model(world / "model.pt2", veil.schema), warm_steps=1)
     queries = read_table(world / "queries.csv", veil.schema)
-    explanations_page(explainer.explain(queries, k=2, iterations=2, progress=False))
+    explainer.explain(queries, k=2, iterations=2, progress=False).to_html()

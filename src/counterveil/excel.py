@@ -1,0 +1,149 @@
+"""Excel files: the first sheet of an .xlsx file as a frame.
+
+The first row of the sheet names the columns; every further row is a row of the table. What a frame
+cannot hold faithfully is refused, with the address of the cell: merged cells, formulas that ended
+in an error or were never computed, rows or columns that are empty between others. A cell keeps its
+type: a text "007" stays a text, a number is a number, a date is a date. Of a formula the value is
+read that was stored with it.
+"""
+
+import re
+import warnings
+import zipfile
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from counterveil.errors import DataError
+
+EXCEL = (".xlsx",)
+LARGEST_SHEETS = 128 << 20  # bytes of all sheets when unpacked: some four million cells
+CHUNK = 1 << 20  # bytes
+_FORMULA = re.compile(rb"<(\w+:)?f[ />]")
+
+
+def read_sheet(path: Path, missing: Collection[str] = ()) -> pd.DataFrame:
+    """The first sheet of the .xlsx file at `path`; a DataError says what is wrong with it.
+
+    `missing`: texts that stand for an empty cell.
+    """
+    try:
+        import openpyxl
+    except ModuleNotFoundError:
+        raise DataError(
+            f"{path}: reading an .xlsx file needs openpyxl: pip install 'counterveil[excel]'; "
+            "or save the sheet as .csv"
+        ) from None
+    try:
+        has_formulas = _check_size(path)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # parts of a workbook that are no cells
+            sheet = _first_sheet(openpyxl.load_workbook(path, data_only=True), path)
+            if has_formulas:
+                _refuse_uncomputed(sheet, _first_sheet(openpyxl.load_workbook(path), path), path)
+        return _frame(sheet, path, missing)
+    except DataError:
+        raise
+    except Exception:  # openpyxl has no error of its own for a file that is not as it should be
+        raise DataError(
+            f"{path} is damaged, has a password, or is no .xlsx file; save it as one without a "
+            "password, or as .csv"
+        ) from None
+
+
+def _check_size(path: Path) -> bool:
+    """Refuse a file with sheets that are too large; otherwise whether any cell has a formula."""
+    with zipfile.ZipFile(path) as archive:
+        parts = [
+            part
+            for part in archive.infolist()
+            if part.filename.startswith("xl/worksheets/") or "sharedStrings" in part.filename
+        ]
+        if sum(part.file_size for part in parts) > LARGEST_SHEETS:
+            raise DataError(f"{path} is too large for an .xlsx file; save it as .csv or .parquet")
+        return any(_has_formula(archive, part) for part in parts)
+
+
+def _has_formula(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> bool:
+    with archive.open(part) as stream:
+        before = b""
+        while chunk := stream.read(CHUNK):
+            if _FORMULA.search(before + chunk):
+                return True
+            before = chunk[-32:]
+    return False
+
+
+def _first_sheet(book: Any, path: Path) -> Any:
+    if not book.worksheets:
+        raise DataError(f"{path} has no sheet with cells")
+    return book.worksheets[0]
+
+
+def _refuse_uncomputed(values: Any, formulas: Any, path: Path) -> None:
+    """Refuse formulas without a stored value: programs that compute nothing write such files."""
+    for row in formulas.iter_rows():
+        for cell in row:
+            if cell.data_type == "f" and values[cell.coordinate].value is None:
+                raise DataError(
+                    f"{path}, cell {cell.coordinate}: the formula was never computed; open the "
+                    "file in a spreadsheet and save it, or save it as .csv"
+                )
+
+
+def _frame(sheet: Any, path: Path, missing: Collection[str]) -> pd.DataFrame:
+    merged = next(iter(sheet.merged_cells.ranges), None)
+    if merged is not None:
+        raise DataError(
+            f"{path}, cells {merged}: merged cells; unmerge them. The first row names the columns, "
+            "and every further row is one row of the table"
+        )
+    rows = [[_value(cell, path, missing) for cell in row] for row in sheet.iter_rows()]
+    while rows and _is_empty(rows[-1]):
+        rows.pop()
+    if not rows:
+        raise DataError(f"{path}: the first sheet is empty; it needs column names and rows")
+    for number, row in enumerate(rows, 1):
+        if _is_empty(row):
+            raise DataError(f"{path}: row {number} of the sheet is empty; delete it")
+    kept = list(_used_columns(rows, path))
+    names = [_name(rows[0][place]) for place in kept]
+    cells = {number: [row[place] for row in rows[1:]] for number, place in enumerate(kept)}
+    frame = pd.DataFrame(cells, dtype=object).infer_objects()
+    frame.columns = pd.Index(names, dtype=object)
+    return frame
+
+
+def _value(cell: Any, path: Path, missing: Collection[str]) -> Any:
+    """The value of a cell; None if it is empty."""
+    if cell.data_type == "e":
+        raise DataError(
+            f"{path}, cell {cell.coordinate}: an error in place of a value; mend it, or empty the "
+            "cell"
+        )
+    return None if isinstance(cell.value, str) and cell.value in missing else cell.value
+
+
+def _is_empty(row: list[Any]) -> bool:
+    return all(value is None for value in row)
+
+
+def _used_columns(rows: list[list[Any]], path: Path) -> Iterator[int]:
+    """The places of the columns that hold anything; those must have a name."""
+    from openpyxl.utils import get_column_letter
+
+    for place, name in enumerate(rows[0]):
+        if name is not None:
+            yield place
+        elif any(row[place] is not None for row in rows):
+            raise DataError(
+                f"{path}: column {get_column_letter(place + 1)} has no name in the first row of "
+                "the sheet; that row names the columns, with nothing above it"
+            )
+
+
+def _name(value: Any) -> str:
+    whole = isinstance(value, float) and value.is_integer()
+    return str(int(value) if whole else value)
