@@ -109,7 +109,7 @@ def run_demo(
         "training rows": f"{len(split.train):,}",
         "queries": f"{len(asked)}",
         "accuracy of the model": f"{accuracy:.3f}",
-        "training epochs of paper": f"{epochs} (published: 300; with fewer it flips fewer)",
+        "training epochs of paper": f"{epochs} (published: 300)",
     }
     write_whole(folder / "report.html", demo_page(scores, curve, shown, facts, FIXED).encode())
     schema.save(folder / "adult.schema.json")
