@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -111,8 +112,9 @@ def silent(done: int, words: str = "") -> None:
 def progress_bar(title: str, total: int, *, show: bool = True) -> Iterator[Tick]:
     """A bar of `total` steps on standard error or in a notebook, and the tick that moves it.
 
-    Nothing is shown when standard error is neither, or when `show` is false. Where the environment
-    says so (`PROGRESS`), every step is a line of JSON on standard error instead.
+    Nothing is shown when standard error is neither, or when `show` is false. A notebook needs the
+    package ipywidgets for it. Where the environment says so (`PROGRESS`), every step is a line of
+    JSON on standard error instead.
     """
     if not show:
         yield silent
@@ -121,7 +123,8 @@ def progress_bar(title: str, total: int, *, show: bool = True) -> Iterator[Tick]
         yield lambda done, words="": progress_line(title, done, total, words)
         return
     console = Console(stderr=True)
-    if not (console.is_terminal or console.is_jupyter):
+    has_widgets = console.is_jupyter and find_spec("ipywidgets") is not None
+    if not (has_widgets or (console.is_terminal and not console.is_jupyter)):
         yield silent
         return
     columns = (

@@ -26,3 +26,12 @@ def test_no_lines_where_nobody_asked(monkeypatch, capsys, value, show):
     with progress_bar("training", 3, show=show) as tick:
         tick(1)
     assert capsys.readouterr().err == ""
+
+
+def test_a_notebook_without_widgets_has_no_bar(monkeypatch, capsys):
+    """Rich would warn in every cell that ipywidgets is missing."""
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    monkeypatch.setattr("counterveil.terminal.find_spec", lambda name: None)
+    with progress_bar("training", 3) as tick:
+        tick(1)
+    assert capsys.readouterr() == ("", "")
