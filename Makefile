@@ -6,7 +6,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(BIN)/pip install --quiet --no-compile --constraint constraints.txt
 
-.PHONY: demo test slow check docs clean
+.PHONY: demo test slow check docs notebooks wheel clean
 
 demo: .venv/demo-ready ## the main job on embedded data: writes demo/report.html
 	$(BIN)/counterveil demo
@@ -25,6 +25,12 @@ check: .venv/ready ## style, types, import contracts
 
 docs: .venv/ready ## the documentation into site/
 	$(BIN)/mkdocs build --strict  # --quiet would hide the warnings that --strict counts
+
+notebooks: .venv/ready ## run examples/*.ipynb and store their new outputs
+	OMP_NUM_THREADS=1 $(BIN)/python tools/notebooks.py
+
+wheel: ## the built wheel in an empty environment elsewhere, without a network
+	tools/check_wheel.sh $(PYTHON)
 
 .venv/demo-ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

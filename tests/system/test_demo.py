@@ -26,7 +26,7 @@ def test_embedded_adult_fits_its_schema():
 @pytest.mark.slow
 def test_demo(tmp_path, capsys):
     main_exits_well(
-        ["demo", "--out", str(tmp_path), "--queries", "30", "--epochs", "1", "--warm-steps", "300"]
+        ["demo", "--quick", "--out", str(tmp_path), "--queries", "30", "--warm-steps", "300"]
     )
     out, err = capsys.readouterr()
     assert err.count("learning to search") == 2

@@ -129,19 +129,28 @@ def _options(
 @app.command(epilog=manual("embedded public data alone.", "demo", "demo --out demo --queries 50"))
 def demo(
     folder: Path = option(Path("demo"), "Where the results go.", "--out"),
-    queries: int = option(500, "How many rows to explain.", min=3),
-    epochs: int = option(60, "Epochs a veil of mechanism paper; the paper has 300.", min=1),
+    quick: bool = option(False, "Fewer rows and epochs, to see that it works.", "--quick"),
+    queries: int | None = option(None, "How many rows to explain. [500; quick: 100]", min=3),
+    epochs: int | None = option(
+        None, "Epochs a veil of mechanism paper; the paper has 300. [40; quick: 5]", min=1
+    ),
     warm_steps: int | None = option(None, "", min=1, hidden=True),  # a short demo for tests
     seed: int = seed_option("For split, weights and search."),
     workers: int = option(2, "Processes at a time.", min=1),
 ) -> None:
     """See it work: embedded census data, a model, veils over ε, explanations, report.html."""
-    from counterveil.demo.run import run_demo
+    from counterveil.demo.run import QUICK, USUAL, run_demo
     from counterveil.files import check_output
 
     check_output(folder / "report.html")
+    size = QUICK if quick else USUAL
     run_demo(
-        folder, queries=queries, epochs=epochs, warm_steps=warm_steps, seed=seed, workers=workers
+        folder,
+        queries=queries or size.queries,
+        epochs=epochs or size.epochs,
+        warm_steps=warm_steps,
+        seed=seed,
+        workers=workers,
     )
 
 

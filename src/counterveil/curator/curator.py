@@ -103,11 +103,14 @@ class _Job:
 class Curator:
     """Releases Veils from private rows that fit `schema`.
 
-    `ledger`: the file that accounts for what is spent on this dataset (`counterveil ledger open`);
-    `dataset`: its name there, by default the schema's. `unit_column` and `max_records` protect a
-    person with all of their records (of which at most `max_records` count, 1 if nothing is said)
-    instead of a single record. `engine`: "here", or "ray" to count rows on all processors of this
-    machine, or a `Cluster`; for mechanism functional and for scores, on Parquet files.
+    - `ledger`: the file that accounts for what is spent on this dataset (`counterveil ledger
+      open`).
+    - `dataset`: its name there; by default the schema's.
+    - `unit_column`, `max_records`: protect a person with all of their records instead of a single
+      record. At most `max_records` of a person count, 1 if nothing is said.
+    - `device`: where networks are trained: "cpu", "cuda", "mps" or "auto".
+    - `engine`: where rows are counted: "here"; "ray" for all processors of this machine; or a
+      `Cluster`. For mechanism functional and for scores, on Parquet files.
     """
 
     def __init__(

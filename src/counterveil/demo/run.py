@@ -34,6 +34,17 @@ from counterveil.terminal import cell, notes, out, progress_bar, say
 from counterveil.veil import Veil
 
 
+class Size(NamedTuple):
+    """How much the demo does: rows to explain, and epochs of a veil of mechanism paper."""
+
+    queries: int
+    epochs: int
+
+
+USUAL = Size(queries=500, epochs=40)  # as long as the flip ratio of paper still grows
+QUICK = Size(queries=100, epochs=5)  # every step, and rougher veils of mechanism paper
+
+
 class Release(NamedTuple):
     """A veil to make: a mechanism at an ε, which is infinite for no noise."""
 
@@ -51,7 +62,7 @@ class Release(NamedTuple):
         return f"{start}-{noise}.veil"
 
 
-CURVE = (1.0, 0.75, 0.5, 0.1, 0.05, 0.025, 0.005, 5e-4)
+CURVE = (0.75, 0.1, 0.025, 0.005, 5e-4)
 PAPER = tuple(Release("paper", epsilon) for epsilon in (math.inf, *CURVE))
 FUNCTIONAL = (Release("functional", 0.75), Release("functional", 0.025))
 COMPARED = (*(Release("paper", epsilon) for epsilon in (math.inf, 0.75, 0.025)), *FUNCTIONAL)

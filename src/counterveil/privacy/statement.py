@@ -138,7 +138,19 @@ class Access(_Frozen):
 
 
 class Statement(_Frozen):
-    """What is guaranteed about the rows behind a Veil, and what is not."""
+    """What is guaranteed about the rows behind a Veil, and what is not.
+
+    - `level`: how much of an answer the ε covers.
+    - `mechanism`: how the veil was made: "functional", "dpsgd" or "paper".
+    - `epsilon`, `delta`: the budget; ε is None where no noise was added.
+    - `unit`, `max_records`: who is protected, one "record" or one "person" with at most so many.
+    - `relation`: which tables are compared: in one of them one unit is replaced.
+    - `accesses`: every reading of the private rows, with its noise and what it spent.
+    - `plan`: why these readings were chosen, from public numbers alone.
+    - `public_inputs`, `exclusions`: what was public from the start; what is not covered.
+    - `reasons`: where nothing is guaranteed, why not.
+    - `versions`: the programs that made the veil.
+    """
 
     level: Level
     mechanism: Text

@@ -88,7 +88,13 @@ class Link(Frozen):
 
 
 class Schema(Frozen):
-    """A whole table. `drafted` is true while nobody has replaced what a draft read off the data."""
+    """The public description of a whole table; it travels inside every veil.
+
+    - `label`: the column that the model predicts.
+    - `features`: one for each column, or for each image.
+    - `links`: features that follow others.
+    - `drafted`: true while nobody has replaced what a draft read off the data.
+    """
 
     version: Literal[1] = 1
     name: str = "table"

@@ -77,15 +77,20 @@ class Answers:
     from 1, as the rows of a spreadsheet. Frames and arrays have one entry for each answer,
     (queries · k) in all: those of the first query, then those of the second, and so on.
 
-    `queries`: the row asked about, repeated for each of its answers. `rows`: the answer; where
-    none was found, the query's own row. `status`: values of `Status`. `predicted`, `target`:
-    indices of classes. `probability`: of the target class for `rows`. `distance`: L2 distance
-    in the unit cube. `changed`: number of changed features. `reason`: why no answer was found, or
-    an empty text. `fixed`: features held fixed besides those that the schema fixes. `signer`: who
-    signed the veil; None if nobody did. `index`: the index of the caller's table; None where that
-    had none. Where it is more than positions from 0, all frames have it, too, `queries` and `rows`
-    included; with k > 1 it has one more level, `answer`, from 1. `decided_by`: whose decisions
-    these are.
+    - `queries`: the row asked about, repeated for each of its answers.
+    - `rows`: the answer; where none was found, the query's own row.
+    - `status`: values of `Status`.
+    - `predicted`, `target`: indices of classes.
+    - `probability`: of the target class for `rows`.
+    - `distance`: L2 distance in the unit cube.
+    - `changed`: number of changed features.
+    - `reason`: why no answer was found, or an empty text.
+    - `fixed`: features held fixed besides those that the schema fixes.
+    - `signer`: who signed the veil; None if nobody did.
+    - `index`: the index of the caller's table; None where that had none. Where it is more than
+      positions from 0, all frames have it, too, `queries` and `rows` included; with k > 1 it has
+      one more level, `answer`, from 1.
+    - `decided_by`: whose decisions these are.
 
     `assess` computes what the answers are worth (see `Worth`) when that is first looked at: the
     model may then be asked, and a committee be learnt. `worth`, `effort`, `plausibility`,

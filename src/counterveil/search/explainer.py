@@ -54,7 +54,12 @@ MOST_WARM_STEPS = 1_000_000
 
 
 class Tuning(TypedDict, total=False):
-    """How an Explainer works; the answers stay the same but for rounding."""
+    """How an Explainer works; the answers stay the same but for rounding.
+
+    - `warm_file`: keeps what the search has learnt; or a folder, for many models.
+    - `warm_steps`: how many steps it learns at most.
+    - `chunk`: how many queries are searched together; it bounds the memory.
+    """
 
     warm_file: str | os.PathLike[str] | None  # keeps the amortised search; or a folder for many
     warm_steps: int | None  # that it learns at most
@@ -78,19 +83,22 @@ class FileChoices(Choices, total=False):
 
 
 class Explainer:
-    """Explains the decisions of `model` with the prototypes of `veil`.
+    """Explains the decisions of `model` with what `veil` knows of the people.
 
-    `veil`: a Veil, or the path of its file. `model`: a torch module over the encoding, an estimator
-    with predict_proba, the path of a model's file (`load_model`), a function from rows to class
-    probabilities, or an adapter of `counterveil.models` with options. Without a model the veil's
-    own private model, `veil.model()`, is the one that decides and is explained: answers are private
-    in the training rows, end to end.
-    `guidance`: "model" consults the model that decides; "surrogate" never asks it and lets the
-    private model stand in for it: answers are private end to end, too, and only expected to carry
-    over. `model_budget`: the declared privacy of the target model, if it
-    was trained with any, to be added to the veil's. `weights`: α, β, γ of Algorithm 2; by default
-    the paper's for this family of data. `device`: "cpu", "cuda", "mps" or "auto". `tuning`: see
-    `Tuning`.
+    - `veil`: a Veil, or the path of its file.
+    - `model`: a torch module over the encoding, an estimator with predict_proba, the path of a
+      model's file (`load_model`), a function from rows to class probabilities, or an adapter of
+      `counterveil.models` with options. Without a model the veil's own private model,
+      `veil.model()`, is the one that decides and is explained: answers are private in the training
+      rows, end to end.
+    - `guidance`: "model" consults the model that decides. "surrogate" never asks it and lets the
+      private model stand in for it: answers are private end to end, too, and only expected to
+      carry over.
+    - `model_budget`: the declared privacy of the target model, if it was trained with any, to be
+      added to the veil's.
+    - `weights`: α, β, γ of Algorithm 2; by default the paper's for this family of data.
+    - `device`: "cpu", "cuda", "mps" or "auto".
+    - `tuning`: see `Tuning`.
     """
 
     def __init__(
@@ -187,18 +195,20 @@ class Explainer:
     ) -> Explanations:
         """`k` counterfactuals for every row of `queries`.
 
-        `queries`: a table in original units (any frame, a mapping of columns, a list of records),
-        the path of its file, or one record as a mapping or a Series. The index of a pandas frame is
-        that of the answers. `target`: a class of the label set, what people call it, or how it is
-        written ("0" for 0), or a list with one for each query; by default the class that the model
-        finds most likely after the one it predicts. `rules`: what may change (see
-        docs/rules.md), for all queries or a list with one `Rules` for each; `immutable`: features
-        that must stay, besides those of schema and rules. `choices`: single rules as keywords,
-        such as max_changes=2, in the place of `rules`; `prefer` "believable" answers or the
-        "nearest" ones (see docs/method.md); method, iterations, keep, polish, margin and
-        seed of `SearchOptions`. It is enough that the target class wins, but where the search for
-        the nearest has guidance `surrogate`: there a probability of .95 is sought, and answers are
-        not polished.
+        - `queries`: a table in original units (any frame, a mapping of columns, a list of records),
+          the path of its file, or one record as a mapping or a Series. The index of a pandas frame
+          is that of the answers.
+        - `target`: a class of the label set, what people call it, or how it is written ("0" for 0);
+          or a list with one for each query. By default the class that the model finds most likely
+          after the one it predicts.
+        - `rules`: what may change, for all queries, or a list with one `Rules` for each.
+        - `immutable`: features that must stay, besides those of schema and rules.
+        - `choices`: single rules as keywords, such as max_changes=2, in the place of `rules`;
+          `prefer` "believable" answers or the "nearest" ones (see docs/method.md); method,
+          iterations, keep, polish, margin and seed of `SearchOptions`.
+
+        It is enough that the target class wins. The one exception is the search for the nearest
+        with guidance `surrogate`: it seeks a probability of .95 and does not polish answers.
         """
         rules, search = _rules_in(choices, rules)
         options = self._options(search)

@@ -31,16 +31,28 @@ class SearchChoices(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """How to look for answers."""
+    """How to look for answers.
 
-    method: Method = "amortised"  # or Algorithm 2
-    iterations: int = 0  # of Algorithm 2, or to refine an amortised answer
-    keep: Keep = "best"  # the nearest accepted row on the way; or the last iterate, as in the paper
-    polish: bool = True  # give back what an answer does not need
-    margin: float = 0.0  # probability of the target class to be accepted; 0: it only has to win
-    soft_margin: bool = False  # where no row reaches the margin, one that only wins is accepted
-    seed: int = 0  # for the variety of several answers to one query
-    prefer: Prefer = "nearest"  # the smallest L2 change; or what people could believe and act on
+    - `method`: "amortised", or "iterations" for Algorithm 2.
+    - `iterations`: of Algorithm 2, or to refine an amortised answer.
+    - `keep`: the "best" row, which is the nearest accepted one on the way, or the "last" one, as in
+      the paper.
+    - `polish`: whether to give back what an answer does not need.
+    - `margin`: the probability of the target class to be accepted; 0: it only has to win.
+    - `soft_margin`: where no row reaches the margin, one that only wins is accepted.
+    - `seed`: for the variety of several answers to one query.
+    - `prefer`: "nearest" for the smallest L2 change, "believable" for what people could believe and
+      act on.
+    """
+
+    method: Method = "amortised"
+    iterations: int = 0
+    keep: Keep = "best"
+    polish: bool = True
+    margin: float = 0.0
+    soft_margin: bool = False
+    seed: int = 0
+    prefer: Prefer = "nearest"
 
 
 OF_THE_NEAREST = ("iterations", "keep", "polish")  # only that search knows them, and Algorithm 2

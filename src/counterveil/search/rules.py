@@ -49,15 +49,18 @@ class RuleChoices(TypedDict, total=False):
 class Rules:
     """What may change, how far and how dearly.
 
-    `immutable`: features that must stay. `direction`: "increase", "decrease" or "any" for numbers,
-    binaries and ordered categories. `allowed`: a range (low, high) of a number, or a list of
-    categories, that an answer may move to. `max_changes`: how many features may change at most.
-    `costs`: how dear a change of a feature is; 1 where nothing is said.
-
-    `steps`: a number that changes becomes a multiple of its step. `relations`: lists such as
-    ("rent", "<=", "income") or ("a", "==", "b") that hold in every answer. `together`: groups of
-    features; if one changes, all change, and the numbers all in the same direction. `may_change`:
-    the only features that may change; None for all.
+    - `immutable`: features that must stay.
+    - `direction`: "increase", "decrease" or "any" for numbers, binaries and ordered categories.
+    - `allowed`: a range (low, high) of a number, or a list of categories, that an answer may move
+      to.
+    - `max_changes`: how many features may change at most.
+    - `costs`: how dear a change of a feature is; 1 where nothing is said.
+    - `steps`: a number that changes becomes a multiple of its step.
+    - `relations`: lists such as ("rent", "<=", "income") or ("a", "==", "b") that hold in every
+      answer.
+    - `together`: groups of features; if one changes, all change, and the numbers all in the same
+      direction.
+    - `may_change`: the only features that may change; None for all.
     """
 
     immutable: Collection[str] = ()

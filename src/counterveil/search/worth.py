@@ -15,13 +15,18 @@ from counterveil.search.ground import Ground
 class Worth:
     """Numbers for each answer, (answers,). They follow from veil, model and answer alone.
 
-    `effort`: Σ over the changed features of the difference of percentiles among all people, a
-    changed category counting 1. `plausibility`: the share of P~'s rows of the target class that are
-    less likely than the answer. `stability`: the share of a committee of models learnt from P~ that
-    gives the target class, too. `standing`, (answers, features): the share of P~'s people of the
-    target class whose number is below the answer's; NaN for what is no number. `places`, (answers,
-    features, 2): the share of all people whose number is below the query's and below the answer's;
-    NaN for what is no number, or missing.
+    P~ is the noisy population of the veil.
+
+    - `effort`: Σ over the changed features of the difference of percentiles among all people, a
+      changed category counting 1.
+    - `plausibility`: the share of P~'s rows of the target class that are less likely than the
+      answer.
+    - `stability`: the share of a committee of models learnt from P~ that gives the target class,
+      too.
+    - `standing`, (answers, features): the share of P~'s people of the target class whose number is
+      below the answer's; NaN for what is no number.
+    - `places`, (answers, features, 2): the share of all people whose number is below the query's
+      and below the answer's; NaN for what is no number, or missing.
 
     Of images: `effort` is the mean absolute change of a pixel, `stability` the share of views in
     which the model, and the private model, still see the target class

@@ -1,0 +1,75 @@
+"""Makes the pictures of docs/img that no test of pages makes: reports and an answer.
+
+    counterveil demo
+    python tools/docs_pictures.py demo
+
+The others are made by COUNTERVEIL_PICTURES=docs/img pytest tests/browser. It needs chromium.
+"""
+
+import io
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from PIL import Image
+from playwright.sync_api import Page, sync_playwright
+
+from counterveil import Explainer
+from counterveil_lab.report.page import write
+
+ROOT = Path(__file__).parents[1]
+IMAGES = ROOT / "docs" / "img"
+COLOURS = 128
+FIXED = ("age", "race", "sex", "marital_status", "relationship")
+
+
+def save(content: bytes, name: str) -> None:
+    picture = Image.open(io.BytesIO(content)).convert("RGB").quantize(COLOURS)
+    picture.save(IMAGES / f"{name}.png", optimize=True)
+
+
+def shoot(page: Page, file: Path, name: str, height: int, at: str = "body") -> None:
+    """The top of a page, or what begins at an element, `height` pixels high."""
+    page.goto(file.absolute().as_uri())
+    top = page.locator(at).first.bounding_box()
+    assert top is not None
+    clip = {"x": 0, "y": top["y"], "width": 1280, "height": height}
+    save(page.screenshot(full_page=True, clip=clip), name)
+
+
+def answer(demo: Path) -> None:
+    """One answer with two changes, as `Explanations.plot` draws it."""
+    explainer = Explainer(demo / "adult-0.75.veil", demo / "model.pt2")
+    result = explainer.explain(demo / "queries.csv", ">50K", immutable=FIXED, progress=False)
+    query = next(number for number in result.found if result.changed[number] == 2)
+    drawn = io.BytesIO()
+    result.plot(int(query)).savefig(drawn, dpi=110)
+    save(drawn.getvalue(), "tutorial-answer")
+
+
+def explained(demo: Path, page: Path) -> None:
+    """The page that `counterveil explain --report` writes."""
+    files = {"--veil": "adult-0.75.veil", "--model": "model.pt2", "--queries": "queries.csv"}
+    words = [word for name, file in files.items() for word in (name, str(demo / file))]
+    fixed = [word for name in FIXED for word in ("--immutable", name)]
+    line = ["explain", *words, *fixed, "--target", ">50K", "--report", str(page), "--show", "0"]
+    subprocess.run([sys.executable, "-m", "counterveil.cli", *line], check=True)
+
+
+def pictures(demo: Path) -> None:
+    answer(demo)
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1280, "height": 900})
+        explained(demo, Path(folder) / "explained.html")
+        write(ROOT / "results", Path(folder) / "report.html", None)
+        shoot(page, Path(folder) / "explained.html", "explain-report", 900)
+        shoot(page, Path(folder) / "report.html", "lab-report", 760, "#table-fr")
+        browser.close()
+
+
+if __name__ == "__main__":
+    pictures(Path(sys.argv[1]))
