@@ -38,7 +38,7 @@ BENCHMARK = (
     "methods, on one core. serve: the service under load. scale: very many rows on workers. "
     "gpu: answers a second of a CUDA device."
 )
-PARTS = "believable, peers, batch, features, floor, boosted or objective"
+PARTS = "believable, peers, warm-up, batch, features, floor, boosted or objective"
 INPUTS = (
     "gpu: a folder with veil, model and queries; left there if there are none yet, for a machine "
     "that can release nothing."

@@ -97,7 +97,7 @@ def test_peers_are_measured_beside_counterveil(monkeypatch: pytest.MonkeyPatch) 
     ours = [row for row in found if row["method"] == "counterveil" and row["guidance"] == "model"]
     assert all(row["times_counterveil"] == 1 and row["warm_up_seconds"] > 0 for row in ours)
     theirs = [row for row in found if row["method"] in {"cchvae", "revise"}]
-    assert all(row["vae_seconds"] > 0 and row["epsilon"] is None for row in theirs)
+    assert all(row["warm_up_seconds"] > 0 and row["epsilon"] is None for row in theirs)
     assert all(row["legal"] == 1 for row in found if row.get("flip_ratio", 0) > 0)
 
 
@@ -309,3 +309,16 @@ def test_the_child_process_is_held_to_one_thread(
     assert lines == ["a line"]
     assert seen["env"]["OMP_NUM_THREADS"] == "1"
     assert seen["code"].endswith(f"measure_parts({str(tmp_path)!r}, 'c', True, 'floor', 2, None)")
+
+
+def test_learning_is_shared_out_over_the_queries(monkeypatch: pytest.MonkeyPatch) -> None:
+    quick_peers(monkeypatch)
+    size = replace(TOY, datasets=("adult",))
+    found = {row["method"]: row for row in run("warm-up", size)}
+    assert {"counterveil-believable", "counterveil", "algorithm-2", "cchvae"} <= set(found)
+    for method, row in found.items():
+        learns = row["warm_up_seconds"] > 0
+        assert learns == (
+            method not in {"algorithm-2"} and not method.startswith(("cadex", "dice"))
+        )
+        assert (row["milliseconds_of_500"] > row["milliseconds_of_50000"]) == learns

@@ -3,6 +3,7 @@
 | part | measures |
 |---|---|
 | peers | counterveil and published methods: one f, the same queries and targets, the same run |
+| warm-up | the same on four datasets, with what each learns before its first answer |
 | believable | believable answers beside the nearest ones: warm-up, many queries and a single one |
 | batch | time over the number of queries asked at once |
 | features | time over the number of features, on synthetic tables |
@@ -258,6 +259,7 @@ def _explaining(explainer: Explainer, queries: pd.DataFrame, size: Size, method:
 
 PARTS: dict[str, Callable[[Size, int], Iterator[Row]]] = {
     "peers": peers.peers,
+    "warm-up": peers.with_warm_up,
     "believable": believable,
     "batch": batch_sizes,
     "features": features,
