@@ -5,23 +5,29 @@ is easy to get wrong. The tables are tiny: the adversary knows all other records
 would not help it, and the noise does not depend on them.
 """
 
-from collections.abc import Iterable
+import io
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.dataset as ds
 
+from counterveil.cluster import Cluster, Work
 from counterveil.curator.functional import make_plan
 from counterveil.curator.images import plan_frequencies
 from counterveil.curator.plan import Plan
 from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Array
+from counterveil.parts import Fragments
 from counterveil.privacy import Budget
 from counterveil.schema import Binary, Categorical, Feature, Label, Numeric, Pixels, Schema
 
 CLASSES = ("no", "yes")
+ROWS_A_PART = 5
 Record = dict[str, Any]
 Records = list[Record]
 
@@ -42,12 +48,14 @@ class Pair:
     max_records: int | None = None
     planned: int | None = None
     by_frequencies: bool = False  # images that are measured so, however many rows there are
+    in_parts: bool = False  # counted part by part, as the workers of a cluster do it
 
     @cached_property
     def tables(self) -> tuple[PrivateTable, PrivateTable]:
         """D and D' as a release reads them."""
         units: Any = {"unit_column": self.unit_column, "max_records": self.max_records}
-        one, two = (PrivateTable(frame, self.schema, **units) for frame in (self.one, self.two))
+        opened = partial(table_in_parts if self.in_parts else PrivateTable, schema=self.schema)
+        one, two = (opened(frame, **units) for frame in (self.one, self.two))
         return one, two
 
     def plan(self, budget: Budget) -> Plan:
@@ -57,6 +65,32 @@ class Pair:
         if self.by_frequencies:
             return plan_frequencies(self.schema, rows, budget, records, "the audit's choice")
         return make_plan(self.schema, rows, budget, records=records, order=self.order)
+
+
+class InTurn(Cluster):
+    """In the place of a cluster: this process does one part after the other."""
+
+    def each(self, work: Work[Any, Any], parts: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+        """What the work makes of every part."""
+        done = work()
+        yield from ((number, done(part)) for number, part in enumerate(parts))
+
+
+class TableInParts(PrivateTable):
+    """A private table whose parts are small."""
+
+    def private_parts(self, most: int) -> list[tuple[Fragments, Array | None]]:
+        """Parts of a few rows, so that a person's records are in several."""
+        return super().private_parts(min(most, ROWS_A_PART))
+
+
+def table_in_parts(frame: pd.DataFrame, schema: Schema, **units: Any) -> PrivateTable:
+    """The rows in a Parquet file in memory, of small row groups, counted part by part."""
+    content = io.BytesIO()
+    frame.to_parquet(content, index=False, row_group_size=ROWS_A_PART + 2)
+    file = ds.ParquetFileFormat().make_fragment(pa.BufferReader(content.getvalue()))
+    rows = Fragments((file,), tuple(str(name) for name in frame.columns), len(frame))
+    return TableInParts(rows, schema, cluster=InTurn(), **units)
 
 
 def one_feature() -> Pair:
@@ -192,6 +226,16 @@ def persons() -> Pair:
     return _of_one_person(one_feature(), "one person, three records")
 
 
+def in_parts() -> Pair:
+    """Order 2 on a table that workers count part by part."""
+    return replace(near_tie(), name="order 2, in parts", in_parts=True)
+
+
+def persons_in_parts() -> Pair:
+    """The same with records of the person in several parts of a table that workers count."""
+    return replace(persons(), name="one person, in parts", in_parts=True)
+
+
 def persons_pairs() -> Pair:
     """The same with order 2."""
     return _of_one_person(near_tie(), "one person, order 2")
@@ -279,6 +323,8 @@ PURE_PAIRS = (
     persons_products,
     far_number,
     persons,
+    in_parts,
+    persons_in_parts,
     persons_pairs,
     bits,
     persons_bits,

@@ -33,7 +33,7 @@ def fill(table: PrivateTable, *private_sums: Sums) -> None:
             table.tell(len(private_classes))
         return
     parts = table.private_parts(ROWS_A_PART)
-    count = Counting(table.schema, private_sums)
+    count = Counting(table.schema, deepcopy(private_sums))  # which stay empty
     for number, found in table.cluster.each(count, parts):
         for mine, theirs in zip(private_sums, found, strict=True):
             mine.merge(theirs)
