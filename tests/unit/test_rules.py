@@ -457,3 +457,10 @@ def test_numbers_that_no_computer_holds(rules, words):
 
 def test_a_limit_beyond_all_numbers_is_no_limit():
     assert max_changes_of(Rules(max_changes=10**400), 2).tolist() == [ANY_NUMBER] * 2
+
+
+def test_numbers_out_of_a_table_are_numbers():
+    drawn = np.array([20, 40])
+    rules = Rules(allowed={"hours": (drawn[0], drawn[1])}, costs={"hours": np.float64(2)})
+    assert rules == Rules(allowed={"hours": (20, 40)}, costs={"hours": 2.0})
+    assert Rules(allowed={"hours": drawn}).allowed == {"hours": [20, 40]}

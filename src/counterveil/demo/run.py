@@ -41,7 +41,7 @@ class Size(NamedTuple):
     epochs: int
 
 
-USUAL = Size(queries=500, epochs=40)  # as long as the flip ratio of paper still grows
+USUAL = Size(queries=500, epochs=40)  # with 30 epochs paper flips fewer, with 60 a few more
 QUICK = Size(queries=100, epochs=5)  # every step, and rougher veils of mechanism paper
 
 

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, NoReturn, TypedDict
 
+import numpy as np
+
 from counterveil.errors import RequestError
 from counterveil.hints import did_you_mean, named
 from counterveil.schema import Category, Direction, Feature, Schema
@@ -81,7 +83,8 @@ class Rules:
         for name in ("direction", "allowed", "costs", "steps"):
             if not isinstance(getattr(self, name), Mapping):
                 _refuse(name, "must say something for each feature that it names")
-            object.__setattr__(self, name, dict(getattr(self, name)))
+            plain = {each: _plain(value) for each, value in getattr(self, name).items()}
+            object.__setattr__(self, name, plain)
         self._check_values()
         object.__setattr__(self, "immutable", frozenset(self.immutable))
         if self.may_change is not None:
@@ -219,6 +222,15 @@ class Rules:
 
 def _refuse(rule: str, words: str) -> NoReturn:
     raise RequestError(f"{rule}: {words}")
+
+
+def _plain(value: Any) -> Any:
+    """Numbers of numpy, as they come out of a table, as plain ones; lists of them, too."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    if isinstance(value, (list, tuple)):
+        return type(value)(each.item() if isinstance(each, np.generic) else each for each in value)
+    return value
 
 
 def _are(values: Any, kinds: type | tuple[type, ...]) -> bool:
