@@ -98,8 +98,8 @@ FAULTS: tuple[Fault, ...] = (
     in_score("a score that is not charged", "scores without end", CURATOR, _PAID, "paid = None",
            (READ, ONE)),
     in_score("no score without rows of a class", "whether there is a score depends on one record",
-           SCORE, "    return private_counts\n",
-           "    if not private_counts.sum(axis=1).all():\n"
+           SCORE, "    return private_counts.counts\n",
+           "    if not private_counts.counts.sum(axis=1).all():\n"
            '        raise __import__("counterveil.errors").errors.DataError("an empty class")\n'
-           "    return private_counts\n", (REFUSED, "last of its class")),
+           "    return private_counts.counts\n", (REFUSED, "last of its class")),
 )

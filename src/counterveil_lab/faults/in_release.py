@@ -41,7 +41,7 @@ FAULTS: tuple[Fault, ...] = (
            MIXED, _GRID,
            f"list(table.private_batches())\n    {_GRID}", (READ, TWO)),
     fault("rows read before the charge", "a crash after the reading would cost nothing",
-           CURATOR, _RESERVE, f"list(job.table.private_batches())\n        {_RESERVE}",
+           CURATOR, _RESERVE, f"list(job.table.private_batches())\n            {_RESERVE}",
            (READ, TWO)),
     Fault("charged after reading", "a crash after the reading costs nothing",
           ((CURATOR, _RESERVE, "reserved = None"),

@@ -219,7 +219,7 @@ def _cell(it: Cell) -> str:
 def render(template: str, report: Report, page: str = "") -> str:
     """The HTML page, or the text of docs/results.md; `page` is where the HTML page lies."""
     loaders: list[jinja2.BaseLoader] = [jinja2.PackageLoader("counterveil_lab", "report")]
-    loaders.append(jinja2.PrefixLoader({"product": jinja2.PackageLoader("counterveil", "report")}))
+    loaders.append(jinja2.PrefixLoader({"product": jinja2.PackageLoader("counterveil", "pages")}))
     environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader(loaders),
         autoescape=template.endswith(".html"),
