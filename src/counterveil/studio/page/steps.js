@@ -34,7 +34,8 @@ function fillSelect(id, names, chosen = $(id).value) {
 }
 
 async function chooseFile(name) {
-  const { columns } = await ask("columns", { file: name });
+  $("draft-form").hidden = true; // until it is about this file
+  const { columns } = await ask("columns", { file: name }).finally(() => { $("draft-form").hidden = !state.file; });
   if (state.file !== name) { state.plans.clear(); state.plan = null; }
   Object.assign(state, { file: name, columns });
   $("chosen").textContent = name;
