@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
+from counterveil import terminal
 from counterveil.cli import main
 from counterveil_lab.cli import app as lab
 
@@ -161,6 +162,8 @@ def reader(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("COLUMNS", "200")
+    for console in (terminal.out, terminal.notes):  # made when they were first imported
+        monkeypatch.setattr(console, "width", 200)
     monkeypatch.setenv("MPLBACKEND", "Agg")
     here = Path(sys.executable).parent  # with the commands of this environment
     monkeypatch.setenv("PATH", f"{here}{os.pathsep}{os.environ['PATH']}")
