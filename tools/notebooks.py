@@ -64,11 +64,11 @@ def executed(notebook: Any, sizes: tuple[int, ...] | None = None) -> Any:
 
 
 def cleaned(notebook: Any) -> Any:
-    """Without times, and without lines on standard error, such as bars of progress."""
+    """Without times, without lines on standard error and without bars of progress."""
     for cell in notebook.cells:
         cell.metadata = {}
         if cell.cell_type == "code":
-            cell.outputs = joined(each for each in cell.outputs if each.get("name") != "stderr")
+            cell.outputs = joined(each for each in cell.outputs if is_kept(each))
             for output in cell.outputs:
                 output.get("metadata", {}).clear()
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
@@ -79,6 +79,13 @@ def cleaned(notebook: Any) -> Any:
         "counterveil": told,
     }
     return notebook
+
+
+def is_kept(output: Any) -> bool:
+    """Whether a reader should find this output: a bar of progress is empty once it is done."""
+    is_note = output.get("name") == "stderr"
+    is_empty = output.output_type == "display_data" and not any(output.data.values())
+    return not (is_note or is_empty)
 
 
 def joined(outputs: Iterable[Any]) -> list[Any]:

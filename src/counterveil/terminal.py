@@ -114,9 +114,8 @@ def silent(done: int, words: str = "") -> None:
 def progress_bar(title: str, total: int, *, show: bool = True) -> Iterator[Tick]:
     """A bar of `total` steps on standard error or in a notebook, and the tick that moves it.
 
-    Nothing is shown when standard error is neither, or when `show` is false. A notebook needs the
-    package ipywidgets for it. Where the environment says so (`PROGRESS`), every step is a line of
-    JSON on standard error instead.
+    Nothing is shown when standard error is neither, or when `show` is false. Where the environment
+    says so (`PROGRESS`), every step is a line of JSON on standard error instead.
     """
     if not show:
         yield silent

@@ -48,8 +48,8 @@ from counterveil.audit.releases import release
 from counterveil.audit.report import tables
 from counterveil.cli.audit import audit as command
 from counterveil.curator import Curator, dpsgd, sources
-from counterveil.curator.curator import ReleaseChoices, ScoreChoices
 from counterveil.curator.functional import measure
+from counterveil.curator.job import ReleaseChoices, ScoreChoices
 from counterveil.curator.noise import EXACT, calibrate
 from counterveil.curator.table import PrivateTable
 from counterveil.errors import RequestError

@@ -5,29 +5,24 @@ is easy to get wrong. The tables are tiny: the adversary knows all other records
 would not help it, and the noise does not depend on them.
 """
 
-import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.dataset as ds
 
-from counterveil.cluster import Cluster, Work
+from counterveil.audit.in_parts import table_in_parts
 from counterveil.curator.functional import make_plan
 from counterveil.curator.images import plan_frequencies
 from counterveil.curator.plan import Plan
 from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Array
-from counterveil.parts import Fragments
 from counterveil.privacy import Budget
 from counterveil.schema import Binary, Categorical, Feature, Label, Numeric, Pixels, Schema
 
 CLASSES = ("no", "yes")
-ROWS_A_PART = 5
 Record = dict[str, Any]
 Records = list[Record]
 
@@ -65,32 +60,6 @@ class Pair:
         if self.by_frequencies:
             return plan_frequencies(self.schema, rows, budget, records, "the audit's choice")
         return make_plan(self.schema, rows, budget, records=records, order=self.order)
-
-
-class InTurn(Cluster):
-    """In the place of a cluster: this process does one part after the other."""
-
-    def each(self, work: Work[Any, Any], parts: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-        """What the work makes of every part."""
-        done = work()
-        yield from ((number, done(part)) for number, part in enumerate(parts))
-
-
-class TableInParts(PrivateTable):
-    """A private table whose parts are small."""
-
-    def private_parts(self, most: int) -> list[tuple[Fragments, Array | None]]:
-        """Parts of a few rows, so that a person's records are in several."""
-        return super().private_parts(min(most, ROWS_A_PART))
-
-
-def table_in_parts(frame: pd.DataFrame, schema: Schema, **units: Any) -> PrivateTable:
-    """The rows in a Parquet file in memory, of small row groups, counted part by part."""
-    content = io.BytesIO()
-    frame.to_parquet(content, index=False, row_group_size=ROWS_A_PART + 2)
-    file = ds.ParquetFileFormat().make_fragment(pa.BufferReader(content.getvalue()))
-    rows = Fragments((file,), tuple(str(name) for name in frame.columns), len(frame))
-    return TableInParts(rows, schema, cluster=InTurn(), **units)
 
 
 def one_feature() -> Pair:

@@ -23,16 +23,17 @@ import platform
 import tempfile
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any, Unpack
 
 from counterveil import files
-from counterveil.build import TRAININGS, Training, epochs_of, fit_networks
+from counterveil.build import TRAININGS, epochs_of, fit_networks
 from counterveil.cluster import Cluster, Engine, cluster_of
 from counterveil.curator import dpsgd, paper
 from counterveil.curator.functional import make_plan, measure, record_bytes
+from counterveil.curator.job import Job, ReleaseChoices, ScoreChoices
 from counterveil.curator.plan import Plan
 from counterveil.curator.score import Score, count_right, measure_score, score_of
 from counterveil.curator.table import PrivateTable
@@ -51,53 +52,6 @@ from counterveil.veil import MEMBER_LIMITS, Veil
 MECHANISMS = ("functional", "paper", "dpsgd")
 MOST_EPOCHS = 100_000
 LEAST_EPSILON, MOST_EPSILON = 1e-6, 1e4  # of a private mechanism: beyond, arithmetic overflows
-
-
-class ReleaseChoices(TypedDict, total=False):
-    """How a release trains its networks and where the veil goes. All of it may be left out.
-
-    `seed` steers samples, weights and batches (0 by default); noise takes no seed. `epochs`
-    replaces the usual number. `training` replaces the usual samples, epochs, batches and layers of
-    `functional`, and the layers of the surrogate of `dpsgd`; `paper` trains as the paper says.
-
-    `save_to` writes the veil to a file before its charge is committed, so that no crash can lose
-    it: it is whole beside that file, as X.veil.TOKEN.part, until it takes its place. An existing
-    file is refused unless `overwrite`. `sign`: the key that signs the veil. `other_rows` declares
-    that the rows are of other people than those of an account that looks the same
-    (`Ledger.reserve`).
-    """
-
-    seed: int
-    epochs: int | None
-    training: Training | None
-    save_to: str | os.PathLike[str] | None
-    overwrite: bool
-    sign: SigningKey | None
-    other_rows: bool
-
-
-class ScoreChoices(TypedDict, total=False):
-    """Where a noisy score goes, as JSON, and whose rows these are; as for `ReleaseChoices`."""
-
-    save_to: str | os.PathLike[str] | None
-    overwrite: bool
-    other_rows: bool
-
-
-@dataclass(frozen=True)
-class _Job:
-    """One release: the rows, what may be spent on them, how to train, where the veil goes."""
-
-    table: PrivateTable
-    budget: Budget
-    progress: bool
-    seed: int = 0
-    epochs: int | None = None
-    training: Training | None = None
-    save_to: str | os.PathLike[str] | None = None
-    overwrite: bool = False
-    sign: SigningKey | None = None
-    other_rows: bool = False
 
 
 class Curator:
@@ -184,7 +138,7 @@ class Curator:
             if self.ledger:
                 self.ledger.write_down(self.dataset, f"exact score on {self.schema.name}")
             return score_of(table, model, count_right(table, model), None)
-        job = _Job(table, _sensible(Budget(epsilon, delta)), progress=False, **choices)
+        job = Job(table, _sensible(Budget(epsilon, delta)), progress=False, **choices)
         if job.save_to is not None:
             files.check_new(job.save_to, overwrite=job.overwrite)
         paid = self._reserve(job, f"score of a private model on {self.schema.name}")
@@ -221,7 +175,7 @@ class Curator:
         budget = Budget(epsilon, delta)
         if mechanism != "paper":
             _sensible(budget)
-        job = _Job(self._table(private_data), budget, progress, **choices)
+        job = Job(self._table(private_data), budget, progress, **choices)
         if job.epochs is not None and not (
             type(job.epochs) is int and 1 <= job.epochs <= MOST_EPOCHS
         ):
@@ -257,7 +211,7 @@ class Curator:
         if mechanism != "functional" and self.cluster is not None:
             raise RequestError(f"mechanism {mechanism} trains on the rows: it needs engine 'here'")
 
-    def _reserve(self, job: _Job, what: str) -> Reservation | None:
+    def _reserve(self, job: Job, what: str) -> Reservation | None:
         """Pay for the release, if there is a ledger."""
         if self.ledger is None:
             return None
@@ -272,7 +226,7 @@ class Curator:
         budget, other = job.budget, job.other_rows
         return self.ledger.reserve(self.dataset, budget, what, subject, other_rows=other)
 
-    def _deliver(self, veil: Veil, job: _Job, reserved: Reservation | None) -> Veil:
+    def _deliver(self, veil: Veil, job: Job, reserved: Reservation | None) -> Veil:
         """The veil as whoever opens its file sees it; the file is safe before the charge is."""
         content = veil.to_bytes()
         try:
@@ -285,7 +239,7 @@ class Curator:
         return opened
 
     def _hand_out(
-        self, content: bytes, digest: str, job: _Job, reserved: Reservation | None
+        self, content: bytes, digest: str, job: Job, reserved: Reservation | None
     ) -> None:
         """Write the file, if one is asked for, commit the charge, put the file in place."""
         part = None if job.save_to is None else _write_part(job.save_to, content)
@@ -303,7 +257,7 @@ class Curator:
             cluster=self.cluster,
         )
 
-    def _by_functional(self, job: _Job, plan: Plan) -> Veil:
+    def _by_functional(self, job: Job, plan: Plan) -> Veil:
         """Rows -> noisy record -> population -> networks; only the first step sees rows."""
         schema, table = self.schema, job.table
         with progress_bar("counting rows", plan.readings * table.rows, show=job.progress) as tick:
@@ -330,7 +284,7 @@ class Curator:
             generator=made.generator,
         )
 
-    def _by_dpsgd(self, job: _Job) -> Veil:
+    def _by_dpsgd(self, job: Job) -> Veil:
         """Networks trained on the rows by noisy gradients."""
         usual = dpsgd.ARCHITECTURES[self.schema.family]
         surrogate = job.training.surrogate if job.training else usual.surrogate
@@ -344,7 +298,7 @@ class Curator:
         statement = statement.model_copy(update={"exclusions": (*statement.exclusions, floats)})
         return Veil(self.schema, made.autoencoder, made.prototypes, statement, made.surrogate)
 
-    def _by_paper(self, job: _Job) -> Veil:
+    def _by_paper(self, job: Job) -> Veil:
         """Algorithm 1."""
         job.table.check()
         usual = ARCHITECTURES[self.schema.family]
@@ -359,7 +313,7 @@ class Curator:
         statement = statement.model_copy(update={"reasons": reasons, "versions": _versions()})
         return Veil(self.schema, autoencoder.cpu(), prototypes.cpu(), statement)
 
-    def _state(self, mechanism: str, job: _Job, accesses: tuple[Access, ...]) -> Statement:
+    def _state(self, mechanism: str, job: Job, accesses: tuple[Access, ...]) -> Statement:
         """What a private mechanism promises; nothing if its schema was read off the rows."""
         table, budget = job.table, job.budget
         return Statement(

@@ -7,10 +7,11 @@ again. `run.json` in the folder says what was asked of whom, and another questio
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
-from functools import cached_property
 from importlib.metadata import version
 from itertools import accumulate
 from pathlib import Path
@@ -19,22 +20,28 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.fs
-import pyarrow.parquet as pq
 
-from counterveil.cluster import Cluster
+from counterveil.cluster import Cluster, cluster_of
 from counterveil.errors import DataError, InternalError, RequestError
-from counterveil.files import write_whole
-from counterveil.parts import Fragments, is_address, parquet_files
+from counterveil.models import ModelFile
+from counterveil.networks import Amortiser
+from counterveil.parts import Fragments, parquet_files
+from counterveil.schema import Category
 from counterveil.search import wording
 from counterveil.search.answers import Status
+from counterveil.search.choices import Choices, FileChoices, rules_in
+from counterveil.search.explanations import free_name
+from counterveil.search.folder import Folder
+from counterveil.search.wording import DecidedBy
 from counterveil.tables import PARQUET
 from counterveil.terminal import progress_bar
+from counterveil.veil import Veil
 
 if TYPE_CHECKING:
     from counterveil.search.explainer import Explainer
 
 PART_ROWS = 50_000
+FEW = 100  # rows by whose answers a model is known again
 RUN, SUMMARY = "run.json", "summary.json"
 
 
@@ -52,67 +59,21 @@ class Part:
         return f"part-{self.number:08}.parquet"
 
 
-class Folder:
-    """Where answers go: a folder, or an address such as s3://bucket/answers."""
-
-    def __init__(self, place: str) -> None:
-        self.place = place
-
-    @cached_property
-    def _store(self) -> tuple[pyarrow.fs.FileSystem, str]:
-        if is_address(self.place):
-            return pyarrow.fs.FileSystem.from_uri(self.place)
-        return pyarrow.fs.LocalFileSystem(), str(Path(self.place).absolute())
-
-    def write(self, name: str, content: bytes) -> None:
-        """Put a file there, whole: readers see the old one or the new one."""
-        if not is_address(self.place):
-            write_whole(Path(self.place) / name, content)
-            return
-        store, folder = self._store
-        with store.open_output_stream(f"{folder}/{name}") as stream:
-            stream.write(content)
-
-    def read(self, name: str) -> bytes | None:
-        """The content of a file; None where there is none."""
-        store, folder = self._store
-        try:
-            with store.open_input_stream(f"{folder}/{name}") as stream:
-                return bytes(stream.read())
-        except FileNotFoundError:
-            return None
-
-    def columns(self, name: str, columns: Sequence[str]) -> list[Any]:
-        """The columns of these names of a Parquet file, as arrays."""
-        store, folder = self._store
-        with store.open_input_file(f"{folder}/{name}") as stream:
-            table = pq.read_table(stream, columns=list(columns))
-        return [table.column(each).to_numpy() for each in columns]
-
-    def rows_of(self, name: str) -> int | None:
-        """How many rows a Parquet file has; None where there is no whole one."""
-        store, folder = self._store
-        try:
-            with store.open_input_file(f"{folder}/{name}") as stream:
-                return int(pq.read_metadata(stream).num_rows)
-        except (OSError, pa.ArrowException):
-            return None
-
-
 @dataclass(frozen=True)
 class Question:
     """What is asked about every part, and where its answers go: all that a worker has to know.
 
     `explainer`: makes one, once a worker. `asked`: the keywords of `Explainer.explain`. `copied`:
-    columns of the queries that are copied beside their answers. `own_columns`: what `status` and
-    `query` are called in the files.
+    columns of the queries that are copied beside their answers. `columns`: all that are read.
+    `own_columns`: what `status` and `query` are called in the files.
     """
 
     explainer: Callable[[], Explainer]
     asked: dict[str, Any]
     copied: tuple[str, ...]
     folder: Folder
-    own_columns: tuple[str, str] = ("status", "query")
+    columns: tuple[str, ...]
+    own_columns: tuple[str, str]
 
     def __call__(self) -> Callable[[Part], dict[str, int]]:
         explainer = self.explainer()
@@ -120,10 +81,8 @@ class Question:
 
     def answer(self, explainer: Explainer, part: Part) -> dict[str, int]:
         """Explain the rows of a part and write the file; how many queries have which status."""
-        schema = explainer.veil.schema
-        names = dict.fromkeys((*self.copied, *schema.columns))
         try:
-            batches = part.rows.batches(list(names), part.rows.rows)
+            batches = part.rows.batches(self.columns, part.rows.rows)
             frame = pa.Table.from_batches(batches).to_pandas()
             result = explainer.explain(frame, progress=False, **self.asked)
         except (DataError, pa.ArrowException) as error:
@@ -160,27 +119,82 @@ class Summary:
         return f"{self.rows:,} queries in {self.parts:,} files: {told}"
 
 
+def explain_files(
+    explainer: Explainer, queries: str, out: str, target: Category | None, choices: FileChoices
+) -> Summary:
+    """Explain all rows of Parquet files: `Explainer.explain_files`."""
+    cluster = cluster_of(choices.pop("engine", "here"))
+    part_rows = choices.pop("part_rows", PART_ROWS)
+    progress, copied = choices.pop("progress", True), tuple(choices.pop("copied", ()))
+    asked: dict[str, Any] = {"k": 1, "target": target, **choices}
+    of_search: Any = {name: asked[name] for name in asked if name in Choices.__annotations__}
+    options = explainer.options(rules_in(of_search, asked.get("rules"))[1])
+    schema = explainer.veil.schema
+    columns = tuple(dict.fromkeys((*copied, *schema.columns)))
+    files = query_files(queries, columns)
+    keywords, learnt = explainer._keywords, explainer._learnt
+    learnt.shows_progress = progress
+    model = keywords["model"]
+    if isinstance(model, ModelFile):
+        model = model.packed()
+    made: Callable[[], Explainer] = lambda: explainer  # noqa: E731
+    if cluster is not None:
+        learns = options.prefer == "nearest" and options.method == "amortised"
+        known = deepcopy(learnt.amortiser).cpu() if learns else None
+        made = Recipe(explainer.veil.to_bytes(), {**keywords, "model": model}, known)
+    own = free_name("status", schema.columns), free_name("query", schema.columns)
+    question = Question(made, asked, copied, Folder(out), columns, own)
+    about = {
+        "veil": explainer.veil.digest,
+        "model": model.digest
+        if isinstance(model, ModelFile)
+        else _answers_to_few(explainer, files),
+        "asked": {**asked, "copied": copied, "guidance": explainer.guidance},
+        "queries": queries,
+    }
+    return explain_parts(
+        question, files, about, cluster=cluster, part_rows=part_rows, show=progress
+    )
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """An Explainer as it is sent to a worker: the veil's file, the keywords, what was learnt."""
+
+    veil: bytes
+    keywords: dict[str, Any]
+    learnt: Amortiser | None
+
+    def __call__(self) -> Explainer:
+        """The same Explainer there."""
+        from counterveil.search.explainer import Explainer
+
+        explainer = Explainer(Veil.from_bytes(self.veil), **self.keywords)
+        if self.learnt is not None:
+            explainer._learnt.amortiser = self.learnt.to(explainer.device)
+        return explainer
+
+
 def explain_parts(
     question: Question,
-    queries: str,
+    files: Fragments,
     about: dict[str, Any],
     *,
     cluster: Cluster | None,
     part_rows: int,
     show: bool,
 ) -> Summary:
-    """Explain all rows of the Parquet files at `queries`, but for parts that are there already.
+    """Explain all rows of Parquet files, but for parts that are there already.
 
     `about`: what a run is known by, for `run.json`. `show`: a bar.
     """
     if type(part_rows) is not int or not 1 <= part_rows <= 1_000_000:
         raise RequestError("part_rows must be a whole number from 1 to 1000000")
-    files = query_files(queries)
     cut = files.parts(part_rows)
     starts = [0, *accumulate(each.rows for each in cut)]
     parts = [Part(number, starts[number], each) for number, each in enumerate(cut)]
     folder, k = question.folder, question.asked["k"]
-    _begin(folder, {**about, "queries": queries, "rows": files.rows, "part_rows": part_rows})
+    _begin(folder, {**about, "rows": files.rows, "part_rows": part_rows})
     left = [part for part in parts if folder.rows_of(part.name) != k * part.rows.rows]
     todo = sum(part.rows.rows for part in left)
     done = files.rows - todo
@@ -192,23 +206,26 @@ def explain_parts(
     return _end(question, parts, todo)
 
 
-def query_files(place: str) -> Fragments:
-    """The Parquet files at `place`, with rows."""
+def query_files(place: str, columns: Sequence[str]) -> Fragments:
+    """The Parquet files at `place`, with rows and these columns."""
     if Path(place).suffix.lower() not in {*PARQUET, ""} and not Path(place).is_dir():
         raise RequestError("answers in parts are for Parquet files: give some, or --out a file")
     files = parquet_files(place)
     if not files.rows:
         raise DataError("the table is empty; it needs at least one row")
-    return files
-
-
-def first_rows(place: str, columns: Sequence[str], most: int) -> pd.DataFrame:
-    """The first rows of the Parquet files at `place`."""
-    files = query_files(place)
     for name in columns:
         if name not in files.columns:
             raise DataError(f"column {name!r} is missing from the table")
-    return next(files.batches(columns, most)).to_pandas()
+    return files
+
+
+def _answers_to_few(explainer: Explainer, files: Fragments) -> str:
+    """A name of the model: what it says of the first rows, or that nobody asks it."""
+    if explainer.decided_by is DecidedBy.STAND_IN:
+        return explainer.decided_by.value
+    few = next(files.batches(explainer.veil.schema.columns, FEW)).to_pandas()
+    said = explainer.decide(few).round(3) + 0.0
+    return hashlib.sha256(said.tobytes()).hexdigest()
 
 
 def _explained(question: Question, parts: Sequence[Part], cluster: Cluster | None) -> Iterator[int]:

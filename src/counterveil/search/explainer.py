@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections.abc import Callable, Collection, Sequence
-from copy import deepcopy
-from dataclasses import dataclass, replace
+from collections.abc import Collection
+from dataclasses import replace
 from functools import cached_property
-from typing import Any, TypedDict, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
-from counterveil.cluster import Cluster, Engine, cluster_of
 from counterveil.encoding import Array, Encoding
 from counterveil.errors import InternalError, RequestError
 from counterveil.models import ModelFile, Rows, TargetModel, TorchModel, adapt
-from counterveil.networks import Amortiser, pick_device
+from counterveil.networks import pick_device
 from counterveil.privacy import ModelBudget
 from counterveil.private_model import PrivateModel
 from counterveil.schema import Category
 from counterveil.search import algorithm2, amortise, bulk, constraints
 from counterveil.search.algorithm2 import TargetClasses, Weights, select_targets
 from counterveil.search.batch import Found, QueryBatch
+from counterveil.search.choices import Choices, FileChoices, Tuning, rules_in
 from counterveil.search.constraints import ManyRules
 from counterveil.search.diverse import several_answers
-from counterveil.search.explanations import Explanations, free_name
+from counterveil.search.explanations import Explanations
 from counterveil.search.ground import Ground
 from counterveil.search.images.ground import ImageGround
 from counterveil.search.judge import Judge, Request
@@ -41,7 +39,7 @@ from counterveil.search.options import (
     search_options,
 )
 from counterveil.search.repair import margin_beyond
-from counterveil.search.rules import RuleChoices, Rules
+from counterveil.search.rules import Rules
 from counterveil.search.snap import Snap
 from counterveil.search.wording import DecidedBy
 from counterveil.tables import as_frame
@@ -49,37 +47,7 @@ from counterveil.terminal import Tick, progress_bar, silent
 from counterveil.veil import Veil
 
 MOST_ANSWERS = 1000  # to one query
-FEW = 100  # rows by whose answers a model is known again
 MOST_WARM_STEPS = 1_000_000
-
-
-class Tuning(TypedDict, total=False):
-    """How an Explainer works; the answers stay the same but for rounding.
-
-    - `warm_file`: keeps what the search has learnt; or a folder, for many models.
-    - `warm_steps`: how many steps it learns at most.
-    - `chunk`: how many queries are searched together; it bounds the memory.
-    """
-
-    warm_file: str | os.PathLike[str] | None  # keeps the amortised search; or a folder for many
-    warm_steps: int | None  # that it learns at most
-    chunk: int  # queries that are searched together; it bounds the memory
-
-
-class Choices(SearchChoices, RuleChoices, total=False):
-    """What may be said as keywords of `Explainer.explain`."""
-
-
-class FileChoices(Choices, total=False):
-    """What may be said as keywords of `Explainer.explain_files`."""
-
-    k: int
-    rules: Rules | None
-    immutable: Collection[str]
-    copied: Sequence[str]  # columns of the queries that are copied beside the answers, as copied_…
-    engine: Engine | Cluster  # "here"; "ray": all processors of this machine; or a Cluster
-    part_rows: int  # of a part, at most: what a run that is cut off has to do again
-    progress: bool
 
 
 class Explainer:
@@ -136,8 +104,8 @@ class Explainer:
         elif model_budget is not None:
             self.statement = self.statement.composed_with(model_budget)
         self.guidance = guidance
-        self._given = {
-            "model": model,
+        self._keywords = {  # of the same Explainer elsewhere
+            "model": None if self.decided_by is DecidedBy.STAND_IN else model,
             "guidance": guidance,
             "model_budget": model_budget,
             "weights": weights,
@@ -173,12 +141,13 @@ class Explainer:
         next time; a file that cannot be written only costs a warning.
         """
         self._learnt.shows_progress = progress
-        if self._options({"prefer": prefer}).prefer == "nearest":
+        if self.options({"prefer": prefer}).prefer == "nearest":
             _ = self._learnt.amortiser
         else:
             _ = self._learnt.ground
 
-    def _options(self, chosen: SearchChoices) -> SearchOptions:
+    def options(self, chosen: SearchChoices) -> SearchOptions:
+        """The options of the search that is asked for, checked."""
         known = self._learnt.population is not None
         return search_options(self.guidance, chosen, has_population=known)
 
@@ -210,8 +179,8 @@ class Explainer:
         It is enough that the target class wins. The one exception is the search for the nearest
         with guidance `surrogate`: it seeks a probability of .95 and does not polish answers.
         """
-        rules, search = _rules_in(choices, rules)
-        options = self._options(search)
+        rules, search = rules_in(choices, rules)
+        options = self.options(search)
         if not 1 <= k <= MOST_ANSWERS:
             raise RequestError(f"k must be a whole number from 1 to {MOST_ANSWERS}")
         if isinstance(queries, pd.Series):
@@ -250,43 +219,7 @@ class Explainer:
         pickle. `choices`: see `FileChoices`; and those of `explain`, with one target and one
         `Rules` for all.
         """
-        cluster = cluster_of(choices.pop("engine", "here"))
-        part_rows = choices.pop("part_rows", bulk.PART_ROWS)
-        progress, copied = choices.pop("progress", True), tuple(choices.pop("copied", ()))
-        asked: dict[str, Any] = {"k": 1, "target": target, **choices}
-        _, search = _rules_in(
-            {each: asked[each] for each in asked if each in Choices.__annotations__},  # type: ignore[arg-type]
-            asked.get("rules"),
-        )
-        options = self._options(search)
-        self._learnt.shows_progress = progress
-        model = self._given["model"]
-        if isinstance(model, ModelFile):
-            model = model.packed()
-        explainer: Callable[[], Explainer] = lambda: self  # noqa: E731
-        if cluster is not None:
-            learns = options.prefer == "nearest" and options.method == "amortised"
-            learnt = deepcopy(self._learnt.amortiser).cpu() if learns else None
-            explainer = Recipe(self.veil.to_bytes(), {**self._given, "model": model}, learnt)
-        schema, place = self.veil.schema, os.fspath(queries)
-        own = free_name("status", schema.columns), free_name("query", schema.columns)
-        question = bulk.Question(explainer, asked, copied, bulk.Folder(os.fspath(out)), own)
-        about = {
-            "veil": self.veil.digest,
-            "model": model.digest if isinstance(model, ModelFile) else self._answers_to_few(place),
-            "asked": {**asked, "copied": copied, "guidance": self.guidance},
-        }
-        return bulk.explain_parts(
-            question, place, about, cluster=cluster, part_rows=part_rows, show=progress
-        )
-
-    def _answers_to_few(self, queries: str) -> str:
-        """A name of the model: what it says of the first rows, or that nobody asks it."""
-        if self.decided_by is DecidedBy.STAND_IN:
-            return self.decided_by.value
-        few = bulk.first_rows(queries, self.veil.schema.columns, FEW)
-        said = self.decide(few).round(3) + 0.0
-        return hashlib.sha256(said.tobytes()).hexdigest()
+        return bulk.explain_files(self, os.fspath(queries), os.fspath(out), target, choices)
 
     def decide(self, rows: Any) -> Array:
         """What the model that decides says of rows: the probability of each class.
@@ -393,22 +326,6 @@ class Explainer:
         return rows, accepted
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """An Explainer as it is sent to a worker: the veil's file, the keywords, what was learnt."""
-
-    veil: bytes
-    keywords: dict[str, Any]
-    learnt: Amortiser | None
-
-    def __call__(self) -> Explainer:
-        """The same Explainer there."""
-        explainer = Explainer(Veil.from_bytes(self.veil), **self.keywords)
-        if self.learnt is not None:
-            explainer._learnt.amortiser = self.learnt.to(explainer.device)
-        return explainer
-
-
 def _consulted_model(veil: Veil, model: Any, guidance: str) -> tuple[TargetModel, DecidedBy]:
     """What the search may consult, and whose decisions its answers are.
 
@@ -431,15 +348,6 @@ def _consulted_model(veil: Veil, model: Any, guidance: str) -> tuple[TargetModel
         return stand_in, DecidedBy.STAND_IN
     decides = model if own else veil.model()
     return TorchModel(decides.logits, veil.schema, outputs="logits"), DecidedBy.PRIVATE_MODEL
-
-
-def _rules_in(choices: Choices, rules: ManyRules) -> tuple[ManyRules, SearchChoices]:
-    """The rules, those given as keywords included, and what is left to be said of the search."""
-    given = {name: value for name, value in choices.items() if name in RuleChoices.__annotations__}
-    search = {name: value for name, value in choices.items() if name not in given}
-    if given and rules is not None:
-        raise RequestError(f"give {', '.join(given)} in rules, or all rules as keywords; not both")
-    return (Rules(**given) if given else rules), search  # type: ignore[arg-type, return-value]
 
 
 def _shifted(tick: Tick, start: int) -> Tick:

@@ -33,6 +33,7 @@ from counterveil_lab.results import Results, Row
 if TYPE_CHECKING:
     from counterveil.curator.plan import Plan
     from counterveil.curator.table import PrivateTable
+    from counterveil.encoding import Array
 
 SIZES = (100_000, 300_000, 1_000_000, 10_000_000)
 ORDERS = (1, 2)
@@ -87,8 +88,8 @@ def report_one(parts: str, order: int) -> None:
     sys.stdout.write(json.dumps(row))
 
 
-def count_columns(table: PrivateTable, plan: Plan) -> None:
-    """Both passes as a release makes them, without noise, on public bins."""
+def count_columns(table: PrivateTable, plan: Plan) -> list[Array]:
+    """Both passes as a release makes them, without noise, on public bins: the exact sums."""
     from counterveil.curator.coefficients import CellCounts, GridCounts
     from counterveil.curator.counting import fill
     from counterveil.population.grid import Grid
@@ -97,8 +98,10 @@ def count_columns(table: PrivateTable, plan: Plan) -> None:
     ladders, grid = Ladders(table.schema, plan.fine), Grid(table.schema, plan.fine)
     classes = len(table.schema.label.classes)
     counts = GridCounts(grid, classes, grid.merged(plan.coarse), pairs=plan.order == 2)
-    fill(table, CellCounts(ladders))
+    on_ladders = CellCounts(ladders)
+    fill(table, on_ladders)
     fill(table, counts)
+    return [*on_ladders.exact, *counts.exact]
 
 
 def count_points(table: PrivateTable, plan: Plan) -> None:

@@ -35,7 +35,7 @@ import pyarrow.parquet as pq
 import torch
 
 from counterveil.demo.adult import adult_schema
-from counterveil_lab.bench.release import write_parts
+from counterveil_lab.bench.release import count_columns, write_parts
 from counterveil_lab.results import Results, Row
 
 if TYPE_CHECKING:
@@ -82,15 +82,19 @@ def counting(quick: bool) -> Iterator[Row]:
 def count_once(parts: str, where: str, workers: int, sums: str) -> None:
     """Count a folder, print what it took, and leave the sums in a file."""
     from counterveil.cluster import Cluster
+    from counterveil.curator.functional import make_plan
     from counterveil.curator.table import PrivateTable
+    from counterveil.privacy import Budget
 
     started = time.perf_counter()
     cluster = Cluster(workers=workers) if where == "ray" else None
     if cluster is not None:
         cluster.__enter__()
     running = time.perf_counter() - started
-    table = PrivateTable(parts, adult_schema(), cluster=cluster)
-    np.savez(sums, *_counted(table))
+    schema = adult_schema()
+    table = PrivateTable(parts, schema, cluster=cluster)
+    plan = make_plan(schema, table.size, Budget(1.0), order=2)
+    np.savez(sums, *count_columns(table, plan))
     seconds = time.perf_counter() - started
     if cluster is not None:
         cluster.__exit__(None, None, None)
@@ -98,24 +102,6 @@ def count_once(parts: str, where: str, workers: int, sums: str) -> None:
     took["started_seconds"] = running if cluster is not None else None
     took["driver_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     sys.stdout.write(f"\n{json.dumps(took)}\n")
-
-
-def _counted(table: Any) -> list[Array]:
-    from counterveil.curator.coefficients import CellCounts, GridCounts
-    from counterveil.curator.counting import fill
-    from counterveil.curator.functional import make_plan
-    from counterveil.population.grid import Grid
-    from counterveil.population.ladder import Ladders
-    from counterveil.privacy import Budget
-
-    schema = table.schema
-    plan = make_plan(schema, table.size, Budget(1.0), order=2)
-    grid = Grid(schema, plan.fine)
-    counts = GridCounts(grid, len(schema.label.classes), grid.merged(plan.coarse), pairs=True)
-    on_ladders = CellCounts(Ladders(schema, plan.fine))
-    fill(table, on_ladders)
-    fill(table, counts)
-    return [*on_ladders.exact, *counts.exact]
 
 
 def explaining(quick: bool) -> Iterator[Row]:
