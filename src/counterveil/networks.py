@@ -10,7 +10,7 @@ rows it is trained on. Rows are (rows, width) tensors in the unit cube throughou
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NotRequired, TypedDict, TypeVar, Unpack
 
@@ -26,11 +26,18 @@ Network = TypeVar("Network", bound=nn.Module)
 
 @dataclass(frozen=True)
 class Architecture:
-    """The paper's choices for one family of data (section 5.1)."""
+    """The paper's choices for one family of data (section 5.1).
+
+    `tied` and `signed` read mechanism `paper` more literally. `tied`: one W for both ways and no
+    bias, h = σ(Wᵀx) and x̂ = σ(hW); otherwise the decoder has weights of its own. `signed`: the
+    objective is that of rows scaled to [-1, 1], as Eq. case_bound assumes; otherwise to [0, 1].
+    """
 
     encoder: tuple[int, ...]  # neurons of each hidden layer
     epochs: int
     batch: int
+    tied: bool = field(default=False, kw_only=True)
+    signed: bool = field(default=False, kw_only=True)
 
     @property
     def widest(self) -> int:

@@ -39,6 +39,10 @@ BENCHMARK = (
     "gpu: answers a second of a CUDA device."
 )
 PARTS = "believable, peers, warm-up, batch, features, floor, boosted or objective"
+PAPER_EPOCHS = (
+    "Train mechanism paper for so many epochs. The published ones are 300 on tables, 30 on images "
+    "and 500 on sets of bits: without a GPU very long for the last."
+)
 INPUTS = (
     "gpu: a folder with veil, model and queries; left there if there are none yet, for a machine "
     "that can release nothing."
@@ -86,6 +90,7 @@ def run(
     cache: Path | None = option(
         None, "Keep models and veils here for later; empty it when the code changes."
     ),
+    paper_epochs: int | None = option(None, PAPER_EPOCHS, min=1),
 ) -> None:
     """Run an experiment; a run that was cut short goes on where it stopped.
 
@@ -95,7 +100,7 @@ def run(
     from counterveil_lab.experiments.table import run_named
 
     chosen = _listed(datasets), _listed(mechanisms)
-    options = Options(folder, seeds, quick, workers, *chosen, add, data, cache, _say)
+    options = Options(folder, seeds, quick, workers, *chosen, add, data, cache, paper_epochs, _say)
     with _one_line_errors():
         try:
             failures = run_named(name, options)

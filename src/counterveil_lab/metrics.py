@@ -2,7 +2,8 @@
 
 | metric | better | meaning |
 |---|---|---|
-| flip_ratio | high | queries with a counterfactual, of those that needed one |
+| flip_ratio | high | queries with an answer of the class asked for, of those that needed one |
+| flip_ratio_any | high | queries with an answer of any class but their own, as in the paper |
 | legal | high | share of counterfactuals that the schema accepts |
 | distance | low | from query to counterfactual |
 | changed_features | low | features of the table that differ |

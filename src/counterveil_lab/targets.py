@@ -98,15 +98,17 @@ def train_target(
     device: str = "cpu",
     progress: bool = False,
     new: Callable[[], nn.Module] | None = None,
+    even: bool = True,
 ) -> nn.Module:
     """f trained on the training rows; frozen, on `device`. On a CPU a seed always gives one f.
 
-    `new` makes an untrained module over the encoding; by default that of `new_target`.
+    `new` makes an untrained module over the encoding; by default that of `new_target`. `even`:
+    whether every class counts the same, however many rows it has.
     """
     schema, place = dataset.schema, pick_device(device)
     recipe = RECIPES.get(dataset.name, ANY_OTHER)
     points, classes = (part.to(place) for part in encoded(dataset.train, schema))
-    weights = evenly(classes, len(schema.label.classes))
+    weights = evenly(classes, len(schema.label.classes)) if even else None
     model = seeded(new or (lambda: new_target(schema)), seed).to(place)
 
     def loss_of(rows: Tensor) -> Tensor:

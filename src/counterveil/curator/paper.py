@@ -17,11 +17,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from counterveil.curator.noise import laplace
 from counterveil.curator.table import PrivateTable
-from counterveil.networks import Architecture, Autoencoder, check_finite, class_means, fit
+from counterveil.networks import (
+    Architecture,
+    Autoencoder,
+    UnitNorm,
+    check_finite,
+    class_means,
+    fit,
+    seeded,
+)
 from counterveil.privacy import Access, Budget, Level, Statement
 from counterveil.terminal import Tick, silent
 
@@ -40,6 +48,35 @@ WHY_NOMINAL = (
     "schema, which mends this one point)",
     "the paper's proof that the search adds no bias needs a search that is affine; it is not",
 )
+
+
+class Tied(Autoencoder):
+    """ψ with one W for both ways and no bias: h = σ(Wᵀx), x̂ = σ(hW), layer by layer."""
+
+    def __init__(self, width: int, hidden: tuple[int, ...]) -> None:
+        super().__init__(width, hidden)
+        for layer in (*_linear(self.encoder), *_linear(self.decoder)):
+            nn.init.zeros_(layer.bias)
+            layer.bias.requires_grad_(False)
+
+    def decode(self, codes: Tensor) -> Tensor:
+        for layer in reversed(_linear(self.encoder)):
+            codes = torch.sigmoid(UnitNorm()(codes) @ layer.weight)
+        return codes
+
+    @torch.no_grad()
+    def as_usual(self) -> Autoencoder:
+        """The same map as an autoencoder whose decoder has weights of its own."""
+        first, *_ = there = _linear(self.encoder)
+        for one, other in zip(there, reversed(_linear(self.decoder)), strict=True):
+            other.weight.copy_(one.weight.T)
+        same = Autoencoder(first.in_features, self.hidden)
+        same.load_state_dict(self.state_dict())
+        return same.to(first.weight.device).requires_grad_(False).eval()
+
+
+def _linear(layers: nn.Sequential) -> list[nn.Linear]:
+    return [layer for layer in layers if isinstance(layer, nn.Linear)]
 
 
 def build_prototypes(
@@ -64,10 +101,17 @@ def build_prototypes(
     delta = sensitivity(architecture.widest)  # step 1
     eta = perturbation(width, delta, budget, noise)  # step 2
     objective = perturbed_objective(eta, rows, device)  # step 3
-    autoencoder = Autoencoder.new(width, architecture.encoder, seed).to(device)
+    kind = Tied if architecture.tied else Autoencoder
+    autoencoder = seeded(lambda: kind(width, architecture.encoder), seed).to(device)
+
+    def loss_of(numbers: Tensor) -> Tensor:
+        x = private_rows[numbers]
+        x_hat = autoencoder(x)
+        return objective(2 * x - 1, 2 * x_hat - 1) if architecture.signed else objective(x, x_hat)
+
     fit(  # step 4
         autoencoder,
-        lambda numbers: objective(x := private_rows[numbers], autoencoder(x)),
+        loss_of,
         rows,
         epochs=architecture.epochs,
         batch=architecture.batch,
@@ -76,6 +120,8 @@ def build_prototypes(
         tick=tick,
     )
     check_finite(autoencoder)
+    if isinstance(autoencoder, Tied):
+        autoencoder = autoencoder.as_usual()
     classes = len(table.schema.label.classes)
     return autoencoder, class_means(autoencoder, private_rows, private_classes, classes)  # step 5
 

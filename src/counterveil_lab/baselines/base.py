@@ -6,6 +6,7 @@ loses by rows that cannot exist. An answer counts as found if f accepts the row 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import InitVar, dataclass, field
 from typing import Protocol
 
@@ -69,7 +70,8 @@ class Fitted:
 class Answers:
     """k rows for each query, one query after the other, those that were found first.
 
-    Where nothing was found the row is the query itself. `asked` says which queries were not of
+    Where nothing was found the row is the query itself. `left`: whether f gave the row that was
+    proposed any other class than the query, wanted or not. `asked` says which queries were not of
     the target class already; the others count as neither found nor failed.
     """
 
@@ -77,7 +79,21 @@ class Answers:
     queries: pd.DataFrame
     rows: pd.DataFrame
     found: Array
+    left: Array
     asked: Array
+
+    @classmethod
+    def joined(cls, parts: Sequence[Answers]) -> Answers:
+        """Answers to some queries and to others, as one."""
+        frames = [
+            pd.concat([getattr(part, name) for part in parts], ignore_index=True)
+            for name in ("queries", "rows")
+        ]
+        arrays = [
+            np.concatenate([getattr(part, name) for part in parts])
+            for name in ("found", "left", "asked")
+        ]
+        return cls(parts[0].schema, *frames, *arrays)
 
     @property
     def k(self) -> int:
@@ -95,6 +111,8 @@ class Answers:
         before = np.repeat(encoding.encode(self.queries), self.k, axis=0)
         moved = np.abs(encoding.encode(self.rows) - before)[self.found]
         row = {"flip_ratio": float(flipped.mean()) if len(flipped) else np.nan}
+        left = self.left.reshape(-1, self.k).max(axis=1)[self.asked]
+        row["flip_ratio_any"] = float(left.mean()) if len(left) else np.nan
         row |= dict.fromkeys(("legal", "distance", "changed_features"), np.nan)
         if len(rows):
             starts = [block.start for block in encoding.blocks]
@@ -160,13 +178,15 @@ class Problem:
         legal = rows.flatten(0, 1).double().cpu().numpy()
         given = decode_answers(self.model.encoding, frame, self.points[again], legal, None)
         targets = self.targets.cpu()
-        asked = (decided(self.model, self.frame) != targets).numpy()
-        found = (decided(self.model, given) == targets[again]).numpy() & asked[again]
+        before, after = decided(self.model, self.frame), decided(self.model, given)
+        asked = (before != targets).numpy()
+        found = (after == targets[again]).numpy() & asked[again]
+        left = (after != before[again]).numpy()
         given = given.where(pd.Series(found), frame)
         first = np.argsort(~found.reshape(count, self.k), axis=1, kind="stable")
         order = (first + self.k * np.arange(count)[:, None]).ravel()
         given = given.iloc[order].reset_index(drop=True)
-        return Answers(self.model.schema, self.frame, given, found[order], asked)
+        return Answers(self.model.schema, self.frame, given, found[order], left[order], asked)
 
 
 class Nearest:

@@ -1,14 +1,19 @@
 """Flip ratios, distances and times of every method: `table-fr`, `table-ad` and `fig-time`.
 
-`table-fr` and `table-ad` are the paper's tables, on held-out queries, legal rows only. Mechanism
-`paper` is searched as published (last iterate, nothing repaired); `functional` with both guidances;
-`dpsgd` at ε .75, δ 1e-6. Slow methods get fewer queries: `queries` says how many. `table-ad` asks
-for ten answers a query and takes means over all of them that f accepts.
+`table-fr` and `table-ad` are the paper's tables, on held-out queries, legal rows only. `functional`
+also with guidance `surrogate`; `dpsgd` at ε .75, δ 1e-6. Slow methods get fewer queries: `queries`
+says how many. dice-ml is asked until a time is over: `limited_by`.
+
+In `table-fr` veils of `paper` and `functional` are searched in two ways (`search`): as published
+(last iterate, nothing repaired, nothing polished) and in full, so that what the mechanism does can
+be told from what the search does. Which stage of the full search answers a query first is in the
+row, as shares of the queries: `by_repair` and so on. `table-ad` asks for ten answers a query and
+takes means over all of them that f accepts; each mechanism has its own search there.
 
 `fig-time` is the paper's figure: seconds for ten queries, five runs of each method, one thread, one
-process for all methods of a dataset. Training, releases and what an explainer learns once are not
-counted. dice-ml is timed on fewer queries (`timed_queries`) and counted up to ten. Times compare
-inside one run of the command alone: `run`.
+process for all methods of a dataset and seed. Training, releases and what an explainer learns once
+are not counted. dice-ml is timed on fewer queries (`timed_queries`) and counted up to ten. Times
+compare inside one run of the command alone: `run`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,10 +30,13 @@ from counterveil_lab.experiments import peers, releases
 from counterveil_lab.experiments.runner import Case, Experiment, Options, figure
 from counterveil_lab.metrics import timed
 from counterveil_lab.paper_values import DATASETS, DISTANCE, FLIP_RATIO
+from counterveil_lab.product import answered_by_stage
 from counterveil_lab.results import Row
 
 ORDER = (*DATASETS, "purchase-substitute", "texas-substitute", "digits")
-FLIPS = ("flip_ratio", "flip_ratio_specified")
+FLIPS = ("flip_ratio_any", "flip_ratio_specified")
+PUBLISHED, FULL_SEARCH = "published", "full"
+SEARCHES: dict[str, dict[str, Any]] = {PUBLISHED: AS_PUBLISHED, FULL_SEARCH: {}}
 FULL = 500  # queries a seed
 Printed = Mapping[str, Sequence[str]]  # a method and its numbers in the paper's order
 EPSILONS = (0.025, 0.75)
@@ -38,8 +46,9 @@ SEVERAL_QUERIES = {"mixed": 100, "image": 50, "binary": 50}
 QUICK_SEVERAL_QUERIES = 5
 
 TIMED_QUERIES, RUNS = 10, 5
-TIMED_EPSILON, TIMED_SEED = 0.75, 0
+TIMED_EPSILON = 0.75
 DICE_QUERIES, DICE_RUNS = 1, 3
+DICE_SECONDS = 60.0  # for one method on one dataset, one seed and one kind of class
 Ask = Callable[[int, int], object]
 
 
@@ -71,8 +80,10 @@ def measure_answers(
         queries, asked = QUICK_SEVERAL_QUERIES if several else QUICK_QUERIES, peers.QUICK
     evaluation = Evaluation.of(data, releases.target_for(data, seed), seed, queries)
     if epsilon is None:
+        limit = DICE_SECONDS if part == "dice" else None
         return [
-            {"method": baseline.name, **about, **evaluation.score_baseline(baseline, count, k)}
+            {"method": baseline.name, **about}
+            | evaluation.score_baseline(baseline, count, k, limit=limit)
             for baseline, count, about in peers.peers(evaluation, part, seed, asked, quick=quick)
         ]
     made = releases.release(data, part, epsilon, seed, quick=quick)
@@ -81,20 +92,28 @@ def measure_answers(
         head["release_seconds"] = made.seconds
     rows = []
     for guidance, explainer in releases.explainers_for(made.veil, evaluation.model, quick=quick):
-        scores = evaluation.score_explainer(explainer, k, **_search_of(part, guidance))
-        rows.append({**head, "guidance": guidance, **scores})
+        for search in _searches(part, guidance, several=several):
+            scores = evaluation.score_explainer(explainer, k, **SEARCHES[search])
+            if search == FULL_SEARCH and guidance == "model" and not several:
+                stages = answered_by_stage(explainer, evaluation.points, evaluation.targets)
+                scores |= {f"by_{stage}": share for stage, share in stages.items() if share}
+            rows.append({**head, "guidance": guidance, "search": search, **scores})
     return rows
 
 
-def _search_of(mechanism: str, guidance: str) -> dict[str, Any]:
-    """`paper` is searched as published."""
-    return AS_PUBLISHED if mechanism == "paper" and guidance == "model" else {}
+def _searches(mechanism: str, guidance: str, *, several: bool) -> tuple[str, ...]:
+    """How a veil is searched; the first is that of the mechanism itself."""
+    own = PUBLISHED if mechanism == "paper" else FULL_SEARCH
+    if several or guidance == "surrogate" or mechanism == "dpsgd":
+        return (own,)
+    return own, FULL_SEARCH if own == PUBLISHED else PUBLISHED
 
 
 def time_cases(options: Options) -> Iterator[Case]:
-    """Every dataset once, with one seed whatever `seeds`."""
-    for name in options.names(("adult", "hospital", "mnist", "digits"), quick=("digits",)):
-        yield {"dataset": name, "seed": TIMED_SEED}
+    """Every dataset."""
+    for seed in options.repetitions:
+        for name in options.names(quick=("digits",)):
+            yield {"dataset": name, "seed": seed}
 
 
 def measure_times(dataset: str, seed: int, *, quick: bool) -> list[Row]:
@@ -124,7 +143,8 @@ def _timed_methods(evaluation: Evaluation, seed: int, quick: bool) -> Iterator[t
         head = {"method": "counterveil", "mechanism": mechanism, "epsilon": TIMED_EPSILON}
         head["delta"] = releases.delta_of(mechanism)
         for guidance, explainer in releases.explainers_for(veil, evaluation.model, quick=quick):
-            ask = partial(evaluation.explain, explainer, **_search_of(mechanism, guidance))
+            (search, *_) = _searches(mechanism, guidance, several=True)
+            ask = partial(evaluation.explain, explainer, **SEARCHES[search])
             yield {**head, "guidance": guidance}, ask
     for part in peers.PARTS:
         if part == "dice" and peers.why_no_dice():
@@ -186,6 +206,9 @@ def name_of(row: Row) -> str:
     if pd.isna(row.get("mechanism")):
         return str(row["method"])
     words = f"{row['mechanism']}{' (surrogate)' if row.get('guidance') == 'surrogate' else ''}"
+    own = PUBLISHED if row["mechanism"] == "paper" else FULL_SEARCH
+    if row.get("search") not in {None, own}:
+        words += f", {row['search']} search"
     return words if pd.isna(row.get("epsilon")) else f"{words}, ε {row['epsilon']}"
 
 

@@ -1,7 +1,8 @@
 """Published methods in the experiments: which are asked, and how many questions they get.
 
-dice-ml goes row by row, and C-CHVAE searches a thousand shells for a query that it cannot answer:
-on wide data these get fewer questions, and a row says how many (`queries`).
+C-CHVAE searches a thousand shells for a query that it cannot answer: on wide data it gets fewer
+questions, and a row says how many (`queries`). dice-ml goes row by row and gets as many as a limit
+of time allows (`answers.DICE_SECONDS`).
 
 dice-ml does not know missing values. Where values may be missing it is given the same numbers under
 a schema without missing values (`complete`): a missing category is one more category, and that a
@@ -44,14 +45,14 @@ class Asked:
 
 
 ONE_ANSWER = {
-    "mixed": Asked(cadex=500, cchvae=500, revise=500, dice=8),
-    "image": Asked(cadex=200, cchvae=40, revise=100, dice=4),
-    "binary": Asked(cadex=200, cchvae=40, revise=100, dice=3),
+    "mixed": Asked(cadex=500, cchvae=500, revise=500, dice=500),
+    "image": Asked(cadex=200, cchvae=40, revise=100, dice=500),
+    "binary": Asked(cadex=200, cchvae=40, revise=100, dice=500),
 }
 TEN_ANSWERS = {
-    "mixed": Asked(cadex=100, cchvae=100, revise=100, dice=2),
-    "image": Asked(cadex=25, cchvae=25, revise=25, dice=1),
-    "binary": Asked(cadex=25, cchvae=25, revise=25, dice=1),
+    "mixed": Asked(cadex=100, cchvae=100, revise=100, dice=100),
+    "image": Asked(cadex=25, cchvae=25, revise=25, dice=50),
+    "binary": Asked(cadex=25, cchvae=25, revise=25, dice=50),
 }
 QUICK = Asked(cadex=5, cchvae=2, revise=2, dice=1)
 

@@ -15,13 +15,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import nn
 
-from counterveil.curator import Curator
+from counterveil.curator import Curator, paper
+from counterveil.curator.table import PrivateTable
 from counterveil.files import write_whole
+from counterveil.networks import ARCHITECTURES, pick_device
+from counterveil.privacy import Budget
 from counterveil.search import Explainer
 from counterveil.veil import Veil
 from counterveil_lab.baselines import Vae, train_vae
@@ -37,11 +40,11 @@ DELTA = 1e-6  # of dpsgd
 NO_NOISE = "none"  # how ε = infinity is written in a row
 QUICK_ROWS = 3000
 QUICK_WARM_STEPS = 100
-# The paper trains for 300, 30 and 500 epochs, which would take an hour for one binary release. The
-# rows of digits are few: an epoch of them is short.
-PAPER_EPOCHS = {"mixed": 60, "image": 10, "binary": 8, "digits": 300}
+PAPER_EPOCHS = "COUNTERVEIL_PAPER_EPOCHS"  # `--paper-epochs`, for this process and its workers
+DIGITS_EPOCHS = 300  # the paper has no digits; their rows are few, and an epoch of them is short
 VAE_EPOCHS = {"mixed": 10, "image": 5, "binary": 5}
 Epsilon = float | str
+Reading = Literal["tied", "signed"]
 Network = TypeVar("Network", bound=nn.Module)
 
 
@@ -60,10 +63,11 @@ def data_for(name: str, seed: int, *, quick: bool) -> Dataset:
     return replace(data, train=data.train.head(QUICK_ROWS)) if quick else data
 
 
-def target_for(data: Dataset, seed: int) -> nn.Module:
-    """The f of a dataset and seed."""
-    path = place("target", ".pt", data.name, seed, len(data.train))
-    return kept(path, lambda: new_target(data.schema), lambda: train_target(data, seed=seed))
+def target_for(data: Dataset, seed: int, *, even: bool = True) -> nn.Module:
+    """The f of a dataset and seed; `even`: with every class weighted alike."""
+    key = (data.name, seed, len(data.train), *(() if even else ("not even",)))
+    train = partial(train_target, data, seed=seed, even=even)
+    return kept(place("target", ".pt", *key), lambda: new_target(data.schema), train)
 
 
 def vae_for(data: Dataset, seed: int, *, quick: bool = False) -> tuple[Vae, int]:
@@ -89,16 +93,18 @@ def release(
     order: int | None = None,
     epochs: int | None = None,
     delta: float | None = None,
+    reading: Reading | None = None,
     quick: bool = False,
 ) -> Release:
-    """A release of the training rows; `paper` is trained for `epochs` or its usual number.
+    """A release of the training rows; `paper` is trained for `epochs` or as long as published.
 
-    `delta`: that of the mechanism where it is None.
+    `delta`: that of the mechanism where it is None. `reading`: "tied" or "signed" of `paper`, see
+    `networks.Architecture`.
     """
-    usual = PAPER_EPOCHS.get(data.name, PAPER_EPOCHS[data.schema.family])
-    epochs = 2 if quick else epochs or (usual if mechanism == "paper" else None)
+    epochs = 2 if quick else epochs or (published_epochs(data) if mechanism == "paper" else None)
     key = data.name, mechanism, epsilon, seed, order, epochs, len(data.train)
-    path = place("veil", ".veil", *key, *(() if delta is None else (delta,)))
+    more = () if reading is None else (reading,)
+    path = place("veil", ".veil", *key, *(() if delta is None else (delta,)), *more)
     if path and path.exists():
         seconds = json.loads(path.with_suffix(".json").read_text())
         return Release(Veil.load(path), seconds, epochs)
@@ -106,11 +112,34 @@ def release(
     budget = math.inf if epsilon == NO_NOISE else float(epsilon), delta
     given: dict[str, Any] = {"mechanism": mechanism, "order": order, "seed": seed, "epochs": epochs}
     make = partial(Curator(data.schema).release, data.train, *budget, progress=False, **given)
+    if epochs and reading:
+        make = partial(_read_otherwise, data, Budget(*budget), seed, epochs, reading)
     veil, seconds = timed(make)
     if path:
         write_whole(path.with_suffix(".json"), json.dumps(seconds).encode())
         veil.save(path)
     return Release(veil, seconds, epochs)
+
+
+def published_epochs(data: Dataset) -> int:
+    """How long `paper` is trained: as published, unless `--paper-epochs` says otherwise."""
+    if asked := os.environ.get(PAPER_EPOCHS):
+        return int(asked)
+    return DIGITS_EPOCHS if data.name == "digits" else ARCHITECTURES[data.schema.family].epochs
+
+
+def _read_otherwise(
+    data: Dataset, budget: Budget, seed: int, epochs: int, reading: Reading
+) -> Veil:
+    """Algorithm 1 under another reading of the paper."""
+    usual, is_tied = ARCHITECTURES[data.schema.family], reading == "tied"
+    architecture = replace(usual, epochs=epochs, tied=is_tied, signed=not is_tied)
+    table, device = PrivateTable(data.train, data.schema), pick_device("auto")
+    autoencoder, prototypes = paper.build_prototypes(
+        table, budget, architecture, seed=seed, device=device
+    )
+    statement = paper.state(budget, architecture)
+    return Veil(data.schema, autoencoder.cpu(), prototypes.cpu(), statement)
 
 
 def explainers_for(veil: Veil, model: Any, *, quick: bool) -> Iterator[tuple[str, Explainer]]:

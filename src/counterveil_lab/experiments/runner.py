@@ -54,6 +54,7 @@ class Options:
     add: bool = False
     data: Path | None = None
     cache: Path | None = None
+    paper_epochs: int | None = None
     say: Say = lambda words: None
 
     @property
@@ -123,6 +124,7 @@ def run(name: str, experiment: Experiment, options: Options) -> None:
     """Measure every case that is not stored yet; then draw, and say what follows."""
     command = f"counterveil-lab run {shlex.quote(name)} --seeds {options.seeds}"
     command += " --quick" if options.quick else ""
+    command += f" --paper-epochs {options.paper_epochs}" if options.paper_epochs else ""
     results = Results(options.folder, name, command, keep=options.add)
     extra = {"run": datetime.now(UTC).isoformat(timespec="seconds")} if experiment.stamped else {}
     store = experiment.store(options.folder) if experiment.store else dict

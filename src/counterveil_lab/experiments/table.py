@@ -18,9 +18,10 @@ from counterveil_lab.experiments import (
     populations,
     private_answers,
     private_models,
+    readings,
     red_team,
 )
-from counterveil_lab.experiments.releases import CACHE
+from counterveil_lab.experiments.releases import CACHE, PAPER_EPOCHS
 from counterveil_lab.experiments.runner import Experiment, Options, run
 
 EVERY = "all"
@@ -38,6 +39,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     "fig-attribute": red_team.FIG_ATTRIBUTE,
     "fig-tradeoff": red_team.FIG_TRADEOFF,
     "paper-adult": over_epsilon.PAPER_ADULT,
+    "paper-readings": readings.PAPER_READINGS,
     "frontier": over_epsilon.FRONTIER,
     "population": populations.POPULATION,
     "private-answers": private_answers.PRIVATE_ANSWERS,
@@ -74,11 +76,13 @@ def run_named(name: str, options: Options) -> dict[str, str]:
 
 @contextmanager
 def _environment(options: Options) -> Iterator[None]:
-    """The folders of data and of what is made, for this process and its workers."""
-    before = {name: os.environ.get(name) for name in (VARIABLE, CACHE)}
+    """The folders of data and of what is made, and epochs, for this process and its workers."""
+    before = {name: os.environ.get(name) for name in (VARIABLE, CACHE, PAPER_EPOCHS)}
     with tempfile.TemporaryDirectory(prefix="counterveil-lab-") as passing:
         if options.data is not None:
             os.environ[VARIABLE] = str(options.data)
+        if options.paper_epochs is not None:
+            os.environ[PAPER_EPOCHS] = str(options.paper_epochs)
         if options.cache is not None or not before[CACHE]:
             os.environ[CACHE] = str(options.cache or passing)
         try:

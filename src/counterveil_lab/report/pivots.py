@@ -157,17 +157,28 @@ def _description(row: Row) -> Row:
     surrogate = row.get("guidance") == "surrogate"
     epsilon = math.inf if row.get("epsilon") == "none" else row.get("epsilon")
     number = math.nan if epsilon is None else float(epsilon)
-    level, name, quoted = "", PEERS.get(method, method), method
+    level, name, quoted, search = "", PEERS.get(method, method), method, None
+    any_other = row.get("flip_ratio_any")
+    if any_other is None and paper_values.of(paper_values.CLASSES, dataset) == "2":
+        any_other = row.get("flip_ratio")  # with two classes there is only one other
     amount = "–" if epsilon is None else "no noise" if number == math.inf else f"{number:g}"
     amount += f", δ {row['delta']:g}" if row.get("delta") and mechanism else ""
     place: Key = (0, place_in(PEERS, method))
     if mechanism:
         sound = mechanism != "paper" and math.isfinite(number)
         level = (Level.END_TO_END if surrogate else Level.EXPLAINER).value if sound else "none"
-        words = (f"`{mechanism}`", OURS.get(method, method), "surrogate" if surrogate else "")
+        usual = "published" if mechanism == "paper" else "full"
+        search = row.get("search") or usual
+        other = "" if search == usual else f"{search} search"
+        words = (
+            f"`{mechanism}`",
+            OURS.get(method, method),
+            "surrogate" if surrogate else "",
+            other,
+        )
         name = ", ".join(filter(None, words))
         place = (1, place_in(MECHANISMS, mechanism), surrogate, place_in(OURS, method), number)
-        plain = method in {"counterveil", "algorithm-2"} and not surrogate
+        plain = method in {"counterveil", "algorithm-2"} and not surrogate and not other
         quoted = f"paper, ε {number:g}" if plain and mechanism in {"paper", "functional"} else ""
     defence = str(row.get("defence") or "")
     if "defence" in row:
@@ -191,7 +202,9 @@ def _description(row: Row) -> Row:
         "guarantee": level,
         "defence name": f"`{defence}`" + ("" if math.isnan(number) else f", ε {number:g}"),
         "defence place": (place_in(DEFENCES, defence), -1.0 if math.isnan(number) else number),
-        "printed flip_ratio": paper_values.flip_ratio(quoted, dataset),
+        "search": search,
+        "flip_ratio_any": any_other,
+        "printed flip_ratio_any": paper_values.flip_ratio(quoted, dataset),
         "printed flip_ratio_specified": paper_values.flip_ratio(quoted, dataset, specified=True),
         "printed distance": paper_values.distance(quoted, dataset),
         "printed accuracy": accuracy,
@@ -200,7 +213,7 @@ def _description(row: Row) -> Row:
 
 def records(frame: pd.DataFrame) -> list[Row]:
     """Described rows as they were stored, but for ε, which is a number or NaN."""
-    names = set(_description({})) - {"epsilon"}
+    names = set(_description({})) - {"epsilon", "search", "flip_ratio_any"}
     stored = frame[[name for name in frame if name not in names]]
     return [{str(name): value for name, value in row.items()} for row in stored.to_dict("records")]
 
