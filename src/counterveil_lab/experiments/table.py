@@ -19,6 +19,7 @@ from counterveil_lab.experiments import (
     private_answers,
     private_models,
     red_team,
+    theorem_3,
 )
 from counterveil_lab.experiments.releases import CACHE
 from counterveil_lab.experiments.runner import Experiment, Options, run
@@ -40,6 +41,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     "paper-adult": over_epsilon.PAPER_ADULT,
     "frontier": over_epsilon.FRONTIER,
     "population": populations.POPULATION,
+    "theorem-3": theorem_3.THEOREM_3,
     "private-answers": private_answers.PRIVATE_ANSWERS,
     "private-models": private_models.PRIVATE_MODELS,
     "believable": believable.BELIEVABLE,
