@@ -6,8 +6,9 @@ reflection ρ_s − η and says that the search commutes with the reflection, so
 differences cancel. An affine search does that; a search through networks need not.
 
 Here ρ_s is the prototype of mechanism `paper` without noise, and η is Laplace noise of a stated
-scale, drawn anew for every coordinate, query and draw. What is compared are the points
-ψ^Dec(ρ_s + η + δ) of the last iteration, before they are made legal rows, by three maps:
+scale, drawn anew for every coordinate, query and draw; one seed scales the same draws to every
+scale. What is compared are the points ψ^Dec(ρ_s + η + δ) of the last iteration, before they are
+made legal rows, by three maps:
 
 | map | what it is |
 |---|---|
@@ -120,7 +121,8 @@ def measure_case(dataset: str, scale: float, seed: int, *, quick: bool) -> list[
     """The bias of each map, for the same queries and the same draws."""
     data = releases.data_for(dataset, seed, quick=quick)
     judge = adapt(releases.target_for(data, seed), data.schema)
-    veil = releases.release(data, "paper", releases.NO_NOISE, seed, quick=quick).veil
+    made = releases.release(data, "paper", releases.NO_NOISE, seed, quick=quick)
+    veil = made.veil
     count, draws = (QUICK_QUERIES, QUICK_DRAWS) if quick else (QUERIES, DRAWS)
     asked = data.test.head(count)
     shape = count, 1 + draws, veil.autoencoder.latent
@@ -137,8 +139,8 @@ def measure_case(dataset: str, scale: float, seed: int, *, quick: bool) -> list[
         box=Box(torch.zeros_like(points), torch.ones_like(points)),  # nothing is forbidden
         noise=noise.flatten(0, 1),
     )
-    head: Row = {"method": "counterveil", "mechanism": "paper", "epsilon": releases.NO_NOISE}
-    head |= {"queries": count, "draws": draws}
+    head: Row = {**releases.head_of(made, "paper"), "mechanism": "paper"}
+    head |= {"epsilon": releases.NO_NOISE, "queries": count, "draws": draws}
     rows = []
     for by in MAPS:
         found = ends(start, by, QUICK_ITERATIONS if quick else ITERATIONS)
