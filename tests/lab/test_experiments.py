@@ -22,8 +22,8 @@ from counterveil.encoding import Encoding
 from counterveil.models import adapt
 from counterveil.schema import Pixels, Schema
 from counterveil_lab import product, targets
-from counterveil_lab.experiments import answers, over_epsilon, peers, releases, table
-from counterveil_lab.experiments.images import gradcam
+from counterveil_lab.experiments import answers, images, over_epsilon, peers, releases, table
+from counterveil_lab.experiments.images import gradcam, noisy_pixels, shares_of
 from counterveil_lab.experiments.peers import CompleteDice, complete
 from counterveil_lab.experiments.runner import Options
 from counterveil_lab.results import Row
@@ -224,6 +224,55 @@ def test_gradcam_of_a_frozen_target_has_the_picture_s_shape() -> None:
     assert maps.shape == (3, 8, 8)
     assert float(maps.min()) >= 0
     assert float(maps.max()) <= 1
+
+
+def test_the_case_study_looks_at_the_class_that_f_gives(
+    toy: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = releases.data_for("digits", 0, quick=True)
+    towards = []
+
+    def spy(
+        model: nn.Module, points: torch.Tensor, classes: torch.Tensor, image: Pixels
+    ) -> torch.Tensor:
+        towards.append((model(points).argmax(dim=1), classes))
+        return gradcam(model, points, classes, image)
+
+    monkeypatch.setattr(images, "gradcam", spy)
+    (row,) = images.measure_case_study("digits", "paper", 0.5, 0, quick=True)
+    ((given, classes),) = towards
+    assert torch.equal(given, classes)
+    assert row["queries"] == len(given) <= (data.test[data.schema.label.name] == 9).sum()
+    assert row["f_says"] == given[0]
+    assert row["valid"] == (given[0] == 5)
+    assert row["mean_valid"] == pytest.approx(float((given == 5).float().mean()))
+    assert row["mean_distance"] > 0
+    assert 0 <= row["mean_noise_area"] <= 1
+    assert set(row["pictures"]) == {"digits query", "digits paper published 0.5"}
+    assert row["pictures"]["digits paper published 0.5"].shape == (2, 8, 8)
+
+
+def test_a_single_bright_pixel_is_noise_and_a_stroke_is_not() -> None:
+    image = Pixels(name="pixel", height=8, breadth=8, levels=255)
+    pictures = torch.zeros(2, 8, 8)
+    pictures[0, 2:4, 1:7] = 1.0  # a stroke, two pixels wide
+    pictures[0, 4, 3] = 0.2  # its blurred edge
+    pictures[0, 5, 3] = 0.2
+    pictures[1, 5, 5], pictures[1, 0, 0] = 0.3, 0.04
+    found = noisy_pixels(pictures.flatten(1), image)
+    assert found.shape == (2, 8, 8)
+    assert found.nonzero().tolist() == [[0, 5, 3], [1, 5, 5]]
+
+
+def test_shares_of_maps_stand_beside_shares_of_the_picture() -> None:
+    seen = torch.zeros(2, 2, 2)
+    seen[0, 0, 0], seen[0, 1, 1] = 3.0, 1.0
+    pixels = torch.zeros(2, 2, 2, dtype=torch.bool)
+    pixels[:, 0, 0] = True
+    shares = shares_of(seen, "noise", pixels)
+    assert shares["gradcam_on_noise"][0] == 0.75
+    assert shares["gradcam_on_noise"][1].isnan()  # a map that is 0 everywhere has no shares
+    assert shares["noise_area"].tolist() == [0.25, 0.25]
 
 
 def test_the_complete_schema_encodes_to_the_same_places(schema: Schema) -> None:

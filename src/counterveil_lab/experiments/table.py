@@ -20,6 +20,7 @@ from counterveil_lab.experiments import (
     private_models,
     readings,
     red_team,
+    theorem_3,
 )
 from counterveil_lab.experiments.releases import CACHE, PAPER_EPOCHS
 from counterveil_lab.experiments.runner import Experiment, Options, run
@@ -42,6 +43,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     "paper-readings": readings.PAPER_READINGS,
     "frontier": over_epsilon.FRONTIER,
     "population": populations.POPULATION,
+    "theorem-3": theorem_3.THEOREM_3,
     "private-answers": private_answers.PRIVATE_ANSWERS,
     "private-models": private_models.PRIVATE_MODELS,
     "believable": believable.BELIEVABLE,
