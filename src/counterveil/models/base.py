@@ -17,7 +17,7 @@ from torch import Tensor
 from counterveil.encoding import Array, Encoding
 from counterveil.errors import ModelError
 from counterveil.schema import Category, Schema
-from counterveil.schema.columns import array_of, arrays_of, numbers_of
+from counterveil.schema.columns import WHOLE, array_of, arrays_of, numbers_of
 
 Outputs = Literal["auto", "logits", "probabilities"]
 Inputs = Literal["auto", "rows", "encoding"]
@@ -99,8 +99,11 @@ class Rows:
         for feature, places, at, *_ in self._encoding.blocks:
             if found[places] == own[places] and OBJECTS not in found[places]:
                 continue
-            if feature.number_range is not None and not feature.is_whole:
-                cells[places] = [numbers_of(cells[places.start])[0]]  # decoding would round them
+            here = places.start
+            if feature.is_one_number and own[here] == np.int64 and found[here].kind in WHOLE:
+                cells[here] = cells[here].astype(np.int64)
+            elif feature.number_range is not None and not feature.is_whole:
+                cells[here] = numbers_of(cells[here])[0]  # decoding would round them
             else:
                 cells[places] = [array_of(column) for column in feature.decode(encoded[:, at])]
         return cells
@@ -123,7 +126,7 @@ class Rows:
 
     @cached_property
     def points(self) -> Tensor:
-        return torch.as_tensor(self.encoded, dtype=torch.float32)
+        return torch.from_numpy(self.encoded.astype(np.float32))
 
 
 def _types_of(encoding: Encoding) -> list[Any]:

@@ -115,4 +115,4 @@ def on_the_way(fine: Array, mine: Array, now: Array, known: Array) -> Array:
     steps = np.arange(CLOSER)
     between = np.rint((here[:, None] - start) * (steps / CLOSER)).astype(np.intp)
     place = start + np.where(known[:, None], between, steps)
-    return np.clip(place, 0, len(fine) - 1)
+    return np.minimum(np.maximum(place, 0), len(fine) - 1)

@@ -267,10 +267,10 @@ class Explainer:
                 part = batch if whole else batch.select(slice(start, start + self.chunk))
                 shifted = _shifted(tick, number * options.iterations)
                 rows, accepted = self._answers(part, options, k, shifted)
-                box = part.to(self.device).repeated(k).box
-                if bool(self._snap.broken(rows.flatten(0, 1), box).any()):
+                rows = rows.cpu()
+                if bool(self._snap.broken(rows.flatten(0, 1), part.repeated(k).box).any()):
                     raise InternalError("an answer broke a rule of the schema; please report this")
-                all_rows.append(rows.cpu())
+                all_rows.append(rows)
                 all_accepted.append(accepted.cpu())
                 tick((number + 1) * ticks, "")
         return torch.cat(all_rows), torch.cat(all_accepted)
