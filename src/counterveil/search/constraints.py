@@ -192,11 +192,9 @@ def box_around(
     distinct, which = distinct_rules(rules, len(own), immutable)
     found = [_common_bounds(encoding, each) for each in distinct]
     present: set[int] = set().union(*(each.present for each in found))
+    lower = _of_each([each.lower for each in found], which)
+    upper = _of_each([each.upper for each in found], which)
     marks = _of_each([each.marks for each in found], which)
-    lower, upper = (
-        np.array(np.broadcast_to(_of_each(sides, which), own.shape))
-        for sides in ([each.lower for each in found], [each.upper for each in found])
-    )
     if present & {Mark.INCREASING, Mark.DECREASING}:
         lower, upper = _one_way_bounds(encoding, own, marks, lower, upper)
     if present & {Mark.FORWARD, Mark.BACKWARD}:
@@ -224,11 +222,10 @@ def box_around(
 
 
 def _of_each(sides: Sequence[Array], which: Tensor) -> Array:
-    """For each query one of the `sides`, (width,) each, by its number: (queries, width).
-
-    Where there is one for all, (1, width).
-    """
-    return sides[0][None] if len(sides) == 1 else np.stack(list(sides))[which.numpy()]
+    """For each query one of the `sides`, (width,) each, by its number: (queries, width)."""
+    if len(sides) == 1:
+        return sides[0][None].repeat(len(which), axis=0)
+    return np.stack(sides)[which.numpy()]
 
 
 def distinct_rules(

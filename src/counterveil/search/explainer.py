@@ -304,12 +304,13 @@ class Explainer:
             search, other = self._nearest, self._believable
             may_fall_back = is_tied and has_population and options.keep == "best"
         rows, accepted = search(batch, options, k, tick)
+        if not may_fall_back or bool(accepted[:, 0].all()):
+            return rows, accepted
         left = (~accepted[:, 0]).nonzero()[:, 0]
-        if len(left) and may_fall_back:
-            steps = replace(options, method="iterations", iterations=algorithm2.ITERATIONS)
-            found = other(batch.select(left.cpu()), steps, k, silent)
-            rows, accepted = rows.clone(), accepted.clone()
-            rows[left], accepted[left] = found
+        steps = replace(options, method="iterations", iterations=algorithm2.ITERATIONS)
+        found = other(batch.select(left.cpu()), steps, k, silent)
+        rows, accepted = rows.clone(), accepted.clone()
+        rows[left], accepted[left] = found
         return rows, accepted
 
     def _nearest(self, batch: QueryBatch, options: SearchOptions, k: int, tick: Tick) -> Found:
