@@ -204,6 +204,17 @@ def _believable(rows: pd.DataFrame, _: pd.DataFrame) -> Figure:
     return figure
 
 
+def _single(rows: pd.DataFrame, _: pd.DataFrame) -> Figure:
+    figure, (axes,) = _panels(1, 2.8)
+    values = 1000 * rows.cpu_seconds_per_query
+    labels = [f"{value:.3g} ({share:.0%})" for value, share in zip(values, rows.share, strict=True)]
+    _bars(axes, list(rows.stage), values, OURS, labels)
+    axes.set_xlim(0, 1.35 * values.max())
+    title = "A single believable answer (Adult, one core)"
+    _name(axes, title, "milliseconds of the processor, median")
+    return figure
+
+
 def _batch(rows: pd.DataFrame, everything: pd.DataFrame) -> Figure:
     figure, (axes,) = _panels(1, 4.6)
     _lines(axes, rows, "batch")
@@ -289,6 +300,7 @@ def _objective(rows: pd.DataFrame, _: pd.DataFrame) -> Figure:
 PAINTERS: dict[str, Callable[[pd.DataFrame, pd.DataFrame], Figure]] = {
     "peers": _peers,
     "believable": _believable,
+    "single": _single,
     "batch": _batch,
     "features": _features,
     "floor": _floor,

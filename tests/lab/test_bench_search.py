@@ -112,6 +112,16 @@ def test_believable_answers_are_measured_beside_the_nearest() -> None:
         assert (row["times_nearest"] == 1) == (row["method"] == "counterveil-nearest")
 
 
+def test_the_stages_of_a_single_answer() -> None:
+    found = {row["stage"]: row for row in run("single")}
+    assert list(found) == ["whole", "read", "search", "asking", "rest"]
+    assert found["whole"]["share"] == 1
+    assert found["asking"]["cpu_seconds_per_query"] < found["search"]["cpu_seconds_per_query"]
+    parts = [found[stage]["share"] for stage in ("read", "search", "rest")]
+    assert sum(parts) == pytest.approx(1)
+    assert {row["batch"] for row in found.values()} == {1}
+
+
 def test_batch_sizes() -> None:
     found = run("batch")
     assert [row["batch"] for row in found if row["method"] == "counterveil"] == [1, 4]
@@ -178,6 +188,7 @@ ROWS = [
     a_row("peers", method="cadex-0", epsilon=None, guidance=None, seconds_per_query=1e-2),
     a_row("believable", method="counterveil-nearest", warm_up_seconds=9.0),
     a_row("believable", method="counterveil-believable", warm_up_seconds=2.0),
+    a_row("single", stage="whole", cpu_seconds_per_query=1e-3, share=1.0),
     a_row("batch", batch=1),
     a_row("batch", batch=4),
     a_row("features", dataset="binary", features=10),

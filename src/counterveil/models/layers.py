@@ -92,9 +92,8 @@ def _relu(points: Array) -> Array:
     return np.maximum(points, 0)
 
 
-def through(layers: Sequence[ArrayLayer], points: Tensor) -> Tensor:
-    """What a chain of layers makes of points (rows, width) on the CPU."""
-    found: Array = points.numpy()
+def through(layers: Sequence[ArrayLayer], points: Array) -> Array:
+    """What a chain of layers makes of points (rows, width)."""
     for layer in layers:
-        found = layer(found)
-    return torch.from_numpy(found)
+        points = layer(points)
+    return points

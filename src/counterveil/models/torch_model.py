@@ -76,14 +76,21 @@ class TorchModel(TargetModel):
         self._layers = array_layers(self._module) if self._device.type == "cpu" else None
 
     def ask(self, rows: Rows) -> Tensor:
-        points = rows.points
-        if rows.from_frame:
-            with torch.no_grad():
-                raw = self._raw(points.to(self.device)).cpu().double()
+        if self._layers is not None and self._are_few(rows):
+            raw = torch.from_numpy(through(self._layers, rows.array))
         else:
-            raw = self._raw(points)
-        answer = self._log_proba(raw, points.shape[0])
-        return base.sane(answer) if rows.from_frame else answer
+            with torch.set_grad_enabled(torch.is_grad_enabled() and not rows.from_frame):
+                raw = self._raw(rows.points.to(self.device) if rows.from_frame else rows.points)
+        if not rows.from_frame:
+            return self._log_proba(raw, len(rows))
+        return base.sane(self._log_proba(raw.cpu().double(), len(rows)))
+
+    def _are_few(self, rows: Rows) -> bool:
+        """Whether rows are asked about without torch: for a few, calling it is most of the time."""
+        if len(rows) > FEW or self._shape is not None:
+            return False
+        needs_no_gradient = rows.from_frame or not torch.is_grad_enabled()
+        return needs_no_gradient and rows.array.shape[1:] == (self.encoding.width,)
 
     def _log_proba(self, raw: Tensor, asked: int) -> Tensor:
         columns = self._columns
@@ -93,9 +100,6 @@ class TorchModel(TargetModel):
 
     def _raw(self, points: Tensor) -> Tensor:
         inputs = points if self._shape is None else points.reshape(len(points), *self._shape)
-        few = inputs.ndim == 2 and len(inputs) <= FEW and inputs.shape[1] == self.encoding.width
-        if self._layers is not None and few and not torch.is_grad_enabled():
-            return through(self._layers, inputs)
         try:
             answer = self._forward(inputs)
         except Exception as error:

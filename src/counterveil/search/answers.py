@@ -63,6 +63,36 @@ def with_index(frame: pd.DataFrame, index: pd.Index[Any] | None, k: int) -> pd.D
     return frame.set_axis(index_of_answers(index, k), axis=0)
 
 
+@dataclass(frozen=True)
+class _Later:
+    make: Callable[[], pd.DataFrame]
+
+
+def later(make: Callable[[], pd.DataFrame]) -> Any:
+    """A frame to be given to `Answers`, which is made when it is first looked at.
+
+    Making the frames of a single answer takes as long as a good part of the search.
+    """
+    return _Later(make)
+
+
+class _Frame:
+    """A field of `Answers` that may be given as `later`."""
+
+    def __init__(self, name: str) -> None:
+        self._name = f"_{name}"
+
+    def __get__(self, answers: Answers, owner: type) -> pd.DataFrame:
+        known = answers.__dict__
+        if isinstance(known[self._name], _Later):
+            known[self._name] = known[self._name].make()
+        frame: pd.DataFrame = known[self._name]
+        return frame
+
+    def __set__(self, answers: Answers, frame: pd.DataFrame | _Later) -> None:
+        answers.__dict__[self._name] = frame
+
+
 def nothing_known() -> Worth | None:
     """What answers are worth where no population knows."""
     return None
@@ -150,8 +180,9 @@ class Answers:
         return {} if self.worth is None else self.worth.measures
 
     def __getstate__(self) -> dict[str, Any]:
-        """For pickle and copy: what answers are worth is settled, and the model not taken along."""
-        return {**self.__dict__, "assess": partial(_known, self.worth)}
+        """For pickle and copy: all is settled that was put off, and the model not taken along."""
+        settled = {"_queries": self.queries, "_rows": self.rows}
+        return {**self.__dict__, **settled, "assess": partial(_known, self.worth)}
 
     @property
     def valid(self) -> Array:
@@ -254,6 +285,10 @@ class Answers:
                 )
                 cells.append((column, before, after))
         return cells
+
+
+for _name in ("queries", "rows"):
+    setattr(Answers, _name, _Frame(_name))
 
 
 def _known(worth: Worth | None) -> Worth | None:

@@ -12,15 +12,20 @@ from counterveil.encoding import Array
 from counterveil.models import Rows, TargetModel
 from counterveil.search.repair import SAFELY
 
+HERE = torch.device("cpu")
+
 
 def ask_points(model: TargetModel, points: Array) -> Array:
     """Log-probabilities (rows, classes) of encoded `points` (rows, width), both in float32.
 
     The model is asked where it computes.
     """
-    there = torch.from_numpy(points).to(model.device)
+    if model.device == HERE:
+        rows = Rows.of_array(points, model.encoding)
+    else:
+        rows = Rows.of_points(torch.from_numpy(points).to(model.device), model.encoding)
     with torch.no_grad():
-        answer: Array = model.ask(Rows.of_points(there, model.encoding)).cpu().numpy()
+        answer: Array = model.ask(rows).cpu().numpy()
     return answer
 
 

@@ -28,7 +28,10 @@ def closer(asked: Asked, entry: Array, found: Candidates) -> Array:
 
 
 class _Answers:
-    """Rows that f accepts and what they cost, while their numbers are moved: (rows, …)."""
+    """Rows that f accepts and what they cost, while their numbers are moved: (rows, …).
+
+    `heights`: how far up their numbers were before that.
+    """
 
     def __init__(
         self, asked: Asked, entry: Array, found: Candidates, there: tuple[Array, ...]
@@ -38,6 +41,7 @@ class _Answers:
             each[there] for each in (found.effort, found.unusual, found.cost)
         )
         self.rows, self.codes = asked.queries[self.query], asked.codes[self.query]
+        self.heights = asked.heights[self.query]
         self.changed = np.zeros(self.codes.shape, dtype=bool)
         for moves in found.moves[there].T:
             who = np.flatnonzero(moves >= 0)
@@ -45,8 +49,10 @@ class _Answers:
                 break
             taken = entry[moves[who]]
             self.rows[who] = np.where(menu.mask[taken], menu.points[taken], self.rows[who])
-            self.codes[who, menu.feature[taken]] = menu.code[taken]
-            self.changed[who, menu.feature[taken]] = True
+            feature = menu.feature[taken]
+            self.codes[who, feature] = menu.code[taken]
+            self.heights[who, feature] = asked.ground.heights[taken]
+            self.changed[who, feature] = True
         for source, derived, follows in asked.ground.beliefs.follows:
             moved = self.changed[:, source]
             self.codes[moved, derived] = follows[self.codes[moved, source]]
@@ -92,8 +98,7 @@ class _Answers:
         asked, query = self.asked, self.query[who]
         column = asked.ground.beliefs.first_column[number]
         own = asked.heights[query, number]
-        now = asked.ground.beliefs.height(number, self.rows[who, column])
-        spared = np.abs(now - own)[:, None] - np.abs(heights - own[:, None])
+        spared = np.abs(self.heights[who, number] - own)[:, None] - np.abs(heights - own[:, None])
         spared = np.where(asked.known[query, number, None], spared, np.float32(0))
         return spared if asked.costs is None else spared * asked.costs[query, column, None]
 
@@ -115,4 +120,4 @@ def on_the_way(fine: Array, mine: Array, now: Array, known: Array) -> Array:
     steps = np.arange(CLOSER)
     between = np.rint((here[:, None] - start) * (steps / CLOSER)).astype(np.intp)
     place = start + np.where(known[:, None], between, steps)
-    return np.clip(place, 0, len(fine) - 1)
+    return np.minimum(np.maximum(place, 0), len(fine) - 1)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -151,18 +152,18 @@ class LinkedColumns:
         way = box.queries[:, self.derived] - rows[:, self.derived]
         return (gradient[:, self.derived] * way).sum(dim=1)
 
-    def close_categories(self, queries: Tensor, lower: Tensor, upper: Tensor) -> None:
+    def close_categories(self, queries: Array, lower: Array, upper: Array) -> None:
         """Close, in place, categories that would lead the derived feature out of its bounds.
 
         The query's own category stays open, and its own derived value is put inside the bounds.
         """
-        table = self.table.to(queries.device)
+        table = self.table.cpu().numpy()
         inside = table >= lower[:, None, self.derived] - SLACK
         inside &= table <= upper[:, None, self.derived] + SLACK
-        upper[:, self.source] *= inside.all(dim=2) | (queries[:, self.source] > 0.5)
+        upper[:, self.source] *= inside.all(axis=2) | (queries[:, self.source] > 0.5)
         own = queries[:, self.derived]
-        lower[:, self.derived] = torch.minimum(lower[:, self.derived], own)
-        upper[:, self.derived] = torch.maximum(upper[:, self.derived], own)
+        lower[:, self.derived] = np.minimum(lower[:, self.derived], own)
+        upper[:, self.derived] = np.maximum(upper[:, self.derived], own)
 
 
 def linked_columns(encoding: Encoding, device: torch.device | None = None) -> list[LinkedColumns]:
@@ -187,44 +188,44 @@ def box_around(
     `rules`: for all queries, or a sequence with one for each. `immutable`: names of features that
     must stay as well.
     """
-    own = torch.as_tensor(queries).to(torch.float32)
+    own = queries.astype(np.float32)
     distinct, which = distinct_rules(rules, len(own), immutable)
     found = [_common_bounds(encoding, each) for each in distinct]
     present: set[int] = set().union(*(each.present for each in found))
-    lower, upper, marks = (
-        _of_each(side, which).to(own.device)
-        for side in zip(*((each.lower, each.upper, each.marks) for each in found), strict=True)
-    )
+    lower = _of_each([each.lower for each in found], which)
+    upper = _of_each([each.upper for each in found], which)
+    marks = _of_each([each.marks for each in found], which)
     if present & {Mark.INCREASING, Mark.DECREASING}:
         lower, upper = _one_way_bounds(encoding, own, marks, lower, upper)
     if present & {Mark.FORWARD, Mark.BACKWARD}:
         upper = _ordered_categories(encoding, own, marks, upper)
     if present & {Mark.CLOSED, Mark.FORWARD, Mark.BACKWARD}:
-        upper = torch.where(marks >= Mark.CLOSED, torch.maximum(upper, own), upper)
+        upper = np.where(marks >= Mark.CLOSED, np.maximum(upper, own), upper)
     if Mark.FIXED in present:
         is_fixed = marks == Mark.FIXED
-        lower, upper = (torch.where(is_fixed, own, side) for side in (lower, upper))
-    is_tied = any(each.is_tied for each in found)
+        lower, upper = (np.where(is_fixed, own, side) for side in (lower, upper))
     links = linked_columns(encoding) if encoding.schema.links else []
-    if not links and not is_tied:
-        return Box(lower, upper)
     for link in links:
         link.close_categories(own, lower, upper)
-    box = Box(lower, upper, own)
+    box = Box(torch.from_numpy(lower), torch.from_numpy(upper))
+    is_tied = any(each.is_tied for each in found)
+    if links or is_tied:
+        box = replace(box, queries=torch.from_numpy(own))
     if not is_tied:
         return box
     under = [each.features for each in found]
-    exact = torch.as_tensor(queries).double().numpy()
-    ties = ties_of(encoding, distinct, under, which.numpy(), exact)
-    starts = [box.project(own)]
+    ties = ties_of(encoding, distinct, under, which.numpy(), queries.astype(np.float64))
+    starts = [box.project(torch.from_numpy(own))]
     for link in links:
         starts += [link.with_category(starts[0], box, place) for place in range(len(link.table))]
     return replace(box, ties=ties.knowing_what_is_possible(starts, box.sides))
 
 
-def _of_each(sides: Sequence[Tensor], which: Tensor) -> Tensor:
+def _of_each(sides: Sequence[Array], which: Tensor) -> Array:
     """For each query one of the `sides`, (width,) each, by its number: (queries, width)."""
-    return sides[0].repeat(len(which), 1) if len(sides) == 1 else torch.stack(list(sides))[which]
+    if len(sides) == 1:
+        return sides[0][None].repeat(len(which), axis=0)
+    return np.stack(sides)[which.numpy()]
 
 
 def distinct_rules(
@@ -267,9 +268,9 @@ def max_changes_of(rules: ManyRules, count: int) -> Tensor | None:
 class _CommonBounds(NamedTuple):
     """Bounds and Mark of every encoded column, whoever asks; and the features under the rules."""
 
-    lower: Tensor
-    upper: Tensor
-    marks: Tensor
+    lower: Array
+    upper: Array
+    marks: Array
     present: set[int]  # the marks that are there
     features: tuple[Feature, ...]
     is_tied: bool  # whether the rules tie features, or have steps
@@ -279,38 +280,38 @@ class _CommonBounds(NamedTuple):
 def _common_bounds(encoding: Encoding, rules: Rules) -> _CommonBounds:
     features = rules.tighten(encoding.schema)
     bounds = [feature.bounds() for feature in features]
-    lower = torch.tensor([each for one in bounds for each in one.lower], dtype=torch.float32)
-    upper = torch.tensor([each for one in bounds for each in one.upper], dtype=torch.float32)
+    lower = np.array([each for one in bounds for each in one.lower], dtype=np.float32)
+    upper = np.array([each for one in bounds for each in one.upper], dtype=np.float32)
     marks = [each for one in bounds for each in one.marks]
     is_tied = bool(rules.relations or rules.together) or any(each.step for each in features)
-    kinds = torch.tensor(marks, dtype=torch.int8)
+    kinds = np.array(marks, dtype=np.int8)
     return _CommonBounds(lower, upper, kinds, {*marks}, features, is_tied)
 
 
 def _one_way_bounds(
-    encoding: Encoding, own: Tensor, marks: Tensor, lower: Tensor, upper: Tensor
-) -> tuple[Tensor, Tensor]:
+    encoding: Encoding, own: Array, marks: Array, lower: Array, upper: Array
+) -> tuple[Array, Array]:
     """Bounds of numbers and bits that only go one way; a missing number may become any."""
-    known = torch.ones_like(own, dtype=torch.bool)
+    known = np.ones_like(own, dtype=bool)
     for block in encoding.blocks:
         if block.missing_flag is not None:
             known[:, block.start] = own[:, block.missing_flag] < 0.5
-    lower = torch.where((marks == Mark.INCREASING) & known, torch.maximum(lower, own), lower)
-    upper = torch.where((marks == Mark.DECREASING) & known, torch.minimum(upper, own), upper)
+    lower = np.where((marks == Mark.INCREASING) & known, np.maximum(lower, own), lower)
+    upper = np.where((marks == Mark.DECREASING) & known, np.minimum(upper, own), upper)
     nowhere = lower > upper  # the rules leave no other value: this one stays
-    return torch.where(nowhere, own, lower), torch.where(nowhere, own, upper)
+    return np.where(nowhere, own, lower), np.where(nowhere, own, upper)
 
 
-def _ordered_categories(encoding: Encoding, own: Tensor, marks: Tensor, upper: Tensor) -> Tensor:
+def _ordered_categories(encoding: Encoding, own: Array, marks: Array, upper: Array) -> Array:
     """Upper bounds with the categories behind the query's closed; all open where it is missing."""
-    upper = upper.clone()
+    upper = upper.copy()
     for block in encoding.blocks:
         if block.feature.one_hot and block.feature.ordered:
             at = block.categories
             here = own[:, at]
-            missing = 1 - here.sum(dim=1, keepdim=True)
-            ahead = here.cumsum(dim=1) + missing
-            behind = here.flip(1).cumsum(dim=1).flip(1) + missing
-            upper[:, at] *= torch.where(marks[:, at] == Mark.FORWARD, ahead, 1.0)
-            upper[:, at] *= torch.where(marks[:, at] == Mark.BACKWARD, behind, 1.0)
+            missing = 1 - here.sum(axis=1, keepdims=True)
+            ahead = here.cumsum(axis=1) + missing
+            behind = here[:, ::-1].cumsum(axis=1)[:, ::-1] + missing
+            upper[:, at] *= np.where(marks[:, at] == Mark.FORWARD, ahead, np.float32(1))
+            upper[:, at] *= np.where(marks[:, at] == Mark.BACKWARD, behind, np.float32(1))
     return upper

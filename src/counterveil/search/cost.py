@@ -101,7 +101,8 @@ class Asked:
         """What rows cost for the doubts of the committee, by what arrives at its neurons."""
         ground = self.ground
         members = ground.committee.margins(sums, self.targets[query]) / ground.committee_unit
-        return ground.prices.unstable * np.maximum(ground.prices.sure - members, 0).mean(axis=1)
+        short = np.maximum(ground.prices.sure - members, 0).sum(axis=1)
+        return ground.prices.unstable * (short / members.shape[1])
 
     def rows_after(self, query: Array, entries: Array) -> Array:
         """The rows of `query` after taking `entries` of the menu, (rows, entries each)."""

@@ -267,10 +267,10 @@ class Explainer:
                 part = batch if whole else batch.select(slice(start, start + self.chunk))
                 shifted = _shifted(tick, number * options.iterations)
                 rows, accepted = self._answers(part, options, k, shifted)
-                box = part.to(self.device).repeated(k).box
-                if bool(self._snap.broken(rows.flatten(0, 1), box).any()):
+                rows = rows.cpu()
+                if bool(self._snap.broken(rows.flatten(0, 1), part.repeated(k).box).any()):
                     raise InternalError("an answer broke a rule of the schema; please report this")
-                all_rows.append(rows.cpu())
+                all_rows.append(rows)
                 all_accepted.append(accepted.cpu())
                 tick((number + 1) * ticks, "")
         return torch.cat(all_rows), torch.cat(all_accepted)
@@ -304,12 +304,13 @@ class Explainer:
             search, other = self._nearest, self._believable
             may_fall_back = is_tied and has_population and options.keep == "best"
         rows, accepted = search(batch, options, k, tick)
+        if not may_fall_back or bool(accepted[:, 0].all()):
+            return rows, accepted
         left = (~accepted[:, 0]).nonzero()[:, 0]
-        if len(left) and may_fall_back:
-            steps = replace(options, method="iterations", iterations=algorithm2.ITERATIONS)
-            found = other(batch.select(left.cpu()), steps, k, silent)
-            rows, accepted = rows.clone(), accepted.clone()
-            rows[left], accepted[left] = found
+        steps = replace(options, method="iterations", iterations=algorithm2.ITERATIONS)
+        found = other(batch.select(left.cpu()), steps, k, silent)
+        rows, accepted = rows.clone(), accepted.clone()
+        rows[left], accepted[left] = found
         return rows, accepted
 
     def _nearest(self, batch: QueryBatch, options: SearchOptions, k: int, tick: Tick) -> Found:

@@ -17,7 +17,7 @@ from counterveil.models import Rows, TargetModel
 from counterveil.privacy import Statement
 from counterveil.schema import Schema
 from counterveil.search import constraints
-from counterveil.search.answers import NO_FURTHER, Status, with_index
+from counterveil.search.answers import NO_FURTHER, Status, later, with_index
 from counterveil.search.batch import Found, QueryBatch
 from counterveil.search.constraints import ManyRules
 from counterveil.search.decoding import Given, decode_cells
@@ -81,13 +81,12 @@ class Judge:
         tried = np.where(wanted[:, None], rows.flatten(0, 1).numpy(), points)
         cells = decode_cells(encoding, queries.cells, points, tried, rules)
         given_out = queries.with_cells(cells)
-        encoded, after, answers = given_out.encoded, self.model.ask(given_out), given_out.frame
+        encoded, after = given_out.encoded, self.model.ask(given_out)
         valid = (after.argmax(dim=1).numpy() == targets) & wanted
         if request.batch.box.ties is not None:
             valid &= self._legal(request, queries, given_out)
         lost = wanted & ~valid
         if lost.any():
-            answers = answers.where(pd.Series(~lost), queries.frame)
             encoded[lost] = points[lost]
         moved = np.abs(encoded - points)
         log_proba = np.where(valid[:, None], after.numpy(), before)
@@ -96,8 +95,8 @@ class Judge:
         return Explanations(
             schema=self.veil.schema,
             statement=self.statement,
-            queries=with_index(queries.frame, request.index, k),
-            rows=with_index(answers, request.index, k),
+            queries=later(lambda: with_index(queries.frame, request.index, k)),
+            rows=later(lambda: with_index(_without(given_out, lost, queries), request.index, k)),
             status=np.where(already, Status.ALREADY.value, status),
             predicted=predicted,
             target=targets,
@@ -125,6 +124,11 @@ class Judge:
     @cached_property
     def _snap(self) -> Snap:
         return Snap(self.encoding)
+
+
+def _without(rows: Rows, lost: Array, queries: Rows) -> pd.DataFrame:
+    """The rows as a frame, those of `queries` in the place of the lost ones, (rows,)."""
+    return rows.frame.where(pd.Series(~lost), queries.frame) if lost.any() else rows.frame
 
 
 def _changed(encoding: Encoding, moved: Array) -> Array:

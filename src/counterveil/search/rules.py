@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NoReturn, TypedDict
 
 import numpy as np
@@ -156,7 +156,7 @@ class Rules:
         """These rules, with more features that must stay."""
         if isinstance(names, str):
             _refuse("immutable", "must be a list of feature names")
-        return replace(self, immutable={*self.immutable, *names}) if names else self
+        return _and_immutable(self, frozenset(names)) if names else self
 
     def tighten(self, schema: Schema) -> tuple[Feature, ...]:
         """The schema's features under these rules as well; an error where they do not fit."""
@@ -218,6 +218,12 @@ class Rules:
         direction, allowed = self.direction.get(name, "any"), self.allowed.get(name)
         step = self.steps.get(name)
         return feature.tightened(Rule(name in self.immutable, direction, allowed, step))
+
+
+@lru_cache(maxsize=32)
+def _and_immutable(rules: Rules, names: frozenset[str]) -> Rules:
+    """Checked once: whoever asks about one row after the other gives the same names each time."""
+    return replace(rules, immutable={*rules.immutable, *names})
 
 
 def _refuse(rule: str, words: str) -> NoReturn:

@@ -9,16 +9,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from counterveil.encoding import MISSING_VALUE, Encoding
-from counterveil.search.constraints import SAME, Box, linked_columns
+from counterveil.encoding import MISSING_VALUE, Array, Encoding
+from counterveil.search.constraints import SAME, Box, LinkedColumns, linked_columns
 
 SHORT = 0.05  # moves below this do not count as shorter
 _FAR, _FARTHER = 1e30, 3e38  # a point is at most this far out; a closed category is farther
 _PADDING = 4  # categorical features are looked at together up to this ratio of their widths
+
+
+class _Legal(NamedTuple):
+    """What legal rows are checked with, on the CPU."""
+
+    divisions: Array  # of each encoded column, (width,)
+    at_least_1: Array  # the same, or 1
+    flags: Array  # the columns that say that a number is missing
+    categories: Array  # the columns of all categories
+    groups: Array  # where those of each feature begin among them
+    links: list[LinkedColumns]
 
 
 class Snap:
@@ -32,7 +46,7 @@ class Snap:
     """
 
     def __init__(self, encoding: Encoding, device: torch.device | None = None) -> None:
-        blocks = encoding.blocks
+        self._encoding, blocks = encoding, encoding.blocks
         groups = [range(b.start, b.stop) for b in blocks if b.feature.one_hot]
         columns = [column for group in groups for column in group]
         group_of = [number for number, group in enumerate(groups) for _ in group]
@@ -150,24 +164,40 @@ class Snap:
         """Which `rows` are not legal or leave their box: the post-condition of every answer.
 
         Whether ties hold is asked of the box itself, for there may be no row that keeps them.
+        Computed on the CPU, with arrays: for a single row they are several times quicker.
         """
-        slack = 1e-5
-        scaled = rows * self.divisions
-        off_grid = (scaled - scaled.round()).abs_().div_(self.divisions.clamp(min=1))
-        wrong = torch.maximum(torch.maximum(box.lower - rows, rows - box.upper), off_grid)
-        if len(self._flags):  # a missing value rests at 1/2, outside ranges and off every grid
-            missing, values = rows[:, self._flags] > 0.5, rows[:, self._values]
-            unrest = (values - MISSING_VALUE).abs() / MISSING_VALUE
-            wrong[:, self._values] = torch.where(missing, unrest, wrong[:, self._values])
-        fine = wrong.amax(dim=1) <= slack  # a NaN is not
-        if self._choices:
-            members = rows.index_select(1, self._categories)
-            fine &= (members * (1 - members)).abs_().amax(dim=1) == 0
-            fine &= (self._sum_in_groups(members) == 1).all(dim=1)
-        for link in self._links:
-            off_link = (rows[:, link.derived] - link.derived_columns(rows, box)).abs()
-            fine &= off_link.amax(dim=1) <= slack
-        return ~fine
+        slack, here, bounds = 1e-5, rows.cpu().numpy(), box.to(torch.device("cpu"))
+        legal = self._legal
+        scaled = here * legal.divisions
+        off_grid = np.abs(scaled - np.rint(scaled)) / legal.at_least_1
+        outside = np.maximum(bounds.lower.numpy() - here, here - bounds.upper.numpy())
+        wrong = np.maximum(outside, off_grid)
+        if len(legal.flags):  # a missing value rests at 1/2, outside ranges and off every grid
+            missing, values = here[:, legal.flags] > 0.5, here[:, legal.flags - 1]
+            unrest = np.abs(values - np.float32(MISSING_VALUE)) / np.float32(MISSING_VALUE)
+            wrong[:, legal.flags - 1] = np.where(missing, unrest, wrong[:, legal.flags - 1])
+        fine = wrong.max(axis=1) <= slack  # a NaN is not
+        if len(legal.categories):
+            members = here[:, legal.categories]
+            fine &= ((members == 0) | (members == 1)).all(axis=1)
+            fine &= (np.add.reduceat(members, legal.groups, axis=1) == 1).all(axis=1)
+        for link in legal.links:
+            followed = link.derived_columns(rows.cpu(), bounds).numpy()
+            fine &= np.abs(here[:, link.derived] - followed).max(axis=1) <= slack
+        return torch.from_numpy(~fine).to(rows.device)
+
+    @cached_property
+    def _legal(self) -> _Legal:
+        divisions = self.divisions.cpu().numpy()
+        sizes = np.bincount(self._group_of.cpu().numpy(), minlength=self._group_count)
+        return _Legal(
+            divisions,
+            np.maximum(divisions, 1),
+            self._flags.cpu().numpy(),
+            self._categories.cpu().numpy(),
+            np.cumsum(sizes) - sizes,
+            linked_columns(self._encoding),
+        )
 
     def squares_by_part(self, rows: Tensor, queries: Tensor, costs: Tensor | None = None) -> Tensor:
         """Squared distance of rows and queries by part, at the columns' costs: (rows, parts)."""

@@ -10,6 +10,7 @@
 | floor | time over the least that the networks' matrix products take on this machine |
 | boosted | boosted trees as f: no gradient, a student proposes |
 | objective | where the amortised search ends, refined a little, and Algorithm 2 from 0 |
+| single | where the processor time of a single believable answer goes |
 
 Everything runs in one process of its own that is held to one thread. Times are medians of repeated
 calls after a call that does not count, and include all from table to table.
@@ -39,7 +40,7 @@ from counterveil.schema import Binary, Categorical, Feature, Label, Numeric, Sch
 from counterveil.search import Explainer
 from counterveil.search.options import Prefer, SearchOptions
 from counterveil_lab.believability import WISHES, refused
-from counterveil_lab.bench import peers, roofline
+from counterveil_lab.bench import peers, roofline, single
 from counterveil_lab.bench.peers import EPSILON, METHODS, Size, release, seconds, warm_up
 from counterveil_lab.bench.roofline import head
 from counterveil_lab.datasets import LOADERS
@@ -107,11 +108,12 @@ def measure_parts(
 
 def _in_words(row: Row) -> str:
     words = [f"{row['method']} on {row['dataset']}"]
+    words += [row["stage"]] if "stage" in row else []
     words += ["guidance surrogate"] if row["guidance"] == "surrogate" else []
     words += [f"{key} {row[key]:g}" for key in ("epsilon", "features", "batch") if row.get(key)]
     if "seconds_per_query" in row:
         words.append(f"{1000 * row['seconds_per_query']:.4g} ms a query")
-    ratios = ("times_counterveil", "times_nearest", "times_floor")
+    ratios = ("share", "times_counterveil", "times_nearest", "times_floor")
     numbers = ("flip_ratio", "distance", "objective", "warm_up_seconds", *ratios)
     words += [f"{key.replace('_', ' ')} {row[key]:.3g}" for key in numbers if key in row]
     return ", ".join(words)
@@ -266,4 +268,5 @@ PARTS: dict[str, Callable[[Size, int], Iterator[Row]]] = {
     "floor": floor,
     "boosted": boosted,
     "objective": peers.objective,
+    "single": single.single,
 }
