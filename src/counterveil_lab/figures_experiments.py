@@ -39,6 +39,7 @@ STYLES = {  # colour, line and mark of a defence
     "cf-k": (THEIRS, "--", "v"),
     "dice-kdtree": (INK, "--", "D"),
     "dice-gradient": (INK, "-", "D"),
+    "dice-random": (INK, ":", "D"),
 }
 TARGETS = {"f": (SOFT, "s"), "f'": (OURS, "o"), "cf": (WARM, "D")}
 WHO = {"members": (OURS, "o"), "outsiders": (FADED, "s")}

@@ -95,7 +95,8 @@ def extraction(
     if defence == "none":
         pair = of(EXTRACTION_BASE, dataset) or ""
     else:
-        table = EXTRACTION_WITHOUT_PRIVACY if defence == "dice-gradient" else {}
+        dice = defence in {"dice-gradient", "dice-random"}
+        table = EXTRACTION_WITHOUT_PRIVACY if dice else {}
         if defence in {"paper", "functional-model"} and epsilon == 0.025:
             table = EXTRACTION_DPC
         pair = dict(zip(QUERIES, table.get(beside(dataset), ()), strict=False)).get(queries, "")

@@ -25,6 +25,7 @@ from counterveil_lab.attacks.batched_training import losses_of, train_copies
 from counterveil_lab.attacks.defences import (
     BINS,
     DP_BUDGET,
+    ByBaseline,
     ByVeil,
     KAnonymous,
     Released,
@@ -50,7 +51,7 @@ torch.set_num_threads(1)
 
 TINY = Size(
     rows=700, test=500, queries=(100, 200), epochs=3, warm_steps=60, steps=250, uniform=200,
-    slow_queries=2, kdtree_queries=4, shadows=2, candidates=50,
+    dice_seconds=2, kdtree_queries=4, shadows=2, candidates=50,
 )  # fmt: skip
 PROBABILITIES = (("known", "probabilities"),)
 
@@ -434,7 +435,7 @@ def test_figures_and_cases(
         {"guidance": "model", "margin": margin, **row}
         for margin in (0.0, 0.9)
         for row in extract(
-            replace(by_model, options={"margin": margin}), few, settings=red_team.PICTURE_SETTINGS
+            replace(by_model, options={"margin": margin}), few, settings=red_team.TRADEOFF_SETTINGS
         )
     ]
     red_team.FIG_TRADEOFF.paint(margins, tmp_path)
@@ -456,9 +457,9 @@ def test_a_missing_package_is_said_and_left_out(
     monkeypatch.setattr(runner, "run_cases", collect)
     options = runner.Options(tmp_path, 1, False, 1, datasets=("adult",), say=said.append)
     runner.run("table-extraction", red_team.TABLE_EXTRACTION, options)
-    missing = {"dice-gradient", "dice-kdtree", "dp-model"}
+    missing = {"dice-gradient", "dice-random", "dice-kdtree", "dp-model"}
     assert played == [part for part in red_team.EXTRACTION_PARTS if part not in missing]
-    assert sum(words.startswith("without ") for words in said) == 3
+    assert sum(words.startswith("without ") for words in said) == 4
     played.clear()
     runner.run("table-extraction", red_team.TABLE_EXTRACTION, replace(options, quick=True))
     assert played == ["functional-0.75", "no-noise", "cf-k"]
@@ -468,4 +469,74 @@ def test_parts_of_each_dataset() -> None:
     assert "dice-kdtree" in red_team.extraction_parts("adult", quick=False)
     assert not any("dice" in part for part in red_team.extraction_parts("hospital", quick=False))
     assert set(red_team.extraction_parts("mnist", quick=False)) < set(red_team.EXTRACTION_PARTS)
-    assert max(red_team.extraction_size("mnist", quick=False).queries) == 1000
+    few = ("functional-0.025", "paper-0.025", "no-noise")
+    dice = ("dice-gradient", "dice-random")
+    assert red_team.extraction_parts("homecredit", quick=False) == few
+    for name in ("purchase-substitute", "texas-substitute"):
+        assert red_team.extraction_parts(name, quick=False) == (*dice, *few)
+        assert set(red_team.inference_parts(name, quick=False)) == {*dice, *few, "none"}
+    assert not set(dice) & set(red_team.inference_parts("mnist", quick=False))
+
+
+def test_every_dataset_of_the_paper_is_asked_as_often_as_there(tmp_path: Path) -> None:
+    for name in red_team.DATASETS:
+        assert red_team.extraction_size(name, quick=False).queries == (250, 500, 1000, 2000)
+        rows = red_team.extraction_size(name, quick=False).rows
+        assert rows >= 2 * 2000  # what base-2n asks about
+    said: list[str] = []
+    options = runner.Options(tmp_path, 1, False, 1, say=said.append)
+    cases = list(red_team.TABLE_EXTRACTION.chosen(options))
+    assert {case["dataset"] for case in cases} == set(red_team.DATASETS)
+    assert [words for words in said if "missing values" in words] == [
+        f"without dice-ml on {name}: it knows no missing values, and this table has some"
+        for name in ("hospital", "homecredit")
+    ]
+    played = red_team.FIG_MEMBERSHIP.chosen(replace(options, datasets=("texas-substitute",)))
+    assert {case["control"] for case in played} == {"none", "disjoint"}
+
+
+@pytest.mark.skipif(importlib.util.find_spec("dice_ml") is None, reason="needs dice-ml")
+def test_dice_is_asked_until_the_time_is_over(
+    arena: Arena, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    questions = 0
+
+    def clock() -> float:
+        """A question to f takes a second."""
+        nonlocal questions
+        questions += 1
+        return float(questions)
+
+    defence = build("dice-random", arena, epsilon=1.0, size=TINY)
+    assert isinstance(defence, ByBaseline)
+    monkeypatch.setattr("counterveil_lab.baselines.dice.monotonic", clock)
+    assert defence.explain_within(1e9, arena.d2.head(4))[1] == 4
+    short = replace(TINY, queries=(2, 8, 12), dice_seconds=questions, steps=5)
+    rows = extract(defence, short, settings=PROBABILITIES)
+    asked = {row["queries"]: (row["counterfactual_queries"], row["limited_by"]) for row in rows}
+    assert asked[2] == (2, None)
+    assert asked[8] in {(4, "time"), (5, "time")}
+    assert set(asked) == {2, 8}
+    assert rows[0]["flip_ratio"] > 0.5  # of the queries that were asked
+    none = replace(short, dice_seconds=0)
+    loot = gather(defence, none)
+    assert (loot.answered, len(loot.first.points)) == (0, 0)
+    assert {row["queries"] for row in extract(defence, none, settings=PROBABILITIES)} == {2}
+    assert defence.explain(arena.d2.head(2)).found.any()  # without a limit as before
+
+
+def test_numbers_of_queries_that_were_answered_or_begun(loot: Loot) -> None:
+    ways = {0: (2,), 2: (2,), 3: (2, 40), 40: (2, 40), 41: (2, 40, 60), 60: (2, 40, 60)}
+    for answered, counts in ways.items():
+        assert replace(loot, answered=answered).counts((2, 40, 60)) == counts
+
+
+def test_wide_tables_are_attacked_by_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(red_team, "WIDE", frozenset({"digits"}))
+    monkeypatch.setattr(red_team, "PICTURES", frozenset())
+    monkeypatch.setattr(red_team, "QUICK", replace(TINY, rows=200, queries=(20,), steps=5))
+    rows = red_team.measure_extraction("digits", "no-noise", 0, quick=True)
+    assert {row["defence"] for row in rows} == {"no-noise"}
+    assert {row["attacker"] for row in rows} == {"base-n", "base-2n", "drop", "naive", "cca",
+                                                 "relabel"}  # fmt: skip
+    assert {row["architecture"] for row in rows} == {"known", "unknown"}

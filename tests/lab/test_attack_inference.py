@@ -13,8 +13,10 @@ import torch
 from asking import ask_frame
 from torch import Tensor
 
+from counterveil.encoding import Encoding
+from counterveil.schema import Binary, Label, Schema
 from counterveil_lab.attacks import inference, membership
-from counterveil_lab.attacks.attribute import balanced, infer, precision, sensitive
+from counterveil_lab.attacks.attribute import HiddenValues, balanced, infer, precision, sensitive
 from counterveil_lab.attacks.counterfactuals import distances, linkage, twins
 from counterveil_lab.attacks.defences import Released, build
 from counterveil_lab.attacks.headlines import (
@@ -107,9 +109,67 @@ def test_an_attribute_is_inferred_from_a_model_that_remembers_and_from_no_other(
     assert abs(overall["f'", "members"]["advantage"]) < 0.01
     assert overall["f' relabel", "members"]["advantage"] == overall["f'", "members"]["advantage"]
     assert {row["value"] for row in rows} > {"White", "Black"}
+    by_value = {
+        row["value"]: row for row in rows if (row["target"], row["who"]) == ("f", "members")
+    }
+    assert [row["group"] for row in by_value.values() if row["value"] == "White"] == ["majority"]
+    assert by_value["Black"]["group"] == "minority"
+    assert by_value["Black"]["advantage_low"] > 0.1
+    assert by_value["Black"]["advantage_low"] < by_value["Black"]["advantage"]
     (own,) = (row for row in inference.on_memoriser(arena, TINY)
               if row["value"] == "all" and row["who"] == "members")  # fmt: skip
     assert own["advantage_low"] > 0
+
+
+def test_the_papers_network_finds_what_the_answers_give_away(
+    arena: Arena, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(membership, "EPOCHS", 12)
+    feature = sensitive(arena.schema)
+    assert feature is not None
+    at = Encoding(arena.schema).blocks
+    (block,) = (each for each in at if each.feature.columns == ("race",))
+    known = {row.numpy().tobytes() for row in encoded(pd.concat([arena.d1, arena.d3]),
+                                                      arena.schema)[0]}  # fmt: skip
+
+    def tells(points: Tensor) -> Tensor:
+        sure = torch.tensor([row.numpy().tobytes() in known for row in points])
+        return torch.where(
+            sure[:, None], torch.tensor([0.99, 0.01]), torch.tensor([0.5, 0.5])
+        ).log()
+
+    told = {"f'": tells}, [tells]
+    rows = infer(arena, [told], [arena.d3], 300, as_paper=told)
+    (own,) = (row for row in rows if row["attack"] == "attribute-paper" and row["value"] == "all"
+              and row["who"] == "members")  # fmt: skip
+    assert own["balanced_accuracy"] > 0.8
+    (ours,) = (row for row in rows if row["attack"] == "attribute" and row["value"] == "all"
+               and row["who"] == "members")  # fmt: skip
+    assert own["imputation"] == ours["imputation"]
+    assert len(attribute_table([{**row, "dataset": "adult", "control": "none", "defence": "none",
+                                 "epsilon": None} for row in rows])) == 2  # fmt: skip
+    assert block.stop - block.start >= len(feature.values)
+
+
+def test_an_attribute_of_bits_is_one_attribute(arena: Arena) -> None:
+    names = ("race=A", "race=B", "race=C", "sex=F", "race")
+    schema = Schema(
+        name="bits",
+        note="",
+        label=Label(name="class", classes=(0, 1)),
+        features=tuple(Binary(name=name) for name in names),
+    )
+    feature = sensitive(schema)
+    assert feature is not None
+    assert feature.values == ("A", "B", "C")
+    bits = [(0, 1, 0, 1, 1), (0, 0, 0, 1, 0), (1, 0, 0, 0, 0)]
+    frame = pd.DataFrame(bits, columns=list(names)).assign(**{"class": 0})
+    assert feature.of(frame).fillna("-").tolist() == ["B", "-", "A"]
+    people = HiddenValues.of(frame, schema, feature)
+    assert people.truth.tolist() == [1, 0]
+    assert people.known.shape == (2, 2 + 2)
+    assert people.versions[0].tolist() == [[1, 0, 0, 1, 1], [0, 1, 0, 1, 1], [0, 0, 1, 1, 1]]
+    assert sensitive(schema, "sex") is None  # a single yes-or-no column is no choice of values
 
 
 def test_shares_of_values() -> None:
@@ -248,6 +308,8 @@ def test_experiments_give_rows_that_can_be_drawn(
     red_team.FIG_MEMBERSHIP.paint(rows, tmp_path)
     rows = [{**case, **row} for row in red_team.measure_attribute(**case, quick=True)]
     assert len(attribute_table(rows)) == 4
+    assert len(attribute_table(rows, "attribute-paper")) == 2  # f' alone, as in the paper
+    assert len(red_team.attribute_sentences(rows)) == 6
     assert "balanced accuracy" in attribute_sentence(attribute_table(rows)[0])
     red_team.FIG_ATTRIBUTE.paint(rows, tmp_path)
     assert {path.suffix for path in tmp_path.iterdir()} == {".png", ".svg"}

@@ -259,6 +259,16 @@ def guessed(advantage: float) -> list[Row]:
     ]  # fmt: skip
 
 
+def by_group(minority: float, majority: float) -> list[Row]:
+    """What f' adds to imputation, value by value."""
+    head = guessed(0.0)[0] | {"attack": "attribute"}
+    values = {"White": ("majority", majority), "Black": ("minority", minority)}
+    return [
+        {**head, "value": value, "group": group, "advantage": advantage}
+        for value, (group, advantage) in values.items()
+    ]
+
+
 class Page(HTMLParser):
     """Ids, links, sources and pictures of a page; tags must close in order."""
 
@@ -779,6 +789,7 @@ BOTH_WAYS: list[tuple[str, str, list[Row], list[Row]]] = [
     ("fig-membership", "by heart", scored("none", "f", 0.8, "overfitted"),
      scored("none", "f", 0.4, "overfitted")),
     ("fig-attribute", "gives away", guessed(0.0), guessed(0.1)),
+    ("fig-attribute", "Minority values", by_group(0.1, 0.0), by_group(0.0, 0.1)),
     ("fig-tradeoff", "thief", [*stolen("model", 0.85), *stolen("surrogate", 0.8)],
      [*stolen("model", 0.85), *stolen("surrogate", 0.9)]),
     ("audit", "No promise", audited(False, 0.5), audited(True, 1.5)),

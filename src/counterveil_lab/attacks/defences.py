@@ -2,7 +2,8 @@
 
 | defence | counterfactuals |
 |---|---|
-| dice-gradient | dice-ml by gradient; sees f |
+| dice-gradient | dice-ml by gradient; sees f; as many as it finds in `Size.dice_seconds` |
+| dice-random | dice-ml as it is by default: values drawn at random; in the same time |
 | dice-kdtree | dice-ml's nearest training rows, given out as they are |
 | no-noise | counterveil's search on an autoencoder of the raw rows (`paper` at ε = ∞) |
 | no-noise-published | the same autoencoder, Algorithm 2 as published: the twin of `paper` |
@@ -60,8 +61,9 @@ MECHANISMS: dict[str, str] = {
     "random-labels": "functional",
     "random-labels-surrogate": "functional",
 }
-SLOW = frozenset({"dice-gradient", "dice-kdtree"})  # up to seconds a query: `Size` limits them
-DEFENCES = ("dice-gradient", "dice-kdtree", *MECHANISMS, "dp-model", "cf-k")
+TIMED = frozenset({"dice-gradient", "dice-random"})  # up to minutes a query: asked for a time
+SLOW = TIMED | {"dice-kdtree"}  # `Size` limits them
+DEFENCES = ("dice-gradient", "dice-random", "dice-kdtree", *MECHANISMS, "dp-model", "cf-k")
 PUBLISHED = frozenset({"paper", "no-noise-published"})
 DP_BUDGET = Budget(3.0, 1e-5)
 DP_CLIP = 4.0
@@ -122,6 +124,8 @@ def build(
         epochs = size.epochs
         if epochs is not None and mechanism == "paper" and arena.schema.family == "mixed":
             epochs *= 5  # it learns from the rows and not from 20,000 samples
+        if mechanism == "paper":
+            epochs = size.paper_epochs or epochs
         rows = arena.d4 if name.startswith("elsewhere") else arena.d1
         epsilon = float("inf") if name.startswith("no-noise") else epsilon
         given: dict[str, Any] = {"mechanism": mechanism, "seed": arena.seed, "epochs": epochs}
@@ -188,6 +192,14 @@ class ByBaseline(Defence):
         answers = self.baseline.explain(queries, targets)
         return Released(answers.rows, answers.found, targets.numpy())
 
+    def explain_within(self, seconds: float, queries: pd.DataFrame) -> tuple[Released, int]:
+        """The same for one of `TIMED`, and how many queries dice-ml was done with in this time."""
+        assert isinstance(self.baseline, Dice)
+        self.baseline.seed = 0
+        targets = runner_up(self.arena.judge, queries)
+        answers, done = self.baseline.explain_within(seconds, queries, targets)
+        return Released(answers.rows, answers.found, targets.numpy()), done
+
 
 @dataclass(frozen=True, eq=False)
 class RandomLabels(Defence):
@@ -211,6 +223,8 @@ def _baseline(name: str, arena: Arena) -> Baseline:
         return KAnonymous(*given, seed=arena.seed)
     if name == "dice-gradient":
         return Dice(*given, seed=arena.seed, method="gradient")
+    if name == "dice-random":
+        return Dice(*given, seed=arena.seed, method="random")
     # Without the step that pulls numbers back to the query: the rows of the table themselves.
     return Dice(*given, seed=arena.seed, method="kdtree", posthoc_sparsity_param=0)
 

@@ -13,7 +13,8 @@
 | relabel-cca | the same, those of counterfactuals only beyond the boundary, as in cca | 2n |
 | averaging | naive, every query sent twice with other seeds; what differs is pooled | 2n |
 
-averaging is not played where nothing differs.
+averaging is not played where nothing differs. dice-ml is asked for a limited time: of n queries
+those after `counterfactual_queries` then have predictions alone, and `limited_by` says "time".
 
 The base is what predictions alone give for as many questions. Fidelity is agreement with f: on test
 rows, and on legal rows drawn evenly. Where f answers with probabilities, a few hundred of them
@@ -32,7 +33,7 @@ from torch.nn import functional
 
 from counterveil.errors import RequestError
 from counterveil_lab.attacks.batched_training import Build, Transfer, train_copies
-from counterveil_lab.attacks.defences import DP_BUDGET, Defence, Released
+from counterveil_lab.attacks.defences import DP_BUDGET, TIMED, ByBaseline, Defence, Released
 from counterveil_lab.attacks.protocol import Arena, Size, architecture
 from counterveil_lab.product import nearest_legal
 from counterveil_lab.results import Row
@@ -79,12 +80,14 @@ class Answers:
 class Loot:
     """What the attackers have gathered.
 
-    `points` and `proba`: all queries, those of base-2n too; `first`: counterfactuals; `again`:
-    counterfactuals of these; `repeat`: what was new when the queries were sent once more.
+    `points` and `proba`: all queries, those of base-2n too; `answered`: how many of them, from the
+    first on, the explainer was asked about; `first`: counterfactuals; `again`: counterfactuals of
+    these; `repeat`: what was new when the queries were sent once more.
     """
 
     points: Tensor
     proba: Tensor
+    answered: int
     first: Answers
     again: Answers | None = None
     repeat: Answers | None = None
@@ -94,6 +97,19 @@ class Loot:
         """From query to counterfactual, on average; None where there is none."""
         moved = self.first.points - self.points[self.first.number]
         return float(moved.norm(dim=1).mean()) if len(moved) else None
+
+    def counts(self, counts: Sequence[int]) -> tuple[int, ...]:
+        """Of numbers of queries, smallest first: those that the explainer answered, and the next.
+
+        That one was begun before the time was over.
+        """
+        begun = zip(counts, (0, *counts), strict=False)
+        return tuple(count for count, before in begun if before == 0 or before < self.answered)
+
+    def asked(self, count: int) -> Row:
+        """Of so many queries, how many were asked about, and what set the limit."""
+        limit = "time" if self.answered < count else None
+        return {"counterfactual_queries": min(count, self.answered), "limited_by": limit}
 
     def labels_only(self) -> Loot:
         """The same from an f that names its class and no probabilities."""
@@ -175,12 +191,14 @@ def extract(
     `settings`: what is known of the architecture of f, and what f answers.
     With the base of its own f in every call, so that a defence that changes f is compared fairly.
     """
-    arena, counts = defence.arena, query_counts(defence, size)
+    arena = defence.arena
     loot, test = gather(defence, size, attackers), FidelityTest.of(arena, size)
+    counts = loot.counts(query_counts(defence, size))
     accepted = loot.first.proba.argmax(dim=1) == loot.first.claims.argmax(dim=1)
     head: Row = {"dataset": arena.name, "defence": defence.name, "seed": arena.seed}
     head |= budget_of(defence.name, epsilon, delta)
-    head |= {"flip_ratio": int(accepted.sum()) / counts[-1], "distance": loot.distance}
+    head |= {"flip_ratio": int(accepted.sum()) / max(loot.answered, 1)}
+    head |= {"distance": loot.distance}
     head["target_accuracy"] = _share(test.decided == test.classes)
     rows: list[Row] = []
     for kind, predictions in settings:
@@ -189,6 +207,7 @@ def extract(
         setting = {"architecture": kind, "predictions": predictions}
         for attacker, count, marks in _play(build, seen, test, counts, attackers, size, arena.seed):
             asked = {"queries": count, "extra_queries": count if attacker in TWICE else 0}
+            asked |= loot.asked(count)
             rows.append({**head, "attacker": attacker, **setting, **asked, **marks})
     return rows
 
@@ -199,26 +218,30 @@ def gather(defence: Defence, size: Size, attackers: Sequence[str] = ATTACKERS) -
     points, _ = encoded(arena.d2.head(2 * most), arena.schema)
     proba = arena.ask(points)
     queries, decided = arena.d2.head(most), proba[:most].argmax(dim=1)
-    released = defence.explain(queries)
+    answered, slow = most, defence.name in TIMED
+    if slow and isinstance(defence, ByBaseline):
+        released, answered = defence.explain_within(size.dice_seconds, queries)
+    else:
+        released = defence.explain(queries)
     first = _found(released, torch.arange(most), decided, arena)
     again = repeat = None
-    if "dualcf" in attackers and len(first.number) and defence.name != "dice-gradient":
+    if "dualcf" in attackers and len(first.number) and not slow:
         said, claimed = first.proba.argmax(dim=1), first.claims.argmax(dim=1)
         targets = torch.where(said == first.left, claimed, first.left)  # away from what f says
         back = defence.explain(released.rows.iloc[first.number.numpy()], targets)
         again = _found(back, first.number, said, arena)
-    if "averaging" in attackers and defence.name != "dice-gradient" and defence.varies:
+    if "averaging" in attackers and not slow and defence.varies:
         second = _found(defence.explain(queries, seed=1), torch.arange(most), decided, arena)
         known = set(first.as_bytes())  # kept is what differs for the same query, in row or in claim
         new = [key not in known for key in second.as_bytes()]
         repeat = second.only(torch.tensor(new, dtype=torch.bool))
-    return Loot(points, proba, first, again, repeat)
+    return Loot(points, proba, answered, first, again, repeat)
 
 
 def query_counts(defence: Defence, size: Size) -> tuple[int, ...]:
-    """How many queries are sent: `size.queries`, or fewer where dice-ml or the rows set a limit."""
-    slow = {"dice-gradient": size.slow_queries, "dice-kdtree": size.kdtree_queries}
-    most = min(slow.get(defence.name, max(size.queries)), len(defence.arena.d2) // 2)
+    """How many queries are sent: `size.queries`, or fewer where a k-d tree or rows set a limit."""
+    most = size.kdtree_queries if defence.name == "dice-kdtree" else max(size.queries)
+    most = min(most, len(defence.arena.d2) // 2)
     if most < 1:
         raise RequestError("extraction needs at least 2 rows to ask about")
     return tuple(sorted({min(count, most) for count in size.queries}))

@@ -47,9 +47,10 @@ def linked(rows: Sequence[Row]) -> list[Row]:
     ]
 
 
-def attribute_table(rows: Sequence[Row]) -> list[Row]:
-    """What a model adds to imputation, for members and others, over seeds."""
-    found, keys = [row for row in rows if row.get("value") == "all"], [*CASE, "who"]
+def attribute_table(rows: Sequence[Row], attack: str = "attribute") -> list[Row]:
+    """What a model adds to imputation by one attack, for members and others, over seeds."""
+    mine = [row for row in rows if row.get("attack", "attribute") == attack]
+    found, keys = [row for row in mine if row.get("value") == "all"], [*CASE, "who"]
     if not found:
         return []
     return [

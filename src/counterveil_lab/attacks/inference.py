@@ -13,6 +13,7 @@ queries; `cf`, the counterfactuals themselves.
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,7 +23,7 @@ from counterveil.veil import Veil
 from counterveil_lab.attacks import attribute, membership, shadows
 from counterveil_lab.attacks.batched_training import Networks, Transfer, train_copies
 from counterveil_lab.attacks.counterfactuals import distances, linkage, twins
-from counterveil_lab.attacks.defences import SLOW, Defence
+from counterveil_lab.attacks.defences import SLOW, TIMED, Defence
 from counterveil_lab.attacks.extraction import Loot, gather, query_counts
 from counterveil_lab.attacks.protocol import Arena, Size, architecture
 from counterveil_lab.attacks.shadows import Ask, Candidates, Evidence, Guess, Pool, Signals
@@ -106,7 +107,7 @@ def on_defence(
     say(f"{defence.name}: f' attacked")
     rows += _on_counterfactuals(arena, defence, made, loot, loots, pool, inside, size)
     say(f"{defence.name}: counterfactuals attacked")
-    return rows
+    return [{**row, **loot.asked(count)} for row in rows]
 
 
 def on_attribute(
@@ -117,11 +118,14 @@ def on_attribute(
     recipe: Recipe | None = None,
     *,
     name: str = attribute.SENSITIVE,
+    as_paper: bool = False,
 ) -> list[Row]:
     """Attribute inference with f, and with f' from the defence (None: predictions alone).
 
     f' is copied in each of the ways `COPIED`; its shadows are extracted from predictions alone.
+    `as_paper`: f' is attacked with the paper's network, too.
     """
+    limit: Row = {}
     if defence is None:
         asked, game = min(size.queries[-1], len(arena.d2) // 2), arena
         queries, _ = encoded(arena.d2.head(asked), arena.schema)
@@ -129,7 +133,7 @@ def on_attribute(
     else:
         loot, game = gather(defence, size, ("naive",)), defence.arena
         asked = query_counts(defence, size)[-1]
-        queries = loot.points[:asked]
+        queries, limit = loot.points[:asked], loot.asked(asked)
         names = {way: "f'" if way == COPIED[0] else f"f' {way}" for way in COPIED}
         transfers = {names[way]: loot.transfer(way, asked) for way in COPIED}
     pool = Pool.of(arena, asked)
@@ -142,10 +146,14 @@ def on_attribute(
     of_f = {"f": _f(game)}, _separate([networks])
     of_copies = dict(zip(transfers, copies, strict=False)), copies[len(transfers) :]
     taught = [pool.frame[kept].head(wanted // count) for kept in inside.numpy()]
-    people = size.candidates
-    rows = attribute.infer(arena, [of_f, of_copies], taught, people, name=name, seed=arena.seed)
+    options: dict[str, Any] = {
+        "name": name,
+        "seed": arena.seed,
+        "as_paper": of_copies if as_paper else None,
+    }
+    rows = attribute.infer(arena, [of_f, of_copies], taught, size.candidates, **options)
     say(f"{arena.name}: {name} inferred")
-    return rows
+    return [{**row, **limit} for row in rows]
 
 
 def on_memoriser(arena: Arena, size: Size) -> list[Row]:
@@ -224,7 +232,7 @@ def _on_counterfactuals(
         given = [each.first.points for each in loots if len(each.first.points)]
         usual = [nearest(people.points, x).numpy() for x in given or [pool.points[: len(found)]]]
         rows.append(people.row("cf-only", "cf", membership.by_nearness(near, usual), seed))
-    if defence.name == "dice-gradient":  # seconds a candidate
+    if defence.name in TIMED:  # up to minutes a candidate
         return rows
     few = size.kdtree_queries if defence.name in SLOW else size.candidates // 2
     people = Candidates.of(arena, few)

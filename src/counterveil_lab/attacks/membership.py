@@ -16,6 +16,8 @@ Every function turns evidence into one score a candidate, higher for members.
 Where shadows saw no candidate, the shift that training on a row causes is learnt from the pool.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from scipy.stats import norm, rankdata
@@ -64,24 +66,36 @@ def by_learning(evidence: Evidence, rows: int, seed: int) -> Guess:
             inputs.append(_looks(shadow[chosen], evidence.pool_classes[chosen]))
             labels.append(torch.full((len(chosen),), float(is_in)))
     known_inputs, known_labels = torch.cat(inputs), torch.cat(labels)
-    optimiser = torch.optim.Adagrad(network.parameters(), RATE, lr_decay=DECAY)
-    for _ in range(EPOCHS):
-        order = torch.randperm(len(known_inputs), generator=generator)
-        for numbers in order.split(BATCH):
-            logits = network(known_inputs[numbers])[:, 0]
-            loss = functional.binary_cross_entropy_with_logits(logits, known_labels[numbers])
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
+
+    def loss(logits: Tensor, numbers: Tensor) -> Tensor:
+        return functional.binary_cross_entropy_with_logits(logits[:, 0], known_labels[numbers])
+
+    train_attack(network, known_inputs, loss, generator)
     with torch.no_grad():
         scores = network(_looks(evidence.target, evidence.classes))[:, 0]
     return Guess(scores.double().numpy(), 0.0)
 
 
-def attack_network(width: int, seed: int) -> nn.Module:
-    """[u, 1024, 512, 256, 64, 1], ReLU, as the paper has it."""
+def attack_network(width: int, seed: int, outputs: int = 1) -> nn.Module:
+    """[u, 1024, 512, 256, 64, 1], ReLU, as the paper has it; `outputs`: more for attributes."""
     sizes = [width, *LAYERS]
-    return seeded(lambda: nn.Sequential(*dense_relu(sizes), nn.Linear(sizes[-1], 1)), seed)
+    return seeded(lambda: nn.Sequential(*dense_relu(sizes), nn.Linear(sizes[-1], outputs)), seed)
+
+
+def train_attack(
+    network: nn.Module,
+    inputs: Tensor,
+    loss: Callable[[Tensor, Tensor], Tensor],
+    generator: torch.Generator,
+) -> None:
+    """Train an attack network as the paper does; `loss(logits, numbers)` of those rows."""
+    optimiser = torch.optim.Adagrad(network.parameters(), RATE, lr_decay=DECAY)
+    for _ in range(EPOCHS):
+        order = torch.randperm(len(inputs), generator=generator)
+        for numbers in order.split(BATCH):
+            optimiser.zero_grad()
+            loss(network(inputs[numbers]), numbers).backward()
+            optimiser.step()
 
 
 def _looks(log_proba: Tensor, classes: Tensor) -> Tensor:

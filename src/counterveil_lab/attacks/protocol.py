@@ -25,6 +25,7 @@ from counterveil_lab.datasets import Dataset, Folder, load
 from counterveil_lab.product import log_proba_at
 from counterveil_lab.targets import ROWS_AT_A_TIME, encoded, new_target, train_target
 
+DICE_SECONDS = 120.0  # that dice-ml is asked in one case of an experiment
 FEWEST = 50  # rows of a set; with fewer no attack says anything
 SAME, MORE = 0.5, 0.2  # the share of others that may be training rows; how far above repeats
 
@@ -33,21 +34,23 @@ SAME, MORE = 0.5, 0.2  # the share of others that may be training rows; how far 
 class Size:
     """How much is played.
 
-    `rows` in each of the sets at most; `epochs` of a release and `warm_steps` of the amortised
-    search (None: the usual number); `steps` and `batch` of an extracted model; `uniform` legal rows
-    drawn for fidelity; `slow_queries`: the most that dice-ml is asked, `kdtree_queries` where it is
-    fast; `shadows` and `candidates` of the inference attacks (members, and as many others).
+    `rows` in each of the sets at most; `epochs` of a release, `paper_epochs` of one by mechanism
+    `paper` and `warm_steps` of the amortised search (None: the usual number); `steps` and `batch`
+    of an extracted model; `uniform` legal rows drawn for fidelity; `dice_seconds`: how long dice-ml
+    is asked for counterfactuals, and `kdtree_queries`: the most that its k-d tree is asked;
+    `shadows` and `candidates` of the inference attacks (members, and as many others).
     """
 
     rows: int = 8000
     test: int = 8000
     queries: tuple[int, ...] = (250, 500, 1000, 2000)
     epochs: int | None = None
+    paper_epochs: int | None = None
     warm_steps: int | None = None
     steps: int = 1500
     batch: int = 256
     uniform: int = 5000
-    slow_queries: int = 50
+    dice_seconds: float = DICE_SECONDS
     kdtree_queries: int = 250
     shadows: int = 16
     candidates: int = 2000
@@ -55,7 +58,7 @@ class Size:
 
 FULL = Size()
 _SHORT = Size(rows=2000, test=2000, queries=(250, 500), epochs=10, warm_steps=300, steps=500)
-QUICK = replace(_SHORT, uniform=1000, slow_queries=10, kdtree_queries=20, shadows=3, candidates=300)
+QUICK = replace(_SHORT, uniform=1000, dice_seconds=5, kdtree_queries=20, shadows=3, candidates=300)
 
 
 class Asked(nn.Module):

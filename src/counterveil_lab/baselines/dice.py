@@ -13,7 +13,8 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
-from math import ceil, log10
+from math import ceil, inf, log10
+from time import monotonic
 from typing import Any, Literal
 
 import numpy as np
@@ -75,15 +76,37 @@ class Dice(Fitted):
             self._explainer = library.Dice(data, interface, method=self.method)
 
     def explain(self, queries: pd.DataFrame, targets: Tensor, *, k: int = 1) -> Answers:
+        return self._explain(queries, targets, k)[0]
+
+    def explain_within(
+        self, seconds: float, queries: pd.DataFrame, targets: Tensor
+    ) -> tuple[Answers, int]:
+        """One answer to each of the first queries, and how many dice-ml was done with in time.
+
+        The others count as not found. A query that is being answered when the time is over is
+        dropped.
+        """
+        self._asked.end = monotonic() + seconds
+        try:
+            return self._explain(queries, targets, 1)
+        finally:
+            self._asked.end = inf
+
+    def _explain(self, queries: pd.DataFrame, targets: Tensor, k: int) -> tuple[Answers, int]:
+        """Answers, and how many of the queries were asked to the end."""
         problem = Problem.pose(self.model, queries, targets, k)
-        points = problem.queries[:, None].repeat(1, k, 1)
+        points, done = problem.queries[:, None].repeat(1, k, 1), 0
         for number, target in enumerate(problem.targets.tolist()):
-            with _quiet(self.seed):
-                found = self._generate(self._words.say(problem.points[[number]]), target, k)
+            try:
+                with _quiet(self.seed):
+                    found = self._generate(self._words.say(problem.points[[number]]), target, k)
+            except TimeOverError:
+                break
+            done += 1
             if found is not None:
                 heard = torch.as_tensor(self._words.hear(found.iloc[:k]))
                 points[number, : len(heard)] = heard.to(points)
-        return problem.answers(problem.legal(points, problem.numbers))
+        return problem.answers(problem.legal(points, problem.numbers)), done
 
     def _generate(self, query: pd.DataFrame, target: int, k: int) -> pd.DataFrame | None:
         if isinstance(self._asked, OneClass):
@@ -200,10 +223,11 @@ class OneClass(nn.Module):
 
     def __init__(self, model: TargetModel, matrix: Tensor, shift: Tensor) -> None:
         super().__init__()
-        self.target = 0
+        self.target, self.end = 0, inf
         self._model, self._matrix, self._shift = model, matrix, shift
 
     def forward(self, points: Tensor) -> Tensor:
+        _check(self.end)
         ours = (torch.atleast_2d(points) @ self._matrix + self._shift).to(self._model.device)
         proba = log_proba_at(self._model, ours)[:, [self.target]].exp().cpu()
         return proba if points.ndim == 2 else proba[0]
@@ -213,12 +237,13 @@ class AllClasses:
     """f over dice-ml's rows, in the manner of scikit-learn."""
 
     def __init__(self, model: TargetModel, words: Words) -> None:
-        self.questions = 0
+        self.questions, self.end = 0, inf
         self._model, self._words = model, words
 
     @torch.no_grad()
     def predict_proba(self, rows: pd.DataFrame) -> Array:
         """Class probabilities, a row each."""
+        _check(self.end)
         self.questions += 1
         if self.questions > MOST_QUESTIONS:
             raise EnoughError
@@ -233,6 +258,16 @@ class AllClasses:
 
 class EnoughError(Exception):
     """dice-ml has asked so often that it will not find anything."""
+
+
+class TimeOverError(Exception):
+    """The time that dice-ml was given is over."""
+
+
+def _check(end: float) -> None:
+    """Stop dice-ml, which cannot be told to, when it asks f after `end`, a time of `monotonic`."""
+    if monotonic() > end:
+        raise TimeOverError
 
 
 def _choices(block: Block) -> Array:

@@ -12,8 +12,21 @@ Its control `memoriser` is an f that is sure of the rows it has seen and of noth
 `fig-tradeoff`: one veil of Adult; the `margin`, how sure of an answer the search must be, and the
 guidance move both what answers are worth to people and what they are worth to a thief of f.
 
-`part` tells what was measured together: defences that share a veil, or one by itself. Pictures get
-fewer queries, steps and settings; dice-ml takes seconds a query and is asked on Adult alone.
+`part` tells what was measured together: defences that share a veil, or one by itself. Predictions
+alone are the base attacks of every part of `table-extraction`, and the part `none` elsewhere.
+
+Smaller, so that a part of a seed takes about two minutes on one core:
+
+- MNIST: copies learn for 400 steps of 64 rows, and not 1,500 of 256: each step is a convolution.
+- Substitutes of Purchase and Texas (600 and 1,091 columns, 100 classes, networks of 0.2 and 0.3
+  million weights): 250 steps of 64 rows; 10 epochs of mechanism `paper`, not the 500 that the paper
+  names; sets of 6,000 rows, not 8,000; of the attackers naive, cca and relabel; 16 shadows of f,
+  not 64; half the candidates; no f that was overfitted on purpose.
+- HomeCredit and these two: few parts, those that Table 4 and Figure 5 have and the search without
+  noise. ε .75, controls and other defences are on Adult and Hospital.
+- dice-ml takes from a second (method random, its default) to minutes (gradient) a query. It is
+  asked for `DICE_SECONDS` a case, and the row says how many queries it answered. It knows no
+  missing values: none of it on Hospital and HomeCredit.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,26 +38,33 @@ from counterveil.curator import Curator
 from counterveil_lab.attacks import controls, headlines, inference
 from counterveil_lab.attacks.attribute import SENSITIVE
 from counterveil_lab.attacks.defences import ByVeil, Defence, build, sharing
-from counterveil_lab.attacks.extraction import SETTINGS, budget_of, extract
+from counterveil_lab.attacks.extraction import ATTACKERS, budget_of, extract
 from counterveil_lab.attacks.protocol import FULL, QUICK, Arena, Size
 from counterveil_lab.attacks.shadows import BY_HEART, overfitted
 from counterveil_lab.attacks.verdicts import headline, sentence
-from counterveil_lab.experiments.runner import Case, Experiment, Options, figure
+from counterveil_lab.experiments.runner import SETS_OF_BITS, Case, Experiment, Options, figure
 from counterveil_lab.results import Row
 from counterveil_lab.targets import Recipe
 
-DATASETS = ("adult", "hospital", "mnist")
-WITH_ATTRIBUTE = ("adult", "hospital")
+SUBSTITUTES = ("purchase-substitute", "texas-substitute")
+DATASETS = ("adult", "hospital", "homecredit", "mnist", *SUBSTITUTES)
+WITH_MEMBERS = ("adult", "hospital", "mnist", *SUBSTITUTES)
+WITH_ATTRIBUTE = ("adult", "hospital", "texas-substitute")
 PICTURES = frozenset({"mnist", "digits"})
-# dice-ml takes no missing values, and no cell of a table as wide as Hospital holds 5 rows (cf-k).
-ADULT_ONLY = frozenset({"dice-gradient", "dice-kdtree", "cf-k"})
-NEEDS = {"dice-gradient": "dice_ml", "dice-kdtree": "dice_ml", "dp-model": "opacus"}
+WIDE = frozenset(SETS_OF_BITS)
+FEW = WIDE | {"homecredit"}  # get few parts
+WITH_MISSING = frozenset({"hospital", "homecredit"})
+DICE = ("dice-gradient", "dice-random")
+# The k-d tree is a control of linkage, and no cell of a table as wide as Hospital holds 5 rows.
+ADULT_ONLY = frozenset({"dice-kdtree", "cf-k"})
+NEEDS = dict.fromkeys((*DICE, "dice-kdtree"), "dice_ml") | {"dp-model": "opacus"}
 Parts = dict[str, tuple[tuple[str, ...], float]]  # the defences of a part, and their ε
 
 FUNCTIONAL = ("functional-model", "functional-surrogate")
 RANDOM_LABELS = ("random-labels", "random-labels-surrogate")
 EXTRACTION_PARTS: Parts = {
     "dice-gradient": (("dice-gradient",), 0.0),
+    "dice-random": (("dice-random",), 0.0),
     "dice-kdtree": (("dice-kdtree",), 0.0),
     "functional-0.75": ((*FUNCTIONAL, *RANDOM_LABELS), 0.75),
     "functional-0.025": (FUNCTIONAL, 0.025),
@@ -57,12 +77,16 @@ EXTRACTION_PARTS: Parts = {
 }
 ON_TABLES = frozenset({*RANDOM_LABELS, "no-noise-published"})  # controls: tables are enough
 PICTURE_PARTS = ("functional-0.75", "paper-0.025", "no-noise")
-PICTURE_SETTINGS = (("known", "probabilities"), ("known", "labels"))
+FEW_PARTS = ("functional-0.025", "paper-0.025", "no-noise")
+FEW_ATTACKERS = ("naive", "cca", "relabel")
+TRADEOFF_SETTINGS = (("known", "probabilities"), ("known", "labels"))
+WIDE_SIZE = replace(FULL, rows=6000, paper_epochs=10)
 QUICK_PARTS = ("functional-0.75", "no-noise", "dice-kdtree", "dp-model", "cf-k")
 
 # "none": f, and f' from predictions alone.
 INFERENCE_PARTS: Parts = {
     "dice-gradient": (("dice-gradient",), 0.0),
+    "dice-random": (("dice-random",), 0.0),
     "functional-0.75": (FUNCTIONAL, 0.75),
     "functional-0.025": (("functional-model",), 0.025),
     "believable-0.75": (("functional-believable",), 0.75),
@@ -74,12 +98,19 @@ INFERENCE_PARTS: Parts = {
     "none": ((), 0.0),
 }
 QUICK_INFERENCE_PARTS = ("functional-0.75", "no-noise", "dice-kdtree", "none")
-# The parts that each control of membership is played on: everywhere, and on Adult also more.
-CONTROLS = {"none": tuple(INFERENCE_PARTS), "disjoint": ("none",), "overfitted": ("none",)}
+# The parts that each control of membership is played on: everywhere, and on Adult also more. No
+# network of a wide table is overfitted on purpose: to learn by heart takes 40 times as long there.
+Controls = dict[str, tuple[str, ...]]
+CONTROLS: Controls = {
+    "none": tuple(INFERENCE_PARTS),
+    "disjoint": ("none",),
+    "overfitted": ("none",),
+}
 ADULT_CONTROLS = CONTROLS | {
     "disjoint": ("no-noise", "none"),
     "overfitted": ("functional-0.75", "no-noise", "dice-kdtree", "none"),
 }
+WIDE_CONTROLS = {name: parts for name, parts in CONTROLS.items() if name != "overfitted"}
 
 EPSILON = 0.75
 MARGINS = (0.0, 0.6, 0.7, 0.8, 0.9, 0.95)
@@ -88,28 +119,48 @@ TRADEOFF_QUERIES = 500
 
 def extraction_parts(dataset: str, quick: bool) -> tuple[str, ...]:
     """What `table-extraction` measures of a dataset."""
-    return _parts(dataset, PICTURE_PARTS, QUICK_PARTS if quick else tuple(EXTRACTION_PARTS))
+    if quick and dataset not in PICTURES | FEW:
+        return _parts(dataset, QUICK_PARTS)
+    return _parts(dataset, tuple(EXTRACTION_PARTS))
 
 
 def inference_parts(dataset: str, quick: bool) -> tuple[str, ...]:
     """What `fig-membership` and `fig-attribute` measure of a dataset."""
-    parts = QUICK_INFERENCE_PARTS if quick else tuple(INFERENCE_PARTS)
-    return _parts(dataset, (*PICTURE_PARTS, "none"), parts)
+    if quick and dataset not in PICTURES | FEW:
+        return _parts(dataset, QUICK_INFERENCE_PARTS)
+    without = DICE if dataset in PICTURES else ()
+    parts = _parts(dataset, tuple(INFERENCE_PARTS))
+    return tuple(part for part in parts if part not in without)
 
 
-def _parts(dataset: str, of_pictures: tuple[str, ...], parts: tuple[str, ...]) -> tuple[str, ...]:
+def _parts(dataset: str, parts: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of `parts` that are measured of a dataset."""
     if dataset in PICTURES:
-        return of_pictures
-    return tuple(part for part in parts if dataset == "adult" or part not in ADULT_ONLY)
+        wanted: tuple[str, ...] = (*DICE, *PICTURE_PARTS, "none")
+    elif dataset in FEW:
+        wanted = (*DICE, *FEW_PARTS, "none")
+    else:
+        wanted = tuple(part for part in parts if dataset == "adult" or part not in ADULT_ONLY)
+    without = DICE if dataset in WITH_MISSING else ()
+    return tuple(part for part in parts if part in wanted and part not in without)
 
 
 def extraction_cases(options: Options) -> Iterator[Case]:
-    """Every part of every dataset."""
+    """Every part of every dataset; where dice-ml cannot be asked, `why_not` says why."""
     for part in EXTRACTION_PARTS:
         for name in options.names(DATASETS, quick=("adult",)):
             for seed in options.repetitions:
-                if part in extraction_parts(name, options.quick):
+                said = part in DICE and name in WITH_MISSING and not options.quick
+                if said or part in extraction_parts(name, options.quick):
                     yield {"dataset": name, "part": part, "seed": seed}
+
+
+def why_no_extraction(case: Case) -> str | None:
+    """Why a part cannot be measured here."""
+    if case["part"] in DICE and case["dataset"] in WITH_MISSING:
+        where = f"without dice-ml on {case['dataset']}"
+        return f"{where}: it knows no missing values, and this table has some"
+    return why_no_package(case)
 
 
 def why_no_package(case: Case) -> str | None:
@@ -122,10 +173,11 @@ def why_no_package(case: Case) -> str | None:
 
 
 def extraction_size(dataset: str, quick: bool) -> Size:
-    """Pictures take a convolution a step: fewer of them."""
-    if dataset in PICTURES and not quick:
-        return replace(FULL, queries=(250, 1000), test=2000, uniform=1000, steps=400, batch=64)
-    return QUICK if quick else FULL
+    """Pictures take a convolution a step, and wide tables large networks: fewer steps of both."""
+    if quick or dataset not in PICTURES | WIDE:
+        return QUICK if quick else FULL
+    size, steps = (WIDE_SIZE, 250) if dataset in WIDE else (FULL, 400)
+    return replace(size, test=2000, uniform=1000, steps=steps, batch=64)
 
 
 def measure_extraction(dataset: str, part: str, seed: int, *, quick: bool) -> list[Row]:
@@ -133,32 +185,36 @@ def measure_extraction(dataset: str, part: str, seed: int, *, quick: bool) -> li
     size = extraction_size(dataset, quick)
     arena = Arena.of(dataset, seed, size)
     defences, epsilon = EXTRACTION_PARTS[part]
-    settings = PICTURE_SETTINGS if dataset in PICTURES else SETTINGS
     if dataset in PICTURES:
         defences = tuple(name for name in defences if name not in ON_TABLES)
+    if dataset in WIDE:
+        defences = defences[:1]
+    attackers = FEW_ATTACKERS if dataset in WIDE else ATTACKERS
     return [
         row
         for defence in sharing(defences, arena, epsilon, size)
-        for row in extract(defence, size, epsilon=epsilon, settings=settings)
+        for row in extract(defence, size, epsilon=epsilon, attackers=attackers)
     ]
 
 
 def membership_cases(options: Options) -> Iterator[Case]:
     """Every part under every control; those of counterfactuals are controlled on Adult."""
-    for name in options.names(DATASETS, quick=("adult",)):
+    for name in options.names(WITH_MEMBERS, quick=("adult",)):
         more = name == "adult" and not options.quick
-        yield from _inference_cases(name, options, ADULT_CONTROLS if more else CONTROLS)
+        yield from _inference_cases(name, options, ADULT_CONTROLS if more else _controls(name))
 
 
 def attribute_cases(options: Options) -> Iterator[Case]:
     """Every part without control; the controls play f alone."""
     for name in options.names(WITH_ATTRIBUTE, quick=("adult",)):
-        yield from _inference_cases(name, options, CONTROLS | {"memoriser": ("none",)})
+        yield from _inference_cases(name, options, _controls(name) | {"memoriser": ("none",)})
 
 
-def _inference_cases(
-    dataset: str, options: Options, controls: dict[str, tuple[str, ...]]
-) -> Iterator[Case]:
+def _controls(dataset: str) -> Controls:
+    return WIDE_CONTROLS if dataset in WIDE else CONTROLS
+
+
+def _inference_cases(dataset: str, options: Options, controls: Controls) -> Iterator[Case]:
     for part in inference_parts(dataset, options.quick):
         for control in (name for name, parts in controls.items() if part in parts):
             for seed in options.repetitions:
@@ -174,11 +230,13 @@ def why_no_attribute(case: Case) -> str | None:
 
 
 def inference_size(dataset: str, quick: bool) -> Size:
-    """Pictures take a convolution a step, and dice-ml seconds a query: fewer of them."""
-    size = replace(QUICK if quick else FULL, slow_queries=10 if quick else 50)
-    if dataset in PICTURES and not quick:
-        return replace(size, queries=(1000,), steps=400, batch=64, candidates=1000)
-    return size
+    """Pictures take a convolution a step, and wide tables large networks: fewer of both."""
+    if quick or dataset not in PICTURES | WIDE:
+        return QUICK if quick else FULL
+    size = extraction_size(dataset, quick)
+    if dataset in WIDE:
+        return replace(size, queries=(2000,), candidates=1000, shadows=4)
+    return replace(FULL, queries=(1000,), candidates=1000, steps=size.steps, batch=size.batch)
 
 
 def _game(
@@ -225,10 +283,11 @@ def measure_attribute(
     if control == "memoriser":
         return _headed(inference.on_memoriser(arena, size), "none", part)
     if part == "none":
-        return _headed(inference.on_attribute(arena, None, size, recipe=recipe), "none", part)
+        found = inference.on_attribute(arena, None, size, recipe=recipe, as_paper=True)
+        return _headed(found, "none", part)
     rows = []
     for defence in defences:
-        found = inference.on_attribute(arena, defence, size)
+        found = inference.on_attribute(arena, defence, size, as_paper=True)
         if defence.name != "dp-model":  # f is that of "none"
             found = [row for row in found if row["target"] != "f"]
         rows += _headed(found, defence.name, part)
@@ -255,7 +314,7 @@ def measure_tradeoff(dataset: str, seed: int, *, quick: bool) -> list[Row]:
         for margin in MARGINS[::5] if quick else MARGINS:
             asked = replace(defence, options={"margin": margin})
             head: Row = {"guidance": name.removeprefix("functional-"), "margin": margin}
-            found = extract(asked, size, epsilon=EPSILON, settings=PICTURE_SETTINGS)
+            found = extract(asked, size, epsilon=EPSILON, settings=TRADEOFF_SETTINGS)
             rows += [{**head, **row} for row in found]
     return rows
 
@@ -274,7 +333,8 @@ def membership_sentences(rows: Sequence[Row]) -> list[str]:
 
 def attribute_sentences(rows: Sequence[Row]) -> list[str]:
     """The same of attributes."""
-    told = map(headlines.attribute_sentence, headlines.attribute_table(rows))
+    lines = [*headlines.attribute_table(rows), *headlines.attribute_table(rows, "attribute-paper")]
+    told = map(headlines.attribute_sentence, lines)
     return [*told, *controls.spoken(controls.of_attribute(rows))]
 
 
@@ -284,7 +344,7 @@ TABLE_EXTRACTION = Experiment(
     measure_extraction,
     paint=figure("figures_experiments", "extraction_figure", "table-extraction"),
     sentences=extraction_sentences,
-    why_not=why_no_package,
+    why_not=why_no_extraction,
     chosen_by=("part",),
 )
 FIG_MEMBERSHIP = Experiment(
@@ -293,6 +353,7 @@ FIG_MEMBERSHIP = Experiment(
     measure_membership,
     paint=figure("figures_experiments", "membership_figure", "fig-membership"),
     sentences=membership_sentences,
+    why_not=why_no_package,
     chosen_by=("part", "control"),
 )
 FIG_ATTRIBUTE = Experiment(
