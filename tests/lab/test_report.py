@@ -19,6 +19,7 @@ from scipy import stats
 
 from counterveil.errors import InputError
 from counterveil_lab import paper_values
+from counterveil_lab.fingerprints import fingerprint
 from counterveil_lab.report import page as pages
 from counterveil_lab.report.claims import Claim, Outcome, State, Verdict, judge
 from counterveil_lab.report.page import gather, quoted, render, rich, write
@@ -32,7 +33,7 @@ from counterveil_lab.report.pivots import (
     means,
     table_of,
 )
-from counterveil_lab.report.sections import ROWS, claims_of
+from counterveil_lab.report.sections import ROWS, behind, claims_of
 from counterveil_lab.results import Row, stored_rows
 
 ROOT = Path(__file__).parents[2]
@@ -472,8 +473,41 @@ def test_quoted_tables_are_made_anew_between_their_markers(tmp_path: Path) -> No
     assert "| functional, ε 0.025 | 1.000/1.000 |\n" in new
     assert "| paper, ε 0.75 | 0.810/0.800 |\n" in new
     assert "| cadex-0 | 0.700/0.300† |\n" in new
-    assert "| *printed:* paper, ε 0.75 | 0.790/0.742 |\n<!-- end:table-fr -->\nafter\n" in new
+    assert "| *printed:* paper, ε 0.75 | 0.790/0.742 |\n\nThese rows were measured by" in new
+    assert new.endswith(".\n<!-- end:table-fr -->\nafter\n")
     assert quoted(new, tmp_path) == new
+
+
+def test_a_quoted_table_says_which_rows_are_of_earlier_code(tmp_path: Path) -> None:
+    text = "<!-- results:table-fr -->\nold\n<!-- end:table-fr -->\n"
+    rows = changed(answers(), fingerprint=fingerprint("table-fr"))
+    put(tmp_path, "table-fr", rows)
+    assert "earlier version" not in quoted(text, tmp_path)
+    put(tmp_path, "table-fr", [*rows, {**rows[0], "fingerprint": "0", "commit": "def5678"}])
+    note = "Some of these rows were measured by an earlier version of the code (commit `def5678`)."
+    assert f"\n\n{note}\n<!-- end:table-fr -->" in quoted(text, tmp_path)
+    put(tmp_path, "table-fr", answers())  # rows without a fingerprint
+    note = "These rows were measured by an earlier version of the code (commit `abc1234`)."
+    assert f"\n\n{note}\n<!-- end:table-fr -->" in quoted(text, tmp_path)
+    assert note in render("page.html", gather(tmp_path)).replace("<code>", "`").replace(
+        "</code>", "`"
+    )
+
+
+def test_quoted_tables_of_earlier_code_say_so_and_no_others() -> None:
+    """In README.md and docs/; the sentence is written by the report and never by hand."""
+    marked = r"<!-- results:([\w-]+) -->\n(.*?)<!-- end:\1 -->"
+    for path in (ROOT / name for name in QUOTING):
+        text = path.read_text("utf-8")
+        for name, block in re.findall(marked, text, flags=re.DOTALL):
+            spec = SECTIONS["quote"][name]
+            rows = stored_rows(ROOT / "results", spec["file"])
+            used = [rows[at] for at in behind(spec, described(rows)).index]
+            present = fingerprint(spec["file"])
+            old = [row for row in used if row.get("fingerprint") != present]
+            assert bool(old) == ("earlier version of the code" in block), (path.name, name)
+        outside = re.sub(marked, "", text, flags=re.DOTALL)
+        assert "earlier version of the code" not in outside, path.name
 
 
 def test_without_rows_a_quoted_table_stays_and_an_unknown_one_is_an_error(tmp_path: Path) -> None:

@@ -278,9 +278,11 @@ def _asked(frame: pd.DataFrame, by: Sequence[str], column: str) -> "pd.Series[fl
     queries as were answered.
     """
     of = SECTIONS["share"].get(column, "")
+    if not of:
+        return pd.Series(dtype=float)
     count = pd.Series(0.0, frame.index)
     for name in ("quality_queries", "queries"):
-        if of and name in frame:
+        if name in frame:
             count = pd.to_numeric(frame[name], errors="coerce").fillna(count)
     if of == "answers":
         count = count * pd.to_numeric(frame["flip_ratio"]) if "flip_ratio" in frame else 0 * count

@@ -73,6 +73,12 @@ def rows_of(spec: Spec, frame: pd.DataFrame) -> pd.DataFrame:
     return ROWS[wanted["made"]](frame) if "made" in wanted else select(frame, **wanted)
 
 
+def behind(spec: Spec, frame: pd.DataFrame) -> pd.DataFrame:
+    """The stored rows that an entry is made of; all of them where a function picks."""
+    wanted = spec.get("rows", {})
+    return frame if "made" in wanted else select(frame, **wanted)
+
+
 def with_training_mean(frame: pd.DataFrame) -> pd.DataFrame:
     """The error of answering the mean of the training rows as a method of its own."""
     lines = with_values(frame, ["mse_of_pooled_mean"])
