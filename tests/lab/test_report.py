@@ -40,7 +40,7 @@ ROOT = Path(__file__).parents[2]
 QUOTING = [
     str(path.relative_to(ROOT))
     for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
-    if "<!-- results:" in path.read_text("utf-8")
+    if re.search("<!-- (results|value):", path.read_text("utf-8"))
 ]
 MANY = 10**6  # queries, so that small differences are settled
 NAMES = [spec["name"] for chapter in SECTIONS["chapter"] for spec in chapter["section"]]
@@ -476,6 +476,42 @@ def test_quoted_tables_are_made_anew_between_their_markers(tmp_path: Path) -> No
     assert "| *printed:* paper, ε 0.75 | 0.790/0.742 |\n\nThese rows were measured by" in new
     assert new.endswith(".\n<!-- end:table-fr -->\nafter\n")
     assert quoted(new, tmp_path) == new
+
+
+def test_numbers_in_sentences_are_made_anew_between_their_markers(tmp_path: Path) -> None:
+    put(tmp_path, "audit", audited(refuted=False, bound=0.5))
+    text = "at most <!-- value:audit-functional -->9<!-- end:audit-functional -->, and so on"
+    assert quoted(text, tmp_path) == text.replace(">9<", ">0.500<")
+    counted = "<!-- value:audit-faulty -->9<!-- end:audit-faulty -->"
+    assert quoted(counted, tmp_path) == counted.replace(">9<", ">2<")
+    assert quoted(text, tmp_path / "empty") == text
+    with pytest.raises(InputError, match="no number is called 'other'"):
+        quoted("<!-- value:other -->9<!-- end:other -->", tmp_path)
+
+
+def test_documents_have_no_measured_number_outside_of_the_markers() -> None:
+    """Nor sentences about time that no stored row has."""
+    marked = r"<!-- (?:results|value):([\w-]+) -->.*?<!-- end:\1 -->"
+    forbidden = [
+        r"\d ?± ?\.?\d",  # means with their interval
+        r"AUC (of )?0?\.(?!5\b)\d",
+        r"\[[+-]?\d?\.\d+, [+-]?\d?\.\d+\]",  # intervals
+        r"\d (million )?(rows|answers|requests) a second",
+        r"\d (ms|milliseconds|seconds) a query",
+        r"\d points",
+        r"(takes|in|wait for) (about|some|a|ten|half)[\w ]{0,8}(minutes?|hours?)\b",
+        r"smallest change",
+        r"faster than every",
+        r"[Ee]very table and figure",
+    ]
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
+        if path.name == "results.md":
+            continue
+        text = re.sub(marked, "", path.read_text("utf-8"), flags=re.DOTALL)
+        text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+        for pattern in forbidden:
+            found = re.search(f".{{0,60}}{pattern}.{{0,30}}", text)
+            assert not found, (path.name, found[0])
 
 
 def test_a_quoted_table_says_which_rows_are_of_earlier_code(tmp_path: Path) -> None:

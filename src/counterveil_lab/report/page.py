@@ -23,7 +23,7 @@ from counterveil_lab.fingerprints import fingerprint
 from counterveil_lab.report import pivots
 from counterveil_lab.report.claims import State, Verdict, judge
 from counterveil_lab.report.pivots import SECTIONS, Cell, Table, described, table_of_texts
-from counterveil_lab.report.sections import Spec, behind, claims_of, rows_of, tables_of
+from counterveil_lab.report.sections import Spec, behind, claims_of, rows_of, tables_of, value_of
 from counterveil_lab.results import earlier, stored_commit, stored_rows
 
 LARGEST_PICTURE = 1_500_000  # bytes
@@ -184,29 +184,42 @@ def file_table(files: Mapping[str, Spec]) -> Table:
 
 
 def quoted(text: str, results: Path) -> str:
-    """`text` with every table between markers made anew.
+    """`text` with every table and every number between markers made anew.
 
-    A table stands between `<!-- results:NAME -->` and `<!-- end:NAME -->`. Below it a sentence says
-    where its rows were measured by an earlier version of the code. A table whose results file is
-    missing stays as it is.
+    A table stands between `<!-- results:NAME -->` and `<!-- end:NAME -->`, on lines of their own.
+    Below it a sentence says where its rows were measured by an earlier version of the code. A
+    number in a sentence stands between `<!-- value:NAME -->` and `<!-- end:NAME -->`. What has no
+    stored rows stays as it is.
     """
+    frames: dict[str, pd.DataFrame] = {}
 
-    def anew(found: re.Match[str]) -> str:
-        spec = SECTIONS["quote"].get(found["name"])
-        if spec is None:
-            known = ", ".join(SECTIONS["quote"])
-            raise InputError(f"no table is called {found['name']!r}; there are: {known}")
-        rows, commit = stored_rows(results, spec["file"]), stored_commit(results, spec["file"])
-        frame = described(rows)
-        tables = tables_of(spec, frame) if rows else []
+    def entry(kind: str, name: str) -> tuple[Spec, pd.DataFrame]:
+        known = SECTIONS[kind]
+        if name not in known:
+            what = {"quote": "table", "value": "number"}[kind]
+            raise InputError(f"no {what} is called {name!r}; there are: {', '.join(known)}")
+        file = known[name]["file"]
+        if file not in frames:
+            frames[file] = described(stored_rows(results, file))
+        return known[name], frames[file]
+
+    def table(found: re.Match[str]) -> str:
+        spec, frame = entry("quote", found["name"])
+        tables = tables_of(spec, frame) if len(frame) else []
         if not tables:
             return found[0]
+        rows, commit = stored_rows(results, spec["file"]), stored_commit(results, spec["file"])
         note = earlier([rows[at] for at in behind(spec, frame).index], spec["file"], commit)
         shown = [pipes(tables[0]), *([note] if note else [])]
         return found["start"] + "\n\n".join(shown) + f"\n{found['end']}"
 
-    marked = r"(?P<start><!-- results:(?P<name>[\w-]+) -->\n).*?(?P<end><!-- end:(?P=name) -->)"
-    return re.sub(marked, anew, text, flags=re.DOTALL)
+    def value(found: re.Match[str]) -> str:
+        number = value_of(*entry("value", found["name"])) or found["old"]
+        return found["start"] + number + found["end"]
+
+    marked = r"(?P<start><!-- {} -->{})(?P<old>.*?)(?P<end><!-- end:(?P=name) -->)"
+    text = re.sub(marked.format(r"results:(?P<name>[\w-]+)", "\n"), table, text, flags=re.DOTALL)
+    return re.sub(marked.format(r"value:(?P<name>[\w-]+)", ""), value, text)
 
 
 def rich(text: str) -> Markup:

@@ -204,6 +204,7 @@ def _description(row: Row) -> Row:
         "method name": name,
         "method place": place,
         "mechanism place": place_in(MECHANISMS, str(mechanism)),
+        "questions": (row.get("queries") or 0) + (row.get("extra_queries") or 0),  # to f
         "search name": NAMES["search"].get(method, method),
         "noisy": math.isfinite(number),
         "faulty": str(mechanism).startswith(("paper", "control")),  # in the audit
