@@ -176,7 +176,7 @@ def attack(
 ) -> None:
     """Attack your own veil and model: extraction, membership, attributes, linkage.
 
-    The numbers go beside the page as .json. With --quick fewer rows, queries and shadows: minutes.
+    The numbers go beside the page as .json. With --quick fewer rows, queries and shadows.
     """
     from counterveil.errors import RequestError
     from counterveil.tables import read_table

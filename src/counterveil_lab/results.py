@@ -1,8 +1,9 @@
 """Stored results: what was run, on which commit, and the rows it gave.
 
 `results/<experiment>.json` = {experiment, command, commit, rows} with a CSV twin beside it. Rows
-are saved as they come, so that a run that was cut short goes on where it stopped. A number that is
-not there (NaN, infinity) is null, as JSON wants it.
+are saved as they come, so that a run that was cut short goes on where it stopped. A row also has
+the `fingerprint` of the code that measured it. A number that is not there (NaN, infinity) is null,
+as JSON wants it.
 """
 
 import json
@@ -16,6 +17,7 @@ from typing import Any
 import pandas as pd
 
 from counterveil.files import write_whole
+from counterveil_lab.fingerprints import fingerprint
 
 Row = dict[str, Any]
 
@@ -57,8 +59,10 @@ class Results:
 
     def add(self, *rows: Row) -> None:
         """Keep rows, all of them or, if this is cut short, none."""
-        commit = {"commit": self._head["commit"]} if self._mixed else {}
-        self.rows += [{**plain(row), **commit} for row in rows]
+        about = {"commit": self._head["commit"]} if self._mixed else {}
+        code = fingerprint(self._head["experiment"])
+        about |= {"fingerprint": code} if code else {}
+        self.rows += [{**plain(row), **about} for row in rows]
         content = {**self._head, "rows": self.rows}
         text = json.dumps(content, indent=1, allow_nan=False) + "\n"
         write_whole(self._stem.with_suffix(".json"), text.encode())
@@ -71,6 +75,29 @@ def stored_rows(folder: Path, experiment: str) -> Sequence[Row]:
     path = folder / f"{experiment}.json"
     rows: Sequence[Row] = json.loads(path.read_text())["rows"] if path.exists() else []
     return rows
+
+
+def stored_commit(folder: Path, experiment: str) -> str:
+    """The commit of an experiment's file, which is that of rows that do not say theirs."""
+    path = folder / f"{experiment}.json"
+    return str(json.loads(path.read_text())["commit"]) if path.exists() else "unknown"
+
+
+def earlier(rows: Sequence[Row], experiment: str, commit: str) -> str:
+    """A sentence about rows that the present code did not measure; "" where it measured all.
+
+    `commit`: of rows that do not say theirs.
+    """
+    present = fingerprint(experiment)
+    old = [row for row in rows if present is None or row.get("fingerprint") != present]
+    commits = list(dict.fromkeys(str(row.get("commit") or commit) for row in old))
+    if not commits:
+        return ""
+    named = f"commit{'s' if len(commits) > 1 else ''} {', '.join(f'`{it}`' for it in commits)}"
+    if present is None:
+        return f"Measured at {named}, which may be an earlier version of the code."
+    which = "These rows" if len(old) == len(rows) else "Some of these rows"
+    return f"{which} were measured by an earlier version of the code ({named})."
 
 
 def plain(content: Any) -> Any:

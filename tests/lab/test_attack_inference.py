@@ -22,6 +22,7 @@ from counterveil_lab.attacks.defences import Released, build
 from counterveil_lab.attacks.headlines import (
     attribute_sentence,
     attribute_table,
+    both_ways,
     linkage_sentence,
     linked,
     sentence,
@@ -290,6 +291,12 @@ def test_the_strongest_attacker_is_picked_on_other_people_than_he_is_scored_on()
     assert line["attack"] == "lucky"
     assert line["auc"] == pytest.approx(0.4)
     assert "best of 2: lucky" in sentence(line)
+    rows += [{**row, "attack": "low", "auc_first": 0.3, "auc_second": 0.35} for row in rows[:3]]
+    high, low = both_ways(rows)
+    assert (high["attack"], high["end"], high["direction"]) == ("lucky", "highest", 1)
+    assert (low["attack"], low["end"], low["direction"]) == ("low", "lowest", -1)
+    assert low["picked_by"] == pytest.approx(0.2)
+    assert "told apart from chance: members score lower than others" in sentence(low)
 
 
 def test_experiments_give_rows_that_can_be_drawn(

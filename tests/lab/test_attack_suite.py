@@ -127,9 +127,13 @@ def test_membership_is_picked_on_one_half_and_reported_on_the_other() -> None:
     assert "the best of 2 attacks (lucky) reaches an AUC of 0.510 [0.490, 0.530]" in words
     assert words.endswith("not told apart from guessing.")
     (words,) = verdicts.verdicts([], [row("strong", 0.7, 0.7)])
-    assert words.endswith("(.5 is guessing).")
-    (words,) = verdicts.verdicts([], [row("wrong", 0.3, 0.3)])
-    assert words.endswith("the wrong way round.")
+    assert words.endswith("(.5 is guessing); told apart from guessing: members score higher than "
+                          "others.")  # fmt: skip
+    told = verdicts.verdicts([], [row("strong", 0.6, 0.6), row("low", 0.3, 0.3)])
+    assert "the best of 2 attacks (strong) reaches an AUC of 0.600" in told[0]
+    assert "the best of 2 attacks, turned round, (low) reaches an AUC of 0.300" in told[1]
+    assert told[1].endswith("told apart from guessing: members score lower than others.")
+    assert len(verdicts.verdicts([], [row("strong", 0.6, 0.6), row("weak", 0.49, 0.49)])) == 1
 
 
 def test_linkage_and_attribute_in_words() -> None:

@@ -22,7 +22,7 @@ def audit(
     runs: int | None = option(None, "Real releases a side. [300]", min=20),
     out_file: Path | None = option(None, "Write X.json, and X.csv beside it.", "--out"),
     as_json: bool = JSON,
-    quick: bool = option(False, "A minute or two: ε = 1, 20000 draws, 60 runs.", "--quick"),
+    quick: bool = option(False, "Fewer games: ε = 1, 20000 draws, 60 runs.", "--quick"),
     seed: int = seed_option("For draws; real noise takes none."),
     workers: int = option(1, "Games at a time, each in a process.", min=1, max=256),
 ) -> None:

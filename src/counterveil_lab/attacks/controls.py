@@ -6,7 +6,14 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from counterveil_lab.attacks.headlines import attribute_table, linked, place_of, strongest
+from counterveil_lab.attacks.headlines import (
+    HIGHEST,
+    LOWEST,
+    attribute_table,
+    both_ways,
+    linked,
+    place_of,
+)
 from counterveil_lab.attacks.scores import seeds_interval
 from counterveil_lab.attacks.verdicts import DEFENCE, NONE, gains
 from counterveil_lab.results import Row
@@ -21,7 +28,8 @@ MUST = {
     "random-labels": "random labels put the naive attacker below predictions alone",
 }
 RULES = {
-    "disjoint": "the interval of the strongest attack holds .5, or its AUC is within .01 of it",
+    "disjoint": "the interval of the strongest attack holds .5, or its AUC is within .01 of it; so "
+    "does that of the attack with the lowest AUC",
     "overfitted": "the interval of the strongest attack on f lies above .5",
     "memoriser": "the interval of what members lose beyond imputation lies above 0",
     "dice-kdtree": "the interval of the excess of exact rows lies above 0",
@@ -55,14 +63,15 @@ def spoken(outcomes: Sequence[Outcome]) -> list[str]:
 def of_inference(rows: Sequence[Row]) -> list[Outcome]:
     """Controls of membership and linkage among stored rows."""
     outcomes = []
-    for line in strongest(rows):
+    for line in both_ways(rows):
         place = f"{line['dataset']}, {line['defence']}, {line['target']}"
+        place += ", lowest" if line["end"] == LOWEST else ""
         low, high = line["auc_low"], line["auc_high"]
         told = f"AUC {line['auc']:.3f} [{low:.3f}, {high:.3f}]"
         if line["control"] == "disjoint":
             chance = low <= 0.5 <= high or abs(line["auc"] - 0.5) <= SLACK
             outcomes.append(Outcome("disjoint", place, chance, told))
-        if line["control"] == "overfitted" and line["target"] == "f":
+        if (line["control"], line["target"], line["end"]) == ("overfitted", "f", HIGHEST):
             outcomes.append(Outcome("overfitted", place, low > 0.5, told))
     for line in linked(rows):
         place = place_of(line)

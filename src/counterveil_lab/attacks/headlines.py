@@ -1,17 +1,23 @@
 """What inference attacks came to: the strongest attacker on each defence, honestly picked.
 
 The best of several attackers looks good by luck alone. So he is picked by his AUC on one half of
-the candidates, averaged over seeds, and what is reported is his AUC on the other half.
+the candidates, averaged over seeds, and what is reported is his AUC on the other half. An AUC below
+0.5 tells members from others as well as one that lies as far above it: who knows that members score
+lower turns his scores round. So the attacker with the lowest AUC is picked beside the one with the
+highest.
 """
 
 from collections.abc import Sequence
 
 import pandas as pd
+from scipy import stats
 
+from counterveil_lab import intervals
 from counterveil_lab.attacks.scores import seeds_interval
-from counterveil_lab.attacks.verdicts import NONE, as_table
+from counterveil_lab.attacks.verdicts import NONE, as_table, members_score
 from counterveil_lab.results import Row
 
+HIGHEST, LOWEST = "highest", "lowest"
 CASE = ["dataset", "control", "defence", "epsilon", "target"]
 
 
@@ -21,14 +27,36 @@ def membership_table(rows: Sequence[Row]) -> pd.DataFrame:
 
 
 def strongest(rows: Sequence[Row]) -> list[Row]:
-    """A line for each dataset, control, defence and target."""
+    """A line for each dataset, control, defence and target: the attack with the highest AUC."""
+    return [line for line in both_ways(rows) if line["end"] == HIGHEST]
+
+
+def both_ways(rows: Sequence[Row]) -> list[Row]:
+    """The attacks with the highest and with the lowest AUC, for each case as in `strongest`.
+
+    `end` says which. The lowest has a line where it is another attack and lies below 0.5.
+    `direction` is 1 or -1: above or below 0.5 on the half that picks; `picked_by`: how far from it.
+    """
     lines = []
     for key, group in membership_table(rows).groupby(CASE, sort=False):
         by_attack = group.groupby("attack", sort=False)
-        best = by_attack.auc_first.mean().idxmax()
-        chosen = by_attack.get_group(best)
-        line = {**dict(zip(CASE, key, strict=True)), "attack": best, "attackers": len(by_attack)}
-        lines.append({**line, **_over_seeds(chosen, "auc_second", "auc")})
+        first = {str(name): part.auc_first.mean() - 0.5 for name, part in by_attack}
+        ends = {max(first, key=first.__getitem__): HIGHEST}
+        if (lowest := min(first, key=first.__getitem__)) not in ends and first[lowest] < 0:
+            ends[lowest] = LOWEST
+        for attack, end in ends.items():
+            chosen, told = by_attack.get_group(attack), first[attack]
+            lines.append(
+                {
+                    **dict(zip(CASE, key, strict=True)),
+                    "attack": attack,
+                    "attackers": len(by_attack),
+                    "end": end,
+                    "direction": -1 if told < 0 else 1,
+                    "picked_by": abs(told),
+                    **_over_seeds(chosen, "auc_second", "auc", share=True),
+                }
+            )
     return lines
 
 
@@ -63,9 +91,12 @@ def attribute_table(rows: Sequence[Row], attack: str = "attribute") -> list[Row]
     ]
 
 
-def _over_seeds(group: pd.DataFrame, column: str, name: str = "") -> Row:
+def _over_seeds(group: pd.DataFrame, column: str, name: str = "", *, share: bool = False) -> Row:
     """Mean and interval over seeds; with a single seed the interval over people is all there is."""
-    mean, low, high = seeds_interval(group[column].tolist())
+    values = group[column]
+    mean, low, high = seeds_interval(values.tolist())
+    if share and len(group) > 1:
+        low, high = intervals.of_share(mean, len(group), float(stats.sem(values)))
     if len(group) == 1:
         low, high = group[f"{column}_low"].iloc[0], group[f"{column}_high"].iloc[0]
     name = name or column
@@ -79,8 +110,8 @@ def sentence(line: Row) -> str:
     words += f" [{line['auc_low']:.3f}, {line['auc_high']:.3f}] over {over}"
     if line["auc_low"] <= 0.5 <= line["auc_high"]:
         words += ", not told apart from chance"
-    elif line["auc_high"] < 0.5:
-        words += ", the wrong way round"
+    else:
+        words += f", told apart from chance: {members_score(line['auc'])}"
     return f"{words} (best of {line['attackers']}: {line['attack']})."
 
 

@@ -128,12 +128,15 @@ def verdicts(extraction: Sequence[Row], inference: Sequence[Row]) -> list[str]:
 
 
 def _membership(rows: Sequence[Row]) -> list[str]:
-    """The best of several attacks: picked on one half of the people, reported on the other."""
+    """The best of several attacks: picked on one half of the people, reported on the other.
+
+    Where the one with the lowest AUC is told apart from guessing too, it has a sentence as well.
+    """
     words = []
     scored = [row for row in rows if row.get("auc") is not None]
     for defence, target in dict.fromkeys((row["defence"], row["target"]) for row in scored):
         mine = [row for row in scored if (row["defence"], row["target"]) == (defence, target)]
-        best = max(mine, key=lambda row: float(row["auc_first"]))
+        best, lowest = (end(mine, key=lambda row: float(row["auc_first"])) for end in (max, min))
         if target == "tables":  # of who asks no model
             words.append(_tables(best))
             continue
@@ -143,15 +146,23 @@ def _membership(rows: Sequence[Row]) -> list[str]:
             "f'": f"a copy of the model from predictions {seen}",
             "cf": f"the counterfactuals of {defence} themselves",
         }[target]
-        auc, low, high = (float(best[f"auc_second{end}"]) for end in ("", "_low", "_high"))
-        chance = "; told apart from guessing, the wrong way round" if high < 0.5 else ""
-        if low <= 0.5 <= high:
-            chance = "; not told apart from guessing"
-        words.append(
-            f"Membership by {what}: the best of {len(mine)} attacks ({best['attack']}) reaches an "
-            f"AUC of {auc:.3f} [{low:.3f}, {high:.3f}] (.5 is guessing){chance}."
-        )
+        start = f"Membership by {what}: the best of {len(mine)} attacks"
+        words.append(f"{start} ({best['attack']}) reaches {_auc(best)}.")
+        if lowest is not best and lowest["auc_second_high"] < 0.5:
+            words.append(f"{start}, turned round, ({lowest['attack']}) reaches {_auc(lowest)}.")
     return words
+
+
+def _auc(row: Row) -> str:
+    auc, low, high = (float(row[f"auc_second{end}"]) for end in ("", "_low", "_high"))
+    told = f"told apart from guessing: {members_score(auc)}"
+    chance = "not told apart from guessing" if low <= 0.5 <= high else told
+    return f"an AUC of {auc:.3f} [{low:.3f}, {high:.3f}] (.5 is guessing); {chance}"
+
+
+def members_score(auc: float) -> str:
+    """The side of .5 on which an AUC lies, in words; both sides tell members from others."""
+    return f"members score {'lower' if auc < 0.5 else 'higher'} than others"
 
 
 def _tables(row: Row) -> str:

@@ -5,13 +5,21 @@ in the report and quoted in docs/red-team.md.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import nan
 from operator import lt
 
 import pandas as pd
 
 from counterveil_lab.attacks import controls
-from counterveil_lab.attacks.headlines import CASE, attribute_table, linked, strongest
-from counterveil_lab.attacks.verdicts import NONE, gained, headline
+from counterveil_lab.attacks.headlines import (
+    CASE,
+    LOWEST,
+    attribute_table,
+    both_ways,
+    linked,
+    strongest,
+)
+from counterveil_lab.attacks.verdicts import NONE, gained, headline, members_score
 from counterveil_lab.report import claims, pivots
 from counterveil_lab.report.claims import Claim, Deciders, Outcome, Outcomes, compare, named
 from counterveil_lab.report.pivots import (
@@ -24,6 +32,8 @@ from counterveil_lab.report.pivots import (
 )
 from counterveil_lab.results import Row
 
+LITTLE = 0.01  # of fidelity or of balanced accuracy: one point
+NEAR_CHANCE = 0.02  # of AUC
 CONTROLS = ("none", "disjoint", "overfitted", "memoriser")
 # Columns that rows of the three kinds of attack have.
 STOLEN = ("dataset", "defence", "attacker", "architecture", "predictions", "queries", "fidelity")
@@ -38,19 +48,26 @@ def _case(line: Row) -> str:
 
 
 def _paired(
-    ours: pd.DataFrame, theirs: pd.DataFrame, column: str, holds: claims.Holds, match: Sequence[str]
+    ours: pd.DataFrame,
+    theirs: pd.DataFrame,
+    column: str,
+    holds: claims.Holds,
+    match: Sequence[str],
+    scale: float = 1,
 ) -> Outcomes:
     """Compare seed by seed, as f differs with the seed; settled by the interval of the difference.
 
     `match` are the columns by which rows of `theirs` belong to rows of `ours`, beside the seed.
     """
     both = ours.merge(theirs[[*match, "seed", column]], on=[*match, "seed"], suffixes=("", " base"))
-    both["more"] = both[column] - both[f"{column} base"]
     both["case"] = [_case(row) for row in records(both)]
-    mine, base, more = (named(both, name, ("case",)) for name in (column, f"{column} base", "more"))
+    base = both.assign(**{column: both[f"{column} base"]})
+    both["more"] = both[column] - base[column]
+    more = named(both, "more", ("case",))
+    mine, others = (named(rows, column, ("case",), scale) for rows in (both, base))
     return {
-        case: it._replace(settled=not abs(more[case].value) <= more[case].half)
-        for case, it in compare(mine, base, holds).items()
+        case: it._replace(settled=not more[case].ends[0] <= 0 <= more[case].ends[1])
+        for case, it in compare(mine, others, holds).items()
     }
 
 
@@ -63,26 +80,31 @@ def naive(
     """
     rows = select(frame, architecture="known", predictions="probabilities", defence=defences)
     rows = rows[rows.defence == rows.groupby("dataset").defence.transform("min")]
-    rows = rows.assign(accuracy=100 * rows.accuracy)
     counts = rows.groupby(["dataset", "defence name"]).queries
     most, fewest = (rows.queries == counts.transform(end) for end in ("max", "min"))
     by_naive, by_base = rows.attacker == "naive", rows.attacker == "base-n"
     others = rows[by_naive & fewest & ~most] if against_fewest else rows[by_base & most]
     match = ("dataset", "defence name")
-    return _paired(rows[by_naive & most], others, "accuracy", claims.HOLDS[holds], match)
+    return _paired(rows[by_naive & most], others, "accuracy", claims.HOLDS[holds], match, 100)
 
 
 def no_gain(frame: pd.DataFrame, *, defence: str, said: str, column: str = "fidelity") -> Outcomes:
-    """A defence is worth what it is worth against the attacker who knows it best."""
+    """A defence is worth what it is worth against the attacker who knows it best.
+
+    That he gains nothing is settled where the interval leaves out a gain of `LITTLE`.
+    """
     rows = records(select(frame, defence=defence, predictions=said))
     outcomes = {}
     for line in headline(rows, column) if rows else []:
         if gained(line) is not None:  # a single seed settles nothing
+            most = line["gain"] + (line["half_width"] or 0)
             words = f"{line['attacker']}, {line['queries']} queries: {100 * line['gain']:+.1f}"
             if line["unseen"] is not None:
+                most = line["unseen"] + line["unseen_half_width"]
                 more, half = (100 * line[name] for name in ("unseen", "unseen_half_width"))
                 words += f", picked on other seeds {more:+.1f} ± {half:.1f}"
-            outcomes[_case(line)] = Outcome(not gained(line), words)
+            settled = bool(gained(line)) or most < LITTLE
+            outcomes[_case(line)] = Outcome(not gained(line), words, settled)
     return outcomes
 
 
@@ -106,35 +128,52 @@ FINDERS = {
 
 
 def less_than_without(frame: pd.DataFrame, *, defence: str, without: str) -> Outcomes:
-    """The strongest attack on the copy f', against that on a copy from the search without noise."""
+    """The strongest attack on the copy f', against that on a copy from the search without noise.
+
+    Compared is how far the AUC lies from 0.5, in the direction that was picked on other people.
+    """
     rows = select(frame, target="f'", control="none", defence=(defence, without))
     rows = rows.fillna({"epsilon": NONE})
     if rows.empty:
         return {}
-    rows = rows.merge(pd.DataFrame(strongest(records(rows)))[[*CASE, "attack"]])
+    lines = pd.DataFrame(both_ways(records(rows)))
+    lines = lines.loc[lines.groupby(CASE, sort=False).picked_by.idxmax()]
+    rows = rows.merge(lines[[*CASE, "attack", "direction"]])
+    rows = rows.assign(told=rows.direction * (rows.auc_second - 0.5))
     ours, theirs = (select(rows, defence=name) for name in (defence, without))
-    return _paired(ours, theirs, "auc_second", lt, ("dataset",))
+    return _paired(ours, theirs, "told", lt, ("dataset",))
 
 
 def at_chance(frame: pd.DataFrame, *, defence: str) -> Outcomes:
-    """Whether the strongest attack on the counterfactuals themselves is guessing."""
-    return {
-        _case(it): Outcome(
-            it["auc_low"] <= 0.5 <= it["auc_high"],
-            f"AUC {it['auc']:.3f} [{it['auc_low']:.3f}, {it['auc_high']:.3f}], {it['attack']}",
-        )
-        for it in strongest(records(frame))
-        if (it["target"], it["control"], it["defence"]) == ("cf", "none", defence)
-    }
+    """Whether the strongest attack on the counterfactuals themselves is guessing.
+
+    It is not where the interval leaves out 0.5, on either side. It is where the interval holds 0.5
+    and nothing that is farther from it than `NEAR_CHANCE`. The attacks with the highest and with
+    the lowest AUC are cases of their own.
+    """
+    outcomes = {}
+    for it in both_ways(records(frame)):
+        if (it["target"], it["control"], it["defence"]) == ("cf", "none", defence):
+            low, high = it["auc_low"], it["auc_high"]
+            held, far = low <= 0.5 <= high, max(0.5 - low, high - 0.5)
+            words = f"AUC {it['auc']:.3f} [{low:.3f}, {high:.3f}], {it['attack']}"
+            words += "" if held else f", {members_score(it['auc'])}"
+            case = _case(it) + (", lowest" if it["end"] == LOWEST else "")
+            outcomes[case] = Outcome(held, words, not held or far <= NEAR_CHANCE)
+    return outcomes
 
 
 def no_attribute(frame: pd.DataFrame) -> Outcomes:
-    """Whether members lose nothing by f' beyond what their other values tell."""
+    """Whether members lose nothing by f' beyond what their other values tell.
+
+    That is settled where the interval leaves out a loss of `LITTLE`.
+    """
     return {
         f"{_case(it)}, `{it['defence']}`, {it['target']}": Outcome(
             it["advantage_low"] <= 0,
             f"{100 * it['advantage']:+.1f} points "
             f"[{100 * it['advantage_low']:+.1f}, {100 * it['advantage_high']:+.1f}]",
+            it["advantage_low"] > 0 or it["advantage_high"] < LITTLE,
         )
         for it in attribute_table(records(frame))
         if (it["control"], it["who"]) == ("none", "members") and it["target"] != "f"
@@ -147,9 +186,9 @@ def surrogate_gives_less(frame: pd.DataFrame) -> Outcomes:
     for (guidance, margin), rows in frame.groupby(["guidance", "margin"], sort=False):
         for it in headline(records(rows)):
             case = f"{_case(it)}, {it['predictions']}, margin {margin:g}"
-            gains[str(guidance)][case] = pivots.Mean(
-                it["gain"], said=f"{100 * it['gain']:+.1f} points"
-            )
+            half = nan if it["half_width"] is None else it["half_width"]
+            ends, said = (it["gain"] - half, it["gain"] + half), _points(it, "gain", "half_width")
+            gains[str(guidance)][case] = pivots.Mean(it["gain"], *ends, said=f"{said} points")
     return compare(gains["surrogate"], gains["model"], lt)
 
 
@@ -205,11 +244,20 @@ def tradeoff(frame: pd.DataFrame) -> Table | None:
 
 
 def membership(frame: pd.DataFrame) -> Table | None:
-    """The strongest attack on f, on f' and on counterfactuals; linkage beside."""
+    """The strongest attack on f, on f' and on counterfactuals; linkage beside.
+
+    The attack with the lowest AUC stands beside it where its interval lies below 0.5.
+    """
     scored = records(with_values(frame, SCORED))
     rows = records(with_values(frame, ("control", "attack", "counterfactuals")))
     lines = strongest(scored) if scored else []
-    cells = [(line, line["target"], _interval(line, "auc", ".3f")) for line in lines]
+    low = {_cased(it): it for it in (both_ways(scored) if scored else ()) if it["end"] == LOWEST}
+    cells = []
+    for line in lines:
+        text, lowest = _interval(line, "auc", ".3f"), low.get(_cased(line))
+        if lowest and lowest["auc_high"] < 0.5:
+            text += f"; lowest {_interval(lowest, 'auc', '.3f')}"
+        cells.append((line, line["target"], text))
     for line in linked(rows):
         cells.append((line, "linkage", _interval(line, "exact_excess", "+.1f", 100)))
     ways = {"f": "f", "f'": "f'", "cf": "counterfactuals themselves", "linkage": "linkage, points"}
@@ -240,6 +288,10 @@ def _by_defence(
         found.setdefault((line["dataset"], control, _defence(line)), {})[way] = text
     rows = [[*key, *(texts.get(way, "") for way in ways)] for key, texts in found.items()]
     return table_of_texts(title, ("dataset", "control", "counterfactuals", *ways.values()), rows, 3)
+
+
+def _cased(line: Row) -> tuple[str, ...]:
+    return tuple(str(line[name]) for name in CASE)
 
 
 def _place(line: Row) -> tuple[float, ...]:

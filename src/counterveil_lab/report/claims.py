@@ -1,12 +1,14 @@
 """Claims of the paper and of ours, and what stored rows decide about them.
 
-The claims stand in sections.toml. One is decided case by case, mostly dataset by dataset: it holds
-where every case holds and fails where none does. A case is unsettled where the intervals of the two
-means that it compares overlap, so that the seeds do not tell them apart.
+The claims stand in sections.toml. One is decided case by case, mostly dataset by dataset. A case is
+not settled where the intervals of the two means that it compares overlap: then it counts neither
+for the claim nor against it. A claim holds where every case is settled and holds. It fails where
+none holds and one speaks against it, and holds in part where some hold and some do not. It is not
+settled where nothing speaks against it, but some cases are not settled.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from itertools import combinations, product
@@ -26,6 +28,7 @@ class State(StrEnum):
     HOLDS = "holds"
     PARTLY = "holds in part"
     FAILS = "does not hold"
+    UNSETTLED = "not settled"
     OPEN = "not measured"
 
 
@@ -74,15 +77,22 @@ def judge(claim: Claim, frame: pd.DataFrame) -> Verdict:
     outcomes = claim.decide(rows) if len(rows) else {}
     if not outcomes:
         return Verdict(claim, State.OPEN, "no rows to decide it by")
-    bad = {case: it for case, it in outcomes.items() if not it.held}
-    total = len(outcomes)
-    state = State.PARTLY if 0 < len(bad) < total else State.FAILS if bad else State.HOLDS
-    told = bad or (outcomes if total <= 3 else {})
-    words = f"{total - len(bad)} of {total} {claim.cases}"
-    words += ("; not on " if bad else ": ") if told else ""
-    words += "; ".join(f"{case} ({it.numbers})" for case, it in told.items())
-    loose = sum(not it.settled for it in outcomes.values())
-    return Verdict(claim, state, f"{words}; unsettled in {loose}" if loose else words)
+    loose = {case: it for case, it in outcomes.items() if not it.settled}
+    bad = {case: it for case, it in outcomes.items() if it.settled and not it.held}
+    good = {case: it for case, it in outcomes.items() if it.settled and it.held}
+    if bad:
+        state = State.PARTLY if good else State.FAILS
+    else:
+        state = State.UNSETTLED if loose else State.HOLDS
+    told = good if len(outcomes) <= 3 else {}
+    parts = [f"{len(good)} of {len(outcomes)} {claim.cases}" + (": " if told else "") + _told(told)]
+    parts += [f"not on {_told(bad)}"] if bad else []
+    parts += [f"not settled on {_told(loose)}"] if loose else []
+    return Verdict(claim, state, "; ".join(parts))
+
+
+def _told(outcomes: Outcomes) -> str:
+    return "; ".join(f"{case} ({it.numbers})" for case, it in outcomes.items())
 
 
 def claims_of(spec: Mapping[str, Any], deciders: Deciders) -> list[Claim]:
@@ -117,17 +127,14 @@ def named(
     """Means of a column by the name of a case; datasets and ε in their order."""
     order = [name for name in ("dataset place", "epsilon") if name in frame]
     rows = frame.sort_values(order, kind="stable") if order else frame
-    return {
-        _joined(by, key): Mean(scale * it.value, scale * it.half, it.n)
-        for key, it in means(rows, by, column).items()
-    }
+    return {_joined(by, key): it.times(scale) for key, it in means(rows, by, column).items()}
 
 
 def beside(frame: pd.DataFrame, column: str, by: Sequence[str] = DATASET) -> dict[str, Mean]:
     """The paper's numbers beside a column, where the rows behind both are the same."""
     rows = select(frame, dataset=paper_values.SAME_DATA)
     return {
-        _joined(by, key): Mean(float(text), 0.0, said=text)
+        _joined(by, key): Mean(float(text), said=text)
         for key, part in rows.groupby(list(by))
         if (text := part[f"printed {column}"].iloc[0])
     }
@@ -190,8 +197,8 @@ def _over(
     found: dict[str, list[Mean]] = {}
     for key, it in means(rows, by, column).items():
         case, *rest = ["", *key] if len(by) == 1 else key
-        value, said = scale * it.value, ", ".join(as_text(part) for part in rest)
-        mean = Mean(value, scale * it.half, it.n, f"{value:.3g} of {said}")
+        mean, said = it.times(scale), ", ".join(as_text(part) for part in rest)
+        mean = replace(mean, said=f"{mean} of {said}")
         found.setdefault(as_text(case), []).append(mean)
     chosen = {case: reducer([it.value for it in every]) for case, every in found.items()}
     return {
@@ -200,15 +207,33 @@ def _over(
     }
 
 
-def compare(ours: Means, theirs: Means, holds: Holds) -> dict[str, Outcome]:
-    """Each of our means against the one of the same case, or against the one for all cases."""
+def compare(
+    ours: Means,
+    theirs: Means,
+    holds: Holds,
+    digits: int = 12,
+    factor: float = 1,
+    slack: float = 0,
+) -> dict[str, Outcome]:
+    """Each of our means against the one of the same case, or against the one for all cases.
+
+    Ours is rounded and compared with `factor` times theirs less `slack`. It is settled where the
+    intervals do not overlap. Whether all cases counted came out alike needs no interval.
+    """
     outcomes = {}
     for case, a in ours.items():
         b = theirs.get(case, theirs.get(""))
         if b is not None:
-            apart = a.value == b.value or not abs(a.value - b.value) < a.half + b.half
-            outcomes[case] = Outcome(holds(a.value, b.value), f"{a} against {b}", apart)
+            bar = b.times(factor, slack)
+            held = holds(round(a.value, digits), bar.value)
+            outcomes[case] = Outcome(held, f"{a} against {b}", holds is eq or not overlap(a, bar))
     return outcomes
+
+
+def overlap(a: Mean, b: Mean) -> bool:
+    """Whether two intervals overlap; one that is not there is the value alone."""
+    (low, high), (other_low, other_high) = a.ends, b.ends
+    return low < other_high and other_low < high
 
 
 def comparison(
@@ -221,16 +246,10 @@ def comparison(
     factor: float = 1,
     slack: float = 0,
 ) -> Outcomes:
-    """A comparison as sections.toml has it: of ours, rounded, with `factor` theirs less `slack`.
-
-    `theirs` may be `values` by case.
-    """
-
-    def rule(a: float, b: float) -> bool:
-        return HOLDS[holds](round(a, digits), factor * b - slack)
-
-    given = {case: Mean(value, 0.0) for case, value in theirs.get("values", {}).items()}
-    return compare(side(frame, **ours), given or side(frame, **theirs), rule)
+    """A comparison as sections.toml has it, see `compare`; `theirs` may be `values` by case."""
+    given = {case: Mean(value) for case, value in theirs.get("values", {}).items()}
+    others = given or side(frame, **theirs)
+    return compare(side(frame, **ours), others, HOLDS[holds], digits, factor, slack)
 
 
 def falls_with_epsilon(frame: pd.DataFrame, *, mechanism: str) -> Outcomes:
@@ -245,7 +264,8 @@ def falls_with_epsilon(frame: pd.DataFrame, *, mechanism: str) -> Outcomes:
             words = f"{first:.3g} at ε {low:g}, {last:.3g} at {high:g}, "
             words += f"{sum(pairs)} of {len(pairs)} pairs in order"
             held = first > last and sum(pairs) >= 0.8 * len(pairs)
-            outcomes[str(case)] = Outcome(held, words)
+            ends = list(found.values())
+            outcomes[str(case)] = Outcome(held, words, not overlap(ends[0], ends[-1]))
     return outcomes
 
 

@@ -19,11 +19,12 @@ from counterveil.errors import InputError
 from counterveil.files import write_whole
 from counterveil.privacy import Level
 from counterveil_lab import paper_values
+from counterveil_lab.fingerprints import fingerprint
 from counterveil_lab.report import pivots
 from counterveil_lab.report.claims import State, Verdict, judge
 from counterveil_lab.report.pivots import SECTIONS, Cell, Table, described, table_of_texts
-from counterveil_lab.report.sections import Spec, claims_of, rows_of, tables_of
-from counterveil_lab.results import stored_rows
+from counterveil_lab.report.sections import Spec, behind, claims_of, rows_of, tables_of, value_of
+from counterveil_lab.results import earlier, stored_commit, stored_rows
 
 LARGEST_PICTURE = 1_500_000  # bytes
 PICTURES = {".svg": "image/svg+xml", ".png": "image/png"}
@@ -107,7 +108,8 @@ def gather(folder: Path) -> Report:
             frame = rows_of(spec, described(file["rows"]))
             verdicts = [judge(claim, frame) for each in spec["claim"] for claim in claims_of(each)]
             tables = [table for each in spec["table"] for table in tables_of(each, frame)]
-            shown = (verdicts, tables, pictures(folder, spec), fewer_epochs(frame))
+            notes = [*fewer_epochs(frame), earlier(file["rows"], name, file["commit"])]
+            shown = (verdicts, tables, pictures(folder, spec), [it for it in notes if it])
             sections.append(Section(spec, "", "--quick" in file["command"], *shown))
         else:
             remedy = spec.get("made_by", f"counterveil-lab run {name}")
@@ -173,28 +175,51 @@ def file_table(files: Mapping[str, Spec]) -> Table:
     for name, file in files.items():
         own = dict.fromkeys(str(row["commit"]) for row in file["rows"] if row.get("commit"))
         commits = ", ".join(f"`{commit}`" for commit in own or [file["commit"]])
-        lines.append((f"`{name}.json`", f"`{file['command']}`", commits, f"{len(file['rows']):,}"))
-    return table_of_texts("Files", ("file", "command", "commit", "rows"), lines)
+        present, rows = fingerprint(name), file["rows"]
+        same = sum(row.get("fingerprint") == present for row in rows) if present else None
+        counts = (f"{len(rows):,}", "not told" if same is None else f"{same:,}")
+        lines.append((f"`{name}.json`", f"`{file['command']}`", commits, *counts))
+    heads = ("file", "command", "commit", "rows", "of them by the present code")
+    return table_of_texts("Files", heads, lines)
 
 
 def quoted(text: str, results: Path) -> str:
-    """`text` with every table between markers made anew.
+    """`text` with every table and every number between markers made anew.
 
-    A table stands between `<!-- results:NAME -->` and `<!-- end:NAME -->`. One whose results file
-    is missing stays as it is.
+    A table stands between `<!-- results:NAME -->` and `<!-- end:NAME -->`, on lines of their own.
+    Below it a sentence says where its rows were measured by an earlier version of the code. A
+    number in a sentence stands between `<!-- value:NAME -->` and `<!-- end:NAME -->`. What has no
+    stored rows stays as it is.
     """
+    frames: dict[str, pd.DataFrame] = {}
 
-    def anew(found: re.Match[str]) -> str:
-        spec = SECTIONS["quote"].get(found["name"])
-        if spec is None:
-            known = ", ".join(SECTIONS["quote"])
-            raise InputError(f"no table is called {found['name']!r}; there are: {known}")
-        rows = stored_rows(results, spec["file"])
-        tables = tables_of(spec, described(rows)) if rows else []
-        return f"{found['start']}{pipes(tables[0])}\n{found['end']}" if tables else found[0]
+    def entry(kind: str, name: str) -> tuple[Spec, pd.DataFrame]:
+        known = SECTIONS[kind]
+        if name not in known:
+            what = {"quote": "table", "value": "number"}[kind]
+            raise InputError(f"no {what} is called {name!r}; there are: {', '.join(known)}")
+        file = known[name]["file"]
+        if file not in frames:
+            frames[file] = described(stored_rows(results, file))
+        return known[name], frames[file]
 
-    marked = r"(?P<start><!-- results:(?P<name>[\w-]+) -->\n).*?(?P<end><!-- end:(?P=name) -->)"
-    return re.sub(marked, anew, text, flags=re.DOTALL)
+    def table(found: re.Match[str]) -> str:
+        spec, frame = entry("quote", found["name"])
+        tables = tables_of(spec, frame) if len(frame) else []
+        if not tables:
+            return found[0]
+        rows, commit = stored_rows(results, spec["file"]), stored_commit(results, spec["file"])
+        note = earlier([rows[at] for at in behind(spec, frame).index], spec["file"], commit)
+        shown = [pipes(tables[0]), *([note] if note else [])]
+        return found["start"] + "\n\n".join(shown) + f"\n{found['end']}"
+
+    def value(found: re.Match[str]) -> str:
+        number = value_of(*entry("value", found["name"])) or found["old"]
+        return found["start"] + number + found["end"]
+
+    marked = r"(?P<start><!-- {} -->{})(?P<old>.*?)(?P<end><!-- end:(?P=name) -->)"
+    text = re.sub(marked.format(r"results:(?P<name>[\w-]+)", "\n"), table, text, flags=re.DOTALL)
+    return re.sub(marked.format(r"value:(?P<name>[\w-]+)", ""), value, text)
 
 
 def rich(text: str) -> Markup:

@@ -13,10 +13,9 @@ from importlib.resources import files
 from typing import Any
 
 import pandas as pd
-from scipy import stats
 
 from counterveil.privacy import Level
-from counterveil_lab import paper_values
+from counterveil_lab import intervals, paper_values
 from counterveil_lab.results import Row
 
 Key = tuple[Any, ...]
@@ -30,32 +29,53 @@ FEWER = "‡"  # marks means over fewer queries than the other methods got
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean over n repetitions; `half` is half of its 95 % t-interval, NaN for n = 1."""
+    """A mean over n repetitions with its 95 % interval, NaN where there is none."""
 
     value: float
-    half: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
     n: int = 1
     said: str = ""  # the exact words, where the number is quoted
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The interval; the value twice where there is none."""
+        return (self.value, self.value) if math.isnan(self.low) else (self.low, self.high)
+
+    def times(self, factor: float, less: float = 0.0) -> "Mean":
+        """The same in another unit: `factor` times all of it, less `less`."""
+        value, low, high = (factor * it - less for it in (self.value, self.low, self.high))
+        return Mean(value, low, high, self.n)
 
     def texts(self, decimals: int, scale: float = 1.0) -> tuple[str, str]:
         """Value and interval; at most `decimals` places, fewer where the interval is wide.
 
-        There is no interval for one repetition, nor where all agree in the digits shown.
+        The interval is `± half` where it lies evenly around the value, or else `[low, high]`. It is
+        "" where there is none, and where its ends and the value are the same in the digits shown.
         """
-        half = self.half * scale
+        low, high = scale * self.low, scale * self.high
+        half = (high - low) / 2
         places = decimals
         if 0 < half < math.inf:  # the interval keeps one digit, or two if they begin below 3.55
             power = math.floor(math.log10(half))
             places = min(places, max(0, (1 if half / 10**power < 3.55 else 0) - power))
-        text = f"{self.value * scale:,.{places}f}"
-        text = text.removeprefix("-") if not text.strip("-0.,") else text
-        spread = "" if math.isnan(half) else f"{half:,.{places}f}"
-        return text, f"± {spread}" if spread.strip("0.") else ""
+        text, *ends = (_number(it, places) for it in (scale * self.value, low, high))
+        if math.isnan(half) or {text} == set(ends):
+            return text, ""
+        if math.isclose(high - scale * self.value, half, rel_tol=1e-6):
+            spread = _number(half, places)
+            return text, f"± {spread}" if spread.strip("0.") else ""
+        return text, f"[{ends[0]}, {ends[1]}]"
 
     def __str__(self) -> str:
         size = abs(self.value)
         decimals = 5 if 0 < size < 0.1 else 3 if size < 10 else 1
         return self.said or " ".join(filter(None, self.texts(decimals)))
+
+
+def _number(value: float, places: int) -> str:
+    text = f"{value:,.{places}f}"
+    return text.removeprefix("-") if not text.strip("-0.,") else text
 
 
 @dataclass(frozen=True)
@@ -195,6 +215,7 @@ def _description(row: Row) -> Row:
         "method name": name,
         "method place": place,
         "mechanism place": place_in(MECHANISMS, str(mechanism)),
+        "questions": (row.get("queries") or 0) + (row.get("extra_queries") or 0),  # to f
         "search name": NAMES["search"].get(method, method),
         "noisy": math.isfinite(number),
         "faulty": str(mechanism).startswith(("paper", "control")),  # in the audit
@@ -242,7 +263,7 @@ def means(frame: pd.DataFrame, by: Sequence[str], column: str) -> dict[Key, Mean
     """The mean of a column for each combination of `by`, in the order in which they come.
 
     Repetitions are seeds, draws of the noise and runs of the command; rows of one are averaged
-    first.
+    first. The interval of a column in [share] of sections.toml is that of a share.
     """
     if frame.empty or not {*by, column} <= {*frame.columns}:
         return {}
@@ -252,10 +273,38 @@ def means(frame: pd.DataFrame, by: Sequence[str], column: str) -> dict[Key, Mean
     keys = [frame[name] for name in (*by, *repeats)]
     each = values.groupby(keys, sort=False, dropna=False).mean().dropna()
     table = each.groupby(level=list(range(len(by))), sort=False).agg(["mean", "sem", "count"])
-    half = table["sem"] * stats.t.ppf(0.975, table["count"] - 1)
-    keys_found = (key if isinstance(key, tuple) else (key,) for key in table.index)
-    found = zip(table["mean"], half, table["count"].astype(int), strict=True)
-    return {key: Mean(*numbers) for key, numbers in zip(keys_found, found, strict=True)}
+    asked = _asked(frame.assign(value=values), by, column).reindex(table.index, fill_value=0.0)
+    found = {}
+    for key, mean, spread, n, queries in table.assign(asked=asked).itertuples(name=None):
+        ends = (
+            intervals.of_share(mean, n, spread, queries)
+            if column in SECTIONS["share"]
+            else intervals.of_mean(mean, n, spread)
+        )
+        found[key if isinstance(key, tuple) else (key,)] = Mean(mean, *ends, n)
+    return found
+
+
+def _asked(frame: pd.DataFrame, by: Sequence[str], column: str) -> "pd.Series[float]":
+    """How many queries a share is of, for each combination of `by`; 0 where that is not stored.
+
+    Rows of one seed ask the same queries, so those count once. A share of the answers is of as many
+    queries as were answered.
+    """
+    of = SECTIONS["share"].get(column, "")
+    if not of:
+        return pd.Series(dtype=float)
+    count = pd.Series(0.0, frame.index)
+    for name in ("quality_queries", "queries"):
+        if name in frame:
+            count = pd.to_numeric(frame[name], errors="coerce").fillna(count)
+    if of == "answers":
+        count = count * pd.to_numeric(frame["flip_ratio"]) if "flip_ratio" in frame else 0 * count
+    count = count.where(frame["value"].notna(), 0.0).fillna(0.0)
+    seed = frame["seed"] if "seed" in frame else pd.Series(0, frame.index)
+    groups = [frame[name] for name in by]
+    each = count.groupby([*groups, seed], sort=False, dropna=False).max()
+    return each.groupby(level=list(range(len(by))), sort=False).sum()
 
 
 def table_of(frame: pd.DataFrame, pivot: Pivot) -> Table | None:
@@ -267,7 +316,9 @@ def table_of(frame: pd.DataFrame, pivot: Pivot) -> Table | None:
     wanted = {*index, *order, *(pivot.columns or ())}
     for measure in pivot.measures:
         wanted |= {measure.column, f"printed {measure.column}"} & set(frame.columns)
-    wanted |= {"seed", "run", "dataset", "queries", "flip_ratio"} & set(frame.columns)
+    wanted |= {"seed", "run", "dataset", "queries", "quality_queries", "flip_ratio"} & set(
+        frame.columns
+    )
     frame = frame.reindex(columns=list(wanted))
     if order:
         frame = frame.sort_values(list(order), ascending=list(order.values()), kind="stable")
@@ -356,7 +407,7 @@ def _answers(rows: pd.DataFrame) -> bool:
 def _notes(seeds: set[int], queries: set[float]) -> Iterator[str]:
     """How many repetitions stand behind a table, and what the mark of a slow method means."""
     if seeds:
-        yield f"Seeds: {_ends(seeds)}." if seeds != {1} else "One run, so no interval."
+        yield f"Seeds: {_ends(seeds)}." if seeds != {1} else "One run."
     if queries:
         few = f"{_ends(queries)} a seed"
         yield f"{FEWER} Fewer queries than the other methods got, as it is slow: {few}."

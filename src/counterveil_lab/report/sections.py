@@ -73,6 +73,22 @@ def rows_of(spec: Spec, frame: pd.DataFrame) -> pd.DataFrame:
     return ROWS[wanted["made"]](frame) if "made" in wanted else select(frame, **wanted)
 
 
+def value_of(spec: Spec, frame: pd.DataFrame) -> str:
+    """The number of an entry of [value] as text, "" where no row has it."""
+    column = spec["column"]
+    rows = with_values(select(frame, **spec.get("rows", {})), [column]).astype({column: float})
+    if rows.empty:
+        return ""
+    numbers = rows.groupby(spec["by"])[column].mean() if "by" in spec else rows[column]
+    return format(spec.get("scale", 1) * numbers.agg(spec.get("take", "mean")), spec["style"])
+
+
+def behind(spec: Spec, frame: pd.DataFrame) -> pd.DataFrame:
+    """The stored rows that an entry is made of; all of them where a function picks."""
+    wanted = spec.get("rows", {})
+    return frame if "made" in wanted else select(frame, **wanted)
+
+
 def with_training_mean(frame: pd.DataFrame) -> pd.DataFrame:
     """The error of answering the mean of the training rows as a method of its own."""
     lines = with_values(frame, ["mse_of_pooled_mean"])
