@@ -50,6 +50,8 @@ EXPERIMENTS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
     "fig-images": (LAB, ("experiments/image_populations",)),
     "paper-adult": (ANSWERS, ("experiments/over_epsilon",)),
     "frontier": (ANSWERS, ("experiments/over_epsilon",)),
+    "paper-readings": (ANSWERS, ("experiments/readings",)),
+    "theorem-3": (ANSWERS, ("experiments/theorem_3",)),
     "fig-case": (ANSWERS, ("experiments/images",)),
     "table-fr": ((*ANSWERS, "others"), ("experiments/answers", "experiments/peers")),
     "table-ad": ((*ANSWERS, "others"), ("experiments/answers", "experiments/peers")),

@@ -177,6 +177,17 @@ def both_guidances(frame: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(**masked)
 
 
+def refused_people(frame: pd.DataFrame) -> pd.DataFrame:
+    """Believable answers to people of Adult, and how often f agrees where it was not consulted."""
+    rows = select(
+        frame, dataset="adult", kind="network", mechanism="functional", prefer="believable"
+    )
+    surrogate = rows.guidance == "surrogate"
+    rows = rows.assign(surrogate_flip_ratio=rows.flip_ratio.where(surrogate))
+    masked = {name: rows[name].mask(surrogate) for name in ("flip_ratio", "boosted", "near")}
+    return rows.assign(**masked)
+
+
 def over_draws(frame: pd.DataFrame, column: str, by: Sequence[str]) -> pd.DataFrame:
     """A row for each combination of `by`: means over draws, the tenth percentile, the worst."""
     rows = with_values(frame, ["draw", column])
@@ -224,6 +235,7 @@ ROWS: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
     "largest_call": largest_call,
     "timed_once": timed_once,
     "both_guidances": both_guidances,
+    "refused_people": refused_people,
     "private_models": private_models,
     "populations": populations,
     "best_settings": best_settings,
