@@ -124,8 +124,6 @@ def build(
         epochs = size.epochs
         if epochs is not None and mechanism == "paper" and arena.schema.family == "mixed":
             epochs *= 5  # it learns from the rows and not from 20,000 samples
-        if mechanism == "paper":
-            epochs = size.paper_epochs or epochs
         rows = arena.d4 if name.startswith("elsewhere") else arena.d1
         epsilon = float("inf") if name.startswith("no-noise") else epsilon
         given: dict[str, Any] = {"mechanism": mechanism, "seed": arena.seed, "epochs": epochs}

@@ -82,7 +82,7 @@ def on_defence(
     networks, inside = shadows.shadows_of(arena, pool, PIPELINES, recipe)
     loot = gather(defence, size, ("naive",))
     made: list[Defence] = []
-    if defence.name not in SLOW:
+    if defence.name not in SLOW and size.imitate:
         veils = {} if veils is None else veils
         made = shadows.shadow_defences(arena, defence, pool, networks, inside, size, epsilon, veils)
     loots = [gather(each, size, ("naive",)) for each in made]
@@ -96,7 +96,7 @@ def on_defence(
         evidence = Evidence.of(people, pool, inside, _f(defence.arena), others)
         rows += _attacks(evidence, people, "f", size, arena.seed)
     queries = loot.points[:count]
-    # dice-ml is too slow to imitate: its shadows do without counterfactuals.
+    # What is too slow to imitate has shadows that do without counterfactuals.
     plain = [Transfer.of(queries, each.exp()) for each in networks.log_proba(queries)]
     for way in COPIED:
         shadow = [each.transfer(way, count) for each in loots] if made else plain

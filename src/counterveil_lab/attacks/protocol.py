@@ -34,18 +34,17 @@ SAME, MORE = 0.5, 0.2  # the share of others that may be training rows; how far 
 class Size:
     """How much is played.
 
-    `rows` in each of the sets at most; `epochs` of a release, `paper_epochs` of one by mechanism
-    `paper` and `warm_steps` of the amortised search (None: the usual number); `steps` and `batch`
-    of an extracted model; `uniform` legal rows drawn for fidelity; `dice_seconds`: how long dice-ml
-    is asked for counterfactuals, and `kdtree_queries`: the most that its k-d tree is asked;
-    `shadows` and `candidates` of the inference attacks (members, and as many others).
+    `rows` in each of the sets at most; `epochs` of a release and `warm_steps` of the amortised
+    search (None: the usual number); `steps` and `batch` of an extracted model; `uniform` legal rows
+    drawn for fidelity; `dice_seconds`: how long dice-ml is asked for counterfactuals, and
+    `kdtree_queries`: the most that its k-d tree is asked; `shadows` and `candidates` of the
+    inference attacks (members, and as many others); `imitate`: whether explainers have shadows.
     """
 
     rows: int = 8000
     test: int = 8000
     queries: tuple[int, ...] = (250, 500, 1000, 2000)
     epochs: int | None = None
-    paper_epochs: int | None = None
     warm_steps: int | None = None
     steps: int = 1500
     batch: int = 256
@@ -54,6 +53,7 @@ class Size:
     kdtree_queries: int = 250
     shadows: int = 16
     candidates: int = 2000
+    imitate: bool = True
 
 
 FULL = Size()
