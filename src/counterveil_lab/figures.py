@@ -204,6 +204,23 @@ def _believable(rows: pd.DataFrame, _: pd.DataFrame) -> Figure:
     return figure
 
 
+def _warm_up(rows: pd.DataFrame, _: pd.DataFrame) -> Figure:
+    figure, panels = _panels(rows.dataset.nunique(), 4.2)
+    marks = {"milliseconds_of_500": "o", "milliseconds_of_50000": "D"}
+    order = list(dict.fromkeys(rows.apply(_label, axis=1)))[::-1]
+    for axes, (dataset, here) in zip(panels, rows.groupby("dataset", sort=False), strict=True):
+        places = [order.index(label) for label in here.apply(_label, axis=1)]
+        for column, mark in marks.items():
+            style: Style = {"marker": mark, "s": 34, "linewidths": 0}
+            axes.scatter(here[column], places, c=_colours(here), **style)
+        axes.set_yticks(range(len(order)), order)
+        _log(axes, "x")
+        _name(axes, str(dataset), MILLISECONDS)
+    keys = [Line2D([], [], color=SOFT, linestyle="", marker=mark) for mark in marks.values()]
+    legend(figure, keys, ["learning shared by 500 queries", "by 50,000"])
+    return figure
+
+
 def _single(rows: pd.DataFrame, _: pd.DataFrame) -> Figure:
     figure, (axes,) = _panels(1, 2.8)
     values = 1000 * rows.cpu_seconds_per_query
@@ -299,6 +316,7 @@ def _objective(rows: pd.DataFrame, _: pd.DataFrame) -> Figure:
 
 PAINTERS: dict[str, Callable[[pd.DataFrame, pd.DataFrame], Figure]] = {
     "peers": _peers,
+    "warm-up": _warm_up,
     "believable": _believable,
     "single": _single,
     "batch": _batch,

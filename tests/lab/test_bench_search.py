@@ -186,6 +186,8 @@ ROWS = [
     a_row("peers", batch=1, distance=None, flip_ratio=None),
     a_row("peers", guidance="surrogate", flip_ratio=0.0, distance=float("nan")),
     a_row("peers", method="cadex-0", epsilon=None, guidance=None, seconds_per_query=1e-2),
+    a_row("warm-up", milliseconds_of_500=2.0, milliseconds_of_50000=0.2),
+    a_row("warm-up", dataset="mnist", milliseconds_of_500=3.0, milliseconds_of_50000=0.3),
     a_row("believable", method="counterveil-nearest", warm_up_seconds=9.0),
     a_row("believable", method="counterveil-believable", warm_up_seconds=2.0),
     a_row("single", stage="whole", cpu_seconds_per_query=1e-3, share=1.0),
