@@ -27,7 +27,8 @@ class Results:
 
     Rows of another command or commit are dropped when the first new one comes: they were measured
     on other code. `fresh` drops all of them. `keep` keeps all of them, so that an experiment can be
-    added to; every row then says its own `commit`.
+    added to, and rows of earlier code are replaced case by case; every row then says its own
+    `commit`.
     """
 
     def __init__(
@@ -52,22 +53,28 @@ class Results:
                 self.rows = [{"commit": content["commit"], **row} for row in self.rows]
         # Once a file has rows of several commits, those that follow say theirs too.
         self._mixed = any("commit" in row for row in self.rows)
+        self._code = fingerprint(experiment)
 
-    def has(self, **key: Any) -> bool:
-        """Whether a row with these values is there already."""
-        return any(all(row.get(name) == value for name, value in key.items()) for row in self.rows)
+    def has(self, **case: Any) -> bool:
+        """Whether the present code has measured a row with these values."""
+        return any(is_of(row, case) and row.get("fingerprint") == self._code for row in self.rows)
 
-    def add(self, *rows: Row) -> None:
-        """Keep rows, all of them or, if this is cut short, none."""
+    def add(self, *rows: Row, case: Row | None = None) -> None:
+        """Keep rows, all of them or, if this is cut short, none; they replace those of `case`."""
         about = {"commit": self._head["commit"]} if self._mixed else {}
-        code = fingerprint(self._head["experiment"])
-        about |= {"fingerprint": code} if code else {}
-        self.rows += [{**plain(row), **about} for row in rows]
+        about |= {"fingerprint": self._code} if self._code else {}
+        kept = [row for row in self.rows if case is None or not is_of(row, case)]
+        self.rows = kept + [{**plain(row), **about} for row in rows]
         content = {**self._head, "rows": self.rows}
         text = json.dumps(content, indent=1, allow_nan=False) + "\n"
         write_whole(self._stem.with_suffix(".json"), text.encode())
         table = pd.DataFrame(self.rows).to_csv(index=False)
         write_whole(self._stem.with_suffix(".csv"), table.encode())
+
+
+def is_of(row: Row, case: Row) -> bool:
+    """Whether a row has the values of a case."""
+    return all(row.get(name) == value for name, value in case.items())
 
 
 def stored_rows(folder: Path, experiment: str) -> Sequence[Row]:

@@ -177,7 +177,7 @@ def run_cases(
             failures.append(f"{words}: {type(error).__name__}: {error}")
             say(f"failed: {failures[-1]}")
             continue
-        results.add(*map(store, rows))
+        results.add(*map(store, rows), case=case)
         say(f"{done}/{len(missing)}: {words}")
     if failures:
         raise CasesFailed(f"{len(failures)} of {len(missing)} cases failed; first {failures[0]}")
