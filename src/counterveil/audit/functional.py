@@ -34,6 +34,7 @@ DELTA = 1e-6
 SHARP = 1e-2  # where so many draws see what Gaussian noise leaks; see `audit.dpsgd`
 DELTAS = (0.0, DELTA, SHARP)
 CHUNK = 1 << 22  # noisy numbers drawn at a time
+FEWEST_TREES = 1000  # draws of a tree, whose share of ε is small; fewer tell too little apart
 
 Question = tuple[Sequence[int], int, Share]  # scores, sensitivity, share: what decides a choice
 
@@ -182,7 +183,8 @@ def games(budget: Budget, effort: Effort) -> Iterator[Game]:
     at the sharp δ also the choice of a tree, which then spends ρ.
     """
     claim = Claim(budget.epsilon, budget.delta)
-    some, few = max(2, effort.draws // 5), max(2, effort.draws // 50)
+    some = max(2, effort.draws // 5)
+    few = max(min(effort.draws, FEWEST_TREES), effort.draws // 50)
     real = neighbours.wide if budget.delta else neighbours.one_feature
 
     def coefficients(pair: Pair) -> Scores:
