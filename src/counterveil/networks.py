@@ -22,6 +22,8 @@ from counterveil.schema import Family, Pixels
 from counterveil.terminal import Tick, silent
 
 Network = TypeVar("Network", bound=nn.Module)
+CACHED = 1 << 23  # float32 numbers: what a processor works on quickly
+GPU_SHARE = 8  # of a GPU's free memory one part is worked on at once
 
 
 @dataclass(frozen=True)
@@ -330,6 +332,17 @@ def check_finite(network: nn.Module) -> None:
     """Refuse a network that noise has driven to weights that are no numbers."""
     if not all(bool(weights.isfinite().all()) for weights in network.parameters()):
         raise RequestError("training diverged: the noise at this epsilon is too large; raise it")
+
+
+def numbers_at_once(device: torch.device) -> int:
+    """How many float32 numbers a step of a search may hold, about: what a processor's cache likes.
+
+    A GPU is given as much as a share of its free memory takes: each of its steps costs a launch.
+    """
+    if device.type != "cuda":
+        return CACHED
+    free, _ = torch.cuda.mem_get_info(device)
+    return max(CACHED, free // GPU_SHARE // 4)
 
 
 def pick_device(name: str) -> torch.device:

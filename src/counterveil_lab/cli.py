@@ -113,6 +113,29 @@ def run(
     notes.print(f"stored in {folder}")
 
 
+@app.command("train-paper")
+def train_paper(
+    datasets: str = option(..., "These datasets, separated by commas."),
+    cache: Path = option(..., "Leave veils here; give the same folder to `run`."),
+    seeds: int = option(3, "How many repetitions.", min=1),
+    epsilons: str = option("0.025,0.75", "These ε, separated by commas; none: without noise."),
+    device: str = option("auto", "cpu, cuda, mps, or auto for the best there is."),
+) -> None:
+    """Train mechanism paper for many seeds and ε as one batched model, best on a GPU."""
+    import os
+
+    from counterveil.networks import pick_device
+    from counterveil_lab.experiments import batched_paper, releases
+
+    os.environ[releases.CACHE] = str(cache)
+    none = releases.NO_NOISE
+    listed = tuple(none if word == none else float(word) for word in _listed(epsilons) or ())
+    with _one_line_errors():
+        for name in _listed(datasets) or ():
+            made = batched_paper.leave_veils(name, seeds, listed, pick_device(device), _say)
+            _say(f"{name}: {made} veils trained")
+
+
 @app.command()
 def bench(
     name: str = typer.Argument(help=BENCHMARK),

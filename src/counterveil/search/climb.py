@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from counterveil.search.scan import AT_ONCE, ONE_OF_MANY, Scan
+from counterveil.networks import numbers_at_once
+from counterveil.search.scan import ONE_OF_MANY, Scan
 
 PLACES = 24  # of a number that are tried, from its lower to its upper bound
 GAINS = 1e-6  # log-odds: less is no gain
@@ -53,7 +54,7 @@ class Climb:
     def _at_once(self) -> int:
         width = max(1, self.single.start.shape[1])
         tried = width + PLACES * int(self.single.snap.is_number.sum())
-        return max(1, AT_ONCE // (width * tried))
+        return max(1, numbers_at_once(self.single.start.device) // (width * tried))
 
     def _step(self, rows: Tensor, reached: Tensor, queries: Tensor) -> None:
         """The best single change of each of `queries`, in place."""

@@ -151,6 +151,25 @@ class Polish:
         """How far each number is from the query's, (rows, width); 0 for all other columns."""
         return (rows - self.nearest_legal).abs() * self.snap.is_number
 
+    def _on_the_way(self, indices: Tensor, rows: Tensor, way: Tensor, back: Tensor) -> Tensor:
+        """Legal rows with shares `back`, (queries, tries), of the `way` of numbers gone back.
+
+        `rows` and `way` are (queries, width), the result is (queries, tries, width).
+        """
+        if self.box.ties is not None:
+            box = self.box.select(indices.repeat_interleave(back.shape[1]))
+            tried = rows[:, None] - back[:, :, None] * way[:, None]
+            return self.snap(tried.flatten(0, 1), box).unflatten(0, (-1, back.shape[1]))
+        columns = self.snap.is_number.nonzero()[:, 0]
+        lower, upper = (
+            side[indices][:, None, columns] for side in (self.box.lower, self.box.upper)
+        )
+        here, moves = rows[:, None, columns], way[:, None, columns]
+        legal = self.snap.numbers(here - back[:, :, None] * moves, columns, lower, upper)
+        tried = rows[:, None].repeat(1, back.shape[1], 1)
+        tried[:, :, columns] = torch.where(moves == 0, here, legal)
+        return tried
+
     def _move_back(self, indices: Tensor, all_rows: Tensor, columns: Tensor) -> None:
         """Put the marked columns as near to the query's as the model accepts, in place.
 
@@ -161,13 +180,11 @@ class Polish:
         share = torch.ones(len(rows), 1, device=rows.device)
         kept, width = rows, 1.0
         grid = torch.arange(1, SPLIT, device=rows.device) / SPLIT
-        box = self.box.select(indices.repeat_interleave(SPLIT - 1))
         everyone = torch.arange(len(rows), device=rows.device)
         for _ in range(LEVELS):
             # Ascending: the first share that is accepted is the nearest to the query.
             shares = share - width * (1 - grid)
-            tried = rows[:, None] - (1 - shares)[:, :, None] * way[:, None]
-            tried = self.snap(tried.flatten(0, 1), box).unflatten(0, (-1, SPLIT - 1))
+            tried = self._on_the_way(indices, rows, way, 1 - shares)
             accepted = self._accepted(tried, indices)
             first = torch.where(accepted, 0, 1).argmin(dim=1)
             any_accepted = accepted.any(dim=1, keepdim=True)

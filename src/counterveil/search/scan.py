@@ -15,13 +15,13 @@ import torch
 from torch import Tensor
 
 from counterveil.encoding import Encoding
+from counterveil.networks import numbers_at_once
 from counterveil.search.constraints import SAME, Box
 from counterveil.search.snap import Snap
 
 STEPS = 96  # of the whole way of a number: a shorter way has fewer
 LEAST_STEPS = 8  # of any way, and of the step before the first accepted one
 ROUNDS = 3
-AT_ONCE = 1 << 23  # numbers in memory, about
 CLEARLY = 1e-6  # of a squared distance: less is no gain
 ONE_OF_MANY = 2.0  # beyond the unit cube: the category that a legal row then has
 
@@ -46,7 +46,7 @@ class Scan:
         best = torch.where(accepted, self._squares(rows, slice(None)), torch.inf)
         nearest = rows.clone()
         tried = 2 * int(self.snap.is_number.sum()) * STEPS // 4  # a query; most ways are short
-        size = max(1, AT_ONCE // max(1, tried * self.start.shape[1]))
+        size = max(1, numbers_at_once(rows.device) // max(1, tried * self.start.shape[1]))
         for part in torch.arange(len(rows), device=rows.device).split(size):
             self._try_listed(part, best, nearest)
             self._try_numbers(part, best, nearest)
@@ -87,7 +87,7 @@ class Scan:
         query = part[row]
         points = self.start[query]
         points[torch.arange(len(query), device=query.device), column] = values
-        self._keep_nearer(points, query, best, nearest)
+        self._keep_nearer_rows(points, query, best, nearest)
 
     def _try_numbers(self, part: Tensor, best: Tensor, nearest: Tensor) -> None:
         """Every number of the queries `part`, up and down, in place."""
@@ -113,12 +113,9 @@ class Scan:
             fine = place > torch.nn.functional.pad(place, (1, 0))[:, :-1]  # no place twice
             fine &= ways < far[:, None] + step[:, None] / 2
             way, _ = fine.nonzero(as_tuple=True)
-            query = part[row[way]]
-            points = self.start[query]
-            points[torch.arange(len(way), device=way.device), columns[number[way]]] += (
-                sign[way] * ways[fine]
-            )
-            fine[fine.clone()] = self._keep_nearer(points, query, best, nearest)
+            query, column = part[row[way]], columns[number[way]]
+            value = self.start[query, column] + sign[way] * ways[fine]
+            fine[fine.clone()] = self._keep_nearer_values(query, column, value, best, nearest)
             first = torch.where(fine, 0, 1).argmin(dim=1)
             stop = ways.gather(1, first[:, None])[:, 0]
             high[side, row, number] = torch.where(fine.any(dim=1), stop, 0.0)
@@ -129,20 +126,62 @@ class Scan:
         """1, 2, … up to the most steps of any way."""
         return torch.arange(1, int((way / step).round().max()) + 1, device=step.device)
 
-    def _keep_nearer(self, points: Tensor, query: Tensor, best: Tensor, nearest: Tensor) -> Tensor:
-        """Which of `points`, made legal, are accepted; `best` and `nearest` change in place."""
+    def _keep_nearer_values(
+        self, query: Tensor, column: Tensor, value: Tensor, best: Tensor, nearest: Tensor
+    ) -> Tensor:
+        """Which `value` of a number in `column` is nearer and accepted, made legal: (values,).
+
+        `best` and `nearest` change in place. No other column changes unless features are tied.
+        """
+
+        def rows_at(chosen: Tensor | slice) -> Tensor:
+            rows = self.start[query[chosen]]
+            rows[torch.arange(len(rows), device=rows.device), column[chosen]] = value[chosen]
+            return rows
+
+        if self.box.ties is not None:
+            return self._keep_nearer_rows(rows_at(slice(None)), query, best, nearest)
+        lower, upper = self.box.lower[query, column], self.box.upper[query, column]
+        value = self.snap.numbers(value, column, lower, upper)
+        square = (value - self.start[query, column]) ** 2
+        square = torch.where(square > SAME**2, square, 0.0)
+        square = square if self.costs is None else square * self.costs[query, column]
+        return self._keep_nearer(query, square, rows_at, best, nearest)
+
+    def _keep_nearer_rows(
+        self, points: Tensor, query: Tensor, best: Tensor, nearest: Tensor
+    ) -> Tensor:
+        """The same of whole `points`, (points, width)."""
         box = self.box.select(query)
         rows = self.snap(points, box)
         squares = self._squares(rows, query)
-        fine = squares < best[query] * (1 - CLEARLY)
         if box.ties is not None:
-            fine &= box.ties_held(rows)
-        if bool(fine.any()):
-            fine[fine.clone()] = self.accepts(rows[fine], query[fine])
+            squares = torch.where(box.ties_held(rows), squares, torch.inf)
+        return self._keep_nearer(query, squares, rows.__getitem__, best, nearest)
+
+    def _keep_nearer(
+        self,
+        query: Tensor,
+        squares: Tensor,
+        rows_at: Callable[[Tensor], Tensor],
+        best: Tensor,
+        nearest: Tensor,
+    ) -> Tensor:
+        """Which changes, of these squared lengths, are nearer and accepted: (changes,).
+
+        `rows_at`: the legal rows of some of them. Of those equally near the last is kept.
+        """
+        fine = squares < best[query] * (1 - CLEARLY)
+        chosen = fine.nonzero()[:, 0]
+        if len(chosen):
+            fine[chosen] = self.accepts(rows_at(chosen), query[chosen])
         squares = torch.where(fine, squares, torch.inf)
         best.scatter_reduce_(0, query, squares, "amin")
-        winner = fine & (squares == best[query])
-        nearest[query[winner]] = rows[winner]
+        nearest_of = (fine & (squares == best[query])).nonzero()[:, 0]
+        last = torch.full(best.shape, -1, device=best.device)
+        last.scatter_reduce_(0, query[nearest_of], nearest_of, "amax")
+        kept = last[last >= 0]
+        nearest[query[kept]] = rows_at(kept)
         return fine
 
     def _squares(self, rows: Tensor, query: Tensor | slice) -> Tensor:

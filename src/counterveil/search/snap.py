@@ -97,6 +97,16 @@ class Snap:
             rows = self._with_links(box.settle(rows, pinned), box)
         return rows
 
+    def numbers(self, values: Tensor, columns: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+        """The legal `values` nearest to those given, of numbers in encoded `columns`, in bounds.
+
+        All shapes fit each other. For numbers that are there and that no tie holds: what calling
+        this object makes of them, without the other columns of a row.
+        """
+        divisions = self.divisions[columns]
+        legal = values.clamp(lower, upper).mul_(divisions).round_().div_(divisions)
+        return legal.clamp_(lower, upper)
+
     def _with_links(self, rows: Tensor, box: Box) -> Tensor:
         """The rows, changed in place: what is derived follows its source."""
         for link in self._links:

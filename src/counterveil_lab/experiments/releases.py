@@ -121,6 +121,12 @@ def release(
     return Release(veil, seconds, epochs)
 
 
+def paper_veil_place(data: Dataset, epsilon: Epsilon, seed: int) -> Path | None:
+    """Where `release` finds a veil of `paper`, as long trained as published."""
+    epochs = published_epochs(data)
+    return place("veil", ".veil", data.name, "paper", epsilon, seed, None, epochs, len(data.train))
+
+
 def published_epochs(data: Dataset) -> int:
     """How long `paper` is trained: as published, unless `--paper-epochs` says otherwise."""
     if asked := os.environ.get(PAPER_EPOCHS):
