@@ -66,14 +66,30 @@ def leave_veils(
         return 0
     architecture = replace(ARCHITECTURES[schema.family], epochs=epochs)
     tables = {it.seed: PrivateTable(data[it.seed].train, schema) for it in missing}
-    made = train(tables, missing, architecture, device, say=say)
-    for wanted, (autoencoder, prototypes) in made:
+    for wanted, (autoencoder, prototypes) in _train_by_size(
+        tables, missing, architecture, device, say
+    ):
         path = paths[wanted]
         assert path is not None, "what is missing has a place"
         statement = paper.state(wanted.budget, architecture)
         write_whole(path.with_suffix(".json"), json.dumps(math.nan).encode())  # nobody timed it
         Veil(schema, autoencoder.cpu(), prototypes.cpu(), statement).save(path)
     return len(missing)
+
+
+def _train_by_size(
+    tables: dict[int, PrivateTable],
+    wanted: Sequence[Wanted],
+    architecture: Architecture,
+    device: torch.device,
+    say: Say,
+) -> Iterator[tuple[Wanted, tuple[Autoencoder, Tensor]]]:
+    """Tables of one size together; splits by people have sizes of their own."""
+    sizes = {seed: len(table.private_rows()[0]) for seed, table in tables.items()}
+    for size in dict.fromkeys(sizes.values()):
+        here = {seed: table for seed, table in tables.items() if sizes[seed] == size}
+        chosen = [it for it in wanted if it.seed in here]
+        yield from train(here, chosen, architecture, device, say=say)
 
 
 def train(
