@@ -22,17 +22,9 @@ from counterveil_lab import paper_values
 from counterveil_lab.fingerprints import fingerprint
 from counterveil_lab.report import page as pages
 from counterveil_lab.report.claims import Claim, Outcome, State, Verdict, judge
+from counterveil_lab.report.frames import SECTIONS, Mean, described, means
 from counterveil_lab.report.page import gather, quoted, render, rich, write
-from counterveil_lab.report.pivots import (
-    SECTIONS,
-    Mean,
-    Measure,
-    Pivot,
-    Table,
-    described,
-    means,
-    table_of,
-)
+from counterveil_lab.report.pivots import Measure, Pivot, Table, table_of
 from counterveil_lab.report.sections import ROWS, behind, claims_of
 from counterveil_lab.results import Row, stored_rows
 

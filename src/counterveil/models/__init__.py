@@ -1,11 +1,12 @@
 """Target models: adapters through which the search asks any model for class probabilities."""
 
 from counterveil.models.adapters import CallableModel, EstimatorModel, adapt, distil
-from counterveil.models.base import Rows, TargetModel
+from counterveil.models.base import TargetModel
 from counterveil.models.export import save_private_model
 from counterveil.models.exported import save_exported
 from counterveil.models.load import ModelFile, load_model
 from counterveil.models.onnx import OnnxModel
+from counterveil.models.rows import Rows
 from counterveil.models.torch_model import TorchModel
 
 __all__ = [

@@ -11,9 +11,10 @@ from torch import Tensor, nn
 
 from counterveil.errors import CallLimitError, ModelError, RequestError
 from counterveil.models import base
-from counterveil.models.base import Inputs, Outputs, Rows, TargetModel
+from counterveil.models.base import Inputs, Outputs, TargetModel
 from counterveil.models.boosted import BoosterClassifier, is_booster, rows_as_fitted
 from counterveil.models.onnx import OnnxModel
+from counterveil.models.rows import Rows
 from counterveil.models.torch_model import TorchModel
 from counterveil.networks import classifier, fit, seeded
 from counterveil.private_model import PrivateModel

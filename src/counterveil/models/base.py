@@ -5,150 +5,20 @@ import importlib
 import math
 import re
 from collections.abc import Iterable, Sequence
-from functools import cached_property
 from typing import Any, Literal, NamedTuple, Self
-from weakref import WeakKeyDictionary
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor
 
-from counterveil.encoding import Array, Encoding
+from counterveil.encoding import Encoding
 from counterveil.errors import ModelError
+from counterveil.models.rows import Rows
 from counterveil.schema import Category, Schema
-from counterveil.schema.columns import WHOLE, array_of, arrays_of, numbers_of
 
 Outputs = Literal["auto", "logits", "probabilities"]
 Inputs = Literal["auto", "rows", "encoding"]
-OBJECTS = np.dtype(object)  # of a column whose cells may be of any type
-_TYPES: WeakKeyDictionary[Encoding, list[Any]] = WeakKeyDictionary()
 TINY = 1e-7  # probabilities below this are taken for it, so that their logarithm is finite
-
-
-class Rows:
-    """Rows to ask a model about, in whichever form the model takes them.
-
-    Rows are given in original units, as a table or as its columns (`from_frame`), or as points of
-    the encoding. The other forms are made when they are first asked for, and kept:
-
-    `cells`: the columns of rows in original units as plain arrays, in the schema's order: those
-    that were given, with values of the schema's types, or the decoded points.
-    `frame`: the same as a frame.
-    `encoded`: float64 array of shape (rows, width): the encoded rows, or the points.
-    `points`: float32 tensor of shape (rows, width): the very points that were given (a gradient
-    flows through them), or the encoded rows on the CPU.
-    `array`: the same as an array, for what is quicker without torch.
-    """
-
-    from_frame = False
-    _given: Sequence[Any]  # columns as they came
-
-    def __init__(self, encoding: Encoding) -> None:
-        self._encoding = encoding
-
-    @classmethod
-    def of_frame(cls, table: Any, encoding: Encoding) -> Self:
-        """Rows in original units. A model gets their values as the schema has them: not "1" for 1.
-
-        A table that the schema does not allow is a `DataError`, at the latest when a model is
-        asked.
-        """
-        rows = cls(encoding)
-        rows._given, rows.from_frame = encoding.arrays(table), True
-        return rows
-
-    def with_cells(self, cells: Sequence[Any]) -> Self:
-        """Rows in original units that share some columns with these, and have others of their own.
-
-        `cells`: all columns, with values of the schema's types; only their own are encoded anew.
-        """
-        rows = type(self)(self._encoding)
-        rows._given, rows.from_frame, rows.cells = cells, True, list(cells)
-        rows.encoded = self._encoding.encode_changes(cells, self.cells, self.encoded)
-        return rows
-
-    def repeated(self, times: int) -> Self:
-        """Rows in original units, each so many times, one after the other."""
-        if times == 1:
-            return self
-        again = np.repeat(np.arange(len(self)), times)
-        rows = type(self)(self._encoding)
-        rows.cells = [column.take(again) for column in self.cells]
-        rows._given, rows.from_frame, rows.encoded = rows.cells, True, self.encoded[again]
-        return rows
-
-    @classmethod
-    def of_points(cls, points: Tensor, encoding: Encoding) -> Self:
-        """Encoded rows: a float32 tensor of shape (rows, width)."""
-        rows = cls(encoding)
-        rows.points = points
-        return rows
-
-    @classmethod
-    def of_array(cls, points: Array, encoding: Encoding) -> Self:
-        """Encoded rows: a float32 array of shape (rows, width)."""
-        rows = cls.of_points(torch.from_numpy(points), encoding)
-        rows.array = points
-        return rows
-
-    def __len__(self) -> int:
-        return len(self._given[0] if self.from_frame else self.points)
-
-    @cached_property
-    def cells(self) -> list[Any]:
-        encoded = self.encoded  # refuses what the schema does not allow
-        if not self.from_frame:
-            return arrays_of(self._encoding.decode(encoded))
-        cells = [column.copy() for column in self._given]
-        own, found = _types_of(self._encoding), [column.dtype for column in cells]
-        if own == found and OBJECTS not in found:
-            return cells
-        for feature, places, at, *_ in self._encoding.blocks:
-            if found[places] == own[places] and OBJECTS not in found[places]:
-                continue
-            here = places.start
-            if feature.is_one_number and own[here] == np.int64 and found[here].kind in WHOLE:
-                cells[here] = cells[here].astype(np.int64)
-            elif feature.number_range is not None and not feature.is_whole:
-                cells[here] = numbers_of(cells[here])[0]  # decoding would round them
-            else:
-                cells[places] = [array_of(column) for column in feature.decode(encoded[:, at])]
-        return cells
-
-    @cached_property
-    def frame(self) -> pd.DataFrame:
-        if not self.from_frame:
-            return self._encoding.decode(self.encoded)
-        return self._encoding.frame(self.cells)
-
-    @cached_property
-    def encoded(self) -> Array:
-        if self.from_frame:
-            return self._encoding.encode_arrays(self._given)
-        array: Array = self.points.detach().cpu().double().numpy()
-        width = self._encoding.width
-        if array.shape[1:] != (width,):
-            raise ModelError(f"points must have the shape (rows, {width}), not {array.shape}")
-        return array
-
-    @cached_property
-    def points(self) -> Tensor:
-        return torch.from_numpy(self.array)
-
-    @cached_property
-    def array(self) -> Array:
-        if self.from_frame:
-            return self.encoded.astype(np.float32)
-        array: Array = self.points.detach().cpu().numpy()
-        return array
-
-
-def _types_of(encoding: Encoding) -> list[Any]:
-    """The types of the columns of rows that `encoding` decodes."""
-    if encoding not in _TYPES:
-        _TYPES[encoding] = encoding.decode(np.zeros((1, encoding.width))).dtypes.tolist()
-    return _TYPES[encoding]
 
 
 class TargetModel:

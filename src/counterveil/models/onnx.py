@@ -15,8 +15,9 @@ from counterveil.encoding import Array
 from counterveil.errors import ModelError
 from counterveil.files import read_bytes
 from counterveil.models import base, limits
-from counterveil.models.base import Inputs, Outputs, Rows, TargetModel
+from counterveil.models.base import Inputs, Outputs, TargetModel
 from counterveil.models.onnx_file import check_onnx
+from counterveil.models.rows import Rows
 from counterveil.schema import Category, Feature, Schema
 
 MOST_ROWS = 4096  # in one run of the session

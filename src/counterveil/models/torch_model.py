@@ -9,9 +9,10 @@ from torch import Tensor, nn
 
 from counterveil.errors import ModelError
 from counterveil.models import base, limits
-from counterveil.models.base import Outputs, Rows, TargetModel
+from counterveil.models.base import Outputs, TargetModel
 from counterveil.models.exported import ExportedGraph
 from counterveil.models.layers import array_layers, through, without_module_calls
+from counterveil.models.rows import Rows
 from counterveil.schema import Category, Schema
 
 FEW = 256  # rows, for which calling torch is most of the time

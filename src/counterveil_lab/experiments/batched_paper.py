@@ -12,10 +12,11 @@ import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad, vmap
+from torch.func import functional_call, grad, stack_module_state, vmap
 
 from counterveil.curator import paper
 from counterveil.curator.noise import laplace
@@ -60,36 +61,27 @@ def leave_veils(
     every = [Wanted(seed, epsilon) for seed in range(seeds) for epsilon in epsilons]
     data = {seed: load(dataset, seed=seed) for seed in range(seeds)}
     schema, epochs = data[0].schema, releases.published_epochs(data[0])
-    paths = {it: releases.paper_veil_place(data[it.seed], it.epsilon, it.seed) for it in every}
+    paths = {
+        it: releases.veil_place(data[it.seed], "paper", it.epsilon, it.seed, None, epochs)
+        for it in every
+    }
     missing = [it for it, path in paths.items() if path is not None and not path.exists()]
     if not missing:
         return 0
     architecture = replace(ARCHITECTURES[schema.family], epochs=epochs)
     tables = {it.seed: PrivateTable(data[it.seed].train, schema) for it in missing}
-    for wanted, (autoencoder, prototypes) in _train_by_size(
-        tables, missing, architecture, device, say
-    ):
+    sizes = {seed: len(data[seed].train) for seed in tables}  # splits by people differ in size
+    together = [[it for it in missing if sizes[it.seed] == size] for size in set(sizes.values())]
+    made = (train(tables, some, architecture, device, say=say) for some in together)
+    left = 0
+    for wanted, (autoencoder, prototypes) in chain.from_iterable(made):
         path = paths[wanted]
         assert path is not None, "what is missing has a place"
         statement = paper.state(wanted.budget, architecture)
         write_whole(path.with_suffix(".json"), json.dumps(math.nan).encode())  # nobody timed it
         Veil(schema, autoencoder.cpu(), prototypes.cpu(), statement).save(path)
-    return len(missing)
-
-
-def _train_by_size(
-    tables: dict[int, PrivateTable],
-    wanted: Sequence[Wanted],
-    architecture: Architecture,
-    device: torch.device,
-    say: Say,
-) -> Iterator[tuple[Wanted, tuple[Autoencoder, Tensor]]]:
-    """Tables of one size together; splits by people have sizes of their own."""
-    sizes = {seed: len(table.private_rows()[0]) for seed, table in tables.items()}
-    for size in dict.fromkeys(sizes.values()):
-        here = {seed: table for seed, table in tables.items() if sizes[seed] == size}
-        chosen = [it for it in wanted if it.seed in here]
-        yield from train(here, chosen, architecture, device, say=say)
+        left += 1
+    return left
 
 
 def train(
@@ -103,10 +95,10 @@ def train(
 ) -> Iterator[tuple[Wanted, tuple[Autoencoder, Tensor]]]:
     """Algorithm 1 for all `wanted`: each autoencoder with its prototypes (classes, latent).
 
-    `tables`: the training rows of each seed, as many of each. A release whose training diverged is
-    said and left out.
+    `tables`: the training rows of each seed; as many of each that is wanted. A release whose
+    training diverged is said and left out.
     """
-    seeds = list(tables)
+    seeds = list(dict.fromkeys(it.seed for it in wanted))
     private = [tables[seed].private_rows() for seed in seeds]
     rows = torch.stack([torch.as_tensor(points).float() for points, _ in private]).to(device)
     _, count, width = rows.shape
@@ -155,15 +147,10 @@ class _Together:
         device: torch.device,
     ) -> None:
         self._plain, self._eta, self._device = networks[0].to(device), eta, device
-        names = dict(self._plain.named_parameters())
-        stacks = {
-            name: torch.stack([dict(it.named_parameters())[name].detach().cpu() for it in networks])
-            for name in names
-        }
-        self.weights = {name: stack.to(device) for name, stack in stacks.items()}
-        self._learnt = [name for name, weights in names.items() if weights.requires_grad]
+        self.weights, _ = stack_module_state([network.to(device) for network in networks])
+        self._learnt = [name for name, weights in self.weights.items() if weights.requires_grad]
         for name in self._learnt:
-            self.weights[name].requires_grad_(True).grad = torch.zeros_like(self.weights[name])
+            self.weights[name].grad = torch.zeros_like(self.weights[name])
         on_gpu = device.type == "cuda"
         self._optimiser = torch.optim.Adam(
             [self.weights[name] for name in self._learnt],

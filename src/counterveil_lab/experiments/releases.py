@@ -102,9 +102,8 @@ def release(
     `networks.Architecture`.
     """
     epochs = 2 if quick else epochs or (published_epochs(data) if mechanism == "paper" else None)
-    key = data.name, mechanism, epsilon, seed, order, epochs, len(data.train)
-    more = () if reading is None else (reading,)
-    path = place("veil", ".veil", *key, *(() if delta is None else (delta,)), *more)
+    key = mechanism, epsilon, seed, order, epochs
+    path = veil_place(data, *key, *(each for each in (delta, reading) if each is not None))
     if path and path.exists():
         seconds = json.loads(path.with_suffix(".json").read_text())
         return Release(Veil.load(path), seconds, epochs)
@@ -121,10 +120,18 @@ def release(
     return Release(veil, seconds, epochs)
 
 
-def paper_veil_place(data: Dataset, epsilon: Epsilon, seed: int) -> Path | None:
-    """Where `release` finds a veil of `paper`, as long trained as published."""
-    epochs = published_epochs(data)
-    return place("veil", ".veil", data.name, "paper", epsilon, seed, None, epochs, len(data.train))
+def veil_place(
+    data: Dataset,
+    mechanism: str,
+    epsilon: Epsilon,
+    seed: int,
+    order: int | None,
+    epochs: int | None,
+    *more: object,
+) -> Path | None:
+    """The file in which `release` leaves and finds a veil; `more`: an unusual δ, a reading."""
+    key = data.name, mechanism, epsilon, seed, order, epochs, len(data.train)
+    return place("veil", ".veil", *key, *more)
 
 
 def published_epochs(data: Dataset) -> int:

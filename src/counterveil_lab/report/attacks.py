@@ -20,16 +20,10 @@ from counterveil_lab.attacks.headlines import (
     strongest,
 )
 from counterveil_lab.attacks.verdicts import NONE, gained, headline, members_score
-from counterveil_lab.report import claims, pivots
+from counterveil_lab.report import claims, frames
 from counterveil_lab.report.claims import Claim, Deciders, Outcome, Outcomes, compare, named
-from counterveil_lab.report.pivots import (
-    Table,
-    place_in,
-    records,
-    select,
-    table_of_texts,
-    with_values,
-)
+from counterveil_lab.report.frames import place_in, records, select, with_values
+from counterveil_lab.report.pivots import Table, table_of_texts
 from counterveil_lab.results import Row
 
 LITTLE = 0.01  # of fidelity or of balanced accuracy: one point
@@ -43,7 +37,7 @@ GUESSED = ("dataset", "control", "defence", "target", "who", "value", "advantage
 
 def _case(line: Row) -> str:
     known = line["epsilon"] is not None and line["epsilon"] > 0
-    name = pivots.DATASETS.get(line["dataset"], str(line["dataset"]))
+    name = frames.DATASETS.get(line["dataset"], str(line["dataset"]))
     return f"{name}, ε {line['epsilon']:g}" if known else name
 
 
@@ -182,13 +176,13 @@ def no_attribute(frame: pd.DataFrame) -> Outcomes:
 
 def surrogate_gives_less(frame: pd.DataFrame) -> Outcomes:
     """What the best thief gains by guidance `surrogate` against guidance `model`."""
-    gains: dict[str, dict[str, pivots.Mean]] = {"model": {}, "surrogate": {}}
+    gains: dict[str, dict[str, frames.Mean]] = {"model": {}, "surrogate": {}}
     for (guidance, margin), rows in frame.groupby(["guidance", "margin"], sort=False):
         for it in headline(records(rows)):
             case = f"{_case(it)}, {it['predictions']}, margin {margin:g}"
             half = nan if it["half_width"] is None else it["half_width"]
             ends, said = (it["gain"] - half, it["gain"] + half), _points(it, "gain", "half_width")
-            gains[str(guidance)][case] = pivots.Mean(it["gain"], *ends, said=f"{said} points")
+            gains[str(guidance)][case] = frames.Mean(it["gain"], *ends, said=f"{said} points")
     return compare(gains["surrogate"], gains["model"], lt)
 
 
@@ -196,7 +190,7 @@ def defences(frame: pd.DataFrame) -> Table | None:
     """What the names of the defences mean."""
     rows = with_values(frame, ("defence",))
     found = set(rows.defence) | {"none"} if len(rows) else set()
-    lines = [(f"`{name}`", words) for name, words in pivots.DEFENCES.items() if name in found]
+    lines = [(f"`{name}`", words) for name, words in frames.DEFENCES.items() if name in found]
     return table_of_texts("Where counterfactuals come from", ("name", "what it is"), lines)
 
 
@@ -296,8 +290,8 @@ def _cased(line: Row) -> tuple[str, ...]:
 
 def _place(line: Row) -> tuple[float, ...]:
     """Where a line comes: by dataset, control, defence and ε."""
-    named = ((pivots.DATASETS, line["dataset"]), (CONTROLS, line.get("control", "none")))
-    places = [place_in(*each) for each in (*named, (pivots.DEFENCES, line["defence"]))]
+    named = ((frames.DATASETS, line["dataset"]), (CONTROLS, line.get("control", "none")))
+    places = [place_in(*each) for each in (*named, (frames.DEFENCES, line["defence"]))]
     return (*places, line["epsilon"] or -1)
 
 

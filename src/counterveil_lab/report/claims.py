@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from counterveil_lab import paper_values
-from counterveil_lab.report.pivots import ANSWERS, Mean, as_text, means, select, with_values
+from counterveil_lab.report.frames import ANSWERS, Mean, means, select, with_values
+from counterveil_lab.report.pivots import as_text
 
 
 class State(StrEnum):

@@ -20,9 +20,10 @@ from counterveil.files import write_whole
 from counterveil.privacy import Level
 from counterveil_lab import paper_values
 from counterveil_lab.fingerprints import fingerprint
-from counterveil_lab.report import pivots
+from counterveil_lab.report import frames
 from counterveil_lab.report.claims import State, Verdict, judge
-from counterveil_lab.report.pivots import SECTIONS, Cell, Table, described, table_of_texts
+from counterveil_lab.report.frames import SECTIONS, described
+from counterveil_lab.report.pivots import Cell, Table, table_of_texts
 from counterveil_lab.report.sections import Spec, behind, claims_of, rows_of, tables_of, value_of
 from counterveil_lab.results import earlier, stored_commit, stored_rows
 
@@ -134,7 +135,7 @@ def pictures(folder: Path, spec: Spec) -> list[Mapping[str, str]]:
 
 def fewer_epochs(frame: pd.DataFrame) -> list[str]:
     """Where the autoencoder of `paper` was trained for less long than published."""
-    rows = pivots.with_values(pivots.select(frame, mechanism="paper"), ["dataset", "epochs"])
+    rows = frames.with_values(frames.select(frame, mechanism="paper"), ["dataset", "epochs"])
     found: dict[str, dict[str, None]] = {}
     columns = ["dataset", "dataset name", "epochs"]
     for dataset, name, epochs in rows.reindex(columns=columns).itertuples(index=False):
@@ -154,7 +155,7 @@ def data_table() -> Table:
         other = name not in paper_values.SAME_DATA
         theirs = [paper_values.of(column, name) or "" for column in printed]
         cells = [Cell(*pair, other_data=other) for pair in zip(ours, [""] * 4, theirs, strict=True)]
-        lines.append((Cell(pivots.DATASETS[name]), *cells))
+        lines.append((Cell(frames.DATASETS[name]), *cells))
     heads = ("dataset", "rows", "features", "encoded columns", "classes")
     note = "The paper does not list its features, nor how it encodes them."
     return Table("Table 1 of the paper: data", heads, tuple(lines), (note,))
@@ -164,7 +165,7 @@ def level_table() -> Table:
     """What the levels of guarantee mean."""
     heads = ("level", "what is guaranteed", "how to get it")
     lines = [
-        (it.value, f"{it.meaning}.".capitalize(), pivots.NAMES["level"][it.value]) for it in Level
+        (it.value, f"{it.meaning}.".capitalize(), frames.NAMES["level"][it.value]) for it in Level
     ]
     return table_of_texts("Levels of guarantee", heads, lines)
 

@@ -10,16 +10,10 @@ from counterveil_lab import paper_values
 from counterveil_lab.attacks.extraction import ATTACKERS, BASES
 from counterveil_lab.experiments.answers import FLIPS, methods_by_dataset
 from counterveil_lab.faults import SOUND
-from counterveil_lab.report import attacks, claims, pivots
+from counterveil_lab.report import attacks, claims, frames, pivots
 from counterveil_lab.report.claims import Claim
-from counterveil_lab.report.pivots import (
-    Table,
-    records,
-    select,
-    table_of,
-    table_of_texts,
-    with_values,
-)
+from counterveil_lab.report.frames import records, select, with_values
+from counterveil_lab.report.pivots import Table, table_of, table_of_texts
 
 Spec = Mapping[str, Any]
 SETTINGS = {
@@ -62,7 +56,7 @@ def pivot_of(spec: Spec, title: str, folded: bool) -> pivots.Pivot:
         "measures": [spec.get("by_dataset")],
     }
     chosen = {**(by_dataset if "by_dataset" in spec else {}), **spec}
-    measures = [pivots.Measure(**pivots.SECTIONS["measure"][name]) for name in chosen["measures"]]
+    measures = [pivots.Measure(**frames.SECTIONS["measure"][name]) for name in chosen["measures"]]
     columns, sort = chosen.get("columns"), tuple(chosen.get("sort", ()))
     return pivots.Pivot(title, chosen["index"], measures, columns and tuple(columns), sort, folded)
 
@@ -123,7 +117,7 @@ def every_attacker(frame: pd.DataFrame) -> pd.DataFrame:
     if rows.empty:
         return rows
     rows = rows[rows.queries == rows.groupby(["dataset", "defence name"]).queries.transform("max")]
-    return rows.assign(**{"attacker place": rows.attacker.map(partial(pivots.place_in, order))})
+    return rows.assign(**{"attacker place": rows.attacker.map(partial(frames.place_in, order))})
 
 
 def believing(frame: pd.DataFrame) -> pd.DataFrame:

@@ -1,0 +1,77 @@
+"""Attacks on a veil and a model of one's own."""
+
+from pathlib import Path
+
+from counterveil.cli.options import (
+    MODEL_CLASSES,
+    MODEL_INPUT,
+    MODEL_OUTPUTS,
+    TRUST_PICKLE,
+    check_outputs,
+    open_model,
+    option,
+)
+from counterveil_lab.cli.shared import PAGE, QUICK, app, one_line_errors
+
+FILES = ".pt2, .skops, .onnx, .ubj or .json (XGBoost), .txt (LightGBM)"
+
+
+@app.command()
+def attack(
+    veil: Path = option(..., "A veil file."),
+    model: Path = option(..., f"The model: {FILES}; pickles: see --trust-pickle."),
+    data: Path = option(..., "The rows that model and veil were made from: .csv or .parquet."),
+    others: Path = option(..., "Rows of the same kind that neither has seen, with the label."),
+    quick: bool = QUICK,
+    page: Path = option(Path("attack.html"), PAGE, "--out"),
+    attribute: str = option("race", "The column of categories that the attacker tries to infer."),
+    trust_pickle: bool = TRUST_PICKLE,
+    model_input: str = MODEL_INPUT,
+    model_outputs: str = MODEL_OUTPUTS,
+    model_classes: str | None = MODEL_CLASSES,
+) -> None:
+    """Attack your own veil and model: extraction, membership, attributes, linkage.
+
+    The numbers go beside the page as .json. With --quick fewer rows, queries and shadows.
+    """
+    from counterveil.errors import RequestError
+    from counterveil.tables import read_table
+    from counterveil.terminal import progress_line, say, wrote
+    from counterveil.veil import Veil
+
+    def told(words: str, done: int, total: int) -> None:
+        say(f"· {words}", "dim")
+        progress_line("attack", done, total, words)
+
+    with one_line_errors():
+        import sklearn  # noqa: F401 - needed after some minutes; it is missed at once
+
+        from counterveil_lab.attacks import suite
+
+        if page.suffix.lower() not in {".html", ".htm"}:
+            raise RequestError(f"--out {page}: name the page .html")
+        numbers = page.with_suffix(".json")
+        check_outputs({"--out": page, "the numbers beside it": numbers}, veil, model, data, others)
+        loaded = Veil.load(veil)
+        target = open_model(
+            model,
+            loaded.schema,
+            model_input,
+            model_outputs,
+            model_classes,
+            trust_pickle=trust_pickle,
+        )
+        findings = suite.attack(
+            loaded,
+            target,
+            read_table(data, loaded.schema),
+            read_table(others, loaded.schema),
+            quick=quick,
+            attribute=attribute,
+            told=told,
+        )
+        for words in findings.verdicts:
+            say(words)
+        for path in findings.save(page):
+            wrote(path)
+        say("What is promised: " + loaded.statement.headline, "dim")

@@ -1,0 +1,179 @@
+"""Experiments, benchmarks, and the report of what they stored."""
+
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+
+from counterveil.cli.options import option
+from counterveil_lab.cli.shared import (
+    OUT,
+    PAGE,
+    QUICK,
+    app,
+    listed,
+    notes,
+    one_line_errors,
+    refuse,
+    say,
+)
+
+NAMES = option(None, "Only these, separated by commas.")
+BENCHMARK = (
+    "release: reading and counting over rows. search: time and quality of answers beside other "
+    "methods, on one core. serve: the service under load. scale: very many rows on workers. "
+    "gpu: answers a second of a CUDA device."
+)
+PARTS = "believable, peers, warm-up, single, batch, features, floor, boosted or objective"
+PAPER_EPOCHS = (
+    "Train mechanism paper for so many epochs. The published ones are 300 on tables, 30 on images "
+    "and 500 on sets of bits: without a GPU very long for the last."
+)
+INPUTS = (
+    "gpu: a folder with veil, model and queries; left there if there are none yet, for a machine "
+    "that can release nothing."
+)
+DOCS = (
+    "The documentation: also write results.md in this folder, and make the tables anew that "
+    "README.md beside it and its pages quote."
+)
+
+
+@app.command("list")
+def list_experiments() -> None:
+    """The experiments there are."""
+    from counterveil_lab.experiments.table import EXPERIMENTS
+
+    for name, experiment in EXPERIMENTS.items():
+        sys.stdout.write(f"{name:20} {experiment.about}\n")
+    sys.stdout.write(f"{'all':20} every one of them, one after the other\n")
+
+
+@app.command()
+def holes() -> None:
+    """Run the counter-examples to the published proof (docs/soundness.md) and print them."""
+    from rich.table import Table
+
+    from counterveil_lab.holes import findings
+
+    table = Table("hole", "claim", "measured", "claim stands")
+    for found in findings():
+        table.add_row(found.hole, found.claim, found.measured, "yes" if found.holds else "no")
+    Console().print(table)
+
+
+@app.command()
+def run(
+    name: str = typer.Argument(help="An experiment of `counterveil-lab list`, or all."),
+    seeds: int = option(3, "How many repetitions.", min=1),
+    quick: bool = QUICK,
+    workers: int = option(2, "Processes at a time.", min=1),
+    folder: Path = OUT,
+    data: Path | None = option(None, "The folder of datasets, instead of COUNTERVEIL_DATA."),
+    datasets: str | None = NAMES,
+    mechanisms: str | None = NAMES,
+    add: bool = option(False, "Keep stored rows of other commits and commands too.", "--add"),
+    cache: Path | None = option(
+        None, "Keep models and veils here for later; empty it when the code changes."
+    ),
+    paper_epochs: int | None = option(None, PAPER_EPOCHS, min=1),
+) -> None:
+    """Run an experiment; a run that was cut short goes on where it stopped.
+
+    With --datasets and --mechanisms (in tables also cadex, vae, dice) parts add up in one file.
+    """
+    from counterveil_lab.experiments.runner import CasesFailed, Options
+    from counterveil_lab.experiments.table import run_named
+
+    chosen = listed(datasets), listed(mechanisms)
+    options = Options(folder, seeds, quick, workers, *chosen, add, data, cache, paper_epochs, say)
+    with one_line_errors():
+        try:
+            failures = run_named(name, options)
+        except CasesFailed as error:
+            failures = {name: str(error)}
+    for failed, reason in failures.items():
+        notes.print(f"[red]failed:[/red] {failed}: {reason}", highlight=False)
+    if failures:
+        raise typer.Exit(1)
+    notes.print(f"stored in {folder}")
+
+
+@app.command("train-paper")
+def train_paper(
+    datasets: str = option(..., "These datasets, separated by commas."),
+    cache: Path = option(..., "Leave veils here; give the same folder to `run`."),
+    seeds: int = option(3, "How many repetitions.", min=1),
+    epsilons: str = option("0.025,0.75", "These ε, separated by commas; none: without noise."),
+    device: str = option("auto", "cpu, cuda, mps, or auto for the best there is."),
+) -> None:
+    """Train mechanism paper for many seeds and ε as one batched model, best on a GPU."""
+    from counterveil.networks import pick_device
+    from counterveil_lab.datasets import LOADERS
+    from counterveil_lab.experiments import batched_paper, releases
+
+    names = listed(datasets) or ()
+    for name in names:
+        if name not in LOADERS:
+            refuse(f"no dataset {name!r}; there are: {', '.join(LOADERS)}")
+    try:
+        none = releases.NO_NOISE
+        chosen = [none if word == none else float(word) for word in listed(epsilons) or ()]
+    except ValueError:
+        refuse(f"--epsilons {epsilons}: numbers separated by commas, or none for no noise")
+    os.environ[releases.CACHE] = str(cache)
+    with one_line_errors():
+        for name in names:
+            made = batched_paper.leave_veils(name, seeds, chosen, pick_device(device), say)
+            say(f"{name}: {made} veils trained")
+
+
+@app.command()
+def bench(
+    name: str = typer.Argument(help=BENCHMARK),
+    quick: bool = QUICK,
+    only: str | None = option(None, f"search: one part of it, into files of its own: {PARTS}."),
+    seeds: int = option(1, "search: repetitions of what peers says of quality.", min=1),
+    datasets: str | None = option(None, "search: only these in objective, separated by commas."),
+    inputs: Path | None = option(None, INPUTS),
+    folder: Path = OUT,
+) -> None:
+    """Run a benchmark."""
+    from counterveil_lab.bench import BENCHMARKS, run_benchmark
+
+    if name not in BENCHMARKS:
+        refuse(f"no benchmark {name!r}; there are: {', '.join(BENCHMARKS)}")
+    if name != "search" and (only is not None or seeds > 1 or datasets is not None):
+        refuse("--only, --seeds and --datasets are for the benchmark search")
+    if name != "gpu" and inputs is not None:
+        refuse("--inputs is for the benchmark gpu")
+    search: dict[str, Any] = {"only": only, "seeds": seeds, "datasets": listed(datasets)}
+    options = {"search": search, "gpu": {"inputs": inputs}}.get(name, {})
+    command = f"counterveil-lab bench {shlex.quote(name)}{' --quick' if quick else ''}"
+    command += f" --only {shlex.quote(only)}" if only else ""
+    command += f" --seeds {seeds}" if seeds > 1 else ""
+    command += f" --datasets {shlex.quote(datasets)}" if datasets else ""
+    with one_line_errors():
+        run_benchmark(name, folder, command, quick=quick, say=say, **options)
+    stem = f"bench-{name}" + (f"-{only}" if only else "")
+    notes.print(f"stored in {folder}/{stem}.json and .csv")
+
+
+@app.command()
+def report(
+    folder: Path = option(Path("results"), "Stored results.", "--results"),
+    page: Path = option(Path("results/report.html"), PAGE, "--out"),
+    docs: Path | None = option(None, DOCS),
+) -> None:
+    """All stored results on one page, beside what the paper prints; nothing is measured."""
+    from counterveil_lab.report.page import write
+
+    if not folder.is_dir():
+        refuse(f"no folder {folder}; say --results FOLDER")
+    with one_line_errors():
+        for line in write(folder, page, docs):
+            say(line)
