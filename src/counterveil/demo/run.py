@@ -143,7 +143,7 @@ def _print_outcome(folder: Path, scores: list[VeilScore], shown: Explanations, t
     veil, model, asked = (shlex.quote(str(file)) for file in files)
     explain = f"counterveil explain --veil {veil} --model {model} --queries {asked}"
     say(f"next:   counterveil inspect {veil}")
-    say(f"        {explain} --target '>50K'")
+    say(f"        {explain} --target '>50K' {' '.join(f'--immutable {it}' for it in FIXED)}")
 
 
 def _score(which: Release, explainer: Explainer, asked: pd.DataFrame, error: float) -> VeilScore:
