@@ -41,7 +41,7 @@ class SearchOptions:
     - `margin`: the probability of the target class to be accepted; 0: it only has to win.
     - `soft_margin`: where no row reaches the margin, one that only wins is accepted.
     - `seed`: for the variety of several answers to one query.
-    - `prefer`: "nearest" for the smallest L2 change, "believable" for what people could believe and
+    - `prefer`: "nearest" for a small L2 change, "believable" for what people could believe and
       act on.
     """
 
