@@ -26,7 +26,7 @@ from rows import random_rows
 from torch import nn
 
 import counterveil
-from counterveil import Explainer
+from counterveil import Explainer, build
 from counterveil.audit import fast_noise
 from counterveil.build import Training
 from counterveil.curator import Curator, noise
@@ -34,6 +34,7 @@ from counterveil.encoding import Array
 from counterveil.privacy import Share
 from counterveil.privacy.record import Measurement, Sensitivity, spent_by
 from counterveil.schema import Binary, Categorical, Label, Numeric, Schema
+from counterveil.search import amortise, committee, learnt, pipeline
 from counterveil.veil import Veil
 
 torch.set_num_threads(1)
@@ -49,6 +50,27 @@ AFTER_A_RELEASE = {
 
 
 ALONE = "COUNTERVEIL_TEST_ALONE"
+
+
+@pytest.fixture(autouse=True)
+def _short_lessons(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Releases and searches learn quickly and not so well, and a search soon gives up.
+
+    Few tests ask how good answers are. Those are marked `full_lessons`, and do as users do.
+    """
+    if request.node.get_closest_marker("full_lessons"):
+        return
+    for family, training in build.TRAININGS.items():
+        short = replace(training, samples=5000, surrogate_epochs=4)
+        monkeypatch.setitem(build.TRAININGS, family, short)
+    for family, lessons in amortise.LESSONS.items():
+        steps = min(lessons.steps, 300)
+        monkeypatch.setitem(amortise.LESSONS, family, lessons._replace(steps=steps))
+    monkeypatch.setattr(committee, "STEPS", 100)
+    monkeypatch.setattr(committee, "OF_MODEL", 3000)
+    monkeypatch.setattr(committee, "OF_PEOPLE", 1000)
+    monkeypatch.setattr(learnt, "STUDENT_ROWS", 4000)
+    monkeypatch.setattr(pipeline, "INSIST_ITERATIONS", 30)
 
 
 @pytest.hookimpl(tryfirst=True)

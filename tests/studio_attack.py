@@ -1,8 +1,10 @@
 """The attack of the lab, so small that a test can wait for it."""
 
 _START = """
+from counterveil.search import pipeline
 from counterveil_lab.attacks import suite
 from counterveil_lab.attacks.protocol import Size
+pipeline.INSIST_ITERATIONS = 10
 suite.QUICK_DEALS = 1
 suite.names_of = lambda veil: ("functional-model",)  # the other guidance takes ten times as long
 suite.QUICK = Size(

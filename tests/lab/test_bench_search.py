@@ -326,12 +326,11 @@ def test_the_child_process_is_held_to_one_thread(
 
 def test_learning_is_shared_out_over_the_queries(monkeypatch: pytest.MonkeyPatch) -> None:
     quick_peers(monkeypatch)
+    monkeypatch.setattr(peers, "find_spec", lambda package: None)  # dice-ml takes most of the time
     size = replace(TOY, datasets=("adult",))
     found = {row["method"]: row for row in run("warm-up", size)}
     assert {"counterveil-believable", "counterveil", "algorithm-2", "cchvae"} <= set(found)
     for method, row in found.items():
         learns = row["warm_up_seconds"] > 0
-        assert learns == (
-            method not in {"algorithm-2"} and not method.startswith(("cadex", "dice"))
-        )
+        assert learns == (method != "algorithm-2" and not method.startswith("cadex"))
         assert (row["milliseconds_of_500"] > row["milliseconds_of_50000"]) == learns
