@@ -78,8 +78,10 @@ def value_of(spec: Spec, frame: pd.DataFrame) -> str:
 
 
 def behind(spec: Spec, frame: pd.DataFrame) -> pd.DataFrame:
-    """The stored rows that an entry is made of; all of them where a function picks."""
+    """The stored rows that an entry is made of; all of them where a function makes new ones."""
     wanted = spec.get("rows", {})
+    if wanted.get("made") in PICKING:
+        return frame.loc[ROWS[wanted["made"]](frame).index]
     return frame if "made" in wanted else select(frame, **wanted)
 
 
@@ -235,6 +237,7 @@ ROWS: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
     "best_settings": best_settings,
     "private_answers": private_answers,
 }
+PICKING = {"planned_order", "latest_run", "refused_people"}  # they pick among stored rows
 
 
 def flip_ratios(frame: pd.DataFrame) -> Table:
