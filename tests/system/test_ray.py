@@ -44,7 +44,7 @@ def nodes():
     from ray.cluster_utils import Cluster as Nodes
 
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    os.environ["RAY_worker_niceness"] = "0"  # workers would wait for the tests beside
+    os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 - or workers wait for tests beside
     here = {"num_cpus": 2, "node_ip_address": "127.0.0.2"}  # Ray takes 127.0.0.1 for another one
     try:
         started = Nodes(initialize_head=True, head_node_args={**here, "include_dashboard": False})
