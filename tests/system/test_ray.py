@@ -241,7 +241,9 @@ def test_what_cannot_be_done_in_parts_is_refused(schema, rows, folder, tmp_path)
 @pytest.fixture(scope="module")
 def whole(veil, model, people, schema):
     """The answers of one call."""
-    result = Explainer(veil, model, warm_steps=100).explain(people[list(schema.columns)], progress=False)
+    result = Explainer(veil, model, warm_steps=100).explain(
+        people[list(schema.columns)], progress=False
+    )
     return result.table()
 
 
