@@ -20,6 +20,7 @@ from counterveil.files import write_whole
 from counterveil_lab.fingerprints import fingerprint
 
 Row = dict[str, Any]
+REPETITIONS = ("seed", "draw")  # the entries of a case that a mean runs over
 
 
 class Results:
@@ -28,7 +29,8 @@ class Results:
     Rows of another command or commit are dropped when the first new one comes: they were measured
     on other code. `fresh` drops all of them. `keep` keeps all of them, so that an experiment can be
     added to, and rows of earlier code are replaced case by case; every row then says its own
-    `commit`.
+    `commit`. A mean over seeds never mixes two versions of the code: the first new seed of a case
+    drops what earlier code measured with other seeds.
     """
 
     def __init__(
@@ -63,13 +65,19 @@ class Results:
         """Keep rows, all of them or, if this is cut short, none; they replace those of `case`."""
         about = {"commit": self._head["commit"]} if self._mixed else {}
         about |= {"fingerprint": self._code} if self._code else {}
-        kept = [row for row in self.rows if case is None or not is_of(row, case)]
+        kept = [row for row in self.rows if case is None or not self._replaced(row, case)]
         self.rows = kept + [{**plain(row), **about} for row in rows]
         content = {**self._head, "rows": self.rows}
         text = json.dumps(content, indent=1, allow_nan=False) + "\n"
         write_whole(self._stem.with_suffix(".json"), text.encode())
         table = pd.DataFrame(self.rows).to_csv(index=False)
         write_whole(self._stem.with_suffix(".csv"), table.encode())
+
+    def _replaced(self, row: Row, case: Row) -> bool:
+        """Whether new rows of a case take the place of this one."""
+        repeated = {name: value for name, value in case.items() if name not in REPETITIONS}
+        is_earlier = row.get("fingerprint") != self._code
+        return is_of(row, case) or (is_earlier and is_of(row, repeated))
 
 
 def is_of(row: Row, case: Row) -> bool:

@@ -74,22 +74,24 @@ def test_rows_of_another_commit_are_kept_only_when_asked(
 def test_rows_of_earlier_code_are_replaced_case_by_case(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def measure(seed: int) -> list[Row]:
+    def measure(dataset: str, seed: int) -> list[Row]:
         return [{"accuracy": 0.5 + seed / 10}]
 
-    def run(code: str, *seeds: int) -> list[tuple[int, str]]:
+    def run(code: str, *cases: tuple[str, int]) -> list[tuple[str, int, str]]:
         monkeypatch.setattr("counterveil_lab.results.fingerprint", lambda name: code)
         monkeypatch.setenv("COUNTERVEIL_COMMIT", code)
         results = Results(tmp_path, "targets", "command", keep=True)
-        asked = [{"seed": seed} for seed in seeds]
+        asked = [{"dataset": name, "seed": seed} for name, seed in cases]
         runner.run_cases(results, asked, measure, workers=1, say=said.append)
-        return [(row["seed"], row["fingerprint"]) for row in results.rows]
+        return [(row["dataset"], row["seed"], row["fingerprint"]) for row in results.rows]
 
     said: list[str] = []
-    assert run("old", 0, 1) == [(0, "old"), (1, "old")]
-    assert run("new", 1) == [(0, "old"), (1, "new")]
-    assert run("new", 0, 1) == [(1, "new"), (0, "new")]
-    assert len(said) == 4  # what the present code has measured is not measured again
+    run("old", ("adult", 0), ("adult", 1), ("digits", 0))
+    # A mean over seeds mixes no two versions of the code: the other seed of Adult is dropped too.
+    assert run("new", ("adult", 1)) == [("digits", 0, "old"), ("adult", 1, "new")]
+    both = [("digits", 0, "old"), ("adult", 1, "new"), ("adult", 0, "new")]
+    assert run("new", ("adult", 0), ("adult", 1)) == both
+    assert len(said) == 5  # what the present code has measured is not measured again
 
 
 def test_run_all_goes_on_after_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
