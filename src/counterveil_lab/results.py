@@ -111,8 +111,24 @@ def earlier(rows: Sequence[Row], experiment: str, commit: str) -> str:
     named = f"commit{'s' if len(commits) > 1 else ''} {', '.join(f'`{it}`' for it in commits)}"
     if present is None:
         return f"Measured at {named}, which may be an earlier version of the code."
-    which = "These rows" if len(old) == len(rows) else "Some of these rows"
-    return f"{which} were measured by an earlier version of the code ({named})."
+    which, where = "These rows", ""
+    if len(old) < len(rows):
+        which, where = "Some of these rows", _where(old, rows)
+    return f"{which} were measured by an earlier version of the code ({named}){where}."
+
+
+def _where(old: Sequence[Row], rows: Sequence[Row]) -> str:
+    """ ": mnist, adult `dice-kdtree`": the datasets of old rows, with parts where others are new."""
+    if not all("dataset" in row for row in rows):
+        return ""
+    names = []
+    for dataset in dict.fromkeys(row["dataset"] for row in old):
+        here = [row for row in old if row["dataset"] == dataset]
+        parts = dict.fromkeys(row.get("part") or row.get("mechanism") for row in here)
+        is_whole = len(here) == sum(row["dataset"] == dataset for row in rows)
+        words = () if is_whole else [f"`{part}`" for part in parts if part]
+        names.append(" ".join([dataset, *words]))
+    return f": {', '.join(names)}"
 
 
 def plain(content: Any) -> Any:

@@ -98,6 +98,10 @@ def test_controls_of_extraction() -> None:
     bad = played("random-labels", relabel=0.85, naive=0.91)
     assert [each.held for each in of_extraction(bad)] == [False, False]
     assert len(controls.spoken(of_extraction(bad))) == 2
+    other_seed = [{**row, "seed": 1} for row in played("random-labels", relabel=0.9, naive=0.91)]
+    (_, unclear) = of_extraction([*good, *other_seed])  # the interval of two seeds is wide
+    assert (unclear.held, unclear.settled) == (False, False)
+    assert controls.spoken([unclear])[0].startswith(controls.OPEN)
     assert of_extraction(played("cf-k", naive=0.95)) == []  # no relabel, no control
 
 

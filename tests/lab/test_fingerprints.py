@@ -75,6 +75,9 @@ def test_stored_rows_carry_the_fingerprint(tmp_path: Path) -> None:
     assert earlier([{}], "targets", "abc").startswith("These rows were measured by an earlier")
     assert earlier([row, {"commit": "def"}], "targets", "abc").endswith("(commit `def`).")
     assert earlier([{}], "audit", "abc").startswith("Measured at commit `abc`, which may be")
+    new = {**row, "dataset": "adult", "part": "none"}
+    old = [{"dataset": "adult", "part": "paper"}, {"dataset": "mnist", "part": "none"}]
+    assert earlier([new, *old], "targets", "abc").endswith("(commit `abc`): adult `paper`, mnist.")
     Results(tmp_path, "squares", "command").add({"value": 1})  # no experiment of ours
     assert json.loads((tmp_path / "squares.json").read_text())["rows"] == [{"value": 1}]
     assert fingerprint("bench-search-peers") == fingerprint("bench-search")

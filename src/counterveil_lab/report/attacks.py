@@ -107,8 +107,8 @@ def control_claim(name: str) -> Claim:
     find, needs = FINDERS.get(name, (controls.of_inference, ("dataset", "control", "defence")))
 
     def decide(frame: pd.DataFrame) -> Outcomes:
-        found = find(records(frame))
-        return {it.place: Outcome(it.held, it.numbers) for it in found if it.control == name}
+        found = [it for it in find(records(frame)) if it.control == name]
+        return {it.place: Outcome(it.held, it.numbers, it.settled) for it in found}
 
     text = f"Control: {controls.MUST[name]}"
     return Claim(text, controls.RULES[name], decide, cases="cases", needs=needs)
