@@ -118,7 +118,7 @@ def earlier(rows: Sequence[Row], experiment: str, commit: str) -> str:
 
 
 def _where(old: Sequence[Row], rows: Sequence[Row]) -> str:
-    """ ": mnist, adult `dice-kdtree`": the datasets of old rows, with parts where others are new."""
+    """Such as ": mnist, adult `paper`": datasets of old rows, with parts where others are new."""
     if not all("dataset" in row for row in rows):
         return ""
     names = []

@@ -33,7 +33,7 @@ from counterveil_lab.product import last_iterates, log_proba_at
 from counterveil_lab.results import Row
 from counterveil_lab.targets import encoded
 
-EPSILONS: tuple[releases.Epsilon, ...] = (releases.NO_NOISE, 0.75, 0.1, 0.025, 0.005, 5e-4)
+EPSILONS: tuple[releases.Epsilon, ...] = (releases.NO_NOISE, 1.0, 0.75, 0.1, 0.025, 0.005, 5e-4)
 CASE_EPSILONS = (0.025, 0.5, 0.75)  # the paper shows 0.5
 FROM, TO = 9, 5
 CASES = 100  # pictures that the means of fig-case are over

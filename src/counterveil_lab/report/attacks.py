@@ -138,22 +138,30 @@ def less_than_without(frame: pd.DataFrame, *, defence: str, without: str) -> Out
     return _paired(ours, theirs, "told", lt, ("dataset",))
 
 
-def at_chance(frame: pd.DataFrame, *, defence: str) -> Outcomes:
-    """Whether the strongest attack on the counterfactuals themselves is guessing.
+def at_chance(
+    frame: pd.DataFrame,
+    *,
+    defence: str,
+    target: str = "cf",
+    datasets: Sequence[str] | None = None,
+) -> Outcomes:
+    """Whether the strongest attack on the counterfactuals themselves, or on f', is guessing.
 
     It is not where the interval leaves out 0.5, on either side. It is where the interval holds 0.5
     and nothing that is farther from it than `NEAR_CHANCE`. The attacks with the highest and with
     the lowest AUC are cases of their own.
     """
     outcomes = {}
-    for it in both_ways(records(frame)):
-        if (it["target"], it["control"], it["defence"]) == ("cf", "none", defence):
-            low, high = it["auc_low"], it["auc_high"]
-            held, far = low <= 0.5 <= high, max(0.5 - low, high - 0.5)
-            words = f"AUC {it['auc']:.3f} [{low:.3f}, {high:.3f}], {it['attack']}"
-            words += "" if held else f", {members_score(it['auc'])}"
-            case = _case(it) + (", lowest" if it["end"] == LOWEST else "")
-            outcomes[case] = Outcome(held, words, not held or far <= NEAR_CHANCE)
+    wanted = {"target": target, "control": "none", "defence": defence}
+    wanted |= {"dataset": datasets} if datasets else {}
+    rows = records(select(frame, **wanted))
+    for it in both_ways(rows) if rows else ():
+        low, high = it["auc_low"], it["auc_high"]
+        held, far = low <= 0.5 <= high, max(0.5 - low, high - 0.5)
+        words = f"AUC {it['auc']:.3f} [{low:.3f}, {high:.3f}], {it['attack']}"
+        words += "" if held else f", {members_score(it['auc'])}"
+        case = _case(it) + (", lowest" if it["end"] == LOWEST else "")
+        outcomes[case] = Outcome(held, words, not held or far <= NEAR_CHANCE)
     return outcomes
 
 
