@@ -7,6 +7,7 @@ in the report and quoted in docs/red-team.md.
 from collections.abc import Iterable, Mapping, Sequence
 from math import nan
 from operator import lt
+from typing import Any
 
 import pandas as pd
 
@@ -152,7 +153,7 @@ def at_chance(
     the lowest AUC are cases of their own.
     """
     outcomes = {}
-    wanted = {"target": target, "control": "none", "defence": defence}
+    wanted: dict[str, Any] = {"target": target, "control": "none", "defence": defence}
     wanted |= {"dataset": datasets} if datasets else {}
     rows = records(select(frame, **wanted))
     for it in both_ways(rows) if rows else ():
