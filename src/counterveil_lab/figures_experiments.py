@@ -322,6 +322,7 @@ def _epsilon_axis(axes: Axes, rows: pd.DataFrame) -> None:
 
 
 def _title(axes: Axes, title: str) -> None:
+    title = title.replace("-substitute", "\nsubstitute")  # or it runs into the next one
     axes.set_title(title, loc="left", fontsize=8, color=INK, fontweight="bold")
 
 
