@@ -539,7 +539,8 @@ def test_a_quoted_table_says_which_rows_are_of_earlier_code(tmp_path: Path) -> N
     put(tmp_path, "table-fr", rows)
     assert "earlier version" not in quoted(text, tmp_path)
     put(tmp_path, "table-fr", [*rows, {**rows[0], "fingerprint": "0", "commit": "def5678"}])
-    note = "Some of these rows were measured by an earlier version of the code (commit `def5678`)."
+    note = "Some of these rows were measured by an earlier version of the code "
+    note += "(commit `def5678`): mnist `paper`."
     assert f"\n\n{note}\n<!-- end:table-fr -->" in quoted(text, tmp_path)
     put(tmp_path, "table-fr", answers())  # rows without a fingerprint
     note = "These rows were measured by an earlier version of the code (commit `abc1234`)."
