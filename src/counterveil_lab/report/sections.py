@@ -164,11 +164,15 @@ def timed_once(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def both_guidances(frame: pd.DataFrame) -> pd.DataFrame:
-    """Mechanism `functional` with guidance `model`, and the flip ratio of the other guidance."""
+    """`functional` with guidance `model`; the flip ratio of the other guidance, with its spread."""
     rows = planned_order(select(frame, mechanism="functional"))
     rows = rows[rows.dataset != "digits"]
     surrogate = rows.guidance == "surrogate"
     rows = rows.assign(surrogate_flip_ratio=rows.flip_ratio.where(surrogate))
+    over_seeds = rows.groupby(["dataset", "epsilon"]).surrogate_flip_ratio
+    rows = rows.assign(
+        surrogate_least=over_seeds.transform("min"), surrogate_most=over_seeds.transform("max")
+    )
     masked = {name: rows[name].mask(surrogate) for name in ("flip_ratio", "distance", "legal")}
     return rows.assign(**masked)
 
