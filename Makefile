@@ -6,15 +6,18 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(BIN)/pip install --quiet --no-compile --constraint constraints.txt
 
-.PHONY: demo test slow check docs notebooks wheel clean
+.PHONY: demo test long slow check docs notebooks wheel clean
 
 demo: .venv/demo-ready ## the main job on embedded data: writes demo/report.html
 	$(BIN)/counterveil demo
 
 test: .venv/ready check docs ## everything that must hold, in minutes
-	$(BIN)/pytest -n 2 --dist worksteal -m "not slow"
+	$(BIN)/pytest -n 2 --dist worksteal -m "not long and not slow"
 
-slow: .venv/ready ## the long tests: experiments, notebooks, campaigns
+long: .venv/ready ## what takes seconds to minutes a test: processes, browsers, clusters, all faults
+	$(BIN)/pytest -n 2 --dist worksteal -m "long and not slow"
+
+slow: .venv/ready ## what takes longer still: experiments, campaigns
 	$(BIN)/pytest -n 2 --dist worksteal -m slow
 
 check: .venv/ready ## style, types, import contracts

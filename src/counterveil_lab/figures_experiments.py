@@ -25,6 +25,7 @@ from counterveil_lab.results import Row
 
 COLOURS = {"paper": WARM, "functional": OURS, "dpsgd": FADED}
 NO_NOISE_AT = 5.0  # right of every ε that is measured
+CLOSE = 1.5  # times as large: ticks nearer than that share a word
 STYLES = {  # colour, line and mark of a defence
     "functional-model": (OURS, "-", "o"),
     "functional-believable": (OURS, "--", "D"),
@@ -318,6 +319,9 @@ def _epsilon_axis(axes: Axes, rows: pd.DataFrame) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
     places = [min(place_of(epsilon), NO_NOISE_AT) for epsilon in measured]
     words = ["∞" if epsilon == NO_NOISE else f"{epsilon:g}" for epsilon in measured]
+    for at in range(1, len(places)):
+        if places[at] < CLOSE * places[at - 1]:  # one word for both, or they overlap
+            words[at - 1 : at + 1] = "", f"{words[at - 1]}, {words[at]}"
     axes.set_xticks(places, words, rotation=45)
 
 

@@ -20,6 +20,7 @@ def site(tmp_path_factory):
     return f"{folder.as_uri()}/"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", ["desktop", "phone"])
 def test_pages_fit_and_the_search_finds_without_a_server(browser, site, size):
     with opened(browser, site, size, query="index.html", ready="h1") as page:

@@ -54,6 +54,7 @@ class Step:
 
 
 @pytest.mark.timeout(TEN_MINUTES)
+@pytest.mark.long
 def test_the_walk(browser, tmp_path):
     begun = time.monotonic()
     (tmp_path / "loan-desk").mkdir()

@@ -23,6 +23,7 @@ PIXELS = """each => {
 }"""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("size", "scheme"), [("desktop", "light"), ("phone", "dark")])
 def test_an_image_and_its_answer(browser, address, size, scheme):
     with opened(browser, address, size, color_scheme=scheme) as page:

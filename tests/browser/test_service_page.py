@@ -37,6 +37,7 @@ def address(explainer):
         yield place
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_one_case(browser, address, size, scheme):
@@ -69,6 +70,7 @@ def test_what_if_shows_the_decision_at_once(browser, address):
         assert page.locator("#trying").count() == 0
 
 
+@pytest.mark.long
 def test_what_must_stay_stays(browser, address):
     with opened(browser, address) as page:
         assert page.locator("input[role=switch]").nth(6).is_disabled()  # region, by the schema

@@ -33,6 +33,7 @@ def folder(tmp_path):
     return place
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("size", "scheme"), [("desktop", "light"), ("phone", "dark")])
 def test_from_a_table_to_answers(browser, folder, size, scheme):
     with (
@@ -92,6 +93,7 @@ def test_from_a_table_to_answers(browser, folder, size, scheme):
     assert (folder / "loans.veil").is_file()
 
 
+@pytest.mark.long
 def test_an_audit_and_its_report(browser, folder):
     with studio(folder) as address, opened_studio(browser, address) as page:
         page.get_by_role("button", name="Audit").click()
@@ -108,6 +110,7 @@ def test_an_audit_and_its_report(browser, folder):
         assert page.locator("#reader table").count() == 0
 
 
+@pytest.mark.long
 def test_an_attack_and_its_report(browser, folder, veil, schema, rows):
     (folder / "loans.csv").unlink()
     veil.save(folder / "loans.veil")
@@ -175,6 +178,7 @@ def test_a_damaged_table_is_said_and_another_one_can_be_chosen(browser, folder):
         assert page.get_by_role("alert").count() == 0
 
 
+@pytest.mark.long
 def test_an_account_that_cannot_pay_stops_the_release(browser, folder):
     Ledger(folder / "ledger.db").open_account("loans", Budget(0.5))
     with studio(folder) as address, opened_studio(browser, address) as page:

@@ -39,6 +39,7 @@ def test_public_modules_do_not_load_the_curator():
     assert not [name for name in loaded if name.startswith("opendp")]
 
 
+@pytest.mark.long
 def test_inspect_and_explain_do_not_load_the_curator(veil, model, rows, schema, tmp_path):
     from counterveil.models import save_exported
 

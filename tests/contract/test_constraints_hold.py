@@ -79,6 +79,7 @@ def broken_rules(schema, before, after, rules):
             yield f"allowed {name}", changed & ~inside.fillna(True).to_numpy(dtype=bool)
 
 
+@pytest.mark.long
 def test_no_rule_is_broken_and_no_row_is_illegal(explainer, model, schema):
     rng = np.random.default_rng(0)
     kinds = [random_rules(schema, rng) for _ in range(SETS)]

@@ -66,6 +66,7 @@ def agree(adapted, frame, expected):
     np.testing.assert_allclose(ask_points(adapted, points).exp().numpy(), expected, atol=1e-5)
 
 
+@pytest.mark.long
 def test_over_the_encoding(package, schema, frame, points, numbered, tmp_path):
     model = classifier(package).fit(points, numbered)
     expected = model.predict_proba(points)
@@ -76,6 +77,7 @@ def test_over_the_encoding(package, schema, frame, points, numbered, tmp_path):
         agree(load_model(path, schema, classes=NAMES), frame, expected)
 
 
+@pytest.mark.long
 def test_classes_are_asked_for_where_they_have_names(
     package, schema, frame, points, numbered, tmp_path
 ):
@@ -130,6 +132,7 @@ def few(rows):
     )[["age", "net income", "region", "housing"]]
 
 
+@pytest.mark.long
 def test_columns_go_by_name_and_text_by_its_categories(package, small, few, numbered, tmp_path):
     # Another order of columns than the schema's, another of categories than the schema's.
     fitted = few[["housing", "region", "net income", "age"]].astype({"housing": "category"})
@@ -167,6 +170,7 @@ def test_categories_that_nobody_remembers(package, small, few, numbered):
         adapt(model, small)
 
 
+@pytest.mark.long
 def test_three_classes(package, small, few, points, schema, frame, tmp_path):
     three = schema.model_copy(update={"label": Label(name="loan", classes=(2, 0, 1))})
     model = classifier(package).fit(points, np.arange(len(points)) % 3)
@@ -178,6 +182,7 @@ def test_three_classes(package, small, few, points, schema, frame, tmp_path):
         adapt(booster_of(model), schema)
 
 
+@pytest.mark.long
 def test_regressions_are_refused(package, schema, points, numbered, tmp_path):
     kind = "XGBRegressor" if package.__name__ == "xgboost" else "LGBMRegressor"
     quiet = {} if package.__name__ == "xgboost" else {"verbose": -1}
@@ -213,6 +218,7 @@ def test_files_that_are_no_models(schema, tmp_path, kind, content):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.long
 def test_files_that_are_cut_off(package, schema, points, numbered, tmp_path):
     model = classifier(package).fit(points, numbered)
     for path in saved(model, tmp_path):  # the readers of the packages may end the whole process

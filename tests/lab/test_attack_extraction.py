@@ -343,6 +343,7 @@ def fidelity(rows: list[Row]) -> dict[str, float]:
     return {row["attacker"]: row["fidelity"] for row in rows if row["queries"] == 200}
 
 
+@pytest.mark.long
 def test_controls_come_out_as_they_must(by_model: ByVeil) -> None:
     rows = extract(by_model, TINY, epsilon=3.0, settings=PROBABILITIES)
     found = fidelity(rows)
@@ -420,6 +421,7 @@ def test_headline_of_nothing_and_of_one_seed() -> None:
     assert "best: -0.100, naive" in verdicts.sentence(line)
 
 
+@pytest.mark.long
 def test_figures_and_cases(
     arena: Arena, by_model: ByVeil, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -495,6 +497,7 @@ def test_every_dataset_of_the_paper_is_asked_as_often_as_there(tmp_path: Path) -
     assert {case["control"] for case in played} == {"none", "disjoint"}
 
 
+@pytest.mark.long
 @pytest.mark.skipif(importlib.util.find_spec("dice_ml") is None, reason="needs dice-ml")
 def test_dice_is_asked_until_the_time_is_over(
     arena: Arena, monkeypatch: pytest.MonkeyPatch
@@ -531,6 +534,7 @@ def test_numbers_of_queries_that_were_answered_or_begun(loot: Loot) -> None:
         assert replace(loot, answered=answered).counts((2, 40, 60)) == counts
 
 
+@pytest.mark.long
 def test_wide_tables_are_attacked_by_few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(red_team, "WIDE", frozenset({"digits"}))
     monkeypatch.setattr(red_team, "PICTURES", frozenset())

@@ -299,6 +299,7 @@ def test_the_strongest_attacker_is_picked_on_other_people_than_he_is_scored_on()
     assert "told apart from chance: members score lower than others" in sentence(low)
 
 
+@pytest.mark.long
 def test_experiments_give_rows_that_can_be_drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

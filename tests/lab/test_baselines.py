@@ -330,6 +330,7 @@ def test_answers_are_legal_and_keep_the_rules(
     assert (np.diff(by_query.astype(int), axis=1) <= 0).all()  # those found come first
 
 
+@pytest.mark.long
 @every
 def test_a_seed_gives_one_result(build: Build) -> None:
     rows = shape_rows(150)

@@ -227,6 +227,7 @@ def test_wishes_name_classes_and_features_of_the_schemas() -> None:
     assert set(WISHES["adult"].personal) < set(schema.columns)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["percentile network", "boosted"])
 def test_judges_of_a_quick_look(kind: Any) -> None:
     judges = Judges.of("adult", 0, kind, quick=True)

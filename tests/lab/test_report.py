@@ -372,6 +372,7 @@ def stored_results(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list
     return folder, write(ROOT / "results", folder / "results/report.html", folder / "docs")
 
 
+@pytest.mark.long
 def test_the_stored_results_make_a_page_and_a_twin(stored_results: tuple[Path, list[str]]) -> None:
     folder, said = stored_results
     check((folder / "results/report.html").read_text("utf-8"))
@@ -387,6 +388,7 @@ def test_the_stored_results_make_a_page_and_a_twin(stored_results: tuple[Path, l
     assert all(f"### {title}\n" in twin for title in titles)
 
 
+@pytest.mark.long
 def test_the_documents_are_those_of_the_stored_results(
     stored_results: tuple[Path, list[str]],
 ) -> None:
@@ -398,6 +400,7 @@ def test_the_documents_are_those_of_the_stored_results(
         assert (folder / name).read_text("utf-8") == (ROOT / name).read_text("utf-8"), name
 
 
+@pytest.mark.long
 def test_the_page_of_all_experiments(full: Path) -> None:
     report = gather(full)
     page = check(render("page.html", report))
@@ -408,6 +411,7 @@ def test_the_page_of_all_experiments(full: Path) -> None:
         assert len(section.verdicts) >= len(section.spec["claim"]), section.spec["name"]
 
 
+@pytest.mark.long
 def test_the_twin_has_the_same_tables(full: Path, tmp_path: Path) -> None:
     write(full, tmp_path / "results/report.html", tmp_path / "docs/results.md")
     twin = (tmp_path / "docs/results.md").read_text("utf-8")
@@ -446,6 +450,7 @@ def test_rows_without_columns_or_values_break_nothing(tmp_path: Path, name: str)
     check((tmp_path / "page.html").read_text("utf-8"))
 
 
+@pytest.mark.long
 def test_toy_size_is_said(full: Path, tmp_path: Path) -> None:
     assert "table-ad: toy size (--quick)" in write(full, tmp_path / "page.html", None)
     assert "these numbers mean nothing" in (tmp_path / "page.html").read_text("utf-8")
@@ -465,6 +470,7 @@ def test_figures_are_inside_the_page(full: Path, tmp_path: Path) -> None:
     assert figure["alt"] == "first"
 
 
+@pytest.mark.long
 def test_the_documentation_builds(full: Path, tmp_path: Path) -> None:
     pytest.importorskip("mkdocs")
     docs = tmp_path / "docs"
@@ -713,6 +719,7 @@ def test_a_pivot_of_measures_sorts_and_formats() -> None:
     assert table.notes == ("One run.",)
 
 
+@pytest.mark.long
 def test_other_data_is_marked_and_never_counted(full: Path) -> None:
     (section,) = [it for it in gather(full).sections if it.spec["name"] == "table-fr"]
     table = section.tables[0]
@@ -800,6 +807,7 @@ def test_a_claim_holds_where_every_case_holds_and_is_settled() -> None:
     assert decided({}).state is State.OPEN
 
 
+@pytest.mark.long
 def test_all_states_are_counted_at_a_glance(full: Path) -> None:
     report = gather(full)
     twin, page = render("page.md", report), render("page.html", report)

@@ -28,6 +28,7 @@ def give(value: int, dataset: str = "here", fail: bool = False) -> list[Row]:
     return [{"square": value * value, "nothing": float("nan")}]
 
 
+@pytest.mark.long
 def test_one_process_and_several_give_the_same(tmp_path: Path) -> None:
     cases = [{"dataset": "here", "value": value} for value in range(3)]
     rows = []

@@ -446,6 +446,7 @@ def long_ones_are_slow(names):
     return [pytest.param(name, marks=long if "the command" in name else ()) for name in names]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", long_ones_are_slow(FUNCTIONAL))
 def test_functional_is_not_refuted(name):
     row = FUNCTIONAL[name].play()

@@ -40,6 +40,7 @@ def planned(mechanism, epsilon, effort=SMALL):
 DPSGD = planned("dpsgd", 1.0) if dpsgd.installed() else {"all games": None}
 
 
+@pytest.mark.long
 @needs_opacus
 @pytest.mark.parametrize("name", DPSGD)
 def test_dpsgd_is_not_refuted(name):
@@ -113,6 +114,7 @@ def test_half_of_the_noise_is_caught(epsilon):
     assert not failures(rows, "all")
 
 
+@pytest.mark.long
 @needs_opacus
 def test_far_too_little_noise_is_caught_in_real_trainings():
     training = audited.canary_training(EVERY, Budget(1.0, 0.1))

@@ -56,6 +56,7 @@ def test_the_examples_in_the_docstrings():
 # The conversion
 
 
+@pytest.mark.long
 @settings(max_examples=15, deadline=None)
 @given(BUDGETS)
 def test_the_rho_of_a_budget_gives_it_and_a_larger_one_does_not(budget):
@@ -84,6 +85,7 @@ def test_both_computations_of_delta_agree():
 # Plans
 
 
+@pytest.mark.long
 @settings(max_examples=25, deadline=None)
 @given(
     budget=BUDGETS,

@@ -71,6 +71,7 @@ def _run(folder, names):
     assert (folder / "audit_faults.csv").exists()
 
 
+@pytest.mark.long
 @needs_opacus
 @pytest.mark.parametrize("fault", SOME, ids=lambda fault: fault.name)
 def test_a_planted_fault_is_caught(stored, fault):
@@ -80,7 +81,7 @@ def test_a_planted_fault_is_caught(stored, fault):
 
 
 @needs_opacus
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("fault", OTHERS, ids=lambda fault: fault.name)
 def test_every_other_fault_is_caught(stored_others, fault):
     row = stored_others[fault.name]
@@ -88,6 +89,7 @@ def test_every_other_fault_is_caught(stored_others, fault):
     assert row["caught_by"]
 
 
+@pytest.mark.long
 @needs_opacus
 def test_the_sound_code_raises_no_alarm(stored):
     sound = [row for key, row in stored.items() if key[0] == SOUND]

@@ -150,6 +150,7 @@ def count_lines(project):
     return lines.seen
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kills", [KILLS, pytest.param(MANY, marks=pytest.mark.slow)])
 def test_a_release_that_is_killed_anywhere_forgets_and_loses_nothing(project, kills):
     random = Random(0)

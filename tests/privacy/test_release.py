@@ -197,6 +197,7 @@ def test_delta_switches_to_gaussian_noise_where_that_is_smaller(schema, rows):
     assert "δ = 1e-06" in veil.statement.headline
 
 
+@pytest.mark.long
 def test_surrogate_guidance_never_reaches_the_model(veil, schema, rows):
     def explode(frame):
         raise AssertionError("the model was consulted")
@@ -239,6 +240,7 @@ def test_guidance_errors_and_composition(release_once, veil, schema, rows, model
         Explainer(veil, model, model_budget=Budget(2.0, 1e-7))
 
 
+@pytest.mark.long
 def test_images_and_bits_end_to_end(tmp_path):
     rng = np.random.default_rng(0)
     label = Label(name="y", classes=("a", "b", "c"))
@@ -331,6 +333,7 @@ def test_a_veil_without_a_record_says_so(schema, rows):
         veil.population()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("module", ["build", "population", "veil", "networks", "privacy.record"])
 def test_the_public_side_does_not_load_the_curator(module):
     code = (
@@ -340,6 +343,7 @@ def test_the_public_side_does_not_load_the_curator(module):
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+@pytest.mark.long
 def test_the_curator_does_not_load_the_search():
     code = (
         "import sys, counterveil.curator; "

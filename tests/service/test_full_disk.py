@@ -75,6 +75,7 @@ def asked(service, key, path="/v1/explain", body=None):
             return error.code, error.headers, error.read().decode()
 
 
+@pytest.mark.long
 def test_a_full_disk(served, disk, people, model, schema, tmp_path):
     place, make_full, make_free = disk
     keys = AccessKeys(place / "keys.db", create=True)

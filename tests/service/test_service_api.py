@@ -333,6 +333,7 @@ def test_a_model_that_raises(veil, schema, people, caplog):
         assert "Traceback" not in text
 
 
+@pytest.mark.long
 def test_a_model_that_hangs(veil, schema, people):
     def hanging(frame):
         if hangs.is_set():

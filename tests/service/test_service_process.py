@@ -27,6 +27,7 @@ def post(address, body, timeout=60):
         return answer.status, json.load(answer)
 
 
+@pytest.mark.long
 def test_it_starts_answers_and_ends(served, people):
     service = served()
     status, body = post(service.address, {"rows": people[:3]})
@@ -36,6 +37,7 @@ def test_it_starts_answers_and_ends(served, people):
     assert service.stop() in (0, -signal.SIGTERM)  # ended by it, once all was answered
 
 
+@pytest.mark.long
 def test_questions_under_way_are_answered_before_it_ends(served, people):
     service, found = served(), []
 
@@ -54,6 +56,7 @@ def test_questions_under_way_are_answered_before_it_ends(served, people):
     assert found
 
 
+@pytest.mark.long
 def test_killed_under_load_and_started_again(served, people):
     """Clients get a whole answer or a broken connection, never half an answer."""
     service, whole, broken, stop = served(), [], [], threading.Event()
@@ -83,6 +86,7 @@ def test_killed_under_load_and_started_again(served, people):
     assert post(served().address, {"rows": people[:1]})[0] == 200
 
 
+@pytest.mark.long
 def test_a_client_that_stops_reading_does_not_stall_others(served, people):
     service = served()
     lines = [json.dumps({"k": 1}), *[json.dumps(people[0])] * 3000]

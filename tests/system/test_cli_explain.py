@@ -14,6 +14,7 @@ from counterveil.models import save_exported
 from counterveil.schema import Schema
 
 
+@pytest.mark.long
 def test_surrogate_guidance_loads_no_model(run, world):
     (world / "model.pt2").unlink()
     command = ("explain", "--veil", "loans.veil", "--queries", "queries.csv")
@@ -87,6 +88,7 @@ def test_the_declared_budget_of_the_model_must_say_what_it_protects(run, world):
     assert_refused(wrong, "--model-relation must be one of: replace-one, add-remove")
 
 
+@pytest.mark.long
 def test_options_that_say_what_the_model_is(run, world, schema, rows):
     numbers = (rows.loan == "granted").astype(int)
     fitted = LogisticRegression().fit(Encoding(schema).encode(rows), numbers)

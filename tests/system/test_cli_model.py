@@ -28,6 +28,7 @@ def account(run, world):
     return Ledger(world / "l.db")
 
 
+@pytest.mark.long
 def test_export_writes_both_files_and_overwrites_nothing(run, world):
     files = ("--onnx", "m.onnx", "--pt2", "m.pt2")
     code, out, _ = run("model", "export", "loans.veil", *files)
@@ -48,6 +49,7 @@ def test_export_writes_both_files_and_overwrites_nothing(run, world):
     assert_refused(run("model", "export", "none.veil", "--pt2", "n.pt2"), "no veil at none.veil")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("file", ["m.onnx", "m.pt2"])
 def test_explain_takes_an_exported_file(run, world, veil, file, monkeypatch):
     monkeypatch.setattr("counterveil.search.learnt.STUDENT_ROWS", 800)  # for the test to be quick

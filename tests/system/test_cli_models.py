@@ -74,6 +74,7 @@ def trust(kind):
     return ("--trust-pickle",) if kind == "pkl" else ()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("good", KINDS, indirect=True)
 def test_files_that_are_empty_cut_off_or_of_another_kind(run, world, good):
     kind, content = good

@@ -54,6 +54,7 @@ def test_demo(tmp_path, capsys):
     assert (tmp_path / "cf.csv").exists()
 
 
+@pytest.mark.long
 def test_an_interrupt_stops_the_demo_and_its_workers(tmp_path):
     # A shell may start background jobs deaf to interrupts: hear them again.
     code = (

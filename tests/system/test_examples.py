@@ -39,7 +39,7 @@ def texts_in(output):
     return ["".join(text) for kind, text in shown.items() if not kind.startswith("image/")]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_every_cell_runs_and_shows_what_is_stored(path):
     line = [sys.executable, str(ROOT / "tools" / "notebooks.py"), "--toy", path.stem]

@@ -36,6 +36,7 @@ def test_what_is_wrong_is_seen(tmp_path):
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("decides", "search"),
     [("model", "believable"), ("private model", "nearest"), ("surrogate", "three answers")],

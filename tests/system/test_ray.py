@@ -32,6 +32,7 @@ from counterveil.privacy.ledger import Ledger
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'counterveil[scale]'")
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.filterwarnings("ignore"),  # of Ray's own modules
     pytest.mark.full_lessons,  # here as on workers
 ]

@@ -267,6 +267,7 @@ def test_a_second_ledger_in_the_folder_is_not_ignored(studio, folder):
     assert "other.db" in answer.json()["detail"]
 
 
+@pytest.mark.long
 def test_a_release_that_is_asked_for_twice_is_charged_once(studio, folder, schema):
     assert studio.post("/v1/account", json={"dataset": "loans", "epsilon": 5.0}).status_code == 200
     body = release_body()
@@ -295,6 +296,7 @@ def test_a_release_that_is_asked_for_twice_is_charged_once(studio, folder, schem
     assert len(Ledger(folder / "ledger.db").entries()) == 1
 
 
+@pytest.mark.long
 def test_an_account_that_is_used_up_refuses_and_keeps_everything(studio, folder):
     Ledger(folder / "ledger.db").open_account("loans", Budget(0.5))
     job = ended(studio, studio.post("/v1/release", json=release_body()))
@@ -349,6 +351,7 @@ def attacked(folder, veil, schema):
     return folder
 
 
+@pytest.mark.long
 def test_an_attack_and_its_report(studio, attacked):
     asked = {**ATTACK, "attribute": "housing"}
     job = ended(studio, studio.post("/v1/attack", json=asked))
@@ -378,6 +381,7 @@ def test_an_attack_and_its_report(studio, attacked):
     assert job["problem"]["detail"] == "it was stopped"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
@@ -431,6 +435,7 @@ def started(folder):
         process.communicate(timeout=60)
 
 
+@pytest.mark.long
 def test_every_start_has_a_token_of_its_own(folder):
     tokens = set()
     for _ in range(2):
@@ -441,6 +446,7 @@ def test_every_start_has_a_token_of_its_own(folder):
     assert len(tokens) == 2
 
 
+@pytest.mark.long
 def test_a_release_outlives_the_studio(folder):
     ledger = Ledger(folder / "ledger.db")
     ledger.open_account("loans", Budget(1))

@@ -170,6 +170,7 @@ def reader(capsys, monkeypatch, tmp_path):
     return Reader(capsys)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", QUICK)
 def test_a_tutorial_on_fewer_rows(name, reader):
     reader.follow(blocks_of(name, QUICK[name]))

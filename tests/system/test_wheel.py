@@ -38,6 +38,7 @@ def test_every_file_of_the_packages_is_in_the_wheel(wheel):
     assert inside == there
 
 
+@pytest.mark.long
 def test_it_runs_from_the_wheel_alone(wheel, tmp_path):
     """Unpacked elsewhere; the packages that it needs are those of this environment."""
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")

@@ -24,6 +24,7 @@ def cache(tmp_path, monkeypatch):
 # --- Warm files ---
 
 
+@pytest.mark.long
 def test_nothing_is_left_beside_the_model(run, world, cache):
     before = {path.name: path.read_bytes() for path in world.iterdir()}
     (world / "model.pt2.warm").write_bytes(b"mine")
@@ -183,6 +184,7 @@ def command(world, *arguments, **how):
     return subprocess.run(words, cwd=world, stderr=subprocess.PIPE, check=False, **how)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("more", [(), ("--json",)])
 def test_a_closed_pipe_is_not_a_refuted_promise(world, more):
     reader, writer = os.pipe()
@@ -200,6 +202,7 @@ def test_a_full_disk_behind_standard_output(world):
     assert done.stderr.count(b"\n") == 1
 
 
+@pytest.mark.long
 def test_standard_output_in_ascii(world):
     ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
     shown = command(world, "inspect", "loans.veil", stdout=subprocess.PIPE, env=ascii_only)

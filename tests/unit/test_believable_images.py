@@ -99,6 +99,7 @@ def batch_of(queries, targets):
     return QueryBatch(queries, targets, Box(*whole))
 
 
+@pytest.mark.long
 def test_every_query_has_an_answer_that_the_model_accepts(result, model):
     assert result.flip_ratio >= 0.99
     assert agree(model, result) == 1.0
@@ -171,6 +172,7 @@ def test_several_answers_differ(explainer, asked):
     assert int(valid[0].sum()) <= many.answers < 70
 
 
+@pytest.mark.long
 def test_rules_hold(explainer, asked):
     queries, targets = (each[:8] for each in asked)
     fixed = explainer.explain(queries.head(1), targets[:1], immutable=["pixel"], progress=False)

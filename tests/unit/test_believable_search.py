@@ -55,6 +55,7 @@ def test_values_on_the_menu_are_round(low, high, near, whole, found):
     assert roundest(low, high, near, whole=whole) == pytest.approx(found, rel=1e-12)
 
 
+@pytest.mark.long
 def test_every_entry_of_the_menu_is_legal_in_the_unit_it_is_told_in(veil, schema, rows):
     menu, encoding = menu_of(veil.population()), Encoding(schema)
     moved = np.where(menu.mask, menu.points, encoding.encode(rows.head(1)))

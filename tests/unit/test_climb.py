@@ -69,6 +69,7 @@ def best_gains(encoding, model, points):
     return start.numpy(), torch.stack(gains, dim=1).numpy()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("most", [None, 2])
 @pytest.mark.parametrize("prefer", ["believable", "nearest"])
 @pytest.mark.parametrize("seed", range(2))

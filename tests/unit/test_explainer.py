@@ -90,6 +90,7 @@ def test_distance_and_changes_are_those_of_the_rows(result, queries, schema):
     assert (result.distance[~result.valid] == 0).all()
 
 
+@pytest.mark.long
 def test_not_found_keeps_the_query_and_has_no_nan(veil, schema, queries):
     stubborn = CallableModel(lambda frame: np.tile([0.9, 0.1], (len(frame), 1)), schema)
     explainer = Explainer(veil, stubborn, warm_steps=20)
@@ -125,11 +126,13 @@ def test_unspecified_target_is_the_runner_up(release_once):
     assert result.target.tolist() == [2, 2, 2]
 
 
+@pytest.mark.long
 def test_immutable_by_request(explainer, queries):
     result = explainer.explain(queries, immutable=["income"], progress=False)
     assert (result.rows.income == queries.income).all()
 
 
+@pytest.mark.long
 def test_same_seed_same_answer_whatever_the_chunks(explainer, veil, model, queries):
     whole = explainer.explain(queries, iterations=40, progress=False)
     small = Explainer(veil, model, warm_steps=300, chunk=7)

@@ -153,6 +153,7 @@ def test_search_respects_the_box_on_the_way(objective, schema):
     torch.testing.assert_close(found[:, 1], objective.queries[:, 1])
 
 
+@pytest.mark.long
 @pytest.mark.full_lessons
 def test_amortised_answers_are_as_good_as_those_of_many_iterations(objective, veil, schema):
     """On rows it never saw, one pass does what Algorithm 2 does in 300 iterations."""

@@ -422,6 +422,7 @@ def explainers(explainer, veil):
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "search",
     [{}, {"k": 2}, {"prefer": "nearest"}, {"method": "iterations", "iterations": 30}],
