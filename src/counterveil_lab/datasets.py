@@ -84,7 +84,16 @@ def load(name: str, seed: int = 0, folder: Folder = None) -> Dataset:
 def _adult(seed: int, folder: Folder) -> Dataset:
     split = adult_split(seed)
     note = "UCI Adult, complete; embedded in counterveil."
-    return Dataset("adult", adult_schema(), split.train, split.test, 0.856, note)
+    return Dataset("adult", _free(adult_schema()), split.train, split.test, 0.856, note)
+
+
+def _free(schema: Schema) -> Schema:
+    """The schema without what limits an answer: the paper limits none."""
+    features = []
+    for feature in schema.features:
+        range_free = {"allowed": None} if isinstance(feature, Numeric) else {}
+        features.append(feature.model_copy(update={"immutable": False, **range_free}))
+    return schema.model_copy(update={"features": tuple(features)})
 
 
 def _hospital(seed: int, folder: Folder) -> Dataset:

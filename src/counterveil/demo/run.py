@@ -67,7 +67,6 @@ PAPER = tuple(Release("paper", epsilon) for epsilon in (math.inf, *CURVE))
 FUNCTIONAL = (Release("functional", 0.75), Release("functional", 0.025))
 COMPARED = (*(Release("paper", epsilon) for epsilon in (math.inf, 0.75, 0.025)), *FUNCTIONAL)
 SHOWN = FUNCTIONAL[0]
-FIXED = ("age", "race", "sex", "marital_status", "relationship")
 LEGEND = (
     "query: a row whose decision is explained; the model was not trained on it",
     "promise: whether it is proved that ε limits what the veil reveals about any one training row",
@@ -103,7 +102,7 @@ def run_demo(
         explainers[which].warm_up()
     _note(f"explaining {len(asked)} rows that the model has not seen, with {len(COMPARED)} veils")
     scores = [_score(which, explainers[which], asked, errors[which]) for which in COMPARED]
-    shown = three_to_show(explainers[SHOWN].explain(asked, immutable=FIXED))
+    shown = three_to_show(explainers[SHOWN].explain(asked))
     curve = Curve(CURVE, tuple(errors[Release("paper", e)] for e in CURVE), errors[PAPER[0]])
     facts = {
         "training rows": f"{len(split.train):,}",
@@ -111,7 +110,10 @@ def run_demo(
         "accuracy of the model": f"{accuracy:.3f}",
         "training epochs of paper": f"{epochs} (published: 300)",
     }
-    write_whole(folder / "report.html", demo_page(scores, curve, shown, facts, FIXED).encode())
+    write_whole(
+        folder / "report.html",
+        demo_page(scores, curve, shown, facts, fixed_features(schema)).encode(),
+    )
     schema.save(folder / "adult.schema.json")
     write_whole(folder / "queries.csv", asked.to_csv(index=False).encode())
     for which in COMPARED:
@@ -128,7 +130,8 @@ def _note(words: str) -> None:
 def _print_outcome(folder: Path, scores: list[VeilScore], shown: Explanations, title: str) -> None:
     statement = shown.statement
     out.print(score_table(scores, title))
-    for words in LEGEND:
+    names = ", ".join(map(shown.schema.shown_name, fixed_features(shown.schema)))
+    for words in (*LEGEND, f"fixed, as nobody can act on it: {names}"):
         say(words, "dim")
     say("")
     say(f"three of the answers (mechanism {statement.mechanism}, {statement.amount}):")
@@ -143,7 +146,7 @@ def _print_outcome(folder: Path, scores: list[VeilScore], shown: Explanations, t
     veil, model, asked = (shlex.quote(str(file)) for file in files)
     explain = f"counterveil explain --veil {veil} --model {model} --queries {asked}"
     say(f"next:   counterveil inspect {veil}")
-    say(f"        {explain} --target '>50K' {' '.join(f'--immutable {it}' for it in FIXED)}")
+    say(f"        {explain} --target '>50K'")
 
 
 def _score(which: Release, explainer: Explainer, asked: pd.DataFrame, error: float) -> VeilScore:
@@ -187,6 +190,11 @@ def legal_share(rows: pd.DataFrame, schema: Schema) -> float:
     if not len(rows) or accepts(rows):
         return 1.0
     return sum(accepts(rows.iloc[[number]]) for number in range(len(rows))) / len(rows)
+
+
+def fixed_features(schema: Schema) -> tuple[str, ...]:
+    """The names of the features that no answer changes."""
+    return tuple(feature.name for feature in schema.features if feature.immutable)
 
 
 def three_to_show(result: Explanations) -> Explanations:
