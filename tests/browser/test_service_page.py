@@ -59,6 +59,19 @@ def test_numbers_of_an_example_are_short(browser, address):
             assert len(page.locator(f"#field-{number}").input_value().strip("-")) <= 7
 
 
+def test_a_whole_number_with_names_is_chosen_by_name(browser, address):
+    names = {"1": "school", "2": "college", "3": "doctorate"}
+    education = {"kind": "numeric", "name": "education", "integer": True, "lower": 1, "upper": 3}
+    with opened(browser, address) as page:
+        asked = "feature => fieldOf(feature, 99).box.innerText"
+        shown = page.evaluate(asked, {**education, "value_names": names})
+        assert all(name in shown for name in names.values())
+        few = page.evaluate(asked, {**education, "value_names": {"1": "school"}})
+        assert "college" not in few
+        typed = "feature => fieldOf(feature, 99).input.type"
+        assert page.evaluate(typed, {**education, "value_names": {"1": "school"}}) == "number"
+
+
 def test_what_if_shows_the_decision_at_once(browser, address):
     with opened(browser, address) as page:
         ask_until_found(page)

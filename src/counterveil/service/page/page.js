@@ -56,12 +56,21 @@ async function ask(path, body) {
 
 // --- The form ---
 
+// The values to choose from; null where a number is typed. A whole number is chosen where each of its values has a name.
+function choicesOf(feature) {
+  if (feature.kind !== "numeric") return feature.kind === "binary" ? feature.values : feature.categories;
+  if (!feature.integer || !feature.value_names) return null;
+  const count = feature.upper - feature.lower + 1;
+  if (Object.keys(feature.value_names).length < count) return null;
+  return Array.from({ length: count }, (_, place) => feature.lower + place);
+}
+
 function fieldOf(feature, number) {
   const id = `field-${number}`;
   const box = element("div", { className: "field" });
   box.append(element("label", { htmlFor: id, textContent: labelOf(feature) }));
-  const field = { feature, box };
-  if (feature.kind === "numeric") {
+  const field = { feature, box, values: choicesOf(feature) };
+  if (!field.values) {
     const whole = feature.integer;
     field.input = element("input", {
       id, type: "number", min: feature.lower, max: feature.upper, step: whole ? 1 : "any",
@@ -70,12 +79,10 @@ function fieldOf(feature, number) {
     const range = words("from_to", { low: valueOf(feature, feature.lower), high: valueOf(feature, feature.upper) });
     box.append(field.input, element("p", { className: "fine", textContent: [range, feature.unit].filter(Boolean).join(" · ") }));
   } else {
-    const values = feature.kind === "binary" ? feature.values : feature.categories;
     field.input = element("select", { id, required: true });
     field.input.append(element("option", { value: "", textContent: words("choose") }));
-    values.forEach((value, place) =>
+    field.values.forEach((value, place) =>
       field.input.append(element("option", { value: place, textContent: valueOf(feature, value) })));
-    field.values = values;
     box.append(field.input);
   }
   const switches = element("div", { className: "switches" });
