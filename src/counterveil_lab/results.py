@@ -92,12 +92,6 @@ def stored_rows(folder: Path, experiment: str) -> Sequence[Row]:
     return rows
 
 
-def stored_commit(folder: Path, experiment: str) -> str:
-    """The commit of an experiment's file, which is that of rows that do not say theirs."""
-    path = folder / f"{experiment}.json"
-    return str(json.loads(path.read_text())["commit"]) if path.exists() else "unknown"
-
-
 def earlier(rows: Sequence[Row], experiment: str, commit: str) -> str:
     """A sentence about rows that the present code did not measure; "" where it measured all.
 

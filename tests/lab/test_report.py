@@ -6,6 +6,7 @@ import base64
 import json
 import math
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -23,7 +24,7 @@ from counterveil_lab.fingerprints import fingerprint
 from counterveil_lab.report import page as pages
 from counterveil_lab.report.claims import Claim, Outcome, State, Verdict, judge
 from counterveil_lab.report.frames import SECTIONS, Mean, described, means
-from counterveil_lab.report.page import gather, quoted, render, rich, write
+from counterveil_lab.report.page import Report, Stored, gather, quoted, render, rich, write
 from counterveil_lab.report.pivots import Measure, Pivot, Table, table_of
 from counterveil_lab.report.sections import ROWS, behind, claims_of
 from counterveil_lab.results import Row, stored_rows
@@ -298,6 +299,23 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def report(full: Path) -> Report:
+    return gather(Stored(full))
+
+
+@pytest.fixture(scope="module")
+def written(full: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """The folder with the page and its twin, and what was said about them."""
+    folder = tmp_path_factory.mktemp("written")
+    return folder, write(full, folder / "results/report.html", folder / "docs")
+
+
+@pytest.fixture(scope="module")
+def stored() -> Stored:
+    return Stored(ROOT / "results")
+
+
 def check(text: str) -> Page:
     """What holds of any page."""
     page = Page(text)
@@ -312,14 +330,14 @@ def check(text: str) -> Page:
     return page
 
 
-def verdicts(name: str, rows: list[Row]) -> dict[str, Verdict]:
-    """Every claim of a section decided by these rows, by its words."""
+def verdicts(name: str, rows: list[Row], words: str = "") -> dict[str, Verdict]:
+    """The claims of a section that have these words, decided by these rows; by their text."""
     (spec,) = (
         it for chapter in SECTIONS["chapter"] for it in chapter["section"] if it["name"] == name
     )
     frame = pages.rows_of(spec, described(rows))
-    found = [judge(claim, frame) for each in spec["claim"] for claim in claims_of(each)]
-    return {verdict.claim.text: verdict for verdict in found}
+    claims = [claim for each in spec["claim"] for claim in claims_of(each)]
+    return {claim.text: judge(claim, frame) for claim in claims if words in claim.text}
 
 
 def test_draws_are_summed_up(full: Path) -> None:
@@ -334,8 +352,8 @@ def test_draws_are_summed_up(full: Path) -> None:
 
 
 def state(name: str, rows: list[Row], words: str) -> State:
-    (found,) = (it.state for text, it in verdicts(name, rows).items() if words in text)
-    return found
+    (found,) = verdicts(name, rows, words).values()
+    return found.state
 
 
 @pytest.mark.parametrize(("twins", "found"), [(0.9, State.HOLDS), (0.8, State.FAILS)])
@@ -401,8 +419,7 @@ def test_the_documents_are_those_of_the_stored_results(
 
 
 @pytest.mark.long
-def test_the_page_of_all_experiments(full: Path) -> None:
-    report = gather(full)
+def test_the_page_of_all_experiments(report: Report) -> None:
     page = check(render("page.html", report))
     assert set(NAMES) <= set(page.ids)
     assert not [section.spec["name"] for section in report.sections if section.missing]
@@ -412,11 +429,11 @@ def test_the_page_of_all_experiments(full: Path) -> None:
 
 
 @pytest.mark.long
-def test_the_twin_has_the_same_tables(full: Path, tmp_path: Path) -> None:
-    write(full, tmp_path / "results/report.html", tmp_path / "docs/results.md")
-    twin = (tmp_path / "docs/results.md").read_text("utf-8")
+def test_the_twin_has_the_same_tables(written: tuple[Path, list[str]], report: Report) -> None:
+    folder, _ = written
+    twin = (folder / "docs/results.md").read_text("utf-8")
     assert "`results/report.html`" in twin
-    tables = [table for section in gather(full).sections for table in section.tables]
+    tables = [table for section in report.sections for table in section.tables]
     assert all(f"**{table.title}**" in twin for table in tables)
     assert "x\\|y" in twin  # a pipe inside a cell
     for block in twin.split("\n\n"):
@@ -451,9 +468,10 @@ def test_rows_without_columns_or_values_break_nothing(tmp_path: Path, name: str)
 
 
 @pytest.mark.long
-def test_toy_size_is_said(full: Path, tmp_path: Path) -> None:
-    assert "table-ad: toy size (--quick)" in write(full, tmp_path / "page.html", None)
-    assert "these numbers mean nothing" in (tmp_path / "page.html").read_text("utf-8")
+def test_toy_size_is_said(written: tuple[Path, list[str]]) -> None:
+    folder, said = written
+    assert "table-ad: toy size (--quick)" in said
+    assert "these numbers mean nothing" in (folder / "results/report.html").read_text("utf-8")
 
 
 def test_figures_are_inside_the_page(full: Path, tmp_path: Path) -> None:
@@ -471,10 +489,10 @@ def test_figures_are_inside_the_page(full: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_the_documentation_builds(full: Path, tmp_path: Path) -> None:
+def test_the_documentation_builds(written: tuple[Path, list[str]], tmp_path: Path) -> None:
     pytest.importorskip("mkdocs")
     docs = tmp_path / "docs"
-    write(full, tmp_path / "report.html", docs)
+    shutil.copytree(written[0] / "docs", docs)
     for other in ("privacy", "soundness", "datasets"):
         (docs / f"{other}.md").write_text(f"# {other}\n")
     (tmp_path / "mkdocs.yml").write_text("site_name: test\nstrict: true\n")
@@ -493,25 +511,25 @@ def test_text_is_escaped() -> None:
 def test_quoted_tables_are_made_anew_between_their_markers(tmp_path: Path) -> None:
     put(tmp_path, "table-fr", answers())
     text = "before\n<!-- results:table-fr -->\nold\n<!-- end:table-fr -->\nafter\n"
-    new = quoted(text, tmp_path)
+    new = quoted(text, Stored(tmp_path))
     assert new.startswith("before\n<!-- results:table-fr -->\n| method | mnist |\n|---|---|\n")
     assert "| functional, ε 0.025 | 1.000/1.000 |\n" in new
     assert "| paper, ε 0.75 | 0.810/0.800 |\n" in new
     assert "| cadex-0 | 0.700/0.300† |\n" in new
     assert "| *printed:* paper, ε 0.75 | 0.790/0.742 |\n\nThese rows were measured by" in new
     assert new.endswith(".\n<!-- end:table-fr -->\nafter\n")
-    assert quoted(new, tmp_path) == new
+    assert quoted(new, Stored(tmp_path)) == new
 
 
 def test_numbers_in_sentences_are_made_anew_between_their_markers(tmp_path: Path) -> None:
     put(tmp_path, "audit", audited(refuted=False, bound=0.5))
     text = "at most <!-- value:audit-functional -->9<!-- end:audit-functional -->, and so on"
-    assert quoted(text, tmp_path) == text.replace(">9<", ">0.500<")
+    assert quoted(text, Stored(tmp_path)) == text.replace(">9<", ">0.500<")
     counted = "<!-- value:audit-faulty -->9<!-- end:audit-faulty -->"
-    assert quoted(counted, tmp_path) == counted.replace(">9<", ">2<")
-    assert quoted(text, tmp_path / "empty") == text
+    assert quoted(counted, Stored(tmp_path)) == counted.replace(">9<", ">2<")
+    assert quoted(text, Stored(tmp_path / "empty")) == text
     with pytest.raises(InputError, match="no number is called 'other'"):
-        quoted("<!-- value:other -->9<!-- end:other -->", tmp_path)
+        quoted("<!-- value:other -->9<!-- end:other -->", Stored(tmp_path))
 
 
 def test_documents_have_no_measured_number_outside_of_the_markers() -> None:
@@ -543,28 +561,28 @@ def test_a_quoted_table_says_which_rows_are_of_earlier_code(tmp_path: Path) -> N
     text = "<!-- results:table-fr -->\nold\n<!-- end:table-fr -->\n"
     rows = changed(answers(), fingerprint=fingerprint("table-fr"))
     put(tmp_path, "table-fr", rows)
-    assert "earlier version" not in quoted(text, tmp_path)
+    assert "earlier version" not in quoted(text, Stored(tmp_path))
     put(tmp_path, "table-fr", [*rows, {**rows[0], "fingerprint": "0", "commit": "def5678"}])
     note = "Some of these rows were measured by an earlier version of the code "
     note += "(commit `def5678`): mnist `paper`."
-    assert f"\n\n{note}\n<!-- end:table-fr -->" in quoted(text, tmp_path)
+    assert f"\n\n{note}\n<!-- end:table-fr -->" in quoted(text, Stored(tmp_path))
     put(tmp_path, "table-fr", answers())  # rows without a fingerprint
     note = "These rows were measured by an earlier version of the code (commit `abc1234`)."
-    assert f"\n\n{note}\n<!-- end:table-fr -->" in quoted(text, tmp_path)
-    assert note in render("page.html", gather(tmp_path)).replace("<code>", "`").replace(
+    assert f"\n\n{note}\n<!-- end:table-fr -->" in quoted(text, Stored(tmp_path))
+    assert note in render("page.html", gather(Stored(tmp_path))).replace("<code>", "`").replace(
         "</code>", "`"
     )
 
 
-def test_quoted_tables_of_earlier_code_say_so_and_no_others() -> None:
+def test_quoted_tables_of_earlier_code_say_so_and_no_others(stored: Stored) -> None:
     """In README.md and docs/; the sentence is written by the report and never by hand."""
     marked = r"<!-- results:([\w-]+) -->\n(.*?)<!-- end:\1 -->"
     for path in (ROOT / name for name in QUOTING):
         text = path.read_text("utf-8")
         for name, block in re.findall(marked, text, flags=re.DOTALL):
             spec = SECTIONS["quote"][name]
-            rows = stored_rows(ROOT / "results", spec["file"])
-            used = [rows[at] for at in behind(spec, described(rows)).index]
+            rows = stored.rows(spec["file"])
+            used = [rows[at] for at in behind(spec, stored.frame(spec["file"])).index]
             present = fingerprint(spec["file"])
             old = [row for row in used if row.get("fingerprint") != present]
             assert bool(old) == ("earlier version of the code" in block), (path.name, name)
@@ -574,9 +592,9 @@ def test_quoted_tables_of_earlier_code_say_so_and_no_others() -> None:
 
 def test_without_rows_a_quoted_table_stays_and_an_unknown_one_is_an_error(tmp_path: Path) -> None:
     text = "<!-- results:frontier -->\nold\n<!-- end:frontier -->\n"
-    assert quoted(text, tmp_path) == text
+    assert quoted(text, Stored(tmp_path)) == text
     with pytest.raises(InputError, match="no table is called 'other'"):
-        quoted("<!-- results:other -->\nold\n<!-- end:other -->\n", tmp_path)
+        quoted("<!-- results:other -->\nold\n<!-- end:other -->\n", Stored(tmp_path))
 
 
 # Means and pivots.
@@ -625,9 +643,9 @@ def test_a_share_without_a_count_has_the_interval_over_seeds() -> None:
     assert math.isnan(means(described(rows[:1]), ["dataset"], "auc")["adult",].low)
 
 
-def test_every_column_that_is_called_a_share_is_one() -> None:
+def test_every_column_that_is_called_a_share_is_one(stored: Stored) -> None:
     for name in NAMES:
-        frame = described(stored_rows(ROOT / "results", name))
+        frame = stored.frame(name)
         for column in set(SECTIONS["share"]) & set(frame.columns):
             values = pd.to_numeric(frame[column], errors="coerce").dropna()
             assert values.between(0, 1).all(), (name, column)
@@ -720,15 +738,15 @@ def test_a_pivot_of_measures_sorts_and_formats() -> None:
 
 
 @pytest.mark.long
-def test_other_data_is_marked_and_never_counted(full: Path) -> None:
-    (section,) = [it for it in gather(full).sections if it.spec["name"] == "table-fr"]
+def test_other_data_is_marked_and_never_counted(report: Report) -> None:
+    (section,) = [it for it in report.sections if it.spec["name"] == "table-fr"]
     table = section.tables[0]
     place = table.columns.index("Purchase substitute")
     cells = [row[place] for row in table.rows if row[place].printed]
     assert cells
     assert all(cell.other_data for cell in cells)
     assert not any(row[table.columns.index("MNIST")].other_data for row in table.rows)
-    text = render("page.html", gather(full))
+    text = render("page.html", report)
     assert 'class="printed other">paper 0.722†' in text
     assert "Those are not comparable" in text
     rows = answers("purchase-substitute", functional=0.1)
@@ -808,8 +826,7 @@ def test_a_claim_holds_where_every_case_holds_and_is_settled() -> None:
 
 
 @pytest.mark.long
-def test_all_states_are_counted_at_a_glance(full: Path) -> None:
-    report = gather(full)
+def test_all_states_are_counted_at_a_glance(report: Report) -> None:
     twin, page = render("page.md", report), render("page.html", report)
     for of_paper in (True, False):
         states = report.states(of_paper)

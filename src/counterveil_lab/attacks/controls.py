@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from math import isnan
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
+from counterveil_lab import intervals
 from counterveil_lab.attacks.headlines import (
     HIGHEST,
     LOWEST,
@@ -14,9 +15,7 @@ from counterveil_lab.attacks.headlines import (
     linked,
     place_of,
 )
-from counterveil_lab.attacks.scores import seeds_interval
-from counterveil_lab.attacks.verdicts import DEFENCE, NONE, gains
-from counterveil_lab.results import Row
+from counterveil_lab.attacks.verdicts import DEFENCE, NONE, Rows, gains
 
 MUST = {
     "disjoint": "people who were never trained on are not taken for members",
@@ -65,7 +64,7 @@ def spoken(outcomes: Sequence[Outcome]) -> list[str]:
     ]
 
 
-def of_inference(rows: Sequence[Row]) -> list[Outcome]:
+def of_inference(rows: Rows) -> list[Outcome]:
     """Controls of membership and linkage among stored rows."""
     outcomes = []
     for line in both_ways(rows):
@@ -89,7 +88,7 @@ def of_inference(rows: Sequence[Row]) -> list[Outcome]:
     return outcomes
 
 
-def of_attribute(rows: Sequence[Row]) -> list[Outcome]:
+def of_attribute(rows: Rows) -> list[Outcome]:
     """The memoriser has to give the attribute away."""
     return [
         Outcome("memoriser", x["dataset"], x["advantage_low"] > 0, f"{x['advantage']:+.3f}")
@@ -98,16 +97,15 @@ def of_attribute(rows: Sequence[Row]) -> list[Outcome]:
     ]
 
 
-def of_extraction(rows: Sequence[Row]) -> list[Outcome]:
+def of_extraction(rows: Rows) -> list[Outcome]:
     """Controls of extraction: poison must harm who believes it, and nobody who relabels."""
     outcomes = []
-    for key, group in gains(rows).groupby([*DEFENCE, "architecture"], sort=False):
-        dataset, defence, epsilon, predictions, architecture = key
+    for (dataset, defence, epsilon, predictions, architecture), group in _fidelities(rows).items():
         place = f"{dataset}, {defence}" + ("" if epsilon == NONE else f" at ε {epsilon:g}")
         place += f", {predictions}, {architecture} architecture"
         most = group[group.queries == group.queries.max()]
-        if (most.attacker == "relabel").any():
-            allowed = QUARTER * (1 - float(most[most.attacker == "drop"].fidelity.mean()))
+        if most.relabel.notna().any():
+            allowed = QUARTER * (1 - float(most["drop"].mean()))
             mean, _, high = _beyond_base(most, "relabel")
             harmed = mean < -allowed and (mean < -SLACK if isnan(high) else high < 0)
             outcomes.append(Outcome("relabel", place, not harmed, _told(mean, high)))
@@ -121,10 +119,20 @@ def of_extraction(rows: Sequence[Row]) -> list[Outcome]:
     return outcomes
 
 
+def _fidelities(rows: Rows) -> dict[tuple[Any, ...], pd.DataFrame]:
+    """For each defence and architecture the fidelity of three attackers, by queries and seed."""
+    played, keys = gains(rows), [*DEFENCE, "architecture"]
+    wide = played.pivot_table(
+        index=[*keys, "queries", "seed"], columns="attacker", values="fidelity"
+    ).reindex(columns=["drop", "relabel", "naive"])
+    found = dict(iter(wide.reset_index(["queries", "seed"]).groupby(level=keys)))
+    order = played[keys].drop_duplicates().itertuples(index=False, name=None)
+    return {key: found[key] for key in order}
+
+
 def _beyond_base(group: pd.DataFrame, attacker: str) -> tuple[float, float, float]:
     """Fidelity of an attacker less that of n predictions alone, seed by seed, with its interval."""
-    by_seed = group.pivot_table(index="seed", columns="attacker", values="fidelity")
-    return seeds_interval((by_seed[attacker] - by_seed["drop"]).dropna().tolist())
+    return intervals.over_seeds((group[attacker] - group["drop"]).dropna().tolist())
 
 
 def _told(mean: float, high: float) -> str:

@@ -7,45 +7,50 @@ lower turns his scores round. So the attacker with the lowest AUC is picked besi
 highest.
 """
 
-from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
-from scipy import stats
 
 from counterveil_lab import intervals
-from counterveil_lab.attacks.scores import seeds_interval
-from counterveil_lab.attacks.verdicts import NONE, as_table, members_score
+from counterveil_lab.attacks.verdicts import NONE, Rows, as_table, members_score
 from counterveil_lab.results import Row
 
 HIGHEST, LOWEST = "highest", "lowest"
 CASE = ["dataset", "control", "defence", "epsilon", "target"]
+# The columns that the lines are made of, beside those that name a case.
+SCORED = ["attack", "auc_first", "auc_second", "auc_second_low", "auc_second_high"]
+LINKED = ["attack", "counterfactuals"] + [
+    f"{what}_excess{end}" for what in ("exact", "near") for end in ("", "_low", "_high")
+]
+GUESSED = ["attack", "value", "who", "imputation"] + [
+    f"advantage{end}" for end in ("", "_low", "_high")
+]
 
 
-def membership_table(rows: Sequence[Row]) -> pd.DataFrame:
+def membership_table(rows: Rows) -> pd.DataFrame:
     """The rows that have an AUC."""
     return as_table(rows).dropna(subset="auc")
 
 
-def strongest(rows: Sequence[Row]) -> list[Row]:
+def strongest(rows: Rows) -> list[Row]:
     """A line for each dataset, control, defence and target: the attack with the highest AUC."""
     return [line for line in both_ways(rows) if line["end"] == HIGHEST]
 
 
-def both_ways(rows: Sequence[Row]) -> list[Row]:
+def both_ways(rows: Rows) -> list[Row]:
     """The attacks with the highest and with the lowest AUC, for each case as in `strongest`.
 
     `end` says which. The lowest has a line where it is another attack and lies below 0.5.
     `direction` is 1 or -1: above or below 0.5 on the half that picks; `picked_by`: how far from it.
     """
     lines = []
-    for key, group in membership_table(rows).groupby(CASE, sort=False):
-        by_attack = group.groupby("attack", sort=False)
-        first = {str(name): part.auc_first.mean() - 0.5 for name, part in by_attack}
+    for key, by_attack in _by_case(membership_table(rows)).items():
+        first = {name: part.auc_first.mean() - 0.5 for name, part in by_attack.items()}
         ends = {max(first, key=first.__getitem__): HIGHEST}
         if (lowest := min(first, key=first.__getitem__)) not in ends and first[lowest] < 0:
             ends[lowest] = LOWEST
         for attack, end in ends.items():
-            chosen, told = by_attack.get_group(attack), first[attack]
+            told = first[attack]
             lines.append(
                 {
                     **dict(zip(CASE, key, strict=True)),
@@ -54,53 +59,63 @@ def both_ways(rows: Sequence[Row]) -> list[Row]:
                     "end": end,
                     "direction": -1 if told < 0 else 1,
                     "picked_by": abs(told),
-                    **_over_seeds(chosen, "auc_second", "auc", share=True),
+                    **_over_seeds(by_attack[attack], "auc_second", "auc", share=True),
                 }
             )
     return lines
 
 
-def linked(rows: Sequence[Row]) -> list[Row]:
+def _by_case(table: pd.DataFrame) -> dict[tuple[Any, ...], dict[str, pd.DataFrame]]:
+    """The rows of every attack in every case, with the columns that `both_ways` needs."""
+    keys = [*CASE, "attack"]
+    found: dict[tuple[Any, ...], dict[str, pd.DataFrame]] = {}
+    for key, part in table.reindex(columns=[*CASE, *SCORED]).groupby(keys, sort=False):
+        *case, attack = key
+        found.setdefault(tuple(case), {})[str(attack)] = part
+    return found
+
+
+def linked(rows: Rows) -> list[Row]:
     """How many more counterfactuals are exact rows of members than of others, over seeds."""
-    found = [row for row in rows if row["attack"] == "linkage" and row["counterfactuals"] > 0]
-    if not found:
-        return []
+    table = as_table(rows).reindex(columns=[*CASE, *LINKED])
+    found = table[(table.attack == "linkage") & (pd.to_numeric(table.counterfactuals) > 0)]
     return [
         {
             **dict(zip(CASE, key, strict=True)),
             **_over_seeds(group, "exact_excess"),
             **_over_seeds(group, "near_excess"),
         }
-        for key, group in as_table(found).groupby(CASE, sort=False)
+        for key, group in found.groupby(CASE, sort=False)
     ]
 
 
-def attribute_table(rows: Sequence[Row], attack: str = "attribute") -> list[Row]:
+def attribute_table(rows: Rows, attack: str = "attribute") -> list[Row]:
     """What a model adds to imputation by one attack, for members and others, over seeds."""
-    mine = [row for row in rows if row.get("attack", "attribute") == attack]
-    found, keys = [row for row in mine if row.get("value") == "all"], [*CASE, "who"]
-    if not found:
-        return []
+    table, keys = as_table(rows).reindex(columns=[*CASE, *GUESSED]), [*CASE, "who"]
+    unnamed = table.attack.isna() & (attack == "attribute")
+    found = table[((table.attack == attack) | unnamed) & (table.value == "all")]
     return [
         {
             **dict(zip(keys, key, strict=True)),
             **_over_seeds(group, "advantage"),
             "imputation": group.imputation.mean(),
         }
-        for key, group in as_table(found).groupby(keys, sort=False)
+        for key, group in found.groupby(keys, sort=False)
     ]
 
 
 def _over_seeds(group: pd.DataFrame, column: str, name: str = "", *, share: bool = False) -> Row:
     """Mean and interval over seeds; with a single seed the interval over people is all there is."""
-    values = group[column]
-    mean, low, high = seeds_interval(values.tolist())
-    if share and len(group) > 1:
-        low, high = intervals.of_share(mean, len(group), float(stats.sem(values)))
-    if len(group) == 1:
+    values, seeds = group[column], len(group)
+    mean = float(values.mean())
+    spread: Any = values.sem()
+    if seeds == 1:
         low, high = group[f"{column}_low"].iloc[0], group[f"{column}_high"].iloc[0]
+    else:
+        interval = intervals.of_share if share else intervals.of_mean
+        low, high = interval(mean, seeds, float(spread))
     name = name or column
-    return {"seeds": len(group), name: mean, f"{name}_low": low, f"{name}_high": high}
+    return {"seeds": seeds, name: mean, f"{name}_low": low, f"{name}_high": high}
 
 
 def sentence(line: Row) -> str:

@@ -7,11 +7,13 @@ each seed the attacker is picked on the other seeds and scored on this one.
 
 from collections.abc import Sequence
 from math import hypot
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from counterveil_lab import intervals
 from counterveil_lab.attacks.extraction import ATTACKERS, BASES
-from counterveil_lab.attacks.scores import seeds_interval
 from counterveil_lab.results import Row
 
 DEFENCE = ["dataset", "defence", "epsilon", "predictions"]
@@ -19,35 +21,60 @@ WAY = ["architecture", "queries"]
 FEWEST_DISTINCT = 10  # counterfactuals; with fewer linkage says nothing
 FEWEST_SEEDS = 3  # to pick an attacker on some and score him on others
 NONE = -1.0  # stands for "no ε": groups want a number
+Rows = Sequence[Row] | pd.DataFrame
+# The columns that a line of the headline is made of.
+PLAYED = [*DEFENCE, "attacker", *WAY, "seed", "extra_queries", "fidelity", "flip_ratio"]
+NUMBERS = ["way", "seed", "base", "gain", "fidelity", "flip_ratio"]
 
 
-def as_table(rows: Sequence[Row]) -> pd.DataFrame:
+def as_table(rows: Rows) -> pd.DataFrame:
     """Rows as a frame, with `NONE` where there is no ε."""
     table = pd.DataFrame(rows)
     return table.assign(epsilon=pd.to_numeric(table["epsilon"]).fillna(NONE))
 
 
-def gains(rows: Sequence[Row], column: str = "fidelity") -> pd.DataFrame:
-    """Every attacker's fidelity less that of the base with as many questions to f."""
-    table, keys = as_table(rows), [*DEFENCE, *WAY, "seed"]
-    attacks = table[~table.attacker.isin(BASES)].copy()
-    at = pd.MultiIndex.from_frame(attacks[keys])
+def gains(rows: Rows, column: str = "fidelity", apart: Sequence[str] = ()) -> pd.DataFrame:
+    """Every attacker's fidelity less that of the base with as many questions to f.
+
+    `apart`: further columns, whose values have each their own base.
+    """
+    table, keys = as_table(rows), [*apart, *DEFENCE, *WAY, "seed"]
+    case = table.groupby(keys, dropna=False).ngroup().to_numpy()
+    attacking = (~table.attacker.isin(BASES)).to_numpy()
+    attacks = table[attacking].copy()
     alike, twice = (
-        table[table.attacker == name].set_index(keys)[column].reindex(at).to_numpy()
-        for name in BASES
+        table[column][is_base].set_axis(case[is_base]).reindex(case[attacking]).to_numpy()
+        for is_base in ((table.attacker == name).to_numpy() for name in BASES)
     )
     attacks["base"] = pd.Series(alike, attacks.index).where(attacks.extra_queries == 0, twice)
     attacks["gain"] = attacks[column] - attacks.base
     return attacks
 
 
-def headline(rows: Sequence[Row], column: str = "fidelity") -> list[Row]:
+def headline(rows: Rows, column: str = "fidelity", apart: Sequence[str] = ()) -> list[Row]:
     """A line for every defence: its strongest attacker, and what counterfactuals gain him.
 
-    `column`: of fidelity, on test rows or on legal rows drawn evenly.
+    `column`: of fidelity, on test rows or on legal rows drawn evenly. `apart`: further columns,
+    whose values have each their own lines.
     """
-    groups = gains(rows, column).groupby(DEFENCE, sort=False)
-    return [_strongest(group) for _, group in groups]
+    keys = [*apart, *DEFENCE]
+    table = as_table(rows)[list(dict.fromkeys([*apart, *PLAYED, column]))]
+    played = _playing(gains(table, column, apart), keys)
+    played = played.assign(way=played.groupby(["attacker", *WAY]).ngroup())
+    ways = played.drop_duplicates("way").set_index("way")[["attacker", *WAY]]
+    lines = []
+    for key, group in played.groupby(keys, sort=False)[NUMBERS]:
+        head: Row = dict(zip(keys, key, strict=True))
+        head["epsilon"] = None if head["epsilon"] == NONE else float(head["epsilon"])
+        lines.append({**head, **_strongest(group, ways)})
+    return lines
+
+
+def _playing(attacks: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
+    """Without who throws the counterfactuals away, where another attacks: he is the base."""
+    plays = attacks.attacker.isin(ATTACKERS)
+    any_plays = plays.groupby([attacks[name] for name in keys]).transform("any")
+    return attacks[plays | ~any_plays]
 
 
 def sentence(line: Row) -> str:
@@ -78,23 +105,25 @@ def gained(line: Row) -> bool | None:
     return None if line["half_width"] is None else bool(line["gain"] > line["half_width"])
 
 
-def _strongest(attacks: pd.DataFrame) -> Row:
-    """Who throws the counterfactuals away is the base and wins nothing: he is not in it."""
-    played = attacks[attacks.attacker.isin(ATTACKERS)]
-    attacks = played if len(played) else attacks
-    groups = attacks.groupby(["attacker", *WAY], sort=False)
-    chosen = groups.get_group(groups.gain.mean().idxmax())
-    first, seeds = chosen.iloc[0], int(chosen.seed.nunique())
-    mean, low, _ = seeds_interval(chosen.gain.tolist())
-    unseen, unseen_low, _ = seeds_interval(_picked_elsewhere(attacks))
-    naive = attacks[attacks.attacker == "naive"].groupby(WAY).gain.mean()
+def _strongest(attacks: pd.DataFrame, ways: pd.DataFrame) -> Row:
+    """The attacker with the highest mean gain, and the numbers of his line.
+
+    `ways`: attacker, architecture and queries for each number in the column `way` of `attacks`.
+    """
+    means = attacks.groupby("way", sort=False).gain.mean()
+    attackers = ways.attacker[means.index]
+    best: Any = means.idxmax()
+    chosen, way = attacks[attacks.way == best], ways.loc[best]
+    seeds = int(chosen.seed.nunique())
+    mean, low, _ = intervals.over_seeds(chosen.gain.tolist())
+    unseen, unseen_low, _ = intervals.over_seeds(_picked_elsewhere(attacks))
+    naive = means[attackers == "naive"]
     enough = seeds >= FEWEST_SEEDS
     return {
-        **{name: first[name] for name in ("dataset", "defence", "predictions", "attacker")},
-        "epsilon": None if first.epsilon == NONE else float(first.epsilon),
-        "architecture": first.architecture,
-        "queries": int(first.queries),
-        "attackers": int(played.attacker.nunique()),
+        "attacker": way.attacker,
+        "architecture": way.architecture,
+        "queries": int(way.queries),
+        "attackers": len({*attackers} & {*ATTACKERS}),
         "seeds": seeds,
         "base": float(chosen.base.mean()),
         "fidelity": float(chosen.fidelity.mean()),
@@ -109,12 +138,16 @@ def _strongest(attacks: pd.DataFrame) -> Row:
 
 def _picked_elsewhere(attacks: pd.DataFrame) -> list[float]:
     """For each seed the gain of the attacker who did best on all other seeds."""
-    table = attacks.pivot_table(index="seed", columns=["attacker", *WAY], values="gain")
-    table = table.dropna(axis=1)
+    known = attacks[attacks.gain.notna()]
+    seeds, seed_of = np.unique(known.seed, return_inverse=True)
+    ways, way_of = np.unique(known.way, return_inverse=True)
+    table = np.full((len(seeds), len(ways)), np.nan)
+    table[seed_of, way_of] = known.gain
+    table = table[:, ~np.isnan(table).any(axis=0)]
     if len(table) < 2:
         return [float(attacks.gain.max())]
-    best = {seed: table.drop(index=seed).mean().idxmax() for seed in table.index}
-    return [float(table.loc[seed, column]) for seed, column in best.items()]
+    best = [np.delete(table, seed, axis=0).mean(axis=0).argmax() for seed in range(len(table))]
+    return [float(gain) for gain in table[range(len(table)), best]]
 
 
 def verdicts(extraction: Sequence[Row], inference: Sequence[Row]) -> list[str]:

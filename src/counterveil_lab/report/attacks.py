@@ -4,7 +4,7 @@ The strongest attacker on each defence is picked in `counterveil_lab.attacks`. T
 in the report and quoted in docs/red-team.md.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import nan
 from operator import lt
 from typing import Any
@@ -12,18 +12,19 @@ from typing import Any
 import pandas as pd
 
 from counterveil_lab.attacks import controls
+from counterveil_lab.attacks.defences import MECHANISMS
 from counterveil_lab.attacks.headlines import (
     CASE,
+    HIGHEST,
     LOWEST,
     attribute_table,
     both_ways,
     linked,
-    strongest,
 )
 from counterveil_lab.attacks.verdicts import NONE, gained, headline, members_score
 from counterveil_lab.report import claims, frames
 from counterveil_lab.report.claims import Claim, Deciders, Outcome, Outcomes, compare, named
-from counterveil_lab.report.frames import place_in, records, select, with_values
+from counterveil_lab.report.frames import place_in, select, with_values
 from counterveil_lab.report.pivots import Table, table_of_texts
 from counterveil_lab.results import Row
 
@@ -55,7 +56,8 @@ def _paired(
     `match` are the columns by which rows of `theirs` belong to rows of `ours`, beside the seed.
     """
     both = ours.merge(theirs[[*match, "seed", column]], on=[*match, "seed"], suffixes=("", " base"))
-    both["case"] = [_case(row) for row in records(both)]
+    rows: list[Any] = both[["dataset", "epsilon"]].to_dict("records")
+    both["case"] = [_case(row) for row in rows]
     base = both.assign(**{column: both[f"{column} base"]})
     both["more"] = both[column] - base[column]
     more = named(both, "more", ("case",))
@@ -88,9 +90,9 @@ def no_gain(frame: pd.DataFrame, *, defence: str, said: str, column: str = "fide
 
     That he gains nothing is settled where the interval leaves out a gain of `LITTLE`.
     """
-    rows = records(select(frame, defence=defence, predictions=said))
+    rows = select(frame, defence=defence, predictions=said)
     outcomes = {}
-    for line in headline(rows, column) if rows else []:
+    for line in headline(rows, column) if len(rows) else []:
         if gained(line) is not None:  # a single seed settles nothing
             most = line["gain"] + (line["half_width"] or 0)
             words = f"{line['attacker']}, {line['queries']} queries: {100 * line['gain']:+.1f}"
@@ -105,20 +107,28 @@ def no_gain(frame: pd.DataFrame, *, defence: str, said: str, column: str = "fide
 
 def control_claim(name: str) -> Claim:
     """A control of the attacks: where it fails, the numbers beside it mean little."""
-    find, needs = FINDERS.get(name, (controls.of_inference, ("dataset", "control", "defence")))
+    find, needs, about = FINDERS[name]
 
     def decide(frame: pd.DataFrame) -> Outcomes:
-        found = [it for it in find(records(frame)) if it.control == name]
+        rows = select(frame, **about)
+        found = [it for it in find(rows) if it.control == name] if len(rows) else []
         return {it.place: Outcome(it.held, it.numbers, it.settled) for it in found}
 
     text = f"Control: {controls.MUST[name]}"
     return Claim(text, controls.RULES[name], decide, cases="cases", needs=needs)
 
 
-FINDERS = {
-    "relabel": (controls.of_extraction, (*STOLEN, "extra_queries")),
-    "random-labels": (controls.of_extraction, (*STOLEN, "extra_queries")),
-    "memoriser": (controls.of_attribute, GUESSED),
+PLACED = ("dataset", "control", "defence")
+POISON = [name for name in MECHANISMS if name.startswith("random-labels")]
+# How the controls are found, the columns that this needs, and the rows that each is about.
+FINDERS: Mapping[str, tuple[Callable[..., Any], Sequence[str], Mapping[str, Any]]] = {
+    "disjoint": (controls.of_inference, PLACED, {"control": "disjoint"}),
+    "overfitted": (controls.of_inference, PLACED, {"control": "overfitted"}),
+    "dice-kdtree": (controls.of_inference, PLACED, {"attack": "linkage"}),
+    "functional": (controls.of_inference, PLACED, {"attack": "linkage"}),
+    "relabel": (controls.of_extraction, (*STOLEN, "extra_queries"), {}),
+    "random-labels": (controls.of_extraction, (*STOLEN, "extra_queries"), {"defence": POISON}),
+    "memoriser": (controls.of_attribute, GUESSED, {"control": "memoriser"}),
 }
 
 
@@ -131,7 +141,7 @@ def less_than_without(frame: pd.DataFrame, *, defence: str, without: str) -> Out
     rows = rows.fillna({"epsilon": NONE})
     if rows.empty:
         return {}
-    lines = pd.DataFrame(both_ways(records(rows)))
+    lines = pd.DataFrame(both_ways(rows))
     lines = lines.loc[lines.groupby(CASE, sort=False).picked_by.idxmax()]
     rows = rows.merge(lines[[*CASE, "attack", "direction"]])
     rows = rows.assign(told=rows.direction * (rows.auc_second - 0.5))
@@ -155,8 +165,8 @@ def at_chance(
     outcomes = {}
     wanted: dict[str, Any] = {"target": target, "control": "none", "defence": defence}
     wanted |= {"dataset": datasets} if datasets else {}
-    rows = records(select(frame, **wanted))
-    for it in both_ways(rows) if rows else ():
+    rows = select(frame, **wanted)
+    for it in both_ways(rows) if len(rows) else ():
         low, high = it["auc_low"], it["auc_high"]
         held, far = low <= 0.5 <= high, max(0.5 - low, high - 0.5)
         words = f"AUC {it['auc']:.3f} [{low:.3f}, {high:.3f}], {it['attack']}"
@@ -178,7 +188,7 @@ def no_attribute(frame: pd.DataFrame) -> Outcomes:
             f"[{100 * it['advantage_low']:+.1f}, {100 * it['advantage_high']:+.1f}]",
             it["advantage_low"] > 0 or it["advantage_high"] < LITTLE,
         )
-        for it in attribute_table(records(frame))
+        for it in attribute_table(frame)
         if (it["control"], it["who"]) == ("none", "members") and it["target"] != "f"
     }
 
@@ -186,12 +196,11 @@ def no_attribute(frame: pd.DataFrame) -> Outcomes:
 def surrogate_gives_less(frame: pd.DataFrame) -> Outcomes:
     """What the best thief gains by guidance `surrogate` against guidance `model`."""
     gains: dict[str, dict[str, frames.Mean]] = {"model": {}, "surrogate": {}}
-    for (guidance, margin), rows in frame.groupby(["guidance", "margin"], sort=False):
-        for it in headline(records(rows)):
-            case = f"{_case(it)}, {it['predictions']}, margin {margin:g}"
-            half = nan if it["half_width"] is None else it["half_width"]
-            ends, said = (it["gain"] - half, it["gain"] + half), _points(it, "gain", "half_width")
-            gains[str(guidance)][case] = frames.Mean(it["gain"], *ends, said=f"{said} points")
+    for it in headline(frame, apart=("guidance", "margin")):
+        case = f"{_case(it)}, {it['predictions']}, margin {it['margin']:g}"
+        half = nan if it["half_width"] is None else it["half_width"]
+        ends, said = (it["gain"] - half, it["gain"] + half), _points(it, "gain", "half_width")
+        gains[it["guidance"]][case] = frames.Mean(it["gain"], *ends, said=f"{said} points")
     return compare(gains["surrogate"], gains["model"], lt)
 
 
@@ -205,8 +214,8 @@ def defences(frame: pd.DataFrame) -> Table | None:
 
 def extraction(frame: pd.DataFrame) -> Table | None:
     """What the strongest thief gains on every defence, in points of fidelity."""
-    rows = records(with_values(frame, (*STOLEN, "extra_queries")))
-    lines = headline(rows) if rows else []
+    rows = with_values(frame, (*STOLEN, "extra_queries"))
+    lines = headline(rows) if len(rows) else []
     by_case: dict[tuple[str, str], dict[str, Row]] = {}
     for line in sorted(lines, key=_place):
         by_case.setdefault((line["dataset"], _defence(line)), {})[line["predictions"]] = line
@@ -230,14 +239,13 @@ def _gain(line: Row) -> list[str]:
 
 def tradeoff(frame: pd.DataFrame) -> Table | None:
     """Gains over the margin, for both guidances."""
-    texts = []
-    rows = with_values(frame, (*STOLEN, "guidance", "margin"))
-    for (guidance, margin), part in rows.groupby(["guidance", "margin"], sort=False):
-        lines = {line["predictions"]: line for line in headline(records(part))}
-        gains = [
-            _points(lines[said], "gain", "half_width") if said in lines else ""
-            for said in ("labels", "probabilities")
-        ]
+    texts, settings = [], ["guidance", "margin"]
+    rows = with_values(frame, (*STOLEN, *settings))
+    lines = headline(rows, apart=settings) if len(rows) else []
+    found = {(it["guidance"], it["margin"], it["predictions"]): it for it in lines}
+    for (guidance, margin), part in rows.groupby(settings, sort=False):
+        both = [found.get((guidance, margin, said)) for said in ("labels", "probabilities")]
+        gains = [_points(line, "gain", "half_width") if line else "" for line in both]
         worth = part[["flip_ratio", "distance"]].mean()
         useful = (f"{worth.flip_ratio:.3f}", f"{worth.distance:.2f}")
         texts.append([f"`{guidance}`", f"{margin:g}", *useful, *gains])
@@ -251,12 +259,12 @@ def membership(frame: pd.DataFrame) -> Table | None:
 
     The attack with the lowest AUC stands beside it where its interval lies below 0.5.
     """
-    scored = records(with_values(frame, SCORED))
-    rows = records(with_values(frame, ("control", "attack", "counterfactuals")))
-    lines = strongest(scored) if scored else []
-    low = {_cased(it): it for it in (both_ways(scored) if scored else ()) if it["end"] == LOWEST}
+    scored = with_values(frame, SCORED)
+    rows = with_values(frame, ("control", "attack", "counterfactuals"))
+    lines = both_ways(scored) if len(scored) else []
+    low = {_cased(it): it for it in lines if it["end"] == LOWEST}
     cells = []
-    for line in lines:
+    for line in (it for it in lines if it["end"] == HIGHEST):
         text, lowest = _interval(line, "auc", ".3f"), low.get(_cased(line))
         if lowest and lowest["auc_high"] < 0.5:
             text += f"; lowest {_interval(lowest, 'auc', '.3f')}"
@@ -271,7 +279,7 @@ def attributes(frame: pd.DataFrame) -> Table | None:
     """What a model gives away beyond imputation: of members, and of people it never saw."""
     cells = [
         (line, f"{line['target']}, {line['who']}", _interval(line, "advantage", "+.1f", 100))
-        for line in attribute_table(records(with_values(frame, GUESSED)))
+        for line in attribute_table(with_values(frame, GUESSED))
     ]
     ways = {
         f"{target}, {who}": f"{target}, {'members' if who == 'members' else 'others'}"

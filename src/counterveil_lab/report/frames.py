@@ -4,9 +4,11 @@ import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from counterveil.privacy import Level
@@ -18,6 +20,21 @@ SECTIONS = tomllib.loads(files(__package__).joinpath("sections.toml").read_text(
 NAMES: dict[str, dict[str, str]] = SECTIONS["names"]  # stored names and their words, in order
 DATASETS, PEERS, OURS, DEFENCES = (NAMES[kind] for kind in ("dataset", "peer", "ours", "defence"))
 MECHANISMS = ("paper", "functional", "dpsgd")
+# What a row is described by, beside its flip ratio.
+SETTINGS = (
+    "dataset",
+    "method",
+    "mechanism",
+    "guidance",
+    "epsilon",
+    "delta",
+    "search",
+    "defence",
+    "predictions",
+    "architecture",
+    "queries",
+    "extra_queries",
+)
 ANSWERS = 0.95  # of the queries: a method that answers fewer may have chosen the easy ones
 
 
@@ -78,15 +95,23 @@ def described(rows: Sequence[Row]) -> pd.DataFrame:
 
 
 def _description(row: Row) -> Row:
+    settings = tuple((name, row[name]) for name in SETTINGS if name in row)
+    any_other = row.get("flip_ratio_any")
+    if any_other is None and paper_values.of(paper_values.CLASSES, str(row.get("dataset"))) == "2":
+        any_other = row.get("flip_ratio")  # with two classes there is only one other
+    return {**_description_of(settings), "flip_ratio_any": any_other}
+
+
+@cache
+def _description_of(settings: tuple[tuple[str, Any], ...]) -> Row:
+    """The description of all rows with these settings, which most have in common with others."""
+    row = dict(settings)
     dataset, method = str(row.get("dataset") or ""), str(row.get("method") or "counterveil")
     mechanism = row.get("mechanism") or ("functional" if method in OURS else None)
     surrogate = row.get("guidance") == "surrogate"
     epsilon = math.inf if row.get("epsilon") == "none" else row.get("epsilon")
     number = math.nan if epsilon is None else float(epsilon)
     level, name, quoted, search = "", PEERS.get(method, method), method, None
-    any_other = row.get("flip_ratio_any")
-    if any_other is None and paper_values.of(paper_values.CLASSES, dataset) == "2":
-        any_other = row.get("flip_ratio")  # with two classes there is only one other
     amount = "–" if epsilon is None else "no noise" if number == math.inf else f"{number:g}"
     amount += f", δ {row['delta']:g}" if row.get("delta") and mechanism else ""
     place: Key = (0, place_in(PEERS, method))
@@ -130,7 +155,6 @@ def _description(row: Row) -> Row:
         "defence name": f"`{defence}`" + ("" if math.isnan(number) else f", ε {number:g}"),
         "defence place": (place_in(DEFENCES, defence), -1.0 if math.isnan(number) else number),
         "search": search,
-        "flip_ratio_any": any_other,
         "printed flip_ratio_any": paper_values.flip_ratio(quoted, dataset),
         "printed flip_ratio_specified": paper_values.flip_ratio(quoted, dataset, specified=True),
         "printed distance": paper_values.distance(quoted, dataset),
@@ -152,17 +176,23 @@ def place_in(names: Sequence[str] | Mapping[str, str], name: str) -> int:
 
 def select(frame: pd.DataFrame, **wanted: Any) -> pd.DataFrame:
     """The rows with these values (one of several, for a list); none where a column is missing."""
-    for name, value in wanted.items():
-        if name not in frame:
-            return frame.iloc[:0]
-        frame = frame[frame[name].isin(value if isinstance(value, list | tuple) else [value])]
-    return frame
+    if not wanted:
+        return frame
+    if not {*wanted} <= {*frame.columns}:
+        return frame.iloc[:0]
+    chosen = [
+        frame[name].isin(value if isinstance(value, list | tuple) else [value])
+        for name, value in wanted.items()
+    ]
+    return frame[np.logical_and.reduce(chosen)]
 
 
 def with_values(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     """The rows that have a value in each of these columns; none where a column is missing."""
     missing = [name for name in columns if name not in frame]
-    return frame.reindex(columns=[*frame.columns, *missing]).dropna(subset=list(columns))
+    if missing:
+        return frame.iloc[:0].reindex(columns=[*frame.columns, *missing])
+    return frame.dropna(subset=list(columns)) if columns else frame
 
 
 def means(frame: pd.DataFrame, by: Sequence[str], column: str) -> dict[Key, Mean]:
@@ -178,12 +208,13 @@ def means(frame: pd.DataFrame, by: Sequence[str], column: str) -> dict[Key, Mean
     repeats = [name for name in ("seed", "draw", "run") if name in frame]
     keys = [frame[name] for name in (*by, *repeats)]
     each = values.groupby(keys, sort=False, dropna=False).mean().dropna()
-    table = each.groupby(level=list(range(len(by))), sort=False).agg(["mean", "sem", "count"])
-    asked = _asked(frame.assign(value=values), by, column).reindex(table.index, fill_value=0.0)
+    groups = each.groupby(level=list(range(len(by))), sort=False)
+    mean_of, spread_of, count_of = groups.mean(), groups.sem(), groups.count()
+    asked = _asked(frame, values, by, SECTIONS["share"].get(column, ""))
     found = {}
-    for key, mean, spread, n, queries in table.assign(asked=asked).itertuples(name=None):
+    for key, mean, spread, n in zip(mean_of.index, mean_of, spread_of, count_of, strict=True):
         ends = (
-            intervals.of_share(mean, n, spread, queries)
+            intervals.of_share(mean, n, spread, asked.get(key, 0.0))
             if column in SECTIONS["share"]
             else intervals.of_mean(mean, n, spread)
         )
@@ -191,23 +222,24 @@ def means(frame: pd.DataFrame, by: Sequence[str], column: str) -> dict[Key, Mean
     return found
 
 
-def _asked(frame: pd.DataFrame, by: Sequence[str], column: str) -> "pd.Series[float]":
+def _asked(
+    frame: pd.DataFrame, values: "pd.Series[float]", by: Sequence[str], of: str
+) -> dict[Any, float]:
     """How many queries a share is of, for each combination of `by`; 0 where that is not stored.
 
     Rows of one seed ask the same queries, so those count once. A share of the answers is of as many
     queries as were answered.
     """
-    of = SECTIONS["share"].get(column, "")
     if not of:
-        return pd.Series(dtype=float)
+        return {}
     count = pd.Series(0.0, frame.index)
     for name in ("quality_queries", "queries"):
         if name in frame:
             count = pd.to_numeric(frame[name], errors="coerce").fillna(count)
     if of == "answers":
         count = count * pd.to_numeric(frame["flip_ratio"]) if "flip_ratio" in frame else 0 * count
-    count = count.where(frame["value"].notna(), 0.0).fillna(0.0)
+    count = count.where(values.notna(), 0.0).fillna(0.0)
     seed = frame["seed"] if "seed" in frame else pd.Series(0, frame.index)
     groups = [frame[name] for name in by]
     each = count.groupby([*groups, seed], sort=False, dropna=False).max()
-    return each.groupby(level=list(range(len(by))), sort=False).sum()
+    return each.groupby(level=list(range(len(by))), sort=False).sum().to_dict()

@@ -25,10 +25,56 @@ from counterveil_lab.report.claims import State, Verdict, judge
 from counterveil_lab.report.frames import SECTIONS, described
 from counterveil_lab.report.pivots import Cell, Table, table_of_texts
 from counterveil_lab.report.sections import Spec, behind, claims_of, rows_of, tables_of, value_of
-from counterveil_lab.results import earlier, stored_commit, stored_rows
+from counterveil_lab.results import Row, earlier
 
 LARGEST_PICTURE = 1_500_000  # bytes
 PICTURES = {".svg": "image/svg+xml", ".png": "image/png"}
+
+
+class Stored:
+    """The results files of a folder: each is read once, and its rows are described once.
+
+    `files` has their rows, command and commit, `broken` a sentence for each that cannot be read.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.files: dict[str, Spec] = {}
+        self.broken: dict[str, str] = {}
+        self._frames: dict[str, pd.DataFrame] = {}
+        self._made: dict[tuple[str, str], list[Table]] = {}
+        for path in sorted(folder.glob("*.json")):
+            try:
+                content = json.loads(path.read_text("utf-8"))
+                rows = [row for row in content["rows"] if isinstance(row, dict)]
+                head = {key: str(content.get(key) or "unknown") for key in ("command", "commit")}
+                self.files[path.stem] = {"rows": rows, **head}
+            except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+                self.broken[path.stem] = f"{path.name} cannot be read ({type(error).__name__})"
+
+    def rows(self, name: str) -> Sequence[Row]:
+        """The rows of an experiment; none where there is no file."""
+        rows: Sequence[Row] = self.files[name]["rows"] if name in self.files else []
+        return rows
+
+    def frame(self, name: str) -> pd.DataFrame:
+        """The described rows of an experiment."""
+        if name not in self._frames:
+            self._frames[name] = described(self.rows(name))
+        return self._frames[name]
+
+    def tables(self, name: str, spec: Spec, frame: pd.DataFrame) -> list[Table]:
+        """The tables of an entry; what a function makes of all rows of a file is made once."""
+        key = (name, spec.get("made", ""))
+        if "made" not in spec or frame is not self.frame(name):
+            return tables_of(spec, frame)
+        if key not in self._made:
+            self._made[key] = tables_of(spec, frame)
+        return self._made[key]
+
+    def earlier(self, name: str, rows: Sequence[Row]) -> str:
+        """A sentence about those of these rows that the present code did not measure, or ""."""
+        return earlier(rows, name, self.files[name]["commit"])
 
 
 @dataclass(frozen=True)
@@ -69,7 +115,8 @@ def write(results: Path, page: Path, docs: Path | None) -> list[str]:
     `docs` is the folder of the documentation, or results.md in it. Returns what was written, what
     is missing, and what is of toy size.
     """
-    report = gather(results)
+    stored = Stored(results)
+    report = gather(stored)
     texts = {page: render("page.html", report)}
     if docs is not None:
         twin = docs if docs.suffix == ".md" else docs / "results.md"
@@ -80,7 +127,7 @@ def write(results: Path, page: Path, docs: Path | None) -> list[str]:
         for path in (root / "README.md", *twin.parent.glob("*.md")):
             if path.is_file() and path.resolve() != twin.resolve():
                 old = path.read_text("utf-8")
-                new = quoted(old, results)
+                new = quoted(old, stored)
                 texts |= {path: new} if new != old else {}
     for path, text in texts.items():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -90,33 +137,24 @@ def write(results: Path, page: Path, docs: Path | None) -> list[str]:
     return [*(f"written: {path}" for path in texts), *(x.replace("`", "") for x in missing), *toys]
 
 
-def gather(folder: Path) -> Report:
-    """Read the results files of a folder and make everything of them that can be made."""
-    files: dict[str, Spec] = {}
-    broken = {}
-    for path in sorted(folder.glob("*.json")):
-        try:
-            content = json.loads(path.read_text("utf-8"))
-            rows = [row for row in content["rows"] if isinstance(row, dict)]
-            head = {key: str(content.get(key) or "unknown") for key in ("command", "commit")}
-            files[path.stem] = {"rows": rows, **head}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            broken[path.stem] = f"{path.name} cannot be read ({type(error).__name__})"
+def gather(stored: Stored) -> Report:
+    """Make everything of stored results that can be made."""
     sections = []
     for spec in (section for chapter in SECTIONS["chapter"] for section in chapter["section"]):
-        name, file = spec["name"], files.get(spec["name"], {"rows": []})
-        if file["rows"]:
-            frame = rows_of(spec, described(file["rows"]))
+        name = spec["name"]
+        if rows := stored.rows(name):
+            frame = rows_of(spec, stored.frame(name))
             verdicts = [judge(claim, frame) for each in spec["claim"] for claim in claims_of(each)]
-            tables = [table for each in spec["table"] for table in tables_of(each, frame)]
-            notes = [*fewer_epochs(frame), earlier(file["rows"], name, file["commit"])]
-            shown = (verdicts, tables, pictures(folder, spec), [it for it in notes if it])
-            sections.append(Section(spec, "", "--quick" in file["command"], *shown))
+            tables = [table for each in spec["table"] for table in stored.tables(name, each, frame)]
+            notes = [*fewer_epochs(frame), stored.earlier(name, rows)]
+            shown = (verdicts, tables, pictures(stored.folder, spec), [it for it in notes if it])
+            toy = "--quick" in stored.files[name]["command"]
+            sections.append(Section(spec, "", toy, *shown))
         else:
             remedy = spec.get("made_by", f"counterveil-lab run {name}")
-            reason = broken.get(name, "Not measured yet")
+            reason = stored.broken.get(name, "Not measured yet")
             sections.append(Section(spec, f"{reason}: `{remedy}` makes it."))
-    return Report(sections, data_table(), level_table(), file_table(files))
+    return Report(sections, data_table(), level_table(), file_table(stored.files))
 
 
 def pictures(folder: Path, spec: Spec) -> list[Mapping[str, str]]:
@@ -184,7 +222,7 @@ def file_table(files: Mapping[str, Spec]) -> Table:
     return table_of_texts("Files", heads, lines)
 
 
-def quoted(text: str, results: Path) -> str:
+def quoted(text: str, stored: Stored) -> str:
     """`text` with every table and every number between markers made anew.
 
     A table stands between `<!-- results:NAME -->` and `<!-- end:NAME -->`, on lines of their own.
@@ -192,25 +230,21 @@ def quoted(text: str, results: Path) -> str:
     number in a sentence stands between `<!-- value:NAME -->` and `<!-- end:NAME -->`. What has no
     stored rows stays as it is.
     """
-    frames: dict[str, pd.DataFrame] = {}
 
     def entry(kind: str, name: str) -> tuple[Spec, pd.DataFrame]:
         known = SECTIONS[kind]
         if name not in known:
             what = {"quote": "table", "value": "number"}[kind]
             raise InputError(f"no {what} is called {name!r}; there are: {', '.join(known)}")
-        file = known[name]["file"]
-        if file not in frames:
-            frames[file] = described(stored_rows(results, file))
-        return known[name], frames[file]
+        return known[name], stored.frame(known[name]["file"])
 
     def table(found: re.Match[str]) -> str:
         spec, frame = entry("quote", found["name"])
-        tables = tables_of(spec, frame) if len(frame) else []
+        tables = stored.tables(spec["file"], spec, frame) if len(frame) else []
         if not tables:
             return found[0]
-        rows, commit = stored_rows(results, spec["file"]), stored_commit(results, spec["file"])
-        note = earlier([rows[at] for at in behind(spec, frame).index], spec["file"], commit)
+        rows = stored.rows(spec["file"])
+        note = stored.earlier(spec["file"], [rows[at] for at in behind(spec, frame).index])
         shown = [pipes(tables[0]), *([note] if note else [])]
         return found["start"] + "\n\n".join(shown) + f"\n{found['end']}"
 

@@ -8,13 +8,16 @@ which are averaged; `table_of` makes the `Table` that both renderers show. Text 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 
 from counterveil_lab import paper_values
 from counterveil_lab.report.frames import ANSWERS, Key, Mean, means
+from counterveil_lab.results import Row
 
+T = TypeVar("T")
+LINE = "line of the table"  # the column with its number
 FEWER = "‡"  # marks means over fewer queries than the other methods got
 
 
@@ -75,17 +78,20 @@ class Measure:
     style: str = ""
     printed: bool = False
 
-    def cell(self, mean: Mean, rows: pd.DataFrame) -> Cell:
-        """A mean over `rows` as a cell; shares of few queries get the digits those can tell."""
+    def cell(self, mean: Mean, behind: Row) -> Cell:
+        """A mean as a cell; shares of few queries get the digits those can tell.
+
+        `behind`: what `_behind` says of the rows.
+        """
         if self.style:
             return Cell(format(mean.value * self.scale, self.style))
         decimals = self.decimals
-        if self.better == "high" and "queries" in rows:
-            queries = rows.queries.min()
+        if self.better == "high" and "queries" in behind:
+            queries = behind["queries"]
             decimals = min(decimals, 1 if queries < 50 else 2 if queries < 200 else 3)
         cell = Cell(*mean.texts(decimals, self.scale))
-        if self.printed and (value := rows[f"printed {self.column}"].iloc[0]):
-            other = rows.dataset.iloc[0] not in paper_values.SAME_DATA
+        if self.printed and (value := behind[f"printed {self.column}"]):
+            other = behind["dataset"] not in paper_values.SAME_DATA
             cell = replace(cell, printed=value, other_data=other)
         return cell
 
@@ -121,44 +127,72 @@ def table_of(frame: pd.DataFrame, pivot: Pivot) -> Table | None:
     frame = frame.reindex(columns=list(wanted))
     if order:
         frame = frame.sort_values(list(order), ascending=list(order.values()), kind="stable")
-    frame = frame.assign(**{name: frame[name].map(as_text) for name in index})
-    lines = list(dict.fromkeys(frame[index].itertuples(index=False, name=None)))
-    columns: dict[str, dict[Key, Cell]] = {}
+    named = list(zip(*([as_text(it) for it in frame[name]] for name in index), strict=True))
+    lines = {line: number for number, line in enumerate(dict.fromkeys(named))}
+    kept = [at for at in range(len(index)) if any(line[at] for line in lines)]
+    frame = frame.assign(**{LINE: [lines[line] for line in named]})
+    columns: dict[str, dict[int, Cell]] = {}
     seen: set[int] = set()
     few: set[float] = set()
-    for head, measure, part in _slots(frame, pivot):
-        groups = dict(iter(part.groupby(index, sort=False)))
-        found = means(part, index, measure.column)
-        cells = {line: measure.cell(mean, groups[line]) for line, mean in found.items()}
+    for head, measure, found, behind in _slots(frame, pivot):
+        cells = {line: measure.cell(mean, behind[line]) for line, mean in found.items()}
         if pivot.columns and measure.better:
-            cells = _with_best(_with_fewer(cells, groups), groups, measure.better)
-            few |= {groups[line].queries.min() for line, cell in cells.items() if cell.mark}
+            cells = _with_best(_with_fewer(cells, behind), behind, measure.better)
+            few |= {behind[line]["queries"] for line, cell in cells.items() if cell.mark}
         seen |= {mean.n for mean in found.values()} if not measure.style else set()
         if cells:
             columns[head] = cells
-    lines = [line for line in lines if any(line in cells for cells in columns.values())]
+    lines = {
+        line: number
+        for line, number in lines.items()
+        if any(number in cells for cells in columns.values())
+    }
     if not lines:
         return None
-    shown = [name for name in index if any(as_text(text) for text in frame[name])]
-    kept = [index.index(name) for name in shown]
     rows = tuple(
-        (*(Cell(line[at]) for at in kept), *(it.get(line, Cell()) for it in columns.values()))
-        for line in lines
+        (*(Cell(line[at]) for at in kept), *(it.get(number, Cell()) for it in columns.values()))
+        for line, number in lines.items()
     )
-    heads = (*(head for head, name in pivot.index.items() if name in shown), *columns)
+    heads = (*(list(pivot.index)[at] for at in kept), *columns)
     return Table(pivot.title, heads, rows, tuple(_notes(seen, few)), pivot.folded, len(kept))
 
 
-def _slots(frame: pd.DataFrame, pivot: Pivot) -> list[tuple[str, Measure, pd.DataFrame]]:
-    """What stands in each column: heading, measure and rows."""
+def _slots(
+    frame: pd.DataFrame, pivot: Pivot
+) -> Iterator[tuple[str, Measure, dict[int, Mean], dict[int, Row]]]:
+    """What stands in each column: heading, measure, and by line its means and what is behind."""
     if pivot.columns is None:
-        return [(measure.name, measure, frame) for measure in pivot.measures]
+        behind = _by_line(_behind(frame, [LINE]))
+        for measure in pivot.measures:
+            yield measure.name, measure, _by_line(means(frame, [LINE], measure.column)), behind
+        return
     name, order = pivot.columns
     if name not in frame or order not in frame:
-        return []
-    values = frame.dropna(subset=[name]).sort_values(order, kind="stable")[name].unique()
+        return
+    frame = frame.dropna(subset=[name]).sort_values(order, kind="stable")
     (measure,) = pivot.measures
-    return [(as_text(value), measure, frame[frame[name] == value]) for value in values]
+    found, rows = means(frame, [LINE, name], measure.column), _behind(frame, [LINE, name])
+    for value in frame[name].unique():
+        yield as_text(value), measure, _by_line(found, value), _by_line(rows, value)
+
+
+def _by_line(found: Mapping[Key, T], *column: Any) -> dict[int, T]:
+    """The part of what was found that belongs to one column, by the number of the line."""
+    return {key[0]: it for key, it in found.items() if key[1:] == column}
+
+
+def _behind(frame: pd.DataFrame, by: Sequence[str]) -> dict[Key, Row]:
+    """What cells show of their rows: dataset, printed value, fewest queries, mean flip ratio."""
+    shown = [name for name in frame if name == "dataset" or str(name).startswith("printed ")]
+    keys, rows = [frame[name] for name in by], frame[list(dict.fromkeys([*by, *shown]))]
+    if "queries" in frame:
+        queries = pd.to_numeric(frame["queries"], errors="coerce")
+        rows = rows.assign(queries=queries.groupby(keys).transform("min"))
+    if "flip_ratio" in frame:
+        shares = pd.to_numeric(frame["flip_ratio"], errors="coerce")
+        rows = rows.assign(flip_ratio=shares.groupby(keys).transform("mean"))
+    first: list[Any] = rows.drop_duplicates(by).to_dict("records")
+    return {tuple(row[name] for name in by): row for row in first}
 
 
 def as_text(value: Any) -> str:
@@ -169,9 +203,9 @@ def as_text(value: Any) -> str:
     return f"{value:,.10g}" if whole else str(value)
 
 
-def _with_fewer(cells: dict[Key, Cell], groups: Mapping[Key, pd.DataFrame]) -> dict[Key, Cell]:
+def _with_fewer(cells: dict[int, Cell], behind: Mapping[int, Row]) -> dict[int, Cell]:
     """Cells over fewer queries than the largest number in the column get a mark."""
-    least = {line: groups[line].queries.min() for line in cells if "queries" in groups[line]}
+    least = {line: behind[line]["queries"] for line in cells if "queries" in behind[line]}
     most = max(least.values(), default=0)
     return {
         line: replace(cell, mark=FEWER) if line in least and least[line] < most else cell
@@ -179,9 +213,7 @@ def _with_fewer(cells: dict[Key, Cell], groups: Mapping[Key, pd.DataFrame]) -> d
     }
 
 
-def _with_best(
-    cells: dict[Key, Cell], groups: Mapping[Key, pd.DataFrame], better: str
-) -> dict[Key, Cell]:
+def _with_best(cells: dict[int, Cell], behind: Mapping[int, Row], better: str) -> dict[int, Cell]:
     """The best of a column marked, unless more than half of them share it.
 
     A method that was asked fewer queries is not compared nor, where less is better, one that does
@@ -190,7 +222,7 @@ def _with_best(
     among = {
         line: float(cell.text.replace(",", ""))
         for line, cell in cells.items()
-        if not cell.mark and (better == "high" or _answers(groups[line]))
+        if not cell.mark and (better == "high" or _answers(behind[line]))
     }
     best = (max if better == "high" else min)(among.values(), default=math.nan)
     winners = {line for line, value in among.items() if value == best}
@@ -199,8 +231,8 @@ def _with_best(
     return {line: replace(cell, best=line in winners) for line, cell in cells.items()}
 
 
-def _answers(rows: pd.DataFrame) -> bool:
-    return "flip_ratio" not in rows or not rows.flip_ratio.mean() < ANSWERS
+def _answers(behind: Row) -> bool:
+    return "flip_ratio" not in behind or not behind["flip_ratio"] < ANSWERS
 
 
 def _notes(seeds: set[int], queries: set[float]) -> Iterator[str]:
