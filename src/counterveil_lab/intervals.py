@@ -11,15 +11,11 @@ the two counts.
 [0.934, 0.987]
 >>> [round(end, 3) for end in of_mean(0.6, 3, spread=0.1 / 3**0.5)]
 [0.352, 0.848]
->>> [round(number, 3) for number in over_seeds([0.5, 0.6, 0.7])]
-[0.6, 0.352, 0.848]
 """
 
 import math
-from collections.abc import Sequence
 from functools import cache
 
-import numpy as np
 from scipy import stats
 
 CONFIDENCE = 0.95
@@ -34,14 +30,6 @@ def of_mean(mean: float, seeds: int, spread: float) -> Ends:
         return UNKNOWN
     half = _student(seeds) * spread
     return mean - half, mean + half
-
-
-def over_seeds(values: Sequence[float]) -> tuple[float, float, float]:
-    """The mean of values, one for each seed, and Student's interval of it."""
-    numbers, seeds = np.asarray(values, dtype=float), len(values)
-    mean = float(numbers.mean())
-    spread = float(numbers.std(ddof=1)) / math.sqrt(seeds) if seeds > 1 else math.nan
-    return (mean, *of_mean(mean, seeds, spread))
 
 
 def of_share(share: float, seeds: int, spread: float = math.nan, queries: float = 0.0) -> Ends:

@@ -17,7 +17,7 @@ def pages(veil, model, rows, tmp_path_factory):
     curve = Curve((1.0, 0.1, 5e-4), (0.01, 0.02, 0.4), 0.009)
     content = {
         "explain": result.to_html(),
-        "demo": demo_page(lines, curve, result.only([0, 1, 2]), {"rows": "1"}, ("age",)),
+        "demo": demo_page(lines, curve, result.only([0, 1, 2]), {"rows": "1"}),
     }
     folder = tmp_path_factory.mktemp("pages")
     for name, text in content.items():

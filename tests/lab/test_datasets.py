@@ -81,6 +81,13 @@ def test_every_dataset_fits_its_schema(name: str) -> None:
     check_fit(dataset)
 
 
+@pytest.mark.parametrize("name", SHAPES)
+def test_nothing_limits_an_answer_as_in_the_paper(name: str) -> None:
+    schema = loaded(name).schema
+    assert schema.immutable_names == ()
+    assert not any(getattr(feature, "allowed", None) for feature in schema.features)
+
+
 @pytest.mark.parametrize(
     ("name", "held_out"),
     [("homecredit", 0.25), ("digits", 0.25), ("purchase-substitute", 0.2)],

@@ -101,8 +101,9 @@ def run_demo(
         _note(f"functional, {which.noise}: learning to search; once for each veil and model")
         explainers[which].warm_up()
     _note(f"explaining {len(asked)} rows that the model has not seen, with {len(COMPARED)} veils")
-    scores = [_score(which, explainers[which], asked, errors[which]) for which in COMPARED]
-    shown = three_to_show(explainers[SHOWN].explain(asked))
+    found = {which: _explain(which, explainers[which], asked) for which in COMPARED}
+    scores = [_score(which, *found[which], errors[which]) for which in COMPARED]
+    shown = three_to_show(found[SHOWN][0])
     curve = Curve(CURVE, tuple(errors[Release("paper", e)] for e in CURVE), errors[PAPER[0]])
     facts = {
         "training rows": f"{len(split.train):,}",
@@ -110,10 +111,7 @@ def run_demo(
         "accuracy of the model": f"{accuracy:.3f}",
         "training epochs of paper": f"{epochs} (published: 300)",
     }
-    write_whole(
-        folder / "report.html",
-        demo_page(scores, curve, shown, facts, fixed_features(schema)).encode(),
-    )
+    write_whole(folder / "report.html", demo_page(scores, curve, shown, facts).encode())
     schema.save(folder / "adult.schema.json")
     write_whole(folder / "queries.csv", asked.to_csv(index=False).encode())
     for which in COMPARED:
@@ -130,7 +128,7 @@ def _note(words: str) -> None:
 def _print_outcome(folder: Path, scores: list[VeilScore], shown: Explanations, title: str) -> None:
     statement = shown.statement
     out.print(score_table(scores, title))
-    names = ", ".join(map(shown.schema.shown_name, fixed_features(shown.schema)))
+    names = ", ".join(map(shown.schema.shown_name, shown.schema.immutable_names))
     for words in (*LEGEND, f"fixed, as nobody can act on it: {names}"):
         say(words, "dim")
     say("")
@@ -149,23 +147,29 @@ def _print_outcome(folder: Path, scores: list[VeilScore], shown: Explanations, t
     say(f"        {explain} --target '>50K'")
 
 
-def _score(which: Release, explainer: Explainer, asked: pd.DataFrame, error: float) -> VeilScore:
-    """Explain `asked`: mechanism paper by Algorithm 2 as published, functional as usual."""
+def _explain(
+    which: Release, explainer: Explainer, asked: pd.DataFrame
+) -> tuple[Explanations, float]:
+    """Mechanism paper by Algorithm 2 as published, functional as usual; and the seconds."""
     started = time.perf_counter()
     if which.mechanism == "paper":
         result = explainer.explain(asked, method="iterations", keep="last", progress=False)
     else:
         result = explainer.explain(asked, progress=False)
-    seconds = time.perf_counter() - started
+    return result, time.perf_counter() - started
+
+
+def _score(which: Release, result: Explanations, seconds: float, error: float) -> VeilScore:
+    """A line of the table. `seconds`: of all queries; `error`: of reconstruction."""
     return VeilScore(
         mechanism=which.mechanism,
         noise=which.noise,
-        promise="none" if explainer.veil.statement.level is Level.NONE else "proved",
+        promise="none" if result.statement.level is Level.NONE else "proved",
         reconstruction=error,
         flip_ratio=result.flip_ratio,
         distance=result.mean_distance,
-        legal=legal_share(result.frame(), explainer.veil.schema),
-        seconds_per_query=seconds / len(asked),
+        legal=legal_share(result.frame(), result.schema),
+        seconds_per_query=seconds / len(result),
     )
 
 
@@ -190,11 +194,6 @@ def legal_share(rows: pd.DataFrame, schema: Schema) -> float:
     if not len(rows) or accepts(rows):
         return 1.0
     return sum(accepts(rows.iloc[[number]]) for number in range(len(rows))) / len(rows)
-
-
-def fixed_features(schema: Schema) -> tuple[str, ...]:
-    """The names of the features that no answer changes."""
-    return tuple(feature.name for feature in schema.features if feature.immutable)
 
 
 def three_to_show(result: Explanations) -> Explanations:

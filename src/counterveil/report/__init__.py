@@ -48,11 +48,10 @@ def demo_page(
     curve: Curve,
     result: Explanations,
     facts: dict[str, str],
-    fixed: tuple[str, ...],
 ) -> str:
     """The report of `counterveil demo`: scores, curve, and every explanation of `result`.
 
-    `facts`: names and values shown at the top; `fixed`: the features held fixed.
+    `facts`: names and values shown at the top.
     """
     return TEMPLATES.get_template("demo.html").render(
         title="counterveil demo: counterfactuals that do not leak the training rows",
@@ -62,7 +61,7 @@ def demo_page(
         statement=result.statement,
         signed=signer_line(result.signer),
         facts=facts,
-        fixed=[result.schema.shown_name(name) for name in fixed],
+        fixed=[result.schema.shown_name(name) for name in result.schema.immutable_names],
     )
 
 

@@ -177,6 +177,11 @@ class Schema(Frozen):
         return value if feature is None else feature.shown_value(value)
 
     @property
+    def immutable_names(self) -> tuple[str, ...]:
+        """The names of the features that no answer changes."""
+        return tuple(feature.name for feature in self.features if feature.immutable)
+
+    @property
     def names(self) -> dict[str, Any]:
         """What people call columns, the label's included, and values, by column, for JSON."""
         every = {each.name: each.names for each in (self.label, *self.features)}

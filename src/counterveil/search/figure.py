@@ -74,7 +74,7 @@ def draw(answer: Answer) -> Picture:
 def _draw_page(answer: Answer) -> Picture:
     """The decision now and then, and below it what changes and what stays."""
     page, schema, changes, kept = _Page(), answer.schema, answer.changes, answer.kept
-    fixed = {*answer.fixed, *(feature.name for feature in schema.features if feature.immutable)}
+    fixed = {*answer.fixed, *schema.immutable_names}
     is_bits = schema.family == "binary"
     if not answer.found:
         page.paragraph(answer.text.split(), 12, INK)

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from counterveil_lab import intervals
 from counterveil_lab.attacks.headlines import (
     HIGHEST,
     LOWEST,
@@ -15,6 +14,7 @@ from counterveil_lab.attacks.headlines import (
     linked,
     place_of,
 )
+from counterveil_lab.attacks.scores import seeds_interval
 from counterveil_lab.attacks.verdicts import DEFENCE, NONE, Rows, gains
 
 MUST = {
@@ -132,7 +132,7 @@ def _fidelities(rows: Rows) -> dict[tuple[Any, ...], pd.DataFrame]:
 
 def _beyond_base(group: pd.DataFrame, attacker: str) -> tuple[float, float, float]:
     """Fidelity of an attacker less that of n predictions alone, seed by seed, with its interval."""
-    return intervals.over_seeds((group[attacker] - group["drop"]).dropna().tolist())
+    return seeds_interval((group[attacker] - group["drop"]).dropna().tolist())
 
 
 def _told(mean: float, high: float) -> str:

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from counterveil_lab import intervals
 from counterveil_lab.attacks.extraction import ATTACKERS, BASES
+from counterveil_lab.attacks.scores import seeds_interval
 from counterveil_lab.results import Row
 
 DEFENCE = ["dataset", "defence", "epsilon", "predictions"]
@@ -115,8 +115,8 @@ def _strongest(attacks: pd.DataFrame, ways: pd.DataFrame) -> Row:
     best: Any = means.idxmax()
     chosen, way = attacks[attacks.way == best], ways.loc[best]
     seeds = int(chosen.seed.nunique())
-    mean, low, _ = intervals.over_seeds(chosen.gain.tolist())
-    unseen, unseen_low, _ = intervals.over_seeds(_picked_elsewhere(attacks))
+    mean, low, _ = seeds_interval(chosen.gain.tolist())
+    unseen, unseen_low, _ = seeds_interval(_picked_elsewhere(attacks))
     naive = means[attackers == "naive"]
     enough = seeds >= FEWEST_SEEDS
     return {

@@ -56,9 +56,12 @@ async function ask(path, body) {
 
 // --- The form ---
 
+// The values that a schema lists; undefined for a number.
+const listedIn = (feature) => (feature.kind === "binary" ? feature.values : feature.categories);
+
 // The values to choose from; null where a number is typed. A whole number is chosen where each of its values has a name.
 function choicesOf(feature) {
-  if (feature.kind !== "numeric") return feature.kind === "binary" ? feature.values : feature.categories;
+  if (feature.kind !== "numeric") return listedIn(feature);
   if (!feature.integer || !feature.value_names) return null;
   const count = feature.upper - feature.lower + 1;
   if (Object.keys(feature.value_names).length < count) return null;
@@ -441,7 +444,7 @@ function readCsv(text) {
 
 function typed(feature, text) {
   if (["", "NA", "NaN", "null"].includes(text)) return null;
-  const values = feature.kind === "binary" ? feature.values : feature.categories;
+  const values = listedIn(feature);
   if (values) {
     const found = values.find((value) => String(value) === text);
     return found === undefined ? text : found;
