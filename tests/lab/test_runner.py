@@ -40,6 +40,24 @@ def test_one_process_and_several_give_the_same(tmp_path: Path) -> None:
     assert rows[0][2] == {"dataset": "here", "value": 2, "square": 4, "nothing": None}
 
 
+def which_process(value: int) -> list[Row]:
+    return [{"process": os.getpid()}]
+
+
+@pytest.mark.long
+def test_experiments_can_share_their_processes(tmp_path: Path) -> None:
+    used: set[int] = set()
+    with runner.processes(2) as pool:
+        for name in ("first", "second", "third"):
+            results = Results(tmp_path, name, "command")
+            cases = [{"value": value} for value in range(2)]
+            say = [].append
+            runner.run_cases(results, cases, which_process, workers=2, say=say, pool=pool)
+            used |= {row["process"] for row in results.rows}
+    assert len(used) <= 2
+    assert os.getpid() not in used
+
+
 def test_a_missing_dataset_is_said_once_and_left_out(tmp_path: Path) -> None:
     said: list[str] = []
     results = Results(tmp_path, "squares", "command")

@@ -6,7 +6,8 @@ case is done. The rows of a case are stored together.
 
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -42,7 +43,8 @@ class Options:
     """What was asked for; what is None is left to the experiment.
 
     `datasets` and `mechanisms` choose among the cases of an experiment. They are no part of the
-    stored command: parts that are measured one after the other come together in one file.
+    stored command: parts that are measured one after the other come together in one file. `pool`:
+    processes that other experiments have used, see `processes`.
     """
 
     folder: Path
@@ -56,6 +58,7 @@ class Options:
     cache: Path | None = None
     paper_epochs: int | None = None
     say: Say = lambda words: None
+    pool: Executor | None = None
 
     @property
     def repetitions(self) -> range:
@@ -131,7 +134,8 @@ def run(name: str, experiment: Experiment, options: Options) -> None:
     measure = partial(experiment.measure, quick=options.quick)
     cases, keep = list(experiment.chosen(options)), lambda row: store({**row, **extra})
     try:
-        run_cases(results, cases, measure, workers=options.workers, say=options.say, store=keep)
+        workers, say, pool = options.workers, options.say, options.pool
+        run_cases(results, cases, measure, workers=workers, say=say, store=keep, pool=pool)
     finally:
         rows = results.rows
         for words in experiment.sentences(rows) if rows and experiment.sentences else ():
@@ -154,6 +158,7 @@ def run_cases(
     workers: int,
     say: Say,
     store: Callable[[Row], Row] = dict,
+    pool: Executor | None = None,
 ) -> None:
     """Call `measure(**case)` for every case that has no row yet, and store what it gives.
 
@@ -164,7 +169,7 @@ def run_cases(
     missing.sort(key=lambda case: [*SLOWEST_FIRST, case.get("dataset")].index(case.get("dataset")))
     absent: set[str] = set()
     failures: list[str] = []
-    for done, (case, rows_of) in enumerate(_finished(missing, measure, workers), 1):
+    for done, (case, rows_of) in enumerate(_finished(missing, measure, workers, pool), 1):
         words = ", ".join(f"{name} {value}" for name, value in case.items() if value is not None)
         try:
             rows = [{**case, **row} for row in rows_of()]
@@ -183,16 +188,23 @@ def run_cases(
         raise CasesFailed(f"{len(failures)} of {len(missing)} cases failed; first {failures[0]}")
 
 
+def processes(workers: int) -> Executor:
+    """Processes that measure, each with one thread.
+
+    They take seconds to start: experiments that are run one after the other share them.
+    """
+    return ProcessPoolExecutor(workers, get_context("spawn"), torch.set_num_threads, (1,))
+
+
 def _finished(
-    cases: Sequence[Case], measure: Measure, workers: int
+    cases: Sequence[Case], measure: Measure, workers: int, pool: Executor | None
 ) -> Iterator[tuple[Case, Callable[[], list[Row]]]]:
     """Each case with a function that gives its rows or raises; a single worker is this process."""
     if workers == 1 or len(cases) < 2:
         torch.set_num_threads(1)
         yield from ((case, partial(measure, **case)) for case in cases)
         return
-    spawn = get_context("spawn")
-    with ProcessPoolExecutor(min(workers, len(cases)), spawn, torch.set_num_threads, (1,)) as pool:
-        jobs = {pool.submit(measure, **case): case for case in cases}
+    with nullcontext(pool) if pool else processes(min(workers, len(cases))) as using:
+        jobs = {using.submit(measure, **case): case for case in cases}
         for job in as_completed(jobs):
             yield jobs[job], job.result

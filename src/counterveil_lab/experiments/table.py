@@ -4,7 +4,8 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 
 from counterveil.errors import RequestError
 from counterveil_lab.datasets import LOADERS, VARIABLE
@@ -23,7 +24,7 @@ from counterveil_lab.experiments import (
     theorem_3,
 )
 from counterveil_lab.experiments.releases import CACHE, PAPER_EPOCHS
-from counterveil_lab.experiments.runner import Experiment, Options, run
+from counterveil_lab.experiments.runner import Experiment, Options, processes, run
 
 EVERY = "all"
 EXPERIMENTS: Mapping[str, Experiment] = {
@@ -64,16 +65,25 @@ def run_named(name: str, options: Options) -> dict[str, str]:
         if name != EVERY:
             run(name, EXPERIMENTS[name], options)
             return {}
-        failures: dict[str, str] = {}
+        return _run_all(options)
+
+
+def _run_all(options: Options) -> dict[str, str]:
+    """Every experiment, all in the same processes; after a failure in new ones."""
+    failures: dict[str, str] = {}
+    with ExitStack() as stack:
         for each, experiment in EXPERIMENTS.items():
             started = time.monotonic()
+            if options.workers > 1 and options.pool is None:
+                options = replace(options, pool=stack.enter_context(processes(options.workers)))
             try:
                 run(each, experiment, options)
             except Exception as error:
                 failures[each] = f"{type(error).__name__}: {error}"
+                options = replace(options, pool=None)
             ending = "FAILED" if each in failures else "done"
             options.say(f"{each} {ending} after {time.monotonic() - started:.0f} s")
-        return failures
+    return failures
 
 
 @contextmanager
