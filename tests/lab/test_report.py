@@ -835,6 +835,24 @@ def test_all_states_are_counted_at_a_glance(report: Report) -> None:
         assert all(f"{it} {states[it]}</span>" in page for it in State)
 
 
+def test_the_page_begins_with_counts_a_picture_and_the_papers_claims(
+    stored_results: tuple[Path, list[str]], stored: Stored
+) -> None:
+    folder, _ = stored_results
+    page = (folder / "results/report.html").read_text("utf-8")
+    rows = sum(len(file["rows"]) for file in stored.files.values())
+    twin = (folder / "docs/results.md").read_text("utf-8")
+    said = re.search(r"Stored rows: ([\d,]+), ([\d,]+) of", twin)
+    assert said
+    assert 0 < int(said[2].replace(",", "")) <= int(said[1].replace(",", "")) == rows
+    start, end = page.index('id="glance"'), page.index("Our own claims</summary>")
+    assert f"{said[1]} rows</dd><dd>{said[2]} by the present code" in page[start:end]
+    assert page.count("<img ", start, end) == 1
+    specs = [section for chapter in SECTIONS["chapter"] for section in chapter["section"]]
+    claims = [claim for spec in specs for each in spec["claim"] for claim in claims_of(each)]
+    assert page.count('<span class="state">', start, end) == sum(it.of_paper for it in claims)
+
+
 def changed(rows: list[Row], **values: Any) -> list[Row]:
     return [{**row, **values} for row in rows]
 

@@ -92,12 +92,19 @@ class Section:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that the page and its Markdown twin show."""
+    """Everything that the page and its Markdown twin show.
+
+    `first` is the picture that the page begins with, `present` how many of the `rows` the present
+    code has measured.
+    """
 
     sections: Sequence[Section]
+    first: Mapping[str, str] | None
     data: Table
     levels: Table
     files: Table
+    rows: int
+    present: int
 
     def states(self, of_paper: bool) -> Counter[State]:
         """How many of the paper's claims, or of ours, came out how."""
@@ -154,7 +161,16 @@ def gather(stored: Stored) -> Report:
             remedy = spec.get("made_by", f"counterveil-lab run {name}")
             reason = stored.broken.get(name, "Not measured yet")
             sections.append(Section(spec, f"{reason}: `{remedy}` makes it."))
-    return Report(sections, data_table(), level_table(), file_table(stored.files))
+    every = (picture for section in sections for picture in section.pictures)
+    return Report(
+        sections,
+        first=next((it for it in every if it["name"] == SECTIONS["first"]["picture"]), None),
+        data=data_table(),
+        levels=level_table(),
+        files=file_table(stored.files),
+        rows=sum(len(file["rows"]) for file in stored.files.values()),
+        present=sum(by_present_code(*each) or 0 for each in stored.files.items()),
+    )
 
 
 def pictures(folder: Path, spec: Spec) -> list[Mapping[str, str]]:
@@ -208,15 +224,20 @@ def level_table() -> Table:
     return table_of_texts("Levels of guarantee", heads, lines)
 
 
+def by_present_code(name: str, file: Spec) -> int | None:
+    """How many rows of a file the present code has measured; None where rows do not tell."""
+    present = fingerprint(name)
+    return sum(row.get("fingerprint") == present for row in file["rows"]) if present else None
+
+
 def file_table(files: Mapping[str, Spec]) -> Table:
     """Which command at which commits made which file."""
     lines = []
     for name, file in files.items():
         own = dict.fromkeys(str(row["commit"]) for row in file["rows"] if row.get("commit"))
         commits = ", ".join(f"`{commit}`" for commit in own or [file["commit"]])
-        present, rows = fingerprint(name), file["rows"]
-        same = sum(row.get("fingerprint") == present for row in rows) if present else None
-        counts = (f"{len(rows):,}", "not told" if same is None else f"{same:,}")
+        same = by_present_code(name, file)
+        counts = (f"{len(file['rows']):,}", "not told" if same is None else f"{same:,}")
         lines.append((f"`{name}.json`", f"`{file['command']}`", commits, *counts))
     heads = ("file", "command", "commit", "rows", "of them by the present code")
     return table_of_texts("Files", heads, lines)
