@@ -69,13 +69,18 @@ def _paired(
 
 
 def naive(
-    frame: pd.DataFrame, *, defences: Sequence[str], holds: str, against_fewest: bool = False
+    frame: pd.DataFrame,
+    *,
+    defences: Sequence[str],
+    holds: str,
+    against_fewest: bool = False,
+    architecture: str = "known",
 ) -> Outcomes:
     """The naive attacker at his most queries against predictions alone, or against his fewest.
 
     Of several defences the first in the alphabet that a dataset has is taken.
     """
-    rows = select(frame, architecture="known", predictions="probabilities", defence=defences)
+    rows = select(frame, architecture=architecture, predictions="probabilities", defence=defences)
     rows = rows[rows.defence == rows.groupby("dataset").defence.transform("min")]
     counts = rows.groupby(["dataset", "defence name"]).queries
     most, fewest = (rows.queries == counts.transform(end) for end in ("max", "min"))
@@ -155,12 +160,14 @@ def at_chance(
     defence: str,
     target: str = "cf",
     datasets: Sequence[str] | None = None,
+    nearly: float = 0.0,
 ) -> Outcomes:
     """Whether the strongest attack on the counterfactuals themselves, or on f', is guessing.
 
     It is not where the interval leaves out 0.5, on either side. It is where the interval holds 0.5
     and nothing that is farther from it than `NEAR_CHANCE`. The attacks with the highest and with
-    the lowest AUC are cases of their own.
+    the lowest AUC are cases of their own. Where a claim says "almost", everything up to `nearly`
+    from 0.5 counts as 0.5.
     """
     outcomes = {}
     wanted: dict[str, Any] = {"target": target, "control": "none", "defence": defence}
@@ -168,11 +175,11 @@ def at_chance(
     rows = select(frame, **wanted)
     for it in both_ways(rows) if len(rows) else ():
         low, high = it["auc_low"], it["auc_high"]
-        held, far = low <= 0.5 <= high, max(0.5 - low, high - 0.5)
+        held, far = low - nearly <= 0.5 <= high + nearly, max(0.5 - low, high - 0.5)
         words = f"AUC {it['auc']:.3f} [{low:.3f}, {high:.3f}], {it['attack']}"
         words += "" if held else f", {members_score(it['auc'])}"
         case = _case(it) + (", lowest" if it["end"] == LOWEST else "")
-        outcomes[case] = Outcome(held, words, not held or far <= NEAR_CHANCE)
+        outcomes[case] = Outcome(held, words, not held or far <= max(nearly, NEAR_CHANCE))
     return outcomes
 
 
