@@ -241,7 +241,8 @@ ROWS: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
     "best_settings": best_settings,
     "private_answers": private_answers,
 }
-PICKING = {"planned_order", "latest_run", "refused_people"}  # they pick among stored rows
+# They pick among stored rows, and may give them new columns.
+PICKING = {"planned_order", "latest_run", "refused_people", "largest_call", "timed_once"}
 
 
 def flip_ratios(frame: pd.DataFrame) -> Table:
