@@ -31,11 +31,10 @@ def save(content: bytes, name: str) -> None:
 
 def shoot(page: Page, file: Path, name: str, height: int, at: str = "body") -> None:
     """The top of a page, or what begins at an element, `height` pixels high."""
+    page.set_viewport_size({"width": 1280, "height": height})
     page.goto(file.absolute().as_uri())
-    top = page.locator(at).first.bounding_box()
-    assert top is not None
-    clip = {"x": 0, "y": top["y"], "width": 1280, "height": height}
-    save(page.screenshot(full_page=True, clip=clip), name)
+    page.locator(at).first.evaluate("each => each.scrollIntoView({behavior: 'instant'})")
+    save(page.screenshot(), name)
 
 
 def answer(demo: Path) -> None:
@@ -63,11 +62,11 @@ def pictures(demo: Path) -> None:
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 1280, "height": 900})
+        page = browser.new_page()
         explained(demo, Path(folder) / "explained.html")
         write(ROOT / "results", Path(folder) / "report.html", None)
         shoot(page, Path(folder) / "explained.html", "explain-report", 900)
-        shoot(page, Path(folder) / "report.html", "lab-report", 760, "#table-fr")
+        shoot(page, Path(folder) / "report.html", "lab-report", 900, "#glance")
         browser.close()
 
 
