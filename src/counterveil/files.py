@@ -48,7 +48,8 @@ def check_new(path: Place, *, overwrite: bool = False) -> None:
         )
     if target.exists() and not overwrite:
         raise RequestError(
-            f"{path} is there already; choose another name, or overwrite it on demand"
+            f"{path} is there already; choose another name, or give --overwrite (overwrite=True in "
+            "Python)"
         )
 
 

@@ -20,7 +20,7 @@ from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 from torch import nn
 
 from counterveil.encoding import Encoding
@@ -366,6 +366,32 @@ def test_a_model_gets_values_of_the_schemas_types(case: Case, way: str) -> None:
     written = {name: WRITTEN[way](frame[name]) for name in {"age", "member"} & set(frame)}
     found = ask_frame(case.adapted, frame.assign(**written))
     assert torch.equal(found, ask_frame(case.adapted, frame))
+
+
+def test_whole_numbers_with_gaps_reach_a_model_as_it_has_learnt_them() -> None:
+    """pandas reads such a column as floats and NaN; many models cannot read anything else."""
+    schema = Schema(
+        label=Label(name="loan", classes=("refused", "granted")),
+        features=(
+            Categorical(name="region", categories=("north", "south")),
+            Numeric(name="score", lower=300, upper=850, integer=True, missing=True),
+        ),
+    )
+    draw = np.random.default_rng(0)
+    score = np.where(draw.random(300) < 0.2, np.nan, draw.integers(300, 851, 300))
+    frame = pd.DataFrame({"region": draw.choice(["north", "south"], 300), "score": score})
+    words = make_column_transformer((OrdinalEncoder(), ["region"]), remainder="passthrough")
+    pipeline = make_pipeline(words, HistGradientBoostingClassifier(max_iter=5))
+    pipeline.fit(frame, np.where(frame.score > 600, "granted", "refused"))
+    adapted = adapt(pipeline, schema)
+    expected = torch.from_numpy(pipeline.predict_proba(frame)[:, ::-1].copy())
+    found = ask_frame(adapted, frame).exp()
+    assert torch.allclose(found, expected.to(found), atol=1e-6)
+    nullable = frame.assign(score=frame.score.astype("Int64"))
+    assert torch.equal(ask_frame(adapted, nullable).exp(), found)
+    points = torch.from_numpy(Encoding(schema).encode(frame)).float()
+    again = ask_points(adapted, points).exp()
+    assert torch.allclose(again, expected.to(again), atol=1e-6)
 
 
 def test_functions_see_the_schemas_own_values() -> None:

@@ -108,8 +108,38 @@ def test_release_streams_a_folder_of_parquet_files(run, world, rows):
     assert run(*RELEASE, 1, "--data", "many")[0] == 0
 
 
+def test_a_draft_does_not_replace_an_edited_schema(run, world):
+    edited = (world / "schema.json").read_text()
+    draft = ("schema", "draft", "rows.csv", "--label", "loan", "--out", "schema.json")
+    assert_refused(
+        run(*draft), "schema.json is there already; choose another name, or give --overwrite"
+    )
+    assert (world / "schema.json").read_text() == edited
+    assert run(*draft, "--overwrite")[0] == 0
+
+
+def test_a_charge_for_rows_that_cannot_be_read_is_told(run, world):
+    run("ledger", "open", "ledger.db", "--dataset", "mine", "--epsilon", 1)
+    head, rows = (world / "rows.csv").read_text().split("\n", 1)
+    last = rows.splitlines()[-1] + ",one cell more\n"
+    (world / "old.csv").write_text(f"{head}\n{10 * rows}{last}")
+    charged = (*RELEASE, 0.75, "--data", "old.csv", "--ledger", "ledger.db", "--dataset", "mine")
+    code, _, err = run(*charged)
+    assert code == 2
+    assert "a row has more fields than the header" in err
+    assert "the ledger was charged before the rows were read" in err
+    code, _, err = run(*charged)  # nothing is left: refused, and not charged again
+    assert code == 2
+    assert "the ledger was charged" not in err
+
+
+def test_a_plan_is_for_a_mechanism_that_there_is(run, world):
+    refused = run(*RELEASE, 1, "--dry-run", "--mechanism", "magic")
+    assert_refused(refused, "unknown mechanism 'magic'; use one of: functional, dpsgd, paper")
+
+
 def test_a_drafted_schema_is_warned_about(run, world):
-    run("schema", "draft", "rows.csv", "--label", "loan", "--out", "schema.json")
+    run("schema", "draft", "rows.csv", "--label", "loan", "--out", "schema.json", "--overwrite")
     code, out, err = run(*RELEASE, 1)
     assert code == 0
     assert "draft" in err
@@ -221,7 +251,16 @@ def test_markup_in_names_and_paths_is_shown_as_it_is(run, world):
     assert_refused(run("inspect", "[/b].veil"), "[/b].veil")
     frame = pd.read_csv(world / "rows.csv").rename(columns={"age": "[/b]", "loan": "[red]"})
     frame.to_csv(world / "rows.csv", index=False)
-    drafted = ("schema", "draft", "rows.csv", "--label", "[red]", "--out", "schema.json")
+    drafted = (
+        "schema",
+        "draft",
+        "rows.csv",
+        "--label",
+        "[red]",
+        "--out",
+        "schema.json",
+        "--overwrite",
+    )
     code, out, _ = run(*drafted)
     assert code == 0
     assert run(*RELEASE, 1)[0] == 0

@@ -370,7 +370,10 @@ def test_a_changed_number_is_compared_with_people_of_the_class(schema):
     assert wording.compared(schema, ("debt", 3.0, 1.0), 0.18, "granted") == [
         "1 for debt is less than 8 of 10 people with granted have."
     ]
-    assert wording.compared(schema, ("income", 3.0, 9.9), 0.99, "granted") == []
+    assert wording.compared(schema, ("income", 3.0, 9.9), 0.99, "granted") == [
+        "9.9 for income is more than nearly everybody with granted has."
+    ]
+    assert wording.compared(schema, ("income", 3.0, 3.1), 0.02, "granted") == []
     assert wording.compared(schema, ("housing", "rent", "own"), float("nan"), "granted") == []
     assert wording.agreement(0.875) == (
         "88% of the models that might as well have been trained would agree."

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from typer import Argument, Typer
 
-from counterveil.cli.options import JSON, check_outputs, manual, one_of, option
+from counterveil.cli.options import JSON, OVERWRITE, check_outputs, manual, one_of, option
 from counterveil.cli.private import LEDGER, MAX_RECORDS, UNIT_COLUMN, warn_of_no_ledger
 from counterveil.cli.public import TRUST, open_veil
 from counterveil.errors import RequestError
@@ -25,7 +25,6 @@ CLASSES = option(
     "where the veil has no noisy record.",
     values=("population", "even"),
 )
-OVERWRITE = option(False, "Replace the file that is there.", "--overwrite")
 HELD_OUT = "Held-out private rows with labels: .csv, .parquet, .arrow, a folder of Parquet files."
 
 model_app = Typer(

@@ -74,6 +74,7 @@ MODEL_CLASSES = option(
     "The classes of the model's columns in order: no,yes; of one column: yes.",
     panel=MODEL,
 )
+OVERWRITE = option(False, "Replace the file that is there.", "--overwrite")
 DEVICE = option(
     "cpu",
     "cpu, cuda, mps, or auto for the best there is.",

@@ -2,6 +2,8 @@
 
 import math
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from typer import Argument, Typer
@@ -10,6 +12,7 @@ from counterveil.cli.options import (
     DEVICE,
     JSON,
     ON,
+    OVERWRITE,
     RAY_ADDRESS,
     WORKERS,
     engine_of,
@@ -18,7 +21,7 @@ from counterveil.cli.options import (
     place_of,
     seed_option,
 )
-from counterveil.errors import RequestError
+from counterveil.errors import CounterveilError, RequestError
 from counterveil.terminal import complain, print_json, say, warn, wrote
 
 DATA = option(
@@ -29,6 +32,8 @@ LEDGER = option(None, "The ledger with the account of these rows; see countervei
 DATASET = option(None, "Its name in the ledger; by default the schema's.")
 UNIT_COLUMN = option(None, "Who a record belongs to: protects people, not records.")
 MAX_RECORDS = option(None, "Of each person, at most so many records are used. [1]", min=1)
+
+MECHANISMS = ("functional", "dpsgd", "paper")
 
 schema_app = Typer(
     no_args_is_help=True,
@@ -58,6 +63,7 @@ def schema_draft(
     ),
     exclude: list[str] | None = option(None, "A column to leave out; repeat for more."),
     out_file: Path | None = option(None, "Write here instead of to the terminal.", "--out"),
+    overwrite: bool = OVERWRITE,
 ) -> None:
     """Draft a schema from a table, for you to edit. Reads the private rows.
 
@@ -67,9 +73,11 @@ def schema_draft(
     which, and what is for you to decide; both tell about the rows.
     """
     from counterveil.curator.infer_schema import draft_schema, read_for_draft
-    from counterveil.files import check_output
+    from counterveil.files import check_new, check_output
 
     check_output(out_file, file)
+    if out_file is not None:
+        check_new(out_file, overwrite=overwrite)
     draft = draft_schema(read_for_draft(file), label, exclude=exclude or (), name=file.stem)
     if out_file is None:
         sys.stdout.write(draft.schema.to_json())
@@ -124,11 +132,11 @@ def release(
     epsilon: float = option(..., "The privacy budget; smaller is more private."),
     delta: float = option(0.0, "0 for pure ε; otherwise far below one over the number of rows."),
     out_file: Path | None = option(None, "The veil to write, X.veil.", "--out"),
-    overwrite: bool = option(False, "Replace the file at --out.", "--overwrite"),
+    overwrite: bool = OVERWRITE,
     mechanism: str = option(
         "functional",
         "functional: proved ε. dpsgd: needs δ. paper: guarantees nothing.",
-        values=("functional", "dpsgd", "paper"),
+        values=MECHANISMS,
     ),
     ledger: Path | None = LEDGER,
     dataset: str | None = DATASET,
@@ -179,6 +187,9 @@ def release(
     if math.isinf(epsilon) and mechanism == "paper":
         warn("--epsilon inf adds no noise: nothing is protected")
     if dry_run:
+        if mechanism not in MECHANISMS:
+            known = ", ".join(MECHANISMS)
+            raise RequestError(f"unknown mechanism {mechanism!r}; use one of: {known}")
         text = f"mechanism {mechanism}: there is no plan"
         if mechanism == "functional":
             text = curator.plan(place_of(data), epsilon, delta, order=order).text()
@@ -194,19 +205,20 @@ def release(
             warn(words)
     if ledger is None and mechanism != "paper":
         warn_of_no_ledger(curator.dataset, data, schema, out_file)
-    veil = curator.release(
-        place_of(data),
-        epsilon,
-        delta,
-        mechanism=mechanism,
-        order=order,
-        seed=seed,
-        epochs=epochs,
-        save_to=out_file,
-        overwrite=overwrite,
-        sign=key,
-        other_rows=other_rows,
-    )
+    with telling_what_was_charged(ledger, curator.dataset):
+        veil = curator.release(
+            place_of(data),
+            epsilon,
+            delta,
+            mechanism=mechanism,
+            order=order,
+            seed=seed,
+            epochs=epochs,
+            save_to=out_file,
+            overwrite=overwrite,
+            sign=key,
+            other_rows=other_rows,
+        )
     if as_json:
         statement, signature = veil.statement.model_dump(mode="json"), signer_dict(veil.signer)
         digest = {"veil": str(out_file), "digest": veil.digest}
@@ -215,6 +227,27 @@ def release(
         wrote(out_file, f"  ({veil.digest[:12]})")
         say(veil.statement.headline)
         say(signer_line(veil.signer))
+
+
+@contextmanager
+def telling_what_was_charged(ledger: Path | None, dataset: str) -> Iterator[None]:
+    """Where rows cannot be read to their end, say that the account was charged all the same."""
+    from counterveil.privacy.ledger import Ledger
+
+    def spent() -> list[object]:
+        accounts = () if ledger is None else Ledger(ledger).accounts()
+        return [account.spent for account in accounts if account.dataset == dataset]
+
+    before = spent()
+    try:
+        yield
+    except CounterveilError:
+        if spent() != before:
+            warn(
+                "the ledger was charged before the rows were read, and nothing was released: the "
+                "charge stays. counterveil check looks at rows first, and charges no ε"
+            )
+        raise
 
 
 def warn_of_no_ledger(dataset: str, *beside: Path) -> None:

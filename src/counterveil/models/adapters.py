@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor, nn
 
@@ -63,13 +64,16 @@ class CallableModel(TargetModel):
         self._function = function
         self._columns = base.columns_called(classes, schema)
         self._over_rows = inputs != "encoding"
+        decoded = self.encoding.decode(np.zeros((1, self.encoding.width)))
+        gaps = [isinstance(dtype, pd.Int64Dtype) for dtype in decoded.dtypes]
+        self._with_gaps = decoded.columns[gaps].tolist()
 
     @property
     def calls_left(self) -> int | None:
         return None if self.max_calls is None else self.max_calls - self.calls
 
     def ask(self, rows: Rows) -> Tensor:
-        inputs = rows.frame if self._over_rows else rows.encoded
+        inputs = self._table(rows) if self._over_rows else rows.encoded
         size = self.batch or max(len(inputs), 1)
         starts = range(0, max(len(inputs), 1), size)
         if self.calls_left is not None and len(starts) > self.calls_left:
@@ -92,6 +96,19 @@ class CallableModel(TargetModel):
                 raise base.labels_not_probabilities(answer, self.schema) or error from None
         log_proba = base.sane(torch.cat(parts))[:, self._columns.order]
         return log_proba if rows.from_frame else log_proba.to(rows.points.device)
+
+    def _table(self, rows: Rows) -> pd.DataFrame:
+        """Rows in original units; a whole number that may be missing is a float, or NaN.
+
+        So pandas reads a column with gaps, and so models have learnt from it; many cannot read
+        the nullable whole numbers of pandas.
+        """
+        if not self._with_gaps:
+            return rows.frame
+        numbers = {
+            name: rows.frame[name].to_numpy(np.float64, na_value=np.nan) for name in self._with_gaps
+        }
+        return rows.frame.assign(**numbers)
 
     def _log_proba(self, raw: Tensor, asked: int) -> Tensor:
         single = self._columns.single

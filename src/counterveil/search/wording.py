@@ -112,19 +112,20 @@ def compared(schema: Schema, change: Change, share: float | None, goal: Category
     """How a changed number compares with those of people of the target class; or nothing.
 
     `goal`: what people call that class. `share`: of these people, how many have less. Said in
-    tenths, and only where it is about the same for some tenths of them: the numbers come from a
-    noisy population.
+    tenths: the numbers come from a noisy population.
     """
     column, before, after = change
     if share is None or math.isnan(share) or not isinstance(after, (int, float)):
         return []
     rises = not isinstance(before, (int, float)) or after > before
     tenths = round(10 * (share if rises else 1 - share))
-    if not 1 <= tenths <= 9:
+    if tenths < 1:
         return []
     more = "more" if rises else "less"
     value = show(schema.shown_value(column, after))
     start = f"{value[0].upper()}{value[1:]} for {schema.shown_name(column)}"
+    if tenths > 9:
+        return [f"{start} is {more} than nearly everybody with {goal} has."]
     return [f"{start} is {more} than {tenths} of 10 people with {goal} have."]
 
 
