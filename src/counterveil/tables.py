@@ -20,9 +20,8 @@ from counterveil.schema import Schema
 
 PARQUET, ARROW = (".parquet", ".pq"), (".arrow", ".feather", ".ipc")  # endings of their files
 COLUMN = (list, tuple, np.ndarray, pd.Series)  # what a mapping of columns may hold
-TAB = "\t"
-SEPARATORS = {".csv": ",", ".tsv": TAB, ".txt": ","}
-OTHER_SEPARATORS = {";": "semicolons", TAB: "tabs", "|": "bars", ",": "commas"}
+SEPARATORS = {".csv": ",", ".tsv": "\t", ".txt": ","}
+CALLED = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}
 MOST_COLUMNS = 20_000  # of a CSV file: more take minutes
 LONGEST_HEADER = 1 << 24  # bytes
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")  # texts that stand for an empty cell
@@ -86,11 +85,11 @@ def csv_columns(path: Path) -> tuple[str, ...]:
         row = pd.read_csv(path, sep=sep, header=None, nrows=1, dtype=str, keep_default_na=False)
         names = tuple(str(name) for name in row.iloc[0])
     _refuse_repeats(names)
-    for other, words in OTHER_SEPARATORS.items():
-        if len(names) == 1 and other in names[0] and other != sep:
+    for other, words in CALLED.items():
+        if len(names) == 1 and other in names[0]:
             raise DataError(
-                f"{path} has {words} between its columns; save it with "
-                f"{'tabs' if sep == TAB else 'commas'} there, and points in numbers"
+                f"{path} has {words} between its columns; save it with {CALLED[sep]} there, and "
+                "points in numbers"
             )
     return names
 

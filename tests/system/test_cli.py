@@ -251,17 +251,8 @@ def test_markup_in_names_and_paths_is_shown_as_it_is(run, world):
     assert_refused(run("inspect", "[/b].veil"), "[/b].veil")
     frame = pd.read_csv(world / "rows.csv").rename(columns={"age": "[/b]", "loan": "[red]"})
     frame.to_csv(world / "rows.csv", index=False)
-    drafted = (
-        "schema",
-        "draft",
-        "rows.csv",
-        "--label",
-        "[red]",
-        "--out",
-        "schema.json",
-        "--overwrite",
-    )
-    code, out, _ = run(*drafted)
+    drafted = ["schema", "draft", "rows.csv", "--label", "[red]", "--out", "schema.json"]
+    code, out, _ = run(*drafted, "--overwrite")
     assert code == 0
     assert run(*RELEASE, 1)[0] == 0
     assert "[red]: granted, refused" in run("inspect", "new.veil")[1]

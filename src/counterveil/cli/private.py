@@ -21,7 +21,7 @@ from counterveil.cli.options import (
     place_of,
     seed_option,
 )
-from counterveil.errors import CounterveilError, RequestError
+from counterveil.errors import DataError, RequestError
 from counterveil.terminal import complain, print_json, say, warn, wrote
 
 DATA = option(
@@ -241,7 +241,7 @@ def telling_what_was_charged(ledger: Path | None, dataset: str) -> Iterator[None
     before = spent()
     try:
         yield
-    except CounterveilError:
+    except DataError:
         if spent() != before:
             warn(
                 "the ledger was charged before the rows were read, and nothing was released: the "

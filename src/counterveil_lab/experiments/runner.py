@@ -43,8 +43,7 @@ class Options:
     """What was asked for; what is None is left to the experiment.
 
     `datasets` and `mechanisms` choose among the cases of an experiment. They are no part of the
-    stored command: parts that are measured one after the other come together in one file. `pool`:
-    processes that other experiments have used, see `processes`.
+    stored command: parts that are measured one after the other come together in one file.
     """
 
     folder: Path
@@ -58,7 +57,6 @@ class Options:
     cache: Path | None = None
     paper_epochs: int | None = None
     say: Say = lambda words: None
-    pool: Executor | None = None
 
     @property
     def repetitions(self) -> range:
@@ -123,7 +121,7 @@ def figure(module: str, function: str, name: str) -> Finish:
     return paint
 
 
-def run(name: str, experiment: Experiment, options: Options) -> None:
+def run(name: str, experiment: Experiment, options: Options, pool: Executor | None = None) -> None:
     """Measure every case that is not stored yet; then draw, and say what follows."""
     command = f"counterveil-lab run {shlex.quote(name)} --seeds {options.seeds}"
     command += " --quick" if options.quick else ""
@@ -134,7 +132,7 @@ def run(name: str, experiment: Experiment, options: Options) -> None:
     measure = partial(experiment.measure, quick=options.quick)
     cases, keep = list(experiment.chosen(options)), lambda row: store({**row, **extra})
     try:
-        workers, say, pool = options.workers, options.say, options.pool
+        workers, say = options.workers, options.say
         run_cases(results, cases, measure, workers=workers, say=say, store=keep, pool=pool)
     finally:
         rows = results.rows

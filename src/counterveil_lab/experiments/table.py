@@ -4,8 +4,8 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 
 from counterveil.errors import RequestError
 from counterveil_lab.datasets import LOADERS, VARIABLE
@@ -71,16 +71,17 @@ def run_named(name: str, options: Options) -> dict[str, str]:
 def _run_all(options: Options) -> dict[str, str]:
     """Every experiment, all in the same processes; after a failure in new ones."""
     failures: dict[str, str] = {}
+    pool: Executor | None = None
     with ExitStack() as stack:
         for each, experiment in EXPERIMENTS.items():
             started = time.monotonic()
-            if options.workers > 1 and options.pool is None:
-                options = replace(options, pool=stack.enter_context(processes(options.workers)))
+            if options.workers > 1 and pool is None:
+                pool = stack.enter_context(processes(options.workers))
             try:
-                run(each, experiment, options)
+                run(each, experiment, options, pool)
             except Exception as error:
                 failures[each] = f"{type(error).__name__}: {error}"
-                options = replace(options, pool=None)
+                pool = None
             ending = "FAILED" if each in failures else "done"
             options.say(f"{each} {ending} after {time.monotonic() - started:.0f} s")
     return failures
