@@ -117,7 +117,7 @@ def frontier(rows: Sequence[Row]) -> Figure:
 
 
 def times(rows: Sequence[Row]) -> Figure:
-    """Seconds for ten queries; whiskers from the fastest to the slowest run."""
+    """Seconds for ten queries, means over seeds; whiskers from the fastest to the slowest run."""
     table = pd.DataFrame(rows)
     methods = [name_of({**row, "epsilon": None}) for row in rows]
     table["name"] = [figures.TITLES.get(name, name) for name in methods]
@@ -125,12 +125,17 @@ def times(rows: Sequence[Row]) -> Figure:
     methods = list(dict.fromkeys(table.name))[::-1]
     figure, panels = grid(len(names), len(names), height=0.36 * len(methods) + 1.4, share=True)
     for axes, dataset in zip(panels, names, strict=False):
-        here = table[table.dataset == dataset].set_index("name").reindex(methods)
-        mean = here.seconds_for_ten
+        seeds = table[table.dataset == dataset].groupby("name")
+        here = seeds.agg(
+            mechanism=("mechanism", "first"),
+            mean=("seconds_for_ten", "mean"),
+            least=("least_seconds_for_ten", "min"),
+            most=("most_seconds_for_ten", "max"),
+        ).reindex(methods)
         colours = [COLOURS.get(mechanism, THEIRS) for mechanism in here.mechanism]
-        spread = [mean - here.least_seconds_for_ten, here.most_seconds_for_ten - mean]
+        spread = [here["mean"] - here["least"], here["most"] - here["mean"]]
         style: Style = {"height": 0.6, "ecolor": INK, "error_kw": {"linewidth": 1}}
-        axes.barh(methods, mean, xerr=spread, color=colours, **style)
+        axes.barh(methods, here["mean"], xerr=spread, color=colours, **style)
         axes.set_xscale("log")
         axes.grid(False, axis="y")
         _title(axes, dataset)

@@ -21,7 +21,7 @@ from counterveil import build
 from counterveil.encoding import Encoding
 from counterveil.models import adapt
 from counterveil.schema import Pixels, Schema
-from counterveil_lab import product, targets
+from counterveil_lab import figures_experiments, product, targets
 from counterveil_lab.experiments import answers, images, over_epsilon, peers, releases, table
 from counterveil_lab.experiments.images import gradcam, noisy_pixels, shares_of
 from counterveil_lab.experiments.peers import CompleteDice, complete
@@ -106,6 +106,16 @@ def test_figures_are_drawn_and_can_be_redrawn(measured: Path, name: str, tmp_pat
     assert paint is not None
     paint(stored(measured, name), tmp_path)
     assert (tmp_path / f"{name}.svg").read_bytes() == (measured / f"{name}.svg").read_bytes()
+
+
+def test_times_of_several_seeds_are_one_bar() -> None:
+    rows = [
+        {"dataset": "adult", "seed": seed, "method": "cadex-0", "mechanism": None,
+         "seconds_for_ten": 1.0 + seed, "least_seconds_for_ten": 0.5, "most_seconds_for_ten": 4.0}
+        for seed in (0, 1)
+    ]  # fmt: skip
+    (bars,) = figures_experiments.times(rows).axes[0].containers[1:]
+    assert [bar.get_width() for bar in bars] == [1.5]
 
 
 @pytest.mark.slow

@@ -240,7 +240,7 @@ def test_worth_is_told_in_numbers_words_and_json(explainer, refused):
     for record, found in zip(told, valid, strict=True):
         assert (record["effort"] is None) == (not found)
     query = int(result.found[0])
-    assert "of the models that might as well have been trained would agree." in result.text(query)
+    assert "of other models, made from the veil for comparison, would agree." in result.text(query)
     assert "effort" in result.measures(query)
     assert "stability" in " ".join(result.meanings)
     one = result.only([query])
@@ -366,17 +366,17 @@ def test_the_search_stays_on_the_cpu_and_asks_the_model_where_it_is(
 
 def test_a_changed_number_is_compared_with_people_of_the_class(schema):
     said = wording.compared(schema, ("income", 3.0, 5.25), 0.71, "granted")
-    assert said == ["5.25 for income is more than 7 of 10 people with granted have."]
+    assert said == ["At least 7 of 10 people with granted have 5.25 or less for income."]
     assert wording.compared(schema, ("debt", 3.0, 1.0), 0.18, "granted") == [
-        "1 for debt is less than 8 of 10 people with granted have."
+        "At least 8 of 10 people with granted have 1 or more for debt."
     ]
     assert wording.compared(schema, ("income", 3.0, 9.9), 0.99, "granted") == [
-        "9.9 for income is more than nearly everybody with granted has."
+        "Nearly everybody with granted has 9.9 or less for income."
     ]
     assert wording.compared(schema, ("income", 3.0, 3.1), 0.02, "granted") == []
     assert wording.compared(schema, ("housing", "rent", "own"), float("nan"), "granted") == []
     assert wording.agreement(0.875) == (
-        "88% of the models that might as well have been trained would agree."
+        "88% of other models, made from the veil for comparison, would agree."
     )
 
 

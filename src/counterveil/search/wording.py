@@ -111,27 +111,28 @@ def _quoted(text: str) -> str:
 def compared(schema: Schema, change: Change, share: float | None, goal: Category) -> list[str]:
     """How a changed number compares with those of people of the target class; or nothing.
 
-    `goal`: what people call that class. `share`: of these people, how many have less. Said in
-    tenths: the numbers come from a noisy population.
+    `goal`: what people call that class. `share`: of these people, how many have less, those with
+    the same number counted as half. So no fewer have this number or less. Said in full tenths: the
+    numbers come from a noisy population.
     """
     column, before, after = change
     if share is None or math.isnan(share) or not isinstance(after, (int, float)):
         return []
     rises = not isinstance(before, (int, float)) or after > before
-    tenths = round(10 * (share if rises else 1 - share))
+    share = share if rises else 1 - share
+    tenths = int(10 * share)
     if tenths < 1:
         return []
-    more = "more" if rises else "less"
-    value = show(schema.shown_value(column, after))
-    start = f"{value[0].upper()}{value[1:]} for {schema.shown_name(column)}"
-    if tenths > 9:
-        return [f"{start} is {more} than nearly everybody with {goal} has."]
-    return [f"{start} is {more} than {tenths} of 10 people with {goal} have."]
+    less, value = "less" if rises else "more", _quoted(show(schema.shown_value(column, after)))
+    rest = f"{value} or {less} for {schema.shown_name(column)}."
+    if share > 0.95:
+        return [f"Nearly everybody with {goal} has {rest}"]
+    return [f"At least {tenths} of 10 people with {goal} have {rest}"]
 
 
 def agreement(share: float) -> str:
-    """How many of the models that might have been trained agree with an answer."""
-    return f"{share:.0%} of the models that might as well have been trained would agree."
+    """How many of the models that were learnt from the veil agree with an answer."""
+    return f"{share:.0%} of other models, made from the veil for comparison, would agree."
 
 
 def steadiness(share: float, goal: Category) -> str:
@@ -157,8 +158,8 @@ def meanings_of_worth(schema: Schema) -> tuple[str, ...]:
         "them; any other change counts 1.",
         "The plausibility is the share of people of the class, as the veil knows them, who are "
         "less usual than the answer.",
-        "The stability is the share of models that agree, of some that might as well have been "
-        "trained.",
+        "The stability is the share of other models, made from the veil for comparison, that "
+        "agree.",
     )
 
 

@@ -239,7 +239,13 @@ def file_table(files: Mapping[str, Spec]) -> Table:
         same = by_present_code(name, file)
         counts = (f"{len(file['rows']):,}", "not told" if same is None else f"{same:,}")
         lines.append((f"`{name}.json`", f"`{file['command']}`", commits, *counts))
-    heads = ("file", "command", "commit", "rows", "of them by the present code")
+    heads = (
+        "file",
+        "command, of the last run if there were several",
+        "commit",
+        "rows",
+        "of them by the present code",
+    )
     return table_of_texts("Files", heads, lines)
 
 

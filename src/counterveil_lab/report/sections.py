@@ -8,6 +8,7 @@ import pandas as pd
 
 from counterveil_lab import paper_values
 from counterveil_lab.attacks.extraction import ATTACKERS, BASES
+from counterveil_lab.evaluation import QUERIES
 from counterveil_lab.experiments.answers import FLIPS, methods_by_dataset
 from counterveil_lab.faults import SOUND
 from counterveil_lab.report import attacks, claims, frames, pivots
@@ -99,8 +100,20 @@ def _placed(frame: pd.DataFrame, column: str) -> pd.DataFrame:
 
 
 def planned_order(frame: pd.DataFrame) -> pd.DataFrame:
-    """Releases whose order of marginals was left to the plan."""
-    return frame[frame.asked_order.isna()] if "asked_order" in frame else frame
+    """Releases whose order of marginals was left to the plan, with how many queries were asked.
+
+    The rows do not say that: on all datasets as many, but on the digits, which have fewer.
+    """
+    rows = frame[frame.asked_order.isna()] if "asked_order" in frame else frame
+    return rows.assign(queries=rows.dataset.map(lambda name: None if name == "digits" else QUERIES))
+
+
+def stages(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rows of the full search; a stage that answered nothing in a seed, but in others, is 0."""
+    rows = select(frame, guidance="model", search="full")
+    shares = [name for name in map(str, rows) if name.startswith("by_")]
+    others = rows.groupby(["dataset", "mechanism", "epsilon"])[shares].transform("count") > 0
+    return rows.assign(**rows[shares].mask(rows[shares].isna() & others, 0.0))
 
 
 def latest_run(frame: pd.DataFrame) -> pd.DataFrame:
@@ -227,6 +240,7 @@ def private_answers(frame: pd.DataFrame) -> pd.DataFrame:
 ROWS: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
     "with_training_mean": with_training_mean,
     "planned_order": planned_order,
+    "stages": stages,
     "latest_run": latest_run,
     "every_attacker": every_attacker,
     "believing": believing,
@@ -242,7 +256,14 @@ ROWS: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
     "private_answers": private_answers,
 }
 # They pick among stored rows, and may give them new columns.
-PICKING = {"planned_order", "latest_run", "refused_people", "largest_call", "timed_once"}
+PICKING = {
+    "planned_order",
+    "stages",
+    "latest_run",
+    "refused_people",
+    "largest_call",
+    "timed_once",
+}
 
 
 def flip_ratios(frame: pd.DataFrame) -> Table:
