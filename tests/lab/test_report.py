@@ -635,6 +635,13 @@ def test_a_share_has_an_interval_between_0_and_1_also_from_one_seed() -> None:
     assert (shares((0, 1.0, 500), (0, 1.0, 500)).low) == one.low  # the same queries twice
 
 
+def test_every_flip_ratio_is_a_share_of_the_queries() -> None:
+    text = Path(pages.__file__).with_name("sections.toml").read_text("utf-8")
+    ratios = set(re.findall(r'column = "(flip_ratio\w*)"', text))
+    assert ratios >= {"flip_ratio", "flip_ratio_any", "flip_ratio_specified"}
+    assert {SECTIONS["share"].get(name) for name in ratios} == {"queries"}
+
+
 def test_a_share_without_a_count_has_the_interval_over_seeds() -> None:
     rows = [{"dataset": "adult", "seed": seed, "auc": auc} for seed, auc in enumerate((0.9, 1.0))]
     both = means(described(rows), ["dataset"], "auc")["adult",]
