@@ -71,6 +71,8 @@ def test_ways_rules_and_what_must_stay(client, people):
         for way in record["ways"]:
             assert way["row"]["age"] == row["age"]
             assert len(way["changes"]) <= 2
+    nothing = dict.fromkeys(("immutable", "may_change", "allowed", "relations"))
+    assert ask(client, people[:1], rules=nothing).status_code == 200
 
 
 def test_the_nearest_answers_need_nothing_to_be_learnt(client, people, monkeypatch):

@@ -41,6 +41,8 @@ def test_without_a_model_the_private_one_is_explained(run, world, veil):
 
 def test_rules_of_a_file_are_kept(run, world):
     rules = {
+        "immutable": None,
+        "allowed": None,
         "may_change": ["income", "age", "housing", "children"],
         "steps": {"income": 2.5},
         "relations": [["children", "<=", "income"]],

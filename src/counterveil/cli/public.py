@@ -344,13 +344,17 @@ def warm_folder() -> Path | None:
 
 
 def _rules(path: Path | None, max_changes: int | None) -> Any:
-    """The Rules of the JSON file at `path`, each with the limit of the command line."""
+    """The Rules of the JSON file at `path`, each with the limit of the command line.
+
+    A rule that is null says nothing.
+    """
     from counterveil.files import read_bytes
     from counterveil.search import Rules
 
     def with_limit(content: Any) -> Rules:
-        if isinstance(content, dict) and max_changes is not None:
-            content = {**content, "max_changes": max_changes}
+        if isinstance(content, dict):
+            content = {name: rule for name, rule in content.items() if rule is not None}
+            content |= {} if max_changes is None else {"max_changes": max_changes}
         return Rules.of_mapping(content)
 
     if path is None:

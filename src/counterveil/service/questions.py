@@ -43,10 +43,14 @@ class Question(BaseModel):
 
     @property
     def all_rules(self) -> Rules | None:
-        """The rules, with the features that must stay; None where everything may change."""
+        """The rules, with the features that must stay; None where everything may change.
+
+        A rule that is null says nothing.
+        """
         if self.rules is None and not self.immutable:
             return None
-        return Rules.of_mapping(self.rules or {}).and_immutable(self.immutable)
+        said = {name: rule for name, rule in (self.rules or {}).items() if rule is not None}
+        return Rules.of_mapping(said).and_immutable(self.immutable)
 
 
 class Explain(Question):
