@@ -116,6 +116,8 @@ def test_a_draft_does_not_replace_an_edited_schema(run, world):
     )
     assert (world / "schema.json").read_text() == edited
     assert run(*draft, "--overwrite")[0] == 0
+    draft = (*draft[:-1], "schema.parquet")
+    assert_refused(run(*draft), "--out schema.parquet: name the file .json")
 
 
 def test_a_charge_for_rows_that_cannot_be_read_is_told(run, world):

@@ -62,7 +62,7 @@ def schema_draft(
         None, "The column that the model predicts; without it, some are suggested."
     ),
     exclude: list[str] | None = option(None, "A column to leave out; repeat for more."),
-    out_file: Path | None = option(None, "Write here instead of to the terminal.", "--out"),
+    out_file: Path | None = option(None, "A file .json, instead of the terminal.", "--out"),
     overwrite: bool = OVERWRITE,
 ) -> None:
     """Draft a schema from a table, for you to edit. Reads the private rows.
@@ -77,6 +77,8 @@ def schema_draft(
 
     check_output(out_file, file)
     if out_file is not None:
+        if out_file.suffix.lower() != ".json":
+            raise RequestError(f"--out {out_file}: name the file .json")
         check_new(out_file, overwrite=overwrite)
     draft = draft_schema(read_for_draft(file), label, exclude=exclude or (), name=file.stem)
     if out_file is None:
