@@ -254,8 +254,8 @@ def test_markup_in_names_and_paths_is_shown_as_it_is(run, world):
     frame = pd.read_csv(world / "rows.csv").rename(columns={"age": "[/b]", "loan": "[red]"})
     frame.to_csv(world / "rows.csv", index=False)
     drafted = ["schema", "draft", "rows.csv", "--label", "[red]", "--out", "schema.json"]
-    code, out, _ = run(*drafted, "--overwrite")
-    assert code == 0
+    drafted.append("--overwrite")
+    assert run(*drafted)[0] == 0
     assert run(*RELEASE, 1)[0] == 0
     assert "[red]: granted, refused" in run("inspect", "new.veil")[1]
     frame.assign(**{"[/b]": 1}).to_csv(world / "rows.csv", index=False)
@@ -304,3 +304,14 @@ def test_bad_input_to_draft(run, world, arguments, words):
 def test_usage_errors(run):
     assert run("release")[0] == 2
     assert run("explode")[0] == 2
+
+
+def test_a_draft_of_a_wide_table_is_short(run, world):
+    rows = pd.read_csv(world / "rows.csv")
+    constant = pd.DataFrame(1, rows.index, [f"c{number}" for number in range(300)])
+    pd.concat([rows, constant], axis=1).to_csv(world / "wide.csv", index=False)
+    code, _, err = run("schema", "draft", "wide.csv", "--label", "loan")
+    assert code == 0
+    assert "left out: c0, c1, c2, " in err
+    assert "… (288 more): each is constant" in err.replace("\n", " ")
+    assert err.count("left out: ") < 5

@@ -2,8 +2,9 @@
 
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 
 from typer import Argument, Typer
@@ -22,6 +23,7 @@ from counterveil.cli.options import (
     seed_option,
 )
 from counterveil.errors import DataError, RequestError
+from counterveil.hints import named
 from counterveil.terminal import complain, print_json, say, warn, wrote
 
 DATA = option(
@@ -34,6 +36,7 @@ UNIT_COLUMN = option(None, "Who a record belongs to: protects people, not record
 MAX_RECORDS = option(None, "Of each person, at most so many records are used. [1]", min=1)
 
 MECHANISMS = ("functional", "dpsgd", "paper")
+MOST_REASONS = 20  # lines about columns that a draft leaves out
 
 schema_app = Typer(
     no_args_is_help=True,
@@ -86,14 +89,30 @@ def schema_draft(
     else:
         draft.schema.save(out_file)
         wrote(out_file)
-    for column, why in draft.left_out.items():
-        complain("left out: ", f"{column} {why}", "yellow")
+    for words in _left_out(draft.left_out):
+        complain("left out: ", words, "yellow")
     for words in draft.decisions:
         complain("decide: ", words, "cyan")
     warn(
         "this draft LOOKED AT THE DATA. Replace its bounds and categories by public knowledge, "
         'then remove "drafted" from the file.'
     )
+
+
+def _left_out(reasons: Mapping[str, str]) -> Iterator[str]:
+    """A line for each column that was left out, with the reason; columns with the same share one.
+
+    >>> list(_left_out({"a": "is constant", "b": "holds dates", "c": "is constant"}))
+    ['a, c: each is constant', 'b holds dates']
+    """
+    columns: dict[str, list[str]] = {}
+    for column, why in reasons.items():
+        columns.setdefault(why, []).append(column)
+    for why, names in islice(columns.items(), MOST_REASONS):
+        yield f"{named(names)}{': each' if len(names) > 1 else ''} {why}"
+    more = sum(map(len, islice(columns.values(), MOST_REASONS, None)))
+    if more:
+        yield f"{more} more columns"
 
 
 def check(
