@@ -13,7 +13,7 @@ But for `some without`, all people who ask have an answer: to look in vain takes
 find one, and whoever is searched together waits for all. `unanswered` is the share of people who
 have none. Clients are tasks of this process, on connections that stay open; `requests_per_second`,
 and the median and the 99th percentile of the milliseconds of a request, are seen from there. The
-two servers take turns, in rounds, in one run. `memory_mib`: of the server, after the first
+parts but the stream take turns, in rounds, in one run. `memory_mib`: of the server, after the first
 round and at the end.
 """
 
@@ -71,24 +71,24 @@ def bench(folder: Path, command: str, *, quick: bool, say: Callable[[str], None]
         found = Explainer(path).explain(table, progress=False).valid
         every = json.loads(table.to_json(orient="records"))
         rows = [row for row, answered in zip(every, found, strict=True) if answered][:ROWS]
-        some, unanswered = every[:ROWS], 1 - float(np.mean(found[:ROWS]))
+        unanswered = 1 - float(np.mean(found[:ROWS]))
         with served(path) as batched, served(path, "--at-once", "1") as unbatched:
-            servers = {"batched": batched, "unbatched": unbatched}
-            loads = {name: Load() for name in servers}
-            for _ in range(ROUNDS):
-                for name, (port, process) in servers.items():
-                    seconds = (QUICK_SECONDS if quick else SECONDS) / ROUNDS
-                    asyncio.run(_load(loads[name], port, rows, clients, seconds))
-                    loads[name].memory.append(_memory(process))
-            port, process = batched
-            loads["some without"] = Load()
+            parts = {
+                "batched": (*batched, rows, 0.0),
+                "unbatched": (*unbatched, rows, 0.0),
+                "some without": (*batched, every[:ROWS], unanswered),
+            }
+            loads = {name: Load() for name in parts}
             seconds = (QUICK_SECONDS if quick else SECONDS) / ROUNDS
-            asyncio.run(_load(loads["some without"], port, some, clients, seconds))
-            loads["some without"].memory.append(_memory(process))
-            for name, load in loads.items():
-                share = {"unanswered": unanswered if name == "some without" else 0.0}
-                results.add({"part": name, "clients": clients, **share, **_numbers(load)})
-                say(f"{name}: {_numbers(load)}")
+            for _ in range(ROUNDS):
+                for name, (port, process, asked, _) in parts.items():
+                    asyncio.run(_load(loads[name], port, asked, clients, seconds))
+                    loads[name].memory.append(_memory(process))
+            for name, (*_, share) in parts.items():
+                numbers = _numbers(loads[name])
+                results.add({"part": name, "clients": clients, "unanswered": share, **numbers})
+                say(f"{name}: {numbers}")
+            port, process = batched
             before = _memory(process)
             count = QUICK_STREAMED if quick else STREAMED
             seconds, answered = asyncio.run(_stream(port, rows, count))
