@@ -34,7 +34,9 @@ from counterveil.encoding import Array
 from counterveil.privacy import Share
 from counterveil.privacy.record import Measurement, Sensitivity, spent_by
 from counterveil.schema import Binary, Categorical, Label, Numeric, Schema
-from counterveil.search import amortise, committee, learnt, pipeline
+from counterveil.search import learnt
+from counterveil.search.actions import committee
+from counterveil.search.paper import amortise, pipeline
 from counterveil.veil import Veil
 
 torch.set_num_threads(1)

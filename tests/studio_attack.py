@@ -1,7 +1,7 @@
 """The attack of the lab, so small that a test can wait for it."""
 
 _START = """
-from counterveil.search import pipeline
+from counterveil.search.paper import pipeline
 from counterveil_lab.attacks import suite
 from counterveil_lab.attacks.protocol import Size
 pipeline.INSIST_ITERATIONS = 10

@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from counterveil.encoding import Encoding
 from counterveil.models import Rows, TargetModel
 from counterveil.search import Explainer
-from counterveil.search.algorithm2 import ITERATIONS
 from counterveil.search.batch import QueryBatch
-from counterveil.search.constraints import Box, box_around
+from counterveil.search.constraints.bounds import Box, box_around
+from counterveil.search.constraints.projection import Snap
 from counterveil.search.options import SearchOptions
-from counterveil.search.snap import Snap
+from counterveil.search.paper.algorithm2 import ITERATIONS
 
 BOXES_AT_A_TIME = 2**17
 

@@ -12,8 +12,8 @@ from rows import random_rows
 
 from counterveil.encoding import Encoding
 from counterveil.schema import Binary, Categorical, Numeric
-from counterveil.search.repair import LabelledRows
-from counterveil.search.rules import Rules
+from counterveil.search.constraints.rules import Rules
+from counterveil.search.paper.repair import LabelledRows
 
 CASES, SETS = 10_000, 250
 

@@ -16,7 +16,8 @@ from torch import nn
 from typer.testing import CliRunner
 
 from counterveil.curator import curator
-from counterveil.search import amortise, learnt, pipeline
+from counterveil.search import learnt
+from counterveil.search.paper import amortise, pipeline
 from counterveil_lab.bench import peers, roofline, run_benchmark, search
 from counterveil_lab.bench.peers import QUICK, evaluation_of, release
 from counterveil_lab.cli import app

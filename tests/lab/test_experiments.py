@@ -44,7 +44,7 @@ def toy() -> Iterator[None]:
         patch.setattr(over_epsilon, "QUERIES", 6)
         patch.setattr(product, "ITERATIONS", 5)
         patch.setattr(answers, "TIMED_QUERIES", 2)
-        patch.setattr("counterveil.search.algorithm2.ITERATIONS", 5)
+        patch.setattr("counterveil.search.paper.algorithm2.ITERATIONS", 5)
         patch.setattr(peers, "QUICK", peers.Asked(cadex=2, cchvae=1, revise=1, dice=1))
         patch.setattr(peers, "PARTS", ("cadex", "vae"))  # dice-ml takes seconds a query
         patch.setattr(releases, "why_not", lambda name, _: "slow" if name == "dpsgd" else None)

@@ -10,8 +10,8 @@ from torch import Tensor
 from counterveil import build
 from counterveil.models import adapt
 from counterveil.networks import ARCHITECTURES, Autoencoder
-from counterveil.search.algorithm2 import SearchObjective, Weights, minimise
-from counterveil.search.constraints import Box
+from counterveil.search.constraints.bounds import Box
+from counterveil.search.paper.algorithm2 import SearchObjective, Weights, minimise
 from counterveil_lab import targets
 from counterveil_lab.experiments import releases, table, theorem_3
 from counterveil_lab.experiments.runner import Options

@@ -51,7 +51,9 @@ def test_random_rules_are_kept(decides, search):
 
 def test_rules_that_are_broken_are_seen(monkeypatch):
     """An answer that keeps no rule at all is a failure, and is told with its query."""
-    monkeypatch.setattr("counterveil.search.decoding.Given.keep", lambda given, rules: True)
+    monkeypatch.setattr(
+        "counterveil.search.constraints.decoding.Given.keep", lambda given, rules: True
+    )
     monkeypatch.setattr("counterveil.search.constraints.Box.settle", lambda box, rows, pins: rows)
     monkeypatch.setattr(
         "counterveil.search.constraints.Box.ties_held", lambda box, rows: rows[:, 0] > -1

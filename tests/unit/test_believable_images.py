@@ -16,12 +16,12 @@ from counterveil.models import Rows
 from counterveil.networks import classifier, convolutional, fit, seeded
 from counterveil.schema import Binary, Label, Pixels, Schema
 from counterveil.search.batch import QueryBatch
-from counterveil.search.constraints import Box
+from counterveil.search.constraints.bounds import Box
+from counterveil.search.constraints.rules import Rules
 from counterveil.search.images.descent import ImageSearch
 from counterveil.search.images.manner import Manner
 from counterveil.search.images.painters import Redrawn, Retouched
 from counterveil.search.images.views import COUNT, Views
-from counterveil.search.rules import Rules
 from counterveil_lab.targets import encoded
 
 SHORT = Training(6000, 3, 256, 2e-3, (32, 32), 4, generator_steps=100)

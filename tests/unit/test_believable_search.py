@@ -16,16 +16,17 @@ from counterveil.encoding import Encoding
 from counterveil.errors import RequestError
 from counterveil.models import Rows, TorchModel
 from counterveil.population.rounding import roundest
-from counterveil.search import ground, wording
-from counterveil.search.asking import Margin
-from counterveil.search.beam import Candidates
-from counterveil.search.beliefs import RAREST
-from counterveil.search.believable import BelievableSearch
-from counterveil.search.closer import closer
-from counterveil.search.constraints import box_around
-from counterveil.search.cost import Asked
-from counterveil.search.menu import menu_of
-from counterveil.search.rules import Rules
+from counterveil.search.actions import ground
+from counterveil.search.actions.asking import Margin
+from counterveil.search.actions.beam import Candidates
+from counterveil.search.actions.beliefs import RAREST
+from counterveil.search.actions.believable import BelievableSearch
+from counterveil.search.actions.closer import closer
+from counterveil.search.actions.cost import Asked
+from counterveil.search.actions.menu import menu_of
+from counterveil.search.constraints.bounds import box_around
+from counterveil.search.constraints.rules import Rules
+from counterveil.search.results import wording
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,9 @@ from counterveil.models import CallableModel
 from counterveil.models.exported import save_exported
 from counterveil.report import explanation_table
 from counterveil.schema import Label, Numeric, Schema
-from counterveil.search import Rules, amortise
-from counterveil.search.wording import show_both
+from counterveil.search import Rules
+from counterveil.search.paper import amortise
+from counterveil.search.results.wording import show_both
 
 
 @pytest.fixture(scope="module")

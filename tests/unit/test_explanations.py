@@ -12,9 +12,9 @@ from counterveil.errors import RequestError
 from counterveil.privacy import Level, Statement
 from counterveil.report import explanation_table, statement_panel
 from counterveil.schema import Binary, Categorical, Label, Numeric, Pixels, Schema
-from counterveil.search.answers import NO_FURTHER
-from counterveil.search.explanations import Explanations
-from counterveil.search.wording import show, show_both
+from counterveil.search.results.answers import NO_FURTHER
+from counterveil.search.results.explanations import Explanations
+from counterveil.search.results.wording import show, show_both
 
 SCHEMA = Schema(
     name="people",

@@ -10,9 +10,9 @@ import pytest
 from counterveil.errors import RequestError
 from counterveil.privacy import Level, Statement
 from counterveil.schema import Binary, Categorical, Label, Numeric, Pixels, Schema
-from counterveil.search.answers import NO_FURTHER
-from counterveil.search.explanations import Explanations
-from counterveil.search.figure import WIDTH, keep_apart, shorten, width, wrap
+from counterveil.search.results.answers import NO_FURTHER
+from counterveil.search.results.explanations import Explanations
+from counterveil.search.results.figure import WIDTH, keep_apart, shorten, width, wrap
 
 LABEL = Label(name="y", classes=("refused", "granted $x$"))
 
@@ -214,7 +214,7 @@ def test_pictures_stand_alone(tmp_path):
 
 
 def test_without_matplotlib(monkeypatch):
-    monkeypatch.delitem(sys.modules, "counterveil.search.figure", raising=False)
+    monkeypatch.delitem(sys.modules, "counterveil.search.results.figure", raising=False)
     monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
     with pytest.raises(RequestError, match="pip install matplotlib"):
         explanations(FEATURES, QUERY, QUERY).plot()

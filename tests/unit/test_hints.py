@@ -8,7 +8,7 @@ from counterveil.errors import MOST_LETTERS, DataError, RequestError, SchemaErro
 from counterveil.hints import did_you_mean, named, spelt_otherwise
 from counterveil.schema import Binary, Label, Numeric, Schema
 from counterveil.search import Rules
-from counterveil.search.algorithm2 import select_targets
+from counterveil.search.paper.algorithm2 import select_targets
 from counterveil.terminal import complain
 
 

@@ -19,8 +19,8 @@ from counterveil.models import adapt, load_model, save_private_model
 from counterveil.models.onnx_write import onnx_bytes
 from counterveil.privacy import Level
 from counterveil.private_model import BATCH, PrivateModel
-from counterveil.search.answers import Status
-from counterveil.search.wording import DecidedBy
+from counterveil.search.results.answers import Status
+from counterveil.search.results.wording import DecidedBy
 
 
 @pytest.fixture(scope="module")

@@ -11,16 +11,16 @@ from rows import random_rows
 from counterveil.encoding import Encoding
 from counterveil.errors import RequestError
 from counterveil.schema import Binary, Categorical, Label, Link, Numeric, Pixels, Schema
-from counterveil.search.constraints import (
+from counterveil.search.constraints.bounds import (
     ANY_NUMBER,
     Box,
     box_around,
     column_costs,
     max_changes_of,
 )
-from counterveil.search.decoding import clip_to_rules
-from counterveil.search.rules import Rules
-from counterveil.search.snap import Snap
+from counterveil.search.constraints.decoding import clip_to_rules
+from counterveil.search.constraints.projection import Snap
+from counterveil.search.constraints.rules import Rules
 
 WAYS = ("any", "increase", "decrease")
 

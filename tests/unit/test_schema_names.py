@@ -11,8 +11,8 @@ from rows import random_rows
 from counterveil.errors import SchemaError
 from counterveil.report import explanation_table
 from counterveil.schema import Binary, Categorical, Label, Numeric, Pixels, Schema
-from counterveil.search import wording
-from counterveil.search.explanations import Explanations
+from counterveil.search.results import wording
+from counterveil.search.results.explanations import Explanations
 from counterveil.terminal import out
 
 NAMES = {

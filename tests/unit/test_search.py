@@ -8,7 +8,9 @@ from counterveil.encoding import Encoding
 from counterveil.errors import RequestError
 from counterveil.models import Rows, adapt
 from counterveil.networks import is_free
-from counterveil.search.algorithm2 import (
+from counterveil.search.constraints.bounds import Box, box_around
+from counterveil.search.constraints.projection import Snap
+from counterveil.search.paper.algorithm2 import (
     LEARNING_RATE,
     NearestAccepted,
     SearchObjective,
@@ -17,11 +19,9 @@ from counterveil.search.algorithm2 import (
     refine,
     select_targets,
 )
-from counterveil.search.amortise import learn_amortiser, legal_rows
-from counterveil.search.constraints import Box, box_around
-from counterveil.search.polish import Polish
-from counterveil.search.repair import Moves, logit_margin, margin_gradient
-from counterveil.search.snap import Snap
+from counterveil.search.paper.amortise import learn_amortiser, legal_rows
+from counterveil.search.paper.polish import Polish
+from counterveil.search.paper.repair import Moves, logit_margin, margin_gradient
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from rows import random_rows
 from counterveil.encoding import Encoding
 from counterveil.errors import RequestError
 from counterveil.schema import Binary, Categorical, Label, Link, Numeric, Pixels, Schema
-from counterveil.search.constraints import Box, box_around
-from counterveil.search.snap import Snap
+from counterveil.search.constraints.bounds import Box, box_around
+from counterveil.search.constraints.projection import Snap
 
 
 def snapped_rows(schema, queries, seed, immutable=()):

@@ -13,9 +13,9 @@ from counterveil import Explainer, Rules
 from counterveil.encoding import Encoding
 from counterveil.errors import RequestError
 from counterveil.schema import Binary, Categorical, Label, Link, Numeric, Pixels, Schema
-from counterveil.search.constraints import Box, box_around
-from counterveil.search.decoding import decode_answers
-from counterveil.search.snap import Snap
+from counterveil.search.constraints.bounds import Box, box_around
+from counterveil.search.constraints.decoding import decode_answers
+from counterveil.search.constraints.projection import Snap
 from counterveil_lab.fuzz.rule_judge import violations
 
 LABEL = Label(name="y", classes=(0, 1))

@@ -7,7 +7,7 @@ import pytest
 
 from counterveil import Explainer
 from counterveil.errors import RequestError
-from counterveil.search import amortise
+from counterveil.search.paper import amortise
 
 
 @pytest.fixture

@@ -95,7 +95,7 @@ def predict(
     import pandas as pd
 
     from counterveil.files import check_new, write_whole
-    from counterveil.search.wording import file_content
+    from counterveil.search.results.wording import file_content
     from counterveil.tables import read_table
 
     check_outputs({"--out": out_file}, veil, rows, *(trust or ()))

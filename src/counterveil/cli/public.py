@@ -333,7 +333,7 @@ def _model_budget(
 
 def warm_folder() -> Path | None:
     """The user's folder of warm files; None, and a warning, where there can be none."""
-    from counterveil.search.amortise import cache_folder
+    from counterveil.search.paper.amortise import cache_folder
 
     try:
         return cache_folder()

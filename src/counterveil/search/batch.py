@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from counterveil.search.constraints import Box
+from counterveil.search.constraints.bounds import Box
 
 Found = tuple[Tensor, Tensor]  # rows, and which of them are accepted
 

@@ -27,12 +27,12 @@ from counterveil.models import ModelFile
 from counterveil.networks import Amortiser
 from counterveil.parts import Fragments, parquet_files
 from counterveil.schema import Category
-from counterveil.search import wording
-from counterveil.search.answers import Status
 from counterveil.search.choices import Choices, FileChoices, rules_in
-from counterveil.search.explanations import free_name
 from counterveil.search.folder import Folder
-from counterveil.search.wording import DecidedBy
+from counterveil.search.results import wording
+from counterveil.search.results.answers import Status
+from counterveil.search.results.explanations import free_name
+from counterveil.search.results.wording import DecidedBy
 from counterveil.tables import PARQUET
 from counterveil.terminal import progress_bar
 from counterveil.veil import Veil

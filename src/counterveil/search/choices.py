@@ -8,9 +8,9 @@ from typing import TypedDict
 
 from counterveil.cluster import Cluster, Engine
 from counterveil.errors import RequestError
-from counterveil.search.constraints import ManyRules
+from counterveil.search.constraints.bounds import ManyRules
+from counterveil.search.constraints.rules import RuleChoices, Rules
 from counterveil.search.options import SearchChoices
-from counterveil.search.rules import RuleChoices, Rules
 
 
 class Tuning(TypedDict, total=False):

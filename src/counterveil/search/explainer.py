@@ -20,16 +20,15 @@ from counterveil.networks import pick_device
 from counterveil.privacy import ModelBudget
 from counterveil.private_model import PrivateModel
 from counterveil.schema import Category
-from counterveil.search import algorithm2, amortise, bulk, constraints
-from counterveil.search.algorithm2 import TargetClasses, Weights, select_targets
+from counterveil.search import bulk
+from counterveil.search.actions.ground import Ground
 from counterveil.search.batch import Found, QueryBatch
 from counterveil.search.choices import Choices, FileChoices, Tuning, rules_in
-from counterveil.search.constraints import ManyRules
-from counterveil.search.diverse import several_answers
-from counterveil.search.explanations import Explanations
-from counterveil.search.ground import Ground
+from counterveil.search.constraints import bounds as constraints
+from counterveil.search.constraints.bounds import ManyRules
+from counterveil.search.constraints.projection import Snap
+from counterveil.search.constraints.rules import Rules
 from counterveil.search.images.ground import ImageGround
-from counterveil.search.judge import Judge, Request
 from counterveil.search.learnt import Learnt
 from counterveil.search.options import (
     Guidance,
@@ -38,10 +37,13 @@ from counterveil.search.options import (
     SearchOptions,
     search_options,
 )
-from counterveil.search.repair import margin_beyond
-from counterveil.search.rules import Rules
-from counterveil.search.snap import Snap
-from counterveil.search.wording import DecidedBy
+from counterveil.search.paper import algorithm2, amortise
+from counterveil.search.paper.algorithm2 import TargetClasses, Weights, select_targets
+from counterveil.search.paper.diverse import several_answers
+from counterveil.search.paper.repair import margin_beyond
+from counterveil.search.results.explanations import Explanations
+from counterveil.search.results.judge import Judge, Request
+from counterveil.search.results.wording import DecidedBy
 from counterveil.tables import as_frame
 from counterveil.terminal import Tick, progress_bar, silent
 from counterveil.veil import Veil

@@ -14,20 +14,20 @@ from counterveil.models import Rows, TargetModel, TorchModel, distil
 from counterveil.models.adapters import STUDENT_EPOCHS
 from counterveil.networks import Amortiser
 from counterveil.population import TreePopulation
-from counterveil.search import amortise
-from counterveil.search.algorithm2 import Weights
+from counterveil.search.actions.believable import believable_answers
+from counterveil.search.actions.ground import Ground
 from counterveil.search.batch import Found, QueryBatch
-from counterveil.search.believable import believable_answers
-from counterveil.search.ground import Ground
+from counterveil.search.constraints.projection import Snap
 from counterveil.search.images.beliefs import Drawn
 from counterveil.search.images.descent import believable_images
 from counterveil.search.images.ground import ImageGround
 from counterveil.search.options import SearchOptions
-from counterveil.search.pipeline import Pipeline
-from counterveil.search.repair import LabelledRows
-from counterveil.search.snap import Snap
-from counterveil.search.wording import DecidedBy
-from counterveil.search.worth import Worth
+from counterveil.search.paper import amortise
+from counterveil.search.paper.algorithm2 import Weights
+from counterveil.search.paper.pipeline import Pipeline
+from counterveil.search.paper.repair import LabelledRows
+from counterveil.search.results.wording import DecidedBy
+from counterveil.search.results.worth import Worth
 from counterveil.terminal import progress_bar, warn
 from counterveil.veil import Veil
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
 
 from counterveil.errors import RequestError
-from counterveil.search import algorithm2
+from counterveil.search.paper import algorithm2
 
 MOST_ITERATIONS = 1_000_000  # of Algorithm 2
 SURE_SURROGATE = 0.95  # the probability asked of the surrogate, which is not the model that decides

@@ -8,8 +8,8 @@ from typing import Any
 import pandas as pd
 
 from counterveil.search import Explanations
-from counterveil.search.answers import Status
-from counterveil.search.wording import DecidedBy
+from counterveil.search.results.answers import Status
+from counterveil.search.results.wording import DecidedBy
 
 
 def records(result: Explanations) -> list[dict[str, Any]]:

@@ -21,7 +21,7 @@ from starlette.responses import Response
 
 from counterveil import __version__
 from counterveil.search import Explainer
-from counterveil.search.wording import DecidedBy
+from counterveil.search.results.wording import DecidedBy
 from counterveil.service.access import AccessKeys, Caller, Pace
 from counterveil.service.answers import plain_rows
 from counterveil.service.batcher import AT_ONCE, Batcher

@@ -37,7 +37,7 @@ from counterveil.errors import RequestError
 from counterveil.population.mixed import Grid
 from counterveil.privacy import Budget
 from counterveil.search import Explainer
-from counterveil.search.decoding import decode_answers
+from counterveil.search.constraints.decoding import decode_answers
 from counterveil.veil import Veil
 from counterveil_lab.attacks.protocol import Arena, Size, architecture
 from counterveil_lab.baselines import Answers, Baseline, Cadex, Dice

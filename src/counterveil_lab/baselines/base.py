@@ -19,9 +19,9 @@ from counterveil.encoding import Array, Encoding
 from counterveil.errors import RequestError
 from counterveil.models import TargetModel
 from counterveil.schema import Schema
-from counterveil.search.constraints import Box, box_around
-from counterveil.search.decoding import decode_answers
-from counterveil.search.snap import Snap
+from counterveil.search.constraints.bounds import Box, box_around
+from counterveil.search.constraints.decoding import decode_answers
+from counterveil.search.constraints.projection import Snap
 from counterveil_lab.metrics import legal_share, plausibility
 from counterveil_lab.product import decided, log_proba_at
 

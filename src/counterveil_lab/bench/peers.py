@@ -26,10 +26,10 @@ from counterveil.curator import Curator
 from counterveil.encoding import Encoding
 from counterveil.networks import is_free
 from counterveil.search import Explainer
-from counterveil.search.algorithm2 import SearchObjective, Weights, minimise, refine
-from counterveil.search.amortise import learn_amortiser
+from counterveil.search.constraints.projection import Snap
 from counterveil.search.options import Prefer
-from counterveil.search.snap import Snap
+from counterveil.search.paper.algorithm2 import SearchObjective, Weights, minimise, refine
+from counterveil.search.paper.amortise import learn_amortiser
 from counterveil.veil import Veil
 from counterveil_lab.baselines import Baseline, Cadex, Cchvae, Dice, Revise, train_vae
 from counterveil_lab.bench.roofline import SLOW_S, head

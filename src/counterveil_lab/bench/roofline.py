@@ -23,8 +23,8 @@ from counterveil.errors import RequestError
 from counterveil.networks import Amortiser
 from counterveil.search import Explainer
 from counterveil.search.batch import QueryBatch
+from counterveil.search.constraints.projection import Snap
 from counterveil.search.options import SearchOptions
-from counterveil.search.snap import Snap
 from counterveil.veil import Veil
 from counterveil_lab.datasets import load
 from counterveil_lab.product import log_proba_at, nearest_legal, query_batch

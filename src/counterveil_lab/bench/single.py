@@ -21,10 +21,10 @@ from torch import Tensor
 from counterveil.models import Rows, TargetModel
 from counterveil.population import TreePopulation
 from counterveil.search import Explainer
+from counterveil.search.actions.believable import believable_answers
+from counterveil.search.actions.ground import Ground
 from counterveil.search.batch import QueryBatch
-from counterveil.search.believable import believable_answers
-from counterveil.search.constraints import box_around
-from counterveil.search.ground import Ground
+from counterveil.search.constraints.bounds import box_around
 from counterveil.search.options import SearchOptions
 from counterveil_lab.believability import WISHES, refused
 from counterveil_lab.bench import peers

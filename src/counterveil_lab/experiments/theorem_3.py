@@ -29,8 +29,8 @@ import torch
 from torch import Tensor
 
 from counterveil.models import adapt
-from counterveil.search.algorithm2 import ITERATIONS, SearchObjective, Weights, minimise
-from counterveil.search.constraints import Box
+from counterveil.search.constraints.bounds import Box
+from counterveil.search.paper.algorithm2 import ITERATIONS, SearchObjective, Weights, minimise
 from counterveil_lab.experiments import releases
 from counterveil_lab.experiments.runner import Case, Experiment, Options
 from counterveil_lab.product import log_proba_at, runner_up

@@ -32,9 +32,9 @@ from counterveil.errors import RequestError
 from counterveil.models import Rows
 from counterveil.population import TreePopulation
 from counterveil.schema import Feature, Schema
-from counterveil.search.menu import menu_of
-from counterveil.search.repair import logit_margin
-from counterveil.search.rules import Rules
+from counterveil.search.actions.menu import menu_of
+from counterveil.search.constraints.rules import Rules
+from counterveil.search.paper.repair import logit_margin
 from counterveil.veil import Veil
 from counterveil_lab.fuzz.random_rules import (
     Record,

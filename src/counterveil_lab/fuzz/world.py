@@ -150,7 +150,8 @@ def learning_less() -> Iterator[None]:
     import torch
 
     from counterveil.build import TRAININGS, Training
-    from counterveil.search import amortise, learnt
+    from counterveil.search import learnt
+    from counterveil.search.paper import amortise
 
     for room in ("audit", "cli", "curator", "models", "report", "search"):
         importlib.import_module(f"counterveil.{room}")

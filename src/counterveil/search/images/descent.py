@@ -26,7 +26,7 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
-from counterveil.search.asking import Margin
+from counterveil.search.actions.asking import Margin
 from counterveil.search.batch import Found, QueryBatch
 from counterveil.search.images.ground import ImageGround
 from counterveil.search.images.manner import NUMBERS

@@ -12,13 +12,13 @@ from counterveil.encoding import Array
 from counterveil.models import Rows, TargetModel
 from counterveil.population import FeaturePopulation
 from counterveil.schema import Pixels
-from counterveil.search.asking import ask_points
+from counterveil.search.actions.asking import ask_points
+from counterveil.search.constraints.projection import Snap
 from counterveil.search.images.beliefs import Drawn, ImageBeliefs
 from counterveil.search.images.painters import Painter, Redrawn, Retouched
 from counterveil.search.images.views import COUNT, Views
-from counterveil.search.repair import logit_margin
-from counterveil.search.snap import Snap
-from counterveil.search.worth import Worth
+from counterveil.search.paper.repair import logit_margin
+from counterveil.search.results.worth import Worth
 
 LEAST_UNIT = 1e-3  # log-odds
 DRAWS_WELL = 0.5  # trust from which images of the generator are taken for answers

@@ -1,0 +1,1 @@
+"""The search over sets of actions, for mixed tables."""

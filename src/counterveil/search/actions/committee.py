@@ -1,0 +1,141 @@
+"""A committee: models that might as well have been trained on people such as these.
+
+A model that was trained once more, on other people of the same kind, decides otherwise near its
+boundary. How far an answer is from that is asked of small networks over the cells of P~'s grid,
+each taught by itself. Where the target model may be asked, they learn from rows of P~ labelled by
+draws from its probabilities, each from another bootstrap of them: what training the model again
+might give. Where nobody asks it, each learns from the classes of a P~ whose noisy record was
+disturbed once more: what training on the people might give, as far as the veil knows them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from counterveil.encoding import Array
+from counterveil.models import TargetModel
+from counterveil.networks import fit, seeded
+from counterveil.population import TreePopulation
+from counterveil.privacy.record import NoisyRecord
+from counterveil.search.actions.asking import ask_points, lead
+from counterveil.search.actions.beliefs import Beliefs
+
+MEMBERS = 8
+HIDDEN = 8  # neurons of each
+OF_MODEL, OF_PEOPLE = 12_000, 6_000  # rows that all, or each, learn from
+STEPS, BATCH, RATE = 500, 512, 2e-2
+
+
+@dataclass(frozen=True)
+class Committee:
+    """Networks of one hidden layer, side by side, over the cells of a row.
+
+    `cells`: what each cell adds to all hidden neurons, (cells, neurons); those of all features
+    stand in one line, and `starts` says where each feature begins. `bias`: of the neurons.
+    `out`: from all neurons to the logits of all members, (neurons, members · classes), 0 from a
+    neuron to another member than its own; `out_bias`: (members · classes,).
+    """
+
+    starts: Array
+    cells: Array
+    bias: Array
+    out: Array
+    out_bias: Array
+
+    def sums(self, codes: Array) -> Array:
+        """What arrives at the neurons, (rows, neurons), of the cell of each feature."""
+        return self.cells[codes + self.starts].sum(axis=1) + self.bias
+
+    def margins(self, sums: Array, targets: Array) -> Array:
+        """By how much each member prefers the target class, in log-odds: (rows, members)."""
+        logits = np.maximum(sums, 0) @ self.out + self.out_bias
+        classes = len(self.out_bias) // MEMBERS
+        return lead(logits.reshape(len(sums), MEMBERS, classes), targets)
+
+
+class _Networks(nn.Module):
+    """The networks of a committee while they learn."""
+
+    def __init__(self, beliefs: Beliefs) -> None:
+        super().__init__()
+        grid = beliefs.grid
+        self.starts = torch.as_tensor(grid.starts)
+        self.cells = nn.Parameter(0.3 * torch.randn(grid.width, MEMBERS * HIDDEN))
+        self.bias = nn.Parameter(0.3 * torch.randn(MEMBERS * HIDDEN))
+        self.second = nn.Parameter(torch.randn(MEMBERS, HIDDEN, beliefs.classes) / HIDDEN**0.5)
+        self.second_bias = nn.Parameter(torch.zeros(MEMBERS, 1, beliefs.classes))
+
+    def forward(self, codes: Tensor) -> Tensor:
+        """Logits (members, rows, classes), of the cell of each feature, (rows, features)."""
+        summed = nn.functional.embedding_bag(codes + self.starts, self.cells, mode="sum")
+        hidden = (summed + self.bias).relu().unflatten(1, (MEMBERS, HIDDEN)).movedim(1, 0)
+        return torch.baddbmm(self.second_bias, hidden, self.second)
+
+    def committee(self) -> Committee:
+        """What they have learnt."""
+        parts = (self.cells, self.bias, torch.block_diag(*self.second), self.second_bias.flatten())
+        return Committee(self.starts.numpy(), *(each.detach().numpy() for each in parts))
+
+
+def committee_of_model(beliefs: Beliefs, model: TargetModel, seed: int = 0) -> Committee:
+    """What training `model` again might give: taught with draws from its probabilities."""
+    rng = np.random.default_rng(seed)
+    points, _ = _rows(beliefs.population, OF_MODEL, rng)
+    chances = np.exp(ask_points(model, points).astype(np.float64))
+    ladder = np.cumsum(chances, axis=1)
+    dice = rng.random((len(ladder), MEMBERS, 1)) * ladder[:, None, -1:]
+    labels = (ladder[:, None] < dice).sum(axis=2)
+    weights = rng.poisson(1.0, labels.shape)  # how often a row is in a member's bootstrap
+    return _taught(beliefs, points, labels, weights, seed)
+
+
+def committee_of_people(beliefs: Beliefs, seed: int = 0) -> Committee:
+    """What training on the people might give, as far as the noisy record knows them."""
+    rng, population = np.random.default_rng(seed), beliefs.population
+    schema = population.grid.schema
+    others = [TreePopulation(schema, _again(population, rng)) for _ in range(MEMBERS - 1)]
+    drawn = [_rows(each, OF_PEOPLE, rng) for each in (population, *others)]
+    points = np.concatenate([rows for rows, _ in drawn])
+    labels = np.concatenate([classes for _, classes in drawn])
+    own = np.eye(MEMBERS, dtype=np.int64).repeat(OF_PEOPLE, axis=0)  # whose row it is
+    return _taught(beliefs, points, labels[:, None].repeat(MEMBERS, axis=1), own, seed)
+
+
+def _rows(population: TreePopulation, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Rows of P~, (rows, width), as many of each class, and their classes."""
+    classes = len(population.totals)
+    points, labels = population.sample(count, rng, np.full(classes, 1 / classes))
+    return points.astype(np.float32), labels
+
+
+def _again(population: TreePopulation, rng: np.random.Generator) -> NoisyRecord:
+    """The record as it might have come out for other people of the same kind, with other noise."""
+    measurements = []
+    for found in population.record.measurements:
+        values = found.values
+        if found.name == "singles":
+            spread = np.sqrt(found.variance + np.maximum(values, 0))
+            values = values + np.round(rng.normal(size=values.shape) * spread).astype(np.int64)
+        measurements.append(replace(found, values=values))
+    return replace(population.record, measurements=tuple(measurements))
+
+
+def _taught(beliefs: Beliefs, points: Array, labels: Array, weights: Array, seed: int) -> Committee:
+    """A committee taught with rows (rows, width): labels and weights are (rows, members)."""
+    codes = torch.as_tensor(beliefs.codes(points))
+    goals, counted = torch.as_tensor(labels), torch.as_tensor(weights, dtype=torch.float32)
+    counted = counted / counted.mean()
+    networks = seeded(lambda: _Networks(beliefs), seed)
+
+    def loss_of(some: Tensor) -> Tensor:
+        logits = networks(codes[some]).movedim(0, 1).flatten(0, 1)
+        each = nn.functional.cross_entropy(logits, goals[some].flatten(), reduction="none")
+        return MEMBERS * (each * counted[some].flatten()).mean()
+
+    epochs = max(1, round(STEPS * BATCH / len(codes)))
+    fit(networks, loss_of, len(codes), epochs=epochs, batch=BATCH, rate=RATE, seed=seed)
+    return networks.committee()

@@ -1,0 +1,221 @@
+"""Encoded answers as rows in original units: every cell legal and exactly inside its rules.
+
+Steps, relations, groups and the limit on changes are checked once more on rows as they are given
+out (`Given`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from counterveil.encoding import Array, Encoding
+from counterveil.schema import Feature
+from counterveil.schema.columns import array_of, arrays_of, numbers_of
+from counterveil.schema.numeric import SLACK
+from counterveil.search.constraints.bounds import SAME, ManyRules, distinct_rules
+from counterveil.search.constraints.rules import Rules
+
+NEAR = 1e-6  # of two ranges: what rounding may have put between two numbers
+FEW = 4  # changed features up to which they are decoded one by one
+
+
+def decode_answers(
+    encoding: Encoding, frame: pd.DataFrame, points: Array, found: Array, rules: ManyRules
+) -> pd.DataFrame:
+    """Encoded answers `found` to the queries `frame`, whose encoding is `points`, as rows.
+
+    Every cell is legal and inside the rules; cells that did not move are exactly the query's own.
+    """
+    return encoding.frame(decode_cells(encoding, arrays_of(frame), points, found, rules))
+
+
+def decode_cells(
+    encoding: Encoding, queries: Sequence[Any], points: Array, found: Array, rules: ManyRules
+) -> list[Any]:
+    """The same for the columns of the queries as plain arrays, in the schema's order."""
+    moved = np.abs(found - points) >= SAME
+    ever, cells = moved.any(axis=0), list(queries)
+    blocks = [block for block in encoding.blocks if ever[block.at].any()]
+    whole = arrays_of(encoding.decode(found)) if len(blocks) > FEW else None
+    for feature, places, at, *_ in blocks:
+        decoded = feature.decode(found[:, at]) if whole is None else whole[places]
+        several = places.stop - places.start > 1
+        changed = moved[:, at].T if several else moved[:, at].any(axis=1)[None]
+        for place, after, here in zip(
+            range(places.start, places.stop), decoded, changed, strict=True
+        ):
+            told = _without_float_noise(feature, array_of(after))
+            if is_bound(feature, rules):
+                told = clip_to_rules(feature, pd.Series(cells[place]), pd.Series(told), rules)
+            cells[place] = _where(here, array_of(told), cells[place])
+    _relate_exactly(encoding, queries, cells, rules)
+    return cells
+
+
+def _relate_exactly(
+    encoding: Encoding, queries: Sequence[Any], cells: list[Any], rules: ManyRules
+) -> None:
+    """Put changed numbers, in place, exactly where relations want them that miss by rounding.
+
+    Only numbers of a continuum can miss: whole ones and multiples of a step are exact.
+    """
+    given = [rules] if isinstance(rules, Rules) else rules or ()
+    if not any(each.relations for each in given):
+        return
+    distinct, which = distinct_rules(rules, len(queries[0]))
+    blocks = {block.feature.name: block for block in encoding.blocks}
+    for number, each in enumerate(distinct):
+        for left, sign, right in each.related:
+            mine = np.flatnonzero(which.numpy() == number)
+            pair = [blocks[name] for name in (left, right)]
+            one, two = (numbers_of(cells[block.places.start])[0][mine] for block in pair)
+            spans = [np.ptp(block.feature.number_range or (0, 0)) for block in pair]
+            near = np.abs(one - two) <= NEAR * sum(spans)
+            off = near & ((one != two) if sign == "==" else (one > two))
+            for block, own, other in ((pair[0], one, two), (pair[1], two, one)):
+                feature, place = block.feature, block.places.start
+                exact = feature.is_whole or feature.step or each.steps.get(feature.name)
+                free = off & (own != numbers_of(queries[place])[0][mine]) & (not exact)
+                if free.any():
+                    cells[place] = cells[place].copy()
+                    cells[place][mine[free]] = other[free]
+                    off &= ~free
+
+
+def _without_float_noise(feature: Feature, values: Any) -> Any:
+    """Decoded numbers to the decimal place of a ten-millionth of their span, at least.
+
+    The search computes in floats of seven digits: what comes after is no part of an answer.
+    """
+    bounds = feature.number_range
+    if bounds is None or feature.is_whole:
+        return values
+    digits = 7 - math.ceil(math.log10(bounds[1] - bounds[0]))
+    return np.round(values, digits) if -300 < digits < 300 else values
+
+
+def is_bound(feature: Feature, rules: ManyRules) -> bool:
+    """Whether rules may say where the numbers of a feature have to be; others have none."""
+    numbers = feature.allowed_range()
+    if numbers is None:
+        return False
+    free = feature.direction == "any" and feature.step is None
+    return rules is not None or not free or numbers != feature.number_range
+
+
+def clip_to_rules(
+    feature: Feature, before: pd.Series[Any], after: pd.Series[Any], rules: ManyRules = None
+) -> pd.Series[Any]:
+    """Decoded answers `after` exactly inside their rules, where `before` are the queries' cells.
+
+    Only numbers need it: float arithmetic may leave them off by a hair. Numbers with a step become
+    its multiples.
+    """
+    if not is_bound(feature, rules):
+        return after
+    distinct, which = distinct_rules(rules, len(after))
+    under = [each.tighten_feature(feature) for each in distinct]
+    low, high = np.array([each.allowed_range() for each in under])[which.numpy()].T
+    directions = np.array([each.direction for each in under])[which.numpy()]
+    rising, falling = directions == "increase", directions == "decrease"
+    was, now = (side.to_numpy(np.float64, na_value=np.nan) for side in (before, after))
+    kept = np.clip(now, low, high)
+    for number, each in enumerate(under):
+        if each.step is not None:
+            mine = which.numpy() == number
+            kept[mine] = _multiples(now[mine], each.step, each.allowed_range() or (0.0, 0.0))
+    kept = np.where((rising & (kept < was)) | (falling & (kept > was)), was, kept)
+    off = (kept != now) & ~np.isnan(now)
+    if not off.any():
+        return after
+    right = np.where(off, kept, 0.0)
+    return after.where(~off, pd.Series(right.astype(np.int64) if feature.is_whole else right))
+
+
+def _multiples(values: Array, step: float, ends: tuple[float, float]) -> Array:
+    """The multiples of a step nearest to `values` between two ends, as they are written."""
+    least, most = math.ceil(ends[0] / step - SLACK), math.floor(ends[1] / step + SLACK)
+    exponent = Decimal(repr(step)).as_tuple().exponent
+    digits = -exponent if isinstance(exponent, int) else 0
+    return np.round(np.clip(np.rint(values / step), least, most) * step, max(digits, 0))
+
+
+def _where(changed: Array, after: Any, before: Any) -> Any:
+    """Cells of two arrays: `after` where changed, else `before`."""
+    if changed.all():
+        return after
+    if isinstance(after.dtype, np.dtype) and after.dtype == before.dtype:
+        return np.where(changed, after, before)
+    return array_of(pd.Series(after).where(changed, pd.Series(before)))
+
+
+@dataclass(frozen=True)
+class Given:
+    """Answers as they are given out, beside their queries: columns as plain arrays.
+
+    `changed`: which features differ, (answers, features).
+    """
+
+    encoding: Encoding
+    queries: Sequence[Any]
+    answers: Sequence[Any]
+    changed: Array
+
+    def keep(self, rules: ManyRules) -> Array:
+        """Which answers keep steps, relations, groups and the limit on changes, (answers,).
+
+        Bounds, directions and what must stay are checked by `Snap.broken`.
+        """
+        distinct, which = distinct_rules(rules, len(self.changed))
+        kept = [self._keep(each) for each in distinct]
+        return np.array(kept)[which.numpy(), np.arange(len(self.changed))]
+
+    def _keep(self, rules: Rules) -> Array:
+        """Which answers keep these rules, (answers,)."""
+        schema, kept = self.encoding.schema, np.ones(len(self.changed), dtype=bool)
+        if rules.max_changes is not None:
+            derived = {link.derived for link in schema.links}
+            counted = [feature.name not in derived for feature in schema.features]
+            kept &= self.changed[:, counted].sum(axis=1) <= rules.max_changes
+        for place, feature in enumerate(schema.features):
+            step = rules.steps.get(feature.name, feature.step)
+            if step is not None:
+                values = self._numbers(self.answers, place)
+                off = np.abs(values - np.rint(values / step) * step)
+                is_off = off > 1e-9 * np.maximum(np.abs(values), step)
+                kept &= ~(self.changed[:, place] & is_off)
+        places = {feature.name: place for place, feature in enumerate(schema.features)}
+        for left, sign, right in rules.related:
+            one, two = (self._numbers(self.answers, places[name]) for name in (left, right))
+            holds = (one == two) if sign == "==" else (one <= two)
+            kept &= holds | np.isnan(one) | np.isnan(two)
+        for group in rules.together:
+            kept &= self._moves_together([places[name] for name in group])
+        return kept
+
+    def _moves_together(self, group: list[int]) -> Array:
+        """Whether none of a group of features changed, or all that the query has, the same way."""
+        blocks = [self.encoding.blocks[place] for place in group]
+        known = [pd.notna(self.queries[block.places.start]) for block in blocks]
+        is_member: Array = np.array(known).T
+        changed = self.changed[:, group] & is_member
+        ways = [np.zeros(len(changed))]
+        for place, block, member in zip(group, blocks, is_member.T, strict=True):
+            if block.feature.is_one_number:
+                before, after = (
+                    self._numbers(cells, place) for cells in (self.queries, self.answers)
+                )
+                ways.append(np.where(member, np.sign(after - before), 0.0))
+        one_way = ~((np.max(ways, axis=0) > 0) & (np.min(ways, axis=0) < 0))
+        return ~changed.any(axis=1) | ((changed | ~is_member).all(axis=1) & one_way)
+
+    def _numbers(self, cells: Sequence[Any], place: int) -> Array:
+        """The numbers of a feature, NaN where missing, (answers,)."""
+        return numbers_of(cells[self.encoding.blocks[place].places.start])[0]

@@ -1,0 +1,272 @@
+"""Rules of one query: what this person can act on, besides what the schema says of everybody.
+
+Rules only ever tighten the schema: what is immutable in either stays, allowed values must be
+allowed by both, and opposite directions leave a feature where it is. docs/rules.md says what each
+rule means, with examples.
+
+>>> rules = Rules(immutable=["sex"], direction={"age": "increase"}, allowed={"hours": (20, 40)})
+>>> rules == Rules.of_mapping({"immutable": ["sex"], "direction": {"age": "increase"},
+...                            "allowed": {"hours": [20, 40]}})
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property, lru_cache
+from typing import Any, NoReturn, TypedDict
+
+import numpy as np
+
+from counterveil.errors import RequestError
+from counterveil.hints import did_you_mean, named
+from counterveil.schema import Category, Direction, Feature, Schema
+from counterveil.schema.kind import Rule
+from counterveil.search.constraints.relations import Relation, check_relations
+
+DIRECTIONS = ("any", "increase", "decrease")
+LARGEST = 1e300  # of a number: a larger one is none for the computer
+LIMITS = {  # the least and the most that a number of a rule may be
+    "costs": (1e-6, 1e6, "from 1e-6 to 1e6"),
+    "steps": (1e-9, 1e15, "from 1e-9 to 1e15"),
+}
+STAYS = Rule(immutable=True)
+
+
+class RuleChoices(TypedDict, total=False):
+    """The rules that may be given as keywords of `Explainer.explain`: see `Rules`."""
+
+    direction: Mapping[str, Direction]
+    allowed: Mapping[str, Sequence[Category | float]]
+    max_changes: int | None
+    costs: Mapping[str, float]
+    steps: Mapping[str, float]
+    relations: Collection[Sequence[str]]
+    together: Collection[Collection[str]]
+    may_change: Collection[str] | None
+
+
+@dataclass(frozen=True, eq=False)
+class Rules:
+    """What may change, how far and how dearly.
+
+    - `immutable`: features that must stay.
+    - `direction`: "increase", "decrease" or "any" for numbers, binaries and ordered categories.
+    - `allowed`: a range (low, high) of a number, or a list of categories, that an answer may move
+      to.
+    - `max_changes`: how many features may change at most.
+    - `costs`: how dear a change of a feature is; 1 where nothing is said.
+    - `steps`: a number that changes becomes a multiple of its step.
+    - `relations`: lists such as ("rent", "<=", "income") or ("a", "==", "b") that hold in every
+      answer.
+    - `together`: groups of features; if one changes, all change, and the numbers all in the same
+      direction.
+    - `may_change`: the only features that may change; None for all.
+    """
+
+    immutable: Collection[str] = ()
+    direction: Mapping[str, Direction] = field(default_factory=dict)
+    allowed: Mapping[str, Sequence[Category | float]] = field(default_factory=dict)
+    max_changes: int | None = None
+    costs: Mapping[str, float] = field(default_factory=dict)
+    steps: Mapping[str, float] = field(default_factory=dict)
+    relations: Collection[Sequence[str]] = ()
+    together: Collection[Collection[str]] = ()
+    may_change: Collection[str] | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("immutable", "may_change"):
+            names = getattr(self, name)
+            if names is not None and (isinstance(names, str) or not _are(names, str)):
+                _refuse(name, "must be a list of feature names")
+        for name in ("direction", "allowed", "costs", "steps"):
+            if not isinstance(getattr(self, name), Mapping):
+                _refuse(name, "must say something for each feature that it names")
+            plain = {each: _plain(value) for each, value in getattr(self, name).items()}
+            object.__setattr__(self, name, plain)
+        self._check_values()
+        object.__setattr__(self, "immutable", frozenset(self.immutable))
+        if self.may_change is not None:
+            object.__setattr__(self, "may_change", frozenset(self.may_change))
+        object.__setattr__(self, "relations", _relations(self.relations))
+        object.__setattr__(self, "together", _groups(self.together))
+
+    def _check_values(self) -> None:
+        """That what is said of each feature has the right type."""
+        for name, direction in self.direction.items():
+            if not isinstance(direction, str) or direction not in DIRECTIONS:
+                _refuse("direction", f"{name!r} must be any, increase or decrease")
+        for name, allowed in self.allowed.items():
+            if isinstance(allowed, (str, Mapping)) or not _are(allowed, (int, float, str)):
+                _refuse("allowed", f"{name!r} must be a range [low, high] or a list of categories")
+            if any(type(value) is int and abs(value) > LARGEST for value in allowed):
+                _refuse("allowed", f"{name!r}: a number is too large; use one up to 1e15")
+        for rule, (least, most, limits) in LIMITS.items():
+            for name, number in getattr(self, rule).items():
+                is_number = isinstance(number, (int, float)) and not isinstance(number, bool)
+                if not is_number or not least <= number <= most:
+                    _refuse(rule, f"{name!r} must be a positive number {limits}")
+        limit = self.max_changes
+        is_count = isinstance(limit, int) and not isinstance(limit, bool) and limit >= 1
+        if limit is not None and not is_count:
+            _refuse("max_changes", "must be a whole number from 1")
+        if self.may_change is not None and not self.may_change:
+            _refuse("may_change", "names no feature; name those that may change")
+
+    @cached_property
+    def _key(self) -> tuple[Any, ...]:
+        """Equal for rules that ask the same."""
+        return (
+            self.immutable,
+            frozenset((name, way) for name, way in self.direction.items() if way != "any"),
+            frozenset((name, tuple(allowed)) for name, allowed in self.allowed.items()),
+            self.max_changes,
+            frozenset(self.costs.items()),
+            frozenset(self.steps.items()),
+            self.relations,
+            self.together,
+            self.may_change,
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Rules) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @property
+    def related(self) -> tuple[Relation, ...]:
+        """The relations, with names for their parts."""
+        return tuple(Relation.of(each) for each in self.relations)
+
+    @classmethod
+    def of_mapping(cls, content: Any) -> Rules:
+        """The rules of a JSON file."""
+        if not isinstance(content, Mapping):
+            raise RequestError("rules must be a JSON object with immutable, allowed, steps, …")
+        known = [each.name for each in fields(cls)]
+        for name in content:
+            if name not in known:
+                meant = did_you_mean(name, known)
+                raise RequestError(f"rules: no rule {name!r}; there are: {named(known)}{meant}")
+        return cls(**content)
+
+    def and_immutable(self, names: Collection[str]) -> Rules:
+        """These rules, with more features that must stay."""
+        if isinstance(names, str):
+            _refuse("immutable", "must be a list of feature names")
+        return _and_immutable(self, frozenset(names)) if names else self
+
+    def tighten(self, schema: Schema) -> tuple[Feature, ...]:
+        """The schema's features under these rules as well; an error where they do not fit."""
+        features = {feature.name: feature for feature in schema.features}
+        for rule in ("immutable", "direction", "allowed", "costs", "steps", "may_change"):
+            self._check_names(rule, getattr(self, rule) or (), features)
+        for left, _, right in self.related:
+            self._check_names("relations", (left, right), features)
+        for name in {*self.immutable, *self.direction, *self.allowed, *self.steps}:
+            features[name] = self.tighten_feature(features[name])
+        self._check_followers(schema, features)
+        for name in self.held(schema):
+            features[name] = features[name].tightened(STAYS)
+        for link in schema.links:
+            if features[link.derived].immutable:
+                features[link.source] = features[link.source].tightened(STAYS)
+        for link in schema.links:
+            if features[link.source].immutable:
+                features[link.derived] = features[link.derived].tightened(STAYS)
+        check_relations(self.related, features)
+        return tuple(features.values())
+
+    def held(self, schema: Schema) -> set[str]:
+        """The features that must stay: `immutable` ones, and those that `may_change` leaves out.
+
+        What is linked with a feature that may change may change, too.
+        """
+        if self.may_change is None:
+            return set(self.immutable)
+        free = set(self.may_change)
+        for names in _linked(schema) * 2:  # a source links all that follow it
+            free |= names if free & names else set()
+        return {feature.name for feature in schema.features} - free | set(self.immutable)
+
+    def _check_followers(self, schema: Schema, features: Mapping[str, Feature]) -> None:
+        """That the rules which move features by themselves name none that follows a source."""
+        source_of = {link.derived: link.source for link in schema.links}
+        for name in self.steps:
+            if name in source_of:
+                _refuse("steps", f"{name!r} follows {source_of[name]!r}; leave its step out")
+        for group in self.together:
+            self._check_names("together", group, features)
+            for name in group:
+                if name in source_of:
+                    _refuse("together", f"{name!r} follows {source_of[name]!r}; name that one")
+                if len(features[name].columns) > 1:
+                    _refuse("together", f"{name!r} are pixels; they can only be immutable")
+
+    @staticmethod
+    def _check_names(rule: str, names: Collection[str], features: Mapping[str, Feature]) -> None:
+        for name in names:
+            if name not in features:
+                meant = did_you_mean(name, features)
+                _refuse(rule, f"no feature {name!r}; the schema has: {named(features)}{meant}")
+
+    def tighten_feature(self, feature: Feature) -> Feature:
+        """One feature under these rules as well."""
+        name = feature.name
+        direction, allowed = self.direction.get(name, "any"), self.allowed.get(name)
+        step = self.steps.get(name)
+        return feature.tightened(Rule(name in self.immutable, direction, allowed, step))
+
+
+@lru_cache(maxsize=32)
+def _and_immutable(rules: Rules, names: frozenset[str]) -> Rules:
+    """Checked once: whoever asks about one row after the other gives the same names each time."""
+    return replace(rules, immutable={*rules.immutable, *names})
+
+
+def _refuse(rule: str, words: str) -> NoReturn:
+    raise RequestError(f"{rule}: {words}")
+
+
+def _plain(value: Any) -> Any:
+    """Numbers of numpy, as they come out of a table, as plain ones; lists of them, too."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    if isinstance(value, (list, tuple)):
+        return type(value)(each.item() if isinstance(each, np.generic) else each for each in value)
+    return value
+
+
+def _are(values: Any, kinds: type | tuple[type, ...]) -> bool:
+    return isinstance(values, Collection) and all(isinstance(value, kinds) for value in values)
+
+
+def _relations(given: Any) -> tuple[Relation, ...]:
+    if isinstance(given, (str, Mapping)) or not isinstance(given, Collection):
+        _refuse("relations", 'must be a list of lists such as ["rent", "<=", "income"]')
+    return tuple(dict.fromkeys(Relation.of(each) for each in given))
+
+
+def _groups(given: Any) -> tuple[tuple[str, ...], ...]:
+    """The groups, each with its names in the given order."""
+    if isinstance(given, (str, Mapping)) or not isinstance(given, Collection):
+        _refuse("together", "must be a list of groups, each a list of feature names")
+    groups, seen = [], set[str]()
+    for group in given:
+        if isinstance(group, (str, Mapping)) or not _are(group, str):
+            _refuse("together", "each group must be a list of feature names")
+        names = tuple(dict.fromkeys(group))
+        if len(names) < 2:
+            _refuse("together", f"the group {named(names)} needs two features or more")
+        for name in names:
+            if name in seen:
+                _refuse("together", f"{name!r} is in two groups; make them one")
+        seen.update(names)
+        groups.append(names)
+    return tuple(groups)
+
+
+def _linked(schema: Schema) -> list[set[str]]:
+    return [{link.source, link.derived} for link in schema.links]

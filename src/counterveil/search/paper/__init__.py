@@ -1,0 +1,1 @@
+"""Algorithm 2 as published, and what only it needs."""

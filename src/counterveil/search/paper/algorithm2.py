@@ -1,0 +1,248 @@
+"""Algorithm 2 of the paper: counterfactual search in the latent space.
+
+    Input: prototype ρ_s, query q, autoencoder ψ, model f.    Output: counterfactual ξ.
+
+    1. Select the target class s.                                   `select_targets`
+    2. Set α, β, γ for Eq. search_obj.                              `Weights`
+    3. For each iteration: optimise the perturbation δ in
+       L_cs(δ) = α·L_pred + β·L_dist + γ·L_prot (Eq. search_obj).   `SearchObjective`, `minimise`
+    4. Return the counterfactual ψ^Dec(ρ_s + δ).                    `SearchObjective.counterfactual`
+
+All queries of a batch go through the iterations together: a query is a row of a tensor. What the
+paper does not have is said where it stands: the constraints of a query (a box that ψ^Dec(ρ_s + δ)
+is projected onto), rows that stop early, and a search that starts from a good guess of δ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from counterveil.errors import RequestError
+from counterveil.hints import did_you_mean, named
+from counterveil.models import Rows, TargetModel
+from counterveil.networks import Autoencoder
+from counterveil.schema import Category, Family
+from counterveil.search.constraints.bounds import Box
+from counterveil.search.constraints.projection import Snap
+from counterveil.terminal import Tick, silent
+
+ITERATIONS = 300
+LEARNING_RATE = 0.05
+REFINING_RATE = 0.02  # from a start that is nearly right
+REFINING_END = 0.1  # the last share of that rate
+LOOK_EVERY = 10  # iterations between two looks at the rows on the way
+AT_REST = 1e-3  # an objective that improves by less between two looks is at rest ...
+PATIENCE = 6  # ... after so many looks
+SURROGATE_ALPHA = 4.0
+_TINY = 1e-12  # keeps the gradient of a norm finite at 0
+
+TargetClasses = Category | Sequence[Category] | None
+Look = Callable[[Tensor, Tensor], None]
+
+
+# --- Step 1: the target class s of each query ---
+
+
+def select_targets(
+    log_proba: Tensor, asked: TargetClasses, classes: tuple[Category, ...]
+) -> Tensor:
+    """Step 1: the number of the target class of each query, shape (queries,).
+
+    `log_proba`: what the model says of the queries, shape (queries, classes). `asked`: a class for
+    all queries, or one for each; None takes the most likely class after the predicted one.
+    """
+    if asked is None:
+        predicted = log_proba.argmax(dim=1, keepdim=True)
+        return log_proba.scatter(1, predicted, -torch.inf).argmax(dim=1)
+    is_one = isinstance(asked, (str, int, float))
+    names: list[Any] = [asked] * len(log_proba) if is_one else [*asked]  # type: ignore[misc]
+    if len(names) != len(log_proba):
+        raise RequestError(f"target: {len(names)} classes for {len(log_proba)} queries")
+    number_of = {(type(name), name): number for number, name in enumerate(classes)}
+    for name in names:
+        if (type(name), name) not in number_of:
+            has = f"the label has {_kind_of(classes)}{named(classes)}"
+            raise RequestError(f"target: no class {name!r}; {has}{did_you_mean(name, classes)}")
+    return torch.tensor([number_of[type(name), name] for name in names])
+
+
+def _kind_of(classes: tuple[Category, ...]) -> str:
+    """What the classes are, to be read before their names; nothing where they are of two kinds."""
+    kinds = {type(name) for name in classes}
+    words = {str: "the texts ", int: "the whole numbers ", bool: "the truth values "}
+    return words[kinds.pop()] if len(kinds) == 1 else ""
+
+
+# --- Step 2: the balancing coefficients ---
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The balancing coefficients α, β, γ of Eq. search_obj."""
+
+    alpha: float
+    beta: float
+    gamma: float
+
+    @classmethod
+    def of(cls, family: Family, guidance: str = "model") -> Weights:
+        """The paper's choice for a family of data (section 5.2)."""
+        weights = PAPER_WEIGHTS[family]
+        if guidance == "surrogate":  # the answer has to convince a model that is never asked
+            return replace(weights, alpha=SURROGATE_ALPHA * weights.alpha)
+        return weights
+
+
+PAPER_WEIGHTS: dict[Family, Weights] = {
+    "mixed": Weights(alpha=1, beta=0.5, gamma=0.1),
+    "image": Weights(alpha=1, beta=0.2, gamma=20),
+    "binary": Weights(alpha=1, beta=0.5, gamma=10),
+}
+
+
+# --- Step 3: the objective, and its minimum over δ ---
+
+
+@dataclass(frozen=True)
+class SearchObjective:
+    """L_cs (Eq. search_obj) for a batch of queries."""
+
+    model: TargetModel
+    autoencoder: Autoencoder
+    weights: Weights
+    queries: Tensor  # (queries, width) in the unit cube
+    targets: Tensor  # (queries,) class numbers
+    prototypes: Tensor  # ρ of every class, (classes, latent)
+    box: Box  # what each answer may look like
+
+    def __call__(self, delta: Tensor) -> Tensor:
+        """L_cs of each query, shape (queries,), for perturbations of shape (queries, latent)."""
+        point = self.counterfactual(delta)
+        log_proba = self.model.ask(Rows.of_points(point, self.model.encoding))
+        prediction = -log_proba.gather(1, self.targets[:, None])[:, 0]  # L_pred
+        distance = _norm(point - self.queries)  # L_dist
+        to_prototype = _norm(delta)  # L_prot
+        weights = self.weights
+        return weights.alpha * prediction + weights.beta * distance + weights.gamma * to_prototype
+
+    def counterfactual(self, delta: Tensor) -> Tensor:
+        """Step 4: ψ^Dec(ρ_s + δ), shape (queries, width), projected onto the query's box."""
+        return self.box.project(self.autoencoder.decode(self.prototypes[self.targets] + delta))
+
+    @property
+    def no_perturbation(self) -> Tensor:
+        """δ = 0 for every query, shape (queries, latent)."""
+        return torch.zeros_like(self.prototypes[self.targets])
+
+    def select(self, indices: Tensor, targets: Tensor | None = None) -> SearchObjective:
+        """The objective of some of the queries, with other target classes if they are given."""
+        return replace(
+            self,
+            queries=self.queries[indices],
+            targets=self.targets[indices] if targets is None else targets,
+            box=self.box.select(indices),
+        )
+
+
+def _norm(vectors: Tensor) -> Tensor:
+    return torch.sqrt((vectors * vectors).sum(dim=1) + _TINY)
+
+
+def minimise(
+    objective: SearchObjective, iterations: int, tick: Tick = silent, look: Look | None = None
+) -> Tensor:
+    """Step 3 as in the paper, by Adam from δ = 0: the last δ of each query, (queries, latent).
+
+    `look(indices, points)`, if given, is shown the points ψ^Dec(ρ_s + δ) of the queries `indices`
+    every few iterations. Queries whose objective is at rest then drop out of the batch, so that the
+    last few do not hold up the rest.
+    """
+    final = objective.no_perturbation
+    active = torch.arange(len(final), device=final.device)
+    delta = final.clone().requires_grad_(True)
+    adam = torch.optim.Adam([delta], LEARNING_RATE)
+    lowest = torch.full((len(final),), torch.inf, device=final.device)
+    looks_at_rest = torch.zeros_like(active)
+    for iteration in range(1, iterations + 1):
+        losses = objective(delta)
+        (delta.grad,) = torch.autograd.grad(losses.sum(), delta)
+        adam.step()
+        tick(iteration, "iterations")
+        if look is None or (iteration % LOOK_EVERY and iteration != iterations):
+            continue
+        with torch.no_grad():
+            look(active, objective.counterfactual(delta))
+            better = losses < lowest - AT_REST
+            lowest = torch.minimum(lowest, losses)
+            looks_at_rest = torch.where(better, 0, looks_at_rest + 1)
+            moving = looks_at_rest < PATIENCE
+        if not bool(moving.all()):
+            final[active] = delta.detach()
+            kept = moving.nonzero()[:, 0]
+            if not len(kept):
+                return final
+            active, objective = active[kept], objective.select(kept)
+            lowest, looks_at_rest = lowest[kept].detach(), looks_at_rest[kept]
+            fewer = delta.detach()[kept].requires_grad_(True)
+            state = adam.state.pop(delta)
+            moments = {name: state[name][kept] for name in ("exp_avg", "exp_avg_sq")}
+            adam.state[fewer] = {"step": state["step"], **moments}
+            adam.param_groups[0]["params"], delta = [fewer], fewer
+    final[active] = delta.detach()
+    return final
+
+
+def refine(objective: SearchObjective, start: Tensor, iterations: int) -> Tensor:
+    """Step 3 from a good guess `start`: the δ of lowest objective seen, (queries, latent).
+
+    The rate falls on the way, and no query ends with a higher objective than it started with.
+    """
+    best, delta = start, start.clone().requires_grad_(True)
+    lowest = torch.full((len(start),), torch.inf, device=start.device)
+    adam = torch.optim.Adam([delta], REFINING_RATE)
+    falling = torch.optim.lr_scheduler.LinearLR(adam, 1.0, REFINING_END, total_iters=iterations)
+    for step in range(iterations + 1):
+        losses = objective(delta)
+        with torch.no_grad():
+            better = losses < lowest
+            lowest = torch.where(better, losses, lowest)
+            best = torch.where(better[:, None], delta, best)
+        if step < iterations:
+            (delta.grad,) = torch.autograd.grad(losses.sum(), delta)
+            adam.step()
+            falling.step()
+    return best.detach()
+
+
+# --- Step 4: what is kept of the counterfactuals on the way ---
+
+
+class NearestAccepted:
+    """The nearest legal row seen on the way that `accepts(rows, targets)`, for each query."""
+
+    def __init__(
+        self, objective: SearchObjective, snap: Snap, accepts: Callable[[Tensor, Tensor], Tensor]
+    ) -> None:
+        self._objective, self._snap, self._accepts = objective, snap, accepts
+        self._rows = objective.queries.clone()
+        self._distance = torch.full((len(self._rows),), torch.inf, device=self._rows.device)
+
+    def look(self, indices: Tensor, points: Tensor) -> None:
+        """Consider `points`, shape (len(indices), width), one for each of the queries `indices`."""
+        seen = self._objective.select(indices)
+        rows = self._snap(points, seen.box)
+        distance = (rows - seen.queries).norm(dim=1)
+        better = self._accepts(rows, seen.targets) & (distance < self._distance[indices])
+        if seen.box.ties is not None:
+            better &= seen.box.ties_held(rows)
+        self._rows[indices[better]] = rows[better]
+        self._distance[indices[better]] = distance[better]
+
+    def or_else(self, rows: Tensor) -> Tensor:
+        """The rows kept, and those of `rows` for queries without one, shape (queries, width)."""
+        return torch.where(self._distance.isfinite()[:, None], self._rows, rows)

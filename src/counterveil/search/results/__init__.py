@@ -1,0 +1,1 @@
+"""What is handed out: answers, sentences, pictures, pages."""

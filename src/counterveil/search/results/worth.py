@@ -1,0 +1,62 @@
+"""What answers are worth, as far as the veil's population P~ knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Self
+
+import numpy as np
+
+from counterveil.encoding import Array
+from counterveil.search.actions.ground import Ground
+
+
+@dataclass(frozen=True, eq=False)
+class Worth:
+    """Numbers for each answer, (answers,). They follow from veil, model and answer alone.
+
+    P~ is the noisy population of the veil.
+
+    - `effort`: Σ over the changed features of the difference of percentiles among all people, a
+      changed category counting 1.
+    - `plausibility`: the share of P~'s rows of the target class that are less likely than the
+      answer.
+    - `stability`: the share of a committee of models learnt from P~ that gives the target class,
+      too.
+    - `standing`, (answers, features): the share of P~'s people of the target class whose number is
+      below the answer's; NaN for what is no number.
+    - `places`, (answers, features, 2): the share of all people whose number is below the query's
+      and below the answer's; NaN for what is no number, or missing.
+
+    Of images: `effort` is the mean absolute change of a pixel, `stability` the share of views in
+    which the model, and the private model, still see the target class
+    (`counterveil.search.images.ground`).
+    """
+
+    effort: Array
+    plausibility: Array
+    stability: Array
+    standing: Array
+    places: Array
+
+    @classmethod
+    def of(cls, ground: Ground, before: Array, after: Array, targets: Array) -> Self:
+        """The worth of encoded answers `after` to the queries `before`, (answers, width) both."""
+        beliefs, committee = ground.beliefs, ground.committee
+        queries, rows = before.astype(np.float32), after.astype(np.float32)
+        effort, rank = beliefs.judged(queries, rows, targets)
+        members = committee.margins(committee.sums(beliefs.codes(rows)), targets)
+        stability = (members > 0).mean(axis=1)
+        places = np.stack([beliefs.places(queries), beliefs.places(rows)], axis=2)
+        found = effort, rank, stability, beliefs.standing(rows, targets), places
+        return cls(*(each.astype(np.float64) for each in found))
+
+    def select(self, at: Array) -> Self:
+        """The worth of the answers at these positions."""
+        return type(self)(*(getattr(self, each.name)[at] for each in fields(self)))
+
+    @property
+    def measures(self) -> dict[str, Array]:
+        """What is one number for each answer, by name."""
+        names = ("effort", "plausibility", "stability")
+        return {name: getattr(self, name) for name in names}
