@@ -17,7 +17,7 @@ from counterveil.curator import Curator, paper
 from counterveil.encoding import Array, Encoding
 from counterveil.networks import Autoencoder, fit
 from counterveil.schema import Label, Numeric, Schema
-from counterveil.search.results.answers import Status
+from counterveil.search.results.refusals import Status
 
 LOW, HIGH = "refused", "granted"
 

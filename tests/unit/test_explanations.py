@@ -12,8 +12,8 @@ from counterveil.errors import RequestError
 from counterveil.privacy import Level, Statement
 from counterveil.report import explanation_table, statement_panel
 from counterveil.schema import Binary, Categorical, Label, Numeric, Pixels, Schema
-from counterveil.search.results.answers import NO_FURTHER
 from counterveil.search.results.explanations import Explanations
+from counterveil.search.results.refusals import NO_FURTHER
 from counterveil.search.results.wording import show, show_both
 
 SCHEMA = Schema(

@@ -19,7 +19,7 @@ from counterveil.models import adapt, load_model, save_private_model
 from counterveil.models.onnx_write import onnx_bytes
 from counterveil.privacy import Level
 from counterveil.private_model import BATCH, PrivateModel
-from counterveil.search.results.answers import Status
+from counterveil.search.results.refusals import Status
 from counterveil.search.results.wording import DecidedBy
 
 
@@ -183,7 +183,7 @@ def test_a_model_that_nobody_asked_is_never_said_to_agree(veil, model, people):
     assert result.shown_classes(0) == ("not asked", "granted")
     page = result.to_html()
     assert "not asked" in page
-    assert "The model that decides was not asked" in page
+    assert "The target model was not asked" in page
     assert "was not asked" in result.decided_by.meaning
     assert "expected to carry over" in result.decided_by.meaning
 

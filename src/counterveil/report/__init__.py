@@ -57,7 +57,7 @@ def demo_page(
         title="counterveil demo: counterfactuals that do not leak the training rows",
         scores=scores,
         chart=_chart(curve),
-        cards=[card(result, query) for query in range(len(result))],
+        cards=[card(result.answers_of(query)) for query in range(len(result))],
         statement=result.statement,
         signed=signer_line(result.signer),
         facts=facts,
@@ -112,24 +112,22 @@ def score_table(scores: Sequence[VeilScore], title: str) -> Table:
 
 def explanation_table(result: Explanations, query: int) -> RenderableType:
     """What would have to change for one query, answer by answer: column, from, to."""
-    ranks = [rank for rank in range(result.k) if result.valid[result.at(query, rank)]]
-    if not ranks:
-        return cell(f"query {query + 1}: {result.text(query)}")
+    answers = result.answers_of(query)
+    found = [each for each in answers if each.is_found]
+    if not found:
+        return cell(f"query {query + 1}: {answers[0].text}")
     parts: list[RenderableType] = []
-    for rank in ranks:
-        now, goal = result.shown_classes(query, rank)
-        measures = result.measures(query, rank)
-        number = f"query {query + 1}" + (f", answer {rank + 1}" if result.k > 1 else "")
-        title = f"{number}: {now} → {goal} ({measures})"
+    for answer in found:
+        now, goal = answer.classes
+        title = f"{answer.name.replace(' ·', ',')}: {now} → {goal} ({answer.measures})"
         if pixel_columns(result.schema):
-            parts += [cell(title), cell(result.text(query, rank))]
+            parts += [cell(title), cell(answer.text)]
             continue
         table = Table("change", "from", "to")
-        changes = result.changes_of(query, rank)
-        for change in changes[:MOST_LINES]:
+        for change in answer.changes[:MOST_LINES]:
             name, before, after = told(result.schema, change)
             table.add_row(cell(name), cell(before), cell(after, "bold"))
-        if len(changes) > MOST_LINES:
-            table.add_row(f"… and {len(changes) - MOST_LINES} more", "", "")
+        if len(answer.changes) > MOST_LINES:
+            table.add_row(f"… and {len(answer.changes) - MOST_LINES} more", "", "")
         parts += [cell(title, "bold"), table]
     return Group(*parts)

@@ -41,8 +41,8 @@ from counterveil.search.paper import algorithm2, amortise
 from counterveil.search.paper.algorithm2 import TargetClasses, Weights, select_targets
 from counterveil.search.paper.diverse import several_answers
 from counterveil.search.paper.repair import margin_beyond
+from counterveil.search.results.builder import Request, ResultBuilder
 from counterveil.search.results.explanations import Explanations
-from counterveil.search.results.judge import Judge, Request
 from counterveil.search.results.wording import DecidedBy
 from counterveil.tables import as_frame
 from counterveil.terminal import Tick, progress_bar, silent
@@ -230,7 +230,7 @@ class Explainer:
         the order of the label's classes.
         """
         if self.decided_by is DecidedBy.STAND_IN:
-            raise RequestError("nobody asks the model that decides: guidance is 'surrogate'")
+            raise RequestError("the target model is not consulted: guidance is 'surrogate'")
         return self.model.ask(Rows.of_frame(rows, self.encoding)).exp().double().numpy()
 
     def _targets(self, before: Tensor, target: TargetClasses) -> Tensor:
@@ -243,8 +243,8 @@ class Explainer:
         return select_targets(before, target, label.classes)
 
     @cached_property
-    def _judge(self) -> Judge:
-        return Judge(
+    def _judge(self) -> ResultBuilder:
+        return ResultBuilder(
             self.veil,
             self.encoding,
             self.model,

@@ -26,8 +26,8 @@ from counterveil.search.paper import amortise
 from counterveil.search.paper.algorithm2 import Weights
 from counterveil.search.paper.pipeline import Pipeline
 from counterveil.search.paper.repair import LabelledRows
+from counterveil.search.results.quality import AnswerQuality
 from counterveil.search.results.wording import DecidedBy
-from counterveil.search.results.worth import Worth
 from counterveil.terminal import progress_bar, warn
 from counterveil.veil import Veil
 
@@ -105,11 +105,15 @@ class Learnt:
         """The model that decides, on the device."""
         return self.model.to(self.device)
 
-    def worth(self, queries: Array, answers: Array, targets: Array) -> Worth | None:
+    def worth(self, queries: Array, answers: Array, targets: Array) -> AnswerQuality | None:
         """What encoded answers to encoded queries are worth; None without a population."""
         if isinstance(self.ground, ImageGround):
             return self.ground.worth(queries, answers, targets)
-        return None if self.ground is None else Worth.of(self.ground, queries, answers, targets)
+        return (
+            None
+            if self.ground is None
+            else AnswerQuality.of(self.ground, queries, answers, targets)
+        )
 
     @cached_property
     def _taught(self) -> tuple[TargetModel, LabelledRows]:

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from counterveil.search import Explanations
-from counterveil.search.results.answers import Status
+from counterveil.search.results.refusals import Status
 from counterveil.search.results.wording import DecidedBy
 
 
@@ -18,7 +18,9 @@ def records(result: Explanations) -> list[dict[str, Any]]:
     `status` is that of the first way. Numbers of a way: `probability` of the target class,
     `distance` (L2, every encoded number between 0 and 1), and `effort`, `plausibility` and
     `stability` where the veil knows the people. `places`: of each number the share of people below
-    it, before and after.
+    it, before and after. A query without a way has a `text`, and as far as it is known: `asked`,
+    how many rows the model was asked about; `closest`, the changes of the allowed row for which it
+    is surest; `best_probability`, how sure; `opens`, a rule whose lifting opens a way.
     """
     rows = plain_rows(result.rows)
     asked = result.decided_by is not DecidedBy.STAND_IN
@@ -34,7 +36,7 @@ def records(result: Explanations) -> list[dict[str, Any]]:
         }
         if result.status[first] != Status.FOUND.value:
             record["text"] = result.text(query)
-        found.append(record)
+        found.append(record | result.refusal_dict(query))
     return found
 
 
@@ -45,8 +47,8 @@ def _ways_of(result: Explanations, query: int) -> list[int]:
 def _way(result: Explanations, query: int, way: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
     at = result.at(query, way)
     numbers = {"probability": result.probability, "distance": result.distance}
-    if result.worth is not None:
-        numbers |= result.worth.measures
+    if result.quality is not None:
+        numbers |= result.quality.measures
     places = result.places_of(query, way)
     changes = []
     for column, before, after in result.changes_of(query, way):

@@ -18,7 +18,7 @@ from counterveil.search.images.beliefs import Drawn, ImageBeliefs
 from counterveil.search.images.painters import Painter, Redrawn, Retouched
 from counterveil.search.images.views import COUNT, Views
 from counterveil.search.paper.repair import logit_margin
-from counterveil.search.results.worth import Worth
+from counterveil.search.results.quality import AnswerQuality
 
 LEAST_UNIT = 1e-3  # log-odds
 DRAWS_WELL = 0.5  # trust from which images of the generator are taken for answers
@@ -153,7 +153,7 @@ class ImageGround:
         return torch.stack(found)
 
     @torch.no_grad()
-    def worth(self, before: Array, after: Array, goals: Array) -> Worth:
+    def worth(self, before: Array, after: Array, goals: Array) -> AnswerQuality:
         """The worth of encoded answers `after` to the queries `before`, (answers, width) both."""
         queries, rows = (torch.as_tensor(each, dtype=torch.float32) for each in (before, after))
         targets = torch.as_tensor(goals)
@@ -161,7 +161,7 @@ class ImageGround:
         rank = self.beliefs.rank(self.beliefs.likelihood(rows, targets), targets)
         no_numbers = torch.full((len(rows), 1, 2), torch.nan)
         found = effort, rank, self._stability(rows, targets), no_numbers[:, :, 0], no_numbers
-        return Worth(*(each.double().numpy() for each in found))
+        return AnswerQuality(*(each.double().numpy() for each in found))
 
     def _stability(self, rows: Tensor, targets: Tensor) -> Tensor:
         """The share of all views in which members see the target class, by their weight."""

@@ -1,74 +1,56 @@
-"""The page of explanations: one HTML file for people, with a card for each query."""
+"""Cards of pages: the answers to one query for a template."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
-import numpy as np
-
-from counterveil.pages import TEMPLATES
-from counterveil.search.results.answers import Status
-from counterveil.search.results.wording import pixel_columns, told, told_value
-from counterveil.signature import signer_line
-
-if TYPE_CHECKING:
-    from counterveil.search.results.explanations import Explanations
+from counterveil.search.results.answer import Answer
+from counterveil.search.results.wording import Change, pixel_columns, told, told_value
 
 MOST_COLUMNS = 40  # of one row on a page
 
 
-def explanations_page(result: Explanations, *, most: int) -> str:
-    """A card for each of the first `most` queries, and what is promised.
+def card(answers: Sequence[Answer]) -> dict[str, Any]:
+    """All answers to one query, as the macro `explanation` of pages/parts.html takes them.
 
-    Queries that are of the target class already come last, in one line.
+    Changed columns are a table; an image is a sentence. A query without an answer shows the closest
+    allowed row.
     """
-    is_already = result.status[:: result.k] == Status.ALREADY.value
-    asked, already = (np.flatnonzero(part).tolist() for part in (~is_already, is_already))
-    return TEMPLATES.get_template("explanations.html").render(
-        title=f"Explanations: {result.schema.name}",
-        cards=[card(result, query) for query in asked[:most]],
-        asked=len(asked),
-        already=[query + 1 for query in already],
-        result=result,
-        counts={status.value: result.count(status) for status in Status},
-        statement=result.statement,
-        signed=signer_line(result.signer),
-    )
+    first, schema = answers[0], answers[0].schema
+    pixels = pixel_columns(schema)
+    found = [each for each in answers if each.is_found]
+    missing = [each for each in answers if not each.is_found]
+    closest = first.refusal if first.refusal and first.refusal.changes and not pixels else None
 
+    def table(changes: Sequence[Change]) -> dict[str, Any]:
+        shown = [] if pixels else [told(schema, change) for change in changes]
+        return {"changes": shown[:MOST_COLUMNS], "more": len(shown[MOST_COLUMNS:])}
 
-def card(result: Explanations, query: int) -> dict[str, Any]:
-    """The answers to one query for a template: changed columns, or a sentence for an image."""
-    now, goal = result.shown_classes(query)
-    pixels = pixel_columns(result.schema)
-    ranks = [rank for rank in range(result.k) if result.valid[result.at(query, rank)]]
-    missing = [rank for rank in range(result.k) if rank not in ranks]
-    unchanged = [dict(result.kept_of(query, rank)) for rank in ranks]
+    kept = [dict(each.kept) for each in found]
     in_all = [
-        told_value(result.schema, column, value)
-        for column, value in (unchanged[0] if unchanged else {}).items()
-        if column not in pixels and all(column in other for other in unchanged)
+        told_value(schema, column, value)
+        for column, value in (kept[0] if kept else {}).items()
+        if column not in pixels and all(column in other for other in kept)
     ]
-    answers = []
-    for rank in ranks:
-        changes = [] if pixels else result.changes_of(query, rank)
-        shown = [told(result.schema, change) for change in changes[:MOST_COLUMNS]]
-        answers.append(
-            {
-                "rank": rank + 1,
-                "text": result.text(query, rank) if pixels else "",
-                "measures": result.measures(query, rank),
-                "worth": result.worth_in_words(query, rank),
-                "changes": shown,
-                "more": len(changes[MOST_COLUMNS:]),
-            }
-        )
     return {
-        "number": query + 1,
-        "now": now,
-        "goal": goal,
-        "several": result.k > 1,
-        "answers": answers,
-        "missing": result.text(query, missing[0]) if missing else "",
+        "number": first.query + 1,
+        "now": first.classes[0],
+        "goal": first.classes[1],
+        "several": first.several,
+        "answers": [
+            {
+                "rank": each.rank + 1,
+                "text": each.text if pixels else "",
+                "measures": each.measures,
+                "quality": each.quality_in_words,
+                **table(each.changes),
+            }
+            for each in found
+        ],
+        "missing": first.verdict if closest else missing[0].text if missing else "",
+        "closest": closest and {"probability": closest.probability, **table(closest.changes)},
+        "opens": first.opens,
         "unchanged": in_all[:MOST_COLUMNS],
         "more": len(in_all[MOST_COLUMNS:]),
     }

@@ -25,9 +25,9 @@ Change = tuple[str, Any, Any]  # column, plain value before, plain value after
 class DecidedBy(StrEnum):
     """Whose decisions the answers turn around, and who was asked about them."""
 
-    MODEL = "model"  # the target model f: it was asked about every answer
-    PRIVATE_MODEL = "private model"  # f~ is the model that decides: it was asked about every answer
-    STAND_IN = "stand-in"  # f~ in place of a model that nobody asked
+    MODEL = "model"  # the target model f, which was asked about every answer
+    PRIVATE_MODEL = "private model"  # f~ itself decides, and was asked about every answer
+    STAND_IN = "stand-in"  # f~ was asked in place of the target model, which is not consulted
 
     @property
     def asked(self) -> str:
@@ -40,24 +40,27 @@ class DecidedBy(StrEnum):
 
     @property
     def meaning(self) -> str:
-        """What a found answer is worth, in one sentence."""
+        """How far a found answer can be relied on, in one sentence."""
         return {
             DecidedBy.MODEL: "The model itself was asked about every answer.",
             DecidedBy.PRIVATE_MODEL: (
                 "The veil's private model is the one that decides: it was asked about every answer."
             ),
             DecidedBy.STAND_IN: (
-                "The model that decides was not asked: the veil's private model stands in for it, "
+                "The target model was not asked: the veil's private model stands in for it, "
                 "and answers are expected to carry over."
             ),
         }[self]
 
+    @property
+    def verb(self) -> str:
+        """What that model does: it says or decides a class."""
+        return "decide" if self is DecidedBy.PRIVATE_MODEL else "say"
+
     def says(self, now: Category) -> str:
-        """A sentence on what is decided now, and a space; nothing where nobody knows."""
-        if self is DecidedBy.STAND_IN:
-            return ""
-        verb = "says" if self is DecidedBy.MODEL else "decides"
-        return f"{self.asked.capitalize()} {verb} {now}. "
+        """A sentence on what is decided now, and a space; "" where that is not known."""
+        known = self is not DecidedBy.STAND_IN
+        return f"{self.asked.capitalize()} {self.verb}s {now}. " if known else ""
 
 
 def show(value: Any, digits: int = 4) -> str:
@@ -93,12 +96,21 @@ def told_value(schema: Schema, column: str, value: Any) -> str:
 
 def condition(schema: Schema, changes: Sequence[Change]) -> str:
     """What would have to be different, to be read after "if". Pixels are only counted."""
+    return _listed(schema, changes, "{name} were {to} instead of {was}", "pixels were different")
+
+
+def given(schema: Schema, changes: Sequence[Change]) -> str:
+    """The values after some changes, to be read after "with". Pixels are only counted."""
+    return _listed(schema, changes, "{to} for {name}", "pixels different")
+
+
+def _listed(schema: Schema, changes: Sequence[Change], each: str, counted: str) -> str:
+    """Changes in a list with commas and an "and": `each` as it says, pixels `counted`."""
     pixels = pixel_columns(schema)
     shown = [told(schema, change) for change in changes if change[0] not in pixels]
-    parts = [f"{name} were {_quoted(to)} instead of {_quoted(was)}" for name, was, to in shown]
-    changed_pixels = len(changes) - len(shown)
-    if changed_pixels:
-        parts.append(f"{changed_pixels} of {len(pixels)} pixels were different")
+    parts = [each.format(name=name, was=_quoted(was), to=_quoted(to)) for name, was, to in shown]
+    if len(changes) > len(shown):
+        parts.append(f"{len(changes) - len(shown)} of {len(pixels)} {counted}")
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
@@ -143,10 +155,17 @@ def steadiness(share: float, goal: Category) -> str:
     )
 
 
-def meanings_of_worth(schema: Schema) -> tuple[str, ...]:
-    """What effort, plausibility and stability mean, a sentence each."""
+def meanings(schema: Schema, *, with_quality: bool) -> tuple[str, ...]:
+    """What the numbers of an answer mean, a sentence each."""
+    always = (
+        "The probability is that of the other decision, with these changes.",
+        "The distance is L2, every encoded number between 0 and 1.",
+    )
+    if not with_quality:
+        return always
     if schema.family == "image":
         return (
+            *always,
             "The effort is the mean change of a pixel, from 0 to 1.",
             "The plausibility is the share of images of the class, as the veil knows them, that "
             "are less usual than the answer.",
@@ -154,6 +173,7 @@ def meanings_of_worth(schema: Schema) -> tuple[str, ...]:
             "moved or grained a little.",
         )
     return (
+        *always,
         "The effort adds up how far the changed numbers move among all people, in shares of "
         "them; any other change counts 1.",
         "The plausibility is the share of people of the class, as the veil knows them, who are "
@@ -167,8 +187,7 @@ def opening(now: Category, goal: Category, decided_by: DecidedBy) -> str:
     """The start of a sentence: what is decided now, and what would be."""
     if decided_by is DecidedBy.STAND_IN:
         return f"The model was not asked. The veil's private model would say {goal}"
-    verb = "say" if decided_by is DecidedBy.MODEL else "decide"
-    return f"{decided_by.says(now)}It would {verb} {goal}"
+    return f"{decided_by.says(now)}It would {decided_by.verb} {goal}"
 
 
 def pixel_columns(schema: Schema) -> set[str]:

@@ -1,4 +1,4 @@
-"""What answers are worth, as far as the veil's population P~ knows."""
+"""The quality of answers, as far as the veil's population P~ knows it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from counterveil.search.actions.ground import Ground
 
 
 @dataclass(frozen=True, eq=False)
-class Worth:
+class AnswerQuality:
     """Numbers for each answer, (answers,). They follow from veil, model and answer alone.
 
     P~ is the noisy population of the veil.
@@ -41,7 +41,7 @@ class Worth:
 
     @classmethod
     def of(cls, ground: Ground, before: Array, after: Array, targets: Array) -> Self:
-        """The worth of encoded answers `after` to the queries `before`, (answers, width) both."""
+        """The quality of encoded answers `after` to the queries `before`, (answers, width) both."""
         beliefs, committee = ground.beliefs, ground.committee
         queries, rows = before.astype(np.float32), after.astype(np.float32)
         effort, rank = beliefs.judged(queries, rows, targets)
@@ -52,7 +52,7 @@ class Worth:
         return cls(*(each.astype(np.float64) for each in found))
 
     def select(self, at: Array) -> Self:
-        """The worth of the answers at these positions."""
+        """The quality of the answers at these positions."""
         return type(self)(*(getattr(self, each.name)[at] for each in fields(self)))
 
     @property

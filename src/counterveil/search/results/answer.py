@@ -1,0 +1,174 @@
+"""One answer as people see it: what sentences, pictures and cards are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from counterveil.schema import Category, Schema
+from counterveil.search.results import wording
+from counterveil.search.results.refusals import UNCONVINCED, Opening, Status
+from counterveil.search.results.wording import Change, DecidedBy
+
+LIFTED = {  # what a rule forbids, to be read after "if"
+    "immutable": "{name} might change",
+    "direction": "{name} might change in the other direction",
+    "allowed": "{name} might change beyond the allowed values",
+    "transitions": "{name} might change in other steps",
+    "max_changes": "more than {limit} features might change",
+    "only_one": "more than one feature of a group might change",
+}
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What is known about a query without an answer.
+
+    - `asked`: how many rows the model was asked about.
+    - `probability`: of the target class for the closest allowed row.
+    - `changes`: what is different in that row.
+    - `opening`: a rule whose lifting opens a way; None if none is known.
+    - `opened`: what is different in the row that is then accepted.
+    """
+
+    asked: int
+    probability: float
+    changes: list[Change]
+    opening: Opening | None = None
+    opened: list[Change] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One of the answers to a query; `query` and `rank` are positions from 0.
+
+    - `several`: whether each query was to have more than one answer.
+    - `has_others`: whether the query has an answer, this one or another.
+    - `classes`: what people call the class now, and the one asked for.
+    - `kept`: the columns that stay, with their values.
+    - `fixed`: features held besides those of the schema.
+    - `numbers`: probability, distance and the measures of `AnswerQuality`, by name.
+    - `standing`, `places`: of numbers, by feature; see `AnswerQuality`.
+    - `refusal`: of the first answer of a query that has none.
+    """
+
+    schema: Schema
+    decided_by: DecidedBy
+    query: int
+    rank: int
+    several: bool
+    has_others: bool
+    status: Status
+    classes: tuple[Category, Category]
+    changes: list[Change]
+    kept: list[tuple[str, Any]]
+    fixed: tuple[str, ...]
+    numbers: Mapping[str, float]
+    standing: Mapping[str, float]
+    places: Mapping[str, tuple[float, float]]
+    reason: str
+    refusal: Refusal | None
+
+    @property
+    def is_found(self) -> bool:
+        """Whether this is a counterfactual."""
+        return self.status is Status.FOUND
+
+    @property
+    def name(self) -> str:
+        """Which answer to which query, counted from 1."""
+        return f"query {self.query + 1}" + (f" · answer {self.rank + 1}" if self.several else "")
+
+    @property
+    def condition(self) -> str:
+        """What would have to be different, to be read after "if"."""
+        return wording.condition(self.schema, self.changes)
+
+    @property
+    def sure(self) -> str:
+        """How sure the model is of the target class, as "75% sure"."""
+        return f"{self.numbers['probability']:.0%} sure"
+
+    @property
+    def measures(self) -> str:
+        """The numbers in a line."""
+        return " · ".join(f"{name} {value:.2f}" for name, value in self.numbers.items())
+
+    @property
+    def quality_in_words(self) -> list[str]:
+        """How the answer compares with people of the target class, and how stable it is."""
+        goal, share = self.classes[1], self.numbers.get("stability")
+        if share is None:
+            return []
+        if self.schema.family == "image":
+            return [wording.steadiness(share, goal)]
+        said = [
+            sentence
+            for change in self.changes
+            for sentence in wording.compared(
+                self.schema, change, self.standing.get(change[0]), goal
+            )
+        ]
+        return [*said, wording.agreement(share)]
+
+    @property
+    def text(self) -> str:
+        """The answer in sentences; where there is none, why, and what comes closest."""
+        now, goal = self.classes
+        if not self.is_found:
+            return " ".join(filter(None, (self.verdict, self.closest, self.opens)))
+        start = wording.opening(now, goal, self.decided_by)
+        return " ".join([f"{start} ({self.sure}) if {self.condition}.", *self.quality_in_words])
+
+    @property
+    def verdict(self) -> str:
+        """Why there is no answer."""
+        (now, goal), by, refusal = self.classes, self.decided_by, self.refusal
+        if self.status is Status.ALREADY:
+            return f"{by.asked.capitalize()} already says {goal}; nothing needs to change."
+        if self.status is Status.IMPOSSIBLE:
+            who = "it" if by.says(now) else by.asked
+            said = f"Proved: no row within the rules makes {who} {by.verb} {goal}"
+            why = "" if self.reason.startswith("proved") else f": {self.reason}"
+        else:
+            said = f"No {'other way' if self.has_others else 'way'} to {goal} was found"
+            why = f": {self.reason}" if self.reason else " within the rules"
+            if refusal and refusal.asked:
+                why = "" if self.reason.startswith(UNCONVINCED) else why
+                rows = "1 row" if refusal.asked == 1 else f"{refusal.asked:,} rows"
+                why += f"; {by.asked} was asked about {rows}"
+        return f"{by.says(now)}{said}{why}."
+
+    @property
+    def closest(self) -> str:
+        """The allowed row for which the model is surest, as a sentence; "" if it is not known."""
+        refusal, proved = self.refusal, self.status is Status.IMPOSSIBLE
+        if refusal is None:
+            return ""
+        sure = f"{refusal.probability:.0%} sure"
+        if not refusal.changes:
+            return f"No allowed change makes {self.decided_by.asked} surer than now ({sure})."
+        given = wording.given(self.schema, refusal.changes)
+        if proved:
+            return f"Even with {given}, it would be only {sure}."
+        return f"The closest allowed: with {given}, it would be {sure}."
+
+    @property
+    def opens(self) -> str:
+        """Which rule, if lifted, opens a way, as a sentence; "" if none is known."""
+        if self.refusal is None or self.refusal.opening is None:
+            return ""
+        opening, changes = self.refusal.opening, self.refusal.opened
+        name = None if opening.feature is None else self.schema.shown_name(opening.feature)
+        lifted = LIFTED.get(opening.rule, "the rule {rule} did not hold")
+        if name is None and "{name}" in lifted:
+            lifted = "the rule {rule} did not hold"
+        limit = "so many" if opening.limit is None else opening.limit
+        lifted = lifted.format(name=name, limit=limit, rule=opening.rule)
+        example = ""
+        if [column for column, *_ in changes] == [opening.feature]:
+            example = f", for example to {wording.told(self.schema, changes[0])[2]}"
+        elif changes:
+            example = f", for example with {wording.given(self.schema, changes)}"
+        return f"It would become possible if {lifted}{example} ({opening.probability:.0%} sure)."

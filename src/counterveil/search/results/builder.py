@@ -1,0 +1,246 @@
+"""From rows that a search has found to Explanations: the model decides on rows as given out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from counterveil.encoding import Array, Encoding
+from counterveil.models import Rows, TargetModel
+from counterveil.privacy import Statement
+from counterveil.schema import Schema
+from counterveil.search.batch import Found, QueryBatch
+from counterveil.search.constraints import bounds as constraints
+from counterveil.search.constraints.bounds import SAME, Box, ManyRules
+from counterveil.search.constraints.decoding import Given, decode_cells
+from counterveil.search.constraints.projection import Snap
+from counterveil.search.constraints.rules import Rules
+from counterveil.search.results.explanations import Explanations
+from counterveil.search.results.frames import with_index
+from counterveil.search.results.quality import AnswerQuality
+from counterveil.search.results.refusals import NO_FURTHER, UNCONVINCED, NoAnswers, Status
+from counterveil.search.results.wording import DecidedBy
+from counterveil.veil import Veil
+
+Assess = Callable[
+    [Array, Array, Array], AnswerQuality | None
+]  # (queries, answers, targets), encoded
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked: k answers to each of the queries `asked`."""
+
+    asked: Rows
+    index: pd.Index[Any] | None  # of the caller's table
+    batch: QueryBatch  # the queries as the search takes them
+    before: Tensor  # log-probabilities of the queries by the model, (queries, classes)
+    rules: ManyRules
+    fixed: tuple[str, ...]  # features held for every query besides those of the schema
+    k: int
+    target_was_named: bool  # by the caller
+    iterations: int  # that the search was allowed
+
+    @property
+    def rules_of_answers(self) -> ManyRules:
+        """The rules of every answer: those of its query."""
+        if self.rules is None or isinstance(self.rules, Rules):
+            return self.rules
+        return [rules for rules in self.rules for _ in range(self.k)]
+
+
+@dataclass(frozen=True)
+class ResultBuilder:
+    """What results are made with. `assess` gives the quality of answers; it is called late."""
+
+    veil: Veil
+    encoding: Encoding
+    model: TargetModel
+    decided_by: DecidedBy
+    statement: Statement
+    assess: Assess
+
+    def __call__(
+        self, request: Request, found: Found, no_answers: NoAnswers | None = None
+    ) -> Explanations:
+        """The result for rows (queries, k, width) and which of them are accepted, (queries, k).
+
+        The model is asked about the rows exactly as they are given out. `no_answers`: what is known
+        about queries without an answer.
+        """
+        (rows, accepted), encoding = found[:2], self.encoding
+        k, rules = request.k, request.rules_of_answers
+        queries = request.asked.repeated(k)  # one row an answer
+        points = queries.encoded
+        before = request.before.numpy().repeat(k, axis=0)
+        targets = request.batch.targets.numpy().repeat(k)
+        predicted = before.argmax(axis=1)
+        already = predicted == targets
+        if self.decided_by is DecidedBy.STAND_IN and request.target_was_named:
+            # f~ does not know what was decided: a class that was asked for is always sought.
+            already = np.zeros_like(already)
+        wanted = accepted.numpy().ravel() & ~already
+        tried = np.where(wanted[:, None], rows.flatten(0, 1).numpy(), points)
+        cells = decode_cells(encoding, queries.cells, points, tried, rules)
+        given_out = queries.with_cells(cells)
+        encoded, after = given_out.encoded, self.model.ask(given_out)
+        valid = (after.argmax(dim=1).numpy() == targets) & wanted
+        if request.batch.box.ties is not None:
+            valid &= self._legal(queries, given_out, rules, request.batch.repeated(k).box)
+        lost = wanted & ~valid
+        if lost.any():
+            encoded[lost] = points[lost]
+        moved = np.abs(encoded - points)
+        log_proba = np.where(valid[:, None], after.numpy(), before)
+        probability = np.exp(log_proba[np.arange(len(targets)), targets])
+        known: dict[str, Any] = {}
+        impossible = np.zeros_like(valid)
+        if no_answers is not None:
+            missing = ~(valid | already).reshape(-1, k).any(axis=1)
+            known, is_target = self._without_answer(request, no_answers, missing)
+            sought = wanted.reshape(-1, k).any(axis=1)
+            impossible[::k] = missing & no_answers.proved & ~is_target & ~sought
+        kinds = {Status.ALREADY: already, Status.FOUND: valid, Status.IMPOSSIBLE: impossible}
+        status = np.select(
+            list(kinds.values()), [kind.value for kind in kinds], Status.NOT_FOUND.value
+        )
+        return Explanations(
+            schema=self.veil.schema,
+            statement=self.statement,
+            queries=lambda: with_index(queries.frame, request.index, k),
+            rows=lambda: with_index(_without(given_out, lost, queries), request.index, k),
+            status=status,
+            predicted=predicted,
+            target=targets,
+            probability=probability.astype(np.float64),
+            distance=np.sqrt((moved**2).sum(axis=1)),
+            changed=_changed(encoding, moved).sum(axis=1),
+            iterations=request.iterations,
+            k=k,
+            reason=_reasons(request, status, self),
+            fixed=request.fixed,
+            signer=self.veil.signer,
+            index=request.index,
+            decided_by=self.decided_by,
+            assess=partial(self.assess, points, encoded, targets),
+            **known,
+        )
+
+    def _without_answer(
+        self, request: Request, told: NoAnswers, missing: Array
+    ) -> tuple[dict[str, Any], Array]:
+        """Fields of Explanations about the queries that are `missing` an answer, (queries,).
+
+        Also returns whether the closest row has the target class after all, as it is given out,
+        (queries,). A row that breaks a rule as given out is replaced by the query itself.
+        """
+        asked, index, batch = request.asked, request.index, request.batch
+        points, best = asked.encoded, np.full(len(asked), np.nan)
+        tried = np.where(missing[:, None], told.closest, points)
+        cells = decode_cells(self.encoding, asked.cells, points, tried, request.rules)
+        rows, broken = asked.with_cells(cells), np.zeros_like(missing)
+        if batch.box.ties is not None:
+            broken = missing & ~self._legal(asked, rows, request.rules, batch.box)
+        is_target = np.zeros_like(missing)
+        if missing.any():
+            frame = _without(rows, broken, asked)[missing].reset_index(drop=True)
+            said = self.model.ask(Rows.of_frame(frame, self.encoding))
+            goals = batch.targets[torch.as_tensor(missing)]
+            best[missing] = said.gather(1, goals[:, None])[:, 0].exp().numpy()
+            is_target[missing] = (said.argmax(dim=1) == goals).numpy()
+        most = None if batch.max_changes is None else batch.max_changes.tolist()
+        opens = [
+            replace(each, limit=most[query])
+            if each and most and each.rule == "max_changes" and each.limit is None
+            else each
+            for query, each in enumerate(told.opens)
+        ]
+        opened = points.copy()
+        for query, each in enumerate(opens):
+            opened[query] = points[query] if each is None else each.row
+        known = {
+            "asked": told.asked,
+            "best_probability": best,
+            "closest": lambda: with_index(_without(rows, broken, asked), index, 1),
+            "opens": opens,
+            "opened": lambda: with_index(_decoded(self.encoding, asked, opened), index, 1),
+        }
+        return known, is_target
+
+    def _legal(self, queries: Rows, answers: Rows, rules: ManyRules, box: Box) -> Array:
+        """Which answers keep every rule as they are given out, (answers,)."""
+        changed = _changed(self.encoding, np.abs(answers.encoded - queries.encoded))
+        given = Given(self.encoding, queries.cells, answers.cells, changed)
+        broken = self._snap.broken(torch.as_tensor(answers.encoded, dtype=torch.float32), box)
+        return given.keep(rules) & ~broken.numpy()
+
+    @cached_property
+    def _snap(self) -> Snap:
+        return Snap(self.encoding)
+
+
+def _without(rows: Rows, lost: Array, queries: Rows) -> pd.DataFrame:
+    """The rows as a frame, those of `queries` in the place of the lost ones, (rows,)."""
+    return rows.frame.where(pd.Series(~lost), queries.frame) if lost.any() else rows.frame
+
+
+def _changed(encoding: Encoding, moved: Array) -> Array:
+    """Which features moved, (rows, features), by how far their encoded columns did."""
+    starts = [block.start for block in encoding.blocks]
+    return np.asarray(np.maximum.reduceat(moved, starts, axis=1) > 0)
+
+
+def _decoded(encoding: Encoding, queries: Rows, points: Array) -> pd.DataFrame:
+    """Encoded rows as a frame, whatever the rules are; features that did not move are as before.
+
+    Numbers have seven digits: the search computes in floats that have no more.
+    """
+    moved = _changed(encoding, np.maximum(np.abs(points - queries.encoded) - SAME, 0.0))
+    frame, decoded = queries.frame.copy(), encoding.decode(points)
+    for place, block in enumerate(encoding.blocks):
+        feature, here = block.feature, pd.Series(moved[:, place])
+        for column in feature.columns if here.any() else ():
+            values = decoded[column]
+            if feature.number_range is not None and not feature.is_whole:
+                values = values.map(lambda value: float(f"{value:.7g}"))
+            frame[column] = values.where(here, frame[column])
+    return frame
+
+
+def _why_not_kept(schema: Schema, rules: Rules) -> str:
+    """Why no row keeps the ties of some rules, as far as can be said."""
+    names = schema.shown_name
+    told = [f"{names(left)} {sign} {names(right)}" for left, sign, right in rules.related]
+    if told:
+        return f"{' and '.join(told)} cannot hold within the other rules"
+    return "no row keeps all of the rules"
+
+
+def _reasons(request: Request, status: Array, builder: ResultBuilder) -> Array:
+    """Why there is no answer, for each that is missing, (queries · k,); "" for all others."""
+    given = np.isin(status, (Status.FOUND.value, Status.ALREADY.value))
+    if given.all():
+        return np.full(len(status), "", dtype=object)
+    batch, k, asked = request.batch, request.k, builder.decided_by.asked
+    reasons = np.full(len(batch), f"{UNCONVINCED} {asked}", dtype=object)
+    if batch.max_changes is not None:
+        for number, most in enumerate(batch.max_changes.tolist()):
+            if most < constraints.ANY_NUMBER:
+                reasons[number] = f"no row with at most {most} changes convinced {asked}"
+    proved = status[::k] == Status.IMPOSSIBLE.value
+    reasons[proved] = f"proved: no row within the rules convinces {asked}"
+    for number in np.flatnonzero(~batch.box.can_be_kept.numpy()).tolist():
+        rules = request.rules if isinstance(request.rules, Rules) else (request.rules or ())[number]
+        reasons[number] = _why_not_kept(builder.veil.schema, rules)
+    nothing_may_change = (batch.box.upper <= batch.box.lower).all(dim=1).numpy()
+    reasons[nothing_may_change] = "the rules leave nothing that may change"
+    every = np.full((len(batch), k), NO_FURTHER, dtype=object)
+    every[:, 0] = reasons
+    return np.where(given, "", every.ravel())

@@ -1,0 +1,255 @@
+"""Queries without an answer: proved or not, the closest allowed row, the rule in the way."""
+
+import json
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from rows import random_rows
+
+from counterveil import Explainer
+from counterveil.privacy import Level, Statement
+from counterveil.report import explanation_table
+from counterveil.schema import Categorical, Label, Numeric, Pixels, Schema
+from counterveil.search.results.explanations import Explanations
+from counterveil.search.results.refusals import NO_FURTHER, NoAnswers, Opening, Status
+from counterveil.search.results.wording import DecidedBy
+from counterveil.service.answers import records
+from counterveil.terminal import out
+
+SCHEMA = Schema(
+    name="people",
+    label=Label(name="y", classes=("no", "yes")),
+    features=(
+        Numeric(name="age", lower=0, upper=100, integer=True, immutable=True),
+        Categorical(name="education", categories=("school", "bachelor")),
+        Numeric(name="hours", lower=0, upper=100, integer=True),
+    ),
+)
+QUERY = {"age": 30, "education": "school", "hours": 40}
+CLOSEST = QUERY | {"education": "bachelor", "hours": 60}
+IMPOSSIBLE = (
+    "The model says no. Proved: no row within the rules makes it say yes. Even with bachelor for "
+    "education and 60 for hours, it would be only 41% sure."
+)
+
+
+def refused(status="impossible", opening=None, opened=None, closest=CLOSEST, **more):
+    """The first of two queries has no answer, the second one has."""
+    found = QUERY | {"hours": 50}
+    fields = {
+        "reason": np.array(["proved: no row convinces the model", ""], dtype=object),
+        "asked": np.array([312, 20]),
+        "best_probability": np.array([0.41, np.nan]),
+        "closest": pd.DataFrame([closest, QUERY]),
+        "opens": [opening, None],
+        "opened": pd.DataFrame([opened or QUERY, QUERY]),
+    }
+    return Explanations(
+        schema=SCHEMA,
+        statement=Statement(level=Level.NONE, mechanism="paper", epsilon=1),
+        queries=pd.DataFrame([QUERY, QUERY]),
+        rows=pd.DataFrame([QUERY, found]),
+        status=np.array([status, "found"], dtype=object),
+        predicted=np.zeros(2, dtype=int),
+        target=np.ones(2, dtype=int),
+        probability=np.array([0.2, 0.8]),
+        distance=np.array([0.0, 0.1]),
+        changed=np.array([0, 1]),
+        iterations=1,
+        **{**fields, **more},
+    )
+
+
+def opening(rule="immutable", feature="age", **more):
+    return Opening(rule, feature, 0.62, np.zeros(4), **more)
+
+
+UNCONVINCED = np.array(["no row within the rules convinced the model", ""], dtype=object)
+
+
+def test_a_proved_no_in_words():
+    assert refused().text(0) == IMPOSSIBLE
+    way = " It would become possible if age might change, for example to 45 (62% sure)."
+    assert refused(opening=opening(), opened=QUERY | {"age": 45}).text(0) == IMPOSSIBLE + way
+    same = refused(closest=QUERY).text(0)
+    assert same.endswith("No allowed change makes the model surer than now (41% sure).")
+    why = refused(reason=np.array(["the rules leave nothing that may change", ""], dtype=object))
+    assert "makes it say yes: the rules leave nothing that may change." in why.text(0)
+
+
+def test_what_was_not_found_in_words():
+    said = refused("not_found", reason=UNCONVINCED).text(0)
+    assert said == (
+        "The model says no. No way to yes was found; the model was asked about 312 rows. The "
+        "closest allowed: with bachelor for education and 60 for hours, it would be 41% sure."
+    )
+    why = refused("not_found", reason=np.array(["x cannot hold", ""], dtype=object)).text(0)
+    assert "was found: x cannot hold; the model was asked about 312 rows." in why
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (opening("direction"), "if age might change in the other direction, for example to 45 ("),
+        (opening("allowed"), "if age might change beyond the allowed values, for example to 45 ("),
+        (opening("transitions"), "if age might change in other steps, for example to 45 ("),
+        (opening("max_changes", None, limit=2), "if more than 2 features might change, for "),
+        (opening("only_one", None), "if more than one feature of a group might change, for "),
+        (opening("relations", None), "if the rule relations did not hold, for example with 45 "),
+        (opening("immutable", None), "if the rule immutable did not hold, for example with 45 for"),
+    ],
+)
+def test_the_rule_that_is_in_the_way(given, words):
+    said = refused(opening=given, opened=QUERY | {"age": 45}).text(0)
+    assert f"It would become possible {words}" in said
+    both = refused(opening=given, opened=QUERY | {"age": 45, "hours": 50}).text(0)
+    assert both.endswith("for example with 45 for age and 50 for hours (62% sure).")
+
+
+def test_another_model_is_named():
+    private = refused(decided_by=DecidedBy.PRIVATE_MODEL).text(0)
+    assert private.startswith("The private model decides no. Proved: no row within the rules makes")
+    assert "makes it decide yes. Even with" in private
+    stands_in = refused(decided_by=DecidedBy.STAND_IN)
+    assert "The model says" not in stands_in.text(0)
+    assert "makes the veil's private model say yes." in stands_in.text(0)
+
+
+def test_tables_and_counts():
+    result = refused(opening=opening(), opened=QUERY | {"age": 45})
+    assert result.headline.startswith("2 queries: 1 found, 0 not found, 1 impossible; mean")
+    assert (result.flip_ratio, result.count(Status.IMPOSSIBLE)) == (0.5, 1)
+    assert result.unanswered.tolist() == [0]
+    assert result.summary()["asked"].tolist() == [312, 20]
+    assert result.summary()["best_probability"][0] == 0.41
+    found = result.only([1])
+    assert "asked" not in found.summary()
+    assert found.refusal_of(0) is None
+    assert result.only([1, 0]).text(1) == result.text(0)
+    again = pickle.loads(pickle.dumps(result))
+    assert again.text(0) == result.text(0)
+    unknown = refused(asked=None, best_probability=None)
+    assert "asked" not in unknown.summary()
+    assert unknown.text(0).endswith("makes it say yes.")
+
+
+def test_records_for_machines():
+    result = refused(opening=opening(), opened=QUERY | {"age": 45})
+    first, second = json.loads(json.dumps(result.to_dict()))["explanations"]
+    assert (first["status"], first["asked"], first["best_probability"]) == ("impossible", 312, 0.41)
+    assert first["closest"] == [
+        {"column": "education", "from": "school", "to": "bachelor"},
+        {"column": "hours", "from": 40, "to": 60},
+    ]
+    assert first["opens"] == {
+        "rule": "immutable",
+        "feature": "age",
+        "to": 45,
+        "probability": 0.62,
+        "changes": [{"column": "age", "from": 30, "to": 45}],
+    }
+    assert {"asked", "best_probability", "closest", "opens"}.isdisjoint(second)
+    first, second = json.loads(json.dumps(records(result)))
+    assert (first["asked"], first["opens"]["to"], first["ways"]) == (312, 45, [])
+    assert "Even with" in first["text"]
+    assert "asked" not in second
+    assert refused().to_dict()["explanations"][0]["opens"] is None
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "json"])
+def test_files_have_plain_columns(kind, tmp_path):
+    path = tmp_path / f"cf.{kind}"
+    refused(opening=opening(), opened=QUERY | {"age": 45}).save(path)
+    read = {"csv": pd.read_csv, "parquet": pd.read_parquet, "json": pd.read_json}[kind]
+    first = read(path).iloc[0]
+    assert (first["asked"], first["best_probability"]) == (312, pytest.approx(0.41))
+    assert json.loads(first["closest"]) == {"education": "bachelor", "hours": 60}
+    assert (first["opens_rule"], first["opens_feature"]) == ("immutable", "age")
+    assert (str(first["opens_to"]).removesuffix(".0"), first["opens_probability"]) == ("45", 0.62)
+    found = refused().only([1]).table(whole=True)
+    assert found.columns.tolist() == read(path).columns.tolist()
+
+
+def test_pages_and_pictures_show_the_closest_row():
+    result = refused(opening=opening(), opened=QUERY | {"age": 45})
+    page = result.to_html()
+    assert "<dt>impossible</dt><dd>1</dd>" in page
+    assert "the closest allowed row</b>" in page
+    assert "<tr><td>hours</td><td>40</td><td><b>60</b></td></tr>" in page
+    assert "It would become possible if age might change" in page
+    with out.capture() as captured:
+        out.print(explanation_table(result, 0))
+    assert "Proved: no row" in captured.get()
+    pytest.importorskip("matplotlib")
+    words = [text.get_text() for text in result.plot(0).axes[0].texts]
+    assert "query 1 · the closest allowed row" in words
+    assert {"education", "bachelor", "60"} <= set(words)
+    image = Pixels(name="p", height=2, breadth=2)
+    schema = SCHEMA.model_copy(update={"features": (image,)})
+    dark = dict.fromkeys(image.columns, 0)
+    frames = {"queries": pd.DataFrame([dark] * 2), "rows": pd.DataFrame([dark] * 2)}
+    closest = pd.DataFrame([dark | {"p1": 9}, dark])
+    picture = replace(result, schema=schema, closest=closest, opened=closest, **frames)
+    assert "Even with 1 of 4 pixels different" in picture.text(0)
+    assert [axes.get_title() for axes in picture.plot(0).axes[:2]] == [
+        "now: no",
+        "closest (41% sure)",
+    ]
+
+
+@pytest.fixture
+def asked(veil, model, schema):
+    """An Explainer, and what its builder is given for six queries that no row answers."""
+    explainer = Explainer(veil, model)
+    usual, given = explainer._judge, []
+    explainer.__dict__["_judge"] = lambda *each: given.append(each) or usual(*each)
+    queries = random_rows(schema, 6, seed=3).set_axis(list("abcdef"))
+    explainer.explain(queries, k=2, max_changes=1, progress=False)
+    request, (rows, _) = given[0]
+    return usual, request, (rows, torch.zeros(len(rows), 2, dtype=torch.bool))
+
+
+def test_the_builder_asks_the_model_about_the_closest_rows(asked, schema, model):
+    builder, request, found = asked
+    count, points = 6, request.asked.encoded.astype(np.float32)
+    closest = points.copy()
+    age = next(block for block in builder.encoding.blocks if block.feature.name == "age")
+    closest[:, age.at] = 1.0
+    opens = [Opening("max_changes", None, 0.7, closest[0]), *[None] * (count - 1)]
+    proved = np.array([True] * 3 + [False] * 3)
+    told = NoAnswers(np.arange(count), proved, closest, opens)
+    result = builder(request, found, told)
+    assert result.status.tolist() == ["impossible", "not_found"] * 3 + ["not_found"] * 6
+    assert result.reason[0] == "proved: no row within the rules convinces the model"
+    assert result.reason[1] == NO_FURTHER
+    assert result.reason[6] == "no row with at most 1 changes convinced the model"
+    assert result.closest.index.tolist() == list("abcdef")
+    assert set(result.closest["age"]) == {schema.feature("age").upper}
+    said = builder.model.ask(type(request.asked).of_frame(result.closest, builder.encoding)).exp()
+    wanted = said[torch.arange(count), request.batch.targets]
+    np.testing.assert_allclose(result.best_probability, wanted, rtol=1e-5)
+    assert result.asked.tolist() == list(range(count))
+    assert "if more than 1 features might change" in result.text(0)
+    assert result.answer_of(0).refusal.opened[0][0] == "age"
+    assert builder(request, found).asked is None
+
+
+def test_a_proof_is_not_believed_against_the_model(asked):
+    builder, request, (rows, _) = asked
+    accepted = torch.ones(len(rows), 2, dtype=torch.bool)
+    points = request.asked.encoded.astype(np.float32)
+    proved = np.ones(len(points), dtype=bool)
+    told = NoAnswers(np.zeros(len(points), dtype=int), proved, points, [None] * len(points))
+    plain, result = builder(request, (rows, accepted)), builder(request, (rows, accepted), told)
+    assert result.status.tolist() == plain.status.tolist()
+    good = rows[:, 0].numpy()[plain.found]
+    closest = points.copy()
+    closest[plain.found] = good
+    nothing = rows, torch.zeros_like(accepted)
+    told = replace(told, closest=closest)
+    refused = builder(request, nothing, told).status[::2]
+    assert set(refused[plain.found]) == {"not_found"}
