@@ -65,7 +65,11 @@ def tiny_world(dice):
     rules = {
         "immutable": [name for name in names if dice.random() < 0.15],
         "direction": {},
-        "allowed": {},
+        "allowed": {
+            each.name: [dice.randint(int(each.lower), int(each.upper)), int(each.upper)]
+            for each in features
+            if each.name in numbers and dice.random() < 0.3
+        },
         "steps": {name: dice.choice((2, 3)) for name in numbers if dice.random() < 0.3},
         "relations": [
             [one, dice.choice(("<=", "<=", "==")), two]

@@ -238,14 +238,6 @@ class World:
             broken = violations(self.schema, alone, case.query, row)
             if not [words for words in broken if words.endswith(f" {feature.name}")]:
                 kept.append(value)
-        # A number outside of what is allowed moves inside, unless its direction forbids that.
-        under = case.under[feature.name]
-        ends = None if under.immutable or own is None else under.allowed_range()
-        if ends is not None and not ends[0] <= own <= ends[1]:
-            moves_up = own < ends[0]
-            if under.direction != ("decrease" if moves_up else "increase"):
-                inside = ends[0] if moves_up else ends[1]
-                return kept if step is not None else list(dict.fromkeys([inside, *kept]))
         return list(dict.fromkeys([own, *kept]))
 
     @cached_property

@@ -1,9 +1,9 @@
 """What an answer to a query may look like, as a box around it in the unit cube.
 
 Immutable features, directions and allowed ranges become a lower and an upper bound for every
-encoded column of every query. A category is open where its upper bound is 1. Ties (`ties.py`) pick
-rows inside these bounds. Two rules hold without being asked for: a value that breaks no rule of its
-own feature today may always stay, and no answer tells a person to make a known value unknown.
+encoded column of every query. A category is open where its upper bound is 1. Ties (`coupled.py`)
+pick rows inside these bounds. Two rules hold without being asked for: the query's own value may
+always stay, and no answer tells a person to make a known value unknown.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from counterveil.errors import RequestError
 from counterveil.schema import Feature
 from counterveil.schema.kind import Mark
 from counterveil.schema.numeric import SLACK
-from counterveil.search.constraints.coupled import SAME, Ties, ties_of
+from counterveil.search.constraints.coupled import CHANGE_TOLERANCE as SAME
+from counterveil.search.constraints.coupled import Sides, Ties, ties_of
 from counterveil.search.constraints.rules import Rules
 
 __all__ = ["SAME", "Box", "ManyRules", "box_around", "column_costs", "max_changes_of"]
@@ -36,17 +37,20 @@ ManyRules = Rules | Sequence[Rules] | None
 class Box:
     """What answers to a batch of queries may look like.
 
-    `lower`, `upper`: bounds of every encoded column, (queries, width). `queries`: encoded; only
-    where features are linked or tied. `ties`: only where rules ask for any.
+    `lower`, `upper`: bounds that what changes must keep, for every encoded column, (queries,
+    width). `queries`: encoded; only where features are linked or tied, or numbers may stay outside.
+    `ties`: only where rules ask for any. `stays`: where the query's own value lies outside of the
+    bounds and may stay, (queries, width); None where it nowhere does.
     """
 
     lower: Tensor
     upper: Tensor
     queries: Tensor | None = None
     ties: Ties | None = None
+    stays: Tensor | None = None
 
     def project(self, points: Tensor) -> Tensor:
-        """The nearest points of the box; a gradient flows where nothing was cut."""
+        """The nearest points inside the bounds; a gradient flows where nothing was cut."""
         return torch.clamp(points, self.lower, self.upper)
 
     def select(self, part: slice | Tensor) -> Box:
@@ -63,14 +67,22 @@ class Box:
     def _map(self, change: Callable[[Tensor], Tensor], ties: Ties | None) -> Box:
         """The box with other tensors, and with ties only where there are any."""
         ties = None if ties is None or not ties.arrays["is_tied"].any() else ties
-        queries = None if self.queries is None else change(self.queries)
-        return Box(change(self.lower), change(self.upper), queries, ties)
+        queries, stays = (
+            None if each is None else change(each) for each in (self.queries, self.stays)
+        )
+        return Box(change(self.lower), change(self.upper), queries, ties, stays)
+
+    def own(self, queries: Tensor) -> Tensor:
+        """What each query's own row may keep of itself: the nearest values that are legal."""
+        inside = self.project(queries)
+        return inside if self.stays is None else torch.where(self.stays, queries, inside)
 
     def holding(self, columns: Tensor, queries: Tensor) -> Box:
         """The box where marked `columns`, (queries, width), stay as near to `queries` as may be."""
-        nearest = self.project(queries)
-        lower, upper = (torch.where(columns, nearest, each) for each in (self.lower, self.upper))
-        return replace(self, lower=lower, upper=upper)
+        own = self.own(queries)
+        lower, upper = (torch.where(columns, own, each) for each in (self.lower, self.upper))
+        stays = None if self.stays is None else self.stays & ~columns
+        return replace(self, lower=lower, upper=upper, stays=stays)
 
     def settle(self, rows: Tensor, pinned: Tensor | None = None) -> Tensor:
         """Legal rows nearby that keep the ties of their queries, where there are any.
@@ -97,10 +109,12 @@ class Box:
         return torch.from_numpy(self.ties.arrays["possible"])
 
     @property
-    def sides(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Lower and upper bounds, and the queries: what ties compare with."""
+    def sides(self) -> Sides:
+        """Bounds, the queries, and what may stay outside: what ties compare with."""
         assert self.queries is not None, "ties compare with the queries"
-        return self.lower, self.upper, self.queries
+        stays = torch.zeros_like(self.lower, dtype=torch.bool) if self.stays is None else self.stays
+        sides = (self.lower, self.upper, self.queries, stays)
+        return Sides(*(each.detach().cpu().numpy() for each in sides))
 
 
 @dataclass(frozen=True)
@@ -207,18 +221,21 @@ def box_around(
     links = linked_columns(encoding) if encoding.schema.links else []
     for link in links:
         link.close_categories(own, lower, upper)
+    stays = ((own < lower) | (own > upper)) & _known(encoding, own)
+    is_tied, may_stay = any(each.is_tied for each in found), bool(stays.any())
     box = Box(torch.from_numpy(lower), torch.from_numpy(upper))
-    is_tied = any(each.is_tied for each in found)
-    if links or is_tied:
+    if links or is_tied or may_stay:
         box = replace(box, queries=torch.from_numpy(own))
+    if may_stay:
+        box = replace(box, stays=torch.from_numpy(stays))
     if not is_tied:
         return box
     under = [each.features for each in found]
     ties = ties_of(encoding, distinct, under, which.numpy(), queries.astype(np.float64))
-    starts = [box.project(torch.from_numpy(own))]
+    starts = [box.own(torch.from_numpy(own))]
     for link in links:
         starts += [link.with_category(starts[0], box, place) for place in range(len(link.table))]
-    return replace(box, ties=ties.knowing_what_is_possible(starts, box.sides))
+    return replace(box, ties=ties.with_feasibility(starts, box.sides))
 
 
 def _of_each(sides: Sequence[Array], which: Tensor) -> Array:
@@ -292,14 +309,20 @@ def _one_way_bounds(
     encoding: Encoding, own: Array, marks: Array, lower: Array, upper: Array
 ) -> tuple[Array, Array]:
     """Bounds of numbers and bits that only go one way; a missing number may become any."""
-    known = np.ones_like(own, dtype=bool)
-    for block in encoding.blocks:
-        if block.missing_flag is not None:
-            known[:, block.start] = own[:, block.missing_flag] < 0.5
+    known = _known(encoding, own)
     lower = np.where((marks == Mark.INCREASING) & known, np.maximum(lower, own), lower)
     upper = np.where((marks == Mark.DECREASING) & known, np.minimum(upper, own), upper)
     nowhere = lower > upper  # the rules leave no other value: this one stays
     return np.where(nowhere, own, lower), np.where(nowhere, own, upper)
+
+
+def _known(encoding: Encoding, own: Array) -> Array:
+    """Where no number is that is missing, (queries, width)."""
+    known = np.ones_like(own, dtype=bool)
+    for block in encoding.blocks:
+        if block.missing_flag is not None:
+            known[:, block.start] = own[:, block.missing_flag] < 0.5
+    return known
 
 
 def _ordered_categories(encoding: Encoding, own: Array, marks: Array, upper: Array) -> Array:

@@ -4,9 +4,9 @@
 that its box leaves; with a step, these are multiples of it and the query's own value. A relation
 a <= b lowers the highest a and raises the lowest b, until nothing changes any more. A group stays,
 moves up or moves down, and each narrows the intervals of its numbers. Where an interval is empty,
-there is no such row. Otherwise one number after the other takes the value of its interval that is
-nearest to the wanted one. What is pinned, because a search has just moved it, keeps its value if
-that is possible.
+there is no such row. Otherwise the numbers take the values of their intervals that are nearest to
+the wanted ones. What is pinned, because a search has just moved it, keeps its value if that is
+possible. A number outside of what is allowed stays where it is, or comes inside; both are tried.
 
 A value that is missing in the query is in no group, and no relation says anything of it as long as
 it is missing.
@@ -14,7 +14,7 @@ it is missing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, product
 
@@ -24,14 +24,21 @@ from torch import Tensor
 
 from counterveil.encoding import Array, Block, Encoding
 from counterveil.schema import Feature
-from counterveil.search.constraints.coupled_numbers import HAIR, SAME
-from counterveil.search.constraints.coupled_rows import Choice, Number, Sides, TiedRows
+from counterveil.search.constraints.coupled_rows import (
+    CHANGE_TOLERANCE,
+    EXACT_TOLERANCE,
+    Choice,
+    CoupledRows,
+    Number,
+    Sides,
+    Tied,
+)
 from counterveil.search.constraints.relations import equal_names
 from counterveil.search.constraints.rules import Rules
 
-__all__ = ["SAME", "Ties", "ties_of"]
+__all__ = ["CHANGE_TOLERANCE", "Sides", "Ties", "ties_of"]
 
-MOST_WAYS = 27  # of all groups of a query together that are tried
+MOST_WAYS = 48  # that are tried for a row: of its groups, and of its numbers that may stay
 
 
 @dataclass(frozen=True)
@@ -46,14 +53,12 @@ class Ties:
     | grid | numbers | what the values of a number are multiples of; 0 for a continuum |
     | own_fits | numbers | whether the own value is one, or may stay though it is none |
     | lower, upper | relations | number `lower` is at most number `upper`; equal: no relation |
-    | members | groups, numbers | which numbers are in each group |
-    | chosen | groups, choices | which categories and binary values are in each group |
+    | together | groups, features | what is in each group; the numbers come first |
     | is_tied | | whether the rules of the query tie anything |
     | possible | | whether any row of the box keeps the ties |
     """
 
-    numbers: tuple[Number, ...]
-    choices: tuple[Choice, ...]
+    tied: Tied
     arrays: dict[str, Array]
 
     def select(self, part: slice | Array) -> Ties:
@@ -65,29 +70,33 @@ class Ties:
         is_tied, possible = self.arrays["is_tied"], self.arrays["possible"]
         return [torch.from_numpy(np.flatnonzero(each)) for each in (~is_tied, is_tied & possible)]
 
-    def settle(
-        self, rows: Tensor, sides: tuple[Tensor, Tensor, Tensor], pinned: Tensor | None = None
-    ) -> Tensor:
+    def held(self, rows: Tensor, sides: Sides) -> Tensor:
+        """Which rows, (queries, width), keep their ties: (queries,)."""
+        held = CoupledRows(self.tied, self.arrays, _array(rows), sides).held()
+        return torch.from_numpy(held).to(rows.device)
+
+    def settle(self, rows: Tensor, sides: Sides, pinned: Tensor | None = None) -> Tensor:
         """Rows, (queries, width), that keep the ties; as they came where there are none.
 
-        `sides`: lower and upper bounds and the queries, all (queries, width). `pinned`: columns
-        that keep their values where that is possible, (queries, width).
+        `pinned`: columns that keep their values where that is possible, (queries, width).
         """
-        box, settled = _sides(sides), rows.detach().cpu().numpy().copy()
-        left = np.flatnonzero(self.arrays["possible"] & ~self._tied(settled, box).held())
-        wanted = settled.copy()
-        pins = None if pinned is None else pinned.cpu().numpy()
+        wanted = _array(rows)
+        held = CoupledRows(self.tied, self.arrays, wanted, sides).held()
+        left = np.flatnonzero(self.arrays["possible"] & ~held)
+        if not len(left):
+            return rows
+        pins = None if pinned is None else _array(pinned)
         attempts: list[tuple[Array, Array | None]] = [(wanted, pins)] if pins is not None else []
-        attempts += [(wanted, None), (self._unknown_again(wanted, box), None)]
-        groups = self.arrays["members"].shape[1]
-        ways = np.array([*islice(product(range(3), repeat=groups), MOST_WAYS)], dtype=np.intp)
+        attempts += [(wanted, None), (self._unknown_again(wanted, sides), None)]
+        settled, outside = wanted.copy(), self._outside(sides)
+        ways = self._turns(len(outside))
         # Mostly the first ways will do, the wanted ones. All others are tried at once.
-        for (tried, held), some in product(attempts, (ways[:1], ways[1:])):
+        for (tried, fast), some in product(attempts, (ways[:1], ways[1:])):
             if len(left) and len(some):
                 again, turns = np.repeat(left, len(some)), np.tile(some, (len(left), 1))
-                pinned_now = None if held is None else held[again]
+                box_again, pins_again = sides.select(again), None if fast is None else fast[again]
                 found, possible = self.select(again)._settled(
-                    tried[again], box.select(again), pinned_now, turns
+                    tried[again], box_again, pins_again, turns, outside
                 )
                 possible = possible.reshape(len(left), len(some))
                 ok, first = possible.any(axis=1), possible.argmax(axis=1)
@@ -96,16 +105,36 @@ class Ties:
                 left = left[~ok]
         return torch.as_tensor(settled).to(rows)
 
+    def _outside(self, sides: Sides) -> list[int]:
+        """The columns of tied numbers that may stay outside of what is allowed, of any query."""
+        return [each.column for each in self.tied.numbers if sides.stays[:, each.column].any()]
+
+    def _turns(self, outside: int) -> Array:
+        """The ways to try, the wanted first: of groups, and of so many numbers outside."""
+        groups = self.arrays["together"].shape[1]
+        ways = product(*[range(3)] * groups, *[range(2)] * outside)
+        return np.array([*islice(ways, MOST_WAYS)], dtype=np.intp)
+
     def _settled(
-        self, rows: Array, sides: Sides, pinned: Array | None, ways: Array
+        self, rows: Array, sides: Sides, pinned: Array | None, turns: Array, outside: list[int]
     ) -> tuple[Array, Array]:
         """Rows that go certain ways and keep the ties, and where there are any, (rows,)."""
-        found, possible = self._tied(rows, sides, pinned).settled(pinned, ways)
-        return found, possible & self._tied(found, sides).held()
+        groups, now = turns.shape[1] - len(outside), rows.copy()
+        lower, upper = sides.lower.copy(), sides.upper.copy()
+        for turn, column in zip(turns.T[groups:], outside, strict=True):
+            own, may_stay = sides.queries[:, column], sides.stays[:, column]
+            other = (turn == 1) & (True if pinned is None else ~pinned[:, column])
+            stays = may_stay & ((np.abs(rows[:, column] - own) < CHANGE_TOLERANCE) != other)
+            inside = np.clip(now[:, column], lower[:, column], upper[:, column])
+            now[:, column] = np.where(may_stay & ~stays, inside, now[:, column])
+            for side in (now, lower, upper):
+                side[:, column] = np.where(stays, own, side[:, column])
+        box = sides._replace(lower=lower, upper=upper)
+        coupled = CoupledRows(self.tied, self.arrays, now, box, pinned)
+        found, possible = coupled.settled(turns[:, :groups])
+        return found, possible & CoupledRows(self.tied, self.arrays, found, box).held()
 
-    def knowing_what_is_possible(
-        self, starts: Sequence[Tensor], sides: tuple[Tensor, Tensor, Tensor]
-    ) -> Ties:
+    def with_feasibility(self, starts: Sequence[Tensor], sides: Sides) -> Ties:
         """The same with queries marked for which no row keeps the ties.
 
         `starts`: for each query rows inside its box, (queries, width) each, one for every value
@@ -115,33 +144,17 @@ class Ties:
         possible = torch.stack(held).any(dim=0).cpu().numpy()
         return replace(self, arrays={**self.arrays, "possible": possible})
 
-    def held(self, rows: Tensor, sides: tuple[Tensor, Tensor, Tensor]) -> Tensor:
-        """Which rows, (queries, width), keep their ties: (queries,)."""
-        held = self._tied(rows.detach().cpu().numpy(), _sides(sides)).held()
-        return torch.from_numpy(held).to(rows.device)
-
     def with_groups(self, columns: Tensor) -> Tensor:
         """A mask of columns, (queries, width), with all of a group that it has a column of."""
-        mask = columns.clone()
-        for group in range(self.arrays["members"].shape[1]):
-            mine = torch.zeros_like(mask)
-            for place, number in enumerate(self.numbers):
-                mine[:, number.column] = self._mask("members", group, place, mask)
-            for place, choice in enumerate(self.choices):
-                mine[:, choice.at] = self._mask("chosen", group, place, mask)[:, None]
-            mask |= mine & (mine & mask).any(dim=1, keepdim=True)
-        return mask
-
-    def _mask(self, name: str, group: int, place: int, like: Tensor) -> Tensor:
-        return torch.from_numpy(self.arrays[name][:, group, place]).to(like)
-
-    def _tied(self, rows: Array, sides: Sides, pinned: Array | None = None) -> TiedRows:
-        return TiedRows.of((self.numbers, self.choices), rows, sides, self.arrays, pinned)
+        together, reach = self.arrays["together"], self.tied.columns
+        touched = together & ((_array(columns) @ reach.T) > 0)[:, None]
+        moved = (together & touched.any(axis=2, keepdims=True)).any(axis=1)
+        return columns | torch.as_tensor(moved @ reach).to(columns)
 
     def _unknown_again(self, rows: Array, sides: Sides) -> Array:
         """Rows in which tied numbers are missing again that the query does not have."""
         rows = rows.copy()
-        for place, number in enumerate(self.numbers):
+        for place, number in enumerate(self.tied.numbers):
             if number.flag is not None:
                 missing = np.isnan(self.arrays["own"][:, place])
                 for column in (number.column, number.flag):
@@ -166,65 +179,72 @@ def ties_of(
         | {feature.name for feature in features if feature.step}
         for each, features in zip(rules, under, strict=True)
     ]
-    tied = set().union(*tied_by)
-    derived = {link.derived for link in encoding.schema.links}
-    blocks = {block.feature.name: block for block in encoding.blocks if block.feature.name in tied}
-    names = [name for name, block in blocks.items() if block.feature.is_one_number]
-    others = [name for name in blocks if name not in names]
-    numbers = tuple(_number(blocks[name], name in derived) for name in names)
-    choices = tuple(_choice(blocks[name]) for name in others)
-    own: Array = np.array([_own(queries, blocks[name]) for name in names])
-    own = own.reshape(len(names), len(queries)).T.astype(np.float64)
+    ever = set().union(*tied_by)
+    blocks = [block for block in encoding.blocks if block.feature.name in ever]
+    blocks.sort(key=lambda block: not block.feature.is_one_number)
+    tied = _tied(encoding, blocks)
+    count, names = len(tied.numbers), [block.feature.name for block in blocks]
+    own = [_own(queries, block) for block in blocks[:count]]
     place_of = {feature.name: place for place, feature in enumerate(encoding.schema.features)}
-    grid = [[_grid(features[place_of[name]]) for name in names] for features in under]
+    steps = [[_grid(features[place_of[name]]) for name in names[:count]] for features in under]
     arrays: dict[str, Array] = {
-        "own": own,
-        "grid": np.array(grid, dtype=np.float64).reshape(len(under), len(names))[which],
-        "own_fits": np.ones(own.shape, dtype=bool),
+        "own": np.array(own, dtype=np.float64).reshape(count, len(queries)).T,
+        "grid": np.array(steps, dtype=np.float64).reshape(len(under), count)[which],
+        "own_fits": np.ones((len(queries), count), dtype=bool),
         "is_tied": np.array([bool(names) for names in tied_by])[which],
-        "possible": np.ones(len(own), dtype=bool),
+        "possible": np.ones(len(queries), dtype=bool),
+        "together": _members([each.together for each in rules], names)[which],
         **{name: each[which] for name, each in _relations(rules, names).items()},
-        **{name: each[which] for name, each in _groups(rules, names, others).items()},
     }
-    is_known: Array = np.isfinite(own, dtype=bool)
-    arrays["members"] &= is_known[:, None]
-    for place, choice in enumerate(choices):
-        if choice.one_hot:
-            has_one = np.any(queries[:, choice.start : choice.last] > 0.5, axis=1)
-            arrays["chosen"][:, :, place] &= has_one[:, None]
-    _share_grids(rules, names, which, numbers, arrays)
-    return Ties(numbers, choices, arrays)
+    for place, block in enumerate(blocks):
+        if block.feature.missing:
+            known = queries[:, block.stop - 1] < 0.5
+            arrays["together"][:, :, place] &= known[:, None]
+    _share_grids(rules, names, which, tied.numbers, arrays)
+    return Ties(tied, arrays)
+
+
+def _tied(encoding: Encoding, blocks: Sequence[Block]) -> Tied:
+    """Where tied features are, given in order."""
+    source_of = {link.derived: link.source for link in encoding.schema.links}
+    columns = np.zeros((len(blocks), encoding.width), dtype=bool)
+    numbers, choices = [], []
+    for place, block in enumerate(blocks):
+        name, feature = block.feature.name, block.feature
+        for other in encoding.blocks:
+            columns[place, other.at] = name in (
+                other.feature.name,
+                source_of.get(other.feature.name),
+            )
+        if feature.is_one_number:
+            low, high = feature.number_range or (0.0, 1.0)
+            flag, is_derived = block.missing_flag, name in source_of
+            numbers.append(Number(block.start, flag, low, high - low, is_derived))
+        else:
+            categories = block.categories.stop - block.start if feature.one_hot else 0
+            choices.append(Choice(block.at, categories))
+    return Tied(tuple(numbers), tuple(choices), columns)
+
+
+def _members(groups: Sequence[Collection[Collection[str]]], names: Sequence[str]) -> Array:
+    """Which features are in the groups of each of the rules, (rules, groups, features)."""
+    most = max(map(len, groups))
+    padded = [[*each, *[()] * (most - len(each))] for each in groups]
+    found = [[[name in group for name in names] for group in each] for each in padded]
+    return np.array(found, dtype=bool).reshape(len(groups), most, len(names))
 
 
 def _relations(rules: Sequence[Rules], names: Sequence[str]) -> dict[str, Array]:
     """The relations of each of the rules, by the places of numbers; padded with 0 <= 0."""
-    pairs = []
+    found = []
     for each in rules:
-        mine = [(names.index(left), names.index(right)) for left, _, right in each.related]
-        equal = [
-            (two, one)
-            for (one, two), (_, sign, _) in zip(mine, each.related, strict=True)
-            if sign == "=="
-        ]
-        pairs.append(mine + equal)
-    most = max(map(len, pairs))
-    padded = np.array([mine + [(0, 0)] * (most - len(mine)) for mine in pairs], dtype=np.intp)
-    padded = padded.reshape(len(rules), most, 2)
-    return {"lower": padded[:, :, 0], "upper": padded[:, :, 1]}
-
-
-def _groups(
-    rules: Sequence[Rules], names: Sequence[str], others: Sequence[str]
-) -> dict[str, Array]:
-    """Which numbers and choices are in the groups of each of the rules."""
-    most = max(len(each.together) for each in rules)
-    members = np.zeros((len(rules), most, len(names)), dtype=bool)
-    chosen = np.zeros((len(rules), most, len(others)), dtype=bool)
-    for number, each in enumerate(rules):
-        for place, group in enumerate(each.together):
-            members[number, place] = [name in group for name in names]
-            chosen[number, place] = [name in group for name in others]
-    return {"members": members, "chosen": chosen}
+        pairs = [(left, right) for left, _, right in each.related]
+        pairs += [(right, left) for left, sign, right in each.related if sign == "=="]
+        found.append([(names.index(left), names.index(right)) for left, right in pairs])
+    most = max(map(len, found))
+    padded = [each + [(0, 0)] * (most - len(each)) for each in found]
+    lower, upper = np.array(padded, dtype=np.intp).reshape(len(rules), most, 2).swapaxes(0, 2)
+    return {"lower": lower.T, "upper": upper.T}
 
 
 def _share_grids(
@@ -242,19 +262,10 @@ def _share_grids(
             at = np.ix_(which == number, [names.index(name) for name in equal])
             grid[at] = grid[at].max(axis=1, keepdims=True)
             step = np.where(grid[at] > 0, grid[at], 1.0)
-            hair = HAIR * span[at[1][0]]
+            hair = EXACT_TOLERANCE * span[at[1][0]]
             is_same = (np.abs(own[at] - own[at][:, :1]) <= hair).all(axis=1, keepdims=True)
             off = np.abs(own[at] - np.rint(own[at] / step) * step)
             arrays["own_fits"][at] = is_same | (grid[at] == 0) | (off <= hair)
-
-
-def _number(block: Block, is_derived: bool) -> Number:
-    low, high = block.feature.number_range or (0.0, 1.0)
-    return Number(block.start, block.missing_flag, low, high - low, is_derived)
-
-
-def _choice(block: Block) -> Choice:
-    return Choice(block.start, block.stop, block.categories.stop, block.feature.one_hot)
 
 
 def _grid(feature: Feature) -> float:
@@ -263,12 +274,13 @@ def _grid(feature: Feature) -> float:
 
 
 def _own(queries: Array, block: Block) -> Array:
-    """The values of the queries in original units, NaN where missing."""
-    number = _number(block, is_derived=False)
-    own = number.low + queries[:, block.start] * number.span
+    """The numbers of the queries in original units, NaN where missing."""
+    low, high = block.feature.number_range or (0.0, 1.0)
+    own = low + queries[:, block.start] * (high - low)
     own = np.rint(own) if block.feature.is_whole else own
-    return own if number.flag is None else np.where(queries[:, number.flag] > 0.5, np.nan, own)
+    flag = block.missing_flag
+    return own if flag is None else np.where(queries[:, flag] > 0.5, np.nan, own)
 
 
-def _sides(sides: tuple[Tensor, Tensor, Tensor]) -> Sides:
-    return Sides(*(side.detach().cpu().numpy() for side in sides))
+def _array(side: Tensor) -> Array:
+    return side.detach().cpu().numpy()

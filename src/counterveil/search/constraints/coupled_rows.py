@@ -1,22 +1,22 @@
-"""Rows with ties, and rows nearby that keep them. See `ties.py` for how."""
+"""Encoded rows with ties between their features, and rows nearby that keep them.
+
+See `coupled.py` for what ties are. Numbers are in original units, in doubles; arrays of them are
+(rows, numbers).
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from counterveil.encoding import Array
-from counterveil.search.constraints.coupled_numbers import (
-    HAIR,
-    ROUNDING,
-    SAME,
-    Interval,
-    TiedNumbers,
-)
 
+CHANGE_TOLERANCE = 1e-6  # in the unit cube: smaller differences are no change
+EXACT_TOLERANCE = 1e-9  # of a range: what doubles may be off by
+FLOAT_TOLERANCE = 3e-7  # of a range: what the floats of the search may be off by
+MULTIPLE_TOLERANCE = 1e-6  # of a step
 LEAST_MOVE = 1e-4  # of its range: how far a number moves at least that goes with its group
 FOLLOWS = 0.05  # of its range: how far it moves along with a category
 STAYS, UP, DOWN = 0.0, 1.0, -1.0  # the ways of a group
@@ -33,246 +33,283 @@ class Number(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """A category or binary value that is in a group: its encoded columns, start to stop."""
+    """A tied category or binary value: its encoded columns, and how many categories; 0 for bits."""
 
-    start: int
-    stop: int
-    last: int  # where the columns of categories end, without that of a missing value
-    one_hot: bool
-
-    @property
-    def at(self) -> slice:
-        return slice(self.start, self.stop)
+    at: slice
+    categories: int
 
 
 class Sides(NamedTuple):
-    """The box of each query and its own encoded row: all (queries, width)."""
+    """The box of each query, its own encoded row, and what may stay outside: (queries, width)."""
 
     lower: Array
     upper: Array
     queries: Array
+    stays: Array
 
     def select(self, part: Array) -> Sides:
         """Those of some of the queries."""
         return Sides(*(side[part] for side in self))
 
 
-@dataclass(frozen=True)
-class TiedRows:
-    """Encoded rows, (rows, width), with their ties.
+class Tied(NamedTuple):
+    """The tied features, numbers first.
 
-    `members`: which numbers are in each group, (rows, groups, numbers); `chosen`: which choices,
-    (rows, groups, choices). What is missing in the query is in no group. `at_multiples`: which rows
-    have all numbers at multiples of their steps, (rows,).
+    `columns`: the encoded columns of each and of what follows it, (features, width).
     """
 
     numbers: tuple[Number, ...]
     choices: tuple[Choice, ...]
-    rows: Array
-    sides: Sides
-    values: TiedNumbers
-    members: Array
-    chosen: Array
-    at_multiples: Array
+    columns: Array
 
-    @classmethod
-    def of(
-        cls,
-        tied: tuple[tuple[Number, ...], tuple[Choice, ...]],
+    def distances(self, rows: Array, queries: Array) -> Array:
+        """How far each feature is from the query's in the unit cube; 0 if not at all.
+
+        (rows, features), of `rows` and `queries`, (rows, width).
+        """
+        square = np.square(np.abs(rows - queries).astype(np.float32))
+        square[square <= CHANGE_TOLERANCE**2] = 0
+        return np.asarray(np.sqrt(square @ self.columns.T.astype(np.float32)))
+
+
+class CoupledRows:
+    """Encoded rows, (rows, width), with their ties by the arrays of `Ties`.
+
+    A number between legal values is meant to be the next one or the query's own value, whatever is
+    nearer; in a column that is `pinned`, (rows, width), the next one.
+    """
+
+    def __init__(
+        self,
+        tied: Tied,
+        arrays: dict[str, Array],
         rows: Array,
         sides: Sides,
-        arrays: dict[str, Array],
         pinned: Array | None = None,
-    ) -> TiedRows:
-        """The ties of `rows` by the arrays of `Ties`.
-
-        A number between multiples is meant to be the next one or the query's own value, whatever is
-        nearer; in a column that is `pinned`, (rows, width), the next multiple.
-        """
-        numbers, choices = tied
-        columns = [number.column for number in numbers]
-        low = np.array([number.low for number in numbers])
-        span = np.array([number.span for number in numbers])
-        own, grid = arrays["own"], arrays["grid"]
-        mine, has_own = sides.queries[:, columns], ~np.isnan(own)
-
-        def values(encoded: Array) -> Array:
-            """Original units; exactly the own value where it is the query's."""
-            unit = encoded[:, columns]
-            is_own = has_own & (np.abs(unit - mine) < SAME)
-            return np.where(is_own, own, low + unit.astype(np.float64) * span)
-
-        inside = own >= values(sides.lower) - HAIR * span
-        inside &= own <= values(sides.upper) + HAIR * span
-        known = np.ones(own.shape, dtype=bool)
-        for place, number in enumerate(numbers):
+    ) -> None:
+        self._tied, self._rows, self._sides = tied, rows, sides
+        self._arrays, self._places = arrays, np.arange(len(rows))
+        self._own, self._grid = arrays["own"], arrays["grid"]
+        self._columns = [number.column for number in tied.numbers]
+        self._low = np.array([number.low for number in tied.numbers])
+        self._span = np.array([number.span for number in tied.numbers])
+        self._known = np.ones(self._own.shape, dtype=bool)
+        for place, number in enumerate(tied.numbers):
             if number.flag is not None:
-                known[:, place] = rows[:, number.flag] < 0.5
-        now, step = values(rows), np.where(grid > 0, grid, 1.0)
-        on_grid = np.where(grid > 0, np.rint(now / step) * step, now)
-        is_own = np.abs(now - own) < np.abs(now - on_grid)
-        is_own &= True if pinned is None else ~pinned[:, columns]
-        wanted = np.where(is_own | (now == own), own, on_grid)
-        is_near = np.abs(now - wanted) <= ROUNDING * span
-        keeps_own = inside & arrays["own_fits"]
-        relations = arrays["lower"], arrays["upper"]
-        found = TiedNumbers(span, own, grid, keeps_own, known, wanted, *relations)
-        groups = arrays["members"], arrays["chosen"]
-        return cls(numbers, choices, rows, sides, found, *groups, (is_near | ~known).all(axis=1))
+                self._known[:, place] = rows[:, number.flag] < 0.5
+        self._pinned = np.zeros(self._own.shape, dtype=bool)
+        if pinned is not None:
+            self._pinned |= pinned[:, self._columns]
+        now, own = self._values(rows), self._own
+        legal = self._multiples(now, np.rint)
+        is_own = (np.abs(now - own) < np.abs(now - legal)) & ~self._pinned
+        self._wanted = np.where(is_own | (now == own), own, legal)
+        self._pinned |= np.array([number.is_derived for number in tied.numbers], dtype=bool)
+        is_near = np.abs(now - self._wanted) <= FLOAT_TOLERANCE * self._span
+        self._has_legal_numbers = (is_near | ~self._known).all(axis=1)
+
+    def _values(self, encoded: Array) -> Array:
+        """Encoded numbers in original units; exactly the own value where it is the query's."""
+        unit = encoded[:, self._columns]
+        is_own = np.abs(unit - self._sides.queries[:, self._columns]) < CHANGE_TOLERANCE
+        is_own &= ~np.isnan(self._own)
+        return np.where(is_own, self._own, self._low + unit.astype(np.float64) * self._span)
 
     # --- Whether rows keep their ties ---
 
     @cached_property
-    def _ways(self) -> Array:
-        """How far each number is from the query's, in the unit cube, (rows, numbers)."""
-        columns = [number.column for number in self.numbers]
-        way = (self.rows - self.sides.queries)[:, columns]
-        return np.where((np.abs(way) > SAME) & ~np.isnan(self.values.own), way, 0.0)
+    def _distances(self) -> Array:
+        return self._tied.distances(self._rows, self._sides.queries)
 
     @cached_property
-    def _changed(self) -> Array:
-        """Which choices differ from the query's, (rows, choices)."""
-        way = np.abs(self.rows - self.sides.queries) > 0.5
-        found = [way[:, choice.at].any(axis=1) for choice in self.choices]
-        return np.array(found, dtype=bool).reshape(len(self.choices), len(self.rows)).T
+    def _ways(self) -> Array:
+        """How far each number has gone up, or down below 0; 0 where the query has none."""
+        way = (self._rows - self._sides.queries)[:, self._columns]
+        return np.where((np.abs(way) > CHANGE_TOLERANCE) & ~np.isnan(self._own), way, 0.0)
 
     def held(self) -> Array:
         """Which rows keep the ties, (rows,)."""
-        held, ways = self.values.related() & self.at_multiples, self._ways
-        for members, chosen in zip(*self._groups, strict=True):
-            up, down = ((members & (sign * ways > 0)).any(axis=1) for sign in (1, -1))
-            moves = up | down | (chosen & self._changed).any(axis=1)
-            all_move = (~members | (ways != 0)).all(axis=1) & (~chosen | self._changed).all(axis=1)
-            held &= ~moves | (all_move & ~(up & down))
+        held = self._related(self._wanted) & self._has_legal_numbers
+        numbers, changed = self._ways.shape[1], self._distances > 0
+        for members in self._arrays["together"].swapaxes(0, 1):
+            up, down = ((members[:, :numbers] & (s * self._ways > 0)).any(axis=1) for s in (1, -1))
+            moves, stays = ((members & each).any(axis=1) for each in (changed, ~changed))
+            held &= ~moves | ~(stays | (up & down))
         return held
 
-    @property
-    def _groups(self) -> tuple[Array, Array]:
-        """Members and choices, the groups first: (groups, rows, numbers or choices)."""
-        return self.members.swapaxes(0, 1), self.chosen.swapaxes(0, 1)
+    # --- Legal numbers, and what relations leave of them ---
 
-    # --- Rows nearby that keep them ---
+    @cached_property
+    def _relations(self) -> list[tuple[Array, Array, Array]]:
+        """Of each relation the places of the lower and the upper number, and where it counts."""
+        lower, upper, rows = self._arrays["lower"].T, self._arrays["upper"].T, self._places
+        return [
+            (one, two, (one != two) & self._known[rows, one] & self._known[rows, two])
+            for one, two in zip(lower, upper, strict=True)
+        ]
 
-    def settled(self, pinned: Array | None, turns: Array) -> tuple[Array, Array]:
+    def _related(self, values: Array) -> Array:
+        """Which rows keep their relations with these values, but for rounding, (rows,)."""
+        kept, rows = np.ones(len(values), dtype=bool), self._places
+        exact = (values == self._own) | (self._grid > 0)
+        for one, two, counts in self._relations:
+            both = exact[rows, one] & exact[rows, two]
+            off = np.where(both, EXACT_TOLERANCE, FLOAT_TOLERANCE)
+            most = values[rows, two] + off * (self._span[one] + self._span[two])
+            kept &= ~counts | (values[rows, one] <= most)
+        return kept
+
+    def _multiples(self, values: Array, rounded: np.ufunc) -> Array:
+        """Multiples of the steps next to `values`; the values themselves on a continuum."""
+        step = np.where(self._grid > 0, self._grid, 1.0)
+        return np.where(self._grid > 0, rounded(values / step) * step, values)
+
+    def _legal(self, values: Array, sign: float) -> Array:
+        """The highest legal values up to `values` where `sign` is 1; the lowest from there if -1.
+
+        The own value is legal where it may stay, though it be no multiple.
+        """
+        hair = sign * MULTIPLE_TOLERANCE * np.where(self._grid > 0, self._grid, 0.0)
+        found = self._multiples(values + hair, np.floor if sign > 0 else np.ceil)
+        own, most = sign * self._own, sign * values + EXACT_TOLERANCE * self._span
+        reached = self._keeps_own & (own <= most) & (own > sign * found)
+        return np.where(reached, self._own, found)
+
+    @cached_property
+    def _box(self) -> tuple[Array, Array]:
+        """The lowest and the highest numbers that the boxes leave."""
+        return self._values(self._sides.lower), self._values(self._sides.upper)
+
+    @cached_property
+    def _keeps_own(self) -> Array:
+        """Where the own value may stay."""
+        (low, high), hair = self._box, EXACT_TOLERANCE * self._span
+        inside = (self._own >= low - hair) & (self._own <= high + hair)
+        return inside & self._arrays["own_fits"]
+
+    def _narrowed(self, low: Array, high: Array) -> tuple[Array, Array]:
+        """Intervals of legal values as narrow as the relations make them."""
+        rows = self._places
+        for _ in range(2 * len(self._relations) + 2):
+            before = low, high
+            low, high = self._legal(low, -1.0), self._legal(high, 1.0)
+            for one, two, counts in self._relations:
+                least = np.maximum(low[rows, two], low[rows, one])
+                most = np.minimum(high[rows, one], high[rows, two])
+                low[rows, two] = np.where(counts, least, low[rows, two])
+                high[rows, one] = np.where(counts, most, high[rows, one])
+            if np.array_equal(before, (low, high), equal_nan=True):
+                break
+        return low, high
+
+    def _has_values(self, low: Array, high: Array) -> Array:
+        """Where every number that a row has may have a value, (rows,)."""
+        return np.asarray(((low <= high) | ~self._known).all(axis=1))
+
+    def _nearest(self, wanted: Array, low: Array, high: Array) -> Array:
+        """The legal values of intervals that are nearest to the `wanted` ones."""
+        wanted = np.minimum(np.maximum(wanted, low), high)
+        above, below = self._legal(wanted, -1.0), self._legal(wanted, 1.0)
+        return np.where((above - wanted <= wanted - below) & (above <= high), above, below)
+
+    def _assigned(self, wanted: Array, low: Array, high: Array) -> tuple[Array, Array]:
+        """Values of narrowed intervals near the wanted ones, and which rows have any, (rows,).
+
+        All numbers take the nearest value at once; where that breaks a relation, one by one.
+        """
+        values = self._nearest(wanted, low, high)
+        at_once = self._related(values)[:, None]
+        if not at_once.all():
+            least, most = low, high
+            for place in range(values.shape[1]):
+                least, most = least.copy(), most.copy()
+                found = self._nearest(wanted, least, most)[:, place]
+                least[:, place] = np.maximum(least[:, place], found)
+                most[:, place] = np.minimum(most[:, place], found)
+                least, most = self._narrowed(least, most)
+            values = np.where(at_once, values, least)
+            low, high = np.where(at_once, low, least), np.where(at_once, high, most)
+        return values, self._has_values(low, high)
+
+    # --- Rows nearby that keep the ties ---
+
+    def settled(self, turns: Array) -> tuple[Array, Array]:
         """Rows that keep the ties, and where there are any, (rows,).
 
-        `pinned`: columns that stay as they are. `turns`: which of its three ways each group goes,
-        (rows, groups); 0 is the one that the row wants.
+        `turns`: which of its three ways each group goes, (rows, groups); 0 for the wanted.
         """
-        values = self.values
-        is_pinned = np.zeros(values.known.shape, dtype=bool)
-        for place, number in enumerate(self.numbers):
-            if number.is_derived:
-                is_pinned[:, place] = True
-            elif pinned is not None:
-                is_pinned[:, place] = pinned[:, number.column]
-        interval = values.narrowed(self._box, is_pinned, values.wanted, values.wanted)
-        interval = values.propagated(interval)
-        wanted, ways = values.wanted, []
-        possible = np.ones(len(self.rows), dtype=bool)
-        for members, chosen, turn in zip(*self._groups, turns.T, strict=True):
-            way = np.choose(turn, self._wanted_ways(members, chosen, is_pinned))
-            interval = self._with_way(members, way, interval)
-            wanted = self._gone_along(members, way, wanted)
-            possible &= ~(chosen & ~self._can_move).any(axis=1) | (way == STAYS)
-            ways.append(way)
-        possible &= self._has_values(interval)
+        (low, high), wanted, numbers = self._box, self._wanted, len(self._columns)
+        low = np.where(self._pinned, np.maximum(low, wanted), low)
+        high = np.where(self._pinned, np.minimum(high, wanted), high)
+        # The least move: to the next multiple, or a share of the range.
+        least = np.where(self._grid > 0, 1e-3 * self._grid, LEAST_MOVE * self._span)
+        rows, possible = self._rows.copy(), np.ones(len(self._rows), dtype=bool)
+        for members, turn in zip(self._arrays["together"].swapaxes(0, 1), turns.T, strict=True):
+            mine, way = members[:, :numbers], np.choose(turn, self._ways_of(members))[:, None]
+            start = np.where(way == UP, self._own + least, np.where(way == DOWN, low, self._own))
+            end = np.where(way == DOWN, self._own - least, np.where(way == UP, high, self._own))
+            low = np.where(mine, np.maximum(low, start), low)
+            high = np.where(mine, np.minimum(high, end), high)
+            wanted = self._gone_along(mine, way, wanted)
+            possible &= self._move_choices(members[:, numbers:], way[:, 0] != STAYS, rows)
+        low, high = self._narrowed(low, high)
+        possible &= self._has_values(low, high)
         if possible.any():
-            interval = values.assigned(wanted, interval)
-        return self._written(interval[0], ways), possible & self._has_values(interval)
+            wanted, fine = self._assigned(wanted, low, high)
+            possible &= fine
+        for place, number in enumerate(self._tied.numbers):
+            value, at = wanted[:, place], number.column
+            unit = ((value - number.low) / number.span).astype(rows.dtype)
+            is_own = value == self._own[:, place]
+            unit = np.where(is_own, self._sides.queries[:, at], unit)
+            rows[:, at] = np.where(self._known[:, place], unit, rows[:, at])
+        return rows, possible
 
-    def _has_values(self, interval: Interval) -> Array:
-        """Where every number that a row has may have a value, (rows,)."""
-        return np.asarray(((interval[0] <= interval[1]) | ~self.values.known).all(axis=1))
-
-    @cached_property
-    def _box(self) -> Interval:
-        """What the boxes leave of each number."""
-        columns = [number.column for number in self.numbers]
-        low = np.array([number.low for number in self.numbers])
-        everywhere = np.ones(self.values.known.shape, dtype=bool)
-        ends = []
-        for side in self.sides[:2]:
-            unit = side[:, columns]
-            is_own = np.abs(unit - self.sides.queries[:, columns]) < SAME
-            is_own &= ~np.isnan(self.values.own)
-            ends.append(np.where(is_own, self.values.own, low + unit * self.values.span))
-        return self.values.narrowed((ends[0], ends[1]), everywhere, *ends)
-
-    @cached_property
-    def _others(self) -> tuple[list[Array], Array]:
-        """Of each choice the open value next to the query's, encoded; and where there is one.
-
-        Next is meant by the order in which the schema lists the categories. (rows, choices)
-        """
-        encoded, found = [], np.zeros(self._changed.shape, dtype=bool)
-        for place, choice in enumerate(self.choices):
-            lower, upper, mine = (side[:, choice.at] for side in self.sides)
-            if not choice.one_hot:
-                encoded.append(1 - mine)
-                found[:, place] = ((1 - mine >= lower) & (1 - mine <= upper))[:, 0]
-                continue
-            is_open = (upper > 0.5) & (mine < 0.5)
-            is_open[:, choice.last - choice.start :] = False
-            away = np.abs(np.arange(mine.shape[1]) - mine.argmax(axis=1)[:, None])
-            next_one = np.where(is_open, away, mine.shape[1] + 1).argmin(axis=1)
-            encoded.append(np.eye(mine.shape[1], dtype=mine.dtype)[next_one])
-            found[:, place] = is_open.any(axis=1)
-        return encoded, found
-
-    @property
-    def _can_move(self) -> Array:
-        """Which choices have moved already, or have another value, (rows, choices)."""
-        return self._changed | self._others[1]
-
-    def _wanted_ways(
-        self, members: Array, chosen: Array, pinned: Array
-    ) -> tuple[Array, Array, Array]:
+    def _ways_of(self, members: Array) -> tuple[Array, Array, Array]:
         """The three ways of a group in the order in which they are tried, (rows,) each.
 
         A group goes the way of the number that has moved farthest, of pinned ones first. If only
         categories have moved, its numbers go up, or down. Otherwise it stays, if it can.
         """
-        moved = members * self._ways * np.where(pinned, 1.0, 1e-3)
+        numbers = self._ways.shape[1]
+        moved = members[:, :numbers] * self._ways * np.where(self._pinned, 1.0, 1e-3)
         lead = np.zeros(len(moved))
-        if moved.shape[1]:
-            lead = np.sign(moved[np.arange(len(moved)), np.abs(moved).argmax(axis=1)])
-        moves = (lead != 0) | (chosen & self._changed).any(axis=1)
+        if numbers:
+            lead = np.sign(moved[self._places, np.abs(moved).argmax(axis=1)])
+        moves = (lead != 0) | (members & (self._distances > 0))[:, numbers:].any(axis=1)
         return (
             np.where(moves, np.where(lead != 0, lead, UP), STAYS),
             np.where(lead != 0, STAYS, np.where(moves, DOWN, UP)),
             np.where(lead != 0, -lead, np.where(moves, STAYS, DOWN)),
         )
 
-    def _with_way(self, members: Array, way: Array, interval: Interval) -> Interval:
-        """The intervals where a group goes a way, (rows,)."""
-        values, up, down = self.values, (way == UP)[:, None], (way == DOWN)[:, None]
-        # The least move: to the next multiple, or a share of the range.
-        least = np.where(values.grid > 0, 1e-3 * values.grid, LEAST_MOVE * values.span)
-        low = np.where(up, values.own + least, np.where(down, -np.inf, values.own))
-        high = np.where(down, values.own - least, np.where(up, np.inf, values.own))
-        return values.propagated(values.narrowed(interval, members, low, high))
-
     def _gone_along(self, members: Array, way: Array, wanted: Array) -> Array:
         """Wanted values where the numbers of a group go `way`: as far as the one that leads."""
         moved = members * self._ways
         share = np.abs(moved).max(axis=1, keepdims=True, initial=0.0)
-        share = np.where(share > 0, share, FOLLOWS)
-        along = self.values.own + way[:, None] * share * self.values.span
-        return np.where(members & (np.sign(moved) != way[:, None]), along, wanted)
+        along = self._own + way * np.where(share > 0, share, FOLLOWS) * self._span
+        return np.where(members & (np.sign(moved) != way), along, wanted)
 
-    def _written(self, found: Array, ways: list[Array]) -> Array:
-        """The rows with the values that were found, and with the choices of groups."""
-        rows, values, queries = self.rows.copy(), self.values, self.sides.queries
-        for place, number in enumerate(self.numbers):
-            value, at = found[:, place], number.column
-            unit = ((value - number.low) / number.span).astype(rows.dtype)
-            unit = np.where(value == values.own[:, place], queries[:, at], unit)
-            rows[:, at] = np.where(values.known[:, place], unit, rows[:, at])
-        for chosen, way in zip(self._groups[1], ways, strict=True):
-            for place, choice in enumerate(self.choices):
-                stays = (chosen[:, place] & (way == STAYS))[:, None]
-                goes = (chosen & ~self._changed)[:, place] & (way != STAYS)
-                now = np.where(goes[:, None], self._others[0][place], rows[:, choice.at])
-                rows[:, choice.at] = np.where(stays, queries[:, choice.at], now)
-        return rows
+    def _move_choices(self, members: Array, moves: Array, rows: Array) -> Array:
+        """Put choices of a group where the group moves or stays, in `rows`; where that is possible.
+
+        One that must move goes to the open value next to the query's, as the schema lists them.
+        """
+        possible = np.ones(len(rows), dtype=bool)
+        changed = self._distances[:, self._ways.shape[1] :] > 0
+        for place, (at, categories) in enumerate(self._tied.choices):
+            lower, upper, own = (side[:, at] for side in self._sides[:3])
+            if categories:
+                is_open = (upper > 0.5) & (own < 0.5)
+                is_open[:, categories:] = False
+                away = np.abs(np.arange(own.shape[1]) - own.argmax(axis=1)[:, None])
+                next_one = np.where(is_open, away, own.shape[1] + 1).argmin(axis=1)
+                other = np.eye(own.shape[1], dtype=own.dtype)[next_one]
+            else:
+                is_open, other = (1 - own >= lower) & (1 - own <= upper), 1 - own
+            goes = members[:, place] & moves & ~changed[:, place]
+            stays = members[:, place] & ~moves
+            possible &= ~goes | is_open.any(axis=1)
+            rows[:, at] = np.where(goes[:, None], other, rows[:, at])
+            rows[:, at] = np.where(stays[:, None], own, rows[:, at])
+        return possible

@@ -116,7 +116,7 @@ def clip_to_rules(
     """Decoded answers `after` exactly inside their rules, where `before` are the queries' cells.
 
     Only numbers need it: float arithmetic may leave them off by a hair. Numbers with a step become
-    its multiples.
+    its multiples. What has not changed stays, wherever it is.
     """
     if not is_bound(feature, rules):
         return after
@@ -131,7 +131,9 @@ def clip_to_rules(
         if each.step is not None:
             mine = which.numpy() == number
             kept[mine] = _multiples(now[mine], each.step, each.allowed_range() or (0.0, 0.0))
-    kept = np.where((rising & (kept < was)) | (falling & (kept > was)), was, kept)
+    low, high = feature.number_range or (0.0, 0.0)
+    is_own = np.abs(now - was) <= SAME * (high - low)
+    kept = np.where(is_own | (rising & (kept < was)) | (falling & (kept > was)), was, kept)
     off = (kept != now) & ~np.isnan(now)
     if not off.any():
         return after

@@ -81,6 +81,10 @@ class Snap:
         rows.mul_(self.divisions).round_().div_(self.divisions)
         # Exact bounds again where rounding was off by a float's width.
         rows.clamp_(box.lower, box.upper)
+        if box.stays is not None and box.queries is not None:
+            own = box.queries
+            is_nearer = box.stays & ((points - own).abs() < (points - rows).abs())
+            rows = torch.where(is_nearer, own, rows)
         if self._choices:
             # Arithmetic instead of a mask: comparing is what costs here.
             far = points.clamp(-_FAR, _FAR).add_(box.upper - 1, alpha=_FARTHER)
@@ -100,8 +104,8 @@ class Snap:
     def numbers(self, values: Tensor, columns: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
         """The legal `values` nearest to those given, of numbers in encoded `columns`, in bounds.
 
-        All shapes fit each other. For numbers that are there and that no tie holds: what calling
-        this object makes of them, without the other columns of a row.
+        All shapes fit each other. For numbers that are there, that change and that no tie holds:
+        what calling this object makes of them, without the other columns of a row.
         """
         divisions = self.divisions[columns]
         legal = values.clamp(lower, upper).mul_(divisions).round_().div_(divisions)
@@ -131,6 +135,8 @@ class Snap:
         reach = (1 / self.divisions).clamp(min=stride)
         up, down = torch.minimum(box.upper - rows, reach), torch.minimum(rows - box.lower, reach)
         change = torch.where(gradient > 0, up, -down)
+        if box.stays is not None:  # what leaves its place outside comes inside at once
+            change = torch.where(box.stays, box.project(rows + change) - rows, change)
         gain = gradient * change
         if self._choices:
             categories = self._categories
@@ -181,6 +187,9 @@ class Snap:
         scaled = here * legal.divisions
         off_grid = np.abs(scaled - np.rint(scaled)) / legal.at_least_1
         outside = np.maximum(bounds.lower.numpy() - here, here - bounds.upper.numpy())
+        if bounds.stays is not None and bounds.queries is not None:
+            is_own = bounds.stays.numpy() & (np.abs(here - bounds.queries.numpy()) <= slack)
+            outside = np.where(is_own, 0.0, outside)
         wrong = np.maximum(outside, off_grid)
         if len(legal.flags):  # a missing value rests at 1/2, outside ranges and off every grid
             missing, values = here[:, legal.flags] > 0.5, here[:, legal.flags - 1]
