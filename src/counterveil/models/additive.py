@@ -1,0 +1,119 @@
+"""Whether the log-odds of a model add up over features, read off its structure.
+
+Where they do, the best row within some rules is known: every feature at its best value. That is a
+proof, so nothing here is guessed from a model's answers: for a model of any other kind the answer is
+None.
+
+| what | adds up |
+|---|---|
+| torch: one linear layer over the encoding | "linear": over numbers in proportion |
+| torch: a layer of neurons that read one feature each, clipped, then a linear layer | "cells" |
+| scikit-learn: logistic regression and its like, over the encoding or over columns that are scaled, imputed or one-hot encoded one by one | "linear" |
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from counterveil.encoding import Encoding
+from counterveil.networks import Clip
+from counterveil.schema import Schema
+
+Additive = Literal["linear", "cells"]
+
+LINEAR = {"LogisticRegression", "LogisticRegressionCV", "LinearDiscriminantAnalysis"}
+COLUMN_BY_COLUMN = {"StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler"}
+OF_CATEGORIES = {"OneHotEncoder", "OrdinalEncoder"}
+HARMLESS = (nn.Identity, nn.Flatten, nn.Softmax, nn.LogSoftmax, nn.Dropout)
+
+
+def additive_module(module: nn.Module, encoding: Encoding) -> Additive | None:
+    """How the log-odds of a module over the encoding add up over features; None if unknown."""
+    layers = _layers(module)
+    if layers is None:
+        return None
+    kinds = [type(layer) for layer in layers]
+    if kinds == [nn.Linear]:
+        return "linear"
+    if kinds == [nn.Linear, Clip, nn.Linear] and _reads_one_feature_each(layers[0], encoding):
+        return "cells"
+    return None
+
+
+def _layers(module: nn.Module) -> list[nn.Module] | None:
+    """The layers of a plain chain that change log-odds; None for any other module."""
+    if module._forward_hooks or module._forward_pre_hooks:
+        return None
+    if type(module).__name__ == "_AtShares":  # the private model at the shares of the people
+        return _layers(module.surrogate)  # type: ignore[arg-type]
+    if type(module) is not nn.Sequential:
+        return [module]
+    found: list[nn.Module] = []
+    for each in module:
+        inner = _layers(each)
+        if inner is None:
+            return None
+        found += inner
+    return [layer for layer in found if not isinstance(layer, HARMLESS)]
+
+
+def _reads_one_feature_each(layer: nn.Module, encoding: Encoding) -> bool:
+    """Whether no neuron of a linear layer reads columns of two features."""
+    assert isinstance(layer, nn.Linear)
+    if layer.in_features != encoding.width:
+        return False
+    reads = layer.weight != 0
+    features = torch.stack([reads[:, block.at].any(dim=1) for block in encoding.blocks])
+    return bool((features.sum(dim=0) <= 1).all())
+
+
+def additive_estimator(estimator: Any, schema: Schema) -> Additive | None:
+    """How the log-odds of a scikit-learn estimator add up over columns; None if unknown."""
+    name = _of_sklearn(estimator)
+    if name == "Pipeline":
+        *before, last = [step for _, step in estimator.steps]
+        fine = all(_is_column_by_column(step, list(schema.columns), schema) for step in before)
+        return additive_estimator(last, schema) if fine else None
+    if name not in LINEAR:
+        return None
+    several = len(schema.label.classes) > 2
+    one_by_one = "liblinear", "ovr"  # each class against the rest: such log-odds do not add up
+    settings = getattr(estimator, "solver", None), getattr(estimator, "multi_class", None)
+    return None if several and any(each in one_by_one for each in settings) else "linear"
+
+
+def _of_sklearn(step: Any) -> str:
+    """The name of the class of a step of scikit-learn's own; "" for any other."""
+    known = type(step).__module__.startswith("sklearn.")
+    return type(step).__name__ if known else ""
+
+
+def _is_column_by_column(step: Any, columns: list[str], schema: Schema) -> bool:
+    """Whether what a transformer makes of each of `columns` depends on that column alone.
+
+    Of a number in proportion, of a category on which one it is.
+    """
+    if step is None or isinstance(step, str):
+        return step in {None, "passthrough", "drop"}
+    name = _of_sklearn(step)
+    if name == "Pipeline":
+        return all(_is_column_by_column(inner, columns, schema) for _, inner in step.steps)
+    if name == "ColumnTransformer":
+        return all(
+            _is_column_by_column(inner, _names(at, columns), schema)
+            for _, inner, at in step.transformers_
+        )
+    if name in OF_CATEGORIES:
+        numbers = {each.name for each in schema.features if each.is_one_number}
+        return numbers.isdisjoint(columns)
+    return name in COLUMN_BY_COLUMN or (name == "SimpleImputer" and not step.add_indicator)
+
+
+def _names(at: Any, columns: list[str]) -> list[str]:
+    """The columns that a ColumnTransformer names; all of them where it does so in another way."""
+    given = [at] if isinstance(at, str) else at
+    named = isinstance(given, list) and all(isinstance(each, str) for each in given)
+    return list(given) if named else columns
