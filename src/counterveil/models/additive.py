@@ -1,14 +1,14 @@
 """Whether the log-odds of a model add up over features, read off its structure.
 
 Where they do, the best row within some rules is known: every feature at its best value. That is a
-proof, so nothing here is guessed from a model's answers: for a model of any other kind the answer is
-None.
+proof, so nothing here is guessed from a model's answers. These add up, and for others the answer is
+None:
 
-| what | adds up |
-|---|---|
-| torch: one linear layer over the encoding | "linear": over numbers in proportion |
-| torch: a layer of neurons that read one feature each, clipped, then a linear layer | "cells" |
-| scikit-learn: logistic regression and its like, over the encoding or over columns that are scaled, imputed or one-hot encoded one by one | "linear" |
+- "linear", numbers in proportion: one linear layer of torch over the encoding; logistic regression
+  and its like of scikit-learn, over the encoding, or over columns that are scaled, filled in or
+  encoded one by one;
+- "cells", numbers in steps: a layer of torch whose clipped neurons read one feature each, and a
+  linear layer after it, as the private model has it.
 """
 
 from __future__ import annotations

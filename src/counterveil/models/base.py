@@ -13,6 +13,7 @@ from torch import Tensor
 
 from counterveil.encoding import Encoding
 from counterveil.errors import ModelError
+from counterveil.models.additive import Additive
 from counterveil.models.rows import Rows
 from counterveil.schema import Category, Schema
 
@@ -25,10 +26,12 @@ class TargetModel:
     """The model f that is explained, over the rows of one schema.
 
     `differentiable`: whether a gradient flows from the answer of `ask` to the points asked about.
+    `additive`: how its log-odds add up over features, where its structure shows that they do.
     `batch`: the most rows for one call of the model; None for no limit.
     """
 
     differentiable = False
+    additive: Additive | None = None
     batch: int | None = None
 
     def __init__(self, schema: Schema) -> None:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from counterveil.errors import ModelError
 from counterveil.models import base, limits
+from counterveil.models.additive import additive_module
 from counterveil.models.base import Outputs, TargetModel
 from counterveil.models.exported import ExportedGraph
 from counterveil.models.layers import array_layers, through, without_module_calls
@@ -58,6 +59,7 @@ class TorchModel(TargetModel):
             ends_in_sigmoid=_ends_in_sigmoid(module),
         )
         self._log_proba(raw, 64)
+        self.additive = additive_module(module, self.encoding) if shape is None else None
 
     @property
     def device(self) -> torch.device:

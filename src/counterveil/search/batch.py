@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from counterveil.search.constraints.bounds import Box
+from counterveil.search.results.refusals import NoAnswers, Opening
 
 Found = tuple[Tensor, Tensor]  # rows, and which of them are accepted
 
@@ -22,7 +23,6 @@ class QueryBatch:
     box: Box
     costs: Tensor | None = None  # of a change in each column, (queries, width)
     max_changes: Tensor | None = None  # how many features may change, (queries,)
-    start_noise: Tensor | None = None  # added to the amortised δ, (queries, latent)
 
     def __len__(self) -> int:
         return len(self.queries)
@@ -38,7 +38,7 @@ class QueryBatch:
         return self._map(lambda each: each.to(device), self.box.to(device))
 
     def _map(self, change: Callable[[Tensor], Tensor], box: Box) -> QueryBatch:
-        optional = (self.costs, self.max_changes, self.start_noise)
+        optional = (self.costs, self.max_changes)
         changed = (None if each is None else change(each) for each in optional)
         return QueryBatch(change(self.queries), change(self.targets), box, *changed)
 
@@ -52,3 +52,67 @@ class QueryBatch:
     def holding(self, columns: Tensor) -> QueryBatch:
         """The same queries where the marked columns, (queries, width), must stay as they are."""
         return replace(self, box=self.box.holding(columns, self.queries))
+
+
+@dataclass
+class Answers:
+    """What a search found for the queries of a batch.
+
+    `rows`: legal rows, (queries, k, width). `accepted`: which of them the model accepts, (queries,
+    k). The rest is known of the search over actions alone. `asked`: how many rows the model was
+    asked about, `proved`: whether it is proved that there is no answer, (queries,). `closest`: the
+    row for which the model was surest, (queries, width). `opens`: the one rule whose lifting opens
+    a way, where there is one.
+    """
+
+    rows: Tensor
+    accepted: Tensor
+    asked: Tensor
+    proved: Tensor
+    closest: Tensor
+    opens: list[Opening | None]
+    says_why: bool = True
+
+    @classmethod
+    def of(cls, rows: Tensor, accepted: Tensor) -> Answers:
+        """The answers of a search that knows nothing about queries without one."""
+        count = torch.zeros(len(rows), dtype=torch.long, device=rows.device)
+        opens: list[Opening | None] = [None] * len(rows)
+        return cls(rows, accepted, count, count > 0, rows[:, 0], opens, says_why=False)
+
+    @classmethod
+    def nothing(cls, queries: Tensor, k: int) -> Answers:
+        """No answers to encoded queries, (queries, width)."""
+        rows = queries[:, None].repeat(1, k, 1)
+        accepted = torch.zeros(rows.shape[:2], dtype=torch.bool, device=rows.device)
+        found = cls.of(rows, accepted)
+        return replace(found, closest=queries.clone(), says_why=True)
+
+    def put(self, part: Tensor, other: Answers) -> None:
+        """Replace the answers to the queries `part`, in place; rows asked about are added up."""
+        self.rows[part], self.accepted[part] = other.rows, other.accepted
+        self.proved[part], self.closest[part] = other.proved, other.closest
+        self.asked[part] += other.asked
+        for place, opening in zip(part.tolist(), other.opens, strict=True):
+            self.opens[place] = opening
+        self.says_why = other.says_why
+
+    def on_cpu(self) -> Answers:
+        """The same on the CPU."""
+        names = ("rows", "accepted", "asked", "proved", "closest")
+        return replace(self, **{name: getattr(self, name).cpu() for name in names})
+
+    @property
+    def found(self) -> Found:
+        """Rows and which are accepted, on the CPU."""
+        return self.rows.cpu(), self.accepted.cpu()
+
+    @property
+    def no_answers(self) -> NoAnswers | None:
+        """What is known about queries without an answer; None where the search does not say."""
+        if not self.says_why:
+            return None
+        asked, proved, closest = (
+            each.cpu().numpy() for each in (self.asked, self.proved, self.closest)
+        )
+        return NoAnswers(asked, proved, closest, self.opens)

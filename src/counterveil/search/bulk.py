@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import accumulate
@@ -25,7 +24,6 @@ import pyarrow as pa
 from counterveil.cluster import cluster_of
 from counterveil.errors import DataError, InternalError, RequestError
 from counterveil.models import ModelFile
-from counterveil.networks import Amortiser
 from counterveil.parts import Fragments, parquet_files
 from counterveil.schema import Category
 from counterveil.search.choices import Choices, FileChoices, rules_in
@@ -95,19 +93,15 @@ class Question:
 
 @dataclass(frozen=True)
 class Recipe:
-    """An Explainer as it is sent to a worker: class, veil's file, keywords, and what it learnt."""
+    """An Explainer as it is sent to a worker: its class, the veil's file and the keywords."""
 
     kind: Callable[..., AnExplainer]
     veil: bytes
     keywords: dict[str, Any]
-    learnt: Amortiser | None
 
     def __call__(self) -> AnExplainer:
         """The same Explainer there."""
-        explainer = self.kind(Veil.from_bytes(self.veil), **self.keywords)
-        if self.learnt is not None:
-            explainer._learnt.amortiser = self.learnt.to(explainer.device)
-        return explainer
+        return self.kind(Veil.from_bytes(self.veil), **self.keywords)
 
 
 @dataclass(frozen=True)
@@ -146,20 +140,18 @@ def explain_files(
     progress, copied = choices.pop("progress", True), tuple(choices.pop("copied", ()))
     asked: dict[str, Any] = {"k": 1, "target": target, **choices}
     of_search: Any = {name: asked[name] for name in asked if name in Choices.__annotations__}
-    options = explainer.options(rules_in(of_search, asked.get("rules"))[1])
-    veil, learnt, model = explainer.veil, explainer._learnt, explainer._keywords["model"]
+    explainer.options(rules_in(of_search, asked.get("rules"))[1])  # wrong ones are refused here
+    veil, model = explainer.veil, explainer._keywords["model"]
     columns = tuple(dict.fromkeys((*copied, *veil.schema.columns)))
     files = _query_files(queries, columns)
     if type(part_rows) is not int or not 1 <= part_rows <= 1_000_000:
         raise RequestError("part_rows must be a whole number from 1 to 1000000")
-    learnt.shows_progress = progress
+    explainer.shows_progress = progress
     model = model.packed() if isinstance(model, ModelFile) else model
     made: Callable[[], AnExplainer] = lambda: explainer  # noqa: E731
     if cluster is not None:
-        learns = options.prefer == "nearest" and options.method == "amortised"
-        known = deepcopy(learnt.amortiser).cpu() if learns else None
         keywords = {**explainer._keywords, "model": model}
-        made = Recipe(type(explainer), veil.to_bytes(), keywords, known)
+        made = Recipe(type(explainer), veil.to_bytes(), keywords)
     folder = Folder(out)
     question = Question(made, asked, copied, folder, columns)
     is_file = isinstance(model, ModelFile)

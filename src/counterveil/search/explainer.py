@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
-from dataclasses import replace
 from functools import cached_property
 from typing import Any, Unpack
 
@@ -21,15 +20,16 @@ from counterveil.privacy import ModelBudget
 from counterveil.private_model import PrivateModel
 from counterveil.schema import Category
 from counterveil.search import bulk
-from counterveil.search.actions.ground import Ground
-from counterveil.search.batch import Found, QueryBatch
-from counterveil.search.choices import Choices, FileChoices, Tuning, rules_in
-from counterveil.search.constraints import bounds as constraints
+from counterveil.search.actions.costs import BatchCosts, Context
+from counterveil.search.asking import Question
+from counterveil.search.batch import Answers, Found, QueryBatch
+from counterveil.search.choices import Choices, FileChoices, rules_in
+from counterveil.search.components import SearchComponents
+from counterveil.search.constraints import bounds
 from counterveil.search.constraints.bounds import ManyRules
 from counterveil.search.constraints.projection import Snap
 from counterveil.search.constraints.rules import Rules
 from counterveil.search.images.ground import ImageGround
-from counterveil.search.learnt import Learnt
 from counterveil.search.options import (
     Guidance,
     Prefer,
@@ -37,19 +37,15 @@ from counterveil.search.options import (
     SearchOptions,
     search_options,
 )
-from counterveil.search.paper import algorithm2, amortise
 from counterveil.search.paper.algorithm2 import TargetClasses, Weights, select_targets
-from counterveil.search.paper.diverse import several_answers
-from counterveil.search.paper.repair import margin_beyond
 from counterveil.search.results.builder import Request, ResultBuilder
 from counterveil.search.results.explanations import Explanations
 from counterveil.search.results.wording import DecidedBy
 from counterveil.tables import as_frame
-from counterveil.terminal import Tick, progress_bar, silent
+from counterveil.terminal import Tick, progress_bar
 from counterveil.veil import Veil
 
 MOST_ANSWERS = 1000  # to one query
-MOST_WARM_STEPS = 1_000_000
 
 
 class Explainer:
@@ -68,7 +64,7 @@ class Explainer:
       added to the veil's.
     - `weights`: α, β, γ of Algorithm 2; by default the paper's for this family of data.
     - `device`: "cpu", "cuda", "mps" or "auto".
-    - `tuning`: see `Tuning`.
+    - `chunk`: how many queries are searched together; it bounds the memory.
     """
 
     def __init__(
@@ -80,19 +76,11 @@ class Explainer:
         model_budget: ModelBudget | None = None,
         weights: Weights | None = None,
         device: str = "cpu",
-        **tuning: Unpack[Tuning],
+        chunk: int = 8192,
     ) -> None:
-        self.chunk = tuning.pop("chunk", 8192)
-        warm_file, warm_steps = tuning.pop("warm_file", None), tuning.pop("warm_steps", None)
-        if tuning:
-            raise TypeError(f"Explainer has no keyword {', '.join(tuning)}")
-        steps = 1 if warm_steps is None else warm_steps
-        if self.chunk < 1 or not 1 <= steps <= MOST_WARM_STEPS:
-            raise RequestError(
-                f"chunk must be at least 1, and warm_steps from 1 to {MOST_WARM_STEPS}"
-            )
-        if warm_file is not None:
-            amortise.check_warm_file(warm_file)
+        if chunk < 1:
+            raise RequestError("chunk must be at least 1")
+        self.chunk = chunk
         self.veil = veil if isinstance(veil, Veil) else Veil.load(veil)
         self.encoding = Encoding(self.veil.schema)
         if isinstance(model, (str, os.PathLike)):
@@ -112,46 +100,40 @@ class Explainer:
             "model_budget": model_budget,
             "weights": weights,
             "device": device,
-            "warm_steps": warm_steps,
             "chunk": self.chunk,
         }
         self.weights = weights or Weights.of(self.veil.schema.family, guidance)
         self.device = pick_device(device)
-        self._learnt = Learnt(
-            self.veil,
-            self.model,
-            self.decided_by,
-            self.weights,
-            self.device,
-            warm_file=warm_file,
-            warm_steps=warm_steps,
+        self._components = SearchComponents(
+            self.veil, self.model, self.decided_by, self.weights, self.device
         )
 
     @property
-    def _snap(self) -> Snap:
-        return self._learnt.snap
-
-    @property
-    def _ground(self) -> Ground | ImageGround | None:
-        return self._learnt.ground
+    def _projection(self) -> Snap:
+        return self._components.projection
 
     def warm_up(self, *, prefer: Prefer | None = None, progress: bool = True) -> None:
         """Learn what the search needs to know of the model: seconds, once.
 
         The first `explain` does it otherwise. `prefer`: which search; by default the usual one.
-        What the search for the nearest learns is read from the `warm_file`, or kept there for the
-        next time; a file that cannot be written only costs a warning.
+        The search for the nearest answers of a mixed table learns nothing.
         """
-        self._learnt.shows_progress = progress
-        if self.options({"prefer": prefer}).prefer == "nearest":
-            _ = self._learnt.amortiser
-        else:
-            _ = self._learnt.ground
+        self._components.shows_progress = progress
+        options = self.options({"prefer": prefer})
+        if options.prefer == "believable":
+            _ = self._components.believable
+        elif options.method == "iterations":
+            _ = self._components.paper_search
 
     def options(self, chosen: SearchChoices) -> SearchOptions:
         """The options of the search that is asked for, checked."""
-        known = self._learnt.population is not None
-        return search_options(self.guidance, chosen, has_population=known)
+        return search_options(
+            self.guidance,
+            chosen,
+            has_population=self._components.population is not None,
+            is_mixed=self.veil.schema.family == "mixed",
+            as_published=self.veil.statement.mechanism == "paper",
+        )
 
     def explain(
         self,
@@ -190,20 +172,29 @@ class Explainer:
         index = queries.index if isinstance(queries, pd.DataFrame) else None
         asked = Rows.of_frame(queries, self.encoding)
         before = self.model.ask(asked)
-        batch = QueryBatch(
-            asked.points,
-            self._targets(before, target),
-            constraints.box_around(self.encoding, asked.encoded, rules, immutable),
-            constraints.column_costs(self.encoding, rules, len(asked)),
-            constraints.max_changes_of(rules, len(asked)),
-        )
+        batch = self._batch(asked, self._targets(before, target), rules, immutable)
         for_all = rules.held(self.veil.schema) if isinstance(rules, Rules) else ()
         fixed = tuple(sorted({*for_all, *immutable}))
         request = Request(
             asked, index, batch, before, rules, fixed, k, target is not None, options.iterations
         )
-        self._learnt.shows_progress = progress
-        return self._judge(request, self._search(batch, options, k, progress))
+        self._components.shows_progress = progress
+        sought = self._sought(before, batch.targets, target is not None)
+        found = Answers.nothing(batch.queries, k)
+        if len(sought):
+            some = batch if len(sought) == len(batch) else batch.select(sought)
+            found.put(sought, self._search(some, options, k, progress))
+        return self._builder(request, found.found, found.no_answers)
+
+    def _sought(self, before: Tensor, targets: Tensor, target_was_named: bool) -> Tensor:
+        """The numbers of the queries that an answer is sought for.
+
+        Those that do not have the target class already. f~ in place of f does not know what f has
+        decided: then a class that was named is sought for everybody.
+        """
+        if self.decided_by is DecidedBy.STAND_IN and target_was_named:
+            return torch.arange(len(targets))
+        return (before.argmax(dim=1) != targets).nonzero()[:, 0]
 
     def explain_files(
         self,
@@ -222,6 +213,15 @@ class Explainer:
         `Rules` for all.
         """
         return bulk.explain_files(self, os.fspath(queries), os.fspath(out), target, choices)
+
+    @property
+    def shows_progress(self) -> bool:
+        """Whether a bar is shown while something is learnt."""
+        return self._components.shows_progress
+
+    @shows_progress.setter
+    def shows_progress(self, shows: bool) -> None:
+        self._components.shows_progress = shows
 
     def decide(self, rows: Any) -> Array:
         """What the model that decides says of rows: the probability of each class.
@@ -243,90 +243,85 @@ class Explainer:
         return select_targets(before, target, label.classes)
 
     @cached_property
-    def _judge(self) -> ResultBuilder:
+    def _builder(self) -> ResultBuilder:
         return ResultBuilder(
             self.veil,
             self.encoding,
             self.model,
             self.decided_by,
             self.statement,
-            assess=self._learnt.worth,
+            assess=self._components.quality,
         )
 
+    def cost_of(
+        self,
+        queries: Any,
+        rows: Any,
+        target: TargetClasses,
+        *,
+        prefer: Prefer | None = None,
+        rules: ManyRules = None,
+    ) -> Array:
+        """What rows of a mixed table cost as answers to queries: what the search minimises.
+
+        `queries`, `rows`: tables in original units, as many rows each. Returns (rows,), infinite
+        where the model does not give the target class. Whether rows keep the rules is not asked;
+        `rules` are for the costs of features.
+        """
+        options = self.options({"prefer": prefer})
+        asked, given = (Rows.of_frame(each, self.encoding) for each in (queries, rows))
+        batch = self._batch(asked, self._targets(self.model.ask(asked), target), rules, ())
+        context = self._components.nearest if options.prefer == "nearest" else self._believable
+        if not isinstance(context, Context):
+            raise RequestError(
+                "costs are of mixed tables; with prefer 'believable' of a population"
+            )
+        question = Question(self._components.target_model, options.margin)
+        costs = BatchCosts(context, question, batch.to(self.device))
+        whose = torch.arange(len(batch), device=self.device)
+        return costs.cost(given.points.to(self.device), whose).cpu().double().numpy()
+
     def answer_tensors(self, batch: QueryBatch, options: SearchOptions | None = None) -> Found:
-        """Encoded answers to encoded queries, and which are accepted: no table is made."""
-        options = options or SearchOptions()
-        return self._learnt.pipeline(options)(batch.to(self.device), options)
+        """Encoded answers to encoded queries, and which are accepted: no table is made.
 
-    def _search(self, batch: QueryBatch, options: SearchOptions, k: int, progress: bool) -> Found:
-        """Rows of shape (queries, k, width), legal and within their boxes; which are accepted."""
-        starts = range(0, len(batch), self.chunk)
-        ticks = max(options.iterations, 1)  # of a chunk
-        all_rows, all_accepted = [], []
-        with progress_bar("searching", len(starts) * ticks, show=progress) as tick:
-            for number, start in enumerate(starts):
-                whole = len(starts) == 1
-                part = batch if whole else batch.select(slice(start, start + self.chunk))
-                shifted = _shifted(tick, number * options.iterations)
-                rows, accepted = self._answers(part, options, k, shifted)
-                rows = rows.cpu()
-                if bool(self._snap.broken(rows.flatten(0, 1), part.repeated(k).box).any()):
+        Rows (queries, width) and (queries,), on the device of the explainer.
+        """
+        found = self._components.search(batch, options or self.options({}), 1)
+        return found.rows[:, 0], found.accepted[:, 0]
+
+    @property
+    def _believable(self) -> Context | ImageGround | None:
+        return self._components.believable
+
+    def _batch(
+        self, asked: Rows, targets: Tensor, rules: ManyRules, immutable: Collection[str]
+    ) -> QueryBatch:
+        """The queries as the search takes them."""
+        return QueryBatch(
+            asked.points,
+            targets,
+            bounds.box_around(self.encoding, asked.encoded, rules, immutable),
+            bounds.column_costs(self.encoding, rules, len(asked)),
+            bounds.max_changes_of(rules, len(asked)),
+        )
+
+    def _search(self, batch: QueryBatch, options: SearchOptions, k: int, progress: bool) -> Answers:
+        """`k` answers to each query, legal and within the rules."""
+        found = Answers.nothing(batch.queries, k)
+        by_actions = options.method == "actions"
+        parts = torch.arange(len(batch)).split(self.chunk)
+        each = self.chunk if by_actions else max(options.iterations, 1)  # ticks of a part
+        total = len(batch) if by_actions else len(parts) * each
+        with progress_bar("searching", total, show=progress) as tick:
+            for number, part in enumerate(parts):
+                some = batch if len(parts) == 1 else batch.select(part)
+                answered = self._components.search(some, options, k, _shifted(tick, number * each))
+                rows = answered.rows.cpu()
+                if bool(self._projection.broken(rows.flatten(0, 1), some.repeated(k).box).any()):
                     raise InternalError("an answer broke a rule of the schema; please report this")
-                all_rows.append(rows)
-                all_accepted.append(accepted.cpu())
-                tick((number + 1) * ticks, "")
-        return torch.cat(all_rows), torch.cat(all_accepted)
-
-    def _answers(self, batch: QueryBatch, options: SearchOptions, k: int, tick: Tick) -> Found:
-        """Rows (queries, k, width) for some queries, on the device of the explainer.
-
-        Queries whose rules tie features are answered apart from the others; nothing is sought where
-        no row keeps the rules.
-        """
-        if batch.box.ties is None:
-            return self._sought(batch, options, k, tick)
-        there = batch.to(self.device)
-        rows = self._snap(there.queries, there.box)[:, None].repeat(1, k, 1)
-        accepted = torch.zeros(len(batch), k, dtype=torch.bool, device=self.device)
-        for part in batch.box.ties.parts():
-            if len(part):
-                rows[part], accepted[part] = self._sought(batch.select(part), options, k, tick)
-        return rows, accepted
-
-    def _sought(self, batch: QueryBatch, options: SearchOptions, k: int, tick: Tick) -> Found:
-        """The same. Who has no believable answer gets the nearest one that can be found.
-
-        Those are few: Algorithm 2 looks for them, so that nothing has to be learnt first. Where
-        rules tie features, who has no nearest answer gets a believable one, too.
-        """
-        is_tied, has_population = batch.box.ties is not None, self._learnt.population is not None
-        if options.prefer == "believable":
-            search, other, may_fall_back = self._believable, self._nearest, True
-        else:
-            search, other = self._nearest, self._believable
-            may_fall_back = is_tied and has_population and options.keep == "best"
-        rows, accepted = search(batch, options, k, tick)
-        if not may_fall_back or bool(accepted[:, 0].all()):
-            return rows, accepted
-        left = (~accepted[:, 0]).nonzero()[:, 0]
-        steps = replace(options, method="iterations", iterations=algorithm2.ITERATIONS)
-        found = other(batch.select(left.cpu()), steps, k, silent)
-        rows, accepted = rows.clone(), accepted.clone()
-        rows[left], accepted[left] = found
-        return rows, accepted
-
-    def _nearest(self, batch: QueryBatch, options: SearchOptions, k: int, tick: Tick) -> Found:
-        options, there = replace(options, prefer="nearest"), batch.to(self.device)
-        return several_answers(self._learnt.pipeline(options), there, options, k, tick)
-
-    def _believable(self, batch: QueryBatch, options: SearchOptions, k: int, tick: Tick) -> Found:
-        learnt = self._learnt
-        rows, accepted = (each.to(self.device) for each in learnt.believable(batch, options, k))
-        if learnt.asked is not learnt.judge:  # a student stood in, and the model is asked once
-            goals = batch.targets.to(self.device).repeat_interleave(k)
-            agreed = margin_beyond(learnt.judge, options.margin, rows.flatten(0, 1), goals) >= 0
-            accepted = accepted & agreed.unflatten(0, (-1, k))
-        return rows, accepted
+                found.put(part, answered.on_cpu())
+            tick(total)
+        return found
 
 
 def _consulted_model(veil: Veil, model: Any, guidance: str) -> tuple[TargetModel, DecidedBy]:

@@ -1,148 +1,369 @@
-"""The rows that a believable search keeps of each query, and the choice among them."""
+"""The search: sets of actions, extended one action at a time, the most promising ones first.
+
+    1. Ask the model about every single action of every query.
+    2. Keep the most promising rows: what they cost, as if the model's margin could still be had at
+       its price.
+    3. Extend them by one action more. Which extensions are promising is guessed as if the margins
+       of actions added up; effort and density are exact.
+    4. Ask the model about those rows that may still cost less than the best answer so far. Go on
+       with 3, up to a few actions.
+
+Actions are taken in the order of their promise, so that no set of actions comes twice. All queries
+of a batch go through this together, as tensors on any device.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from functools import lru_cache
-from typing import Self
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeVar
 
-import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
 
-from counterveil.encoding import Array
+from counterveil.search.actions.actions import Actions
+from counterveil.search.actions.costs import BatchCosts
+
+BEAM = 24  # rows that are kept of each query
+PROMISING = 64  # single actions of a query that are combined
+LEVELS, MOST_LEVELS = 4, 6  # actions that are always tried; and where there is no answer yet
+HELPS = 0.02  # units of the model that an action must gain by itself
+LEAST_GAIN = 1e-6  # log-odds, for the nearest answers
 
 
-@dataclass(frozen=True)
+@dataclass
+class Singles:
+    """The most promising single actions of each query, the best first, (queries, actions) each.
+
+    `effort`: infinite where there is no action. `implausibility`, `gain`: by how much an action
+    changes them. `pairs`: what two actions add to the implausibility together, (queries, actions,
+    actions); None where no features depend on each other. `rows`: where an action leads, (queries,
+    actions, width); None where rules do not couple features.
+    """
+
+    entry: Tensor
+    feature: Tensor
+    effort: Tensor
+    implausibility: Tensor
+    gain: Tensor
+    pairs: Tensor | None = None
+    rows: Tensor | None = None
+
+
+@dataclass
 class Beam:
-    """Rows of each query as the moves that lead to them; all arrays are (queries, beam, …).
+    """Rows of each query, (queries, beam, …). The effort is infinite where there is no row.
 
-    `moves`: numbers of moves, (queries, beam, moves each). `key`: the same number for the same
-    moves in any order. `effort`, `unusual` and `unsafe` of `cost`; the effort is infinite
-    where there is no row, and `unsafe` is a guess where f was not asked. `cost`: J; infinite where
-    f refuses, or was not asked. Where a row comes from: `origin`, its place in the beam before, and
-    `before`, by how much each further move would have changed `unusual` there, (queries, beam
-    before, moves).
+    `moved`: features that the search has moved, (…, features). `last`: the action taken last.
+    `pairs`: what each action would add to the implausibility beside those taken, (…, actions).
     """
 
-    moves: Array
-    key: Array
-    effort: Array
-    unusual: Array
-    unsafe: Array
-    cost: Array
-    origin: Array
-    before: Array
+    rows: Tensor
+    moved: Tensor
+    last: Tensor
+    effort: Tensor
+    implausibility: Tensor
+    margin: Tensor
+    pairs: Tensor | None
 
-    def select(self, part: Array) -> Self:
+    def select(self, part: Tensor) -> Beam:
         """The beams of some of the queries."""
-        return type(self)(*(getattr(self, each.name)[part] for each in fields(self)))
+        return _selected(self, part)
 
 
-Level = tuple[Array, Beam]  # the queries of a beam, by their numbers, and the beam
+Part = TypeVar("Part", Singles, Beam)
 
 
-@dataclass(frozen=True)
-class Candidates:
-    """Rows that may be answers, (queries, rows each); the cost is infinite where there is none.
+@dataclass
+class Seen:
+    """What was found for each query so far.
 
-    `moves`: (queries, rows each, most moves), filled up with -1. The rest as in `Beam`.
+    `rows`, `cost`: the cheapest accepted row, (queries, width) and (queries,); the cost is infinite
+    without one. `surest`, `margin`: the row with the largest margin of those without an answer.
+    `asked`: rows that the model was asked about. `accepted`: where several answers are wanted, all
+    accepted rows: query, row, cost.
     """
 
-    moves: Array
-    effort: Array
-    unusual: Array
-    cost: Array
+    rows: Tensor
+    cost: Tensor
+    surest: Tensor
+    margin: Tensor
+    asked: Tensor
+    several: bool = False
+    accepted: list[tuple[Tensor, Tensor, Tensor]] = field(default_factory=list)
 
     @classmethod
-    def of(cls, levels: Sequence[Level], count: int, most: int) -> Self:
-        """All rows of some beams, of `count` queries; `most`: moves that lead to a row."""
-        widths = [beam.cost.shape[1] for _, beam in levels]
-        found = cls._none(count, sum(widths), most)
-        for (active, beam), end in zip(levels, np.cumsum(widths).tolist(), strict=True):
-            place = slice(end - beam.cost.shape[1], end)
-            found.moves[active, place, : beam.moves.shape[2]] = beam.moves
-            found.effort[active, place], found.unusual[active, place] = beam.effort, beam.unusual
-            found.cost[active, place] = beam.cost
-        return found
+    def nothing(cls, queries: Tensor, margin: Tensor, several: bool) -> Seen:
+        """Nothing was found yet, and the model was asked about the queries alone."""
+        never = torch.full_like(margin, torch.inf)
+        asked = torch.ones(len(queries), dtype=torch.long, device=queries.device)
+        return cls(queries.clone(), never, queries.clone(), margin.clone(), asked, several)
 
-    @classmethod
-    def cheapest(cls, levels: Sequence[Level], count: int, most: int) -> Self:
-        """The cheapest row of each query."""
-        found = cls._none(count, 1, most)
-        for active, beam in levels:
-            place = beam.cost.argmin(axis=1) + np.arange(0, beam.cost.size, beam.cost.shape[1])
-            cost = beam.cost.take(place)
-            better = np.flatnonzero(cost < found.cost[active, 0])
-            if len(better):
-                query, place = active[better], place[better]
-                moves = beam.moves.reshape(beam.cost.size, -1)[place]
-                found.moves[query, 0, : moves.shape[1]] = moves
-                found.effort[query, 0] = beam.effort.take(place)
-                found.unusual[query, 0] = beam.unusual.take(place)
-                found.cost[query, 0] = cost[better]
-        return found
+    def count(self, query: Tensor) -> None:
+        """The model was asked about a row of each of these queries."""
+        self.asked.index_add_(0, query, torch.ones_like(query))
 
-    @classmethod
-    def _none(cls, count: int, width: int, most: int) -> Self:
-        numbers = (np.full((count, width), np.inf, np.float32) for _ in range(3))
-        return cls(np.full((count, width, most), -1), *numbers)
+    def accept(self, rows: Tensor, query: Tensor, cost: Tensor) -> None:
+        """Take note of rows (rows, width), whose they are and what they cost."""
+        fine = cost.isfinite().nonzero()[:, 0]
+        if not len(fine):
+            return
+        rows, query, cost = rows[fine], query[fine], cost[fine]
+        if self.several:
+            self.accepted.append((query, rows, cost))
+        least = self.cost.scatter_reduce(0, query, cost, "amin")
+        better = (cost == least[query]) & (cost < self.cost[query])
+        self.rows[query[better]] = rows[better]
+        self.cost = least
 
-    def different_ways(self, k: int, feature: Array) -> Self:
-        """For each query the k cheapest, none of which changes all that a cheaper one does.
+    def look(self, rows: Tensor, query: Tensor, margin: Tensor) -> None:
+        """Keep the surest of rows (rows, width) by their margins."""
+        most = self.margin.scatter_reduce(0, query, margin, "amax")
+        better = (margin == most[query]) & (margin > self.margin[query])
+        self.surest[query[better]] = rows[better]
+        self.margin = most
 
-        `feature`: that each move changes, (moves,).
+    @property
+    def answered(self) -> Tensor:
+        """Which queries have an answer, (queries,)."""
+        return self.cost.isfinite()
+
+
+class BeamSearch:
+    """The search for answers to the queries of one batch. `seen` holds what it found."""
+
+    def __init__(self, costs: BatchCosts, actions: Actions, *, several: bool = False) -> None:
+        self.costs, self.actions, self.several = costs, actions, several
+        self.people = costs.context.people if costs.believable else None
+        self.queries, self.count = costs.queries, len(costs.queries)
+        self.everyone = torch.arange(self.count, device=self.queries.device)
+        self.own_margin = costs.margin(self.queries, self.everyone)
+        self.seen = Seen.nothing(self.queries, self.own_margin, several)
+
+    def __call__(self) -> Seen:
+        """Search; the numbers of answers are not yet pulled back."""
+        found = self._single_actions()
+        if found is None:
+            return self.seen
+        (singles, beam), active = found, self.everyone
+        for level in range(1, MOST_LEVELS):
+            going = self._goes_on(level, active, beam, singles).nonzero()[:, 0]
+            if not len(going):
+                break
+            if len(going) < len(active):
+                active, beam = active[going], beam.select(going)
+                singles = _selected(singles, going)
+            beam = self._extended(beam, active, singles)
+        left = (~self.seen.answered[active]).nonzero()[:, 0]
+        if len(left):
+            margin, place = beam.margin[left].max(dim=1)
+            self.seen.look(beam.rows[left, place], active[left], margin)
+        return self.seen
+
+    def _goes_on(self, level: int, active: Tensor, beam: Beam, singles: Singles) -> Tensor:
+        """For which queries a further action is tried, (active,)."""
+        best = self.seen.cost[active]
+        if level >= LEVELS:
+            going = best.isinf()
+        elif self.several:
+            going = torch.ones_like(best, dtype=torch.bool)
+        else:  # no cost is below the effort: where that is more already, all is found
+            going = best > singles.effort.amin(dim=1) + beam.effort.amin(dim=1)
+        most = self.costs.batch.max_changes
+        return going if most is None else going & (most[active] > level)
+
+    # --- Single actions ---
+
+    def _single_actions(self) -> tuple[Singles, Beam] | None:
+        """The promising actions of every query, as the model sees them; the best as a beam.
+
+        The model is asked about all of them. None where no query may do anything.
         """
-        places, least = different_ways(self.cost, self._changed(feature), k)
-        where = np.arange(len(self.cost))[:, None], places
-        moves, effort, unusual = (each[where] for each in (self.moves, self.effort, self.unusual))
-        return type(self)(moves, effort, unusual, least)
+        actions, costs, menu = self.actions, self.costs, self.actions.menu
+        query, entry = actions.is_open.nonzero(as_tuple=True)
+        rows = actions.take(self.queries[query], query, entry)
+        if actions.is_coupled:
+            rows, query, entry = self._coupled(rows, query, entry)
+        if not len(query):
+            return None
+        if actions.is_coupled:
+            effort, implausibility = costs.terms(rows, query)
+            implausibility = implausibility - costs.own_implausibility[query]
+        else:
+            effort, implausibility = (each[query, entry] for each in costs.of_actions(actions))
+        least = effort + (costs.own_implausibility[query] + implausibility).clamp_(min=0)
+        margin = self._ask(rows, query, least)
+        gain, feature = margin - self.own_margin[query], menu.feature[entry]
+        helps = gain > (HELPS * costs.context.unit if costs.believable else LEAST_GAIN)
+        if not costs.believable:
+            self._price_margins(query[helps], feature[helps], gain[helps], effort[helps])
+        promise = least + costs.shortfall(margin, query).clamp_(min=0).square_()
+        dense = promise.new_full(actions.is_open.shape, torch.inf)
+        dense[query, entry] = promise.masked_fill_(~helps, torch.inf)
+        best, chosen = dense.topk(min(PROMISING, dense.shape[1]), dim=1, largest=False)
+        pair = torch.zeros_like(dense, dtype=torch.long)
+        pair[query, entry] = torch.arange(len(query), device=rows.device)
+        pair = pair.gather(1, chosen)  # places among the rows that were asked about
+        singles = Singles(
+            entry=chosen,
+            feature=menu.feature[chosen],
+            effort=effort[pair].masked_fill_(best.isinf(), torch.inf),
+            implausibility=implausibility[pair],
+            gain=gain[pair],
+            rows=rows[pair] if actions.is_coupled else None,
+        )
+        if self.people is not None and self.people.beside is not None:
+            singles.pairs = self._pairs(singles)
+        first = pair[:, :BEAM]
+        beam = Beam(
+            rows=rows[first],
+            moved=one_hot(singles.feature[:, :BEAM], actions.features).bool(),
+            last=torch.arange(first.shape[1], device=rows.device).expand_as(first),
+            effort=singles.effort[:, :BEAM],
+            implausibility=costs.own_implausibility[:, None] + singles.implausibility[:, :BEAM],
+            margin=margin[first],
+            pairs=None if singles.pairs is None else singles.pairs[:, :BEAM],
+        )
+        return singles, beam
 
-    def _changed(self, feature: Array) -> Array:
-        """Which features the candidates change, (queries, rows each, features)."""
-        changed = np.zeros((*self.cost.shape, int(feature.max()) + 1), dtype=bool)
-        for moves in np.moveaxis(self.moves, 2, 0):
-            query, row = np.nonzero(moves >= 0)
-            changed[query, row, feature[moves[query, row]]] = True
-        return changed
+    def _coupled(self, rows: Tensor, query: Tensor, entry: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Rows after single actions that keep the coupled rules, and whose and which they are."""
+        moved = one_hot(self.actions.menu.feature[entry], self.actions.features).bool()
+        rows, fine = self.actions.lawful(rows, query, moved)
+        nothing = moved.new_zeros(self.count, moved.shape[1])
+        kept, moves = self.actions.lawful(self.queries, self.everyone, nothing)
+        if bool(moves.any()):  # the rules themselves move the query
+            whose, there = self.everyone[moves], kept[moves]
+            effort, implausibility = self.costs.terms(there, whose)
+            self._ask(there, whose, effort + implausibility.clamp(min=0))
+        return rows[fine], query[fine], entry[fine]
+
+    def _price_margins(self, query: Tensor, feature: Tensor, gain: Tensor, effort: Tensor) -> None:
+        """What a log-odds costs in squared distance, for the nearest answers of each query.
+
+        If margins were linear, a shortfall s would take a squared distance of s² / Σ_j g_j², where
+        g_j is the gain of feature j for its way.
+        """
+        features = self.actions.features
+        slope = torch.zeros(self.count * features, device=query.device)
+        place = query * features + feature
+        slope.scatter_reduce_(0, place, gain.square() / effort.clamp(min=1e-12), "amax")
+        self.costs.scale = slope.view(self.count, -1).sum(dim=1).clamp_(min=1e-12).rsqrt()
+
+    def _pairs(self, singles: Singles) -> Tensor:
+        """What two actions add to the implausibility together, (queries, actions, actions)."""
+        people, prices = self.people, self.costs.context.prices
+        assert people is not None
+        assert people.beside is not None
+        assert prices is not None
+        after = self.costs.context.entry_cell[singles.entry]
+        before = self.costs.codes.gather(1, singles.feature) + people.starts[singles.feature]
+        block = (self.costs.targets * people.grid.width)[:, None]
+        change = people.beside[after + block] - people.beside[before + block]
+        many = after.shape[1]
+        cells = (each[:, None].expand(-1, many, -1) for each in (after, before))
+        added, lost = (change.gather(2, each) for each in cells)
+        return (lost - added).mul_(prices.implausible)
+
+    # --- Sets of actions ---
+
+    def _extended(self, beam: Beam, active: Tensor, singles: Singles) -> Beam:
+        """The most promising rows of one action more, (active, beam, …).
+
+        `singles`: of the active queries.
+        """
+        guess, implausibility = self._guess(beam, active, singles)
+        width, many = guess.shape[1:]
+        best, place = guess.flatten(1).topk(min(BEAM, width * many), dim=1, largest=False)
+        at = best.isfinite().nonzero(as_tuple=True)
+        whose, place = at[0], place[at]
+        query, state, action = active[whose], place // many, place % many
+        before, moved = beam.rows[whose, state], beam.moved[whose, state]
+        now_moved = moved | one_hot(singles.feature[whose, action], moved.shape[1]).bool()
+        if singles.rows is None:
+            rows = self.actions.take(before, query, singles.entry[whose, action])
+            effort = beam.effort[whose, state] + singles.effort[whose, action]
+            implausible = implausibility.flatten(1)[whose, place]
+        else:
+            rows = self._joint(before, query, singles.rows[whose, action], moved)
+            rows, fine = self.actions.lawful(rows, query, now_moved)
+            rows, query, now_moved, whose = rows[fine], query[fine], now_moved[fine], whose[fine]
+            at, state, action = (whose, at[1][fine]), state[fine], action[fine]
+            effort, implausible = self.costs.terms(rows, query)
+        least = effort + implausible.clamp(min=0)
+        margin = self._ask(rows, query, least, least < self._limit(query))
+        pairs = None
+        if beam.pairs is not None and singles.pairs is not None:
+            pairs = beam.pairs[whose, state] + singles.pairs[whose, action]
+
+        def placed(values: Tensor, otherwise: float) -> Tensor:
+            whole = values.new_full((*best.shape, *values.shape[1:]), otherwise)
+            whole[at] = values
+            return whole
+
+        return Beam(
+            rows=placed(rows, 0),
+            moved=placed(now_moved, 0),
+            last=placed(action, 0),
+            effort=placed(effort.masked_fill_(margin.isinf(), torch.inf), torch.inf),
+            implausibility=placed(implausible, 0),
+            margin=placed(margin, -torch.inf),
+            pairs=None if pairs is None else placed(pairs, 0),
+        )
+
+    def _limit(self, query: Tensor) -> Tensor:
+        """What an answer may cost to be of use: where one is sought, less than the best so far."""
+        best = self.seen.cost[query]
+        return torch.full_like(best, torch.inf) if self.several else best
+
+    def _ask(
+        self, rows: Tensor, query: Tensor, least: Tensor, which: Tensor | None = None
+    ) -> Tensor:
+        """Ask the model about rows, or about `which` of them; margins, (rows,), -∞ for others.
+
+        `least`: what each row costs at least. Accepted rows are taken note of.
+        """
+        margin = torch.full_like(least, -torch.inf)
+        if which is not None and not bool(which.all()):
+            at = which.nonzero()[:, 0]
+            if len(at):
+                margin[at] = self._ask(rows[at], query[at], least[at])
+            return margin
+        margin = self.costs.margin(rows, query)
+        self.seen.count(query)
+        self.seen.accept(rows, query, self.costs.of_accepted(rows, query, least, margin))
+        return margin
+
+    def _guess(self, beam: Beam, active: Tensor, singles: Singles) -> tuple[Tensor, Tensor]:
+        """What each row would cost after each further action, (active, beam, actions).
+
+        And its implausibility. No action comes twice, nor before one that was taken.
+        """
+        costs = self.costs
+        implausibility = beam.implausibility[:, :, None] + singles.implausibility[:, None]
+        if beam.pairs is not None:
+            implausibility += beam.pairs
+        short = (costs.safe - beam.margin)[:, :, None] - singles.gain[:, None]
+        guess = short.mul_(costs.scale[active][:, None, None]).clamp_(min=0).square_()
+        guess += implausibility.clamp(min=0)
+        guess += beam.effort[:, :, None]
+        guess += singles.effort[:, None]
+        feature = singles.feature[:, None].expand(-1, guess.shape[1], -1)
+        closed = beam.moved.gather(2, feature)
+        closed |= torch.arange(guess.shape[2], device=guess.device) <= beam.last[:, :, None]
+        return guess.masked_fill_(closed, torch.inf), implausibility
+
+    def _joint(self, rows: Tensor, query: Tensor, after: Tensor, moved: Tensor) -> Tensor:
+        """Rows after an action that moves several features; what was moved before stays moved."""
+        changed = (after - self.queries[query]).abs() > 1e-6
+        held = self.actions.projection.columns_of_features(moved)
+        return torch.where(changed & ~held, after, rows)
 
 
-def different_ways(cost: Array, changed: Array, k: int) -> tuple[Array, Array]:
-    """The places of the k cheapest rows of each query, and their costs, (queries, k) each.
-
-    None of them changes all that a cheaper one does, or less. `cost`: (queries, rows each).
-    `changed`: which features the rows change, (queries, rows each, features).
-    """
-    cost, everyone, places, least = cost.copy(), np.arange(len(cost)), [], []
-    for _ in range(k):
-        places.append(cost.argmin(axis=1))
-        least.append(cost[everyone, places[-1]])
-        mine = changed[everyone, places[-1]][:, None]
-        both = (changed & mine).sum(axis=2)
-        cost[(both == mine.sum(axis=2)) | (both == changed.sum(axis=2))] = np.inf
-    return np.stack(places, axis=1), np.stack(least, axis=1)
-
-
-def cheapest(guess: Array, many: int) -> Array:
-    """The places of the `many` cheapest, in ascending order, of (queries, any number).
-
-    Places are counted through all queries.
-    """
-    begin = np.arange(0, guess.size, guess.shape[1])[:, None]
-    if many >= guess.shape[1]:
-        return guess.argsort(axis=1, kind="stable") + begin
-    place = np.argpartition(guess, many - 1, axis=1)[:, :many] + begin
-    order = guess.take(place).argsort(axis=1, kind="stable")
-    return place.take(order + np.arange(0, place.size, many)[:, None])
-
-
-def first_of_each(keys: Array) -> Array:
-    """Which of (queries, any number) have no equal before them."""
-    same = keys[:, :, None] == keys[:, None, :]
-    same &= _is_before(keys.shape[1])
-    return ~same.any(axis=2)
-
-
-@lru_cache(maxsize=8)
-def _is_before(count: int) -> Array:
-    """Of every two places, whether the second is before the first: (places, places)."""
-    return np.tri(count, k=-1, dtype=bool)
+def _selected(of_queries: Part, part: Tensor) -> Part:
+    """What is known of some of the queries."""
+    chosen: dict[str, Any] = {
+        each.name: None if (known := getattr(of_queries, each.name)) is None else known[part]
+        for each in fields(of_queries)
+    }
+    return replace(of_queries, **chosen)

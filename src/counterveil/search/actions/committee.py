@@ -21,8 +21,8 @@ from counterveil.models import TargetModel
 from counterveil.networks import fit, seeded
 from counterveil.population import TreePopulation
 from counterveil.privacy.record import NoisyRecord
-from counterveil.search.actions.asking import ask_points, lead
-from counterveil.search.actions.beliefs import Beliefs
+from counterveil.search.actions.people import People
+from counterveil.search.asking import Question, class_margin
 
 MEMBERS = 8
 HIDDEN = 8  # neurons of each
@@ -34,40 +34,39 @@ STEPS, BATCH, RATE = 500, 512, 2e-2
 class Committee:
     """Networks of one hidden layer, side by side, over the cells of a row.
 
-    `cells`: what each cell adds to all hidden neurons, (cells, neurons); those of all features
-    stand in one line, and `starts` says where each feature begins. `bias`: of the neurons.
-    `out`: from all neurons to the logits of all members, (neurons, members · classes), 0 from a
-    neuron to another member than its own; `out_bias`: (members · classes,).
+    `starts`: where the cells of each feature begin in the line of all cells, (features,). `cells`:
+    what each cell adds to all hidden neurons, (cells, neurons). `bias`: of the neurons. `out`: from
+    all neurons to the logits of all members, (neurons, members · classes), 0 from a neuron to
+    another member than its own; `out_bias`: (members · classes,).
     """
 
-    starts: Array
-    cells: Array
-    bias: Array
-    out: Array
-    out_bias: Array
+    starts: Tensor
+    cells: Tensor
+    bias: Tensor
+    out: Tensor
+    out_bias: Tensor
 
-    def sums(self, codes: Array) -> Array:
-        """What arrives at the neurons, (rows, neurons), of the cell of each feature."""
-        return self.cells[codes + self.starts].sum(axis=1) + self.bias
+    def margins(self, codes: Tensor, targets: Tensor) -> Tensor:
+        """By how much each member prefers the target class, in log-odds: (rows, members).
 
-    def margins(self, sums: Array, targets: Array) -> Array:
-        """By how much each member prefers the target class, in log-odds: (rows, members)."""
-        logits = np.maximum(sums, 0) @ self.out + self.out_bias
-        classes = len(self.out_bias) // MEMBERS
-        return lead(logits.reshape(len(sums), MEMBERS, classes), targets)
+        `codes`: the cell of each feature, (rows, features).
+        """
+        summed = nn.functional.embedding_bag(codes + self.starts, self.cells, mode="sum")
+        logits = torch.addmm(self.out_bias, summed.add_(self.bias).relu_(), self.out)
+        return class_margin(logits.unflatten(1, (MEMBERS, -1)), targets)
 
 
 class _Networks(nn.Module):
     """The networks of a committee while they learn."""
 
-    def __init__(self, beliefs: Beliefs) -> None:
+    def __init__(self, people: People) -> None:
         super().__init__()
-        grid = beliefs.grid
-        self.starts = torch.as_tensor(grid.starts)
+        grid = people.grid
+        self.starts = people.starts.cpu()
         self.cells = nn.Parameter(0.3 * torch.randn(grid.width, MEMBERS * HIDDEN))
         self.bias = nn.Parameter(0.3 * torch.randn(MEMBERS * HIDDEN))
-        self.second = nn.Parameter(torch.randn(MEMBERS, HIDDEN, beliefs.classes) / HIDDEN**0.5)
-        self.second_bias = nn.Parameter(torch.zeros(MEMBERS, 1, beliefs.classes))
+        self.second = nn.Parameter(torch.randn(MEMBERS, HIDDEN, people.classes) / HIDDEN**0.5)
+        self.second_bias = nn.Parameter(torch.zeros(MEMBERS, 1, people.classes))
 
     def forward(self, codes: Tensor) -> Tensor:
         """Logits (members, rows, classes), of the cell of each feature, (rows, features)."""
@@ -75,34 +74,36 @@ class _Networks(nn.Module):
         hidden = (summed + self.bias).relu().unflatten(1, (MEMBERS, HIDDEN)).movedim(1, 0)
         return torch.baddbmm(self.second_bias, hidden, self.second)
 
-    def committee(self) -> Committee:
+    def committee(self, device: torch.device | None) -> Committee:
         """What they have learnt."""
-        parts = (self.cells, self.bias, torch.block_diag(*self.second), self.second_bias.flatten())
-        return Committee(self.starts.numpy(), *(each.detach().numpy() for each in parts))
+        out = torch.block_diag(*self.second)
+        parts = (self.starts, self.cells, self.bias, out, self.second_bias.flatten())
+        return Committee(*(each.detach().to(device) for each in parts))
 
 
-def committee_of_model(beliefs: Beliefs, model: TargetModel, seed: int = 0) -> Committee:
+def committee_of_model(people: People, model: TargetModel, seed: int = 0) -> Committee:
     """What training `model` again might give: taught with draws from its probabilities."""
     rng = np.random.default_rng(seed)
-    points, _ = _rows(beliefs.population, OF_MODEL, rng)
-    chances = np.exp(ask_points(model, points).astype(np.float64))
+    points, _ = _rows(people.population, OF_MODEL, rng)
+    asked = Question(model).log_proba(torch.from_numpy(points))
+    chances = asked.double().exp().numpy()
     ladder = np.cumsum(chances, axis=1)
     dice = rng.random((len(ladder), MEMBERS, 1)) * ladder[:, None, -1:]
     labels = (ladder[:, None] < dice).sum(axis=2)
     weights = rng.poisson(1.0, labels.shape)  # how often a row is in a member's bootstrap
-    return _taught(beliefs, points, labels, weights, seed)
+    return _taught(people, points, labels, weights, seed)
 
 
-def committee_of_people(beliefs: Beliefs, seed: int = 0) -> Committee:
+def committee_of_people(people: People, seed: int = 0) -> Committee:
     """What training on the people might give, as far as the noisy record knows them."""
-    rng, population = np.random.default_rng(seed), beliefs.population
+    rng, population = np.random.default_rng(seed), people.population
     schema = population.grid.schema
     others = [TreePopulation(schema, _again(population, rng)) for _ in range(MEMBERS - 1)]
     drawn = [_rows(each, OF_PEOPLE, rng) for each in (population, *others)]
     points = np.concatenate([rows for rows, _ in drawn])
     labels = np.concatenate([classes for _, classes in drawn])
     own = np.eye(MEMBERS, dtype=np.int64).repeat(OF_PEOPLE, axis=0)  # whose row it is
-    return _taught(beliefs, points, labels[:, None].repeat(MEMBERS, axis=1), own, seed)
+    return _taught(people, points, labels[:, None].repeat(MEMBERS, axis=1), own, seed)
 
 
 def _rows(population: TreePopulation, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
@@ -124,12 +125,12 @@ def _again(population: TreePopulation, rng: np.random.Generator) -> NoisyRecord:
     return replace(population.record, measurements=tuple(measurements))
 
 
-def _taught(beliefs: Beliefs, points: Array, labels: Array, weights: Array, seed: int) -> Committee:
+def _taught(people: People, points: Array, labels: Array, weights: Array, seed: int) -> Committee:
     """A committee taught with rows (rows, width): labels and weights are (rows, members)."""
-    codes = torch.as_tensor(beliefs.codes(points))
+    codes = people.codes(torch.from_numpy(points).to(people.device)).cpu()
     goals, counted = torch.as_tensor(labels), torch.as_tensor(weights, dtype=torch.float32)
     counted = counted / counted.mean()
-    networks = seeded(lambda: _Networks(beliefs), seed)
+    networks = seeded(lambda: _Networks(people), seed)
 
     def loss_of(some: Tensor) -> Tensor:
         logits = networks(codes[some]).movedim(0, 1).flatten(0, 1)
@@ -138,4 +139,4 @@ def _taught(beliefs: Beliefs, points: Array, labels: Array, weights: Array, seed
 
     epochs = max(1, round(STEPS * BATCH / len(codes)))
     fit(networks, loss_of, len(codes), epochs=epochs, batch=BATCH, rate=RATE, seed=seed)
-    return networks.committee()
+    return networks.committee(people.device)

@@ -1,119 +1,174 @@
-"""The menu: for every feature the few values that an answer may move it to.
+"""The menu: the values that an action may give a feature.
 
-Numbers get round values where P~ has people; categories and binary values are offered as they are,
-unless so few people have them that P~ cannot tell them from noise. A missing value is never on the
+An entry gives one feature a value, and the features that follow from it by links of the schema
+theirs. `offered` entries are those of believable answers: round numbers where P~ has people, and
+categories that are no noise. All other entries are there for the nearest answers, and for the last
+attempt before a no: further values of numbers, and every category. A missing value is never on the
 menu: no answer tells a person to make a known value unknown. All is computed from P~ and the
-schema: the menu is the same for all queries, and what the rules of a query close is closed by its
-box.
+schema, so the menu is the same for all queries; rules close entries for a query.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from counterveil.encoding import Array
+from counterveil.encoding import Array, Encoding
 from counterveil.population import TreePopulation
 from counterveil.population.rounding import roundest
-from counterveil.schema.cells import NumberCells
 from counterveil.search.constraints.bounds import linked_columns
 
-VALUES, LEAST_VALUES = 12, 4  # of a number
-MOST_ENTRIES = 256  # of the whole menu
+VALUES, LEAST_VALUES = 12, 4  # of a number that are offered
+MOST_OFFERED, MOST_ENTRIES = 256, 640  # of the whole menu
+EVEN, LEAST_EVEN = 24, 6  # further values of a number, evenly spread
 FEWEST, OVER_NOISE = 0.01, 4.0  # people of a category: share of all, deviations of noise
 ROUNDED = 0.1  # of the people of a value: rounding may go past so many
 FINE = 96  # values of a number that an answer may end on
+TAIL = 0.25  # of the outermost pieces of a number, as far as answers go into them
 
 
 @dataclass(frozen=True)
 class Menu:
     """The entries of all features side by side; those of a feature follow one another.
 
-    `feature`, `code`: of each entry its feature and its cell, (entries,). `points`: its encoded
-    columns, (entries, width), 0 in all others; those of features that follow from its own are with
-    them. `mask`: which columns these are, (entries, width). `column`: the column that tells it from
-    others of its feature, and `value`: what it puts there, (entries,). `blank`: the other columns
-    of its feature, which it sets to 0, (entries, width). `places`: where the entries of each
-    feature are. `fine`: of each number more values, ascending, in the unit cube; None for other
-    features.
+    `feature`, `column`, `value`: of each entry its feature, the column that tells it from others
+    of its feature, and what it puts there, (entries,). `unit`: its columns with 1 in `column`, and
+    what follows from it by links, (entries, width). `mask`: the columns that it sets, (entries,
+    width). `blank`: the other columns of its own feature, (entries, width). `is_number`, `offered`:
+    (entries,). `fine`: of each number the values that a believable
+    answer may end on, ascending, (features, values); the last value is repeated to fill up.
+    `first_column`, `number_features`: of each feature its first column, and whether it is a number
+    that moves by itself, (features,).
     """
 
-    feature: Array
-    code: Array
-    points: Array
-    mask: Array
-    column: Array
-    value: Array
-    blank: Array
-    places: tuple[slice, ...]
-    fine: tuple[Array | None, ...]
+    feature: Tensor
+    column: Tensor
+    value: Tensor
+    unit: Tensor
+    mask: Tensor
+    blank: Tensor
+    is_number: Tensor
+    offered: Tensor
+    fine: Tensor
+    first_column: Tensor
+    number_features: Tensor
 
     def __len__(self) -> int:
         return len(self.feature)
 
+    def points(self) -> Tensor:
+        """The encoded values of the entries in their columns, 0 elsewhere, (entries, width)."""
+        return torch.where(self.is_number[:, None], self.unit * self.value[:, None], self.unit)
 
-def menu_of(population: TreePopulation) -> Menu:
-    """The menu of a mixed table."""
-    grid = population.grid
-    blocks, width = grid.encoding.blocks, grid.encoding.width
-    derived = {link.derived for link in grid.schema.links}
-    links = linked_columns(grid.encoding)
-    numbers = [isinstance(cells, NumberCells) for cells in grid.cells]
-    listed = sum(cells.count for cells in grid.cells if not isinstance(cells, NumberCells))
-    values = max(LEAST_VALUES, min(VALUES, (MOST_ENTRIES - listed) // max(1, sum(numbers))))
-    features: list[int] = []
-    codes: list[int] = []
-    columns: list[int] = []
-    points, mask, blank = ([np.zeros((0, width))] for _ in range(3))
-    places, fine = [], []
-    for number, (block, cells) in enumerate(zip(blocks, grid.cells, strict=True)):
-        own = np.zeros((0, block.stop - block.start))
-        if not block.feature.immutable and block.feature.name not in derived:
-            own = _entries_of(population, number, values)
-        wide, here, others = (np.zeros((len(own), width)) for _ in range(3))
-        wide[:, block.at], here[:, block.at] = own, 1
-        told_by = own.argmax(axis=1) if block.feature.one_hot else np.zeros(len(own), dtype=int)
-        others[:, block.at] = 1
-        others[np.arange(len(own)), block.start + told_by] = 0
-        for link in links:
-            if link.source.start == block.start:
-                wide[:, link.derived] = link.table.numpy()[own.argmax(axis=1)]
-                here[:, link.derived] = 1
-        start = len(features)
-        features += [number] * len(own)
-        codes += cells.codes(own).tolist() if len(own) else []
-        columns += (block.start + told_by).tolist()
-        for rows, more in ((points, wide), (mask, here), (blank, others)):
-            rows.append(more)
-        places.append(slice(start, len(features)))
-        values_of_all = round_values(population, number, FINE) if numbers[number] else None
-        fine.append(None if values_of_all is None else values_of_all.astype(np.float32))
-    encoded, column = np.concatenate(points).astype(np.float32), np.array(columns, dtype=np.intp)
-    return Menu(
-        np.array(features, dtype=np.intp),
-        np.array(codes, dtype=np.intp),
-        encoded,
-        np.concatenate(mask) > 0,
+
+class _Entry(NamedTuple):
+    """An entry of the menu; see `Menu`."""
+
+    feature: int
+    column: int
+    value: float
+    unit: Array
+    mask: Array
+    is_number: bool
+    offered: bool
+
+
+def menu_of(
+    encoding: Encoding,
+    population: TreePopulation | None,
+    device: torch.device | None = None,
+    *,
+    every_cell: bool = False,
+) -> Menu:
+    """The menu of a mixed table; without a population no entry is offered.
+
+    `every_cell`: whether numbers have a value in each cell of P~'s grid.
+    """
+    blocks, width = encoding.blocks, encoding.width
+    derived = {link.derived for link in encoding.schema.links}
+    is_free = np.array([block.feature.name not in derived for block in blocks])
+    entries: list[_Entry] = []
+    for number in np.flatnonzero(is_free).tolist():
+        if blocks[number].feature.is_one_number:
+            entries += _numbers(encoding, number, population, every_cell)
+        else:
+            entries += _categories(encoding, number, population)
+    fine = np.zeros((len(blocks), FINE), np.float32)
+    is_number = np.array([block.feature.is_one_number for block in blocks])
+    for number in np.flatnonzero(is_number) if population is not None else ():
+        values = round_values(population, number, FINE)  # type: ignore[arg-type]
+        fine[number] = np.pad(values, (0, FINE - len(values)), mode="edge")
+    starts, stops = (np.array([getattr(each, end) for each in blocks]) for end in ("start", "stop"))
+    feature: Array = np.array([entry.feature for entry in entries], dtype=np.int64)
+    column: Array = np.array([entry.column for entry in entries], dtype=np.int64)
+    place = np.arange(width)
+    blank = (place >= starts[feature][:, None]) & (place < stops[feature][:, None])
+    blank &= place != column[:, None]
+    parts = (
+        feature,
         column,
-        encoded[np.arange(len(encoded)), column],
-        np.concatenate(blank).astype(np.float32),
-        tuple(places),
-        tuple(fine),
+        np.array([entry.value for entry in entries], dtype=np.float32),
+        np.array([entry.unit for entry in entries], dtype=np.float32).reshape(-1, width),
+        np.array([entry.mask for entry in entries], dtype=bool).reshape(-1, width),
+        blank.astype(np.float32),
+        np.array([entry.is_number for entry in entries], dtype=bool),
+        np.array([entry.offered for entry in entries], dtype=bool),
+        fine,
+        starts,
+        is_number & is_free,
     )
+    return Menu(*(torch.as_tensor(each, device=device) for each in parts))
 
 
-def _entries_of(population: TreePopulation, number: int, values: int) -> Array:
-    """The encoded entries of one feature, (entries, its columns)."""
-    block, cells = population.grid.encoding.blocks[number], population.grid.cells[number]
-    if isinstance(cells, NumberCells):
-        chosen = round_values(population, number, values)
-        own = np.zeros((len(chosen), block.stop - block.start))
-        own[:, 0] = chosen
-        return own
-    every = np.arange(cells.count - block.feature.missing)
-    own = cells.points(every, np.random.default_rng(0)).reshape(len(every), -1)
-    return own[_are_met(population, number)[: len(own)]].astype(float)
+def _numbers(
+    encoding: Encoding, number: int, population: TreePopulation | None, every_cell: bool
+) -> list[_Entry]:
+    """The entries of a number: where the people are, and evenly over its range."""
+    block = encoding.blocks[number]
+    numbers = sum(each.feature.is_one_number for each in encoding.blocks)
+    listed, room = encoding.width - numbers, max(1, numbers)
+    many = int(np.clip((MOST_OFFERED - listed) // room, LEAST_VALUES, VALUES))
+    more = int(np.clip((MOST_ENTRIES - listed) // room - many, LEAST_EVEN, EVEN))
+    low, high = block.feature.number_range or (0.0, 1.0)
+    even = np.linspace(0, 1, more)
+    if block.feature.is_whole:
+        even = np.unique(np.rint(even * (high - low))) / max(high - low, 1)
+    told = np.empty(0) if population is None else round_values(population, number, many)
+    if every_cell and population is not None:
+        cells = population.grid.cells[number]
+        even = np.concatenate([even, cells.low, cells.high])
+    near = np.abs(even[:, None] - told[None, :]).min(axis=1, initial=1) < 1e-6
+    values = np.concatenate([told, np.unique(even[~near])]).astype(np.float32)
+    order = np.argsort(values, kind="stable")
+    mask, unit = np.zeros(encoding.width, dtype=bool), np.zeros(encoding.width, np.float32)
+    mask[block.at], unit[block.start] = True, 1
+    return [
+        _Entry(number, block.start, float(values[at]), unit, mask, True, bool(at < len(told)))
+        for at in order
+    ]
+
+
+def _categories(encoding: Encoding, number: int, population: TreePopulation | None) -> list[_Entry]:
+    """The entries of a categorical or binary feature; offered are those that are no noise."""
+    block, entries = encoding.blocks[number], []
+    links = {link.source.start: link for link in linked_columns(encoding)}
+    one_hot = block.feature.one_hot
+    values = range(block.categories.stop - block.start) if one_hot else range(2)
+    met = [False] * len(values) if population is None else _are_met(population, number)
+    for value in values:
+        mask, unit = np.zeros(encoding.width, dtype=bool), np.zeros(encoding.width, np.float32)
+        column = block.start + (value if one_hot else 0)
+        mask[block.at], unit[column] = True, 1 if one_hot else value
+        if one_hot and block.start in links:
+            link = links[block.start]
+            mask[link.derived], unit[link.derived] = True, link.table.numpy()[value]
+        told = bool(met[value])
+        entries.append(_Entry(number, column, float(unit[column]), unit, mask, False, told))
+    return entries
 
 
 def _are_met(population: TreePopulation, number: int) -> Array:
@@ -128,12 +183,16 @@ def round_values(population: TreePopulation, number: int, values: int) -> Array:
     """Round values of a number, ascending, in the unit cube, where the people of P~ are.
 
     A single value that many people share is offered as it is, and counts no more than others do:
-    the rest of the values are spread over the rest of the people.
+    the rest of the values are spread over the rest of the people. Of the outermost pieces the inner
+    part alone is offered: next to nobody is far out there.
     """
     feature = population.grid.encoding.blocks[number].feature
     bounds = feature.number_range or (0.0, 1.0)
     low, span = bounds[0], bounds[1] - bounds[0]
     places, shares = population.percentiles(number)
+    places = places.copy()
+    places[-1] = places[-2] + TAIL * (places[-1] - places[-2])
+    places[0] = places[1] - TAIL * (places[1] - places[0])
     rise = np.minimum(np.diff(shares, prepend=0.0, append=1.0)[:-1], 1 / values)
     shares = np.cumsum(rise) / max(rise.sum(), 1e-12)
     wanted = (np.arange(values) + 0.5) / values

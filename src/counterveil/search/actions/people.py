@@ -120,13 +120,11 @@ class People:
             if one == two:  # a source and what follows from it
                 alone[one] = alone[one] + np.diagonal(table, axis1=1, axis2=2)
                 continue
-            rows, columns = (
-                slice(starts[each], starts[each] + size)
-                for each, size in ((one, table.shape[1]), (two, table.shape[2]))
-            )
+            first = slice(starts[one], starts[one] + table.shape[1])
+            second = slice(starts[two], starts[two] + table.shape[2])
             assert beside is not None
-            beside[:, rows, columns] += table
-            beside[:, columns, rows] += table.swapaxes(1, 2)
+            beside[:, first, second] += table
+            beside[:, second, first] += table.swapaxes(1, 2)
         self.alone = self._tensor(np.concatenate(alone, axis=1))
         self.beside = None if beside is None else self._tensor(beside.reshape(-1, width))
         is_derived = np.isin(np.arange(self.features), derived_ones)

@@ -26,7 +26,7 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
-from counterveil.search.actions.asking import Margin
+from counterveil.search.asking import Question
 from counterveil.search.batch import Found, QueryBatch
 from counterveil.search.images.ground import ImageGround
 from counterveil.search.images.manner import NUMBERS
@@ -170,7 +170,7 @@ class ImageSearch:
         doubts = [ground.doubt(ground.views(rows, number), targets) for number in range(JUDGED)]
         cost = many._closeness(rows) + ground.painter.strain(flat)
         cost = cost + ground.implausible(rows, targets) + torch.stack(doubts).mean(dim=0)
-        beyond = Margin(ground.judge, self.least)(rows.detach().numpy(), targets.numpy())
+        beyond = Question(ground.judge, self.least).margin(rows.detach(), targets).numpy()
         accepted = torch.from_numpy(beyond >= 0)
         return Tried(strokes, *(each.unflatten(0, (-1, count)) for each in (rows, cost, accepted)))
 

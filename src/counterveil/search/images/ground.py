@@ -12,12 +12,11 @@ from counterveil.encoding import Array
 from counterveil.models import Rows, TargetModel
 from counterveil.population import FeaturePopulation
 from counterveil.schema import Pixels
-from counterveil.search.actions.asking import ask_points
+from counterveil.search.asking import Question, class_margin
 from counterveil.search.constraints.projection import Snap
 from counterveil.search.images.beliefs import Drawn, ImageBeliefs
 from counterveil.search.images.painters import Painter, Redrawn, Retouched
 from counterveil.search.images.views import COUNT, Views
-from counterveil.search.paper.repair import logit_margin
 from counterveil.search.results.quality import AnswerQuality
 
 LEAST_UNIT = 1e-3  # log-odds
@@ -26,7 +25,7 @@ DRAWS_WELL = 0.5  # trust from which images of the generator are taken for answe
 
 def ask_images(model: TargetModel, points: Tensor) -> Tensor:
     """Log-probabilities (rows, classes) of encoded images (rows, width), both on the CPU."""
-    return torch.from_numpy(ask_points(model, points.detach().numpy()))
+    return Question(model).log_proba(points.detach())
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ class Member:
     def margin(self, points: Tensor, targets: Tensor) -> Tensor:
         """By how many units it prefers the target class, (rows,); a gradient flows through."""
         rows = Rows.of_points(points.to(self.model.device), self.model.encoding)
-        return logit_margin(self.model.ask(rows).cpu(), targets) / self.unit
+        return class_margin(self.model.ask(rows).cpu(), targets) / self.unit
 
 
 @dataclass(frozen=True)
@@ -153,7 +152,7 @@ class ImageGround:
         return torch.stack(found)
 
     @torch.no_grad()
-    def worth(self, before: Array, after: Array, goals: Array) -> AnswerQuality:
+    def quality(self, before: Array, after: Array, goals: Array) -> AnswerQuality:
         """The worth of encoded answers `after` to the queries `before`, (answers, width) both."""
         queries, rows = (torch.as_tensor(each, dtype=torch.float32) for each in (before, after))
         targets = torch.as_tensor(goals)
@@ -177,5 +176,5 @@ class ImageGround:
 def _unit(log_proba: Tensor) -> float:
     """The standard deviation of log-odds, mean over the classes, of (rows, classes)."""
     goals = [torch.full((len(log_proba),), goal) for goal in range(log_proba.shape[1])]
-    margins = torch.stack([logit_margin(log_proba, goal) for goal in goals])
+    margins = torch.stack([class_margin(log_proba, goal) for goal in goals])
     return max(float(margins.std(dim=1).mean()), LEAST_UNIT)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Self
 
-import numpy as np
+import torch
 
 from counterveil.encoding import Array
-from counterveil.search.actions.ground import Ground
+from counterveil.search.actions.costs import Context
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,16 +40,25 @@ class AnswerQuality:
     places: Array
 
     @classmethod
-    def of(cls, ground: Ground, before: Array, after: Array, targets: Array) -> Self:
+    def of(cls, context: Context, before: Array, after: Array, targets: Array) -> Self:
         """The quality of encoded answers `after` to the queries `before`, (answers, width) both."""
-        beliefs, committee = ground.beliefs, ground.committee
-        queries, rows = before.astype(np.float32), after.astype(np.float32)
-        effort, rank = beliefs.judged(queries, rows, targets)
-        members = committee.margins(committee.sums(beliefs.codes(rows)), targets)
-        stability = (members > 0).mean(axis=1)
-        places = np.stack([beliefs.places(queries), beliefs.places(rows)], axis=2)
-        found = effort, rank, stability, beliefs.standing(rows, targets), places
-        return cls(*(each.astype(np.float64) for each in found))
+        people, committee = context.people, context.committee
+        assert people is not None
+        assert committee is not None
+        queries, rows = (
+            torch.as_tensor(each, dtype=torch.float32, device=people.device)
+            for each in (before, after)
+        )
+        goals = torch.as_tensor(targets, device=people.device)
+        codes = people.codes(rows)
+        places = torch.stack([people.percentile(queries), people.percentile(rows)], dim=2)
+        way = (places[..., 1] - places[..., 0]).abs()
+        way = torch.where(way.isnan(), (codes != people.codes(queries)).float(), way)
+        effort = way.masked_fill(people.derived, 0.0).sum(dim=1)
+        rank = people.rank(people.log_density(codes, goals), goals)
+        stability = (committee.margins(codes, goals) > 0).float().mean(dim=1)
+        found = effort, rank, stability, people.target_percentile(rows, goals), places
+        return cls(*(each.double().cpu().numpy() for each in found))
 
     def select(self, at: Array) -> Self:
         """The quality of the answers at these positions."""

@@ -1,0 +1,205 @@
+"""From encoded queries to answers: the search over actions for mixed tables.
+
+actions        what each query may do                         `actions.py`
+beam           sets of actions that the model accepts         `beam.py`
+last attempt   where there are none: coordinate ascent        `last_attempt.py`
+shrink         numbers move back towards the query            `shrink.py`
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from counterveil.encoding import Array, Encoding
+from counterveil.models import TargetModel
+from counterveil.population import TreePopulation
+from counterveil.search.actions.actions import Actions
+from counterveil.search.actions.beam import BeamSearch, Seen
+from counterveil.search.actions.committee import committee_of_model, committee_of_people
+from counterveil.search.actions.costs import UNASKED, BatchCosts, Context, Prices
+from counterveil.search.actions.last_attempt import LastAttempt
+from counterveil.search.actions.menu import menu_of
+from counterveil.search.actions.people import People
+from counterveil.search.actions.shrink import Shrink
+from counterveil.search.asking import Question, class_margin
+from counterveil.search.batch import Answers, QueryBatch
+from counterveil.search.constraints.bounds import SAME
+from counterveil.search.constraints.projection import Snap
+from counterveil.search.results.refusals import Opening
+from counterveil.terminal import Tick, silent
+
+PEOPLE = 2000  # of P~ that units are measured by
+LEAST_UNIT = 1e-3  # log-odds
+AT_A_TIME = {"cpu": 512, "cuda": 32_768}  # queries, by the kind of device
+CANDIDATES = 128  # rows of a query among which several answers are chosen
+
+
+def nearest_context(
+    encoding: Encoding,
+    population: TreePopulation | None,
+    model: TargetModel,
+    device: torch.device,
+) -> Context:
+    """What searches for the nearest answers need. Nothing is learnt."""
+    every_cell = model.additive == "cells"
+    return Context(encoding, menu_of(encoding, population, device, every_cell=every_cell), None)
+
+
+def believable_context(
+    population: TreePopulation, model: TargetModel, device: torch.device, *, stands_in: bool
+) -> Context:
+    """What searches for believable answers need; `stands_in`: the model does so for another."""
+    people, encoding = People(population, device), model.encoding
+    if stands_in:
+        committee, prices = committee_of_people(people), UNASKED
+    else:
+        committee, prices = committee_of_model(people, model), Prices()
+    drawn, _ = population.sample(PEOPLE, np.random.default_rng(0))
+    points = torch.as_tensor(drawn, dtype=torch.float32, device=device)
+    log_proba, codes = Question(model).log_proba(points), people.codes(points)
+    own, theirs = [], []
+    for goal in range(people.classes):
+        goals = torch.full((PEOPLE,), goal, device=device)
+        own.append(class_margin(log_proba, goals).std())
+        theirs.append(committee.margins(codes, goals).std(dim=0).mean())
+    units = [max(float(torch.stack(each).mean()), LEAST_UNIT) for each in (own, theirs)]
+    menu = menu_of(encoding, population, device, every_cell=model.additive == "cells")
+    return Context(encoding, menu, prices, people, committee, *units)
+
+
+@torch.inference_mode()
+def answers(
+    context: Context,
+    question: Question,
+    batch: QueryBatch,
+    projection: Snap,
+    k: int,
+    tick: Tick = silent,
+) -> Answers:
+    """`k` answers to each query of a batch, the cheapest first.
+
+    All tensors are on the device of the context. Queries are taken in parts that fit into memory,
+    and those whose rules couple features apart from the others; nothing is sought where no row
+    keeps the rules. `tick` counts queries.
+    """
+    found = Answers.nothing(batch.queries, k)
+    size = AT_A_TIME.get(batch.queries.device.type, AT_A_TIME["cpu"])
+    every = torch.arange(len(batch))
+    kinds = [every] if batch.box.ties is None else batch.box.ties.parts()
+    done = 0
+    for kind in kinds:
+        for part in kind.to(batch.queries.device).split(size):
+            some = batch if len(part) == len(batch) else batch.select(part)
+            found.put(part, _PartSearch(context, question, some, projection, k)())
+            done += len(part)
+            tick(done, "people")
+    return found
+
+
+@dataclass
+class _PartSearch:
+    """The search for answers to queries that fit into memory together."""
+
+    context: Context
+    question: Question
+    batch: QueryBatch
+    projection: Snap
+    k: int
+
+    def __call__(self) -> Answers:
+        """Beam, a last attempt where that found nothing, and numbers pulled back."""
+        context, batch, count = self.context, self.batch, len(self.batch)
+        costs = BatchCosts(context, self.question, batch)
+        actions = Actions.of(context.menu, batch, self.projection, offered=costs.believable)
+        seen = BeamSearch(costs, actions, several=self.k > 1)()
+        shrink = Shrink(costs, actions, seen)
+        proved = torch.zeros(count, dtype=torch.bool, device=batch.queries.device)
+        opens: list[Opening | None] = [None] * count
+        left = (~seen.answered).nonzero()[:, 0]
+        if len(left):
+            every = Actions.of(context.menu, batch, self.projection, offered=False)
+            last = LastAttempt(costs, every, seen)
+            proved[left] = last(left)
+            late = left[seen.answered[left]]
+            if len(late):
+                rows, cost = shrink.give_back(seen.rows[late], late, seen.cost[late])
+                seen.rows[late], seen.cost[late] = rows, cost
+            left = left[~seen.answered[left]]
+            for number, opening in zip(left.tolist(), self._opens(last, left), strict=True):
+                opens[number] = opening
+        rows, query, place, cost = self._chosen(seen, actions)
+        found = batch.queries[:, None].repeat(1, self.k, 1)
+        accepted = torch.zeros(count, self.k, dtype=torch.bool, device=found.device)
+        if len(query):
+            found[query, place] = shrink(rows, query, cost)[0]
+            accepted[query, place] = True
+        return Answers(found, accepted, seen.asked, proved, seen.surest, opens)
+
+    def _chosen(self, seen: Seen, actions: Actions) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The k cheapest rows of each query, none of which changes all that another does.
+
+        Rows (rows, width), whose they are, which answer they are, and what they cost.
+        """
+        if self.k == 1:
+            query = seen.answered.nonzero()[:, 0]
+            return seen.rows[query], query, torch.zeros_like(query), seen.cost[query]
+        if not seen.accepted:
+            nothing = seen.asked[:0]
+            return seen.rows[:0], nothing, nothing, seen.cost[:0]
+        query, rows, cost = (torch.cat(each) for each in zip(*seen.accepted, strict=True))
+        order = cost.argsort(stable=True)
+        order = order[query[order].argsort(stable=True)]
+        query, rows, cost = query[order], rows[order], cost[order]
+        each = torch.bincount(query, minlength=len(self.batch))
+        rank = torch.arange(len(query), device=query.device) - (each.cumsum(0) - each)[query]
+        query, rows, cost, rank = (part[rank < CANDIDATES] for part in (query, rows, cost, rank))
+        changed = actions.changed(rows, query)
+        dense = cost.new_full((len(self.batch), CANDIDATES), torch.inf)
+        dense[query, rank] = cost
+        ways = changed.new_zeros(*dense.shape, changed.shape[1])
+        ways[query, rank] = changed
+        number = torch.zeros_like(dense, dtype=torch.long)
+        number[query, rank] = torch.arange(len(query), device=query.device)
+        everyone, picked = torch.arange(len(dense), device=query.device), []
+        for rank_of_answer in range(self.k):
+            least, place = dense.min(dim=1)
+            who = least.isfinite().nonzero()[:, 0]
+            if not len(who):
+                break
+            picked.append((number[who, place[who]], torch.full_like(who, rank_of_answer)))
+            mine = ways[everyone, place][:, None]
+            both = (ways & mine).sum(dim=2)
+            same = (both == mine.sum(dim=2)) | (both == ways.sum(dim=2))
+            dense.masked_fill_(same, torch.inf)
+        at, turn = (torch.cat(part) for part in zip(*picked, strict=True))
+        return rows[at], query[at], turn, cost[at]
+
+    def _opens(self, last: LastAttempt, left: Tensor) -> list[Opening | None]:
+        """The one rule for each of the queries `left` whose lifting opens a way, if one does."""
+        found: list[Opening | None] = [None] * len(left)
+        if not len(left):
+            return found
+        menu, box, most = self.context.menu, self.batch.box.select(left), self.batch.max_changes
+        names = [feature.name for feature in self.context.encoding.schema.features]
+        rows, entry = last.closed_ways(left)
+        held = box.upper - box.lower <= SAME
+        for place in (entry >= 0).nonzero()[:, 0].tolist():
+            by = int(entry[place])
+            rule = "immutable" if bool(held[place][menu.mask[by]].all()) else "allowed"
+            name = names[int(menu.feature[by])]
+            found[place] = Opening(rule, name, *self._sure(rows[place], left[place]))
+        if most is not None:
+            rows, opened = last.with_more_changes(left)
+            for place in opened.nonzero()[:, 0].tolist():
+                told, limit = self._sure(rows[place], left[place]), int(most[left[place]])
+                found[place] = found[place] or Opening("max_changes", None, *told, limit)
+        return found
+
+    def _sure(self, row: Tensor, query: Tensor) -> tuple[float, Array]:
+        """How sure the model is of the target class for a row, (width,), and the row."""
+        chances = self.question.log_proba(row[None])[0].exp()
+        return float(chances[self.batch.targets[query]]), row.cpu().numpy()

@@ -1,0 +1,60 @@
+"""How the search asks a model: encoded rows go in, log-odds come out."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from counterveil.models import Rows, TargetModel
+
+SAFELY = 1e-4  # log-odds: more than float arithmetic is off by
+
+
+def class_margin(log_proba: Tensor, targets: Tensor) -> Tensor:
+    """By how much the target class leads its strongest rival, in log-odds.
+
+    `log_proba`: (rows, …, classes), of one model or of several; `targets`: (rows,). Returns
+    (rows, …).
+    """
+    goals = targets.reshape(-1, *[1] * (log_proba.ndim - 1))
+    if log_proba.shape[-1] == 2:
+        ahead = log_proba[..., 1] - log_proba[..., 0]
+        return torch.where(goals[..., 0] == 1, ahead, -ahead)
+    goals = goals.expand(*log_proba.shape[:-1], 1)
+    wanted = log_proba.gather(-1, goals)[..., 0]
+    return wanted - log_proba.scatter(-1, goals, -torch.inf).amax(dim=-1)
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of the model about a row: that the target class wins, with `least` probability.
+
+    The class must win by more than float arithmetic is off.
+    """
+
+    model: TargetModel
+    least: float = 0.0
+
+    def log_proba(self, rows: Tensor) -> Tensor:
+        """Log-probabilities (rows, classes) of encoded rows (rows, width)."""
+        model = self.model
+        if not len(rows):
+            return rows.new_zeros(0, model.classes)
+        if model.device.type == "cpu":
+            asked = Rows.of_array(rows.cpu().numpy(), model.encoding)
+        else:
+            asked = Rows.of_points(rows.to(model.device), model.encoding)
+        with torch.no_grad():
+            return model.ask(asked).to(rows.device)
+
+    def margin(self, rows: Tensor, targets: Tensor) -> Tensor:
+        """How far the model is beyond what is asked, in log-odds; accepted from 0 on, (rows,)."""
+        log_proba = self.log_proba(rows)
+        margin = class_margin(log_proba, targets) - SAFELY
+        if self.least <= 0:
+            return margin
+        wanted = log_proba.gather(1, targets[:, None])[:, 0]
+        return torch.minimum(margin, wanted - math.log(self.least))

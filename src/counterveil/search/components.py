@@ -1,0 +1,156 @@
+"""What the searches of one veil and model are made of, each part made when it is first needed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+
+from counterveil.encoding import Array, Encoding
+from counterveil.models import TargetModel, TorchModel
+from counterveil.population import TreePopulation
+from counterveil.search.actions.costs import Context
+from counterveil.search.actions.search import answers, believable_context, nearest_context
+from counterveil.search.asking import Question
+from counterveil.search.batch import Answers, QueryBatch
+from counterveil.search.constraints.projection import Snap
+from counterveil.search.images.beliefs import Drawn
+from counterveil.search.images.descent import believable_images
+from counterveil.search.images.ground import ImageGround
+from counterveil.search.options import SearchOptions
+from counterveil.search.paper.algorithm2 import Weights
+from counterveil.search.paper.diverse import several_answers
+from counterveil.search.paper.search import PaperSearch
+from counterveil.search.paper.student import learn_student
+from counterveil.search.results.quality import AnswerQuality
+from counterveil.search.results.wording import DecidedBy
+from counterveil.terminal import Tick, progress_bar, silent
+from counterveil.veil import Veil
+
+
+@dataclass(eq=False)
+class SearchComponents:
+    """All that a search needs besides its queries. `model` is moved to the `device`."""
+
+    veil: Veil
+    model: TargetModel
+    decided_by: DecidedBy
+    weights: Weights
+    device: torch.device
+    shows_progress: bool = False  # while something is learnt
+
+    def search(
+        self, batch: QueryBatch, options: SearchOptions, k: int, tick: Tick = silent
+    ) -> Answers:
+        """`k` answers to each query, by the search that the options ask for.
+
+        `tick` counts queries; of Algorithm 2 it counts iterations.
+        """
+        batch = batch.to(self.device)
+        if options.method == "actions":
+            return self._by_actions(batch, options, k, tick)
+        if options.prefer == "believable":
+            assert isinstance(self.believable, ImageGround), "mixed tables are searched by actions"
+            return Answers.of(*believable_images(self.believable, batch, options, k))
+        return Answers.of(*several_answers(self.paper_search, batch, options, k, tick))
+
+    def _by_actions(self, batch: QueryBatch, options: SearchOptions, k: int, tick: Tick) -> Answers:
+        """By sets of actions; with a soft margin a class that only wins is enough in the end."""
+        context = self.nearest if options.prefer == "nearest" else self.believable
+        assert isinstance(context, Context), "believable answers need a population"
+        question = Question(self.queryable_model, options.margin)
+        found = answers(context, question, batch, self.projection, k, tick)
+        left = (~found.accepted[:, 0]).nonzero()[:, 0]
+        if options.soft_margin and options.margin > 0 and len(left):
+            question = replace(question, least=0.0)
+            again = answers(context, question, batch.select(left), self.projection, k)
+            found.put(left, again)
+        if self.queryable_model is not self.target_model:  # a student stood in: ask the model once
+            question = Question(self.target_model, options.margin)
+            goals = batch.targets.repeat_interleave(k)
+            agreed = question.margin(found.rows.flatten(0, 1), goals) >= 0
+            found.accepted &= agreed.unflatten(0, (-1, k))
+        return found
+
+    @cached_property
+    def encoding(self) -> Encoding:
+        return Encoding(self.veil.schema)
+
+    @cached_property
+    def projection(self) -> Snap:
+        """The legal rows of the schema, on the device."""
+        return Snap(self.encoding, self.device)
+
+    @cached_property
+    def target_model(self) -> TargetModel:
+        """The model that decides, on the device."""
+        return self.model.to(self.device)
+
+    @property
+    def queryable_model(self) -> TargetModel:
+        """The model that may be asked freely: where calls are counted, a student of it."""
+        return self.target_model if self.target_model.calls_left is None else self.guide
+
+    @cached_property
+    def guide(self) -> TargetModel:
+        """The model whose gradient Algorithm 2 follows: the target model, or a student of it."""
+        if self.model.differentiable:
+            return self.target_model
+        return learn_student(self.veil, self.model, self.projection, show=self.shows_progress)
+
+    @cached_property
+    def population(self) -> TreePopulation | Drawn | None:
+        """P~, where the veil has one that believable answers can be sought in."""
+        if self.veil.record is None:
+            return None
+        found = self.veil.population()
+        return found if isinstance(found, TreePopulation | Drawn) else None
+
+    @cached_property
+    def nearest(self) -> Context:
+        """What the nearest answers of a mixed table are sought with. Nothing is learnt."""
+        known = self.population if isinstance(self.population, TreePopulation) else None
+        return nearest_context(self.encoding, known, self.queryable_model, self.device)
+
+    @cached_property
+    def believable(self) -> Context | ImageGround | None:
+        """What believable answers are sought and judged with; None without a population."""
+        if self.population is None:
+            return None
+        stands_in = self.decided_by is DecidedBy.STAND_IN
+        if isinstance(self.population, TreePopulation):
+            model = self.queryable_model
+            with progress_bar("learning how such models decide", 1, show=self.shows_progress):
+                return believable_context(self.population, model, self.device, stands_in=stands_in)
+        private = None
+        if self.decided_by is DecidedBy.MODEL and self.veil.surrogate is not None:
+            private = TorchModel(self.veil.surrogate, self.veil.schema, outputs="logits")
+        return ImageGround.of(
+            self.population,
+            self.veil.schema.images[0],
+            self.queryable_model,
+            self.guide,
+            private=private,
+            stands_in=stands_in,
+        )
+
+    @cached_property
+    def paper_search(self) -> PaperSearch:
+        """Algorithm 2, and what makes its results answers."""
+        return PaperSearch(
+            autoencoder=self.veil.autoencoder.to(self.device),
+            prototypes=self.veil.prototypes.to(self.device),
+            guide=self.guide,
+            target_model=self.target_model,
+            weights=self.weights,
+            snap=self.projection,
+        )
+
+    def quality(self, queries: Array, answers: Array, targets: Array) -> AnswerQuality | None:
+        """The quality of encoded answers to encoded queries; None without a population."""
+        if self.believable is None:
+            return None
+        if isinstance(self.believable, ImageGround):
+            return self.believable.quality(queries, answers, targets)
+        return AnswerQuality.of(self.believable, queries, answers, targets)
