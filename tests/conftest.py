@@ -34,9 +34,8 @@ from counterveil.encoding import Array
 from counterveil.privacy import Share
 from counterveil.privacy.record import Measurement, Sensitivity, spent_by
 from counterveil.schema import Binary, Categorical, Label, Numeric, Schema
-from counterveil.search import learnt
 from counterveil.search.actions import committee
-from counterveil.search.paper import amortise, pipeline
+from counterveil.search.paper import student
 from counterveil.veil import Veil
 
 torch.set_num_threads(1)
@@ -65,14 +64,10 @@ def _short_lessons(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
     for family, training in build.TRAININGS.items():
         short = replace(training, samples=5000, surrogate_epochs=4)
         monkeypatch.setitem(build.TRAININGS, family, short)
-    for family, lessons in amortise.LESSONS.items():
-        steps = min(lessons.steps, 300)
-        monkeypatch.setitem(amortise.LESSONS, family, lessons._replace(steps=steps))
     monkeypatch.setattr(committee, "STEPS", 100)
     monkeypatch.setattr(committee, "OF_MODEL", 3000)
     monkeypatch.setattr(committee, "OF_PEOPLE", 1000)
-    monkeypatch.setattr(learnt, "STUDENT_ROWS", 4000)
-    monkeypatch.setattr(pipeline, "INSIST_ITERATIONS", 30)
+    monkeypatch.setattr(student, "STUDENT_ROWS", 4000)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -219,7 +214,7 @@ def digits_veil(release_once: ReleaseOnce, digits: Any) -> Veil:
 @pytest.fixture(scope="session")
 def explainer(veil: Veil, model: nn.Module) -> Explainer:
     """Explains the model below; learns to search for two seconds when it is first asked."""
-    return Explainer(veil, model, warm_steps=300)
+    return Explainer(veil, model)
 
 
 class Linear(nn.Module):

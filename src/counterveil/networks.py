@@ -2,14 +2,15 @@
 
 The autoencoder ψ is the paper's (sections 4.3 and 5.1): dense layers with sigmoid activations, a
 normalisation without parameters before each layer so that what enters it lies in [-1, 1], and a
-decoder that mirrors the encoder. The surrogate f~ is a classifier of encoded rows; the amortiser
-predicts where Algorithm 2 would end. Nothing here knows of privacy: a network is as private as the
-rows it is trained on. Rows are (rows, width) tensors in the unit cube throughout.
+decoder that mirrors the encoder. The surrogate f~ is a classifier of encoded rows. Nothing here
+knows of privacy: a network is as private as the rows it is trained on. Rows are (rows, width)
+tensors in the unit cube throughout.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NotRequired, TypedDict, TypeVar, Unpack
@@ -113,31 +114,6 @@ def class_means(autoencoder: Autoencoder, rows: Tensor, labels: Tensor, classes:
     means = sums / counts.clamp(min=1)[:, None]
     means[counts == 0] = means[counts > 0].mean(dim=0)
     return means
-
-
-class Amortiser(nn.Module):
-    """Where Algorithm 2 would end for query q and target class s: a(q, s, what may move) -> δ."""
-
-    def __init__(self, width: int, classes: int, latent: int, hidden: int = 128) -> None:
-        super().__init__()
-        self.hidden = hidden
-        self.query = nn.Linear(width, hidden)
-        self.free = nn.Linear(width, hidden, bias=False)
-        self.target = nn.Embedding(classes, hidden)
-        middle, last = nn.Linear(hidden, hidden), nn.Linear(hidden, latent)
-        self.rest = nn.Sequential(nn.ReLU(), middle, nn.ReLU(), last)
-
-    def forward(self, queries: Tensor, targets: Tensor, free: Tensor) -> Tensor:
-        """δ (rows, latent) of queries (rows, width), target class numbers (rows,) and `free`.
-
-        `free` is (rows, width): 1 in the columns that may move, 0 in the others.
-        """
-        return self.rest(self.query(queries) + self.free(free) + self.target(targets))
-
-
-def is_free(lower: Tensor, upper: Tensor) -> Tensor:
-    """Which columns may move between these bounds, as the amortiser reads it."""
-    return (upper > lower).to(upper.dtype)
 
 
 class Clip(nn.Hardtanh):
@@ -283,6 +259,38 @@ def seeded(build: Callable[[], Network], seed: int) -> Network:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return build()
+
+
+class Adam:
+    """Adam, in place, over some tensors; by step n the bias of its means is 1 - decay**n.
+
+    torch.optim does the same, and loads torch's compiler when it is first used: that takes seconds.
+    """
+
+    MEAN, SQUARE, TINY = 0.9, 0.999, 1e-8
+
+    def __init__(self, tensors: Sequence[Tensor], rate: float) -> None:
+        self.tensors, self.rate, self.steps = list(tensors), rate, 0
+        self._mean = [torch.zeros_like(each) for each in tensors]
+        self._square = [torch.zeros_like(each) for each in tensors]
+
+    @torch.no_grad()
+    def step(self, gradients: Sequence[Tensor]) -> None:
+        """Move every tensor by its gradient."""
+        self.steps += 1
+        rate = self.rate / (1 - self.MEAN**self.steps)
+        unbiased = 1 / math.sqrt(1 - self.SQUARE**self.steps)
+        of_each = zip(self.tensors, gradients, self._mean, self._square, strict=True)
+        for tensor, gradient, mean, square in of_each:
+            mean.lerp_(gradient, 1 - self.MEAN)
+            square.mul_(self.SQUARE).addcmul_(gradient, gradient, value=1 - self.SQUARE)
+            size = square.sqrt().mul_(unbiased).add_(self.TINY)
+            tensor.addcdiv_(mean, size, value=-rate)
+
+    def select(self, rows: Tensor) -> None:
+        """Go on with some rows of each tensor."""
+        for held in (self.tensors, self._mean, self._square):
+            held[:] = [each.detach()[rows] for each in held]
 
 
 class Pace(TypedDict):

@@ -26,7 +26,7 @@ app = pytest.importorskip("counterveil.service.app")
 
 @pytest.fixture(scope="module")
 def explainer(veil):
-    made = Explainer(veil, warm_steps=30)
+    made = Explainer(veil)
     made.warm_up(progress=False)
     return made
 
@@ -161,7 +161,7 @@ def test_a_key_is_asked_for(browser, explainer, tmp_path):
 def test_why_answers_are_rationed(browser, veil, model, tmp_path):
     keys = app.AccessKeys(tmp_path / "keys.db", create=True)
     key = keys.new("branch", answers_a_day=70)
-    explainer = Explainer(veil, model, warm_steps=30)
+    explainer = Explainer(veil, model)
     settings = app.Settings(keys=keys)
     with (
         service(explainer, settings) as address,

@@ -47,7 +47,7 @@ def test_inspect_and_explain_do_not_load_the_curator(veil, model, rows, schema, 
     save_exported(model, schema, tmp_path / "m.pt2")
     rows.head(3).to_csv(tmp_path / "q.csv", index=False)
     explain = ["explain", "--veil", str(tmp_path / "v.veil"), "--model", str(tmp_path / "m.pt2"),
-               "--queries", str(tmp_path / "q.csv"), "--warm-steps", "5"]  # fmt: skip
+               "--queries", str(tmp_path / "q.csv")]  # fmt: skip
     predict = ["model", "predict", "--veil", str(tmp_path / "v.veil"),
                "--rows", str(tmp_path / "q.csv"), "--out", str(tmp_path / "d.csv")]  # fmt: skip
     for command in (["inspect", str(tmp_path / "v.veil")], explain, predict):

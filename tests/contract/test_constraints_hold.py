@@ -13,7 +13,6 @@ from rows import random_rows
 from counterveil.encoding import Encoding
 from counterveil.schema import Binary, Categorical, Numeric
 from counterveil.search.constraints.rules import Rules
-from counterveil.search.paper.repair import LabelledRows
 
 CASES, SETS = 10_000, 250
 
@@ -125,14 +124,3 @@ def test_several_answers_differ_and_all_convince(explainer, model, schema, k):
     assert (result.rows["age"] == result.queries["age"]).all()
     again = explainer.explain(queries, k=k, immutable=["age"], progress=False)
     pd.testing.assert_frame_equal(result.rows, again.rows)
-
-
-def test_rows_the_model_has_classified_are_a_last_resort(schema):
-    """Near each query, of the class that is asked for, and never more than there are."""
-    points = torch.tensor(Encoding(schema).encode(random_rows(schema, 40, seed=3))).float()
-    classes = (torch.arange(40) < 5).long()
-    near = LabelledRows(points, classes).nearest(points[10:13], torch.tensor([1, 0, 1]))
-    assert near.shape[:2] == (3, 5)
-    assert torch.equal(near[1, 0], points[11])
-    for row in near[0]:
-        assert (points[:5] == row).all(dim=1).any()

@@ -31,7 +31,7 @@ def test_the_reference_has_the_public_names():
     packages = (counterveil, curator, models, privacy, schema)
     wanted = {name for package in packages for name in package.__all__}
     types = {"Category", "Direction", "Family", "Feature", "Rho", "Share"}
-    assert wanted - shown == types | {"MECHANISMS", "distil"}
+    assert wanted - shown == types | {"MECHANISMS"}
 
 
 def test_pictures_of_the_tutorials_are_there_and_small():

@@ -22,7 +22,7 @@ from counterveil_lab.product import any_other, log_proba_of_rows, runner_up
 from counterveil_lab.results import Row
 
 TINY = Size(
-    rows=600, test=100, queries=(60,), epochs=1, warm_steps=20, steps=20, uniform=50, shadows=2,
+    rows=600, test=100, queries=(60,), epochs=1, steps=20, uniform=50, shadows=2,
     candidates=300,
 )  # fmt: skip
 

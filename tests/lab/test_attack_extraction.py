@@ -50,7 +50,7 @@ from counterveil_lab.targets import encoded
 torch.set_num_threads(1)
 
 TINY = Size(
-    rows=700, test=500, queries=(100, 200), epochs=3, warm_steps=60, steps=250, uniform=200,
+    rows=700, test=500, queries=(100, 200), epochs=3, steps=250, uniform=200,
     dice_seconds=2, kdtree_queries=4, shadows=2, candidates=50,
 )  # fmt: skip
 PROBABILITIES = (("known", "probabilities"),)

@@ -41,7 +41,7 @@ from counterveil_lab.experiments import red_team
 from counterveil_lab.targets import encoded
 
 TINY = replace(
-    QUICK, rows=600, test=100, queries=(80,), epochs=1, warm_steps=20, steps=60, uniform=50,
+    QUICK, rows=600, test=100, queries=(80,), epochs=1, steps=60, uniform=50,
     shadows=2, candidates=120,
 )  # fmt: skip
 

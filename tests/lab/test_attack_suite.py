@@ -24,7 +24,7 @@ from counterveil_lab.cli import app
 torch.set_num_threads(1)
 
 TINY = Size(
-    rows=200, test=200, queries=(30, 60), epochs=2, warm_steps=30, steps=60, uniform=100,
+    rows=200, test=200, queries=(30, 60), epochs=2, steps=60, uniform=100,
     dice_seconds=2, kdtree_queries=4, shadows=2, candidates=60,
 )  # fmt: skip
 

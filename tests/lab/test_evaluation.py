@@ -58,7 +58,7 @@ def test_any_other_class_counts_where_none_is_specified(asked: Evaluation) -> No
 
 def test_with_the_full_search_both_are_the_same(asked: Evaluation) -> None:
     veil = Curator(SCHEMA).release(asked.data.train, 1, mechanism="paper", epochs=1, progress=False)
-    row = asked.score_explainer(Explainer(veil, asked.model, warm_steps=3))
+    row = asked.score_explainer(Explainer(veil, asked.model))
     assert row["flip_ratio_any"] == row["flip_ratio"]
 
 

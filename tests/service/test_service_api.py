@@ -16,7 +16,6 @@ from fastapi.testclient import TestClient
 
 from counterveil import Explainer
 from counterveil.models import CallableModel
-from counterveil.search.learnt import Learnt
 from counterveil.service import guard
 from counterveil.service.access import AccessKeys
 from counterveil.service.app import Settings, create_app
@@ -29,7 +28,7 @@ NDJSON = {"Content-Type": "application/x-ndjson"}
 
 @pytest.fixture(scope="module")
 def explainer(veil):
-    made = Explainer(veil, warm_steps=30)
+    made = Explainer(veil)
     made.warm_up(progress=False)
     return made
 
@@ -75,8 +74,7 @@ def test_ways_rules_and_what_must_stay(client, people):
     assert ask(client, people[:1], rules=nothing).status_code == 200
 
 
-def test_the_nearest_answers_need_nothing_to_be_learnt(client, people, monkeypatch):
-    monkeypatch.setattr(Learnt, "amortiser", property(lambda _: pytest.fail("it learns")))
+def test_the_nearest_answers(client, people):
     body = ask(client, people[:5], target="granted", prefer="nearest").json()
     assert len(body["answers"]) == 5
 
@@ -251,7 +249,7 @@ def fair(frame):
 
 @pytest.fixture(scope="module")
 def foreign(veil, schema):
-    return Explainer(veil, model_of(schema, fair), warm_steps=20)
+    return Explainer(veil, model_of(schema, fair))
 
 
 def test_keys(foreign, people, tmp_path, explainer):
@@ -317,7 +315,7 @@ def test_a_model_that_raises(veil, schema, people, caplog):
         return fair(frame)
 
     calls = threading.Event()
-    made = Explainer(veil, model_of(schema, raising), warm_steps=5)
+    made = Explainer(veil, model_of(schema, raising))
     made.warm_up(progress=False)
     calls.set()
     with (
@@ -343,7 +341,7 @@ def test_a_model_that_hangs(veil, schema, people):
         return fair(frame)
 
     hangs, released = threading.Event(), threading.Event()
-    made = Explainer(veil, model_of(schema, hanging), warm_steps=5)
+    made = Explainer(veil, model_of(schema, hanging))
     made.warm_up(progress=False)
     app = create_app(made, Settings(seconds=2.0))
     with TestClient(app, base_url="http://127.0.0.1") as client:

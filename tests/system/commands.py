@@ -6,7 +6,6 @@ RELEASE = (
 )
 EXPLAIN = (
     *("explain", "--veil", "loans.veil", "--model", "model.pt2", "--queries", "queries.csv"),
-    *("--warm-steps", "200"),
 )
 
 

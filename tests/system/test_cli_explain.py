@@ -27,7 +27,7 @@ def test_surrogate_guidance_loads_no_model(run, world):
 
 
 def test_without_a_model_the_private_one_is_explained(run, world, veil):
-    command = ("explain", "--veil", "loans.veil", "--queries", "queries.csv", "--warm-steps", 100)
+    command = ("explain", "--veil", "loans.veil", "--queries", "queries.csv")
     code, out, _ = run(*command, "--target", "granted", "--out", "cf.csv", "--report", "cf.html")
     assert code == 0
     assert "guarantee end-to-end" in out
@@ -153,7 +153,7 @@ def test_bad_input_to_explain(run, world, case):
     assert not list(world.glob("cf.*"))
 
 
-ONE_ROW = ("explain", "--veil", "loans.veil", "--model", "model.pt2", "--warm-steps", "200")
+ONE_ROW = ("explain", "--veil", "loans.veil", "--model", "model.pt2")
 VALUES = {
     "age": 39,
     "income": 2.5,

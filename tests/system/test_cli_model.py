@@ -52,7 +52,9 @@ def test_export_writes_both_files_and_overwrites_nothing(run, world):
 @pytest.mark.long
 @pytest.mark.parametrize("file", ["m.onnx", "m.pt2"])
 def test_explain_takes_an_exported_file(run, world, veil, file, monkeypatch):
-    monkeypatch.setattr("counterveil.search.learnt.STUDENT_ROWS", 800)  # for the test to be quick
+    monkeypatch.setattr(
+        "counterveil.search.paper.student.STUDENT_ROWS", 800
+    )  # for the test to be quick
     if file == "m.onnx":
         pytest.importorskip("onnxruntime", reason="counterveil[onnx] is not installed")
     assert run("model", "export", "loans.veil", f"--{file[2:]}", file)[0] == 0

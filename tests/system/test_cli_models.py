@@ -125,6 +125,6 @@ def test_one_output_is_declared_on_the_command(run, world, schema):
     module = nn.Sequential(nn.Linear(schema.width, 1), nn.Sigmoid())
     save_exported(module, schema, world / "one.pt2")
     refused(run, "one.pt2", "--model-classes granted)")
-    command = (*EXPLAIN, "--model", "one.pt2", "--iterations", "1", "--warm-steps", "2")
+    command = (*EXPLAIN, "--model", "one.pt2", "--iterations", "1")
     assert run(*command, "--model-classes", "granted")[0] == 0
     refused(run, "one.pt2", "out of: refused,granted", "--model-classes", "maybe")

@@ -38,9 +38,7 @@ def test_no_answer_on_the_embedded_adult_asks_for_what_nobody_can_do():
 
 @pytest.mark.slow
 def test_demo(tmp_path, capsys):
-    main_exits_well(
-        ["demo", "--quick", "--out", str(tmp_path), "--queries", "30", "--warm-steps", "300"]
-    )
+    main_exits_well(["demo", "--quick", "--out", str(tmp_path), "--queries", "30"])
     out, err = capsys.readouterr()
     assert err.count("learning to search") == 2
     for words in (
@@ -63,7 +61,7 @@ def test_demo(tmp_path, capsys):
         str(tmp_path / name) for name in ("adult-0.75.veil", "model.pt2", "queries.csv", "cf.csv")
     )
     explain = ["explain", "--veil", veil, "--model", model, "--queries", queries, "--out", found]
-    main_exits_well([*explain, "--target", ">50K", "--warm-steps", "200"])
+    main_exits_well([*explain, "--target", ">50K"])
     assert (tmp_path / "cf.csv").exists()
 
 

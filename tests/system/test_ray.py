@@ -242,9 +242,7 @@ def test_what_cannot_be_done_in_parts_is_refused(schema, rows, folder, tmp_path)
 @pytest.fixture(scope="module")
 def whole(veil, model, people, schema):
     """The answers of one call."""
-    result = Explainer(veil, model, warm_steps=100).explain(
-        people[list(schema.columns)], progress=False
-    )
+    result = Explainer(veil, model).explain(people[list(schema.columns)], progress=False)
     return result.table()
 
 
@@ -264,7 +262,7 @@ def test_answers_in_parts_are_those_of_one_call(
     veil, model, folder, whole, tmp_path, engine, request
 ):
     where = request.getfixturevalue("cluster") if engine == "ray" else engine
-    summary = Explainer(veil, model, warm_steps=100).explain_files(
+    summary = Explainer(veil, model).explain_files(
         folder, tmp_path / "out", engine=where, part_rows=110, copied=["id"], progress=False
     )
     found = read(tmp_path / "out")
@@ -280,7 +278,7 @@ def test_answers_in_parts_are_those_of_one_call(
 
 
 def test_a_run_goes_on_and_another_question_is_refused(veil, model, folder, whole, tmp_path):
-    explainer, out = Explainer(veil, model, warm_steps=100), tmp_path / "out"
+    explainer, out = Explainer(veil, model), tmp_path / "out"
     explainer.explain_files(folder, out, part_rows=100, progress=False)
     parts = sorted(out.glob("part-*.parquet"))
     times = {path: path.stat().st_mtime_ns for path in parts}
@@ -331,7 +329,7 @@ def test_a_killed_run_on_workers_goes_on(veil, model, schema, folder, tmp_path):
 def test_wrong_queries_are_named_and_what_is_written_stays(veil, model, people, tmp_path):
     wrong = people.assign(housing=people["housing"].where(people["id"] != 700, "castle"))
     wrong.to_parquet(tmp_path / "rows.parquet", index=False)
-    explainer, out = Explainer(veil, model, warm_steps=100), tmp_path / "out"
+    explainer, out = Explainer(veil, model), tmp_path / "out"
     with pytest.raises(DataError, match="in the rows from number 601 on"):
         explainer.explain_files(tmp_path / "rows.parquet", out, part_rows=300, progress=False)
     assert len(list(out.glob("part-*"))) == 2
@@ -343,7 +341,7 @@ def test_wrong_queries_are_named_and_what_is_written_stays(veil, model, people, 
 
 
 def test_rules_travel(veil, model, folder, cluster, tmp_path):
-    summary = Explainer(veil, model, warm_steps=100).explain_files(
+    summary = Explainer(veil, model).explain_files(
         folder,
         tmp_path / "out",
         "granted",

@@ -12,42 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 from commands import EXPLAIN, RELEASE, assert_refused
 
-CACHE = "XDG_CACHE_HOME"
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv(CACHE, str(tmp_path / "cache"))
-    return tmp_path / "cache" / "counterveil"
-
-
-# --- Warm files ---
-
-
-@pytest.mark.long
-def test_nothing_is_left_beside_the_model(run, world, cache):
-    before = {path.name: path.read_bytes() for path in world.iterdir()}
-    (world / "model.pt2.warm").write_bytes(b"mine")
-    (world / "loans.veil.warm").symlink_to(world / "loans.veil")
-    assert run(*EXPLAIN, "--prefer", "nearest")[0] == 0
-    surrogate = ("explain", "--veil", "loans.veil", "--queries", "queries.csv", "--warm-steps", 1)
-    assert run(*surrogate, "--guidance", "surrogate", "--prefer", "nearest")[0] == 0
-    assert (world / "model.pt2.warm").read_bytes() == b"mine"
-    assert {name: (world / name).read_bytes() for name in before} == before
-    assert len(list(cache.glob("*.warm"))) == 2
-
-
-def test_without_a_cache_folder_there_are_answers_and_a_line(run, world, monkeypatch):
-    (world / "file").write_bytes(b"")
-    monkeypatch.setenv(CACHE, str(world / "file"))
-    code, out, err = run(*EXPLAIN)
-    assert code == 0
-    assert "queries: " in out
-    assert err.startswith("warning: what the search learns is not kept")
-    assert len(err.splitlines()) == 1
-    assert run(*EXPLAIN, "--no-warm-file")[2] == ""
-
-
 # --- Several outputs ---
 
 

@@ -69,7 +69,7 @@ def stranger(digits):
 
 @pytest.fixture(scope="module")
 def explainer(veil, model):
-    return Explainer(veil, model, warm_steps=20)
+    return Explainer(veil, model)
 
 
 @pytest.fixture(scope="module")
@@ -206,7 +206,7 @@ def test_frozen_pixels_stay(explainer, veil, plain_veil, model, points, kind):
 
 
 def test_without_a_generator_the_query_gets_a_smooth_change(plain_veil, model, stranger, asked):
-    explainer = Explainer(plain_veil, model, warm_steps=20)
+    explainer = Explainer(plain_veil, model)
     result = explainer.explain(*asked, progress=False)
     nearest = explainer.explain(*asked, prefer="nearest", progress=False)
     assert isinstance(explainer._ground.painter, Retouched)
@@ -232,7 +232,7 @@ def test_a_model_without_a_gradient_has_the_last_word(veil, model, digits, asked
         return model(points).softmax(dim=1).numpy()
 
     queries, targets = (each[:8] for each in asked)
-    result = Explainer(veil, probabilities, warm_steps=5).explain(queries, targets, progress=False)
+    result = Explainer(veil, probabilities).explain(queries, targets, progress=False)
     assert result.flip_ratio == 1.0
     assert agree(model, result) == 1.0
 
@@ -319,7 +319,7 @@ def test_sets_of_bits_have_the_nearest_answers_alone(release_once):
     rows = pd.DataFrame(rng.integers(0, 2, (300, 12)), columns=names)
     rows["y"] = np.where(rows["b0"] > 0, "a", "b")
     veil = release_once(schema, rows, 20.0, training=replace(SHORT, epochs=1, samples=300))
-    explainer = Explainer(veil, warm_steps=5)
+    explainer = Explainer(veil)
     assert explainer.explain(rows.head(5), progress=False).worth is None
     with pytest.raises(RequestError, match="a population of a mixed table or of images"):
         explainer.explain(rows.head(5), prefer="believable", progress=False)

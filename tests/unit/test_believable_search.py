@@ -264,7 +264,7 @@ def test_a_committee_is_learnt_when_its_word_is_wanted(veil, model, refused, mon
         monkeypatch.setattr(
             ground, name, lambda *given, _learn=learn: _noted(taught, _learn, given)
         )
-    nearest = Explainer(veil, model, warm_steps=1)
+    nearest = Explainer(veil, model)
     result = nearest.explain(refused.head(3), prefer="nearest", progress=False)
     assert len(result.frame()) == len(result.found)
     assert taught == []
@@ -310,7 +310,7 @@ def test_what_only_the_nearest_search_knows_is_not_mixed_up(explainer, veil, mod
         explainer.explain(few, prefer="believable", method="iterations", progress=False)
     with pytest.raises(RequestError, match="prefer must be 'believable' or 'nearest'"):
         explainer.explain(few, prefer="cheap", progress=False)
-    nearest = Explainer(veil, model, warm_steps=1)
+    nearest = Explainer(veil, model)
     result = nearest.explain(few, prefer="nearest", progress=False)
     assert (result.distance[result.valid] > 0).all()
 

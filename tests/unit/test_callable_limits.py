@@ -7,7 +7,8 @@ from asking import ask_frame, ask_points
 
 from counterveil.encoding import Encoding
 from counterveil.errors import CallLimitError, ModelError, RequestError
-from counterveil.models import CallableModel, TorchModel, distil
+from counterveil.models import CallableModel, TorchModel
+from counterveil.search.paper.student import distil
 
 
 class Remote:

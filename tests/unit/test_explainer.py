@@ -8,7 +8,6 @@ import pytest
 import torch
 from rich.console import Console
 from rows import random_rows
-from safetensors.torch import save
 
 from counterveil import Explainer
 from counterveil.encoding import Encoding
@@ -18,7 +17,6 @@ from counterveil.models.exported import save_exported
 from counterveil.report import explanation_table
 from counterveil.schema import Label, Numeric, Schema
 from counterveil.search import Rules
-from counterveil.search.paper import amortise
 from counterveil.search.results.wording import show_both
 
 
@@ -94,7 +92,7 @@ def test_distance_and_changes_are_those_of_the_rows(result, queries, schema):
 @pytest.mark.long
 def test_not_found_keeps_the_query_and_has_no_nan(veil, schema, queries):
     stubborn = CallableModel(lambda frame: np.tile([0.9, 0.1], (len(frame), 1)), schema)
-    explainer = Explainer(veil, stubborn, warm_steps=20)
+    explainer = Explainer(veil, stubborn)
     result = explainer.explain(queries.head(5), iterations=3, progress=False)
     assert set(result.status) == {"not_found"}
     assert result.flip_ratio == 0
@@ -121,7 +119,7 @@ def test_unspecified_target_is_the_runner_up(release_once):
     table = pd.DataFrame({"x": np.linspace(0, 1, 30), "y": list("abc") * 10})
     veil = release_once(schema, table, 10, epochs=1)
     fixed = np.array([0.2, 0.5, 0.3])
-    explainer = Explainer(veil, lambda frame: np.tile(fixed, (len(frame), 1)), warm_steps=20)
+    explainer = Explainer(veil, lambda frame: np.tile(fixed, (len(frame), 1)))
     result = explainer.explain(table.head(3), iterations=1, progress=False)
     assert result.predicted.tolist() == [1, 1, 1]
     assert result.target.tolist() == [2, 2, 2]
@@ -136,12 +134,12 @@ def test_immutable_by_request(explainer, queries):
 @pytest.mark.long
 def test_same_seed_same_answer_whatever_the_chunks(explainer, veil, model, queries):
     whole = explainer.explain(queries, iterations=40, progress=False)
-    small = Explainer(veil, model, warm_steps=300, chunk=7)
+    small = Explainer(veil, model, chunk=7)
     parts = small.explain(queries, iterations=40, progress=False)
     assert (whole.status == parts.status).all()
     # Matrix products round by size; a halving of the way may then end one step (1/32) apart.
     np.testing.assert_allclose(whole.distance, parts.distance, atol=1 / 32)
-    afresh = Explainer(veil, model, warm_steps=300)
+    afresh = Explainer(veil, model)
     again = afresh.explain(queries, iterations=40, progress=False)
     pd.testing.assert_frame_equal(whole.rows, again.rows)
 
@@ -151,7 +149,7 @@ def test_a_model_without_gradient_is_explained_by_its_student(veil, schema, quer
         granted = 1 / (1 + np.exp(-(frame.income + 2 * (frame.housing == "own") - 6)))
         return np.stack([1 - granted, granted], axis=1)
 
-    result = Explainer(veil, score, warm_steps=300).explain(queries, progress=False)
+    result = Explainer(veil, score).explain(queries, progress=False)
     assert result.flip_ratio > 0.7
     after = score(result.frame()).argmax(axis=1)
     assert (after == result.target[result.valid]).all()
@@ -207,34 +205,6 @@ def test_words_and_pages(result):
     assert "http" not in page.replace("http://www.w3.org", "")
     with pytest.raises(RequestError, match="no query at position 60"):
         result.text(60)
-
-
-def test_what_was_learnt_is_kept_in_a_file(veil, model, queries, tmp_path, monkeypatch):
-    file = tmp_path / "warm.safetensors"
-    first = Explainer(veil, model, warm_steps=20, warm_file=file)
-    answers = first.explain(queries.head(5), prefer="nearest", progress=False)
-    kept = file.read_bytes()
-    monkeypatch.setattr(amortise, "learn_amortiser", None)  # nothing is learnt again
-    explainer = Explainer(veil, model, warm_file=file)
-    again = explainer.explain(queries.head(5), prefer="nearest", progress=False)
-    pd.testing.assert_frame_equal(answers.rows, again.rows)
-    monkeypatch.undo()
-    for damaged in (b"", kept[:-8]):
-        file.write_bytes(damaged)
-        Explainer(veil, model, warm_steps=1, warm_file=file).warm_up(
-            prefer="nearest", progress=False
-        )
-        assert len(file.read_bytes()) == len(kept)
-    for foreign in (b"no weights", save({"a": torch.ones(2)}), b"\xff" * 100):
-        file.write_bytes(foreign)
-        with pytest.raises(RequestError, match="not a warm file"):
-            Explainer(veil, model, warm_file=file)
-        assert file.read_bytes() == foreign
-    name = amortise.fingerprint(veil, first.model, first._snap)
-    file.write_bytes(save({"a": torch.ones(2)}, metadata={"counterveil": name}))
-    assert amortise.load_amortiser(file, veil, name) is None
-    with pytest.raises(TypeError, match="no keyword warm"):
-        Explainer(veil, model, warm=3)
 
 
 def test_rows_come_in_any_everyday_form(explainer, queries, tmp_path):

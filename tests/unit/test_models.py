@@ -23,7 +23,6 @@ from counterveil.models import (
     Rows,
     TorchModel,
     adapt,
-    distil,
     load_model,
     save_exported,
 )
@@ -264,14 +263,6 @@ def three_free():
             return np.full((len(rows), 2), 0.5)
 
     return Estimator()
-
-
-def test_a_student_learns_the_model(schema, pipeline, points):
-    teacher = adapt(pipeline, schema)
-    student = distil(teacher, points, ask_points(teacher, points), seed=0)
-    assert student.differentiable
-    agree = ask_points(student, points).argmax(dim=1) == ask_points(teacher, points).argmax(dim=1)
-    assert agree.float().mean() > 0.95
 
 
 def test_files(schema, model, pipeline, points, rows, tmp_path):

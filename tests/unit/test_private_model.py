@@ -143,7 +143,7 @@ def test_onnx_knows_a_closed_list_of_operators():
 @pytest.fixture(scope="module")
 def private(veil):
     """Explains the private model itself."""
-    return Explainer(veil, warm_steps=200)
+    return Explainer(veil)
 
 
 def test_the_private_model_is_explained_where_no_other_is_given(private, veil, schema, people):

@@ -7,7 +7,7 @@ from rows import random_rows
 from counterveil.encoding import Encoding
 from counterveil.errors import RequestError
 from counterveil.models import Rows, adapt
-from counterveil.networks import is_free
+from counterveil.search.batch import QueryBatch
 from counterveil.search.constraints.bounds import Box, box_around
 from counterveil.search.constraints.projection import Snap
 from counterveil.search.paper.algorithm2 import (
@@ -16,12 +16,11 @@ from counterveil.search.paper.algorithm2 import (
     SearchObjective,
     Weights,
     minimise,
-    refine,
     select_targets,
 )
-from counterveil.search.paper.amortise import learn_amortiser, legal_rows
 from counterveil.search.paper.polish import Polish
-from counterveil.search.paper.repair import Moves, logit_margin, margin_gradient
+from counterveil.search.paper.repair import GreedyRepair, class_margin, margin_and_gradient
+from counterveil.search.paper.student import distil, legal_rows
 
 
 @pytest.fixture
@@ -105,7 +104,7 @@ def test_rows_at_rest_drop_out_and_the_others_go_on_as_if_alone():
     assert seen == sorted(seen, reverse=True)
     assert len({*seen}) > 2  # they drop out one after the other
     assert len(seen) < 200  # all of them came to rest before the last iteration
-    torch.testing.assert_close(found, centres, atol=0.2, rtol=0)
+    torch.testing.assert_close(found, centres, atol=0.3, rtol=0)
     for index in range(12):
         alone = minimise(bowls.select([index]), 2000, look=lambda indices, points: None)
         torch.testing.assert_close(found[[index]], alone)
@@ -120,19 +119,11 @@ def test_the_search_is_adams(objective):
     torch.testing.assert_close(minimise(objective, 8), delta.detach(), rtol=1e-5, atol=1e-5)
 
 
-def test_refining_never_ends_higher_than_it_started(objective):
-    generator = torch.Generator().manual_seed(3)
-    start = 0.3 * torch.randn(objective.no_perturbation.shape, generator=generator)
-    refined = refine(objective, start, 25)
-    assert (objective(refined) <= objective(start) + 1e-6).all()
-    assert objective(refined).mean() < 0.9 * objective(start).mean()
-
-
 def test_the_nearest_accepted_row_on_the_way_is_kept(objective, schema):
     snap, queries = Snap(Encoding(schema)), objective.queries.clone()
     queries[:, 1] = 0.2  # income
     objective = replace(objective, queries=queries)
-    nearest = NearestAccepted(objective, snap, lambda rows, targets: rows[:, 1] > 0.5)
+    nearest = NearestAccepted(objective, snap, lambda rows, targets: rows[:, 1] - 0.5)
     far, near = queries.clone(), queries.clone()
     far[:, 1], near[:, 1] = 1.0, 0.6
     refused = queries.clone()
@@ -153,29 +144,13 @@ def test_search_respects_the_box_on_the_way(objective, schema):
     torch.testing.assert_close(found[:, 1], objective.queries[:, 1])
 
 
-@pytest.mark.long
-@pytest.mark.full_lessons
-def test_amortised_answers_are_as_good_as_those_of_many_iterations(objective, veil, schema):
-    """On rows it never saw, one pass does what Algorithm 2 does in 300 iterations."""
-    encoding = Encoding(schema)
-    snap = Snap(encoding)
-    objective = replace(objective, box=box_around(encoding, objective.queries.double().numpy()))
-    amortiser = learn_amortiser(veil, objective.model, objective.weights, snap, max_steps=1500)
-    free = is_free(objective.box.lower, objective.box.upper)
-    at_once = objective(amortiser(objective.queries, objective.targets, free)).mean()
-    start = objective(objective.no_perturbation).mean()
-    assert at_once < objective(minimise(objective, 300)).mean() + 0.25 * start
-    refined = refine(objective, amortiser(objective.queries, objective.targets, free), 30)
-    assert objective(refined).mean() <= at_once
-
-
 def test_polish_gives_back_what_is_not_needed(objective, model, schema):
     encoding = Encoding(schema)
     box = box_around(encoding, objective.queries.double().numpy())
     snap, guide, targets = Snap(encoding), adapt(model, schema), objective.targets
 
     def margin(rows, goals):
-        return logit_margin(guide.ask(Rows.of_points(rows, guide.encoding)), goals)
+        return class_margin(guide.ask(Rows.of_points(rows, guide.encoding)), goals)
 
     start = snap(objective.queries, box)
     far = snap(torch.rand_like(objective.queries), box)
@@ -187,7 +162,7 @@ def test_polish_gives_back_what_is_not_needed(objective, model, schema):
         box=box.select(accepted),
         snap=snap,
         margin=margin,
-        margin_gradient=lambda rows, goals: margin_gradient(guide, rows, goals),
+        margin_gradient=lambda rows, goals: margin_and_gradient(guide, 0.0, rows, goals)[1],
     )
     near, far, queries = polish(far[accepted]), far[accepted], start[accepted]
     assert not snap.broken(near, box.select(accepted)).any()
@@ -201,34 +176,58 @@ def test_polish_gives_back_what_is_not_needed(objective, model, schema):
 
 def test_rows_for_a_student_are_legal_and_varied(veil, schema):
     encoding = Encoding(schema)
-    rows = legal_rows(veil, Snap(encoding), 500, seed=0, device=torch.device("cpu"))
+    rows = legal_rows(veil, Snap(encoding), 500, seed=0)
     encoding.encode(encoding.decode(rows.double().numpy()))
     assert len(rows.unique(dim=0)) > 400
-    again = legal_rows(veil, Snap(encoding), 500, seed=0, device=torch.device("cpu"))
+    again = legal_rows(veil, Snap(encoding), 500, seed=0)
     assert torch.equal(rows, again)
 
 
-def test_repair_reaches_the_target_by_single_moves(model, schema, objective):
-    encoding = Encoding(schema)
-    box = box_around(encoding, objective.queries.double().numpy())
-    snap, guide, targets = Snap(encoding), adapt(model, schema), objective.targets
-    start = snap(objective.queries, box)
-    moves = Moves(guide, snap, targets, box)
-    mended = moves.repair(start, steps=40)
-    assert not snap.broken(mended, box).any()
-    assert (
-        guide.ask(Rows.of_points(mended, guide.encoding)).argmax(dim=1) == targets
-    ).float().mean() > 0.9
-    assert torch.equal(moves.repair(start, steps=0), start)
+@pytest.fixture
+def batch(objective, schema):
+    box = box_around(Encoding(schema), objective.queries.double().numpy())
+    return QueryBatch(objective.queries, objective.targets, box)
+
+
+def test_repair_reaches_the_target_by_single_moves(model, schema, batch):
+    snap, guide = Snap(Encoding(schema)), adapt(model, schema)
+    repair = GreedyRepair(guide, guide, snap)
+    mended = repair(batch)
+    assert not snap.broken(mended, batch.box).any()
+    decided = guide.ask(Rows.of_points(mended, guide.encoding)).argmax(dim=1)
+    assert (decided == batch.targets).float().mean() > 0.9
+    assert torch.equal(repair(batch, steps=0), snap(batch.queries, batch.box))
 
 
 @pytest.mark.parametrize("most", [1, 2])
-def test_repair_changes_no_more_features_than_it_may(model, schema, objective, most):
-    encoding = Encoding(schema)
-    box = box_around(encoding, objective.queries.double().numpy())
-    snap, guide = Snap(encoding), adapt(model, schema)
-    start = snap(objective.queries, box)
-    limit = torch.full((len(start),), most)
-    moves = Moves(guide, snap, objective.targets, box, max_changes=limit)
-    mended = moves.repair(start, steps=40, needed_margin=9.0)
+def test_repair_changes_no_more_features_than_it_may(model, schema, batch, most):
+    snap, guide = Snap(Encoding(schema)), adapt(model, schema)
+    limited = replace(batch, max_changes=torch.full((len(batch),), most))
+    mended = GreedyRepair(guide, guide, snap)(limited, beyond=9.0)
+    start = snap(batch.queries, batch.box)
     assert int(snap.changed_features(mended, start).sum(dim=1).max()) == most
+
+
+def test_a_misleading_student_is_corrected_by_the_model(model, schema, batch):
+    """Of the moves that a student proposes, the model's own margin chooses."""
+    snap, asked = Snap(Encoding(schema)), adapt(model, schema)
+    answers = asked.ask(Rows.of_points(batch.queries, asked.encoding))
+    student = distil(asked, batch.queries, answers, seed=0)  # of 30 rows
+    shares = []
+    for model_asked in (student, asked):
+        mended = GreedyRepair(student, model_asked, snap)(batch)
+        decided = asked.ask(Rows.of_points(mended, asked.encoding)).argmax(dim=1)
+        shares.append(float((decided == batch.targets).float().mean()))
+    assert shares[1] > shares[0]
+    assert shares[1] > 0.9
+
+
+def test_a_student_learns_the_model(veil, model, schema):
+    snap, teacher = Snap(Encoding(schema)), adapt(model, schema)
+    learnt, others = (
+        Rows.of_points(legal_rows(veil, snap, 2000, seed=seed), teacher.encoding) for seed in (0, 1)
+    )
+    student = distil(teacher, learnt.points, teacher.ask(learnt), seed=0)
+    assert student.differentiable
+    agree = student.ask(others).argmax(dim=1) == teacher.ask(others).argmax(dim=1)
+    assert agree.float().mean() > 0.9

@@ -417,8 +417,8 @@ def broken_rules(result, content):
 def explainers(explainer, veil):
     return {
         "model": explainer,
-        "private model": Explainer(veil, warm_steps=100),
-        "surrogate": Explainer(veil, guidance="surrogate", warm_steps=100),
+        "private model": Explainer(veil),
+        "surrogate": Explainer(veil, guidance="surrogate"),
     }
 
 

@@ -134,7 +134,6 @@ def demo(
     epochs: int | None = option(
         None, "Epochs a veil of mechanism paper; the paper has 300. [40; quick: 5]", min=1
     ),
-    warm_steps: int | None = option(None, "", min=1, hidden=True),  # a short demo for tests
     seed: int = seed_option("For split, weights and search."),
     workers: int = option(2, "Processes at a time.", min=1),
 ) -> None:
@@ -148,7 +147,6 @@ def demo(
         folder,
         queries=queries or size.queries,
         epochs=epochs or size.epochs,
-        warm_steps=warm_steps,
         seed=seed,
         workers=workers,
     )

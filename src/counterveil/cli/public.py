@@ -31,7 +31,7 @@ from counterveil.cli.options import (
 from counterveil.cli.where import asked_rows
 from counterveil.errors import RequestError
 from counterveil.hints import named
-from counterveil.terminal import cell, class_named, out, print_json, say, warn, wrote
+from counterveil.terminal import cell, class_named, out, print_json, say, wrote
 
 if TYPE_CHECKING:
     from counterveil.privacy import ModelBudget
@@ -133,23 +133,18 @@ def explain(
     margin: float | None = option(
         None, "How sure the model must be of an answer: 0 to below 1.", panel=SEARCH
     ),
-    method: str = option(
-        "amortised",
-        "amortised: at once, after learning to search; iterations: Alg. 2.",
-        values=("amortised", "iterations"),
+    method: str | None = option(
+        None,
+        "actions: sets of actions, in mixed tables; iterations: Algorithm 2, in any. By default "
+        "actions where the veil has a population of a mixed table.",
+        values=("actions", "iterations"),
         panel=SEARCH,
     ),
     iterations: int | None = option(
-        None, "Steps of Algorithm 2, or to refine: 300 or none.", min=0, panel=SEARCH
+        None, "Steps of Algorithm 2, at most. [300]", min=0, panel=SEARCH
     ),
-    polish: bool | None = option(None, "Give back what an answer does not need.", panel=SEARCH),
-    warm_file: bool = option(
-        True,
-        "Keep what the search has learnt in the user's cache folder, for the next time.",
-        panel=SEARCH,
-    ),
-    warm_steps: int | None = option(
-        None, "How long to learn to search, at most.", min=1, panel=SEARCH
+    polish: bool | None = option(
+        None, "Give back what an answer of Algorithm 2 does not need.", panel=SEARCH
     ),
     seed: int = seed_option("For the variety of several answers.", panel=SEARCH),
     device: str = DEVICE,
@@ -237,8 +232,6 @@ def explain(
         target_model,
         guidance=guidance,  # type: ignore[arg-type]
         model_budget=budget,
-        warm_file=warm_folder() if warm_file else None,
-        warm_steps=warm_steps,
         device=device,
     )
     goal = None if target is None else class_named(target, schema.label.classes)
@@ -247,7 +240,7 @@ def explain(
         "rules": _rules(rules, max_changes),
         "immutable": immutable or (),
         "prefer": prefer,
-        "method": one_of("--method", method, "amortised", "iterations"),
+        "method": method,
         "iterations": iterations,
         "polish": polish,
         "margin": margin,
@@ -329,18 +322,6 @@ def _model_budget(
         unit=one_of("--model-unit", unit, "record", "person"),
         relation=one_of("--model-relation", relation, "replace-one", "add-remove"),
     )
-
-
-def warm_folder() -> Path | None:
-    """The user's folder of warm files; None, and a warning, where there can be none."""
-    from counterveil.search.paper.amortise import cache_folder
-
-    try:
-        return cache_folder()
-    except (OSError, RuntimeError) as error:  # RuntimeError: nobody knows where the home is
-        why = getattr(error, "strerror", None) or error
-        warn(f"what the search learns is not kept: {why}; --no-warm-file says that this is meant")
-        return None
 
 
 def _rules(path: Path | None, max_changes: int | None) -> Any:

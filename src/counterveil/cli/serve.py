@@ -11,7 +11,7 @@ from counterveil.cli.options import (
     open_model,
     option,
 )
-from counterveil.cli.public import TRUST, open_veil, warm_folder
+from counterveil.cli.public import TRUST, open_veil
 from counterveil.errors import RequestError
 from counterveil.terminal import say
 
@@ -79,7 +79,6 @@ def serve(
         opened,
         target,
         guidance=guidance,  # type: ignore[arg-type]
-        warm_file=warm_folder(),
         device=device,
     )
     listening = run.bound_socket(host, port)

@@ -76,12 +76,10 @@ LEGEND = (
 )
 
 
-def run_demo(
-    folder: Path, *, queries: int, epochs: int, warm_steps: int | None, seed: int, workers: int
-) -> None:
+def run_demo(folder: Path, *, queries: int, epochs: int, seed: int, workers: int) -> None:
     """Run the demo, write its files into `folder` and print what was found.
 
-    `epochs`: of a veil of mechanism paper; `warm_steps`: of learning to search, at most.
+    `epochs`: of a veil of mechanism paper.
     """
     torch.set_num_threads(1)  # the networks are too small to gain from a second thread
     schema, split = adult_schema(), adult_split(seed)
@@ -96,7 +94,7 @@ def run_demo(
     _note(f"releasing {paper} and {len(FUNCTIONAL)} with a proved ε (mechanism functional)")
     veils = release_all((*FUNCTIONAL, *PAPER), seed, epochs, workers)
     errors = {which: reconstruction_error(veil, split.test) for which, veil in veils.items()}
-    explainers = {each: Explainer(veils[each], model, warm_steps=warm_steps) for each in COMPARED}
+    explainers = {each: Explainer(veils[each], model) for each in COMPARED}
     for which in FUNCTIONAL:
         _note(f"functional, {which.noise}: learning to search; once for each veil and model")
         explainers[which].warm_up()

@@ -1,6 +1,6 @@
 """Target models: adapters through which the search asks any model for class probabilities."""
 
-from counterveil.models.adapters import CallableModel, EstimatorModel, adapt, distil
+from counterveil.models.adapters import CallableModel, EstimatorModel, adapt
 from counterveil.models.base import TargetModel
 from counterveil.models.export import save_private_model
 from counterveil.models.exported import save_exported
@@ -18,7 +18,6 @@ __all__ = [
     "TargetModel",
     "TorchModel",
     "adapt",
-    "distil",
     "load_model",
     "save_exported",
     "save_private_model",

@@ -1,4 +1,4 @@
-"""Adapters for estimators and functions, which adapter fits a model, and the student of one."""
+"""Adapters for estimators and functions, and which adapter fits a model."""
 
 import os
 import warnings
@@ -17,13 +17,9 @@ from counterveil.models.boosted import BoosterClassifier, is_booster, rows_as_fi
 from counterveil.models.onnx import OnnxModel
 from counterveil.models.rows import Rows
 from counterveil.models.torch_model import TorchModel
-from counterveil.networks import classifier, fit, seeded
 from counterveil.private_model import PrivateModel
 from counterveil.schema import Category, Schema
-from counterveil.terminal import Tick, silent
 
-STUDENT_HIDDEN = 64
-STUDENT_EPOCHS = 40
 NOT_PROBABILITIES = frozenset({"predict", "decision_function", "predict_log_proba"})
 NOT_FITTED = "the model is not fitted; call its fit first"
 
@@ -279,24 +275,3 @@ def _no_model(model: Any) -> str:
         "of an .onnx file, or a function from rows to class probabilities; "
         f"got {name} (other files: counterveil.models.load_model)"
     )
-
-
-def distil(
-    model: TargetModel, points: Tensor, log_proba: Tensor, *, seed: int, tick: Tick = silent
-) -> TorchModel:
-    """A student of `model`: a small network that answers on `points` as the model did.
-
-    `points` (rows, width) are legal encoded rows, `log_proba` (rows, classes) the model's answers
-    on them. The student lends the search its gradient; the model itself decides on every answer.
-    """
-    answers = log_proba.exp().to(points.device)
-    hidden = (STUDENT_HIDDEN, STUDENT_HIDDEN)
-    network = seeded(lambda: classifier(points.shape[1], hidden, model.classes), seed)
-    network = network.to(points.device)
-
-    def loss_of(rows: Tensor) -> Tensor:
-        return nn.functional.cross_entropy(network(points[rows]), answers[rows])
-
-    count, epochs = len(points), STUDENT_EPOCHS
-    fit(network, loss_of, count, epochs=epochs, batch=256, rate=3e-3, seed=seed, tick=tick)
-    return TorchModel(network, model.schema, outputs="logits")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import accumulate
@@ -24,7 +23,6 @@ import pyarrow as pa
 from counterveil.cluster import Cluster, cluster_of
 from counterveil.errors import DataError, InternalError, RequestError
 from counterveil.models import ModelFile
-from counterveil.networks import Amortiser
 from counterveil.parts import Fragments, parquet_files
 from counterveil.schema import Category
 from counterveil.search.choices import Choices, FileChoices, rules_in
@@ -128,20 +126,17 @@ def explain_files(
     progress, copied = choices.pop("progress", True), tuple(choices.pop("copied", ()))
     asked: dict[str, Any] = {"k": 1, "target": target, **choices}
     of_search: Any = {name: asked[name] for name in asked if name in Choices.__annotations__}
-    options = explainer.options(rules_in(of_search, asked.get("rules"))[1])
+    explainer.options(rules_in(of_search, asked.get("rules"))[1])  # wrong ones are refused here
     schema = explainer.veil.schema
     columns = tuple(dict.fromkeys((*copied, *schema.columns)))
     files = query_files(queries, columns)
-    keywords, learnt = explainer._keywords, explainer._learnt
-    learnt.shows_progress = progress
-    model = keywords["model"]
+    explainer._learnt.shows_progress = progress
+    keywords, model = explainer._keywords, explainer._keywords["model"]
     if isinstance(model, ModelFile):
         model = model.packed()
     made: Callable[[], Explainer] = lambda: explainer  # noqa: E731
     if cluster is not None:
-        learns = options.prefer == "nearest" and options.method == "amortised"
-        known = deepcopy(learnt.amortiser).cpu() if learns else None
-        made = Recipe(explainer.veil.to_bytes(), {**keywords, "model": model}, known)
+        made = Recipe(explainer.veil.to_bytes(), {**keywords, "model": model})
     own = free_name("status", schema.columns), free_name("query", schema.columns)
     question = Question(made, asked, copied, Folder(out), columns, own)
     about = {
@@ -159,20 +154,16 @@ def explain_files(
 
 @dataclass(frozen=True)
 class Recipe:
-    """An Explainer as it is sent to a worker: the veil's file, the keywords, what was learnt."""
+    """An Explainer as it is sent to a worker: the veil's file and the keywords."""
 
     veil: bytes
     keywords: dict[str, Any]
-    learnt: Amortiser | None
 
     def __call__(self) -> Explainer:
         """The same Explainer there."""
         from counterveil.search.explainer import Explainer
 
-        explainer = Explainer(Veil.from_bytes(self.veil), **self.keywords)
-        if self.learnt is not None:
-            explainer._learnt.amortiser = self.learnt.to(explainer.device)
-        return explainer
+        return Explainer(Veil.from_bytes(self.veil), **self.keywords)
 
 
 def explain_parts(

@@ -1,29 +1,14 @@
-"""What may be said as keywords: of an Explainer, of a question, of a run over files."""
+"""What may be said as keywords: of a question, of a run over files."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Sequence
-from typing import TypedDict
 
 from counterveil.cluster import Cluster, Engine
 from counterveil.errors import RequestError
 from counterveil.search.constraints.bounds import ManyRules
 from counterveil.search.constraints.rules import RuleChoices, Rules
 from counterveil.search.options import SearchChoices
-
-
-class Tuning(TypedDict, total=False):
-    """How an Explainer works; the answers stay the same but for rounding.
-
-    - `warm_file`: keeps what the search has learnt; or a folder, for many models.
-    - `warm_steps`: how many steps it learns at most.
-    - `chunk`: how many queries are searched together; it bounds the memory.
-    """
-
-    warm_file: str | os.PathLike[str] | None
-    warm_steps: int | None
-    chunk: int
 
 
 class Choices(SearchChoices, RuleChoices, total=False):

@@ -17,13 +17,14 @@ from counterveil.encoding import Array, Encoding
 from counterveil.errors import InternalError, RequestError
 from counterveil.models import ModelFile, Rows, TargetModel, TorchModel, adapt
 from counterveil.networks import pick_device
+from counterveil.population import TreePopulation
 from counterveil.privacy import ModelBudget
 from counterveil.private_model import PrivateModel
 from counterveil.schema import Category
 from counterveil.search import bulk
 from counterveil.search.actions.ground import Ground
 from counterveil.search.batch import Found, QueryBatch
-from counterveil.search.choices import Choices, FileChoices, Tuning, rules_in
+from counterveil.search.choices import Choices, FileChoices, rules_in
 from counterveil.search.constraints import bounds as constraints
 from counterveil.search.constraints.bounds import ManyRules
 from counterveil.search.constraints.projection import Snap
@@ -37,7 +38,6 @@ from counterveil.search.options import (
     SearchOptions,
     search_options,
 )
-from counterveil.search.paper import algorithm2, amortise
 from counterveil.search.paper.algorithm2 import TargetClasses, Weights, select_targets
 from counterveil.search.paper.diverse import several_answers
 from counterveil.search.paper.repair import margin_beyond
@@ -49,7 +49,6 @@ from counterveil.terminal import Tick, progress_bar, silent
 from counterveil.veil import Veil
 
 MOST_ANSWERS = 1000  # to one query
-MOST_WARM_STEPS = 1_000_000
 
 
 class Explainer:
@@ -68,7 +67,7 @@ class Explainer:
       added to the veil's.
     - `weights`: α, β, γ of Algorithm 2; by default the paper's for this family of data.
     - `device`: "cpu", "cuda", "mps" or "auto".
-    - `tuning`: see `Tuning`.
+    - `chunk`: how many queries are searched together; it bounds the memory.
     """
 
     def __init__(
@@ -80,19 +79,11 @@ class Explainer:
         model_budget: ModelBudget | None = None,
         weights: Weights | None = None,
         device: str = "cpu",
-        **tuning: Unpack[Tuning],
+        chunk: int = 8192,
     ) -> None:
-        self.chunk = tuning.pop("chunk", 8192)
-        warm_file, warm_steps = tuning.pop("warm_file", None), tuning.pop("warm_steps", None)
-        if tuning:
-            raise TypeError(f"Explainer has no keyword {', '.join(tuning)}")
-        steps = 1 if warm_steps is None else warm_steps
-        if self.chunk < 1 or not 1 <= steps <= MOST_WARM_STEPS:
-            raise RequestError(
-                f"chunk must be at least 1, and warm_steps from 1 to {MOST_WARM_STEPS}"
-            )
-        if warm_file is not None:
-            amortise.check_warm_file(warm_file)
+        if chunk < 1:
+            raise RequestError("chunk must be at least 1")
+        self.chunk = chunk
         self.veil = veil if isinstance(veil, Veil) else Veil.load(veil)
         self.encoding = Encoding(self.veil.schema)
         if isinstance(model, (str, os.PathLike)):
@@ -112,20 +103,11 @@ class Explainer:
             "model_budget": model_budget,
             "weights": weights,
             "device": device,
-            "warm_steps": warm_steps,
             "chunk": self.chunk,
         }
         self.weights = weights or Weights.of(self.veil.schema.family, guidance)
         self.device = pick_device(device)
-        self._learnt = Learnt(
-            self.veil,
-            self.model,
-            self.decided_by,
-            self.weights,
-            self.device,
-            warm_file=warm_file,
-            warm_steps=warm_steps,
-        )
+        self._learnt = Learnt(self.veil, self.model, self.decided_by, self.weights, self.device)
 
     @property
     def _snap(self) -> Snap:
@@ -139,19 +121,23 @@ class Explainer:
         """Learn what the search needs to know of the model: seconds, once.
 
         The first `explain` does it otherwise. `prefer`: which search; by default the usual one.
-        What the search for the nearest learns is read from the `warm_file`, or kept there for the
-        next time; a file that cannot be written only costs a warning.
+        The search for the nearest learns nothing of a model that has a gradient.
         """
         self._learnt.shows_progress = progress
         if self.options({"prefer": prefer}).prefer == "nearest":
-            _ = self._learnt.amortiser
+            _ = self._learnt.paper_search
         else:
             _ = self._learnt.ground
 
     def options(self, chosen: SearchChoices) -> SearchOptions:
         """The options of the search that is asked for, checked."""
-        known = self._learnt.population is not None
-        return search_options(self.guidance, chosen, has_population=known)
+        population = self._learnt.population
+        return search_options(
+            self.guidance,
+            chosen,
+            has_population=population is not None,
+            has_actions=isinstance(population, TreePopulation),
+        )
 
     def explain(
         self,
@@ -256,7 +242,7 @@ class Explainer:
     def answer_tensors(self, batch: QueryBatch, options: SearchOptions | None = None) -> Found:
         """Encoded answers to encoded queries, and which are accepted: no table is made."""
         options = options or SearchOptions()
-        return self._learnt.pipeline(options)(batch.to(self.device), options)
+        return self._learnt.paper_search(batch.to(self.device), options)
 
     def _search(self, batch: QueryBatch, options: SearchOptions, k: int, progress: bool) -> Found:
         """Rows of shape (queries, k, width), legal and within their boxes; which are accepted."""
@@ -296,8 +282,7 @@ class Explainer:
     def _sought(self, batch: QueryBatch, options: SearchOptions, k: int, tick: Tick) -> Found:
         """The same. Who has no believable answer gets the nearest one that can be found.
 
-        Those are few: Algorithm 2 looks for them, so that nothing has to be learnt first. Where
-        rules tie features, who has no nearest answer gets a believable one, too.
+        Where rules tie features, who has no nearest answer gets a believable one, too.
         """
         is_tied, has_population = batch.box.ties is not None, self._learnt.population is not None
         if options.prefer == "believable":
@@ -309,15 +294,14 @@ class Explainer:
         if not may_fall_back or bool(accepted[:, 0].all()):
             return rows, accepted
         left = (~accepted[:, 0]).nonzero()[:, 0]
-        steps = replace(options, method="iterations", iterations=algorithm2.ITERATIONS)
-        found = other(batch.select(left.cpu()), steps, k, silent)
+        found = other(batch.select(left.cpu()), options, k, silent)
         rows, accepted = rows.clone(), accepted.clone()
         rows[left], accepted[left] = found
         return rows, accepted
 
     def _nearest(self, batch: QueryBatch, options: SearchOptions, k: int, tick: Tick) -> Found:
         options, there = replace(options, prefer="nearest"), batch.to(self.device)
-        return several_answers(self._learnt.pipeline(options), there, options, k, tick)
+        return several_answers(self._learnt.paper_search, there, options, k, tick)
 
     def _believable(self, batch: QueryBatch, options: SearchOptions, k: int, tick: Tick) -> Found:
         learnt = self._learnt

@@ -57,7 +57,7 @@ class Size:
 
 
 FULL = Size()
-_SHORT = Size(rows=2000, test=2000, queries=(250, 500), epochs=10, warm_steps=300, steps=500)
+_SHORT = Size(rows=2000, test=2000, queries=(250, 500), epochs=10, steps=500)
 QUICK = replace(_SHORT, uniform=1000, dice_seconds=5, kdtree_queries=20, shadows=3, candidates=300)
 
 

@@ -81,7 +81,7 @@ PICTURE_PARTS = ("functional-0.75", "paper-0.025", "no-noise")
 FEW_PARTS = ("functional-0.025", "paper-0.025", "no-noise")
 FEW_ATTACKERS = ("naive", "cca", "relabel")
 TRADEOFF_SETTINGS = (("known", "probabilities"), ("known", "labels"))
-WIDE_SIZE = replace(FULL, rows=6000, epochs=10, warm_steps=1000, imitate=False)
+WIDE_SIZE = replace(FULL, rows=6000, epochs=10, imitate=False)
 QUICK_PARTS = ("functional-0.75", "no-noise", "dice-kdtree", "dp-model", "cf-k")
 
 # "none": f, and f' from predictions alone.

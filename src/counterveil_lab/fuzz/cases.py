@@ -67,7 +67,7 @@ def _veil(folder: Path, dice: Random) -> Planned:
         ("inspect", "loans.veil"),
         ("inspect", "loans.veil", "--json"),
         (*EXPLAIN, "--out", "out.csv"),
-        (*SURROGATE, "surrogate", "--warm-steps", "1"),
+        (*SURROGATE, "surrogate"),
     )
     return kind, list(dice.choice(commands))
 

@@ -131,9 +131,9 @@ class World:
     def explainers(self) -> dict[str, Explainer]:
         """An Explainer for each that may decide."""
         return {
-            "model": Explainer(self.veil, self.model, warm_steps=5),
-            "private model": Explainer(self.veil, warm_steps=5),
-            "surrogate": Explainer(self.veil, guidance="surrogate", warm_steps=5),
+            "model": Explainer(self.veil, self.model),
+            "private model": Explainer(self.veil),
+            "surrogate": Explainer(self.veil, guidance="surrogate"),
         }
 
     def run(self, decides: str, search: str, count: int) -> Tally:

@@ -83,7 +83,7 @@ def run_requests(count: int, seed: int) -> Iterator[tuple[Row, list[str]]]:
     decided = people.assign(**{label.name: [dice.choice(label.classes) for _ in range(ROWS)]})
     with learning_less():
         veil = Curator(schema).release(decided, 20.0, progress=False)
-        explainer = Explainer(veil, warm_steps=5)
+        explainer = Explainer(veil)
         explainer.warm_up(progress=False)
         rows = json.loads(people[list(schema.columns)].head(20).to_json(orient="records"))
         known = operations(create_app(explainer).openapi())

@@ -174,6 +174,6 @@ def warm_up(world: Path) -> None:
     from counterveil.veil import Veil
 
     veil = Veil.load(world / "loans.veil")
-    explainer = Explainer(veil, load_model(world / "model.pt2", veil.schema), warm_steps=1)
+    explainer = Explainer(veil, load_model(world / "model.pt2", veil.schema))
     queries = read_table(world / "queries.csv", veil.schema)
     explainer.explain(queries, k=2, iterations=2, progress=False).to_html()

@@ -17,7 +17,7 @@ from counterveil.search.constraints.projection import Snap
 from counterveil.search.images.beliefs import Drawn, ImageBeliefs
 from counterveil.search.images.painters import Painter, Redrawn, Retouched
 from counterveil.search.images.views import COUNT, Views
-from counterveil.search.paper.repair import logit_margin
+from counterveil.search.paper.repair import class_margin
 from counterveil.search.results.worth import Worth
 
 LEAST_UNIT = 1e-3  # log-odds
@@ -59,7 +59,7 @@ class Member:
     def margin(self, points: Tensor, targets: Tensor) -> Tensor:
         """By how many units it prefers the target class, (rows,); a gradient flows through."""
         rows = Rows.of_points(points.to(self.model.device), self.model.encoding)
-        return logit_margin(self.model.ask(rows).cpu(), targets) / self.unit
+        return class_margin(self.model.ask(rows).cpu(), targets) / self.unit
 
 
 @dataclass(frozen=True)
@@ -177,5 +177,5 @@ class ImageGround:
 def _unit(log_proba: Tensor) -> float:
     """The standard deviation of log-odds, mean over the classes, of (rows, classes)."""
     goals = [torch.full((len(log_proba),), goal) for goal in range(log_proba.shape[1])]
-    margins = torch.stack([logit_margin(log_proba, goal) for goal in goals])
+    margins = torch.stack([class_margin(log_proba, goal) for goal in goals])
     return max(float(margins.std(dim=1).mean()), LEAST_UNIT)

@@ -10,7 +10,7 @@
 
 All queries of a batch go through the iterations together: a query is a row of a tensor. What the
 paper does not have is said where it stands: the constraints of a query (a box that ψ^Dec(ρ_s + δ)
-is projected onto), rows that stop early, and a search that starts from a good guess of δ.
+is projected onto), and queries that leave the batch early.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from torch import Tensor
 from counterveil.errors import RequestError
 from counterveil.hints import did_you_mean, named
 from counterveil.models import Rows, TargetModel
-from counterveil.networks import Autoencoder
+from counterveil.networks import Adam, Autoencoder
 from counterveil.schema import Category, Family
 from counterveil.search.constraints.bounds import Box
 from counterveil.search.constraints.projection import Snap
@@ -33,11 +33,9 @@ from counterveil.terminal import Tick, silent
 
 ITERATIONS = 300
 LEARNING_RATE = 0.05
-REFINING_RATE = 0.02  # from a start that is nearly right
-REFINING_END = 0.1  # the last share of that rate
-LOOK_EVERY = 10  # iterations between two looks at the rows on the way
-AT_REST = 1e-3  # an objective that improves by less between two looks is at rest ...
-PATIENCE = 6  # ... after so many looks
+LOOK_EVERY = 5  # iterations between two looks at the rows on the way
+AT_REST = 1e-2  # an objective that improves by less between two looks is at rest ...
+PATIENCE = 3  # ... after so many looks
 SURROGATE_ALPHA = 4.0
 _TINY = 1e-12  # keeps the gradient of a norm finite at 0
 
@@ -159,76 +157,47 @@ def minimise(
     """Step 3 as in the paper, by Adam from δ = 0: the last δ of each query, (queries, latent).
 
     `look(indices, points)`, if given, is shown the points ψ^Dec(ρ_s + δ) of the queries `indices`
-    every few iterations. Queries whose objective is at rest then drop out of the batch, so that the
-    last few do not hold up the rest.
+    every few iterations. Queries whose objective is at rest then leave the batch.
     """
     final = objective.no_perturbation
     active = torch.arange(len(final), device=final.device)
-    delta = final.clone().requires_grad_(True)
-    adam = torch.optim.Adam([delta], LEARNING_RATE)
+    adam = Adam([final.clone()], LEARNING_RATE)
     lowest = torch.full((len(final),), torch.inf, device=final.device)
     looks_at_rest = torch.zeros_like(active)
     for iteration in range(1, iterations + 1):
+        delta = adam.tensors[0].detach().requires_grad_(True)
         losses = objective(delta)
-        (delta.grad,) = torch.autograd.grad(losses.sum(), delta)
-        adam.step()
+        adam.step(torch.autograd.grad(losses.sum(), delta))
         tick(iteration, "iterations")
         if look is None or (iteration % LOOK_EVERY and iteration != iterations):
             continue
         with torch.no_grad():
-            look(active, objective.counterfactual(delta))
-            better = losses < lowest - AT_REST
-            lowest = torch.minimum(lowest, losses)
-            looks_at_rest = torch.where(better, 0, looks_at_rest + 1)
-            moving = looks_at_rest < PATIENCE
-        if not bool(moving.all()):
-            final[active] = delta.detach()
-            kept = moving.nonzero()[:, 0]
-            if not len(kept):
-                return final
-            active, objective = active[kept], objective.select(kept)
-            lowest, looks_at_rest = lowest[kept].detach(), looks_at_rest[kept]
-            fewer = delta.detach()[kept].requires_grad_(True)
-            state = adam.state.pop(delta)
-            moments = {name: state[name][kept] for name in ("exp_avg", "exp_avg_sq")}
-            adam.state[fewer] = {"step": state["step"], **moments}
-            adam.param_groups[0]["params"], delta = [fewer], fewer
-    final[active] = delta.detach()
+            look(active, objective.counterfactual(adam.tensors[0]))
+        losses = losses.detach()
+        looks_at_rest = torch.where(losses < lowest - AT_REST, 0, looks_at_rest + 1)
+        lowest = torch.minimum(lowest, losses)
+        moving = (looks_at_rest < PATIENCE).nonzero()[:, 0]
+        if len(moving) < len(active):
+            final[active] = adam.tensors[0]
+            active, objective = active[moving], objective.select(moving)
+            lowest, looks_at_rest = lowest[moving], looks_at_rest[moving]
+            adam.select(moving)
+        if not len(active):
+            break
+    final[active] = adam.tensors[0]
     return final
-
-
-def refine(objective: SearchObjective, start: Tensor, iterations: int) -> Tensor:
-    """Step 3 from a good guess `start`: the δ of lowest objective seen, (queries, latent).
-
-    The rate falls on the way, and no query ends with a higher objective than it started with.
-    """
-    best, delta = start, start.clone().requires_grad_(True)
-    lowest = torch.full((len(start),), torch.inf, device=start.device)
-    adam = torch.optim.Adam([delta], REFINING_RATE)
-    falling = torch.optim.lr_scheduler.LinearLR(adam, 1.0, REFINING_END, total_iters=iterations)
-    for step in range(iterations + 1):
-        losses = objective(delta)
-        with torch.no_grad():
-            better = losses < lowest
-            lowest = torch.where(better, losses, lowest)
-            best = torch.where(better[:, None], delta, best)
-        if step < iterations:
-            (delta.grad,) = torch.autograd.grad(losses.sum(), delta)
-            adam.step()
-            falling.step()
-    return best.detach()
 
 
 # --- Step 4: what is kept of the counterfactuals on the way ---
 
 
 class NearestAccepted:
-    """The nearest legal row seen on the way that `accepts(rows, targets)`, for each query."""
+    """The nearest legal row of each query, on the way, that has a margin of at least 0."""
 
     def __init__(
-        self, objective: SearchObjective, snap: Snap, accepts: Callable[[Tensor, Tensor], Tensor]
+        self, objective: SearchObjective, snap: Snap, margin: Callable[[Tensor, Tensor], Tensor]
     ) -> None:
-        self._objective, self._snap, self._accepts = objective, snap, accepts
+        self._objective, self._snap, self._margin = objective, snap, margin
         self._rows = objective.queries.clone()
         self._distance = torch.full((len(self._rows),), torch.inf, device=self._rows.device)
 
@@ -237,7 +206,8 @@ class NearestAccepted:
         seen = self._objective.select(indices)
         rows = self._snap(points, seen.box)
         distance = (rows - seen.queries).norm(dim=1)
-        better = self._accepts(rows, seen.targets) & (distance < self._distance[indices])
+        accepted = self._margin(rows, seen.targets) >= 0
+        better = accepted & (distance < self._distance[indices])
         if seen.box.ties is not None:
             better &= seen.box.ties_held(rows)
         self._rows[indices[better]] = rows[better]

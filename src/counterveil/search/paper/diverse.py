@@ -1,13 +1,11 @@
 """Several answers to one query that differ from each other.
 
 Further answers are sought with one feature of an earlier answer held as it is in the query ("and
-without changing your hours?"), and from disturbed starts. Of all rows that the model accepts, the
+without changing your hours?"). Of all rows that the model accepts, the
 nearest comes first, and each further one is the farthest from those chosen before it.
 """
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -15,32 +13,30 @@ from torch import Tensor
 from counterveil.search.batch import Found, QueryBatch
 from counterveil.search.constraints.projection import Snap
 from counterveil.search.options import SearchOptions
-from counterveil.search.paper.pipeline import Pipeline
+from counterveil.search.paper.search import PaperSearch
 from counterveil.terminal import Tick, silent
 
 TRIES = 2  # searches for each further answer
-SPREAD = 0.3  # of the disturbed starts; codes are sigmoids in (0, 1)
 _SAME = 1e-4
 
 
 def several_answers(
-    pipeline: Pipeline, batch: QueryBatch, options: SearchOptions, k: int, tick: Tick = silent
+    search: PaperSearch, batch: QueryBatch, options: SearchOptions, k: int, tick: Tick = silent
 ) -> Found:
     """Rows of shape (queries, k, width), the nearest first, and which of them are accepted."""
     generator = torch.Generator().manual_seed(options.seed)
-    found = [pipeline(batch, options, tick)]
+    found = [search(batch, options, tick)]
     if k == 1:
         return found[0][0][:, None], found[0][1][:, None]
-    device, latent = batch.queries.device, pipeline.autoencoder.latent
+    device = batch.queries.device
     everyone = torch.arange(len(batch), device=device)
     for _ in range(TRIES * (k - 1)):
         which = torch.randint(len(found), (len(batch),), generator=generator).to(device)
         earlier = torch.stack([rows for rows, _ in found])[which, everyone]
-        held = _one_change(pipeline.snap, earlier, batch.queries, generator)
-        noise = SPREAD * torch.randn(len(batch), latent, generator=generator).to(device)
-        found.append(pipeline(replace(batch.holding(held), start_noise=noise), options))
+        held = _one_change(search.snap, earlier, batch.queries, generator)
+        found.append(search(batch.holding(held), options))
     tried, accepted = (torch.stack(each, dim=1) for each in zip(*found, strict=True))
-    kinds = _kinds_of_answers(pipeline.snap, tried, batch.queries)
+    kinds = _kinds_of_answers(search.snap, tried, batch.queries)
     return choose(tried, accepted, batch.queries, k, kinds)
 
 
