@@ -34,7 +34,7 @@ from counterveil.population import TreePopulation
 from counterveil.schema import Feature, Schema
 from counterveil.search.actions.menu import menu_of
 from counterveil.search.constraints.rules import Rules
-from counterveil.search.paper.repair import logit_margin
+from counterveil.search.paper.repair import class_margin
 from counterveil.veil import Veil
 from counterveil_lab.fuzz.random_rules import (
     Record,
@@ -215,7 +215,7 @@ class World:
         asked = Rows.of_frame(frame_of(self.schema, legal), model.encoding)
         answers = model.ask(asked)
         goals = asked.points.new_full((len(legal),), target).long()
-        beyond = logit_margin(answers, goals)
+        beyond = class_margin(answers, goals)
         if float(beyond.max()) > margin:
             best = legal[int(beyond.argmax())]
             tally.fail("missed", f"{case.query} -> {best}, {case.content}")
