@@ -37,7 +37,6 @@ TITLES = {
     "dice-random": "dice-ml, random",
     "dice-gradient": "dice-ml, gradient",
     "tensors-unpolished": "tensors to tensors, not polished",
-    "amortised": "amortised",
     "xgboost": "XGBoost",
     "lightgbm": "LightGBM",
 }
@@ -293,27 +292,6 @@ def _boosted(rows: pd.DataFrame, _: pd.DataFrame) -> Figure:
     return figure
 
 
-def _objective(rows: pd.DataFrame, _: pd.DataFrame) -> Figure:
-    figure, panels = _panels(3, 0.42 * rows.dataset.nunique() + 1.6)
-    shown = (
-        ("objective", "Objective", "mean L_cs"),
-        ("flip_ratio", "Flip ratio", "share of queries, nothing repaired"),
-        ("distance", "Distance", "L2 in the encoding"),
-    )
-    names = list(dict.fromkeys(rows.dataset))[::-1]
-    for axes, (column, title, unit) in zip(panels, shown, strict=True):
-        for method, colour, mark in (("algorithm-2", WARM, "s"), ("amortised", OURS, "o")):
-            here = rows[rows.method == method].groupby("dataset")[column].mean().reindex(names)
-            style: Style = {"color": colour, "marker": mark, "label": TITLES[method]}
-            axes.scatter(here, range(len(names)), s=40, zorder=3, **style)
-        axes.set_yticks(range(len(names)), names)
-        axes.set_ylim(-0.6, len(names) - 0.4)
-        axes.set_xlim(left=0)
-        _name(axes, title, unit)
-    legend(figure, *panels[0].get_legend_handles_labels())
-    return figure
-
-
 PAINTERS: dict[str, Callable[[pd.DataFrame, pd.DataFrame], Figure]] = {
     "peers": _peers,
     "warm-up": _warm_up,
@@ -323,5 +301,4 @@ PAINTERS: dict[str, Callable[[pd.DataFrame, pd.DataFrame], Figure]] = {
     "features": _features,
     "floor": _floor,
     "boosted": _boosted,
-    "objective": _objective,
 }

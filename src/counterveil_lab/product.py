@@ -4,7 +4,6 @@ Nothing here loads the private side: whatever needs the Curator imports it where
 `bench gpu` runs on machines that can release nothing.
 """
 
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -76,20 +75,6 @@ def query_batch(points: Tensor, targets: Tensor, encoding: Encoding) -> QueryBat
     ]
     lower, upper = torch.cat([x.lower for x in parts]), torch.cat([x.upper for x in parts])
     return QueryBatch(points, targets, Box(lower, upper).to(points.device))
-
-
-def answered_by_stage(explainer: Explainer, points: Tensor, targets: Tensor) -> dict[str, float]:
-    """The share of queries that each stage of the search for the nearest answers first."""
-    options = SearchOptions()
-    batch = query_batch(points, targets, explainer.encoding).to(explainer.device)
-    pipeline = replace(explainer._learnt.pipeline(options), options=options)
-    rows, accepted = batch.queries, torch.zeros(len(batch), dtype=torch.bool, device=points.device)
-    shares: dict[str, float] = {}
-    for stage in pipeline.stages():
-        before = float(accepted.float().mean())
-        rows, accepted = stage(batch, rows, accepted)
-        shares[stage.__name__] = float(accepted.float().mean()) - before
-    return shares
 
 
 def last_iterates(explainer: Explainer, points: Tensor, targets: Tensor) -> Tensor:

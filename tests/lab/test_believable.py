@@ -45,7 +45,6 @@ def test_personal_features_are_fixed_for_all_methods() -> None:
 @pytest.mark.slow
 def test_every_method_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(releases, "QUICK_ROWS", 600)
-    monkeypatch.setattr(releases, "QUICK_WARM_STEPS", 3)
     monkeypatch.setattr(believable, "PEERS", ("nice", "cadex", "vae"))  # dice-ml takes seconds
     monkeypatch.setitem(targets.RECIPES, "adult", targets.Recipe(epochs=2, batch=64))
     monkeypatch.setenv("COUNTERVEIL_COMMIT", "test")

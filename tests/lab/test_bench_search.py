@@ -16,8 +16,7 @@ from torch import nn
 from typer.testing import CliRunner
 
 from counterveil.curator import curator
-from counterveil.search import learnt
-from counterveil.search.paper import amortise, pipeline
+from counterveil.search.paper import student
 from counterveil_lab.bench import peers, roofline, run_benchmark, search
 from counterveil_lab.bench.peers import QUICK, evaluation_of, release
 from counterveil_lab.cli import app
@@ -27,7 +26,7 @@ from counterveil_lab.targets import encoded
 
 torch.set_num_threads(1)
 
-TOY = replace(QUICK, queries=12, train=300, repeats=1, largest_batch=4, rows=60, iterations=5)
+TOY = replace(QUICK, queries=12, train=300, repeats=1, largest_batch=4, rows=60)
 has_dice = importlib.util.find_spec("dice_ml") is not None
 has_matplotlib = importlib.util.find_spec("matplotlib") is not None
 KEYS = {"dataset", "method", "mechanism", "guidance", "epsilon", "delta", "seed", "batch"}
@@ -36,17 +35,13 @@ KEYS = {"dataset", "method", "mechanism", "guidance", "epsilon", "delta", "seed"
 @pytest.fixture(autouse=True)
 def short_lessons(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is learnt is learnt badly and at once."""
-    lessons = amortise.Lessons(steps=5, batch=16)
-    monkeypatch.setattr(amortise, "LESSONS", dict.fromkeys(amortise.LESSONS, lessons))
-    monkeypatch.setattr(amortise, "TRAINING_ROWS", 200)
     trainings = {
         family: replace(training, samples=300, surrogate_epochs=1)
         for family, training in curator.TRAININGS.items()
     }
     monkeypatch.setattr(curator, "TRAININGS", trainings)
     monkeypatch.setitem(peers.METHODS["algorithm-2"], "iterations", 10)
-    monkeypatch.setattr(pipeline, "INSIST_ALPHA", (1.0,))
-    monkeypatch.setattr(learnt, "STUDENT_ROWS", 200)
+    monkeypatch.setattr(student, "STUDENT_ROWS", 200)
 
 
 def run(part: str, size: peers.Size = TOY, seeds: int = 1) -> list[Row]:
@@ -158,22 +153,9 @@ def test_boosted() -> None:
     assert all(0 <= row["flip_ratio"] <= 1 for row in found)
 
 
-@pytest.mark.slow
-def test_objective() -> None:
-    pytest.importorskip("sklearn", reason="digits come with scikit-learn")
-    amortised, refined, iterated, whole, iterated_whole = run("objective")
-    assert (whole["method"], iterated_whole["method"]) == (
-        "amortised, whole", "algorithm-2, whole"
-    )  # fmt: skip
-    assert (amortised["method"], iterated["method"]) == ("amortised", "algorithm-2")
-    assert refined["objective"] <= amortised["objective"]
-    assert amortised["objective"] > 0
-    assert iterated["objective"] > 0
-
-
 def test_a_dataset_that_is_not_there_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COUNTERVEIL_DATA", raising=False)
-    assert list(peers.objective(replace(TOY, datasets=("mnist",)), 1)) == []
+    assert list(peers.with_warm_up(replace(TOY, datasets=("mnist",)), 1)) == []
 
 
 def a_row(part: str, **columns: Any) -> Row:
@@ -198,9 +180,6 @@ ROWS = [
     a_row("features", dataset="mixed", features=10),
     a_row("floor", floor_seconds=1e-6, times_floor=100.0),
     a_row("boosted", method="xgboost"),
-    a_row("objective", method="amortised", objective=1.0),
-    a_row("objective", method="algorithm-2", objective=1.1),
-    a_row("objective", method="algorithm-2", objective=1.2, seed=1),
 ]
 
 

@@ -39,7 +39,6 @@ def toy() -> Iterator[None]:
     """Hundreds of rows, a handful of steps."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(releases, "QUICK_ROWS", 400)
-        patch.setattr(releases, "QUICK_WARM_STEPS", 3)
         patch.setattr(answers, "QUICK_QUERIES", 6)
         patch.setattr(over_epsilon, "QUERIES", 6)
         patch.setattr(product, "ITERATIONS", 5)

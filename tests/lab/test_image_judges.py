@@ -77,7 +77,6 @@ def test_a_sheet_has_a_line_for_every_way(tmp_path: Path) -> None:
 def test_a_small_run_is_judged_stored_and_drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(releases, "QUICK_WARM_STEPS", 3)
     monkeypatch.setitem(targets.RECIPES, "digits", targets.Recipe(epochs=10, batch=64))
     monkeypatch.setenv("COUNTERVEIL_COMMIT", "test")
     asked = options(tmp_path, quick=True, datasets=("digits",))

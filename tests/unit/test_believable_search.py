@@ -9,6 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from counterveil.search.actions.asking import Margin
+from counterveil.search.actions.beliefs import RAREST
+from counterveil.search.actions.believable import BelievableSearch
+from counterveil.search.actions.closer import closer
+from counterveil.search.actions.cost import Asked
 from rows import random_rows
 
 from counterveil import Explainer
@@ -17,12 +22,7 @@ from counterveil.errors import RequestError
 from counterveil.models import Rows, TorchModel
 from counterveil.population.rounding import roundest
 from counterveil.search.actions import ground
-from counterveil.search.actions.asking import Margin
 from counterveil.search.actions.beam import Candidates
-from counterveil.search.actions.beliefs import RAREST
-from counterveil.search.actions.believable import BelievableSearch
-from counterveil.search.actions.closer import closer
-from counterveil.search.actions.cost import Asked
 from counterveil.search.actions.menu import menu_of
 from counterveil.search.constraints.bounds import box_around
 from counterveil.search.constraints.rules import Rules

@@ -131,7 +131,7 @@ def build(
     if name.endswith("-surrogate"):
         explainer = Explainer(veil, guidance="surrogate")
     else:
-        explainer = Explainer(veil, arena.judge, warm_steps=size.warm_steps)
+        explainer = Explainer(veil, arena.judge)
     options = {"prefer": "believable"} if name.endswith("-believable") else {}
     own = ByVeil(name, arena, explainer, options)
     return RandomLabels(name, arena, own) if name.startswith("random-labels") else own

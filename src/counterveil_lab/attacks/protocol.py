@@ -34,9 +34,9 @@ SAME, MORE = 0.5, 0.2  # the share of others that may be training rows; how far 
 class Size:
     """How much is played.
 
-    `rows` in each of the sets at most; `epochs` of a release and `warm_steps` of the amortised
-    search (None: the usual number); `steps` and `batch` of an extracted model; `uniform` legal rows
-    drawn for fidelity; `dice_seconds`: how long dice-ml is asked for counterfactuals, and
+    `rows` in each of the sets at most; `epochs` of a release (None: the usual number); `steps` and
+    `batch` of an extracted model; `uniform` legal rows drawn for fidelity; `dice_seconds`: how long
+    dice-ml is asked for counterfactuals, and
     `kdtree_queries`: the most that its k-d tree is asked; `shadows` and `candidates` of the
     inference attacks (members, and as many others); `imitate`: whether explainers have shadows.
     """
@@ -45,7 +45,6 @@ class Size:
     test: int = 8000
     queries: tuple[int, ...] = (250, 500, 1000, 2000)
     epochs: int | None = None
-    warm_steps: int | None = None
     steps: int = 1500
     batch: int = 256
     uniform: int = 5000

@@ -28,7 +28,7 @@ from counterveil_lab.targets import ANY_OTHER, RECIPES, Recipe, encoded
 MOST = 30.0  # a logit beyond it says no more than "sure"
 FEW = 300  # rows that an overfitted f knows
 BY_HEART = Recipe(epochs=200, batch=32, rate=1e-2)
-SHORT_EPOCHS, SHORT_STEPS = 10, 500  # of shadow explainers, at most
+SHORT_EPOCHS = 10  # of shadow explainers, at most
 Ask = Callable[[Tensor], Tensor]  # points -> log-probabilities of the classes
 Signal = Callable[[Tensor, Tensor], Array]
 
@@ -223,8 +223,7 @@ def shadow_defences(
     `veils` by the number of the shadow: taken from where they are, and filled.
     """
     epochs = min(size.epochs or SHORT_EPOCHS, SHORT_EPOCHS)
-    steps = min(size.warm_steps or SHORT_STEPS, SHORT_STEPS)
-    short = replace(size, epochs=epochs, warm_steps=steps)
+    short = replace(size, epochs=epochs)
     own = defence.own if isinstance(defence, RandomLabels) else defence
     stated, delta = 1.0, 0.0  # where the defence has no veil that states its own
     if isinstance(own, ByVeil):

@@ -1,13 +1,10 @@
-"""The parts `peers` and `objective` of `bench search`, and what all parts share.
+"""The parts `peers` and `warm-up` of `bench search`, and what all parts share.
 
 `peers`: published methods beside counterveil: one f, the same queries towards the same classes, one
 run on one core. dice-ml takes seconds a query: it is timed on ten, and judged by 25.
 `warm-up`: the same on four datasets, with what a method learns before its first answer:
 `milliseconds_of_N` is a query's share of learning and asking, N queries in all. dice-ml is left out
 on images, where a query takes it minutes.
-`objective`: the amortised search beside Algorithm 2 on every dataset. L_cs at the δ of each, and
-what the nearest legal rows of ψ^Dec(ρ_s + δ) are worth with nothing repaired or polished; then
-whole answers, as people get them, by either method.
 """
 
 import time
@@ -19,31 +16,22 @@ from itertools import chain
 from statistics import median
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from counterveil.curator import Curator
-from counterveil.encoding import Encoding
-from counterveil.networks import is_free
 from counterveil.search import Explainer
-from counterveil.search.constraints.projection import Snap
 from counterveil.search.options import Prefer
-from counterveil.search.paper.algorithm2 import SearchObjective, Weights, minimise, refine
-from counterveil.search.paper.amortise import learn_amortiser
 from counterveil.veil import Veil
 from counterveil_lab.baselines import Baseline, Cadex, Cchvae, Dice, Revise, train_vae
 from counterveil_lab.bench.roofline import SLOW_S, head
-from counterveil_lab.datasets import LOADERS, DatasetMissing, load
+from counterveil_lab.datasets import DatasetMissing, load
 from counterveil_lab.evaluation import Evaluation
 from counterveil_lab.experiments.peers import CompleteDice, dice
 from counterveil_lab.metrics import measure, timed
-from counterveil_lab.product import log_proba_at, query_batch
 from counterveil_lab.results import Row
-from counterveil_lab.targets import encoded, train_target
+from counterveil_lab.targets import train_target
 
 EPSILON = 0.75
 WARM_UP_ON = ("adult", "hospital", "homecredit", "mnist")
-AMORTISED_OVER = (500, 50_000)  # queries
+SHARED_OVER = (500, 50_000)  # queries
 ALGORITHM_2 = 300  # iterations
 WIDE, WIDE_ASKED = 200, 40  # encoded numbers, beyond which C-CHVAE and REVISE get so few queries
 Ask = Callable[[int, int], object]  # asks the queries from start to stop
@@ -70,13 +58,12 @@ class Size:
     features: tuple[int, ...] = (10, 40, 160, 640, 1500, 4000)
     most_mixed: int = 1500  # a mixed feature has 2.5 numbers
     rows: int = 2000
-    datasets: tuple[str, ...] = tuple(LOADERS)
-    iterations: int = ALGORITHM_2
+    datasets: tuple[str, ...] = WARM_UP_ON
 
 
 _SMALL = Size(epsilons=(0.75,), queries=20, train=2000, epochs=1, vae_epochs=1, repeats=2, rows=200)
 _FEW = replace(_SMALL, dice_timed=1, dice_asked=1, largest_batch=16, features=(10,))
-QUICK = replace(_FEW, datasets=("digits",), iterations=20)
+QUICK = replace(_FEW, datasets=("digits",))
 
 
 def evaluation_of(name: str, seed: int, size: Size) -> Evaluation:
@@ -188,7 +175,7 @@ def _baselines(
 
 def with_warm_up(size: Size, seeds: int) -> Iterator[Row]:
     """One seed, ε = .75, the usual queries in one call."""
-    for name in WARM_UP_ON if len(size.datasets) > 1 else size.datasets:
+    for name in size.datasets:
         try:
             evaluation = evaluation_of(name, 0, size)
         except DatasetMissing:
@@ -197,7 +184,7 @@ def with_warm_up(size: Size, seeds: int) -> Iterator[Row]:
         for row in chain(own, _baselines(evaluation, 0, size, (size.queries,))):
             learnt, each = row.get("warm_up_seconds") or 0.0, row["seconds_per_query"]
             told: Row = {**row, "dataset": name, "warm_up_seconds": learnt}
-            for queries in AMORTISED_OVER:
+            for queries in SHARED_OVER:
                 told[f"milliseconds_of_{queries}"] = 1000 * (learnt / queries + each)
             yield told
 
@@ -220,63 +207,3 @@ def _own_searches(evaluation: Evaluation, name: str, size: Size) -> Iterator[Row
         ask: Ask = partial(evaluation.explain, explainer, **options)
         row |= seconds(ask, size.queries, size.queries, size.repeats)
         yield row | measure(evaluation.explain(explainer, **options), evaluation.reference)
-
-
-def objective(size: Size, seeds: int) -> Iterator[Row]:
-    """Every dataset that is there."""
-    for name in size.datasets:
-        for seed in range(seeds):
-            try:
-                evaluation = evaluation_of(name, seed, size)
-            except DatasetMissing:
-                continue
-            veil = release(evaluation, EPSILON, seed, size)
-            rows = (*_raw(evaluation, veil, size), *_whole(evaluation, veil))
-            for method, row in rows:
-                about = head(name, method, EPSILON, seed)
-                yield {**about, "batch": len(evaluation.queries), **row}
-
-
-def _raw(evaluation: Evaluation, veil: Veil, size: Size) -> Iterator[tuple[str, Row]]:
-    """L_cs where each method ends, and the legal rows there as they are."""
-    judge = evaluation.judge
-    snap, weights = Snap(Encoding(veil.schema)), Weights.of(veil.schema.family)
-    amortiser, learning = timed(partial(learn_amortiser, veil, judge, weights, snap))
-    points = encoded(evaluation.queries, veil.schema)[0]
-    batch = query_batch(points, evaluation.targets, judge.encoding)
-    asked = SearchObjective(
-        judge, veil.autoencoder, weights, points, batch.targets, veil.prototypes, batch.box
-    )
-    free = is_free(asked.box.lower, asked.box.upper)
-    for method in ("amortised", "amortised, refined", "algorithm-2"):
-        started = time.perf_counter()
-        if method == "algorithm-2":
-            delta = minimise(asked, size.iterations)
-        else:
-            delta = amortiser(asked.queries, asked.targets, free)
-        if method == "amortised, refined":
-            delta = refine(asked, delta, size.iterations // 5)
-        each = (time.perf_counter() - started) / len(asked.queries)
-        worth = _worth(asked, delta, snap)
-        yield method, {"seconds_per_query": each, "warm_up_seconds": learning, **worth}
-
-
-def _whole(evaluation: Evaluation, veil: Veil) -> Iterator[tuple[str, Row]]:
-    explainer = Explainer(veil, evaluation.model)
-    explainer.warm_up(prefer="nearest", progress=False)
-    for method, way in (("amortised, whole", "amortised"), ("algorithm-2, whole", "iterations")):
-        result, spent = timed(partial(evaluation.explain, explainer, method=way))
-        each = spent / len(evaluation.queries)
-        yield method, {"seconds_per_query": each, **measure(result, evaluation.reference)}
-
-
-@torch.no_grad()
-def _worth(asked: SearchObjective, delta: Tensor, snap: Snap) -> Row:
-    rows = snap(asked.counterfactual(delta), asked.box)
-    found = log_proba_at(asked.model, rows).argmax(dim=1) == asked.targets
-    distance = torch.linalg.vector_norm((rows - asked.queries)[found], dim=1)
-    return {
-        "objective": float(asked(delta).mean()),
-        "flip_ratio": float(found.float().mean()),
-        "distance": float(distance.mean()),
-    }

@@ -1,6 +1,6 @@
 """The roofline: the least that an answer costs on a machine, and how near to it answers come.
 
-An amortised answer is a chain of matrix products: amortiser, decoder, and f once, to check. Their
+An answer of Algorithm 2 is at least two chains of matrix products: the decoder and f, once. Their
 multiply-adds over the best rate at which the machine multiplies matrices is a time that no code
 which multiplies them can beat; snapping, polishing and tables come on top. On a GPU memory sets a
 second limit: every answer reads a query with its target class and writes a row with a verdict.
@@ -20,7 +20,6 @@ from torch import Tensor, nn
 
 from counterveil.encoding import Encoding
 from counterveil.errors import RequestError
-from counterveil.networks import Amortiser
 from counterveil.search import Explainer
 from counterveil.search.batch import QueryBatch
 from counterveil.search.constraints.projection import Snap
@@ -70,11 +69,8 @@ def seconds_of(call: Callable[[], object], *, repeats: int = 9, warm: int = 1) -
 
 
 def networks_of(veil: Veil, model: nn.Module) -> tuple[nn.Module, ...]:
-    """What one amortised answer goes through: amortiser (its shapes alone), decoder, f."""
-    classes, latent = veil.prototypes.shape
-    with torch.device("meta"):
-        amortiser = Amortiser(veil.schema.width, classes, latent)
-    return amortiser, veil.autoencoder.decoder, model
+    """What an answer goes through at least once: decoder and f."""
+    return veil.autoencoder.decoder, model
 
 
 def shapes_of(networks: tuple[nn.Module, ...]) -> list[tuple[int, int]]:

@@ -183,7 +183,6 @@ def _killed_and_resumed(folder: Path, rows: int) -> Row:
 def _command(folder: Path, rows: int, prefer: str, workers: int, out: Path) -> list[str]:
     words = ["--veil", folder / "adult.veil", "--model", folder / "f.pt2", "--out", out, "--json"]
     words += ["--queries", folder / str(rows), "--part-rows", PART, "--prefer", prefer]
-    words += ["--no-warm-file"]
     words += ["--on", "ray", "--workers", workers] if workers else []
     return [sys.executable, "-m", "counterveil", "explain", *map(str, words)]
 

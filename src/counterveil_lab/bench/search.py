@@ -9,7 +9,6 @@
 | features | time over the number of features, on synthetic tables |
 | floor | time over the least that the networks' matrix products take on this machine |
 | boosted | boosted trees as f: no gradient, a student proposes |
-| objective | where the amortised search ends, refined a little, and Algorithm 2 from 0 |
 | single | where the processor time of a single believable answer goes |
 
 Everything runs in one process of its own that is held to one thread. Times are medians of repeated
@@ -267,6 +266,5 @@ PARTS: dict[str, Callable[[Size, int], Iterator[Row]]] = {
     "features": features,
     "floor": floor,
     "boosted": boosted,
-    "objective": peers.objective,
     "single": single.single,
 }

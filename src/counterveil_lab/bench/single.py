@@ -21,11 +21,11 @@ from torch import Tensor
 from counterveil.models import Rows, TargetModel
 from counterveil.population import TreePopulation
 from counterveil.search import Explainer
-from counterveil.search.actions.believable import believable_answers
-from counterveil.search.actions.ground import Ground
+from counterveil.search.actions.search import answers, believable_context
+from counterveil.search.asking import Question
 from counterveil.search.batch import QueryBatch
 from counterveil.search.constraints.bounds import box_around
-from counterveil.search.options import SearchOptions
+from counterveil.search.constraints.projection import Snap
 from counterveil_lab.believability import WISHES, refused
 from counterveil_lab.bench import peers
 from counterveil_lab.bench.peers import EPSILON, Size, release
@@ -60,8 +60,9 @@ def single(size: Size, seeds: int) -> Iterator[Row]:
     explainer, model = Explainer(veil, evaluation.model), TimedModel(evaluation.judge)
     population = veil.population()
     assert isinstance(population, TreePopulation), "Adult is a mixed table"
-    ground = Ground.of(population, evaluation.judge, stands_in=False)
-    options, held = SearchOptions(prefer="believable"), wish.personal
+    here, held = torch.device("cpu"), wish.personal
+    context = believable_context(population, evaluation.judge, here, stands_in=False)
+    question, projection = Question(model), Snap(explainer.encoding)
     spent: dict[str, list[Row]] = {"whole": [], "read": [], "search": [], "asking": []}
     for number in (0, *range(len(queries))):  # the first call does not count
         row = queries.iloc[number : number + 1]
@@ -71,7 +72,7 @@ def single(size: Size, seeds: int) -> Iterator[Row]:
         explain = partial(explainer.explain, row, wish.target, immutable=held, progress=False)
         spent["whole"].append(_timed(partial(explain, prefer="believable"))[1])
         spent["read"].append(_timed(partial(explainer.decide, row))[1])
-        search = partial(believable_answers, ground, model, batch, options, 1)
+        search = partial(answers, context, question, batch, projection, 1)
         spent["search"].append(_timed(search)[1])
         spent["asking"].append(model.spent)
     found = {stage: pd.DataFrame(each[1:]).median() for stage, each in spent.items()}

@@ -28,7 +28,7 @@ BENCHMARK = (
     "methods, on one core. serve: the service under load. scale: very many rows on workers. "
     "gpu: answers a second of a CUDA device."
 )
-PARTS = "believable, peers, warm-up, single, batch, features, floor, boosted or objective"
+PARTS = "believable, peers, warm-up, single, batch, features, floor or boosted"
 PAPER_EPOCHS = (
     "Train mechanism paper for so many epochs. The published ones are 300 on tables, 30 on images "
     "and 500 on sets of bits: without a GPU very long for the last."
@@ -138,7 +138,7 @@ def bench(
     quick: bool = QUICK,
     only: str | None = option(None, f"search: one part of it, into files of its own: {PARTS}."),
     seeds: int = option(1, "search: repetitions of what peers says of quality.", min=1),
-    datasets: str | None = option(None, "search: only these in objective, separated by commas."),
+    datasets: str | None = option(None, "search: only these in warm-up, separated by commas."),
     inputs: Path | None = option(None, INPUTS),
     folder: Path = OUT,
 ) -> None:

@@ -6,8 +6,7 @@ says how many. dice-ml is asked until a time is over: `limited_by`.
 
 In `table-fr` veils of `paper` and `functional` are searched in two ways (`search`): as published
 (last iterate, nothing repaired, nothing polished) and in full, so that what the mechanism does can
-be told from what the search does. Which stage of the full search answers a query first is in the
-row, as shares of the queries: `by_repair` and so on. `table-ad` asks for ten answers a query and
+be told from what the search does. `table-ad` asks for ten answers a query and
 takes means over all of them that f accepts; each mechanism has its own search there.
 
 `fig-time` is the paper's figure: seconds for ten queries, five runs of each method, one thread, one
@@ -30,7 +29,6 @@ from counterveil_lab.experiments import peers, releases
 from counterveil_lab.experiments.runner import Case, Experiment, Options, figure
 from counterveil_lab.metrics import timed
 from counterveil_lab.paper_values import DATASETS, DISTANCE, FLIP_RATIO
-from counterveil_lab.product import answered_by_stage
 from counterveil_lab.results import Row
 
 ORDER = (*DATASETS, "purchase-substitute", "texas-substitute", "digits")
@@ -91,12 +89,9 @@ def measure_answers(
     if not several:
         head["release_seconds"] = made.seconds
     rows = []
-    for guidance, explainer in releases.explainers_for(made.veil, evaluation.model, quick=quick):
+    for guidance, explainer in releases.explainers_for(made.veil, evaluation.model):
         for search in _searches(part, guidance, several=several):
             scores = evaluation.score_explainer(explainer, k, **SEARCHES[search])
-            if search == FULL_SEARCH and guidance == "model" and not several:
-                stages = answered_by_stage(explainer, evaluation.points, evaluation.targets)
-                scores |= {f"by_{stage}": share for stage, share in stages.items() if share}
             rows.append({**head, "guidance": guidance, "search": search, **scores})
     return rows
 
@@ -142,7 +137,7 @@ def _timed_methods(evaluation: Evaluation, seed: int, quick: bool) -> Iterator[t
         veil = releases.release(evaluation.data, mechanism, TIMED_EPSILON, seed, quick=quick).veil
         head = {"method": "counterveil", "mechanism": mechanism, "epsilon": TIMED_EPSILON}
         head["delta"] = releases.delta_of(mechanism)
-        for guidance, explainer in releases.explainers_for(veil, evaluation.model, quick=quick):
+        for guidance, explainer in releases.explainers_for(veil, evaluation.model):
             (search, *_) = _searches(mechanism, guidance, several=True)
             ask = partial(evaluation.explain, explainer, **SEARCHES[search])
             yield {**head, "guidance": guidance}, ask

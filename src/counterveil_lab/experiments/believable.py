@@ -89,7 +89,7 @@ def measure_case(
         judges, guidance = judges.of_model(made.veil.model(classes="even")), PRIVATE
         if not len(judges.queries):
             return [{**head, "guidance": guidance, "queries": 0}]
-    explainer = _explainer(made.veil, judges, guidance, quick=quick)
+    explainer = _explainer(made.veil, judges, guidance)
     prefer = "nearest" if part == NEAREST else "believable"
     head |= {"guidance": guidance, "prefer": prefer}
     options: dict[str, Any] = {"prefer": prefer}
@@ -98,13 +98,11 @@ def measure_case(
     return [head | _score(judges, partial(_explained, explainer, judges, **options))]
 
 
-def _explainer(veil: Veil, judges: Judges, guidance: str, *, quick: bool) -> Explainer:
+def _explainer(veil: Veil, judges: Judges, guidance: str) -> Explainer:
     """Whom the queries ask."""
-    steps = releases.QUICK_WARM_STEPS if quick else None
     if guidance == "surrogate":
-        return Explainer(veil, guidance="surrogate", warm_steps=steps)
-    model = judges.model if guidance == PRIVATE else judges.f
-    return Explainer(veil, model, warm_steps=steps)
+        return Explainer(veil, guidance="surrogate")
+    return Explainer(veil, judges.model if guidance == PRIVATE else judges.f)
 
 
 def _explained(

@@ -50,7 +50,7 @@ def measure(dataset: str, epsilon: float, seed: int, *, quick: bool) -> list[Row
     head |= {"delta": DELTA, "basis": "features" if made.veil.record.features else "frequencies"}
     rows = []
     for guidance, prefer in WAYS:
-        result, seconds, warm_up = _answers(made.veil, judges, guidance, prefer, quick=quick)
+        result, seconds, warm_up = _answers(made.veil, judges, guidance, prefer)
         row: Row = {**head, "guidance": guidance, "prefer": prefer}
         row |= {**judges.score(result, seconds), "warm_up_seconds": warm_up, PICTURES: {}}
         if seed == FIRST_SEED:
@@ -61,12 +61,11 @@ def measure(dataset: str, epsilon: float, seed: int, *, quick: bool) -> list[Row
 
 
 def _answers(
-    veil: Veil, judges: ImageJudges, guidance: Guidance, prefer: Prefer, *, quick: bool
+    veil: Veil, judges: ImageJudges, guidance: Guidance, prefer: Prefer
 ) -> tuple[Explanations, float, float]:
     """The answers, the seconds that they took, and those of the warm-up."""
-    steps = releases.QUICK_WARM_STEPS if quick else None
     model = judges.f if guidance == "model" else None
-    explainer = Explainer(veil, model, guidance=guidance, warm_steps=steps)
+    explainer = Explainer(veil, model, guidance=guidance)
     _, warm_up = timed(lambda: explainer.warm_up(prefer=prefer, progress=False))
     result, seconds = timed(
         lambda: explainer.explain(judges.queries, judges.classes, prefer=prefer, progress=False)

@@ -160,7 +160,7 @@ def measure_case_study(
     numbers = (known if known.any() else nines).nonzero()[:CASES, 0]
     queries, targets = points[numbers], torch.full_like(numbers, TO)
     veil = releases.release(data, mechanism, epsilon, seed, delta=delta, quick=quick).veil
-    _, explainer = next(releases.explainers_for(veil, model, quick=quick))
+    _, explainer = next(releases.explainers_for(veil, model))
     rows = []
     for way in WAYS[mechanism] if delta is None else ("believable",):
         if way == "published":

@@ -102,7 +102,7 @@ def measure_paper(
     evaluation = releases.evaluation_for(dataset, seed, quick=quick)
     data = evaluation.data
     made = releases.release(data, mechanism, epsilon, seed, epochs=PUBLISHED_EPOCHS, quick=quick)
-    _, explainer = next(releases.explainers_for(made.veil, evaluation.model, quick=quick))
+    _, explainer = next(releases.explainers_for(made.veil, evaluation.model))
     evaluation.explain(explainer, stop=2, **AS_PUBLISHED)  # warm up
     result, seconds = timed(lambda: evaluation.explain(explainer, **AS_PUBLISHED))
     row: Row = {"method": "counterveil", "guidance": "model", "epochs": made.epochs}
@@ -151,7 +151,7 @@ def measure_frontier(
     if made.epochs is None:
         del head["epochs"]
     rows = []
-    for guidance, explainer in releases.explainers_for(made.veil, evaluation.model, quick=quick):
+    for guidance, explainer in releases.explainers_for(made.veil, evaluation.model):
         if guidance == "model":
             row = evaluation.score_explainer(explainer)
             del row["queries"]

@@ -43,7 +43,7 @@ def measure_reading(
     evaluation = Evaluation.of(data, model, seed, QUICK_QUERIES if quick else QUERIES)
     read = OTHERWISE.get(reading)
     made = releases.release(data, "paper", epsilon, seed, reading=read, quick=quick)
-    _, explainer = next(releases.explainers_for(made.veil, model, quick=quick))
+    _, explainer = next(releases.explainers_for(made.veil, model))
     row: Row = {"method": "counterveil", "mechanism": "paper", "epochs": made.epochs}
     row |= {"accuracy": accuracy(model, data), "mse": reconstruction_error(made.veil, data.test)}
     return [row | evaluation.score_explainer(explainer, **AS_PUBLISHED)]

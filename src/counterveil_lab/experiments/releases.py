@@ -39,7 +39,6 @@ CACHE = "COUNTERVEIL_CACHE"
 DELTA = 1e-6  # of dpsgd
 NO_NOISE = "none"  # how ε = infinity is written in a row
 QUICK_ROWS = 3000
-QUICK_WARM_STEPS = 100
 PAPER_EPOCHS = "COUNTERVEIL_PAPER_EPOCHS"  # `--paper-epochs`, for this process and its workers
 DIGITS_EPOCHS = 300  # the paper has no digits; their rows are few, and an epoch of them is short
 VAE_EPOCHS = {"mixed": 10, "image": 5, "binary": 5}
@@ -155,11 +154,9 @@ def _read_otherwise(
     return Veil(data.schema, autoencoder.cpu(), prototypes.cpu(), statement)
 
 
-def explainers_for(veil: Veil, model: Any, *, quick: bool) -> Iterator[tuple[str, Explainer]]:
-    """Each guidance of a veil with its Explainer, which finds again what it has learnt of f."""
-    steps = QUICK_WARM_STEPS if quick else None
-    warm_file = place("warm", ".warm", veil.digest)
-    yield "model", Explainer(veil, model, warm_file=warm_file, warm_steps=steps)
+def explainers_for(veil: Veil, model: Any) -> Iterator[tuple[str, Explainer]]:
+    """Each guidance of a veil with its Explainer."""
+    yield "model", Explainer(veil, model)
     if veil.surrogate is not None:
         yield "surrogate", Explainer(veil, guidance="surrogate")
 

@@ -13,7 +13,6 @@ from counterveil_lab.fuzz import damage, damaged_tables
 
 EXPLAIN = (
     *("explain", "--veil", "loans.veil", "--model", "model.pt2", "--queries", "queries.csv"),
-    *("--warm-steps", "1"),
 )
 RELEASE = ("release", "--data", "rows.csv", "--schema", "schema.json", "--epsilon", "1")
 NEW_VEIL = ("--epochs", "1", "--out", "new.veil")
@@ -155,7 +154,7 @@ def _key(folder: Path, dice: Random) -> Planned:
 
 NUMBERS = {
     "explain": (
-        *("--k", "--max-changes", "--margin", "--iterations", "--warm-steps", "--seed"),
+        *("--k", "--max-changes", "--margin", "--iterations", "--seed"),
         *("--model-epsilon", "--model-delta", "--show"),
     ),
     "release": ("--epsilon", "--delta", "--max-records", "--order", "--epochs", "--seed"),

@@ -33,8 +33,8 @@ from counterveil.models import Rows
 from counterveil.population import TreePopulation
 from counterveil.schema import Feature, Schema
 from counterveil.search.actions.menu import menu_of
+from counterveil.search.asking import class_margin
 from counterveil.search.constraints.rules import Rules
-from counterveil.search.paper.repair import logit_margin
 from counterveil.veil import Veil
 from counterveil_lab.fuzz.random_rules import (
     Record,
@@ -215,7 +215,7 @@ class World:
         asked = Rows.of_frame(frame_of(self.schema, legal), model.encoding)
         answers = model.ask(asked)
         goals = asked.points.new_full((len(legal),), target).long()
-        beyond = logit_margin(answers, goals)
+        beyond = class_margin(answers, goals)
         if float(beyond.max()) > margin:
             best = legal[int(beyond.argmax())]
             tally.fail("missed", f"{case.query} -> {best}, {case.content}")
@@ -245,10 +245,10 @@ class World:
         """The values of each feature on the menu, in original units."""
         population, encoding = self.veil.population(), Encoding(self.schema)
         assert isinstance(population, TreePopulation), "mixed tables have one"
-        menu = menu_of(population)
+        menu = menu_of(encoding, population)
         found = {}
-        for place, block in zip(menu.places, encoding.blocks, strict=True):
-            points = menu.points[place][:, block.at].astype(np.float64)
+        for number, block in enumerate(encoding.blocks):
+            points = menu.points()[menu.feature == number][:, block.at].double().numpy()
             column = block.feature.decode(points)[0] if len(points) else []
             values = [_plain(value) for value in pd.Series(column).tolist()]
             is_number = block.feature.is_one_number and not block.feature.is_whole

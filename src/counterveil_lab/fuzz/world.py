@@ -150,19 +150,18 @@ def learning_less() -> Iterator[None]:
     import torch
 
     from counterveil.build import TRAININGS, Training
-    from counterveil.search import learnt
-    from counterveil.search.paper import amortise
+    from counterveil.search.paper import student
 
     for room in ("audit", "cli", "curator", "models", "report", "search"):
         importlib.import_module(f"counterveil.{room}")
     torch.set_num_threads(1)
-    usual = dict(TRAININGS), amortise.TRAINING_ROWS, learnt.STUDENT_ROWS
+    usual = dict(TRAININGS), student.STUDENT_ROWS
     TRAININGS.update(dict.fromkeys(TRAININGS, Training(200, 1, 64, 5e-3, (4,), 1)))
-    amortise.TRAINING_ROWS = learnt.STUDENT_ROWS = 200
+    student.STUDENT_ROWS = 200
     try:
         yield
     finally:
-        trainings, amortise.TRAINING_ROWS, learnt.STUDENT_ROWS = usual
+        trainings, student.STUDENT_ROWS = usual
         TRAININGS.update(trainings)
 
 

@@ -99,7 +99,7 @@ def menu_of(
             entries += _categories(encoding, number, population)
     fine = np.zeros((len(blocks), FINE), np.float32)
     is_number = np.array([block.feature.is_one_number for block in blocks])
-    for number in np.flatnonzero(is_number) if population is not None else ():
+    for number in np.flatnonzero(is_number).tolist() if population is not None else ():
         values = round_values(population, number, FINE)  # type: ignore[arg-type]
         fine[number] = np.pad(values, (0, FINE - len(values)), mode="edge")
     starts, stops = (np.array([getattr(each, end) for each in blocks]) for end in ("start", "stop"))
