@@ -248,7 +248,7 @@ class World:
         menu = menu_of(encoding, population)
         found = {}
         for number, block in enumerate(encoding.blocks):
-            points = menu.points()[menu.feature == number][:, block.at].double().numpy()
+            points = menu.points[menu.feature == number][:, block.at].double().numpy()
             column = block.feature.decode(points)[0] if len(points) else []
             values = [_plain(value) for value in pd.Series(column).tolist()]
             is_number = block.feature.is_one_number and not block.feature.is_whole

@@ -22,8 +22,9 @@ from counterveil.search.constraints.projection import Snap
 class Actions:
     """What the queries of a batch may do.
 
-    `value`: what each entry of the menu puts into its column, (queries, entries). `is_open`: which
-    entries a query may take and does not have already, (queries, entries).
+    `value`: what each entry puts into its column, (queries, entries), or (entries,) where that is
+    the menu's own value. `is_open`: which entries a query may take and does not have already,
+    (queries, entries).
     """
 
     menu: Menu
@@ -40,12 +41,13 @@ class Actions:
         """
         lower, upper = batch.box.lower, batch.box.upper
         low, high, now = (each[:, menu.column] for each in (lower, upper, batch.queries))
-        value = menu.value.expand_as(now)
+        value = menu.value
         if not offered:
-            value = torch.where(menu.is_number & (low <= high), value.clamp(low, high), value)
-        elsewhere = (batch.queries > SAME).float() @ menu.blank.T > 0  # a missing value, too
+            fits = menu.is_number & (low <= high)
+            value = torch.where(fits, value.expand_as(now).clamp(low, high), value)
+        elsewhere = (batch.queries > SAME).float() @ menu.blank_columns > 0  # a missing value, too
         is_open = (value >= low - SAME) & (value <= high + SAME)
-        is_open &= (lower > SAME).float() @ menu.blank.T == 0  # nothing else is held
+        is_open &= (lower > SAME).float() @ menu.blank_columns == 0  # nothing else is held
         is_open &= ((value - now).abs() > SAME) | elsewhere
         if offered:
             is_open &= menu.offered
@@ -59,11 +61,10 @@ class Actions:
     def closed(self) -> Actions:
         """The entries that rules close to each query, as if they were open; values as listed."""
         menu, now = self.menu, self.batch.queries[:, self.menu.column]
-        value = menu.value.expand_as(now)
-        differs = (value - now).abs() > SAME
+        differs = (menu.value - now).abs() > SAME
         if bool(menu.offered.any()):
             differs &= menu.offered
-        return replace(self, value=value, is_open=differs & ~self.is_open)
+        return replace(self, value=menu.value, is_open=differs & ~self.is_open)
 
     @property
     def features(self) -> int:
@@ -78,6 +79,8 @@ class Actions:
     def take(self, rows: Tensor, query: Tensor, entry: Tensor) -> Tensor:
         """Rows (rows, width) of the queries `query` after taking `entry` each; rules aside."""
         menu = self.menu
+        if self.value is menu.value:  # as listed
+            return torch.where(menu.mask[entry], menu.points[entry], rows)
         unit, value = menu.unit[entry], self.value[query, entry]
         points = torch.where(menu.is_number[entry][:, None], unit * value[:, None], unit)
         return torch.where(menu.mask[entry], points, rows)

@@ -76,14 +76,14 @@ class Context:
     def entry_scale(self) -> Tensor:
         """How far up the value of each entry is in the unit of effort, (entries,)."""
         assert self.people is not None
-        scales = self.people.effort_scale(self.menu.points())
+        scales = self.people.effort_scale(self.menu.points)
         return scales.gather(1, self.menu.feature[:, None])[:, 0]
 
     @cached_property
     def entry_cell(self) -> Tensor:
         """The cell of each entry in the line of all cells, (entries,)."""
         assert self.people is not None
-        codes = self.people.codes(self.menu.points()).gather(1, self.menu.feature[:, None])[:, 0]
+        codes = self.people.codes(self.menu.points).gather(1, self.menu.feature[:, None])[:, 0]
         return codes + self.people.starts[self.menu.feature]
 
 

@@ -11,6 +11,7 @@ schema, so the menu is the same for all queries; rules close entries for a query
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -60,6 +61,12 @@ class Menu:
     def __len__(self) -> int:
         return len(self.feature)
 
+    @cached_property
+    def blank_columns(self) -> Tensor:
+        """`blank` turned, (width, entries)."""
+        return self.blank.T.contiguous()
+
+    @cached_property
     def points(self) -> Tensor:
         """The encoded values of the entries in their columns, 0 elsewhere, (entries, width)."""
         return torch.where(self.is_number[:, None], self.unit * self.value[:, None], self.unit)

@@ -94,6 +94,7 @@ class People:
         self._first_edge = self._tensor(np.cumsum(bins) - bins)
         self._bins = dict(zip(self._numbers.tolist(), bins.tolist(), strict=True))
         self._number_columns = self.first_column[self.numbers]
+        self._apart = APART * torch.arange(len(bins), dtype=torch.float64, device=self.device)
 
     def _read_density(self) -> None:
         """Tables of cells and of pairs of cells, with derived features in their sources."""
@@ -134,8 +135,8 @@ class People:
         """The cell of each feature, counted among its own, (rows, features)."""
         codes = (points @ self._position).round_().long()
         if len(self._numbers):
-            here = points[:, self._number_columns].double()
-            place = torch.searchsorted(self._edges, _apart(here)) - self._first_edge
+            here = points[:, self._number_columns] + self._apart
+            place = torch.searchsorted(self._edges, here) - self._first_edge
             codes[:, self.numbers] = torch.minimum(place, self._last_bin)
         for number, flag in self._flagged:
             missing = points[:, flag] >= 0.5
@@ -229,6 +230,7 @@ class Curves:
         flat = [np.concatenate([*rows, np.zeros(0)]) for rows in (places, values, middles)]
         gap = np.maximum(np.diff(flat[0], append=0), 1e-12)
         slopes = np.diff(flat[1], append=0) / gap
+        self._apart = APART * torch.arange(len(curves), dtype=torch.float64, device=device)
         self._line, self._places, self._values, self._middles, self._slopes = (
             torch.as_tensor(each, dtype=torch.float64, device=device)
             for each in (_in_one_line(places), *flat, slopes)
@@ -236,8 +238,7 @@ class Curves:
 
     def __call__(self, x: Tensor) -> Tensor:
         """The value of each curve at each x, (rows, curves)."""
-        x = x.double()
-        on_line = _apart(x)
+        on_line = x + self._apart
         right = torch.searchsorted(self._line, on_line)
         left = right - 1
         between = self._values[left] + self._slopes[left] * (x - self._places[left])
@@ -252,11 +253,6 @@ def _in_one_line(places: Sequence[Array]) -> Array:
     """
     moved = [each.astype(np.float64) + APART * number for number, each in enumerate(places)]
     return np.concatenate([*moved, np.empty(0)])
-
-
-def _apart(values: Tensor) -> Tensor:
-    """Where values of numbers, (rows, numbers), are in the line of `_in_one_line`."""
-    return values + APART * torch.arange(values.shape[1], device=values.device)
 
 
 def _following(pair: PairTable, derived: int, source: int, follows: Array) -> PairTable:

@@ -1,7 +1,8 @@
 """The last step: answers give back what they do not need, and numbers move back to the query's.
 
-One feature of every answer after the other: a few values between the query's own and the answer's
-are tried, the model is asked about each, and the cheapest row is kept.
+Of every answer all changed numbers are looked at, each by itself and all together: a few values
+between the query's own and the answer's are tried, the model is asked about each, and the cheapest
+row is kept; so again with the row that is left.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from counterveil.search.actions.actions import Actions
 from counterveil.search.actions.beam import Seen
@@ -17,7 +19,8 @@ from counterveil.search.actions.costs import BatchCosts
 from counterveil.search.constraints.bounds import SAME
 
 TRIES = 8  # values of a number at a time
-ROUNDS = 3  # of tries between the last two, for the nearest answers
+BELIEVABLE = (1, 1)  # passes: of the way back, a step is the share TRIES to the power of minus this
+NEAREST = (1, 1, 2, 2, 3)
 
 
 @dataclass(frozen=True)
@@ -30,107 +33,122 @@ class Shrink:
 
     def __call__(self, rows: Tensor, query: Tensor, cost: Tensor) -> tuple[Tensor, Tensor]:
         """Cheaper answers and their costs; `rows` (rows, width) are accepted, `query` whose."""
-        rounds = 1 if self.costs.believable else ROUNDS
-        for number in range(rounds):
-            before = cost
-            rows, cost = self._numbers(rows, query, cost)
-            if number and bool((cost > 0.999 * before).all()):
+        rows, cost = rows.clone(), cost.clone()
+        at = torch.arange(len(rows), device=rows.device)
+        for power in BELIEVABLE if self.costs.believable else NEAREST:
+            changed = self.actions.changed(rows[at], query[at]) & self.actions.menu.number_features
+            several = changed.sum(dim=1)
+            at, changed = at[several > 0], changed[several > 0]
+            if not len(at):
                 break
+            tried, moved = self._tries(rows[at], query[at], changed, power)
+            better = self._replace(rows, cost, at, tried, moved, query)
+            if self.costs.believable:  # a single number is where it is cheapest now
+                at = at[better & (several[several > 0] > 1)]
         return rows, cost
 
     def give_back(self, rows: Tensor, query: Tensor, cost: Tensor) -> tuple[Tensor, Tensor]:
         """Answers without the changes that they do not need, and their costs."""
+        rows, cost = rows.clone(), cost.clone()
         changed = self.actions.changed(rows, query)
-        for feature, who in _in_turn(changed):
-            columns = self._columns(feature)
-            tried = torch.where(columns, self.costs.queries[query[who]], rows[who])
-            moved = self.actions.changed(tried, query[who])
-            rows, cost = self._cheapest(rows, cost, tried[:, None], moved, query, who)
+        rank = changed.cumsum(dim=1) * changed
+        for turn in range(1, int(rank.amax()) + 1):
+            at = (rank == turn).any(dim=1).nonzero()[:, 0]
+            feature = (rank[at] == turn).int().argmax(dim=1)
+            mask = one_hot(feature, self.actions.features).bool()
+            columns = self.actions.projection.columns_of_features(mask)
+            tried = torch.where(columns, self.costs.queries[query[at]], rows[at])
+            moved = self.actions.changed(tried, query[at])
+            self._replace(rows, cost, at, tried[:, None], moved, query)
         return rows, cost
 
-    def _columns(self, feature: Tensor) -> Tensor:
-        projection = self.actions.projection
-        mask = torch.nn.functional.one_hot(feature, self.actions.features).bool()
-        return projection.columns_of_features(mask)
+    def _tries(
+        self, rows: Tensor, query: Tensor, changed: Tensor, power: int
+    ) -> tuple[Tensor, Tensor]:
+        """Rows with changed numbers moved back, (rows, tries, width), and what changed in `rows`.
 
-    def _numbers(self, rows: Tensor, query: Tensor, cost: Tensor) -> tuple[Tensor, Tensor]:
-        """Every changed number in turn, as near to the query's as is cheapest."""
-        changed = self.actions.changed(rows, query) & self.actions.menu.number_features
-        for feature, who in _in_turn(changed):
-            whose, column = query[who], self.actions.menu.first_column[feature]
-            now = rows[who].gather(1, column[:, None])[:, 0]
-            own = self.costs.queries[whose].gather(1, column[:, None])[:, 0]
-            values = self._values(feature, column, own, now, whose)
-            tried = rows[who][:, None].repeat(1, values.shape[1], 1)
-            tried.scatter_(
-                2, column[:, None, None].expand(-1, values.shape[1], 1), values[..., None]
+        `changed`: the numbers that differ from the query's, (rows, features).
+        """
+        features = changed.any(dim=0).nonzero()[:, 0]
+        columns = self.actions.menu.first_column[features]
+        own, now = self.costs.queries[query][:, columns], rows[:, columns]
+        values = self._values(features, columns, own, now, query, power)  # (rows, tries, numbers)
+        moves = changed[:, features]
+        several = [torch.where(moves[:, None], values, now[:, None])]
+        if len(features) > 1:
+            one = torch.eye(len(features), dtype=torch.bool, device=rows.device)
+            each = torch.where(
+                (one & moves[:, None])[:, :, None], values[:, None], now[:, None, None]
             )
-            moved = self.actions.changed(rows[who], whose)
-            rows, cost = self._cheapest(rows, cost, tried, moved, query, who)
-        return rows, cost
+            several.append(each.flatten(1, 2))
+        numbers = torch.cat(several, dim=1)
+        tried = rows[:, None].repeat(1, numbers.shape[1], 1)
+        tried[:, :, columns] = numbers
+        return tried, self.actions.changed(rows, query)
 
     def _values(
-        self, feature: Tensor, column: Tensor, own: Tensor, now: Tensor, query: Tensor
+        self,
+        features: Tensor,
+        columns: Tensor,
+        own: Tensor,
+        now: Tensor,
+        query: Tensor,
+        power: int,
     ) -> Tensor:
-        """Legal values of a number between the query's and the answer's, (rows, tries)."""
-        lower = self.costs.batch.box.lower[query].gather(1, column[:, None])
-        upper = self.costs.batch.box.upper[query].gather(1, column[:, None])
-        steps = torch.arange(TRIES, device=own.device)
-        if self.costs.believable:
-            fine = self.costs.context.menu.fine[feature]
-            here = torch.searchsorted(fine, now[:, None]).clamp(max=fine.shape[1] - 1)
-            start = torch.searchsorted(fine, own[:, None]).clamp(max=fine.shape[1] - 1)
-            place = start + ((here - start) * steps / TRIES).round().long()
-            values = fine.gather(1, place)
-        else:
-            values = own[:, None] + (now - own)[:, None] * steps / TRIES
-        projection = self.actions.projection
-        divisions = projection.divisions[column][:, None]
-        legal = (values.clamp(lower, upper) * divisions).round() / divisions
-        return legal.clamp(lower, upper)
+        """Legal values of numbers on the way back, (rows, tries, numbers).
 
-    def _cheapest(
+        `own`, `now`: of the query and of the answer, (rows, numbers).
+        """
+        steps = torch.arange(1, TRIES + 1, device=own.device)
+        if self.costs.believable:
+            fine = self.costs.context.menu.fine[features]
+            both = torch.cat([own, now]).T.contiguous()  # (numbers, 2 · rows)
+            place = torch.searchsorted(fine, both).clamp_(max=fine.shape[1] - 1)
+            start, here = place.chunk(2, dim=1)
+            back = ((here - start)[..., None] * steps / TRIES).round().long()
+            values = fine.gather(1, (here[..., None] - back).flatten(1)).view(back.shape)
+            values = values.movedim(0, 2)
+        else:
+            share = steps / TRIES**power
+            values = now[:, None] - (now - own)[:, None] * share[:, None]
+        box = self.costs.batch.box
+        lower, upper = (side[query][:, None, columns] for side in (box.lower, box.upper))
+        divisions = self.actions.projection.divisions[columns]
+        return (
+            (values.clamp(lower, upper) * divisions).round_().div_(divisions).clamp_(lower, upper)
+        )
+
+    def _replace(
         self,
         rows: Tensor,
         cost: Tensor,
+        at: Tensor,
         tried: Tensor,
         moved: Tensor,
         query: Tensor,
-        who: Tensor,
-    ) -> tuple[Tensor, Tensor]:
-        """The rows, those of `who` replaced by the cheapest of `tried`, (who, tries, width)."""
+    ) -> Tensor:
+        """Put the cheapest of `tried`, (at, tries, width), in the place of rows, if it is cheaper.
+
+        `moved`: features that the search has moved, (at, features). Returns where it was, (at,).
+        """
         count, tries, _ = tried.shape
-        whose = query[who].repeat_interleave(tries)
+        whose = query[at].repeat_interleave(tries)
         flat, fine = self.actions.lawful(
             tried.flatten(0, 1), whose, moved.repeat_interleave(tries, dim=0)
         )
         effort, implausibility = self.costs.terms(flat, whose)
-        least = effort + implausibility.clamp(min=0)
-        may_win = fine & (least < cost[who].repeat_interleave(tries))
-        differs = ((flat - self.costs.queries[whose]).abs() > SAME).any(dim=1)
-        at = (may_win & differs).nonzero()[:, 0]
-        if not len(at):
-            return rows, cost
-        found, margin = torch.full_like(least, torch.inf), self.costs.margin(flat[at], whose[at])
-        found[at] = self.costs.of_accepted(flat[at], whose[at], least[at], margin)
-        self.seen.count(whose[at])
-        best, place = found.reshape(count, tries).min(dim=1)
-        better = best < cost[who]
-        rows, cost = rows.clone(), cost.clone()
-        flat = flat.reshape(count, tries, -1)
-        rows[who[better]] = flat[better, place[better]]
-        cost[who[better]] = best[better]
-        return rows, cost
-
-
-def _in_turn(changed: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """The first changed feature of each row, then the second, and so on, with the rows that have.
-
-    `changed`: (rows, features).
-    """
-    rank = changed.cumsum(dim=1) * changed
-    found = []
-    for turn in range(1, int(rank.amax()) + 1 if rank.numel() else 1):
-        who = (rank == turn).any(dim=1).nonzero()[:, 0]
-        found.append(((rank[who] == turn).int().argmax(dim=1), who))
-    return found
+        least = effort + implausibility.clamp_(min=0)
+        may_win = fine & (least < cost[at].repeat_interleave(tries))
+        may_win &= ((flat - self.costs.queries[whose]).abs() > SAME).any(dim=1)
+        asked = may_win.nonzero()[:, 0]
+        if not len(asked):
+            return torch.zeros(count, dtype=torch.bool, device=at.device)
+        found, some = torch.full_like(least, torch.inf), flat[asked]
+        margin = self.costs.margin(some, whose[asked])
+        found[asked] = self.costs.of_accepted(some, whose[asked], least[asked], margin)
+        self.seen.count(whose[asked])
+        best, place = found.view(count, tries).min(dim=1)
+        better = best < cost[at]
+        chosen = flat.view(count, tries, -1)[better, place[better]]
+        rows[at[better]], cost[at[better]] = chosen, best[better]
+        return better
