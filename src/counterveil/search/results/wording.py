@@ -150,8 +150,7 @@ def agreement(share: float) -> str:
 def steadiness(share: float, goal: Category) -> str:
     """In how many views of an image the target class is still seen."""
     return (
-        f"Turned, moved or grained a little, it is still taken for {goal} in {share:.0%} of the "
-        "cases."
+        f"Turned, moved or grained a little, it is still taken for {goal} in {share:.0%} of cases."
     )
 
 
@@ -193,13 +192,6 @@ def opening(now: Category, goal: Category, decided_by: DecidedBy) -> str:
 def pixel_columns(schema: Schema) -> set[str]:
     """The columns that are pixels of an image."""
     return {column for image in schema.images for column in image.columns}
-
-
-def bounds_of(schema: Schema, column: str) -> tuple[float, float] | None:
-    """The lowest and the highest value of a column of numbers; None for any other kind."""
-    feature = schema.feature(column)
-    bounds = feature.number_range
-    return (int(bounds[0]), int(bounds[1])) if bounds and feature.is_whole else bounds
 
 
 def plain_value(value: Any, whole: bool = False) -> Any:
