@@ -1,11 +1,13 @@
-"""Tables in: CSV, Parquet, Arrow and Excel files, and every frame narwhals reads, become pandas."""
+"""Tables in and out: CSV, Parquet, Arrow and Excel files, and every frame that narwhals reads."""
 
+import json
 import os
 import re
 import stat
 import warnings
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from counterveil.errors import DataError
+from counterveil.errors import DataError, RequestError
 from counterveil.excel import EXCEL, read_sheet
 from counterveil.schema import Schema
 
@@ -24,6 +26,7 @@ SEPARATORS = {".csv": ",", ".tsv": "\t", ".txt": ","}
 CALLED = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}
 MOST_COLUMNS = 20_000  # of a CSV file: more take minutes
 LONGEST_HEADER = 1 << 24  # bytes
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")  # texts that stand for an empty cell
 RAGGED = (
     "a row has more fields than the header; put cells with a separator in them into quotes, "
@@ -211,3 +214,48 @@ def _refuse_repeats(names: Sequence[str]) -> None:
                 f"columns {first} and {place} of the table have the same name; rename or drop one, "
                 "or add the header line if there is none"
             )
+
+
+def plain_value(value: Any, whole: bool = False) -> Any:
+    """A cell of a table as a value of Python: None if missing, an int if `whole`."""
+    if pd.isna(value):
+        return None
+    single = value.item() if isinstance(value, np.generic) else value
+    if isinstance(single, Decimal):
+        single = float(single)
+    return int(single) if whole and isinstance(single, float) else single
+
+
+def without_formulas(table: pd.DataFrame) -> pd.DataFrame:
+    """`table` with an apostrophe before texts, names of columns too, that a spreadsheet would run.
+
+    These begin with = + - @, a tab or a line break. Numbers stay as they are.
+    """
+
+    def safe(value: Any) -> Any:
+        return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA_STARTS) else value
+
+    texts = table.select_dtypes(exclude=["number", "bool"])
+    changed = {name: [safe(value) for value in table[name]] for name in texts.columns}
+    return table.assign(**changed).rename(columns=safe)
+
+
+def file_content(table: pd.DataFrame, path: str | os.PathLike[str], *, escape: bool) -> bytes:
+    """`table` as CSV, Parquet or JSON, by the ending of `path`; `escape` formulas in a CSV."""
+    kind = Path(path).suffix.lower()
+    if kind == ".csv":
+        text = (without_formulas(table) if escape else table).to_csv(index=False)
+        return text.encode("utf-8", "surrogatepass")
+    if kind == ".parquet":
+        try:
+            return table.to_parquet(index=False)
+        except pa.ArrowException:
+            raise RequestError(
+                "a column mixes texts and numbers, which Parquet cannot hold; "
+                "write .csv or .json instead"
+            ) from None
+    if kind == ".json":
+        columns = [map(plain_value, table[column]) for column in table.columns]
+        records = [dict(zip(table.columns, row, strict=True)) for row in zip(*columns, strict=True)]
+        return json.dumps(records, ensure_ascii=False, indent=2).encode()
+    raise RequestError(f"{path}: name the file .csv, .parquet, .json or .html")

@@ -127,18 +127,17 @@ def test_values_never_lie_on_each_other(before, after):
     words_of(explanations(features, {"x": before}, {"x": after}).plot())
 
 
-def test_bits_are_switched_on_and_off():
+def test_many_bits():
     features = tuple(
         Binary(name=f"bit {i} " + "of the heart " * (i % 9), immutable=i > 190) for i in range(200)
     )
     query = {feature.name: int(i % 2) for i, feature in enumerate(features)}
     row = query | {feature.name: 1 - query[feature.name] for feature in features[:21]}
     words = words_of(explanations(features, query, row).plot())
-    assert {"switch on (11)", "switch off (10)"} <= set(words)
-    assert "179 bits stay: 90 on, 89 off; 9 of them cannot change" in words
+    assert "query 1 · changed: 21 of 200 features" in words
+    assert (words.count("0  →"), words.count("1  →")) == (11, 10)
     every = {name: 1 - value for name, value in query.items()}
-    words = words_of(explanations(features, query, query | every).plot())
-    assert {"switch on (100)", "switch off (100)", "0 bits stay: 0 on, 0 off"} <= set(words)
+    assert "… and 160 more" in words_of(explanations(features, query, every).plot())
 
 
 @pytest.mark.parametrize("channels", [1, 2, 3])

@@ -95,8 +95,7 @@ def predict(
     import pandas as pd
 
     from counterveil.files import check_new, write_whole
-    from counterveil.search.results.wording import file_content
-    from counterveil.tables import read_table
+    from counterveil.tables import file_content, read_table
 
     check_outputs({"--out": out_file}, veil, rows, *(trust or ()))
     check_new(out_file, overwrite=overwrite)

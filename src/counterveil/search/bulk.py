@@ -30,8 +30,8 @@ from counterveil.search.choices import Choices, FileChoices, rules_in
 from counterveil.search.folder import Folder
 from counterveil.search.results.explanations import free_name
 from counterveil.search.results.refusals import Status
-from counterveil.search.results.wording import DecidedBy, file_content
-from counterveil.tables import PARQUET
+from counterveil.search.results.wording import DecidedBy
+from counterveil.tables import PARQUET, file_content
 from counterveil.terminal import progress_bar
 from counterveil.veil import Veil
 

@@ -193,10 +193,11 @@ class BeamSearch:
             effort, implausibility = (each[query, entry] for each in costs.of_actions(actions))
         least = effort + (costs.own_implausibility[query] + implausibility).clamp_(min=0)
         margin = self._ask(rows, query, least)
-        gain, feature = margin - self.own_margin[query], menu.feature[entry]
+        gain = margin - self.own_margin[query]
         helps = gain > (HELPS * costs.context.unit if costs.believable else LEAST_GAIN)
         if not costs.believable:
-            self._price_margins(query[helps], feature[helps], gain[helps], effort[helps])
+            way = actions.value[query, entry] - self.queries[query, menu.column[entry]]
+            self._price_margins(query[helps], entry[helps], gain[helps], effort[helps], way[helps])
         promise = least + costs.shortfall(margin, query).clamp_(min=0).square_()
         dense = promise.new_full(actions.is_open.shape, torch.inf)
         dense[query, entry] = promise.masked_fill_(~helps, torch.inf)
@@ -238,17 +239,24 @@ class BeamSearch:
             self._ask(there, whose, effort + implausibility.clamp(min=0))
         return rows[fine], query[fine], entry[fine]
 
-    def _price_margins(self, query: Tensor, feature: Tensor, gain: Tensor, effort: Tensor) -> None:
+    def _price_margins(
+        self, query: Tensor, entry: Tensor, gain: Tensor, effort: Tensor, way: Tensor
+    ) -> None:
         """What a log-odds costs in squared distance, for the nearest answers of each query.
 
         If margins were linear, a shortfall s would take a squared distance of s² / Σ_j g_j², where
-        g_j is the gain of feature j for its way.
+        g_j is the gain of feature j for its way. Then numbers would go in proportion to g_j, which
+        is kept as `slope`.
         """
-        features = self.actions.features
-        slope = torch.zeros(self.count * features, device=query.device)
-        place = query * features + feature
-        slope.scatter_reduce_(0, place, gain.square() / effort.clamp(min=1e-12), "amax")
-        self.costs.scale = slope.view(self.count, -1).sum(dim=1).clamp_(min=1e-12).rsqrt()
+        features, menu = self.actions.features, self.actions.menu
+        place, per_way = query * features + menu.feature[entry], gain * effort.clamp(1e-12).rsqrt()
+        best = torch.zeros(self.count * features, device=query.device)
+        best.scatter_reduce_(0, place, per_way, "amax")
+        wins = (per_way == best[place]) & menu.is_number[entry]
+        slope = torch.zeros_like(self.queries)
+        slope[query[wins], menu.column[entry[wins]]] = per_way[wins] * way[wins].sign()
+        self.costs.slope = slope
+        self.costs.scale = best.square().view(self.count, -1).sum(dim=1).clamp_(1e-12).rsqrt()
 
     def _pairs(self, singles: Singles) -> Tensor:
         """What two actions add to the implausibility together, (queries, actions, actions)."""

@@ -21,6 +21,7 @@ from counterveil.search.constraints.bounds import SAME
 TRIES = 8  # values of a number at a time
 BELIEVABLE = (1, 1)  # passes: of the way back, a step is the share TRIES to the power of minus this
 NEAREST = (1, 1, 2, 2, 3)
+ALONG = (0.3, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0)  # of the way that a linear model would need
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class Shrink:
         """Cheaper answers and their costs; `rows` (rows, width) are accepted, `query` whose."""
         rows, cost = rows.clone(), cost.clone()
         at = torch.arange(len(rows), device=rows.device)
+        if not self.costs.believable:
+            self._replace(rows, cost, at, *self._along_slopes(rows, query), query)
         for power in BELIEVABLE if self.costs.believable else NEAREST:
             changed = self.actions.changed(rows[at], query[at]) & self.actions.menu.number_features
             several = changed.sum(dim=1)
@@ -46,6 +49,23 @@ class Shrink:
             if self.costs.believable:  # a single number is where it is cheapest now
                 at = at[better & (several[several > 0] > 1)]
         return rows, cost
+
+    def _along_slopes(self, rows: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows with the categories of answers and all numbers a little moved, (rows, tries, width).
+
+        Numbers go in proportion to what they gain, as far as a linear model would need, and a bit
+        less or more. And which features are changed then.
+        """
+        is_number, slope = self.actions.projection.is_number, self.costs.slope[query]
+        start = torch.where(is_number, self.costs.queries[query], rows)
+        short = (-self.costs.margin(start, query)).clamp_(min=0)
+        self.seen.count(query)
+        way = short / slope.square().sum(dim=1).clamp_(min=1e-12)
+        tries = torch.tensor(ALONG, device=rows.device)
+        numbers = start[:, None] + (way[:, None] * tries)[:, :, None] * slope[:, None]
+        box = self.costs.batch.box.select(query.repeat_interleave(len(ALONG)))
+        tried = self.actions.projection(numbers.flatten(0, 1), box).unflatten(0, (-1, len(ALONG)))
+        return tried, self.actions.changed(tried[:, -1], query)
 
     def give_back(self, rows: Tensor, query: Tensor, cost: Tensor) -> tuple[Tensor, Tensor]:
         """Answers without the changes that they do not need, and their costs."""

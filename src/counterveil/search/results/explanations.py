@@ -29,6 +29,7 @@ from counterveil.search.results.quality import AnswerQuality
 from counterveil.search.results.refusals import Opening, Status
 from counterveil.search.results.wording import Change, DecidedBy, same
 from counterveil.signature import Signer, signer_dict, signer_line
+from counterveil.tables import file_content, plain_value
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -505,7 +506,7 @@ class Explanations:
         if Path(path).suffix.lower() == ".html":
             write_whole(path, self.to_html().encode("utf-8", "replace"))
             return
-        write_whole(path, wording.file_content(self.table(), path, escape=escape))
+        write_whole(path, file_content(self.table(), path, escape=escape))
 
     def table(self, first: int = 0, *, whole: bool = False) -> pd.DataFrame:
         """Summary and rows side by side, as `save` writes them; queries count from `first` + 1.
@@ -540,7 +541,7 @@ class Explanations:
         """The columns of each frame as plain values; a row of pandas makes integers floats."""
         return {
             name: {
-                column: [wording.plain_value(value, feature.is_whole) for value in frame[column]]
+                column: [plain_value(value, feature.is_whole) for value in frame[column]]
                 for feature in self.schema.features
                 for column in feature.columns
             }

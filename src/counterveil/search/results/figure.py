@@ -1,4 +1,4 @@
-"""A picture of one answer: what changes in a table, in a set of bits, or in an image.
+"""A picture of one answer: what changes in a table, or in an image.
 
 Needs matplotlib; `Explanations.plot` imports this module when it is asked for a picture. Nothing
 here touches pyplot: no window, no backend, no figure that stays open. Lengths are in inches.
@@ -75,9 +75,6 @@ def _draw_table(answer: Answer, changes: list[Change], kept: list[tuple[str, Any
     page.text(MARGIN, " · ".join(filter(None, (answer.name, said))), color=SOFT)
     page.y += 0.5
     fixed = {*answer.fixed, *schema.immutable_names}
-    if schema.family == "binary":
-        _draw_bits(page, answer, changes, kept, fixed)
-        return page.finish()
     for change in changes[:MOST_LINES]:
         _draw_change(page, answer, change)
     if len(changes) > MOST_LINES:
@@ -113,7 +110,8 @@ def _draw_change(page: _Page, answer: Answer, change: Change) -> None:
         page.text(start, shorten(before, stop - start - 0.3, 10) + "  →", 10, color=SOFT)
         page.y, end = page.y + 0.19, start
     page.text(end, shorten(after, stop - end, 10, bold=True), 10, bold=True, color=ACCENT)
-    bounds = wording.bounds_of(answer.schema, column)
+    feature = answer.schema.feature(column)
+    bounds = feature.number_range
     if bounds is not None and None not in values:
         page.y += 0.19
         places = answer.places.get(column)
@@ -123,53 +121,33 @@ def _draw_change(page: _Page, answer: Answer, change: Change) -> None:
             page.axes.plot(line, [page.y] * 2, color, linewidth=thick, solid_capstyle="round")
         for x, edge, face in ((was, FAINT, "white"), (becomes, ACCENT, ACCENT)):
             page.axes.plot(x, page.y, "o", mec=edge, mfc=face, markersize=7, markeredgewidth=1.8)
-        low, high = ("lowest of all people", "highest") if places else map(show, bounds)
+        low, high = (
+            ("lowest of all people", "highest")
+            if places
+            else (show(int(end) if feature.is_whole else end) for end in bounds)
+        )
         page.text(start, low, 7.5, color=FAINT, y=page.y + 0.16)
         page.text(stop, high, 7.5, color=FAINT, y=page.y + 0.16, ha="right")
         page.y += 0.1
     page.y += 0.42
 
 
-def _draw_bits(
-    page: _Page, answer: Answer, changes: list[Change], kept: list[Any], fixed: set[str]
-) -> None:
-    """Which bits are switched on, which are switched off, and how many stay."""
-    yes = {each.name: (each.values or ())[1] for each in answer.schema.features}
-    for title, color, square in (("switch on", GOOD, "■"), ("switch off", BAD, "□")):
-        is_on = title == "switch on"
-        names = [name for name, _, after in changes if (after == yes[name]) == is_on]
-        if names:
-            page.text(MARGIN, f"{title} ({len(names)})", 10.5, bold=True, color=color)
-            page.y += 0.27
-            bits = [f"{square} {answer.schema.shown_name(name)}  " for name in names]
-            page.paragraph(bits, 9.5, color, MOST_LINES)
-            page.y += 0.15
-    on = sum(value == yes[name] for name, value in kept)
-    immutable = sum(name in fixed for name, _ in kept)
-    words = f"{len(kept):,} bits stay: {on:,} on, {len(kept) - on:,} off"
-    words += f"; {immutable:,} of them cannot change" if immutable else ""
-    page.paragraph(words.split(), 8.5, FAINT)
-
-
 def _draw_images(answer: Answer, changes: list[Change], kept: list[tuple[str, Any]]) -> Picture:
     """Query, other image and difference side by side; a line for each image of the row."""
-    images = answer.schema.images
+    images, pixels = answer.schema.images, wording.pixel_columns(answer.schema)
     now, goal = (textwrap.shorten(str(name), 30) for name in answer.classes)
     titles, head = [f"now: {now}"], answer.name
     if answer.is_found:
         titles += [f"then: {goal} ({answer.sure})", "difference"]
-        pixels = wording.pixel_columns(answer.schema)
         others = [change for change in changes if change[0] not in pixels]
         head += f", if also {wording.condition(answer.schema, others)}" if others else ""
     else:
         head += f": {answer.text}"
         if changes and answer.refusal:
             titles += [f"closest ({answer.refusal.probability:.0%} sure)", "difference"]
-    lines = textwrap.wrap(head, 100 if len(titles) > 1 else 50)
-    shapes = [min(max(image.height / image.breadth, 0.3), 3.0) for image in images]
-    heights = [IMAGE_WIDTH * shape + 0.45 for shape in shapes]
-    breadth = IMAGE_WIDTH * len(titles) + (1.2 if len(titles) > 1 else 1.6)
-    size = breadth, sum(heights) + 0.4 + 0.18 * len(lines)
+    lines = textwrap.wrap(head, 40 * len(titles))
+    heights = [IMAGE_WIDTH * min(max(each.height / each.breadth, 0.3), 3) + 0.45 for each in images]
+    size = IMAGE_WIDTH * len(titles) + 1.4, sum(heights) + 0.4 + 0.18 * len(lines)
     picture = Picture(figsize=size, layout=ConstrainedLayoutEngine(h_pad=0.12, w_pad=0.1))
     panels = picture.subplots(len(images), len(titles), squeeze=False, height_ratios=heights)
     old = {name: before for name, before, _ in changes} | dict(kept)
@@ -193,7 +171,6 @@ def _draw_images(answer: Answer, changes: list[Change], kept: list[tuple[str, An
             most = float(np.abs(mean).max()) or 1.0
             drawn = panel.imshow(mean, cmap="RdBu_r", vmin=-most, vmax=most)
             bar = picture.colorbar(drawn, ax=panel, fraction=0.05, pad=0.04)
-            bar.outline.set_visible(False)
             bar.ax.tick_params(labelsize=8, labelcolor=SOFT, color=EDGE, labelfontfamily=FONT)
             bar.set_label("darker          brighter", fontsize=8, color=SOFT)
     picture.suptitle("\n".join(lines), fontsize=9.5, color=SOFT)

@@ -1,24 +1,14 @@
-"""How explanations are written: in sentences, as plain values, as the content of a file."""
+"""How explanations are written in sentences."""
 
 from __future__ import annotations
 
-import json
 import math
-import os
 from collections.abc import Sequence
-from decimal import Decimal
 from enum import StrEnum
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
-import pyarrow as pa
-
-from counterveil.errors import RequestError
 from counterveil.schema import Category, Schema
 
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 Change = tuple[str, Any, Any]  # column, plain value before, plain value after
 
 
@@ -150,8 +140,7 @@ def agreement(share: float) -> str:
 def steadiness(share: float, goal: Category) -> str:
     """In how many views of an image the target class is still seen."""
     return (
-        f"Turned, moved or grained a little, it is still taken for {goal} in {share:.0%} of the "
-        "cases."
+        f"Turned, moved or grained a little, it is still taken for {goal} in {share:.0%} of cases."
     )
 
 
@@ -195,58 +184,6 @@ def pixel_columns(schema: Schema) -> set[str]:
     return {column for image in schema.images for column in image.columns}
 
 
-def bounds_of(schema: Schema, column: str) -> tuple[float, float] | None:
-    """The lowest and the highest value of a column of numbers; None for any other kind."""
-    feature = schema.feature(column)
-    bounds = feature.number_range
-    return (int(bounds[0]), int(bounds[1])) if bounds and feature.is_whole else bounds
-
-
-def plain_value(value: Any, whole: bool = False) -> Any:
-    """A cell of a table as a value of Python: None if missing, an int if `whole`."""
-    if pd.isna(value):
-        return None
-    single = value.item() if isinstance(value, np.generic) else value
-    if isinstance(single, Decimal):
-        single = float(single)
-    return int(single) if whole and isinstance(single, float) else single
-
-
 def same(before: Any, after: Any) -> bool:
     """Whether two plain values are the same; True is not 1."""
     return bool(before == after) and isinstance(before, bool) == isinstance(after, bool)
-
-
-def without_formulas(table: pd.DataFrame) -> pd.DataFrame:
-    """`table` with an apostrophe before texts, names of columns too, that a spreadsheet would run.
-
-    These begin with = + - @, a tab or a line break. Numbers stay as they are.
-    """
-
-    def safe(value: Any) -> Any:
-        return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA_STARTS) else value
-
-    texts = table.select_dtypes(exclude=["number", "bool"])
-    changed = {name: [safe(value) for value in table[name]] for name in texts.columns}
-    return table.assign(**changed).rename(columns=safe)
-
-
-def file_content(table: pd.DataFrame, path: str | os.PathLike[str], *, escape: bool) -> bytes:
-    """`table` as CSV, Parquet or JSON, by the ending of `path`; `escape` formulas in a CSV."""
-    kind = Path(path).suffix.lower()
-    if kind == ".csv":
-        text = (without_formulas(table) if escape else table).to_csv(index=False)
-        return text.encode("utf-8", "surrogatepass")
-    if kind == ".parquet":
-        try:
-            return table.to_parquet(index=False)
-        except pa.ArrowException:
-            raise RequestError(
-                "a column mixes texts and numbers, which Parquet cannot hold; "
-                "write .csv or .json instead"
-            ) from None
-    if kind == ".json":
-        columns = [map(plain_value, table[column]) for column in table.columns]
-        records = [dict(zip(table.columns, row, strict=True)) for row in zip(*columns, strict=True)]
-        return json.dumps(records, ensure_ascii=False, indent=2).encode()
-    raise RequestError(f"{path}: name the file .csv, .parquet, .json or .html")

@@ -277,6 +277,7 @@ function showAnswers() {
   result.replaceChildren();
   const count = record.ways.length;
   const title = record.status === "already" ? words("already", { goal })
+    : record.status === "impossible" ? words("impossible", { goal })
     : count === 0 ? words("none", { goal })
     : count === 1 ? words("found_one", { goal }) : words("found", { n: count, goal });
   result.append(element("h2", { textContent: title }));
@@ -285,6 +286,7 @@ function showAnswers() {
   if (!count && record.status !== "already") result.append(element("p", { textContent: record.text }));
   const cards = element("div", { className: "cards" });
   record.ways.forEach((way, at) => cards.append(cardOf(way, at, goal)));
+  if (record.closest && record.closest.length && !isPicture()) cards.append(closestOf(record));
   result.append(cards);
   if (count && isPicture()) result.append(element("p", { className: "fine", textContent: words("difference_how") }));
   if (count > 1 && !isPicture()) result.append(comparison(record.ways));
@@ -315,6 +317,21 @@ function cardOf(way, at, goal) {
   card.append(facts);
   if (!isPicture())
     card.append(element("button", { type: "button", textContent: words("try"), onclick: () => startTrying(way) }));
+  return card;
+}
+
+// A case without a way: the closest allowed row, and the rule whose lifting opens a way.
+function closestOf(record) {
+  const card = element("article", { className: "card" }, element("h3", { textContent: words("closest") }));
+  for (const change of record.closest) card.append(changeOf(change));
+  card.append(element("dl", { className: "measures" }, element("div", {},
+    element("dt", { textContent: words("probability") }), element("dd", { textContent: percent(record.best_probability) }))));
+  if (record.opens) {
+    const { rule, feature, changes, probability } = record.opens;
+    const name = feature === null ? "" : labelOf(featureOf(feature));
+    card.append(element("h3", { textContent: words("opens", { rule: name ? `${name} (${rule})` : rule, share: percent(probability) }) }));
+    for (const change of changes) card.append(changeOf(change));
+  }
   return card;
 }
 
@@ -538,7 +555,7 @@ function showPreview() {
     const goal = classOf(record.target);
     const text = record.ways.length && !isPicture()
       ? record.ways[0].changes.map((change) => `${labelOf(featureOf(change.column))} ${valueOf(featureOf(change.column), change.to)}`).join(", ")
-      : record.ways.length ? percent(record.ways[0].probability) : record.status === "already" ? words("already", { goal }) : words("none", { goal });
+      : record.ways.length ? percent(record.ways[0].probability) : ["already", "impossible"].includes(record.status) ? words(record.status, { goal }) : words("none", { goal });
     body.append(element("tr", {}, element("th", { scope: "row", textContent: at + 1 }), element("td", { textContent: goal }), element("td", { textContent: text })));
   });
   $("preview").replaceChildren(body);

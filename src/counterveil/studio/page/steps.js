@@ -103,8 +103,13 @@ function showAnswers() {
   state.answers.answers.forEach((record, at) => {
     const card = element("article", { className: "card" }, element("h3", { textContent: words("person", { n: at + 1, now: record.decision }) }));
     const [way] = record.ways;
-    if (!way) card.append(element("p", { textContent: words("no_way") }));
-    else {
+    if (!way) {
+      const closest = record.closest || [];
+      card.append(element("p", { textContent: words("no_way") }));
+      if (closest.length) card.append(element("p", { textContent: words("closest", { share: percent(record.best_probability) }) }));
+      for (const change of closest) card.append(changeLine(change));
+      if (language === "en") card.append(element("p", { className: "fine", textContent: record.text }));
+    } else {
       for (const change of way.changes) card.append(changeLine(change));
       card.append(element("p", {}, `→ `, element("strong", { textContent: String(record.target) }), ` (${words("sure", { share: percent(way.probability) })})`));
       if (language === "en") card.append(element("p", { className: "fine", textContent: way.text }));
