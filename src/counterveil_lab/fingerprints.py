@@ -9,7 +9,10 @@ present one, or with none, were measured by code that did something else.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
 from hashlib import sha256
@@ -19,8 +22,6 @@ from typing import Any
 LENGTH = 12  # hexadecimal digits
 DIGITS = 4  # of a number
 NOTHING = 1e-6  # a smaller number counts as 0
-# Of groups that end a search or rank people: there the last digits of a machine can be seen.
-FEWER_DIGITS = dict.fromkeys(("attack", "believable", "measure", "nearest", "others"), 2)
 RELEASE = ("encoding", "training", "population", "models", "mechanism")
 SEARCH = (*RELEASE, "believable", "nearest")
 LAB, ANSWERS = (*RELEASE, "targets"), (*RELEASE, "nearest", "targets", "measure")
@@ -75,38 +76,45 @@ EXPERIMENTS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
 }
 
 
+_KNOWN: dict[str, str | None] = {}  # what was found for a group
+
+
 def fingerprint(experiment: str) -> str | None:
     """The fingerprint of the present code for an experiment; None for one that is not listed.
 
     Also None where a package is missing without which its cases cannot be run. A part of the
     benchmark `search` has the fingerprint of all of it.
     """
-    whole = "bench-search" if experiment.startswith("bench-search-") else experiment
-    if whole not in EXPERIMENTS:
+    groups, constants = _needs(experiment)
+    found = [*behaviours(groups).values()]
+    if not groups or None in found:
         return None
-    groups, constants = EXPERIMENTS[whole]
-    try:
-        parts = [behaviour(group) for group in groups] + [declared(each) for each in constants]
-    except ImportError:
-        return None
+    parts = [str(each) for each in found] + [declared(each) for each in constants]
     return sha256("\n".join(parts).encode()).hexdigest()[:LENGTH]
 
 
-@cache
-def behaviour(group: str) -> str:
-    """What the cases of a group give, as a SHA-256: computed once, in a second or two."""
-    import torch
+def prepare(experiments: Iterable[str]) -> None:
+    """Find what the fingerprints of all of these need at once, which is quicker."""
+    behaviours([group for each in experiments for group in _needs(each)[0]])
 
-    from counterveil_lab.behaviour import lab, product
 
-    case = getattr(product, group, None) or getattr(lab, group)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # sums of floats in one order
-    try:
-        given = told(case(), FEWER_DIGITS.get(group, DIGITS))
-    finally:
-        torch.set_num_threads(threads)
-    return sha256(json.dumps(given).encode()).hexdigest()
+def _needs(experiment: str) -> tuple[Sequence[str], Sequence[str]]:
+    whole = "bench-search" if experiment.startswith("bench-search-") else experiment
+    return EXPERIMENTS.get(whole, ((), ()))
+
+
+def behaviours(groups: Sequence[str]) -> dict[str, str | None]:
+    """The behaviour of each group; None where a package is missing.
+
+    Cases run once, in a process of their own: this one may be told to learn less, its memory may be
+    measured, and it may fork.
+    """
+    if left := [each for each in dict.fromkeys(groups) if each not in _KNOWN]:
+        alone = {**os.environ, "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, "-m", "counterveil_lab.behaviour", *left]
+        ran = subprocess.run(command, env=alone, stdout=subprocess.PIPE, check=True)
+        _KNOWN.update(json.loads(ran.stdout.splitlines()[-1]))
+    return {each: _KNOWN[each] for each in groups}
 
 
 @cache

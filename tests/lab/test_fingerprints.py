@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,8 +20,9 @@ from counterveil.curator import mixed
 from counterveil.schema import Numeric
 from counterveil_lab import fingerprints
 from counterveil_lab.behaviour import lab, product
+from counterveil_lab.behaviour.__main__ import behaviour
 from counterveil_lab.experiments.table import EXPERIMENTS
-from counterveil_lab.fingerprints import behaviour, declared, fingerprint, told
+from counterveil_lab.fingerprints import behaviours, declared, fingerprint, told
 from counterveil_lab.results import Results, earlier
 
 GROUPS = tuple(dict.fromkeys(each for of, _ in fingerprints.EXPERIMENTS.values() for each in of))
@@ -51,19 +50,12 @@ def test_every_experiment_is_listed_with_cases_and_constants_that_are_there() ->
         assert all(json.loads(declared(each)) for each in constants), experiment
 
 
-def in_a_fresh_process(groups: tuple[str, ...]) -> list[str]:
-    program = "import sys; from counterveil_lab.fingerprints import behaviour\n"
-    program += "print(*map(behaviour, sys.argv[1:]))"
-    command = [sys.executable, "-c", program, *groups]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
-
-
 @pytest.mark.full_lessons
 @pytest.mark.parametrize("groups", [QUICK, pytest.param(GROUPS, marks=pytest.mark.long)])
 def test_a_fresh_process_finds_the_same_behaviour(groups: tuple[str, ...]) -> None:
     torch.manual_seed(5)
     np.random.seed(5)
-    assert in_a_fresh_process(groups) == [behaviour(group) for group in groups]
+    assert behaviours(groups) == {group: behaviour(group) for group in groups}
 
 
 def learn_twice_as_fast(patch: pytest.MonkeyPatch) -> None:
@@ -99,17 +91,17 @@ def say_it_otherwise(patch: pytest.MonkeyPatch) -> None:
 def test_what_the_code_does_changes_those_that_depend_on_it_and_no_others(
     change: Patch, changed: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = {group: behaviour(group) for group in QUICK}
+    before = behaviours(QUICK)
     change(monkeypatch)
-    assert {group for group in QUICK if behaviour.__wrapped__(group) != before[group]} == changed
+    assert {group for group in QUICK if behaviour(group) != before[group]} == changed
 
 
 def test_a_changed_group_changes_its_experiments_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     names = fingerprints.EXPERIMENTS
     before = {name: fingerprint(name) for name in names}
     assert all(len(str(each)) == fingerprints.LENGTH for each in before.values())
-    usual = fingerprints.behaviour
-    monkeypatch.setattr(fingerprints, "behaviour", lambda it: usual(it) + "!" * (it == "attack"))
+    other = {group: group + "!" * (group == "attack") for group in GROUPS}
+    monkeypatch.setattr(fingerprints, "behaviours", lambda of: {each: other[each] for each in of})
     changed = {name for name in names if fingerprint(name) != before[name]}
     assert changed == {"table-extraction", "fig-membership", "fig-attribute", "fig-tradeoff"}
 
@@ -117,10 +109,9 @@ def test_a_changed_group_changes_its_experiments_alone(monkeypatch: pytest.Monke
 def test_without_a_package_that_a_case_needs_there_is_no_fingerprint(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def fails(group: str) -> str:
-        raise ModuleNotFoundError("no fastapi")
-
-    monkeypatch.setattr(fingerprints, "behaviour", fails)
+    monkeypatch.setattr(product, "service", lambda: __import__("counterveil.no_such_module"))
+    assert behaviour("service") is None
+    monkeypatch.setattr(fingerprints, "behaviours", dict.fromkeys)
     assert fingerprint("bench-serve") is None
 
 
