@@ -1,136 +1,150 @@
-"""A short name for the code that an experiment's numbers depend on, stored in each of its rows.
+"""A short name for what the code does, stored in each row of an experiment.
 
-The fingerprint of an experiment is a SHA-256 over the modules that it measures and its own module,
-without comments, docstrings and layout: other words change nothing. Rows with another fingerprint
-than the present one, or with none, were measured by an earlier version of the code.
+The fingerprint of an experiment is a SHA-256 over what its groups of tiny seeded cases give
+(`counterveil_lab.behaviour`) and over constants that its rows depend on. How the code is written,
+named and laid out changes nothing, nor does how fast it is. Rows with another fingerprint than the
+present one, or with none, were measured by code that did something else.
 """
 
-import ast
-from collections.abc import Mapping, Sequence
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from functools import cache
 from hashlib import sha256
-from pathlib import Path
+from importlib import import_module
 from typing import Any
 
-import counterveil_lab
-
-SOURCE = Path(counterveil_lab.__file__).parents[1]
 LENGTH = 12  # hexadecimal digits
-GROUPS: Mapping[str, Sequence[str]] = {
-    "mechanism": ("counterveil/curator",),
-    "search": (
-        "counterveil/search",
-        "counterveil/population",
-        "counterveil/veil.py",
-        "counterveil/private_model.py",
-    ),
-    "service": ("counterveil/service",),
-    "audit": ("counterveil/audit",),
-    "attack": ("counterveil_lab/attacks",),
-    "others": ("counterveil_lab/baselines",),  # methods of other people
-    "measure": (
-        "counterveil_lab/evaluation.py",
-        "counterveil_lab/metrics.py",
-        "counterveil_lab/targets.py",
-    ),
-}
-# Modules of these groups that word, draw or draft, and measure nothing.
-NO_NUMBERS = {
-    "counterveil/curator": ("column_names", "draft_cells", "draft_columns", "infer_schema"),
-    "counterveil/search": ("figure", "folder", "page", "wording"),
-    "counterveil_lab/attacks": ("controls", "headlines", "verdicts"),
-}
-LAB, ANSWERS = ("mechanism", "measure"), ("mechanism", "search", "measure")
-ATTACKS = ("mechanism", "search", "attack")
-# The groups of each experiment, and its own modules in counterveil_lab.
+DIGITS = 4  # of a number
+NOTHING = 1e-6  # a smaller number counts as 0
+RELEASE = ("encoding", "training", "population", "models", "mechanism")
+SEARCH = (*RELEASE, "believable", "nearest")
+LAB, ANSWERS = (*RELEASE, "targets"), (*RELEASE, "nearest", "targets", "measure")
+ATTACKS = (*SEARCH, "targets", "others", "attack")
+PEERS = ("experiments.peers ONE_ANSWER TEN_ANSWERS GRADIENT_WIDTH WIDE_SHELLS",)
+RED_TEAM = ("experiments.red_team EXTRACTION_PARTS INFERENCE_PARTS WIDE_SIZE",)
+RELEASES = "experiments.releases DELTA DIGITS_EPOCHS VAE_EPOCHS"
+# The groups of each experiment, and constants of modules of counterveil_lab.
 EXPERIMENTS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
-    "targets": (("measure",), ("experiments/over_epsilon",)),
-    "fig-mse": (LAB, ("experiments/over_epsilon",)),
-    "fig-reconstructions": (LAB, ("experiments/images",)),
-    "fig-images": (LAB, ("experiments/image_populations",)),
-    "paper-adult": (ANSWERS, ("experiments/over_epsilon",)),
-    "frontier": (ANSWERS, ("experiments/over_epsilon",)),
-    "paper-readings": (ANSWERS, ("experiments/readings",)),
-    "theorem-3": (ANSWERS, ("experiments/theorem_3",)),
-    "fig-case": (ANSWERS, ("experiments/images",)),
-    "table-fr": ((*ANSWERS, "others"), ("experiments/answers", "experiments/peers")),
-    "table-ad": ((*ANSWERS, "others"), ("experiments/answers", "experiments/peers")),
-    "fig-time": ((*ANSWERS, "others"), ("experiments/answers", "experiments/peers")),
-    "believable": ((*ANSWERS, "others"), ("experiments/believable", "believability")),
-    "believable-images": (ANSWERS, ("experiments/believable_images", "image_judges")),
-    "population": (ANSWERS, ("experiments/populations",)),
-    "private-models": (ANSWERS, ("experiments/private_models",)),
-    "private-answers": (ANSWERS, ("experiments/private_answers",)),
-    "table-extraction": ((*ATTACKS, "others"), ("experiments/red_team",)),
-    "fig-membership": ((*ATTACKS, "others"), ("experiments/red_team",)),
-    "fig-attribute": ((*ATTACKS, "others"), ("experiments/red_team",)),
-    "fig-tradeoff": (ATTACKS, ("experiments/red_team",)),
-    "bench-release": (("mechanism",), ("bench/release",)),
-    "bench-scale": (("mechanism", "search"), ("bench/scale", "bench/release")),
-    "bench-search": ((*ANSWERS, "others"), ("bench/search", "bench/peers", "bench/roofline")),
-    "bench-gpu": (("mechanism", "search"), ("bench/roofline",)),
-    "bench-serve": (("search", "service"), ("bench/serve",)),
-    "audit_faults": (("mechanism", "audit"), ("faults",)),
-    "fuzz": (("mechanism", "search"), ("fuzz",)),
-    "fuzz-rules": (("search",), ("fuzz",)),
-    "fuzz-service": (("search", "service"), ("fuzz",)),
+    "targets": (("encoding", "training", "targets"), ()),
+    "fig-mse": (LAB, (RELEASES, "experiments.over_epsilon MSE_ROWS")),
+    "fig-reconstructions": ((*LAB, "pictures"), (RELEASES, "experiments.images SEED")),
+    "fig-images": (LAB, ("experiments.image_populations DELTA ORDERS",)),
+    "paper-adult": (ANSWERS, ("experiments.over_epsilon PUBLISHED_EPOCHS",)),
+    "frontier": (ANSWERS, (RELEASES,)),
+    "paper-readings": (ANSWERS, (RELEASES, "experiments.readings QUERIES")),
+    "theorem-3": ((*ANSWERS, "bias"), (RELEASES, "experiments.theorem_3 QUERIES DRAWS MAPS")),
+    "fig-case": ((*ANSWERS, "pictures"), (RELEASES, "experiments.images FROM TO CASES OPTIONS")),
+    "table-fr": ((*ANSWERS, "others"), (RELEASES, *PEERS, "experiments.answers SEARCHES")),
+    "table-ad": (
+        (*ANSWERS, "others"),
+        (RELEASES, *PEERS, "experiments.answers SEARCHES ANSWERS SEVERAL_QUERIES"),
+    ),
+    "fig-time": ((*ANSWERS, "others"), ("experiments.answers TIMED_QUERIES RUNS TIMED_EPSILON",)),
+    "believable": (
+        (*SEARCH, "targets", "measure", "others", "judges"),
+        ("believability WISHES JUDGE TWINS REAL_ROWS", "experiments.believable DICE REWARDS"),
+    ),
+    "believable-images": (
+        (*SEARCH, "targets", "measure", "pictures"),
+        ("image_judges QUERIES TWINS REAL_IMAGES", "experiments.believable_images DELTA WAYS"),
+    ),
+    "population": ((*LAB, "distances"), ("experiments.populations SPLIT SAMPLES PARTS",)),
+    "private-models": ((*LAB, "distances"), ("experiments.private_models DELTA SETTINGS",)),
+    "private-answers": (
+        (*RELEASE, "believable", "targets", "judges"),
+        ("experiments.private_answers SPLIT QUERIES", "believability WISHES KINDS"),
+    ),
+    "table-extraction": (ATTACKS, RED_TEAM),
+    "fig-membership": (ATTACKS, RED_TEAM),
+    "fig-attribute": (ATTACKS, RED_TEAM),
+    "fig-tradeoff": (ATTACKS, ("experiments.red_team EPSILON MARGINS TRADEOFF_QUERIES",)),
+    "bench-release": (("encoding", "population", "mechanism"), ("bench.release BY_POINTS_UNTIL",)),
+    "bench-scale": (SEARCH, ("bench.scale COUNTED EXPLAINED PART EPSILON DELTA",)),
+    "bench-search": ((*SEARCH, "targets", "measure", "others"), ("bench.peers METHODS EPSILON",)),
+    "bench-gpu": (SEARCH, ("bench.roofline GPU_BATCH EPSILON",)),
+    "bench-serve": ((*SEARCH, "service"), ("bench.serve CLIENTS SECONDS ROUNDS",)),
+    "audit_faults": (("mechanism", "audit", "faults"), ("faults.run DRAWS RUNS",)),
+    "fuzz": (SEARCH, ("fuzz.world RULES", "fuzz.cases COMMANDS")),
+    "fuzz-rules": (SEARCH, ("fuzz.rules_run SEARCHES DECIDES CLEARLY",)),
+    "fuzz-service": ((*SEARCH, "service"), ("fuzz.service_run STATUSES METHODS",)),
 }
 
 
-@cache
+_KNOWN: dict[str, str | None] = {}  # what was found for a group
+
+
 def fingerprint(experiment: str) -> str | None:
     """The fingerprint of the present code for an experiment; None for one that is not listed.
 
-    A part of the benchmark `search` has the fingerprint of all of it.
+    Also None where a package is missing without which its cases cannot be run. A part of the
+    benchmark `search` has the fingerprint of all of it.
     """
-    whole = "bench-search" if experiment.startswith("bench-search-") else experiment
-    if whole not in EXPERIMENTS:
+    groups, constants = _needs(experiment)
+    found = [*behaviours(groups).values()]
+    if not groups or None in found:
         return None
-    groups, own = EXPERIMENTS[whole]
-    places = [place for group in groups for place in GROUPS[group]]
-    places += [f"counterveil_lab/{module}" for module in own]
-    hashed = sha256()
-    for place in places:
-        for path in modules(place):
-            name = path.relative_to(SOURCE).as_posix()
-            hashed.update(f"{name}\n{_meaning_of(path)}\n".encode())
-    return hashed.hexdigest()[:LENGTH]
+    parts = [str(each) for each in found] + [declared(each) for each in constants]
+    return sha256("\n".join(parts).encode()).hexdigest()[:LENGTH]
 
 
-def modules(place: str) -> list[Path]:
-    """The modules of a folder or of a single module, by their place below the source folder."""
-    path = SOURCE / place
-    if not path.is_dir():
-        return [path if path.suffix else path.with_suffix(".py")]
-    left_out = NO_NUMBERS.get(place, ())
-    return sorted(it for it in path.rglob("*.py") if it.stem not in left_out)
+def prepare(experiments: Iterable[str]) -> None:
+    """Find what the fingerprints of all of these need at once, which is quicker."""
+    behaviours([group for each in experiments for group in _needs(each)[0]])
+
+
+def _needs(experiment: str) -> tuple[Sequence[str], Sequence[str]]:
+    whole = "bench-search" if experiment.startswith("bench-search-") else experiment
+    return EXPERIMENTS.get(whole, ((), ()))
+
+
+def behaviours(groups: Sequence[str]) -> dict[str, str | None]:
+    """The behaviour of each group; None where a package is missing.
+
+    Cases run once, in a process of their own: this one may be told to learn less, its memory may be
+    measured, and it may fork.
+    """
+    if left := [each for each in dict.fromkeys(groups) if each not in _KNOWN]:
+        alone = {**os.environ, "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, "-m", "counterveil_lab.behaviour", *left]
+        ran = subprocess.run(command, env=alone, stdout=subprocess.PIPE, check=True)
+        _KNOWN.update(json.loads(ran.stdout.splitlines()[-1]))
+    return {each: _KNOWN[each] for each in groups}
 
 
 @cache
-def _meaning_of(path: Path) -> str:
-    return meaning(path.read_text("utf-8"))
+def declared(names: str) -> str:
+    """The values of constants, such as "targets RECIPES ANY_OTHER", as JSON."""
+    module, *constants = names.split()
+    home = import_module(f"counterveil_lab.{module}")
+    return json.dumps([told(getattr(home, name), DIGITS) for name in constants])
 
 
-def meaning(source: str) -> str:
-    """Python source as text in which comments, docstrings and layout make no difference."""
-    return repr(_parts(ast.parse(source)))
+def told(value: Any, digits: int) -> Any:
+    """A value as what JSON knows: numbers to so many digits; mappings and sets in one order."""
+    if is_dataclass(value):
+        value = [getattr(value, each.name) for each in fields(value)]
+    elif hasattr(value, "notna"):  # a table
+        value = value.astype(object).where(value.notna(), None).to_numpy().tolist()
+    elif hasattr(value, "tolist"):  # an array, a tensor, a number
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return sorted(([str(name), told(each, digits)] for name, each in value.items()), key=str)
+    if isinstance(value, set | frozenset):
+        return sorted((told(each, digits) for each in value), key=str)
+    if isinstance(value, list | tuple):
+        return [told(each, digits) for each in value]
+    if isinstance(value, float):
+        return _rounded(value, digits)
+    return value
 
 
-def _parts(node: Any) -> Any:
-    """A node of a syntax tree as nested lists; what is empty is left out, as versions differ."""
-    if isinstance(node, list):
-        return [_parts(each) for each in node if not _is_text(each)]
-    if not isinstance(node, ast.AST):
-        return node
-    fields = [(name, value) for name, value in ast.iter_fields(node) if name != "ctx"]
-    parts = [(name, _parts(value)) for name, value in fields if value is not None]
-    return [type(node).__name__, *(part for part in parts if part[1] != [])]
-
-
-def _is_text(node: Any) -> bool:
-    """Whether a statement is a text alone, which says something and does nothing."""
-    return (
-        isinstance(node, ast.Expr)
-        and isinstance(node.value, ast.Constant)
-        and isinstance(node.value.value, str)
-    )
+def _rounded(number: float, digits: int) -> float | str:
+    """A number to so many digits; 0 where it is nothing, and never −0."""
+    rounded = float(f"{number:.{digits}g}")
+    return str(rounded) if rounded - rounded else rounded if abs(rounded) > NOTHING else 0.0

@@ -1,70 +1,132 @@
-"""Fingerprints: words change nothing, code does; every stored row of new runs has one."""
+"""Fingerprints: how code is written changes nothing, what it does changes those that depend on it.
+
+Every stored row of new runs has one.
+"""
 
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
+import torch
 
+from counterveil.curator import mixed
+from counterveil.schema import Numeric
 from counterveil_lab import fingerprints
+from counterveil_lab.behaviour import lab, product
+from counterveil_lab.behaviour.__main__ import behaviour
 from counterveil_lab.experiments.table import EXPERIMENTS
-from counterveil_lab.fingerprints import GROUPS, fingerprint, meaning, modules
+from counterveil_lab.fingerprints import behaviours, declared, fingerprint, told
 from counterveil_lab.results import Results, earlier
 
-SOURCE = '''
-"""A module."""
-def double(number):  # twice as much
-    """Two times a number."""
-    return 2 * number
-'''
+GROUPS = tuple(dict.fromkeys(each for of, _ in fingerprints.EXPERIMENTS.values() for each in of))
+QUICK = (
+    "encoding",
+    "training",
+    "population",
+    "models",
+    "mechanism",
+    "audit",
+    "others",
+    "distances",
+)
+Patch = Callable[[pytest.MonkeyPatch], None]
 
 
-def test_words_and_layout_change_nothing_and_code_does() -> None:
-    other = SOURCE.replace("twice as much", "").replace("Two times", "Double").replace("2 *", "2*")
-    assert meaning(other) == meaning(SOURCE)
-    assert meaning(SOURCE.replace("2 *", "3 *")) != meaning(SOURCE)
-    assert meaning("x = 'a'") != meaning("x = 'b'")  # a text that is used is code
-
-
-def test_every_experiment_is_listed_with_modules_that_are_there() -> None:
+def test_every_experiment_is_listed_with_cases_and_constants_that_are_there() -> None:
     assert set(EXPERIMENTS) <= set(fingerprints.EXPERIMENTS)
-    places = [place for group in GROUPS.values() for place in group]
-    places += [f"counterveil_lab/{own}" for _, each in fingerprints.EXPERIMENTS.values()
-               for own in each]  # fmt: skip
-    for place in places:
-        assert modules(place), place
-        assert all(path.is_file() for path in modules(place)), place
-    for folder, names in fingerprints.NO_NUMBERS.items():
-        assert all((fingerprints.SOURCE / folder / f"{name}.py").is_file() for name in names)
+    for group in GROUPS:
+        module = product if hasattr(product, group) else lab
+        case = getattr(module, group)
+        assert case.__module__ == module.__name__, group  # and no name that it imports
+        assert case.__doc__, group
+    for experiment, (_, constants) in fingerprints.EXPERIMENTS.items():
+        assert all(json.loads(declared(each)) for each in constants), experiment
 
 
-def test_a_changed_module_changes_the_experiments_that_use_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.full_lessons
+@pytest.mark.parametrize("groups", [QUICK, pytest.param(GROUPS, marks=pytest.mark.long)])
+def test_a_fresh_process_finds_the_same_behaviour(groups: tuple[str, ...]) -> None:
+    torch.manual_seed(5)
+    np.random.seed(5)
+    assert behaviours(groups) == {group: behaviour(group) for group in groups}
+
+
+def learn_twice_as_fast(patch: pytest.MonkeyPatch) -> None:
+    usual = torch.optim.Adam
+    patch.setattr(torch.optim, "Adam", lambda params, lr, **more: usual(params, 2 * lr, **more))
+
+
+def decode_whole_numbers(patch: pytest.MonkeyPatch) -> None:
+    usual = Numeric.decode
+    patch.setattr(Numeric, "decode", lambda *given: [np.round(each) for each in usual(*given)])
+
+
+def count_with_wider_bins(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(mixed, "MOST_BINS", 20)
+
+
+def say_it_otherwise(patch: pytest.MonkeyPatch) -> None:
+    usual = mixed._order
+    patch.setattr(mixed, "_order", lambda *given: (usual(*given)[0], "in other words"))
+    patch.setattr(Numeric.decode, "__doc__", "In other words.")
+
+
+@pytest.mark.full_lessons
+@pytest.mark.parametrize(
+    ("change", "changed"),
+    [
+        (learn_twice_as_fast, {"training", "models", "mechanism", "others"}),
+        (decode_whole_numbers, {"encoding", "others"}),
+        (count_with_wider_bins, {"mechanism"}),
+        (say_it_otherwise, set()),
+    ],
+)
+def test_what_the_code_does_changes_those_that_depend_on_it_and_no_others(
+    change: Patch, changed: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = tmp_path / "counterveil_lab/experiments/over_epsilon.py"
-    judges = [tmp_path / place for place in GROUPS["measure"]]
-    for path in (own, *judges):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(SOURCE)
-    monkeypatch.setattr(fingerprints, "SOURCE", tmp_path)
+    before = behaviours(QUICK)
+    change(monkeypatch)
+    assert {group for group in QUICK if behaviour(group) != before[group]} == changed
 
-    def now() -> str | None:
-        fingerprint.cache_clear()
-        fingerprints._meaning_of.cache_clear()
-        return fingerprint("targets")
 
-    try:
-        first = now()
-        assert first
-        assert len(first) == fingerprints.LENGTH
-        judges[0].write_text(SOURCE.replace("Two", "2"))
-        assert now() == first
-        judges[0].write_text(SOURCE.replace("2 *", "3 *"))
-        assert now() != first
-    finally:
-        fingerprint.cache_clear()
-        fingerprints._meaning_of.cache_clear()
+def test_a_changed_group_changes_its_experiments_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = fingerprints.EXPERIMENTS
+    before = {name: fingerprint(name) for name in names}
+    assert all(len(str(each)) == fingerprints.LENGTH for each in before.values())
+    other = {group: group + "!" * (group == "attack") for group in GROUPS}
+    monkeypatch.setattr(fingerprints, "behaviours", lambda of: {each: other[each] for each in of})
+    changed = {name for name in names if fingerprint(name) != before[name]}
+    assert changed == {"table-extraction", "fig-membership", "fig-attribute", "fig-tradeoff"}
+
+
+def test_without_a_package_that_a_case_needs_there_is_no_fingerprint(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(product, "service", lambda: __import__("counterveil.no_such_module"))
+    assert behaviour("service") is None
+    monkeypatch.setattr(fingerprints, "behaviours", dict.fromkeys)
+    assert fingerprint("bench-serve") is None
+
+
+@pytest.mark.parametrize(
+    ("value", "plain"),
+    [
+        ((0.123449, -1e-9, -0.0, math.nan, -math.inf), [0.1234, 0.0, 0.0, "nan", "-inf"]),
+        ({"b": {3, 1, 2}, "a": True}, [["a", True], ["b", [1, 2, 3]]]),
+        (torch.tensor([[1, 2]]), [[1, 2]]),
+        (np.float32(0.1), 0.1),
+        (pd.DataFrame({"x": [1, 2], "y": ["a", None]}), [[1, "a"], [2, None]]),
+    ],
+)
+def test_values_are_told_as_json(value: Any, plain: Any) -> None:
+    assert json.dumps(told(value, 4)) == json.dumps(plain)
 
 
 def test_stored_rows_carry_the_fingerprint(tmp_path: Path) -> None:

@@ -574,6 +574,8 @@ def test_a_quoted_table_says_which_rows_are_of_earlier_code(tmp_path: Path) -> N
     )
 
 
+@pytest.mark.long
+@pytest.mark.full_lessons
 def test_quoted_tables_of_earlier_code_say_so_and_no_others(stored: Stored) -> None:
     """In README.md and docs/; the sentence is written by the report and never by hand."""
     marked = r"<!-- results:([\w-]+) -->\n(.*?)<!-- end:\1 -->"

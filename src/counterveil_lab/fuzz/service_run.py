@@ -189,7 +189,7 @@ async def _ask(
         for start in range(0, len(requests), AT_ONCE):
             part = requests[start : start + AT_ONCE]
             for request, answer in zip(
-                part, await asyncio.gather(*(_one(app, r) for r in part)), strict=True
+                part, await asyncio.gather(*(answered(app, r) for r in part)), strict=True
             ):
                 status, headers, body = answer
                 found[status] += 1
@@ -202,7 +202,8 @@ async def _ask(
     return found, failures
 
 
-async def _one(app: Any, request: dict[str, Any]) -> tuple[int, dict[bytes, bytes], bytes]:
+async def answered(app: Any, request: dict[str, Any]) -> tuple[int, dict[bytes, bytes], bytes]:
+    """Status, headers and body of the answer to a request of `draw_request`."""
     sent: list[Message] = []
     left = [{"type": "http.request", "body": request["body"], "more_body": False}]
 

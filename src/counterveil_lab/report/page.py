@@ -19,7 +19,7 @@ from counterveil.errors import InputError
 from counterveil.files import write_whole
 from counterveil.privacy import Level
 from counterveil_lab import paper_values
-from counterveil_lab.fingerprints import fingerprint
+from counterveil_lab.fingerprints import fingerprint, prepare
 from counterveil_lab.report import frames
 from counterveil_lab.report.claims import State, Verdict, judge
 from counterveil_lab.report.frames import SECTIONS, described
@@ -146,6 +146,7 @@ def write(results: Path, page: Path, docs: Path | None) -> list[str]:
 
 def gather(stored: Stored) -> Report:
     """Make everything of stored results that can be made."""
+    prepare(stored.files)
     sections = []
     for spec in (section for chapter in SECTIONS["chapter"] for section in chapter["section"]):
         name = spec["name"]
