@@ -71,6 +71,13 @@ def test_ways_rules_and_what_must_stay(client, people):
         for way in record["ways"]:
             assert way["row"]["age"] == row["age"]
             assert len(way["changes"]) <= 2
+    rules = {"relations": ["children <= age - 18", ["children", "<=", "income", 1]]}
+    for record in ask(client, people[:5], rules=rules).json()["answers"]:
+        for row in (way["row"] for way in record["ways"]):
+            assert row["children"] is None or row["children"] <= min(
+                row["age"] - 18, row["income"] + 1
+            )
+    assert ask(client, people[:1], rules={"relations": ["children <= rent"]}).status_code == 422
     nothing = dict.fromkeys(("immutable", "may_change", "allowed", "relations"))
     assert ask(client, people[:1], rules=nothing).status_code == 200
 

@@ -45,7 +45,7 @@ def test_rules_of_a_file_are_kept(run, world):
         "allowed": None,
         "may_change": ["income", "age", "housing", "children"],
         "steps": {"income": 2.5},
-        "relations": [["children", "<=", "income"]],
+        "relations": [["children", "<=", "income"], "children <= age - 20"],
         "together": [["income", "age"]],
     }
     (world / "rules.json").write_text(json.dumps(rules))
@@ -60,6 +60,7 @@ def test_rules_of_a_file_are_kept(run, world):
     richer, older = after["income"] - before["income"], after["age"] - before["age"]
     assert ((richer == 0) | (after["income"] % 2.5 == 0)).all()
     assert not (after["children"] > after["income"]).any()
+    assert not (after["children"] > after["age"] - 20).any()
     assert ((richer == 0) == (older == 0)).all()
     assert (richer * older >= 0).all()
 

@@ -33,7 +33,12 @@ from counterveil.search.constraints.coupled_rows import (
     Sides,
     Tied,
 )
-from counterveil.search.constraints.relations import equal_names
+from counterveil.search.constraints.relations import (
+    Relation,
+    equal_shifts,
+    grid_of,
+    pairs_of,
+)
 from counterveil.search.constraints.rules import Rules
 
 __all__ = ["CHANGE_TOLERANCE", "Sides", "Ties", "ties_of"]
@@ -50,9 +55,10 @@ class Ties:
     | name | shape | what it is |
     |---|---|---|
     | own | numbers | the query's numbers, in original units; NaN where missing |
-    | grid | numbers | what the values of a number are multiples of; 0 for a continuum |
+    | grid, phase | numbers | values are phase and multiples of grid; 0 for a continuum |
     | own_fits | numbers | whether the own value is one, or may stay though it is none |
-    | lower, upper | relations | number `lower` is at most number `upper`; equal: no relation |
+    | lower, upper, offset | relations | number `lower` is at most number `upper` and the offset; \
+    the same number twice: no relation |
     | together | groups, features | what is in each group; the numbers come first |
     | is_tied | | whether the rules of the query tie anything |
     | possible | | whether any row of the box keeps the ties |
@@ -173,11 +179,12 @@ def ties_of(
 
     `under`: the features under each of the different `rules`; `which`: of these each query has.
     """
+    relations = [each.relations_of(encoding.schema) for each in rules]
     tied_by = [
-        {name for left, _, right in each.related for name in (left, right)}
+        {name for relation in related for name in (relation.left, relation.right)}
         | {name for group in each.together for name in group}
         | {feature.name for feature in features if feature.step}
-        for each, features in zip(rules, under, strict=True)
+        for each, related, features in zip(rules, relations, under, strict=True)
     ]
     ever = set().union(*tied_by)
     blocks = [block for block in encoding.blocks if block.feature.name in ever]
@@ -186,21 +193,26 @@ def ties_of(
     count, names = len(tied.numbers), [block.feature.name for block in blocks]
     own = [_own(queries, block) for block in blocks[:count]]
     place_of = {feature.name: place for place, feature in enumerate(encoding.schema.features)}
-    steps = [[_grid(features[place_of[name]]) for name in names[:count]] for features in under]
+    grid = [[grid_of(features[place_of[name]]) for name in names[:count]] for features in under]
     arrays: dict[str, Array] = {
         "own": np.array(own, dtype=np.float64).reshape(count, len(queries)).T,
-        "grid": np.array(steps, dtype=np.float64).reshape(len(under), count)[which],
+        "grid": np.array(grid, dtype=np.float64).reshape(len(under), count)[which],
+        "phase": np.zeros((len(queries), count)),
         "own_fits": np.ones((len(queries), count), dtype=bool),
         "is_tied": np.array([bool(names) for names in tied_by])[which],
         "possible": np.ones(len(queries), dtype=bool),
         "together": _members([each.together for each in rules], names)[which],
-        **{name: each[which] for name, each in _relations(rules, names).items()},
+        **{name: each[which] for name, each in _relations(relations, names).items()},
     }
     for place, block in enumerate(blocks):
         if block.feature.missing:
             known = queries[:, block.stop - 1] < 0.5
             arrays["together"][:, :, place] &= known[:, None]
-    _share_grids(rules, names, which, tied.numbers, arrays)
+    span = np.array([number.span for number in tied.numbers])
+    for number, related in enumerate(relations):
+        for shifts in equal_shifts(related):
+            at = np.ix_(which == number, [names.index(name) for name in shifts])
+            _share_grid(at, np.array([*shifts.values()]), span, arrays)
     return Ties(tied, arrays)
 
 
@@ -234,43 +246,38 @@ def _members(groups: Sequence[Collection[Collection[str]]], names: Sequence[str]
     return np.array(found, dtype=bool).reshape(len(groups), most, len(names))
 
 
-def _relations(rules: Sequence[Rules], names: Sequence[str]) -> dict[str, Array]:
+def _relations(relations: Sequence[Sequence[Relation]], names: Sequence[str]) -> dict[str, Array]:
     """The relations of each of the rules, by the places of numbers; padded with 0 <= 0."""
-    found = []
-    for each in rules:
-        pairs = [(left, right) for left, _, right in each.related]
-        pairs += [(right, left) for left, sign, right in each.related if sign == "=="]
-        found.append([(names.index(left), names.index(right)) for left, right in pairs])
-    most = max(map(len, found))
-    padded = [each + [(0, 0)] * (most - len(each)) for each in found]
-    lower, upper = np.array(padded, dtype=np.intp).reshape(len(rules), most, 2).swapaxes(0, 2)
-    return {"lower": lower.T, "upper": upper.T}
+    pairs = [pairs_of(each) for each in relations]
+    most = max(map(len, pairs))
+    padded = [each + [(names[0], names[0], 0.0)] * (most - len(each)) for each in pairs]
+    lower, upper = ([[names.index(pair[i]) for pair in each] for each in padded] for i in (0, 1))
+    offset = [[pair[2] for pair in each] for each in padded]
+    shape = len(relations), most
+    return {
+        "lower": np.array(lower, dtype=np.intp).reshape(shape),
+        "upper": np.array(upper, dtype=np.intp).reshape(shape),
+        "offset": np.array(offset, dtype=np.float64).reshape(shape),
+    }
 
 
-def _share_grids(
-    rules: Sequence[Rules],
-    names: Sequence[str],
-    which: Array,
-    numbers: Sequence[Number],
-    arrays: dict[str, Array],
-) -> None:
-    """Give numbers that must be equal one grid, in place; and own values that all can have."""
-    own, grid = arrays["own"], arrays["grid"]
-    span = np.array([number.span for number in numbers])
-    for number, each in enumerate(rules):
-        for equal in equal_names(each.related):
-            at = np.ix_(which == number, [names.index(name) for name in equal])
-            grid[at] = grid[at].max(axis=1, keepdims=True)
-            step = np.where(grid[at] > 0, grid[at], 1.0)
-            hair = EXACT_TOLERANCE * span[at[1][0]]
-            is_same = (np.abs(own[at] - own[at][:, :1]) <= hair).all(axis=1, keepdims=True)
-            off = np.abs(own[at] - np.rint(own[at] / step) * step)
-            arrays["own_fits"][at] = is_same | (grid[at] == 0) | (off <= hair)
+def _share_grid(at: tuple[Array, ...], shift: Array, span: Array, arrays: dict[str, Array]) -> None:
+    """Give numbers `at` some places that must be equal, but for a shift, one grid, in place.
 
-
-def _grid(feature: Feature) -> float:
-    """What the values of a number are multiples of; 0 for a continuum."""
-    return feature.step or float(feature.is_whole)
+    And say which own values all of them can have.
+    """
+    own, grid = arrays["own"][at], arrays["grid"][at]
+    if not grid.size:
+        return
+    step, first = grid[0].max(), shift[grid[0].argmax()]
+    hair = EXACT_TOLERANCE * span[at[1][0]]
+    is_same = (np.abs(own - shift - (own - shift)[:, :1]) <= hair).all(axis=1, keepdims=True)
+    if step > 0:
+        phase = (shift - first) - np.rint((shift - first) / step) * step
+        phase = np.where(np.abs(phase) <= EXACT_TOLERANCE * step, 0.0, phase)
+        arrays["grid"][at], arrays["phase"][at] = step, phase
+        off = np.abs(own - phase - np.rint((own - phase) / step) * step)
+        arrays["own_fits"][at] = is_same | (off <= hair)
 
 
 def _own(queries: Array, block: Block) -> Array:

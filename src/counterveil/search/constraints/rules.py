@@ -42,7 +42,7 @@ class RuleChoices(TypedDict, total=False):
     max_changes: int | None
     costs: Mapping[str, float]
     steps: Mapping[str, float]
-    relations: Collection[Sequence[str]]
+    relations: Collection[Sequence[str | float] | str]
     together: Collection[Collection[str]]
     may_change: Collection[str] | None
 
@@ -58,8 +58,8 @@ class Rules:
     - `max_changes`: how many features may change at most.
     - `costs`: how dear a change of a feature is; 1 where nothing is said.
     - `steps`: a number that changes becomes a multiple of its step.
-    - `relations`: lists such as ("rent", "<=", "income") or ("a", "==", "b") that hold in every
-      answer.
+    - `relations`: lists such as ("rent", "<=", "income"), ("a", "<=", "b", 1) for a <= b + 1, or
+      texts such as "a == b - 1", that hold in every answer.
     - `together`: groups of features; if one changes, all change, and the numbers all in the same
       direction.
     - `may_change`: the only features that may change; None for all.
@@ -71,7 +71,7 @@ class Rules:
     max_changes: int | None = None
     costs: Mapping[str, float] = field(default_factory=dict)
     steps: Mapping[str, float] = field(default_factory=dict)
-    relations: Collection[Sequence[str]] = ()
+    relations: Collection[Sequence[str | float] | str] = ()
     together: Collection[Collection[str]] = ()
     may_change: Collection[str] | None = None
 
@@ -137,8 +137,16 @@ class Rules:
 
     @property
     def related(self) -> tuple[Relation, ...]:
-        """The relations, with names for their parts."""
-        return tuple(Relation.of(each) for each in self.relations)
+        """The relations; texts are read without a schema, whose names could say otherwise."""
+        return self._related(())
+
+    def relations_of(self, schema: Schema) -> tuple[Relation, ...]:
+        """The relations between features of a schema."""
+        return self._related([feature.name for feature in schema.features])
+
+    def _related(self, names: Collection[str]) -> tuple[Relation, ...]:
+        read = (Relation.of_text(e, names) if isinstance(e, str) else e for e in self.relations)
+        return tuple(dict.fromkeys(read))  # type: ignore[arg-type]
 
     @classmethod
     def of_mapping(cls, content: Any) -> Rules:
@@ -163,8 +171,9 @@ class Rules:
         features = {feature.name: feature for feature in schema.features}
         for rule in ("immutable", "direction", "allowed", "costs", "steps", "may_change"):
             self._check_names(rule, getattr(self, rule) or (), features)
-        for left, _, right in self.related:
-            self._check_names("relations", (left, right), features)
+        relations = self.relations_of(schema)
+        for each in relations:
+            self._check_names("relations", (each.left, each.right), features)
         for name in {*self.immutable, *self.direction, *self.allowed, *self.steps}:
             features[name] = self.tighten_feature(features[name])
         self._check_followers(schema, features)
@@ -176,7 +185,7 @@ class Rules:
         for link in schema.links:
             if features[link.source].immutable:
                 features[link.derived] = features[link.derived].tightened(STAYS)
-        check_relations(self.related, features)
+        check_relations(relations, features)
         return tuple(features.values())
 
     def held(self, schema: Schema) -> set[str]:
@@ -243,10 +252,13 @@ def _are(values: Any, kinds: type | tuple[type, ...]) -> bool:
     return isinstance(values, Collection) and all(isinstance(value, kinds) for value in values)
 
 
-def _relations(given: Any) -> tuple[Relation, ...]:
+def _relations(given: Any) -> tuple[Relation | str, ...]:
+    """Relations; those that are texts as they are, until a schema says which names they hold."""
     if isinstance(given, (str, Mapping)) or not isinstance(given, Collection):
         _refuse("relations", 'must be a list of lists such as ["rent", "<=", "income"]')
-    return tuple(dict.fromkeys(Relation.of(each) for each in given))
+    kept = (str, Relation)
+    read = (each if isinstance(each, kept) else Relation.of(each) for each in given)
+    return tuple(dict.fromkeys(read))
 
 
 def _groups(given: Any) -> tuple[tuple[str, ...], ...]:
