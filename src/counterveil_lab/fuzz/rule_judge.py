@@ -88,6 +88,12 @@ def _of_several(
         ways = {row[name] > query[name] for name in moved & numbers if row[name] is not None}
         if moved and (moved != members or len(ways) > 1):
             yield f"together {', '.join(group)}"
+    for name, pairs in rules.get("transitions", {}).items():
+        if name in changed and query[name] is not None and [query[name], row[name]] not in pairs:
+            yield f"transition of {name}"
+    for group in rules.get("only_one", ()):
+        if len(changed & set(group)) > 1:
+            yield f"only one of {', '.join(group)}"
 
 
 def is_legal(feature: Feature, value: Any) -> bool:

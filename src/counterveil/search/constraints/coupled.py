@@ -1,12 +1,16 @@
-"""Ties in encoded rows: steps of numbers, relations between them, and groups that move together.
+"""Ties in encoded rows: steps of numbers, relations between them, and groups of features.
 
 `Ties.settle` brings rows to rows nearby that keep them. Every tied number has an interval of values
 that its box leaves; with a step, these are multiples of it and the query's own value. A relation
-a <= b lowers the highest a and raises the lowest b, until nothing changes any more. A group stays,
-moves up or moves down, and each narrows the intervals of its numbers. Where an interval is empty,
-there is no such row. Otherwise the numbers take the values of their intervals that are nearest to
-the wanted ones. What is pinned, because a search has just moved it, keeps its value if that is
-possible. A number outside of what is allowed stays where it is, or comes inside; both are tried.
+a <= b lowers the highest a and raises the lowest b, until nothing changes any more. Where an
+interval is empty, there is no such row. Otherwise the numbers take the values of their intervals
+that are nearest to the wanted ones. What is pinned, because a search has just moved it, keeps its
+value if that is possible.
+
+Some things have several ways, and each way narrows the intervals; the wanted ways are tried first.
+A group that moves together stays, moves up or moves down. Of a group of which only one may change,
+one is free and the others are the query's. A number outside of what is allowed stays where it is,
+or comes inside.
 
 A value that is missing in the query is in no group, and no relation says anything of it as long as
 it is missing.
@@ -43,7 +47,7 @@ from counterveil.search.constraints.rules import Rules
 
 __all__ = ["CHANGE_TOLERANCE", "Sides", "Ties", "ties_of"]
 
-MOST_WAYS = 48  # that are tried for a row: of its groups, and of its numbers that may stay
+MOST_WAYS = 48  # that are tried for a row
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,7 @@ class Ties:
     | own_fits | numbers | whether the own value is one, or may stay though it is none |
     | lower, upper, offset | relations | number `lower` is at most number `upper` and the offset; \
     the same number twice: no relation |
-    | together | groups, features | what is in each group; the numbers come first |
+    | together, only_one | groups, features | what is in each group; the numbers come first |
     | is_tied | | whether the rules of the query tie anything |
     | possible | | whether any row of the box keeps the ties |
     """
@@ -116,29 +120,39 @@ class Ties:
         return [each.column for each in self.tied.numbers if sides.stays[:, each.column].any()]
 
     def _turns(self, outside: int) -> Array:
-        """The ways to try, the wanted first: of groups, and of so many numbers outside."""
-        groups = self.arrays["together"].shape[1]
-        ways = product(*[range(3)] * groups, *[range(2)] * outside)
-        return np.array([*islice(ways, MOST_WAYS)], dtype=np.intp)
+        """The ways to try, the wanted first: of groups, numbers outside, groups with one change."""
+        single = self.arrays["only_one"].sum(axis=2).max(axis=0, initial=0)
+        sizes = [3] * self.arrays["together"].shape[1] + [2] * outside + single.tolist()
+        return np.array([*islice(product(*map(range, sizes)), MOST_WAYS)], dtype=np.intp)
 
     def _settled(
         self, rows: Array, sides: Sides, pinned: Array | None, turns: Array, outside: list[int]
     ) -> tuple[Array, Array]:
         """Rows that go certain ways and keep the ties, and where there are any, (rows,)."""
-        groups, now = turns.shape[1] - len(outside), rows.copy()
-        lower, upper = sides.lower.copy(), sides.upper.copy()
-        for turn, column in zip(turns.T[groups:], outside, strict=True):
-            own, may_stay = sides.queries[:, column], sides.stays[:, column]
-            other = (turn == 1) & (True if pinned is None else ~pinned[:, column])
-            stays = may_stay & ((np.abs(rows[:, column] - own) < CHANGE_TOLERANCE) != other)
+        pins = np.zeros(rows.shape, dtype=bool) if pinned is None else pinned
+        now, lower, upper = rows.copy(), sides.lower.copy(), sides.upper.copy()
+        own, fixed = sides.queries, np.zeros(rows.shape, dtype=bool)
+        groups = self.arrays["together"].shape[1]
+        for turn, column in zip(turns.T[groups:], outside, strict=False):
+            may_stay = sides.stays[:, column]
+            is_own = np.abs(rows - own)[:, column] < CHANGE_TOLERANCE
+            fixed[:, column] = may_stay & (is_own != ((turn == 1) & ~pins[:, column]))
             inside = np.clip(now[:, column], lower[:, column], upper[:, column])
-            now[:, column] = np.where(may_stay & ~stays, inside, now[:, column])
-            for side in (now, lower, upper):
-                side[:, column] = np.where(stays, own, side[:, column])
+            now[:, column] = np.where(may_stay, inside, now[:, column])
+        only_one, everyone = self.arrays["only_one"].swapaxes(0, 1), np.arange(len(rows))
+        distances = self.tied.distances(rows, own) + 10.0 * ((pins @ self.tied.columns.T) > 0)
+        for turn, members in zip(turns.T[groups + len(outside) :], only_one, strict=True):
+            order = np.argsort(np.where(members, -distances, 1.0), axis=1, kind="stable")
+            others = members.copy()
+            others[everyone, order[everyone, turn]] = False
+            fixed |= others @ self.tied.columns
+        for side in (now, lower, upper):
+            np.copyto(side, own, where=fixed)
         box = sides._replace(lower=lower, upper=upper)
         coupled = CoupledRows(self.tied, self.arrays, now, box, pinned)
         found, possible = coupled.settled(turns[:, :groups])
-        return found, possible & CoupledRows(self.tied, self.arrays, found, box).held()
+        lost = (fixed & pins & (np.abs(rows - own) > CHANGE_TOLERANCE)).any(axis=1)
+        return found, possible & ~lost & CoupledRows(self.tied, self.arrays, found, box).held()
 
     def with_feasibility(self, starts: Sequence[Tensor], sides: Sides) -> Ties:
         """The same with queries marked for which no row keeps the ties.
@@ -182,7 +196,7 @@ def ties_of(
     relations = [each.relations_of(encoding.schema) for each in rules]
     tied_by = [
         {name for relation in related for name in (relation.left, relation.right)}
-        | {name for group in each.together for name in group}
+        | {name for group in (*each.together, *each.only_one) for name in group}
         | {feature.name for feature in features if feature.step}
         for each, related, features in zip(rules, relations, under, strict=True)
     ]
@@ -202,6 +216,7 @@ def ties_of(
         "is_tied": np.array([bool(names) for names in tied_by])[which],
         "possible": np.ones(len(queries), dtype=bool),
         "together": _members([each.together for each in rules], names)[which],
+        "only_one": _members([each.only_one for each in rules], names)[which],
         **{name: each[which] for name, each in _relations(relations, names).items()},
     }
     for place, block in enumerate(blocks):

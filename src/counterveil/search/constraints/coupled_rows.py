@@ -135,6 +135,8 @@ class CoupledRows:
             up, down = ((members[:, :numbers] & (s * self._ways > 0)).any(axis=1) for s in (1, -1))
             moves, stays = ((members & each).any(axis=1) for each in (changed, ~changed))
             held &= ~moves | ~(stays | (up & down))
+        for members in self._arrays["only_one"].swapaxes(0, 1):
+            held &= (members & changed).sum(axis=1) <= 1
         return held
 
     # --- Legal numbers, and what relations leave of them ---

@@ -205,6 +205,8 @@ class Given:
             kept &= relation.holds(one, two) | np.isnan(one) | np.isnan(two)
         for group in rules.together:
             kept &= self._moves_together([places[name] for name in group])
+        for group in rules.only_one:
+            kept &= self.changed[:, [places[name] for name in group]].sum(axis=1) <= 1
         return kept
 
     def _moves_together(self, group: list[int]) -> Array:
