@@ -70,7 +70,26 @@ def test_ways_rules_and_what_must_stay(client, people):
         for way in record["ways"]:
             assert way["row"]["age"] == row["age"]
             assert len(way["changes"]) <= 2
-    nothing = dict.fromkeys(("immutable", "may_change", "allowed", "relations"))
+    rules = {"relations": ["children <= age - 18", ["children", "<=", "income", 1]]}
+    for record in ask(client, people[:5], rules=rules).json()["answers"]:
+        for row in (way["row"] for way in record["ways"]):
+            assert row["children"] is None or row["children"] <= min(
+                row["age"] - 18, row["income"] + 1
+            )
+    rules = {"only_one": [["age", "income", "member"]], "transitions": {"housing": []}}
+    for record, row in zip(
+        ask(client, people[:5], rules=rules).json()["answers"], people, strict=False
+    ):
+        for way in record["ways"]:
+            changed = {change["column"] for change in way["changes"]}
+            assert len(changed & {"age", "income", "member"}) <= 1
+            assert "housing" not in changed or row["housing"] is None
+    for wrong in ({"relations": ["children <= rent"]}, {"transitions": {"age": [[1, 2]]}}):
+        assert ask(client, people[:1], rules=wrong).status_code == 422
+    asked = client.get(DOCUMENT).json()["paths"]["/v1/explain"]["post"]["requestBody"]["content"]
+    described = asked["application/json"]["schema"]["properties"]["rules"]
+    nothing = dict.fromkeys(described["propertyNames"]["enum"])
+    assert {"immutable", "relations", "transitions", "only_one"} <= set(nothing)
     assert ask(client, people[:1], rules=nothing).status_code == 200
 
 

@@ -45,8 +45,10 @@ def test_rules_of_a_file_are_kept(run, world):
         "allowed": None,
         "may_change": ["income", "age", "housing", "children"],
         "steps": {"income": 2.5},
-        "relations": [["children", "<=", "income"]],
+        "relations": [["children", "<=", "income"], "children <= age - 20"],
         "together": [["income", "age"]],
+        "only_one": [["housing", "income"]],
+        "transitions": {"housing": [["rent", "own"]]},
     }
     (world / "rules.json").write_text(json.dumps(rules))
     code, _, _ = run(*EXPLAIN, "--rules", "rules.json", "--target", "granted", "--out", "cf.csv")
@@ -60,8 +62,12 @@ def test_rules_of_a_file_are_kept(run, world):
     richer, older = after["income"] - before["income"], after["age"] - before["age"]
     assert ((richer == 0) | (after["income"] % 2.5 == 0)).all()
     assert not (after["children"] > after["income"]).any()
+    assert not (after["children"] > after["age"] - 20).any()
     assert ((richer == 0) == (older == 0)).all()
     assert (richer * older >= 0).all()
+    moved = after["housing"].notna() & (before["housing"] != after["housing"])
+    assert not (moved & (richer != 0)).any()
+    assert (before["housing"][moved].isna() | (before["housing"][moved] == "rent")).all()
 
 
 def test_the_declared_budget_of_the_model_is_added(run, world):

@@ -54,9 +54,11 @@ def test_rules_that_are_broken_are_seen(monkeypatch):
     monkeypatch.setattr(
         "counterveil.search.constraints.decoding.Given.keep", lambda given, rules: True
     )
-    monkeypatch.setattr("counterveil.search.constraints.Box.settle", lambda box, rows, pins: rows)
     monkeypatch.setattr(
-        "counterveil.search.constraints.Box.ties_held", lambda box, rows: rows[:, 0] > -1
+        "counterveil.search.constraints.bounds.Box.settle", lambda box, rows, pins: rows
+    )
+    monkeypatch.setattr(
+        "counterveil.search.constraints.bounds.Box.ties_held", lambda box, rows: rows[:, 0] > -1
     )
     with fuzz_world.learning_less():
         tally = World.drawn(0, 7).run("model", "believable", 40)

@@ -1,5 +1,7 @@
 """Rules of the schema and of single queries hold in every answer, linked features included."""
 
+from dataclasses import fields
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -466,3 +468,12 @@ def test_numbers_out_of_a_table_are_numbers():
     rules = Rules(allowed={"hours": (drawn[0], drawn[1])}, costs={"hours": np.float64(2)})
     assert rules == Rules(allowed={"hours": (20, 40)}, costs={"hours": 2.0})
     assert Rules(allowed={"hours": drawn}).allowed == {"hours": [20, 40]}
+
+
+def test_a_rule_that_is_none_says_nothing():
+    names = [each.name for each in fields(Rules)]
+    assert Rules(**dict.fromkeys(names)) == Rules()
+    assert Rules.of_mapping(dict.fromkeys(names)) == Rules()
+    assert Rules(immutable=None).immutable == frozenset()
+    with pytest.raises(RequestError, match="no rule 'age'"):
+        Rules.of_mapping({"age": None})

@@ -115,8 +115,8 @@ def explain(
     rules: Path | None = option(
         None,
         "A JSON file: one object for all queries, or a list with one a query; with immutable, "
-        "may_change, direction, allowed, steps, relations, together, max_changes, costs "
-        "(docs/rules.md).",
+        "may_change, direction, allowed, transitions, steps, relations, together, only_one, "
+        "max_changes, costs (docs/rules.md).",
         panel=CHANGES,
     ),
     max_changes: int | None = option(
@@ -325,17 +325,13 @@ def _model_budget(
 
 
 def _rules(path: Path | None, max_changes: int | None) -> Any:
-    """The Rules of the JSON file at `path`, each with the limit of the command line.
-
-    A rule that is null says nothing.
-    """
+    """The Rules of the JSON file at `path`, each with the limit of the command line."""
     from counterveil.files import read_bytes
     from counterveil.search import Rules
 
     def with_limit(content: Any) -> Rules:
-        if isinstance(content, dict):
-            content = {name: rule for name, rule in content.items() if rule is not None}
-            content |= {} if max_changes is None else {"max_changes": max_changes}
+        if isinstance(content, dict) and max_changes is not None:
+            content = {**content, "max_changes": max_changes}
         return Rules.of_mapping(content)
 
     if path is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -38,19 +39,19 @@ class Question(BaseModel):
         list[str], Field(max_length=MOST_COLUMNS, description="Features that must stay.")
     ] = []
     rules: Annotated[
-        dict[str, Any] | None, Field(description="What may change: see docs on rules.")
+        dict[str, Any] | None,
+        Field(
+            description="What may change: see docs on rules. A rule that is null says nothing.",
+            json_schema_extra={"propertyNames": {"enum": [each.name for each in fields(Rules)]}},
+        ),
     ] = None
 
     @property
     def all_rules(self) -> Rules | None:
-        """The rules, with the features that must stay; None where everything may change.
-
-        A rule that is null says nothing.
-        """
+        """The rules, with the features that must stay; None where everything may change."""
         if self.rules is None and not self.immutable:
             return None
-        said = {name: rule for name, rule in (self.rules or {}).items() if rule is not None}
-        return Rules.of_mapping(said).and_immutable(self.immutable)
+        return Rules.of_mapping(self.rules or {}).and_immutable(self.immutable)
 
 
 class Explain(Question):

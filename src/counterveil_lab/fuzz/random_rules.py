@@ -119,11 +119,22 @@ def draw_rules(schema: Schema, dice: Random) -> dict[str, Any]:
             rules["steps"][feature.name] = max(1, round(size)) if feature.is_whole else size
     if dice.random() < 0.6:
         pairs = [dice.sample(numbers, 2) for _ in range(dice.randint(1, 3))]
-        rules["relations"] = [[a, dice.choice(("<=", "<=", "==")), b] for a, b in pairs]
+        offsets: tuple[list[float], ...] = ([], [], [dice.choice((-3, -1, 0.5, 2, 20))])
+        rules["relations"] = [
+            [a, dice.choice(("<=", "<=", "==")), b, *dice.choice(offsets)] for a, b in pairs
+        ]
     if dice.random() < 0.5:
         members = dice.sample(free, min(len(free), dice.randint(2, 4)))
         half = [members[:2], members[2:]] if len(members) == 4 else [members]
         rules["together"] = half
+    if dice.random() < 0.2 and len(free) > 1:
+        rules["only_one"] = [dice.sample(free, dice.randint(2, min(3, len(free))))]
+    listed = [feature for feature in schema.features if feature.values is not None]
+    rules["transitions"] = {
+        feature.name: [dice.choices(feature.values, k=2) for _ in range(dice.randint(0, 4))]
+        for feature in listed
+        if dice.random() < 0.15
+    }
     if dice.random() < 0.2:
         rules["may_change"] = dice.sample(names, dice.randint(1, len(names)))
     if dice.random() < 0.25:

@@ -74,10 +74,13 @@ def _of_several(
     derived = {link.derived for link in schema.links}
     if len(changed - derived) > (rules.get("max_changes") or len(query)):
         yield "max_changes"
-    for left, sign, right in rules.get("relations", ()):
-        one, two = row[left], row[right]
-        if one is not None and two is not None and (one > two if sign == "<=" else one != two):
-            yield f"{left} {sign} {right}"
+    for left, sign, right, *more in rules.get("relations", ()):
+        one, two, offset = row[left], row[right], more[0] if more else 0
+        if one is None or two is None:
+            continue
+        two += offset
+        if (one > two if sign == "<=" else one != two) and not (offset and math.isclose(one, two)):
+            yield f"{left} {sign} {right} + {offset}"
     numbers = {feature.name for feature in schema.features if feature.is_one_number}
     for group in rules.get("together", ()):
         members = {name for name in group if query[name] is not None}
@@ -85,6 +88,12 @@ def _of_several(
         ways = {row[name] > query[name] for name in moved & numbers if row[name] is not None}
         if moved and (moved != members or len(ways) > 1):
             yield f"together {', '.join(group)}"
+    for name, pairs in rules.get("transitions", {}).items():
+        if name in changed and query[name] is not None and [query[name], row[name]] not in pairs:
+            yield f"transition of {name}"
+    for group in rules.get("only_one", ()):
+        if len(changed & set(group)) > 1:
+            yield f"only one of {', '.join(group)}"
 
 
 def is_legal(feature: Feature, value: Any) -> bool:

@@ -85,8 +85,8 @@ class Case:
     @property
     def is_tied(self) -> bool:
         """Whether the rules tie features, or give numbers steps."""
-        has_steps = any(feature.step for feature in self.under.values())
-        return bool(self.rules.relations or self.rules.together) or has_steps
+        rules, has_steps = self.rules, any(feature.step for feature in self.under.values())
+        return bool(rules.relations or rules.together or rules.only_one) or has_steps
 
 
 def run_worlds(cases: int, seed: int, *, per_world: int = 1250) -> Iterator[tuple[Row, list[str]]]:
@@ -230,7 +230,8 @@ class World:
         if step is not None:
             values = [round(value / step) * step for value in values]
         alone = {
-            name: case.content[name] for name in ("immutable", "direction", "allowed", "steps")
+            name: case.content[name]
+            for name in ("immutable", "direction", "allowed", "steps", "transitions")
         }
         kept = []
         for value in dict.fromkeys(value for value in values if value != own):

@@ -23,6 +23,8 @@ RULES: dict[str, Any] = {
     "steps": {"income": 0.5},
     "relations": [["income", "<=", "age"]],
     "together": [["age", "housing"]],
+    "only_one": [["age", "income"]],
+    "transitions": {"housing": [["rent", "own"]]},
     "may_change": ["age", "income", "housing"],
 }
 

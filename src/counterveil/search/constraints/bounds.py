@@ -218,6 +218,9 @@ def box_around(
     if Mark.FIXED in present:
         is_fixed = marks == Mark.FIXED
         lower, upper = (np.where(is_fixed, own, side) for side in (lower, upper))
+    for number, each in enumerate(distinct):
+        if each.transitions:
+            _close_transitions(encoding, each, which.numpy() == number, own, (lower, upper))
     links = linked_columns(encoding) if encoding.schema.links else []
     for link in links:
         link.close_categories(own, lower, upper)
@@ -300,7 +303,8 @@ def _common_bounds(encoding: Encoding, rules: Rules) -> _CommonBounds:
     lower = np.array([each for one in bounds for each in one.lower], dtype=np.float32)
     upper = np.array([each for one in bounds for each in one.upper], dtype=np.float32)
     marks = [each for one in bounds for each in one.marks]
-    is_tied = bool(rules.relations or rules.together) or any(each.step for each in features)
+    groups = bool(rules.relations or rules.together or rules.only_one)
+    is_tied = groups or any(each.step for each in features)
     kinds = np.array(marks, dtype=np.int8)
     return _CommonBounds(lower, upper, kinds, {*marks}, features, is_tied)
 
@@ -338,3 +342,30 @@ def _ordered_categories(encoding: Encoding, own: Array, marks: Array, upper: Arr
             upper[:, at] *= np.where(marks[:, at] == Mark.FORWARD, ahead, np.float32(1))
             upper[:, at] *= np.where(marks[:, at] == Mark.BACKWARD, behind, np.float32(1))
     return upper
+
+
+def _close_transitions(
+    encoding: Encoding, rules: Rules, mine: Array, own: Array, sides: tuple[Array, Array]
+) -> None:
+    """Close, in place, values that transitions do not lead to, for the queries that are `mine`.
+
+    Where the value is missing, it may become any.
+    """
+    lower, upper = sides
+    for block in encoding.blocks:
+        pairs = rules.transitions.get(block.feature.name)
+        if pairs is None:
+            continue
+        values = list(block.feature.values or ())
+        leads = np.eye(len(values), dtype=np.float32)
+        for before, after in pairs:
+            leads[values.index(before), values.index(after)] = 1
+        if block.feature.one_hot:
+            here = own[mine, block.categories]
+            upper[mine, block.categories] *= np.maximum(
+                here @ leads, 1 - here.sum(1, keepdims=True)
+            )
+        else:
+            there = leads[own[mine, block.start].astype(np.intp)]
+            lower[mine, block.start] = np.maximum(lower[mine, block.start], 1 - there[:, 0])
+            upper[mine, block.start] = np.minimum(upper[mine, block.start], there[:, 1])

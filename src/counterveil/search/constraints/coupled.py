@@ -1,12 +1,16 @@
-"""Ties in encoded rows: steps of numbers, relations between them, and groups that move together.
+"""Ties in encoded rows: steps of numbers, relations between them, and groups of features.
 
 `Ties.settle` brings rows to rows nearby that keep them. Every tied number has an interval of values
 that its box leaves; with a step, these are multiples of it and the query's own value. A relation
-a <= b lowers the highest a and raises the lowest b, until nothing changes any more. A group stays,
-moves up or moves down, and each narrows the intervals of its numbers. Where an interval is empty,
-there is no such row. Otherwise the numbers take the values of their intervals that are nearest to
-the wanted ones. What is pinned, because a search has just moved it, keeps its value if that is
-possible. A number outside of what is allowed stays where it is, or comes inside; both are tried.
+a <= b lowers the highest a and raises the lowest b, until nothing changes any more. Where an
+interval is empty, there is no such row. Otherwise the numbers take the values of their intervals
+that are nearest to the wanted ones. What is pinned, because a search has just moved it, keeps its
+value if that is possible.
+
+Some things have several ways, and each way narrows the intervals; the wanted ways are tried first.
+A group that moves together stays, moves up or moves down. Of a group of which only one may change,
+one is free and the others are the query's. A number outside of what is allowed stays where it is,
+or comes inside.
 
 A value that is missing in the query is in no group, and no relation says anything of it as long as
 it is missing.
@@ -33,12 +37,17 @@ from counterveil.search.constraints.coupled_rows import (
     Sides,
     Tied,
 )
-from counterveil.search.constraints.relations import equal_names
+from counterveil.search.constraints.relations import (
+    Relation,
+    equal_shifts,
+    grid_of,
+    pairs_of,
+)
 from counterveil.search.constraints.rules import Rules
 
 __all__ = ["CHANGE_TOLERANCE", "Sides", "Ties", "ties_of"]
 
-MOST_WAYS = 48  # that are tried for a row: of its groups, and of its numbers that may stay
+MOST_WAYS = 48  # that are tried for a row
 
 
 @dataclass(frozen=True)
@@ -50,10 +59,11 @@ class Ties:
     | name | shape | what it is |
     |---|---|---|
     | own | numbers | the query's numbers, in original units; NaN where missing |
-    | grid | numbers | what the values of a number are multiples of; 0 for a continuum |
+    | grid, phase | numbers | values are phase and multiples of grid; 0 for a continuum |
     | own_fits | numbers | whether the own value is one, or may stay though it is none |
-    | lower, upper | relations | number `lower` is at most number `upper`; equal: no relation |
-    | together | groups, features | what is in each group; the numbers come first |
+    | lower, upper, offset | relations | number `lower` is at most number `upper` and the offset; \
+    the same number twice: no relation |
+    | together, only_one | groups, features | what is in each group; the numbers come first |
     | is_tied | | whether the rules of the query tie anything |
     | possible | | whether any row of the box keeps the ties |
     """
@@ -110,29 +120,39 @@ class Ties:
         return [each.column for each in self.tied.numbers if sides.stays[:, each.column].any()]
 
     def _turns(self, outside: int) -> Array:
-        """The ways to try, the wanted first: of groups, and of so many numbers outside."""
-        groups = self.arrays["together"].shape[1]
-        ways = product(*[range(3)] * groups, *[range(2)] * outside)
-        return np.array([*islice(ways, MOST_WAYS)], dtype=np.intp)
+        """The ways to try, the wanted first: of groups, numbers outside, groups with one change."""
+        single = self.arrays["only_one"].sum(axis=2).max(axis=0, initial=0)
+        sizes = [3] * self.arrays["together"].shape[1] + [2] * outside + single.tolist()
+        return np.array([*islice(product(*map(range, sizes)), MOST_WAYS)], dtype=np.intp)
 
     def _settled(
         self, rows: Array, sides: Sides, pinned: Array | None, turns: Array, outside: list[int]
     ) -> tuple[Array, Array]:
         """Rows that go certain ways and keep the ties, and where there are any, (rows,)."""
-        groups, now = turns.shape[1] - len(outside), rows.copy()
-        lower, upper = sides.lower.copy(), sides.upper.copy()
-        for turn, column in zip(turns.T[groups:], outside, strict=True):
-            own, may_stay = sides.queries[:, column], sides.stays[:, column]
-            other = (turn == 1) & (True if pinned is None else ~pinned[:, column])
-            stays = may_stay & ((np.abs(rows[:, column] - own) < CHANGE_TOLERANCE) != other)
+        pins = np.zeros(rows.shape, dtype=bool) if pinned is None else pinned
+        now, lower, upper = rows.copy(), sides.lower.copy(), sides.upper.copy()
+        own, fixed = sides.queries, np.zeros(rows.shape, dtype=bool)
+        groups = self.arrays["together"].shape[1]
+        for turn, column in zip(turns.T[groups:], outside, strict=False):
+            may_stay = sides.stays[:, column]
+            is_own = np.abs(rows - own)[:, column] < CHANGE_TOLERANCE
+            fixed[:, column] = may_stay & (is_own != ((turn == 1) & ~pins[:, column]))
             inside = np.clip(now[:, column], lower[:, column], upper[:, column])
-            now[:, column] = np.where(may_stay & ~stays, inside, now[:, column])
-            for side in (now, lower, upper):
-                side[:, column] = np.where(stays, own, side[:, column])
+            now[:, column] = np.where(may_stay, inside, now[:, column])
+        only_one, everyone = self.arrays["only_one"].swapaxes(0, 1), np.arange(len(rows))
+        distances = self.tied.distances(rows, own) + 10.0 * ((pins @ self.tied.columns.T) > 0)
+        for turn, members in zip(turns.T[groups + len(outside) :], only_one, strict=True):
+            order = np.argsort(np.where(members, -distances, 1.0), axis=1, kind="stable")
+            others = members.copy()
+            others[everyone, order[everyone, turn]] = False
+            fixed |= others @ self.tied.columns
+        for side in (now, lower, upper):
+            np.copyto(side, own, where=fixed)
         box = sides._replace(lower=lower, upper=upper)
         coupled = CoupledRows(self.tied, self.arrays, now, box, pinned)
         found, possible = coupled.settled(turns[:, :groups])
-        return found, possible & CoupledRows(self.tied, self.arrays, found, box).held()
+        lost = (fixed & pins & (np.abs(rows - own) > CHANGE_TOLERANCE)).any(axis=1)
+        return found, possible & ~lost & CoupledRows(self.tied, self.arrays, found, box).held()
 
     def with_feasibility(self, starts: Sequence[Tensor], sides: Sides) -> Ties:
         """The same with queries marked for which no row keeps the ties.
@@ -173,11 +193,12 @@ def ties_of(
 
     `under`: the features under each of the different `rules`; `which`: of these each query has.
     """
+    relations = [each.relations_of(encoding.schema) for each in rules]
     tied_by = [
-        {name for left, _, right in each.related for name in (left, right)}
-        | {name for group in each.together for name in group}
+        {name for relation in related for name in (relation.left, relation.right)}
+        | {name for group in (*each.together, *each.only_one) for name in group}
         | {feature.name for feature in features if feature.step}
-        for each, features in zip(rules, under, strict=True)
+        for each, related, features in zip(rules, relations, under, strict=True)
     ]
     ever = set().union(*tied_by)
     blocks = [block for block in encoding.blocks if block.feature.name in ever]
@@ -186,21 +207,27 @@ def ties_of(
     count, names = len(tied.numbers), [block.feature.name for block in blocks]
     own = [_own(queries, block) for block in blocks[:count]]
     place_of = {feature.name: place for place, feature in enumerate(encoding.schema.features)}
-    steps = [[_grid(features[place_of[name]]) for name in names[:count]] for features in under]
+    grid = [[grid_of(features[place_of[name]]) for name in names[:count]] for features in under]
     arrays: dict[str, Array] = {
         "own": np.array(own, dtype=np.float64).reshape(count, len(queries)).T,
-        "grid": np.array(steps, dtype=np.float64).reshape(len(under), count)[which],
+        "grid": np.array(grid, dtype=np.float64).reshape(len(under), count)[which],
+        "phase": np.zeros((len(queries), count)),
         "own_fits": np.ones((len(queries), count), dtype=bool),
         "is_tied": np.array([bool(names) for names in tied_by])[which],
         "possible": np.ones(len(queries), dtype=bool),
         "together": _members([each.together for each in rules], names)[which],
-        **{name: each[which] for name, each in _relations(rules, names).items()},
+        "only_one": _members([each.only_one for each in rules], names)[which],
+        **{name: each[which] for name, each in _relations(relations, names).items()},
     }
     for place, block in enumerate(blocks):
         if block.feature.missing:
             known = queries[:, block.stop - 1] < 0.5
             arrays["together"][:, :, place] &= known[:, None]
-    _share_grids(rules, names, which, tied.numbers, arrays)
+    span = np.array([number.span for number in tied.numbers])
+    for number, related in enumerate(relations):
+        for shifts in equal_shifts(related):
+            at = np.ix_(which == number, [names.index(name) for name in shifts])
+            _share_grid(at, np.array([*shifts.values()]), span, arrays)
     return Ties(tied, arrays)
 
 
@@ -234,43 +261,38 @@ def _members(groups: Sequence[Collection[Collection[str]]], names: Sequence[str]
     return np.array(found, dtype=bool).reshape(len(groups), most, len(names))
 
 
-def _relations(rules: Sequence[Rules], names: Sequence[str]) -> dict[str, Array]:
+def _relations(relations: Sequence[Sequence[Relation]], names: Sequence[str]) -> dict[str, Array]:
     """The relations of each of the rules, by the places of numbers; padded with 0 <= 0."""
-    found = []
-    for each in rules:
-        pairs = [(left, right) for left, _, right in each.related]
-        pairs += [(right, left) for left, sign, right in each.related if sign == "=="]
-        found.append([(names.index(left), names.index(right)) for left, right in pairs])
-    most = max(map(len, found))
-    padded = [each + [(0, 0)] * (most - len(each)) for each in found]
-    lower, upper = np.array(padded, dtype=np.intp).reshape(len(rules), most, 2).swapaxes(0, 2)
-    return {"lower": lower.T, "upper": upper.T}
+    pairs = [pairs_of(each) for each in relations]
+    most = max(map(len, pairs))
+    padded = [each + [(names[0], names[0], 0.0)] * (most - len(each)) for each in pairs]
+    lower, upper = ([[names.index(pair[i]) for pair in each] for each in padded] for i in (0, 1))
+    offset = [[pair[2] for pair in each] for each in padded]
+    shape = len(relations), most
+    return {
+        "lower": np.array(lower, dtype=np.intp).reshape(shape),
+        "upper": np.array(upper, dtype=np.intp).reshape(shape),
+        "offset": np.array(offset, dtype=np.float64).reshape(shape),
+    }
 
 
-def _share_grids(
-    rules: Sequence[Rules],
-    names: Sequence[str],
-    which: Array,
-    numbers: Sequence[Number],
-    arrays: dict[str, Array],
-) -> None:
-    """Give numbers that must be equal one grid, in place; and own values that all can have."""
-    own, grid = arrays["own"], arrays["grid"]
-    span = np.array([number.span for number in numbers])
-    for number, each in enumerate(rules):
-        for equal in equal_names(each.related):
-            at = np.ix_(which == number, [names.index(name) for name in equal])
-            grid[at] = grid[at].max(axis=1, keepdims=True)
-            step = np.where(grid[at] > 0, grid[at], 1.0)
-            hair = EXACT_TOLERANCE * span[at[1][0]]
-            is_same = (np.abs(own[at] - own[at][:, :1]) <= hair).all(axis=1, keepdims=True)
-            off = np.abs(own[at] - np.rint(own[at] / step) * step)
-            arrays["own_fits"][at] = is_same | (grid[at] == 0) | (off <= hair)
+def _share_grid(at: tuple[Array, ...], shift: Array, span: Array, arrays: dict[str, Array]) -> None:
+    """Give numbers `at` some places that must be equal, but for a shift, one grid, in place.
 
-
-def _grid(feature: Feature) -> float:
-    """What the values of a number are multiples of; 0 for a continuum."""
-    return feature.step or float(feature.is_whole)
+    And say which own values all of them can have.
+    """
+    own, grid = arrays["own"][at], arrays["grid"][at]
+    if not grid.size:
+        return
+    step, first = grid[0].max(), shift[grid[0].argmax()]
+    hair = EXACT_TOLERANCE * span[at[1][0]]
+    is_same = (np.abs(own - shift - (own - shift)[:, :1]) <= hair).all(axis=1, keepdims=True)
+    if step > 0:
+        phase = (shift - first) - np.rint((shift - first) / step) * step
+        phase = np.where(np.abs(phase) <= EXACT_TOLERANCE * step, 0.0, phase)
+        arrays["grid"][at], arrays["phase"][at] = step, phase
+        off = np.abs(own - phase - np.rint((own - phase) / step) * step)
+        arrays["own_fits"][at] = is_same | (off <= hair)
 
 
 def _own(queries: Array, block: Block) -> Array:

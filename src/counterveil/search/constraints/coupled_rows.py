@@ -135,34 +135,38 @@ class CoupledRows:
             up, down = ((members[:, :numbers] & (s * self._ways > 0)).any(axis=1) for s in (1, -1))
             moves, stays = ((members & each).any(axis=1) for each in (changed, ~changed))
             held &= ~moves | ~(stays | (up & down))
+        for members in self._arrays["only_one"].swapaxes(0, 1):
+            held &= (members & changed).sum(axis=1) <= 1
         return held
 
     # --- Legal numbers, and what relations leave of them ---
 
     @cached_property
-    def _relations(self) -> list[tuple[Array, Array, Array]]:
-        """Of each relation the places of the lower and the upper number, and where it counts."""
-        lower, upper, rows = self._arrays["lower"].T, self._arrays["upper"].T, self._places
+    def _relations(self) -> list[tuple[Array, Array, Array, Array]]:
+        """Of each the places of the lower and the upper number, the offset, and where it counts."""
+        parts = (self._arrays[name].T for name in ("lower", "upper", "offset"))
+        known, rows = self._known, self._places
         return [
-            (one, two, (one != two) & self._known[rows, one] & self._known[rows, two])
-            for one, two in zip(lower, upper, strict=True)
+            (one, two, offset, (one != two) & known[rows, one] & known[rows, two])
+            for one, two, offset in zip(*parts, strict=True)
         ]
 
     def _related(self, values: Array) -> Array:
         """Which rows keep their relations with these values, but for rounding, (rows,)."""
         kept, rows = np.ones(len(values), dtype=bool), self._places
         exact = (values == self._own) | (self._grid > 0)
-        for one, two, counts in self._relations:
+        for one, two, offset, counts in self._relations:
             both = exact[rows, one] & exact[rows, two]
             off = np.where(both, EXACT_TOLERANCE, FLOAT_TOLERANCE)
-            most = values[rows, two] + off * (self._span[one] + self._span[two])
+            most = values[rows, two] + offset + off * (self._span[one] + self._span[two])
             kept &= ~counts | (values[rows, one] <= most)
         return kept
 
     def _multiples(self, values: Array, rounded: np.ufunc) -> Array:
         """Multiples of the steps next to `values`; the values themselves on a continuum."""
-        step = np.where(self._grid > 0, self._grid, 1.0)
-        return np.where(self._grid > 0, rounded(values / step) * step, values)
+        step, phase = np.where(self._grid > 0, self._grid, 1.0), self._arrays["phase"]
+        on_grid = phase + rounded((values - phase) / step) * step
+        return np.where(self._grid > 0, on_grid, values)
 
     def _legal(self, values: Array, sign: float) -> Array:
         """The highest legal values up to `values` where `sign` is 1; the lowest from there if -1.
@@ -189,22 +193,24 @@ class CoupledRows:
 
     def _narrowed(self, low: Array, high: Array) -> tuple[Array, Array]:
         """Intervals of legal values as narrow as the relations make them."""
-        rows = self._places
-        for _ in range(2 * len(self._relations) + 2):
+        rows, low, high = self._places, self._legal(low, -1.0), self._legal(high, 1.0)
+        for _ in range(2 * len(self._relations)):
             before = low, high
-            low, high = self._legal(low, -1.0), self._legal(high, 1.0)
-            for one, two, counts in self._relations:
-                least = np.maximum(low[rows, two], low[rows, one])
-                most = np.minimum(high[rows, one], high[rows, two])
+            low, high = low.copy(), high.copy()
+            for one, two, offset, counts in self._relations:
+                least = np.maximum(low[rows, two], low[rows, one] - offset)
+                most = np.minimum(high[rows, one], high[rows, two] + offset)
                 low[rows, two] = np.where(counts, least, low[rows, two])
                 high[rows, one] = np.where(counts, most, high[rows, one])
+            low, high = self._legal(low, -1.0), self._legal(high, 1.0)
             if np.array_equal(before, (low, high), equal_nan=True):
                 break
         return low, high
 
     def _has_values(self, low: Array, high: Array) -> Array:
         """Where every number that a row has may have a value, (rows,)."""
-        return np.asarray(((low <= high) | ~self._known).all(axis=1))
+        fine = low <= high + EXACT_TOLERANCE * self._span
+        return np.asarray((fine | ~self._known).all(axis=1))
 
     def _nearest(self, wanted: Array, low: Array, high: Array) -> Array:
         """The legal values of intervals that are nearest to the `wanted` ones."""

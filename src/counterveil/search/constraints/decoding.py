@@ -22,7 +22,7 @@ from counterveil.schema.numeric import SLACK
 from counterveil.search.constraints.bounds import SAME, ManyRules, distinct_rules
 from counterveil.search.constraints.rules import Rules
 
-NEAR = 1e-6  # of two ranges: what rounding may have put between two numbers
+RELATION_TOLERANCE = 1e-6  # of two ranges: what rounding may have put between two numbers
 FEW = 4  # changed features up to which they are decoded one by one
 
 
@@ -72,21 +72,26 @@ def _relate_exactly(
     distinct, which = distinct_rules(rules, len(queries[0]))
     blocks = {block.feature.name: block for block in encoding.blocks}
     for number, each in enumerate(distinct):
-        for left, sign, right in each.related:
+        for relation in each.relations_of(encoding.schema):
             mine = np.flatnonzero(which.numpy() == number)
-            pair = [blocks[name] for name in (left, right)]
+            pair = [blocks[name] for name in (relation.left, relation.right)]
             one, two = (numbers_of(cells[block.places.start])[0][mine] for block in pair)
             spans = [np.ptp(block.feature.number_range or (0, 0)) for block in pair]
-            near = np.abs(one - two) <= NEAR * sum(spans)
-            off = near & ((one != two) if sign == "==" else (one > two))
-            for block, own, other in ((pair[0], one, two), (pair[1], two, one)):
+            near = np.abs(one - two - relation.offset) <= RELATION_TOLERANCE * sum(spans)
+            off, more = near & ~relation.holds(one, two), relation.offset
+            for block, own, other in ((pair[0], one, two + more), (pair[1], two, one - more)):
                 feature, place = block.feature, block.places.start
                 exact = feature.is_whole or feature.step or each.steps.get(feature.name)
                 free = off & (own != numbers_of(queries[place])[0][mine]) & (not exact)
                 if free.any():
                     cells[place] = cells[place].copy()
-                    cells[place][mine[free]] = other[free]
+                    cells[place][mine[free]] = _shortest(other[free]) if more else other[free]
                     off &= ~free
+
+
+def _shortest(values: Array) -> Array:
+    """Sums without the digits that adding floats leaves: 0.3, not 0.30000000000000004."""
+    return np.array([float(f"{value:.13g}") for value in values.tolist()])
 
 
 def _without_float_noise(feature: Feature, values: Any) -> Any:
@@ -194,12 +199,14 @@ class Given:
                 is_off = off > 1e-9 * np.maximum(np.abs(values), step)
                 kept &= ~(self.changed[:, place] & is_off)
         places = {feature.name: place for place, feature in enumerate(schema.features)}
-        for left, sign, right in rules.related:
-            one, two = (self._numbers(self.answers, places[name]) for name in (left, right))
-            holds = (one == two) if sign == "==" else (one <= two)
-            kept &= holds | np.isnan(one) | np.isnan(two)
+        for relation in rules.relations_of(schema):
+            pair = relation.left, relation.right
+            one, two = (self._numbers(self.answers, places[name]) for name in pair)
+            kept &= relation.holds(one, two) | np.isnan(one) | np.isnan(two)
         for group in rules.together:
             kept &= self._moves_together([places[name] for name in group])
+        for group in rules.only_one:
+            kept &= self.changed[:, [places[name] for name in group]].sum(axis=1) <= 1
         return kept
 
     def _moves_together(self, group: list[int]) -> Array:

@@ -13,7 +13,7 @@ True
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cached_property, lru_cache
 from typing import Any, NoReturn, TypedDict
 
@@ -42,8 +42,10 @@ class RuleChoices(TypedDict, total=False):
     max_changes: int | None
     costs: Mapping[str, float]
     steps: Mapping[str, float]
-    relations: Collection[Sequence[str]]
+    relations: Collection[Sequence[str | float] | str]
     together: Collection[Collection[str]]
+    only_one: Collection[Collection[str]]
+    transitions: Mapping[str, Collection[Sequence[Category]]]
     may_change: Collection[str] | None
 
 
@@ -58,11 +60,16 @@ class Rules:
     - `max_changes`: how many features may change at most.
     - `costs`: how dear a change of a feature is; 1 where nothing is said.
     - `steps`: a number that changes becomes a multiple of its step.
-    - `relations`: lists such as ("rent", "<=", "income") or ("a", "==", "b") that hold in every
-      answer.
+    - `relations`: lists such as ("rent", "<=", "income"), ("a", "<=", "b", 1) for a <= b + 1, or
+      texts such as "a == b - 1", that hold in every answer.
     - `together`: groups of features; if one changes, all change, and the numbers all in the same
       direction.
+    - `only_one`: groups of features of which at most one changes.
+    - `transitions`: pairs (from, to) of values of a category or binary feature: who has the first
+      may stay, or go to the second; who has a value that no pair begins with stays.
     - `may_change`: the only features that may change; None for all.
+
+    A rule that is None says nothing.
     """
 
     immutable: Collection[str] = ()
@@ -71,16 +78,22 @@ class Rules:
     max_changes: int | None = None
     costs: Mapping[str, float] = field(default_factory=dict)
     steps: Mapping[str, float] = field(default_factory=dict)
-    relations: Collection[Sequence[str]] = ()
+    relations: Collection[Sequence[str | float] | str] = ()
     together: Collection[Collection[str]] = ()
+    only_one: Collection[Collection[str]] = ()
+    transitions: Mapping[str, Collection[Sequence[Category]]] = field(default_factory=dict)
     may_change: Collection[str] | None = None
 
     def __post_init__(self) -> None:
+        for each in fields(self):
+            if getattr(self, each.name) is None and each.default is not None:
+                made = each.default_factory
+                object.__setattr__(self, each.name, each.default if made is MISSING else made())
         for name in ("immutable", "may_change"):
             names = getattr(self, name)
             if names is not None and (isinstance(names, str) or not _are(names, str)):
                 _refuse(name, "must be a list of feature names")
-        for name in ("direction", "allowed", "costs", "steps"):
+        for name in ("direction", "allowed", "costs", "steps", "transitions"):
             if not isinstance(getattr(self, name), Mapping):
                 _refuse(name, "must say something for each feature that it names")
             plain = {each: _plain(value) for each, value in getattr(self, name).items()}
@@ -90,7 +103,11 @@ class Rules:
         if self.may_change is not None:
             object.__setattr__(self, "may_change", frozenset(self.may_change))
         object.__setattr__(self, "relations", _relations(self.relations))
-        object.__setattr__(self, "together", _groups(self.together))
+        for name in ("together", "only_one"):
+            object.__setattr__(self, name, _groups(name, getattr(self, name)))
+        moves = {name: _pairs(name, pairs) for name, pairs in self.transitions.items()}
+        object.__setattr__(self, "transitions", moves)
+        self._check_groups()
 
     def _check_values(self) -> None:
         """That what is said of each feature has the right type."""
@@ -114,6 +131,19 @@ class Rules:
         if self.may_change is not None and not self.may_change:
             _refuse("may_change", "names no feature; name those that may change")
 
+    def _check_groups(self) -> None:
+        """That no group asks the opposite of another."""
+        seen: set[str] = set()
+        for group in self.together:
+            for name in group:
+                if name in seen:
+                    _refuse("together", f"{name!r} is in two groups; make them one")
+            seen.update(group)
+            for single in self.only_one:
+                both = [name for name in single if name in group]
+                if len(both) > 1:
+                    _refuse("only_one", f"{named(both)} must change together; leave one out")
+
     @cached_property
     def _key(self) -> tuple[Any, ...]:
         """Equal for rules that ask the same."""
@@ -126,6 +156,8 @@ class Rules:
             frozenset(self.steps.items()),
             self.relations,
             self.together,
+            self.only_one,
+            frozenset((name, frozenset(pairs)) for name, pairs in self.transitions.items()),
             self.may_change,
         )
 
@@ -137,8 +169,16 @@ class Rules:
 
     @property
     def related(self) -> tuple[Relation, ...]:
-        """The relations, with names for their parts."""
-        return tuple(Relation.of(each) for each in self.relations)
+        """The relations; texts are read without a schema, whose names could say otherwise."""
+        return self._related(())
+
+    def relations_of(self, schema: Schema) -> tuple[Relation, ...]:
+        """The relations between features of a schema."""
+        return self._related([feature.name for feature in schema.features])
+
+    def _related(self, names: Collection[str]) -> tuple[Relation, ...]:
+        read = (Relation.of_text(e, names) if isinstance(e, str) else e for e in self.relations)
+        return tuple(dict.fromkeys(read))  # type: ignore[arg-type]
 
     @classmethod
     def of_mapping(cls, content: Any) -> Rules:
@@ -161,13 +201,17 @@ class Rules:
     def tighten(self, schema: Schema) -> tuple[Feature, ...]:
         """The schema's features under these rules as well; an error where they do not fit."""
         features = {feature.name: feature for feature in schema.features}
-        for rule in ("immutable", "direction", "allowed", "costs", "steps", "may_change"):
+        named_by = ("immutable", "direction", "allowed", "costs", "steps", "transitions")
+        for rule in (*named_by, "may_change"):
             self._check_names(rule, getattr(self, rule) or (), features)
-        for left, _, right in self.related:
-            self._check_names("relations", (left, right), features)
+        relations = self.relations_of(schema)
+        for each in relations:
+            self._check_names("relations", (each.left, each.right), features)
         for name in {*self.immutable, *self.direction, *self.allowed, *self.steps}:
             features[name] = self.tighten_feature(features[name])
         self._check_followers(schema, features)
+        for name, pairs in self.transitions.items():
+            _check_transitions(features[name], pairs)
         for name in self.held(schema):
             features[name] = features[name].tightened(STAYS)
         for link in schema.links:
@@ -176,7 +220,7 @@ class Rules:
         for link in schema.links:
             if features[link.source].immutable:
                 features[link.derived] = features[link.derived].tightened(STAYS)
-        check_relations(self.related, features)
+        check_relations(relations, features)
         return tuple(features.values())
 
     def held(self, schema: Schema) -> set[str]:
@@ -197,13 +241,15 @@ class Rules:
         for name in self.steps:
             if name in source_of:
                 _refuse("steps", f"{name!r} follows {source_of[name]!r}; leave its step out")
-        for group in self.together:
-            self._check_names("together", group, features)
+        groups = [("together", each) for each in self.together]
+        groups += [("only_one", each) for each in self.only_one]
+        for rule, group in groups:
+            self._check_names(rule, group, features)
             for name in group:
                 if name in source_of:
-                    _refuse("together", f"{name!r} follows {source_of[name]!r}; name that one")
+                    _refuse(rule, f"{name!r} follows {source_of[name]!r}; name that one")
                 if len(features[name].columns) > 1:
-                    _refuse("together", f"{name!r} are pixels; they can only be immutable")
+                    _refuse(rule, f"{name!r} are pixels; they can only be immutable")
 
     @staticmethod
     def _check_names(rule: str, names: Collection[str], features: Mapping[str, Feature]) -> None:
@@ -243,29 +289,50 @@ def _are(values: Any, kinds: type | tuple[type, ...]) -> bool:
     return isinstance(values, Collection) and all(isinstance(value, kinds) for value in values)
 
 
-def _relations(given: Any) -> tuple[Relation, ...]:
+def _relations(given: Any) -> tuple[Relation | str, ...]:
+    """Relations; those that are texts as they are, until a schema says which names they hold."""
     if isinstance(given, (str, Mapping)) or not isinstance(given, Collection):
         _refuse("relations", 'must be a list of lists such as ["rent", "<=", "income"]')
-    return tuple(dict.fromkeys(Relation.of(each) for each in given))
+    kept = (str, Relation)
+    read = (each if isinstance(each, kept) else Relation.of(each) for each in given)
+    return tuple(dict.fromkeys(read))
 
 
-def _groups(given: Any) -> tuple[tuple[str, ...], ...]:
-    """The groups, each with its names in the given order."""
+def _groups(rule: str, given: Any) -> tuple[tuple[str, ...], ...]:
+    """The groups of a rule, each with its names in the given order."""
     if isinstance(given, (str, Mapping)) or not isinstance(given, Collection):
-        _refuse("together", "must be a list of groups, each a list of feature names")
-    groups, seen = [], set[str]()
+        _refuse(rule, "must be a list of groups, each a list of feature names")
+    groups = []
     for group in given:
         if isinstance(group, (str, Mapping)) or not _are(group, str):
-            _refuse("together", "each group must be a list of feature names")
+            _refuse(rule, "each group must be a list of feature names")
         names = tuple(dict.fromkeys(group))
         if len(names) < 2:
-            _refuse("together", f"the group {named(names)} needs two features or more")
-        for name in names:
-            if name in seen:
-                _refuse("together", f"{name!r} is in two groups; make them one")
-        seen.update(names)
+            _refuse(rule, f"the group {named(names)} needs two features or more")
         groups.append(names)
-    return tuple(groups)
+    return tuple(dict.fromkeys(groups))
+
+
+def _pairs(name: str, given: Any) -> tuple[tuple[Category, Category], ...]:
+    """The transitions of a feature."""
+    is_list = isinstance(given, Collection) and not isinstance(given, (str, Mapping))
+    given = [_plain(pair) for pair in given] if is_list else []
+    are_pairs = all(isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in given)
+    if not is_list or not are_pairs or not all(_are(pair, (str, int)) for pair in given):
+        _refuse("transitions", f'{name!r} must be a list of pairs such as ["from", "to"]')
+    return tuple(dict.fromkeys((before, after) for before, after in given))
+
+
+def _check_transitions(feature: Feature, pairs: Collection[Sequence[Category]]) -> None:
+    """That the values of transitions are those of the feature."""
+    if feature.values is None:
+        kind = "are pixels" if len(feature.columns) > 1 else "is a number"
+        words = f"{feature.name!r} {kind}; transitions are between listed values"
+        _refuse("transitions", f"{words}: use steps, allowed or direction")
+    for value in (each for pair in pairs for each in pair):
+        if value not in feature.values:
+            there = f"it has: {named(feature.values)}{did_you_mean(value, feature.values)}"
+            _refuse("transitions", f"{feature.name!r} has no value {value!r}; {there}")
 
 
 def _linked(schema: Schema) -> list[set[str]]:
