@@ -135,8 +135,8 @@ class Explainer:
         return search_options(
             self.guidance,
             chosen,
-            has_population=population is not None,
-            has_actions=isinstance(population, TreePopulation),
+            can_believe=population is not None,
+            can_act=isinstance(population, TreePopulation),
         )
 
     def explain(
