@@ -23,11 +23,11 @@ import nbformat
 from nbclient import NotebookClient
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-SIZES = "ROWS, EPOCHS, QUERIES, WARM_STEPS"  # what the first code cell sets
+SIZES = "ROWS, EPOCHS, QUERIES"  # what the first code cell sets
 TOY = {
-    "01-loan-decisions": (3000, 2, 12, 60),
-    "02-images": (600, 1, 4, 30),
-    "03-any-model": (3000, 2, 6, 60),
+    "01-loan-decisions": (3000, 2, 12),
+    "02-images": (600, 1, 4),
+    "03-any-model": (3000, 2, 6),
 }
 STRICT = """import warnings
 for kind in (DeprecationWarning, FutureWarning, RuntimeWarning, UserWarning):

@@ -304,9 +304,9 @@ def test_costs_keep_a_feature_as_it_is(explainer, refused):
 
 def test_what_only_the_nearest_search_knows_is_not_mixed_up(explainer, veil, model, refused):
     few = refused.head(3)
-    with pytest.raises(RequestError, match="polish is for prefer 'nearest'"):
+    with pytest.raises(RequestError, match="polish is for Algorithm 2"):
         explainer.explain(few, prefer="believable", polish=True, progress=False)
-    with pytest.raises(RequestError, match="method 'iterations' is for prefer 'nearest'"):
+    with pytest.raises(RequestError, match="method 'iterations' is for Algorithm 2"):
         explainer.explain(few, prefer="believable", method="iterations", progress=False)
     with pytest.raises(RequestError, match="prefer must be 'believable' or 'nearest'"):
         explainer.explain(few, prefer="cheap", progress=False)

@@ -127,12 +127,12 @@ class Explainer:
 
     def options(self, chosen: SearchChoices) -> SearchOptions:
         """The options of the search that is asked for, checked."""
+        statement, schema = self.veil.statement, self.veil.schema
         return search_options(
             self.guidance,
             chosen,
-            has_population=self._components.population is not None,
-            is_mixed=self.veil.schema.family == "mixed",
-            as_published=self.veil.statement.mechanism == "paper",
+            can_believe=self._components.population is not None,
+            can_act=schema.family == "mixed" and statement.mechanism != "paper",
         )
 
     def explain(

@@ -8,8 +8,9 @@ from typing import Any, Literal, TypedDict
 from counterveil.errors import RequestError
 from counterveil.search.paper.algorithm2 import ITERATIONS
 
-MOST_ITERATIONS = 1_000_000  # of Algorithm 2
+MOST = 1_000_000  # iterations of Algorithm 2
 SURE_SURROGATE = 0.95  # the probability asked of the surrogate, which is not the model that decides
+OF_ALGORITHM_2 = ("iterations", "keep", "polish")  # only Algorithm 2 knows them
 
 Guidance = Literal["model", "surrogate"]
 Method = Literal["actions", "iterations"]
@@ -23,7 +24,7 @@ class SearchChoices(TypedDict, total=False):
     prefer: Prefer | None
     method: Method | None
     iterations: int | None
-    keep: Keep
+    keep: Keep | None
     polish: bool | None
     margin: float | None
     seed: int
@@ -31,86 +32,54 @@ class SearchChoices(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """How to look for answers.
+    """How to look for answers."""
 
-    - `method`: "actions", the search over sets of actions of mixed tables, or "iterations" for
-      Algorithm 2.
-    - `iterations`: of Algorithm 2, at most.
-    - `keep`: the "best" row, which is the nearest accepted one on the way, or the "last" one, as in
-      the paper.
-    - `polish`: whether to give back what an answer of Algorithm 2 does not need.
-    - `margin`: the probability of the target class to be accepted; 0: it only has to win.
-    - `soft_margin`: where no row reaches the margin, one that only wins is accepted.
-    - `seed`: for the variety of several answers to one query.
-    - `prefer`: "nearest" for a small L2 change, "believable" for what people could believe and
-      act on.
-    """
-
-    method: Method = "iterations"
-    iterations: int = ITERATIONS
-    keep: Keep = "best"
-    polish: bool = True
-    margin: float = 0.0
-    soft_margin: bool = False
-    seed: int = 0
-    prefer: Prefer = "nearest"
-
-
-OF_ALGORITHM_2 = ("iterations", "keep", "polish")  # only Algorithm 2 knows them
+    method: Method = "iterations"  # "actions": sets of actions; "iterations": Algorithm 2
+    iterations: int = ITERATIONS  # of Algorithm 2, at most
+    keep: Keep = "best"  # the nearest accepted row on its way, or as in the paper the "last" one
+    polish: bool = True  # whether to give back what an answer of Algorithm 2 does not need
+    margin: float = 0.0  # the probability of the target class to be accepted; 0: it has to win
+    soft_margin: bool = False  # where no row reaches the margin, one that wins is accepted
+    seed: int = 0  # for the variety of several answers to one query
+    prefer: Prefer = "nearest"  # a small L2 change; "believable": what people could act on
 
 
 def search_options(
-    guidance: Guidance,
-    choices: SearchChoices,
-    *,
-    has_population: bool = False,
-    is_mixed: bool = False,
-    as_published: bool = False,
+    guidance: Guidance, choices: SearchChoices, *, can_believe: bool, can_act: bool
 ) -> SearchOptions:
     """The options that were asked for, checked; what is missing or None depends on the guidance.
 
-    Believable answers need a population of a mixed table or of images; they are the usual ones
-    where there is one, unless something is said that only Algorithm 2 knows. `is_mixed`: the table
-    is one whose sets of actions can be searched; that is usual, but for veils that are made
-    `as_published`, by mechanism paper.
+    `can_believe`: whether there is a population of a mixed table or of images, which believable
+    answers need; they are the usual ones unless something is said that only Algorithm 2 knows.
+    `can_act`: whether sets of actions can be searched: in mixed tables, but for mechanism paper.
     """
-    by_model, method, prefer = guidance == "model", choices.get("method"), choices.get("prefer")
-    steered = [name for name in OF_ALGORITHM_2 if choices.get(name) is not None]
-    if prefer not in {None, "believable", "nearest"}:
-        raise RequestError("prefer must be 'believable' or 'nearest'")
-    if method not in {None, "actions", "iterations"}:
-        raise RequestError("method must be 'actions' or 'iterations'")
-    if prefer == "believable" and not has_population:
-        raise RequestError(
-            "prefer 'believable' needs a population of a mixed table or of images: a veil of "
-            "mechanism functional; leave it out, or ask for 'nearest'"
-        )
-    if prefer == "believable" and (steered or method == "iterations"):
-        wrong = (*steered, "method 'iterations'")[0]
-        raise RequestError(f"{wrong} is for prefer 'nearest'; give one of the two")
-    if method == "actions" and steered:
-        raise RequestError(f"{steered[0]} is for method 'iterations'; give one of the two")
-    if method == "actions" and not is_mixed:
-        raise RequestError("method 'actions' is for mixed tables; leave it out")
-    by_actions = is_mixed and not as_published
-    by_algorithm_2 = bool(steered) or method == "iterations"
-    usual = {
-        "prefer": "believable" if has_population and not by_algorithm_2 else "nearest",
-        "method": "iterations" if by_algorithm_2 or not by_actions else "actions",
-        "iterations": ITERATIONS,
-        "polish": by_model,
+    given: dict[str, Any] = {name: each for name, each in choices.items() if each is not None}
+    prefer, method = given.get("prefer"), given.get("method")
+    steered = [name for name in OF_ALGORITHM_2 if name in given]
+    steered += ["method 'iterations'"] if method == "iterations" else []
+    usual: dict[str, Any] = {
+        "prefer": "believable" if can_believe and not steered else "nearest",
+        "method": "actions" if can_act and not steered else "iterations",
+        "polish": guidance == "model",
     }
-    missing = {name: value for name, value in usual.items() if choices.get(name) is None}
-    chosen: dict[str, Any] = {**choices, **missing}
-    soft = chosen.get("margin") is None
-    if soft:
-        sure = by_model or chosen["prefer"] == "believable"
-        chosen["margin"] = 0.0 if sure else SURE_SURROGATE
-    options = SearchOptions(**chosen, soft_margin=soft)
-    if not 0 <= options.iterations <= MOST_ITERATIONS:
-        raise RequestError(f"iterations must be a whole number from 0 to {MOST_ITERATIONS}")
-    if options.keep not in {"best", "last"}:
-        raise RequestError("keep must be 'best' or 'last'")
-    if not 0 <= options.margin < 1:
-        raise RequestError("margin must be a probability from 0 to below 1")
+    sure = guidance == "surrogate" and (prefer or usual["prefer"]) == "nearest"
+    usual |= {"margin": SURE_SURROGATE if sure else 0.0, "soft_margin": "margin" not in given}
+    options = SearchOptions(**{**usual, **given})
+    is_wrong = {
+        "prefer must be 'believable' or 'nearest'": options.prefer not in {"believable", "nearest"},
+        "method must be 'actions' or 'iterations'": options.method not in {"actions", "iterations"},
+        "keep must be 'best' or 'last'": options.keep not in {"best", "last"},
+        "margin must be a probability from 0 to below 1": not 0 <= options.margin < 1,
+        f"iterations must be from 0 to {MOST}": not 0 <= options.iterations <= MOST,
+        "prefer 'believable' needs a population of a mixed table or of images: a veil of mechanism "
+        "functional; leave it out, or ask for 'nearest'": not can_believe
+        and prefer == "believable",
+        "method 'actions' is for mixed tables, and not for mechanism paper": not can_act
+        and method == "actions",
+    }
+    for message, wrong in is_wrong.items():
+        if wrong:
+            raise RequestError(message)
+    if steered and (prefer == "believable" or method == "actions"):
+        raise RequestError(f"{steered[0]} is for Algorithm 2; leave it out, or ask for 'nearest'")
     return options

@@ -216,9 +216,6 @@ def _explained(explainer: Explainer, pieces: Sequence[Piece]) -> list[dict[str, 
     if pieces[0].rules is not None:
         rules = [piece.rules for piece in pieces for _ in piece.rows]
     preferred: SearchChoices = {} if first.prefer is None else {"prefer": first.prefer}
-    if first.prefer == "nearest":
-        # Nothing may have to be learnt while others wait: that takes half a minute.
-        preferred["method"] = "iterations"
     result = explainer.explain(
         rows,
         targets,

@@ -147,7 +147,6 @@ def _description_of(settings: tuple[tuple[str, Any], ...]) -> Row:
         "method place": place,
         "mechanism place": place_in(MECHANISMS, str(mechanism)),
         "questions": (row.get("queries") or 0) + (row.get("extra_queries") or 0),  # to f
-        "search name": NAMES["search"].get(method, method),
         "noisy": math.isfinite(number),
         "faulty": str(mechanism).startswith(("paper", "control")),  # in the audit
         "ε": amount,

@@ -108,14 +108,6 @@ def planned_order(frame: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(queries=rows.dataset.map(lambda name: None if name == "digits" else QUERIES))
 
 
-def stages(frame: pd.DataFrame) -> pd.DataFrame:
-    """Rows of the full search; a stage that answered nothing in a seed, but in others, is 0."""
-    rows = select(frame, guidance="model", search="full")
-    shares = [name for name in map(str, rows) if name.startswith("by_")]
-    others = rows.groupby(["dataset", "mechanism", "epsilon"])[shares].transform("count") > 0
-    return rows.assign(**rows[shares].mask(rows[shares].isna() & others, 0.0))
-
-
 def latest_run(frame: pd.DataFrame) -> pd.DataFrame:
     """Times compare inside one run of the command: the latest of each dataset."""
     rows = with_values(frame, ["dataset", "seconds_for_ten", "run"])
@@ -240,7 +232,6 @@ def private_answers(frame: pd.DataFrame) -> pd.DataFrame:
 ROWS: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
     "with_training_mean": with_training_mean,
     "planned_order": planned_order,
-    "stages": stages,
     "latest_run": latest_run,
     "every_attacker": every_attacker,
     "believing": believing,
@@ -258,7 +249,6 @@ ROWS: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
 # They pick among stored rows, and may give them new columns.
 PICKING = {
     "planned_order",
-    "stages",
     "latest_run",
     "refused_people",
     "largest_call",

@@ -1,8 +1,7 @@
 """Several answers to one query that differ from each other.
 
 Further answers are sought with one feature of an earlier answer held as it is in the query ("and
-without changing your hours?"). Of all rows that the model accepts, the
-nearest comes first, and each further one is the farthest from those chosen before it.
+without changing your hours?"). The nearest ones that change different features are chosen.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from counterveil.search.paper.search import PaperSearch
 from counterveil.terminal import Tick, silent
 
 TRIES = 2  # searches for each further answer
-_SAME = 1e-4
+DIFFERENT = 0.1  # of a pixel; whether a feature changes is 0 or 1
 
 
 def several_answers(
@@ -28,50 +27,36 @@ def several_answers(
     found = [search(batch, options, tick)]
     if k == 1:
         return found[0][0][:, None], found[0][1][:, None]
-    device = batch.queries.device
-    everyone = torch.arange(len(batch), device=device)
+    everyone = torch.arange(len(batch), device=batch.queries.device)
     for _ in range(TRIES * (k - 1)):
-        which = torch.randint(len(found), (len(batch),), generator=generator).to(device)
+        which = torch.randint(len(found), (len(batch),), generator=generator).to(everyone)
         earlier = torch.stack([rows for rows, _ in found])[which, everyone]
         held = _one_change(search.snap, earlier, batch.queries, generator)
         found.append(search(batch.holding(held), options))
     tried, accepted = (torch.stack(each, dim=1) for each in zip(*found, strict=True))
-    kinds = _kinds_of_answers(search.snap, tried, batch.queries)
-    return choose(tried, accepted, batch.queries, k, kinds)
+    if len(search.snap.feature_of_part.unique()) == 1:  # a picture: its pixels tell answers apart
+        return choose(tried, accepted, batch.queries, k, tried)
+    repeated = batch.repeated(tried.shape[1]).queries
+    changed = search.snap.changed_features(tried.flatten(0, 1), repeated).float()
+    return choose(tried, accepted, batch.queries, k, changed.unflatten(0, tried.shape[:2]))
 
 
 def choose(tried: Tensor, accepted: Tensor, queries: Tensor, k: int, kinds: Tensor) -> Found:
-    """k of the rows tried for each query: the nearest, then the farthest from those chosen.
+    """The k nearest rows of different kinds of those tried for each query, the nearest first.
 
     `tried`: (queries, tries, width). `kinds`: (queries, tries, anything): two answers with the same
-    numbers there count as the same answer, and only one of them is chosen. The chosen rows come in
-    the order of their distance to the query.
+    numbers there count as the same answer, and only the nearer of them is chosen.
     """
-    to_query = (tried - queries[:, None]).norm(dim=2)
-    place = torch.where(accepted, to_query, torch.inf).argmin(dim=1)
+    distance = torch.where(accepted, (tried - queries[:, None]).norm(dim=2), torch.inf)
     everyone = torch.arange(len(tried), device=tried.device)
-    to_chosen = torch.full_like(to_query, torch.inf)
-    open_still = accepted.clone()
-    places, found = [], []
+    rows, found = [], []
     for _ in range(k):
-        places.append(place)
-        found.append(open_still[everyone, place])
-        chosen = tried[everyone, place]
-        to_chosen = torch.minimum(to_chosen, (tried - chosen[:, None]).norm(dim=2))
-        open_still &= (kinds - kinds[everyone, place][:, None]).abs().amax(dim=2) > _SAME
-        place = torch.where(open_still, to_chosen, -torch.inf).argmax(dim=1)
-    all_places, all_found = torch.stack(places, dim=1), torch.stack(found, dim=1)
-    distance = torch.where(all_found, to_query.gather(1, all_places), torch.inf)
-    order = distance.argsort(dim=1, stable=True)
-    all_places, all_found = all_places.gather(1, order), all_found.gather(1, order)
-    return tried[everyone[:, None], all_places], all_found
-
-
-def _kinds_of_answers(snap: Snap, tried: Tensor, queries: Tensor) -> Tensor:
-    """What tells answers apart: which features change; for a picture, the pixels themselves."""
-    tries = tried.shape[1]
-    changed = snap.changed_features(tried.flatten(0, 1), queries.repeat_interleave(tries, dim=0))
-    return tried if changed.shape[1] == 1 else changed.unflatten(0, (-1, tries)).float()
+        nearest, place = distance.min(dim=1)
+        rows.append(tried[everyone, place])
+        found.append(nearest < torch.inf)
+        same = (kinds - kinds[everyone, place][:, None]).abs().amax(dim=2) < DIFFERENT
+        distance = distance.masked_fill(same, torch.inf)
+    return torch.stack(rows, dim=1), torch.stack(found, dim=1)
 
 
 def _one_change(snap: Snap, rows: Tensor, queries: Tensor, generator: torch.Generator) -> Tensor:

@@ -81,9 +81,7 @@ class Polish:
         few = changed & (changed.sum(dim=1, keepdim=True) <= TRIED_SINGLY)
         before = self.margin(rows, self.targets)
         at_once = max(1, numbers_at_once(rows.device) // rows.shape[1])
-        for pairs in few.nonzero().split(at_once):
-            if not len(pairs):
-                break
+        for pairs in few.nonzero().split(at_once) if few.any() else ():
             query, part = pairs.unbind(dim=1)
             columns = self.snap.part_of_column == part[:, None]
             after = self.margin(self._returned(rows[query], columns, query), self.targets[query])

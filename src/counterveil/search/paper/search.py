@@ -4,10 +4,9 @@
     repair        one feature at a time, from the query itself
     polish        give back to the query what an answer does not need
 
-The nearer one of what Algorithm 2 and repair lead to is the answer. Without polish, which would
-bring it as near as can be, repair is for queries that Algorithm 2 leaves without an answer.
-
-`Found` is a legal row for each query, (queries, width), and where the model accepts it, (queries,).
+Of what Algorithm 2 and repair lead to, the nearer one is kept. Without polish, repair is only for
+queries that Algorithm 2 leaves without an answer. `Found` is a legal row for each query, (queries,
+width), and where the model accepts it, (queries,).
 """
 
 from __future__ import annotations
@@ -67,7 +66,8 @@ class PaperSearch:
 
     def algorithm_2(self, batch: QueryBatch, options: SearchOptions, tick: Tick = silent) -> Found:
         """The nearest row on the way of Algorithm 2 that the guide accepts; else the last one."""
-        objective = self.objective(batch)
+        asked = batch.queries, batch.targets, self.prototypes, batch.box
+        objective = SearchObjective(self.guide, self.autoencoder, self.weights, *asked)
         nearest = NearestAccepted(objective, self.snap, self._margin(self.guide, options))
         look = None if options.keep == "last" else nearest.look
         delta = minimise(objective, options.iterations, tick, look)
@@ -76,11 +76,7 @@ class PaperSearch:
         return rows, self.accepts(rows, batch, options)
 
     def repair(self, batch: QueryBatch, options: SearchOptions) -> Found:
-        """Single moves from the query, no more features than may change.
-
-        Where calls of the model are counted they go beyond the boundary of its student, ever
-        further, until the model agrees.
-        """
+        """Single moves from the query; beyond the boundary of a student until the model agrees."""
         greedy = GreedyRepair(self.guide, self._asked, self.snap, options.margin)
 
         def moved(part: QueryBatch, beyond: float) -> Found:
@@ -116,14 +112,15 @@ class PaperSearch:
 
     def nearer(self, batch: QueryBatch, first: Found, second: Found) -> Found:
         """The nearer accepted row of each query, by the costs of its columns."""
-        distances = []
-        for found in (first, second):
+
+        def distance(found: Found) -> Tensor:
             rows, accepted = self.limited(batch, found)
-            square = self.snap.squares_by_part(rows, batch.queries, batch.costs).sum(dim=1)
-            distances.append(torch.where(accepted, square, torch.inf))
-        other = distances[1] < distances[0]
-        rows = torch.where(other[:, None], second[0], first[0])
-        return rows, torch.minimum(*distances) < torch.inf
+            squares = self.snap.squares_by_part(rows, batch.queries, batch.costs).sum(dim=1)
+            return torch.where(accepted, squares, torch.inf)
+
+        here, there = distance(first), distance(second)
+        rows = torch.where((there < here)[:, None], second[0], first[0])
+        return rows, torch.minimum(here, there) < torch.inf
 
     def limited(self, batch: QueryBatch, found: Found) -> Found:
         """The same rows; accepted are only those that change no more features than may."""
@@ -133,18 +130,6 @@ class PaperSearch:
         return found[0], found[1] & (changes <= batch.max_changes)
 
     # --- What the steps share ---
-
-    def objective(self, batch: QueryBatch) -> SearchObjective:
-        """L_cs of the queries, under the guide."""
-        return SearchObjective(
-            model=self.guide,
-            autoencoder=self.autoencoder,
-            weights=self.weights,
-            queries=batch.queries,
-            targets=batch.targets,
-            prototypes=self.prototypes,
-            box=batch.box,
-        )
 
     def accepts(self, rows: Tensor, batch: QueryBatch, options: SearchOptions) -> Tensor:
         """Which rows the model accepts, with the relations of their rules kept, (queries,)."""

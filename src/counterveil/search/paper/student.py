@@ -20,9 +20,7 @@ from counterveil.veil import Veil
 STUDENT_ROWS = 8_000  # that the model classifies
 FEWEST_ROWS = 200
 HIDDEN = (64, 64)
-EPOCHS = 20
-BATCH = 256
-RATE = 4e-3  # of the first epoch; it falls
+EPOCHS, BATCH, RATE = 20, 256, 4e-3  # the rate falls
 LATENT_SPREAD = 0.5  # of the codes of drawn rows; codes are sigmoids in (0, 1)
 
 
@@ -77,10 +75,7 @@ def legal_rows(veil: Veil, snap: Snap, count: int, *, seed: int) -> Tensor:
 def distil(
     model: TargetModel, points: Tensor, log_proba: Tensor, *, seed: int, tick: Tick = silent
 ) -> TorchModel:
-    """A student of `model` that answers on legal `points`, (rows, width), as the model did.
-
-    `log_proba`: the model's answers, (rows, classes).
-    """
+    """A student that answers on `points`, (rows, width), as `model` did: (rows, classes)."""
     answers = log_proba.exp().to(points.device)
     network = seeded(lambda: classifier(points.shape[1], HIDDEN, model.classes), seed)
     weights = list(network.to(points.device).parameters())

@@ -1,0 +1,51 @@
+import pytest
+
+from counterveil.errors import RequestError
+from counterveil.search.options import SURE_SURROGATE, search_options
+
+
+def options(guidance="model", can_believe=True, can_act=True, **choices):
+    return search_options(guidance, choices, can_believe=can_believe, can_act=can_act)
+
+
+def test_mixed_tables_are_searched_by_actions_and_all_others_by_algorithm_2():
+    assert (options().prefer, options().method) == ("believable", "actions")
+    assert options(prefer="nearest").method == "actions"
+    image = options(can_act=False)
+    assert (image.prefer, image.method) == ("believable", "iterations")
+    bits = options(can_believe=False, can_act=False)
+    assert (bits.prefer, bits.method, bits.iterations) == ("nearest", "iterations", 300)
+
+
+@pytest.mark.parametrize("said", [{"iterations": 5}, {"keep": "last"}, {"polish": False}])
+def test_what_only_algorithm_2_knows_asks_for_it(said):
+    found = options(**said)
+    assert (found.prefer, found.method) == ("nearest", "iterations")
+    for other in ({"prefer": "believable"}, {"method": "actions"}):
+        with pytest.raises(RequestError, match="is for Algorithm 2"):
+            options(**said, **other)
+
+
+def test_the_surrogate_has_to_be_sure_of_the_nearest():
+    nearest = options("surrogate", prefer="nearest")
+    assert (nearest.margin, nearest.soft_margin, nearest.polish) == (SURE_SURROGATE, True, False)
+    assert options("surrogate").margin == 0
+    asked = options("surrogate", prefer="nearest", margin=0.7)
+    assert (asked.margin, asked.soft_margin) == (0.7, False)
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"prefer": "best"}, "prefer must be"),
+        ({"method": "amortised"}, "method must be 'actions' or 'iterations'"),
+        ({"keep": "first"}, "keep must be"),
+        ({"margin": 1.0}, "margin must be"),
+        ({"iterations": -1}, "iterations must be"),
+        ({"prefer": "believable", "can_believe": False}, "needs a population"),
+        ({"method": "actions", "can_act": False}, "needs a population of a mixed table"),
+    ],
+)
+def test_wrong_options_are_refused(said, words):
+    with pytest.raises(RequestError, match=words):
+        options(**said)
