@@ -93,8 +93,9 @@ class Answers:
         self.rows[part], self.accepted[part] = other.rows, other.accepted
         self.proved[part], self.closest[part] = other.proved, other.closest
         self.asked[part] += other.asked
-        for place, opening in zip(part.tolist(), other.opens, strict=True):
-            self.opens[place] = opening
+        if any(other.opens):
+            for place, opening in zip(part.tolist(), other.opens, strict=True):
+                self.opens[place] = opening
         self.says_why = other.says_why
 
     def on_cpu(self) -> Answers:

@@ -24,8 +24,8 @@ from torch.nn.functional import one_hot
 from counterveil.search.actions.actions import Actions
 from counterveil.search.actions.costs import BatchCosts
 
-BEAM = 24  # rows that are kept of each query
-PROMISING = 64  # single actions of a query that are combined
+BEAM = 20  # rows that are kept of each query
+PROMISING = 48  # single actions of a query that are combined
 LEVELS, MOST_LEVELS = 4, 6  # actions that are always tried; and where there is no answer yet
 HELPS = 0.02  # units of the model that an action must gain by itself
 LEAST_GAIN = 1e-6  # log-odds, for the nearest answers

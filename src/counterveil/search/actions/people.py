@@ -128,6 +128,8 @@ class People:
             beside[:, second, first] += table.swapaxes(1, 2)
         self.alone = self._tensor(np.concatenate(alone, axis=1))
         self.beside = None if beside is None else self._tensor(beside.reshape(-1, width))
+        depend = sorted({(min(pair[:2]), max(pair[:2])) for pair in pairs if pair[0] != pair[1]})
+        self._first, self._second = self._tensor(np.array(depend, dtype=int).reshape(-1, 2).T)
         is_derived = np.isin(np.arange(self.features), derived_ones)
         self.derived = self._tensor(is_derived)
 
@@ -185,7 +187,9 @@ class People:
         cells = codes + self.starts
         found = self.alone[targets[:, None], cells].sum(dim=1)
         if self.beside is not None:
-            found = found + self.field(codes, targets).gather(1, cells).sum(dim=1) / 2
+            width = self.grid.width
+            place = cells[:, self._first] + targets[:, None] * width
+            found += self.beside.view(-1)[place.mul_(width).add_(cells[:, self._second])].sum(dim=1)
         return found
 
     def field(self, codes: Tensor, targets: Tensor) -> Tensor:

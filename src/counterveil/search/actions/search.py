@@ -34,7 +34,7 @@ from counterveil.terminal import Tick, silent
 
 PEOPLE = 2000  # of P~ that units are measured by
 LEAST_UNIT = 1e-3  # log-odds
-AT_A_TIME = {"cpu": 512, "cuda": 32_768}  # queries, by the kind of device
+AT_A_TIME = {"cpu": 512, "cuda": 1 << 18}  # queries, by the kind of device
 CANDIDATES = 128  # rows of a query among which several answers are chosen
 
 
