@@ -43,7 +43,7 @@ def test_the_surrogate_has_to_be_sure_of_the_nearest():
         ({"margin": 1.0}, "margin must be"),
         ({"iterations": -1}, "iterations must be"),
         ({"prefer": "believable", "can_believe": False}, "needs a population"),
-        ({"method": "actions", "can_act": False}, "needs a population of a mixed table"),
+        ({"method": "actions", "can_act": False}, "is for mixed tables"),
     ],
 )
 def test_wrong_options_are_refused(said, words):

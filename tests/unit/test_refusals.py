@@ -205,11 +205,11 @@ def test_pages_and_pictures_show_the_closest_row():
 def asked(veil, model, schema):
     """An Explainer, and what its builder is given for six queries that no row answers."""
     explainer = Explainer(veil, model)
-    usual, given = explainer._judge, []
-    explainer.__dict__["_judge"] = lambda *each: given.append(each) or usual(*each)
+    usual, given = explainer._builder, []
+    explainer.__dict__["_builder"] = lambda *each: given.append(each) or usual(*each)
     queries = random_rows(schema, 6, seed=3).set_axis(list("abcdef"))
     explainer.explain(queries, k=2, max_changes=1, progress=False)
-    request, (rows, _) = given[0]
+    request, (rows, _), _ = given[0]
     return usual, request, (rows, torch.zeros(len(rows), 2, dtype=torch.bool))
 
 

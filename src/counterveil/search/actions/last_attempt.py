@@ -187,6 +187,9 @@ class LastAttempt:
         best = torch.full((len(left),), -torch.inf, device=left.device)
         for rows, at, by in closed._each_action(found, left, lawful=False):
             kept = self.actions.batch.box.select(left[at]).ties_held(rows)
+            if self.costs.batch.max_changes is not None:
+                changes = self.actions.changed(rows, left[at]).sum(dim=1)
+                kept &= changes <= self.costs.batch.max_changes[left[at]]
             margin = self.costs.margin(rows, left[at]).masked_fill(~kept, -torch.inf)
             self.seen.count(left[at])
             most = best.scatter_reduce(0, at, margin, "amax")

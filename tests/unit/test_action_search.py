@@ -1,0 +1,388 @@
+"""The search over actions: what the menu offers, what answers cost, what is said with a no."""
+
+import json
+import pickle
+from dataclasses import replace
+from itertools import combinations, product
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from rows import random_rows
+from torch import nn
+
+from counterveil import Explainer
+from counterveil.encoding import Encoding
+from counterveil.errors import RequestError
+from counterveil.models import Rows
+from counterveil.population.rounding import roundest
+from counterveil.search.actions import search
+from counterveil.search.actions.actions import Actions
+from counterveil.search.actions.beam import HELPS
+from counterveil.search.actions.costs import BatchCosts
+from counterveil.search.actions.menu import menu_of
+from counterveil.search.actions.people import RAREST
+from counterveil.search.asking import Question
+from counterveil.search.batch import QueryBatch
+from counterveil.search.constraints.bounds import box_around
+from counterveil.search.constraints.rules import Rules
+from counterveil.search.results import wording
+
+
+@pytest.fixture(scope="module")
+def explainer(veil, model):
+    return Explainer(veil, model)
+
+
+@pytest.fixture(scope="module")
+def refused(schema, model):
+    rows = random_rows(schema, 200, seed=31)
+    points = torch.tensor(Encoding(schema).encode(rows)).float()
+    return rows[(model(points).argmax(dim=1) == 0).numpy()].head(60).reset_index(drop=True)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "near", "whole", "found"),
+    [
+        (7210.0, 7740.0, 7480.0, True, 7500.0),
+        (39.6, 40.4, 40.0, True, 40.0),
+        (0.2, 0.2, 0.2, False, 0.2),
+        (-830.0, -770.0, -805.0, False, -800.0),
+        (0.7712, 0.7893, 0.78, False, 0.78),
+        (3.0, 3.4, 3.2, True, 3.0),
+    ],
+)
+def test_values_on_the_menu_are_round(low, high, near, whole, found):
+    assert roundest(low, high, near, whole=whole) == pytest.approx(found, rel=1e-12)
+
+
+def test_every_entry_of_the_menu_is_legal_in_the_unit_it_is_told_in(veil, schema, rows):
+    encoding = Encoding(schema)
+    menu = menu_of(encoding, veil.population())
+    offered = menu.offered.numpy()
+    moved = np.where(menu.mask, menu.points, encoding.encode(rows.head(1)))
+    decoded = encoding.decode(moved)
+    near = np.abs(encoding.encode(decoded) - moved).max(axis=1)
+    assert near[offered].max() < 1e-6
+    names = [schema.features[number].name for number in menu.feature.tolist()]
+    assert set(names) == {feature.name for feature in schema.features}
+    for entry, number in enumerate(menu.feature.tolist()):
+        assert decoded.iloc[entry][encoding.blocks[number].feature.name] is not pd.NA
+
+
+def test_a_category_that_noise_may_have_made_is_not_offered(veil):
+    population = veil.population()
+    place = [feature.name for feature in population.grid.schema.features].index("housing")
+    table = population.tables[place]
+    table[:, 2] = 0.001 * population.totals  # one person in a thousand
+    menu = menu_of(Encoding(veil.schema), population)
+    assert menu.offered[menu.feature == place].tolist() == [True, True, False]
+
+
+def test_offered_numbers_stay_out_of_the_far_tail(veil):
+    population, encoding = veil.population(), Encoding(veil.schema)
+    menu = menu_of(encoding, population)
+    for number, block in enumerate(encoding.blocks):
+        if block.feature.is_one_number:
+            places, _ = population.percentiles(number)
+            last = places[-2] + 0.25 * (places[-1] - places[-2])
+            mine = menu.offered & (menu.feature == number)
+            assert menu.value[mine].max() <= last + 0.01
+
+
+def test_density_percentiles_and_codes_are_those_of_the_population(veil, explainer, schema, rows):
+    people, population = explainer._believable.people, veil.population()
+    points = Encoding(schema).encode(rows)
+    encoded = torch.tensor(points).float()
+    codes = people.codes(encoded)
+    assert (codes.numpy() == population.grid.codes(points)).mean() > 0.999  # float32 at an edge
+    known = population.potentials
+    kept = replace(
+        known,
+        alone=tuple(np.maximum(table, RAREST) for table in known.alone),
+        pairs=tuple((one, two, np.maximum(table, RAREST)) for one, two, table in known.pairs),
+    )
+    found = torch.stack([people.log_density(codes, torch.full((600,), c)) for c in (0, 1)], dim=1)
+    assert np.allclose(found, kept.log_density(codes.numpy()), atol=1e-3)
+    exact = population.log_density(points)
+    assert (found.numpy() >= exact - 1e-3).all()
+    shares = people.percentile(encoded).numpy()
+    income = np.argsort(rows["income"].to_numpy())
+    assert (np.diff(shares[:, 1][income]) >= -1e-6).all()
+    ranks = people.rank(found[:, 1], torch.ones(600, dtype=torch.long))
+    assert ((ranks >= 0) & (ranks <= 1)).all()
+
+
+def costs_of(explainer, rows, prefer="believable", **more):
+    """What rows of the search cost for these queries, towards `granted`, and all their actions."""
+    points = explainer.encoding.encode(rows)
+    batch = QueryBatch(
+        torch.tensor(points).float(),
+        torch.ones(len(rows), dtype=torch.long),
+        box_around(explainer.encoding, points),
+        **more,
+    )
+    parts = explainer._components
+    context = parts.believable if prefer == "believable" else parts.nearest
+    costs = BatchCosts(context, Question(parts.target_model), batch)
+    offered = prefer == "believable"
+    return costs, Actions.of(context.menu, batch, parts.projection, offered=offered)
+
+
+@pytest.mark.parametrize("prefer", ["believable", "nearest"])
+def test_tables_say_of_single_actions_what_their_rows_say(explainer, refused, prefer):
+    costs, actions = costs_of(explainer, refused, prefer)
+    query, entry = actions.is_open.nonzero(as_tuple=True)
+    rows = actions.take(costs.queries[query], query, entry)
+    effort, implausibility = costs.terms(rows, query)
+    by_table = [each[query, entry] for each in costs.of_actions(actions)]
+    assert torch.allclose(by_table[0], effort, atol=1e-4)
+    change = implausibility - costs.own_implausibility[query]
+    assert torch.allclose(by_table[1], change, atol=1e-3)
+    if prefer == "believable":
+        assert costs.context.people.beside is not None  # features depend on each other
+
+
+@pytest.mark.parametrize("prefer", ["believable", "nearest"])
+def test_one_change_costs_no_more_than_any_single_action(explainer, refused, prefer):
+    """A brute force over the menu finds nothing cheaper than the search does."""
+    costs, actions = costs_of(explainer, refused, prefer)
+    result = explainer.explain(refused, "granted", max_changes=1, prefer=prefer, progress=False)
+    found = explainer.cost_of(refused, result.rows, "granted", prefer=prefer)
+    for number in range(len(refused)):
+        entry = actions.is_open[number].nonzero()[:, 0]
+        query = torch.full_like(entry, number)
+        best = float(costs.cost(actions.take(costs.queries[query], query, entry), query).min())
+        if np.isfinite(best):
+            assert result.valid[number]
+            assert found[number] <= best + 1e-3
+
+
+def test_sets_of_two_actions_are_found(explainer, refused):
+    """The answer costs little more than the cheapest row of two actions that help by themselves."""
+    few = refused.head(8)
+    costs, actions = costs_of(explainer, few)
+    result = explainer.explain(few, "granted", max_changes=2, progress=False)
+    found, ratios = explainer.cost_of(few, result.rows, "granted"), []
+    for number in range(len(few)):
+        entry = actions.is_open[number].nonzero()[:, 0]
+        query = torch.full_like(entry, number)
+        alone = costs.margin(actions.take(costs.queries[query], query, entry), query)
+        helps = alone - costs.margin(costs.queries[number : number + 1], query[:1])
+        entries = entry[helps > HELPS * costs.context.unit].tolist()
+        pairs = torch.tensor([*product(entries, repeat=2)])
+        query = torch.full((len(pairs),), number)
+        rows = actions.take(costs.queries[query], query, pairs[:, 0])
+        rows = actions.take(rows, query, pairs[:, 1])
+        best = float(costs.cost(rows, query).min())
+        assert result.valid[number] == np.isfinite(best)
+        ratios += [found[number] / best] if np.isfinite(best) else []
+    assert np.mean(ratios) <= 1.03
+
+
+def test_answers_are_accepted_legal_and_the_same_again(explainer, model, schema, refused):
+    result = explainer.explain(refused, "granted", progress=False)
+    assert result.flip_ratio > 0.95
+    points = torch.tensor(Encoding(schema).encode(result.rows)).float()
+    assert (model(points).argmax(dim=1).numpy()[result.valid] == 1).all()
+    assert (result.rows["region"] == refused["region"]).all()
+    again = explainer.explain(refused, "granted", progress=False)
+    pd.testing.assert_frame_equal(result.rows, again.rows)
+    halves = [
+        explainer.explain(part, "granted", progress=False) for part in (refused[:30], refused[30:])
+    ]
+    together = pd.concat([half.rows for half in halves], ignore_index=True)
+    pd.testing.assert_frame_equal(result.rows, together)
+
+
+def test_worth_is_told_in_numbers_words_and_json(explainer, refused):
+    result = explainer.explain(refused, "granted", progress=False)
+    valid = result.valid
+    for name in ("effort", "plausibility", "stability"):
+        values = getattr(result, name)[valid]
+        assert ((values >= 0) & (values <= (10 if name == "effort" else 1))).all()
+        assert np.isnan(result.summary()[name][~valid]).all()
+    told = json.loads(json.dumps(result.to_dict()))["explanations"]
+    for record, found in zip(told, valid, strict=True):
+        assert (record["effort"] is None) == (not found)
+    query = int(result.found[0])
+    assert "of other models, made from the veil for comparison, would agree." in result.text(query)
+    assert "effort" in result.measures(query)
+    assert "stability" in " ".join(result.meanings)
+    one = result.only([query])
+    assert one.effort.shape == (1,)
+    assert one.text(0) == result.text(query)
+
+
+def test_what_answers_are_worth_travels_without_the_model(explainer, refused):
+    result = explainer.explain(refused.head(5), "granted", progress=False)
+    again = pickle.loads(pickle.dumps(result))
+    assert np.array_equal(again.stability, result.stability)
+    query = int(result.found[0])
+    assert again.only([query]).text(0) == result.text(query)
+
+
+def test_a_committee_is_learnt_when_its_word_is_wanted(veil, model, refused, monkeypatch):
+    taught = []
+    for name in ("committee_of_model", "committee_of_people"):
+        learn = getattr(search, name)
+        monkeypatch.setattr(
+            search, name, lambda *given, _learn=learn: _noted(taught, _learn, given)
+        )
+    nearest = Explainer(veil, model)
+    result = nearest.explain(refused.head(3), prefer="nearest", progress=False)
+    assert len(result.frame()) == len(result.found)
+    assert taught == []
+    assert result.stability.shape == (3,)
+    assert taught == ["committee_of_model"]
+    Explainer(veil, guidance="surrogate").explain(refused.head(3), progress=False)
+    assert taught == ["committee_of_model", "committee_of_people"]
+
+
+def _noted(taught, learn, given):
+    taught.append(learn.__name__)
+    return learn(*given)
+
+
+def test_several_answers_are_different_ways(explainer, refused):
+    within = refused[~(refused["debt"].abs() > 2.5)].head(20)  # no rule moves them already
+    result = explainer.explain(within, "granted", k=3, progress=False)
+    costs = []
+    for query in result.found:
+        ways = [
+            {column for column, *_ in result.changes_of(int(query), rank)}
+            for rank in range(3)
+            if result.valid[result.at(int(query), rank)]
+        ]
+        assert all(not one <= two and not two <= one for one, two in combinations(ways, 2))
+        costs.append(len(ways))
+    assert np.mean(costs) > 1.2
+
+
+def test_costs_keep_a_feature_as_it_is(explainer, refused):
+    free = explainer.explain(refused, "granted", progress=False)
+    often = max(range(8), key=lambda at: _changes(free, at))
+    name = free.schema.features[often].name
+    dear = explainer.explain(refused, "granted", rules=Rules(costs={name: 50.0}), progress=False)
+    assert _changes(dear, often) < 0.75 * _changes(free, often)
+
+
+def test_what_only_the_nearest_search_knows_is_not_mixed_up(explainer, veil, model, refused):
+    few = refused.head(3)
+    with pytest.raises(RequestError, match="polish is for Algorithm 2"):
+        explainer.explain(few, prefer="believable", polish=True, progress=False)
+    with pytest.raises(RequestError, match="method 'iterations' is for Algorithm 2"):
+        explainer.explain(few, prefer="believable", method="iterations", progress=False)
+    with pytest.raises(RequestError, match="prefer must be 'believable' or 'nearest'"):
+        explainer.explain(few, prefer="cheap", progress=False)
+    nearest = Explainer(veil, model)
+    result = nearest.explain(few, prefer="nearest", progress=False)
+    assert (result.distance[result.valid] > 0).all()
+
+
+def test_a_model_without_a_gradient_is_asked_itself(veil, schema, model, refused):
+    asked = []
+
+    def f(rows: pd.DataFrame):
+        asked.append(len(rows))
+        return model(torch.tensor(Encoding(schema).encode(rows)).float()).softmax(dim=1).numpy()
+
+    result = Explainer(veil, f).explain(refused, "granted", progress=False)
+    assert result.flip_ratio > 0.95
+    assert sum(asked) > len(refused)
+
+
+def linear_model(schema, features, bias):
+    """A linear model that grants by these columns of the encoding alone."""
+    layer = nn.Linear(schema.width, 2)
+    with torch.no_grad():
+        layer.weight.zero_()
+        layer.bias.copy_(torch.tensor([0.0, bias]))
+        for block in Encoding(schema).blocks:
+            if block.feature.name in features:
+                layer.weight[1, block.start] = features[block.feature.name]
+    return layer
+
+
+def test_a_no_is_proved_for_a_model_that_adds_up(veil, schema, rows):
+    """Income gives 3 at most: with a bias of -4 nobody is granted, with -2.5 some are."""
+    few = rows.head(10)
+    never = Explainer(veil, linear_model(schema, {"income": 3.0}, -4.0))
+    result = never.explain(few, "granted", progress=False)
+    assert set(result.status) == {"impossible"}
+    assert np.allclose(result.best_probability, 1 / (1 + np.exp(1.0)), atol=0.01)
+    assert "Proved" in result.text(0)
+    some = Explainer(veil, linear_model(schema, {"income": 3.0}, -2.5))
+    assert set(some.explain(few, "granted", progress=False).status) <= {"found", "already"}
+    held = some.explain(few, "granted", immutable=["income"], progress=False)
+    assert set(held.status) <= {"impossible", "already"}
+    number = int(np.flatnonzero(held.status == "impossible")[0])
+    assert held.opens[number].feature == "income"
+    assert held.opens[number].probability > 0.5
+
+
+def test_a_no_is_not_proved_where_the_structure_is_not_known(veil, schema, rows):
+    linear = linear_model(schema, {"income": 3.0}, -4.0)
+
+    def f(frame):
+        return (
+            linear(torch.tensor(Encoding(schema).encode(frame)).float()).softmax(1).detach().numpy()
+        )
+
+    result = Explainer(veil, f).explain(rows.head(5), "granted", progress=False)
+    assert set(result.status) == {"not_found"}
+    assert (result.asked > 10).all()
+    assert "was asked about" in result.text(0)
+
+
+def test_more_changes_than_may_be_are_told(veil, schema, rows):
+    model = linear_model(schema, {"income": 2.0, "debt": 2.0}, -3.0)
+    result = Explainer(veil, model).explain(rows.head(20), "granted", max_changes=1, progress=False)
+    rules = {each.rule for each in result.opens if each is not None}
+    assert "max_changes" in rules
+    assert "changes might" in " ".join(map(result.text, range(20))).replace("features", "changes")
+
+
+def test_the_last_attempt_helps_where_no_single_action_does(veil, schema, rows):
+    """A model that wants a high income and a high debt at once, and else says nothing at all."""
+
+    def f(frame):
+        both = (frame["income"] > frame["income"].quantile(0) + 2) & (frame["debt"] > 1)
+        sure = np.where(both, 0.9, 0.1)
+        return np.stack([1 - sure, sure], axis=1)
+
+    few = rows.head(5).assign(debt=-1.0)
+    result = Explainer(veil, f).explain(few, "granted", progress=False)
+    assert set(result.status) <= {"found", "not_found"}
+    assert (result.asked < 5000).all()
+
+
+def test_a_changed_number_is_compared_with_people_of_the_class(schema):
+    said = wording.compared(schema, ("income", 3.0, 5.25), 0.71, "granted")
+    assert said == ["At least 7 of 10 people with granted have 5.25 or less for income."]
+    assert wording.compared(schema, ("debt", 3.0, 1.0), 0.18, "granted") == [
+        "At least 8 of 10 people with granted have 1 or more for debt."
+    ]
+    assert wording.compared(schema, ("income", 3.0, 9.9), 0.99, "granted") == [
+        "Nearly everybody with granted has 9.9 or less for income."
+    ]
+    assert wording.compared(schema, ("income", 3.0, 3.1), 0.02, "granted") == []
+    assert wording.compared(schema, ("housing", "rent", "own"), float("nan"), "granted") == []
+    assert wording.agreement(0.875) == (
+        "88% of other models, made from the veil for comparison, would agree."
+    )
+
+
+def test_the_surrogate_says_nothing_of_the_model(veil, refused):
+    explainer = Explainer(veil, guidance="surrogate")
+    result = explainer.explain(refused, "granted", progress=False)
+    assert result.flip_ratio > 0.9
+    assert "The model was not asked" in result.text(int(result.found[0]))
+    points = Rows.of_frame(result.rows, explainer.encoding)
+    assert (explainer.model.ask(points).argmax(dim=1).numpy()[result.valid] == 1).all()
+
+
+def _changes(result, feature):
+    name = result.schema.features[feature].name
+    return sum(column == name for column in result.changes()["column"])
