@@ -14,6 +14,7 @@ from counterveil import Explainer
 from counterveil.privacy import Level, Statement
 from counterveil.report import explanation_table
 from counterveil.schema import Categorical, Label, Numeric, Pixels, Schema
+from counterveil.search.constraints.rules import Rules
 from counterveil.search.results.explanations import Explanations
 from counterveil.search.results.refusals import NO_FURTHER, NoAnswers, Opening, Status
 from counterveil.search.results.wording import DecidedBy
@@ -253,3 +254,17 @@ def test_a_proof_is_not_believed_against_the_model(asked):
     told = replace(told, closest=closest)
     refused = builder(request, nothing, told).status[::2]
     assert set(refused[plain.found]) == {"not_found"}
+
+
+def test_no_row_of_another_query_comes_in(schema, veil):
+    """Of people who are asked about together, one may do nothing: the closest row is their own."""
+    model = torch.nn.Sequential(torch.nn.Linear(schema.width, 2))
+    explainer = Explainer(veil, model.requires_grad_(False).eval())
+    queries = random_rows(schema, 12, seed=3)
+    stays = Rules(immutable=[feature.name for feature in schema.features])
+    rules = [Rules(max_changes=1), stays] * 6
+    for prefer in ("believable", "nearest"):
+        result = explainer.explain(queries, rules=rules, prefer=prefer, progress=False)
+        assert set(result.status[1::2]) <= {"not_found", "impossible"}
+        closest, own = result.closest.iloc[1::2], result.queries.iloc[1::2]
+        pd.testing.assert_frame_equal(closest, own, check_dtype=False)

@@ -222,7 +222,8 @@ class BeamSearch:
             last=torch.arange(first.shape[1], device=rows.device).expand_as(first),
             effort=singles.effort[:, :BEAM],
             implausibility=costs.own_implausibility[:, None] + singles.implausibility[:, :BEAM],
-            margin=margin[first],
+            # Where there is no action, `pair` leads to a row of another query: it has no margin.
+            margin=margin[first].masked_fill(best[:, :BEAM].isinf(), -torch.inf),
             pairs=None if singles.pairs is None else singles.pairs[:, :BEAM],
         )
         return singles, beam
