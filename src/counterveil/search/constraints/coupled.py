@@ -98,61 +98,73 @@ class Ties:
         pins = None if pinned is None else _array(pinned)
         attempts: list[tuple[Array, Array | None]] = [(wanted, pins)] if pins is not None else []
         attempts += [(wanted, None), (self._unknown_again(wanted, sides), None)]
-        settled, outside = wanted.copy(), self._outside(sides)
-        ways = self._turns(len(outside))
-        # Mostly the first ways will do, the wanted ones. All others are tried at once.
-        for (tried, fast), some in product(attempts, (ways[:1], ways[1:])):
-            if len(left) and len(some):
-                again, turns = np.repeat(left, len(some)), np.tile(some, (len(left), 1))
-                box_again, pins_again = sides.select(again), None if fast is None else fast[again]
-                found, possible = self.select(again)._settled(
-                    tried[again], box_again, pins_again, turns, outside
-                )
-                possible = possible.reshape(len(left), len(some))
-                ok, first = possible.any(axis=1), possible.argmax(axis=1)
-                best = np.arange(len(left)) * len(some) + first
-                settled[left[ok]] = found[best[ok]]
-                left = left[~ok]
+        settled, sizes = wanted.copy(), self._sizes(sides)
+        for tried, fast in attempts:
+            # Mostly the wanted ways will do. All others are tried at once, for rows with the same.
+            parts = [(left, np.zeros((1, sizes.shape[1]), dtype=np.intp))]
+            kinds, kind = np.unique(sizes[left], axis=0, return_inverse=True)
+            parts += [(left[kind.ravel() == n], _turns(each)) for n, each in enumerate(kinds)]
+            for some, turns in parts:
+                mine = np.intersect1d(some, left)
+                again = np.repeat(mine, len(turns))
+                if len(again):
+                    pins_again = None if fast is None else fast[again]
+                    found, possible = self.select(again)._settled(
+                        tried[again],
+                        sides.select(again),
+                        pins_again,
+                        np.tile(turns, (len(mine), 1)),
+                    )
+                    possible = possible.reshape(len(mine), len(turns))
+                    ok, first = possible.any(axis=1), possible.argmax(axis=1)
+                    best = np.arange(len(mine)) * len(turns) + first
+                    settled[mine[ok]] = found[best[ok]]
+                    left = np.setdiff1d(left, mine[ok])
         return torch.as_tensor(settled).to(rows)
 
-    def _outside(self, sides: Sides) -> list[int]:
-        """The columns of tied numbers that may stay outside of what is allowed, of any query."""
-        return [each.column for each in self.tied.numbers if sides.stays[:, each.column].any()]
+    def _sizes(self, sides: Sides) -> Array:
+        """How many ways there are, (queries, …).
 
-    def _turns(self, outside: int) -> Array:
-        """The ways to try, the wanted first: of groups, numbers outside, groups with one change."""
-        single = self.arrays["only_one"].sum(axis=2).max(axis=0, initial=0)
-        sizes = [3] * self.arrays["together"].shape[1] + [2] * outside + single.tolist()
-        return np.array([*islice(product(*map(range, sizes)), MOST_WAYS)], dtype=np.intp)
+        Of groups that move together, of numbers that may stay outside, of groups with one change.
+        """
+        together = np.where(self.arrays["together"].any(axis=2), 3, 1)
+        outside = 1 + sides.stays[:, [number.column for number in self.tied.numbers]]
+        return np.hstack([together, outside, np.maximum(self.arrays["only_one"].sum(axis=2), 1)])
 
     def _settled(
-        self, rows: Array, sides: Sides, pinned: Array | None, turns: Array, outside: list[int]
+        self, rows: Array, sides: Sides, pinned: Array | None, turns: Array
     ) -> tuple[Array, Array]:
         """Rows that go certain ways and keep the ties, and where there are any, (rows,)."""
+        tied, only_one = self.tied, self.arrays["only_one"].swapaxes(0, 1)
         pins = np.zeros(rows.shape, dtype=bool) if pinned is None else pinned
         now, lower, upper = rows.copy(), sides.lower.copy(), sides.upper.copy()
         own, fixed = sides.queries, np.zeros(rows.shape, dtype=bool)
-        groups = self.arrays["together"].shape[1]
-        for turn, column in zip(turns.T[groups:], outside, strict=False):
-            may_stay = sides.stays[:, column]
-            is_own = np.abs(rows - own)[:, column] < CHANGE_TOLERANCE
-            fixed[:, column] = may_stay & (is_own != ((turn == 1) & ~pins[:, column]))
-            inside = np.clip(now[:, column], lower[:, column], upper[:, column])
-            now[:, column] = np.where(may_stay, inside, now[:, column])
-        only_one, everyone = self.arrays["only_one"].swapaxes(0, 1), np.arange(len(rows))
-        distances = self.tied.distances(rows, own) + 10.0 * ((pins @ self.tied.columns.T) > 0)
-        for turn, members in zip(turns.T[groups + len(outside) :], only_one, strict=True):
+        together, outside, single = np.split(
+            turns, np.cumsum([self.arrays["together"].shape[1], len(tied.numbers)]), axis=1
+        )
+        columns, is_own = (
+            [each.column for each in tied.numbers],
+            np.abs(rows - own) < CHANGE_TOLERANCE,
+        )
+        may_stay = sides.stays[:, columns]
+        fixed[:, columns] = may_stay & (is_own[:, columns] != (outside & ~pins[:, columns]))
+        inside = np.clip(now, lower, upper)[:, columns]
+        now[:, columns] = np.where(may_stay, inside, now[:, columns])
+        distances = tied.distances(rows, own) + 10.0 * ((pins @ tied.columns.T) > 0)
+        for turn, members in zip(single.T, only_one, strict=True):
             order = np.argsort(np.where(members, -distances, 1.0), axis=1, kind="stable")
             others = members.copy()
-            others[everyone, order[everyone, turn]] = False
-            fixed |= others @ self.tied.columns
+            np.put_along_axis(others, np.take_along_axis(order, turn[:, None], 1), False, axis=1)
+            fixed |= others @ tied.columns
         for side in (now, lower, upper):
             np.copyto(side, own, where=fixed)
         box = sides._replace(lower=lower, upper=upper)
-        coupled = CoupledRows(self.tied, self.arrays, now, box, pinned)
-        found, possible = coupled.settled(turns[:, :groups])
-        lost = (fixed & pins & (np.abs(rows - own) > CHANGE_TOLERANCE)).any(axis=1)
-        return found, possible & ~lost & CoupledRows(self.tied, self.arrays, found, box).held()
+        found, possible = CoupledRows(tied, self.arrays, now, box, pinned).settled(together)
+        # What is pinned is not given up: categories, and numbers that were to be the query's.
+        chosen = tied.columns[len(tied.numbers) :].any(axis=0)
+        lost = pins & ((fixed & ~is_own) | (chosen & (found != rows)))
+        possible &= ~lost.any(axis=1) & CoupledRows(tied, self.arrays, found, box).held()
+        return found, possible
 
     def with_feasibility(self, starts: Sequence[Tensor], sides: Sides) -> Ties:
         """The same with queries marked for which no row keeps the ties.
@@ -229,6 +241,13 @@ def ties_of(
             at = np.ix_(which == number, [names.index(name) for name in shifts])
             _share_grid(at, np.array([*shifts.values()]), span, arrays)
     return Ties(tied, arrays)
+
+
+def _turns(sizes: Array) -> Array:
+    """The ways to try but for the first: those first that leave most as it is wanted."""
+    ways = np.array([*islice(product(*map(range, sizes.tolist())), 1, MOST_WAYS**2)], dtype=np.intp)
+    ways = ways.reshape(-1, len(sizes))
+    return ways[np.argsort((ways > 0).sum(axis=1), kind="stable")][:MOST_WAYS]
 
 
 def _tied(encoding: Encoding, blocks: Sequence[Block]) -> Tied:
