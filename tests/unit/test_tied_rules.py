@@ -556,6 +556,19 @@ def test_a_group_of_which_one_must_stay_stays_as_a_whole_unless_that_is_missing(
         assert (way[:, 0] == way[:, 1]).all()
 
 
+def test_a_group_is_given_back_as_a_whole():
+    schema = linked_schema()
+    encoding = Encoding(schema)
+    rows = {"education": ["ba", "ba"], "years": [13, 13], "income": [1.0, 2.0], "bonus": [3.0, 4.0]}
+    points = encoding.encode(pd.DataFrame({**rows, "p0": [0, 0], "p1": [0, 0]}))
+    rules = [Rules(together=[["education", "bonus"]]), Rules(together=[["income", "bonus"]])]
+    box = box_around(encoding, points, rules)
+    columns = torch.zeros(points.shape, dtype=torch.bool)
+    columns[:, 5] = True  # bonus
+    given_back = box.with_groups(columns).int().tolist()
+    assert given_back == [[1, 1, 1, 1, 0, 1, 0, 0], [0, 0, 0, 0, 1, 1, 0, 0]]
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [
