@@ -144,13 +144,12 @@ def test_a_person_is_told_what_to_decide():
         weight=[80.5 + i if i % 3 == 0 else None for i in range(ROWS)],
     )
     assert draft.schema.feature("sex").immutable
-    assert draft.schema.feature("age").direction == "increase"
+    assert draft.schema.feature("age").immutable
     assert draft.schema.feature("income").step is None  # a step is for a person to choose
     for words in (
         "bounds of age, income, rooms, pressure, weight, other",
         "categories of sex, region, smoker",
-        "sex: taken as immutable",
-        "age: may only increase",
+        "immutable, as the name says something personal: age, sex",
         "region: numbers taken for codes",
         "rooms: taken for amounts",
         "1,000 for income",
@@ -163,13 +162,52 @@ def test_a_person_is_told_what_to_decide():
 
 def test_names_of_columns():
     assert column_names.words_of("PatientID of_clinic-2") == {"patient", "id", "of", "clinic"}
-    assert column_names.names_an_age("Age")
-    assert not column_names.names_an_age("car_age")
-    assert not column_names.names_an_age("language")
     assert not column_names.names_an_identifier("number_of_loans")
     assert not column_names.names_an_identifier("paid")
     assert column_names.names_a_code("income_band")
     assert column_names.like_a_label("loan_status") > column_names.like_a_label("marital_status")
+
+
+@pytest.mark.parametrize(
+    ("attribute", "names"),
+    [
+        ("sex", "sex Gender applicant_gender isFemale GESCHLECHT"),
+        ("race", "race ethnicity EthnicGroup skin_color ethnie"),
+        ("nationality", "nationality native-country country_of_origin Staatsangehörigkeit"),
+        ("religion", "religion konfession"),
+        (
+            "age",
+            "age Age AGE age_group ageOfApplicant alter dob birth_year DateOfBirth geburtsjahr",
+        ),
+        ("birthplace", "birthplace geburtsort"),
+        (
+            "family",
+            "marital_status MaritalStatus marital-status relationship married familienstand",
+        ),
+        ("disability", "disability is_disabled Behinderung"),
+        (None, "car_age account_age language stage average wage package Essex racecourse embrace"),
+        (None, "income family_income family_size region original issue_date dobson message page"),
+    ],
+)
+def test_names_that_say_something_personal(attribute, names):
+    found = {name: column_names.personal_attribute(name) for name in names.split()}
+    assert set(found.values()) == {attribute}, found
+
+
+def test_personal_attributes_are_immutable_and_the_draft_says_so(rows):
+    frame = rows.assign(
+        geburtsjahr=[1950 + i % 40 for i in range(len(rows))],
+        marital_status=["single", "married", "widowed"] * (len(rows) // 3),
+        car_age=[i % 20 for i in range(len(rows))],
+    )
+    draft = draft_schema(frame, "loan")
+    fixed = {each.name for each in draft.schema.features if each.immutable}
+    assert fixed == {"age", "geburtsjahr", "marital_status"}
+    said = [each for each in draft.decisions if "personal" in each]
+    assert said == [
+        "immutable, as the name says something personal: age, geburtsjahr (age), "
+        "marital_status (family)"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,11 @@ def frame_of(schema, rows):
 
 def tiny_world(dice):
     """A schema of a few values, rules, and a query."""
+    schema = tiny_schema(dice)
+    return schema, *tiny_rules(schema, dice)
+
+
+def tiny_schema(dice):
     features = []
     for place in range(dice.randint(2, 3)):
         low = dice.randint(0, 2)
@@ -61,12 +66,16 @@ def tiny_world(dice):
                 direction=dice.choice(("any", "any", "increase", "decrease")),
             )
         )
-    numbers = [feature.name for feature in features]
     if dice.random() < 0.7:
         missing = dice.random() < 0.3
         category = Categorical(name="c", categories=("x", "y", "z"), missing=missing)
         features.append(dice.choice((Binary(name="b"), category)))
-    names = [feature.name for feature in features]
+    return Schema(features=tuple(features), label=LABEL)
+
+
+def tiny_rules(schema, dice):
+    features, names = schema.features, [feature.name for feature in schema.features]
+    numbers = [feature.name for feature in features if feature.is_one_number]
     rules = {
         "immutable": [name for name in names if dice.random() < 0.15],
         "direction": {},
@@ -90,9 +99,8 @@ def tiny_world(dice):
             if each.values and dice.random() < 0.4
         },
     }
-    schema = Schema(features=tuple(features), label=LABEL)
     query = {feature.name: dice.choice(values_of(feature, True)) for feature in features}
-    return schema, rules, query
+    return rules, query
 
 
 def values_of(feature, missing):
@@ -149,6 +157,31 @@ def test_whatever_is_possible_is_found(part):
             if not all(violations(schema, content, query, other) for other in rows):
                 assert row[block.feature.name] == value, (seed, query, row, content)
     assert settled > 20
+
+
+def test_rows_are_settled_alike_alone_and_beside_others():
+    """Whatever rules the others have."""
+    dice, compared = random.Random(5), 0
+    for seed in range(8):
+        schema, rules, queries = tiny_schema(dice), [], []
+        for _ in range(30):
+            content, query = tiny_rules(schema, dice)
+            try:
+                rules.append(Rules.of_mapping(content))
+                rules[-1].tighten(schema)
+                queries.append(query)
+            except RequestError:
+                del rules[len(queries) :]
+        encoding, snap = Encoding(schema), Snap(Encoding(schema))
+        points = encoding.encode(frame_of(schema, queries))
+        wild = torch.rand(points.shape, generator=torch.Generator().manual_seed(seed))
+        together = snap(wild, box_around(encoding, points, rules), wild > 0.8)
+        for number, each in enumerate(rules):
+            part = slice(number, number + 1)
+            alone = box_around(encoding, points[part], each)
+            assert torch.equal(snap(wild[part], alone, wild[part] > 0.8), together[part]), number
+            compared += 1
+    assert compared > 60
 
 
 # --- Steps ---
@@ -521,6 +554,19 @@ def test_a_group_of_which_one_must_stay_stays_as_a_whole_unless_that_is_missing(
         assert (way[:, 0] != 0).tolist() == moves[:2], rules
         assert (found["a"][2] > 2.1) == moves[2], rules
         assert (way[:, 0] == way[:, 1]).all()
+
+
+def test_a_group_is_given_back_as_a_whole():
+    schema = linked_schema()
+    encoding = Encoding(schema)
+    rows = {"education": ["ba", "ba"], "years": [13, 13], "income": [1.0, 2.0], "bonus": [3.0, 4.0]}
+    points = encoding.encode(pd.DataFrame({**rows, "p0": [0, 0], "p1": [0, 0]}))
+    rules = [Rules(together=[["education", "bonus"]]), Rules(together=[["income", "bonus"]])]
+    box = box_around(encoding, points, rules)
+    columns = torch.zeros(points.shape, dtype=torch.bool)
+    columns[:, 5] = True  # bonus
+    given_back = box.with_groups(columns).int().tolist()
+    assert given_back == [[1, 1, 1, 1, 0, 1, 0, 0], [0, 0, 0, 0, 1, 1, 0, 0]]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """What the name of a column says about its cells: identifiers, codes, amounts, people, labels.
 
 A name is split into words: "PatientID", "patient_id" and "patient id" are "patient" and "id". The
-lists are of English words, and a few German ones; a name that has none of them says nothing.
+lists are of English and German words; a name that has none of them says nothing.
 """
 
 import re
@@ -34,11 +34,43 @@ CODE = _words(
     "gender icd industry job marital marriage nationality occupation plan product province purpose "
     "race region sector sex site state status ward"
 )
-FIXED = _words(
-    "birthplace birth citizenship disability disabled ethnic ethnicity gender geschlecht "
-    "nationality native race religion sex"
+# What people are, and cannot act on or should not be told to change. Several words that only
+# together say so are joined by +.
+PERSONAL = {
+    "sex": _words(
+        "sex gender male female pronoun pronouns transgender sexual geschlecht geschlechts anrede "
+        "weiblich männlich maennlich"
+    ),
+    "race": _words(
+        "race races racial ethnic ethnicity ancestry caste tribe skin+color skin+colour indigenous "
+        "ethnie ethnisch rasse hautfarbe abstammung"
+    ),
+    "nationality": _words(
+        "nationality citizenship citizen native immigrant immigration migrant migration+background "
+        "foreign+worker country+origin national+origin mother+tongue nationalität nationalitaet "
+        "staatsangehörigkeit staatsangehoerigkeit staatsbürgerschaft staatsbuergerschaft herkunft "
+        "herkunftsland migrationshintergrund muttersprache"
+    ),
+    "religion": _words("religion religious faith creed denomination konfession glaube"),
+    "age": _words(
+        "age ages alter altersgruppe lebensalter birth birthday birthdate birthyear born dob yob "
+        "geburt geburtsdatum geburtsjahr geburtstag geboren"
+    ),
+    "birthplace": _words("birthplace birthcountry birth+place geburtsort geburtsland"),
+    "family": _words(
+        "marital marriage married spouse relationship family widowed divorced civil+status "
+        "familienstand familie verheiratet ehepartner ledig geschieden verwitwet"
+    ),
+    "disability": _words(
+        "disability disabilities disabled handicap handicapped impairment behinderung behindert "
+        "schwerbehinderung schwerbehindert"
+    ),
+    "health": _words("genetic genetics genotype pregnant pregnancy schwanger"),
+}
+THINGS = _words(  # that have an age
+    "account building business car company contract credit debt device equipment firm house "
+    "invoice loan machine policy product property vehicle"
 )
-THINGS = _words("account car credit house loan policy vehicle")  # that have an age
 LABEL = _words(
     "accepted approval approved bad churn churned class decision default defaulted granted label "
     "outcome readmitted response result status survived target y"
@@ -77,15 +109,25 @@ def names_an_amount(name: str) -> bool:
     return bool(words_of(name) & AMOUNT) and not names_a_code(name)
 
 
-def names_an_age(name: str) -> bool:
-    """Whether the name is that of a person's age."""
+def personal_attribute(name: str) -> str | None:
+    """Which of the PERSONAL attributes a column holds, by its name; None if it says none.
+
+    The age of a thing is none, nor is an amount of a family, such as its income.
+
+    >>> personal_attribute("MaritalStatus"), personal_attribute("car_age")
+    ('family', None)
+    """
     words = words_of(name)
-    return bool(words & {"age", "alter"}) and not words & (THINGS | GROUPED)
-
-
-def names_what_people_cannot_change(name: str) -> bool:
-    """Whether the name is that of something a person is born with, or the law protects."""
-    return bool(words_of(name) & FIXED)
+    found = [
+        attribute
+        for attribute, phrases in PERSONAL.items()
+        if any(words >= set(phrase.split("+")) for phrase in phrases)
+    ]
+    if words & THINGS and "age" in found:
+        found.remove("age")
+    if words & AMOUNT and "family" in found:
+        found.remove("family")
+    return found[0] if found else None
 
 
 def like_a_label(name: str) -> float:

@@ -56,8 +56,7 @@ class Decisions:
     def __init__(self) -> None:
         self.codes: list[str] = []  # whole numbers taken for codes
         self.amounts: list[str] = []  # few whole numbers taken for amounts
-        self.fixed: list[str] = []
-        self.ages: list[str] = []
+        self.personal: list[str] = []
         self.steps: list[str] = []
         self.empty: list[str] = []  # most of their cells
         self.nines: list[str] = []  # at one end of the numbers
@@ -70,8 +69,7 @@ class Decisions:
         told = (
             (wide, "bounds of {}: they are those of the rows; put the public ones"),
             (listed, "categories of {}: list all that a form allows, seen here or not"),
-            (self.fixed, "{}: taken as immutable, by the name"),
-            (self.ages, "{}: may only increase in an answer, by the name"),
+            (self.personal, "immutable, as the name says something personal: {}"),
             (
                 schema.columns,
                 'what else no answer may change: add "immutable": true, or a "direction"',
@@ -246,11 +244,10 @@ def _shared_divisor(number: Numbers) -> int:
 
 
 def with_rules(feature: Drafted, decisions: Decisions) -> Drafted:
-    """The feature with what its name says about people."""
-    if column_names.names_what_people_cannot_change(feature.name):
-        decisions.fixed.append(feature.name)
-        return feature.model_copy(update={"immutable": True})
-    if feature.is_one_number and column_names.names_an_age(feature.name):
-        decisions.ages.append(feature.name)
-        return feature.model_copy(update={"direction": "increase"})
-    return feature
+    """The feature, immutable where its name says that it is personal."""
+    attribute = column_names.personal_attribute(feature.name)
+    if attribute is None:
+        return feature
+    named_so = feature.name.casefold() == attribute
+    decisions.personal.append(feature.name if named_so else f"{feature.name} ({attribute})")
+    return feature.model_copy(update={"immutable": True})

@@ -28,12 +28,10 @@ from torch import Tensor
 
 from counterveil.encoding import Array, Block, Encoding
 from counterveil.schema import Feature
-from counterveil.search.constraints.coupled_rows import (
+from counterveil.search.constraints.coupled_numbers import (
     CHANGE_TOLERANCE,
     EXACT_TOLERANCE,
-    Choice,
-    CoupledRows,
-    Number,
+    CoupledNumbers,
     Sides,
     Tied,
 )
@@ -48,6 +46,9 @@ from counterveil.search.constraints.rules import Rules
 __all__ = ["CHANGE_TOLERANCE", "Sides", "Ties", "ties_of"]
 
 MOST_WAYS = 48  # that are tried for a row
+LEAST_MOVE = 1e-4  # of its range: how far a number moves at least that goes with its group
+FOLLOWS = 0.05  # of its range: how far it moves along with a category
+STAYS, UP, DOWN = 0.0, 1.0, -1.0  # the ways of a group
 
 
 @dataclass(frozen=True)
@@ -82,8 +83,18 @@ class Ties:
 
     def held(self, rows: Tensor, sides: Sides) -> Tensor:
         """Which rows, (queries, width), keep their ties: (queries,)."""
-        held = CoupledRows(self.tied, self.arrays, _array(rows), sides).held()
-        return torch.from_numpy(held).to(rows.device)
+        return torch.from_numpy(self._held(_array(rows), sides)).to(rows.device)
+
+    def _held(self, rows: Array, sides: Sides) -> Array:
+        together, count = self.arrays["together"], len(self.tied.columns)
+        changed = (self.tied.distances(rows, sides.queries) > 0)[:, None]
+        moves, stays = ((together & each).any(axis=2) for each in (changed, ~changed))
+        ways = (rows - sides.queries)[:, None, self.tied.columns]
+        up, down = ((together & changed)[:, :, :count] & each for each in (ways > 0, ways < 0))
+        fine = ~moves | ~(stays | (up.any(axis=2) & down.any(axis=2)))
+        single = (self.arrays["only_one"] & changed).sum(axis=2) <= 1
+        numbers = CoupledNumbers(self.tied, self.arrays, rows, sides).held()
+        return numbers & np.all(fine, axis=1) & np.all(single, axis=1)
 
     def settle(self, rows: Tensor, sides: Sides, pinned: Tensor | None = None) -> Tensor:
         """Rows, (queries, width), that keep the ties; as they came where there are none.
@@ -91,68 +102,55 @@ class Ties:
         `pinned`: columns that keep their values where that is possible, (queries, width).
         """
         wanted = _array(rows)
-        held = CoupledRows(self.tied, self.arrays, wanted, sides).held()
-        left = np.flatnonzero(self.arrays["possible"] & ~held)
+        left = np.flatnonzero(self.arrays["possible"] & ~self._held(wanted, sides))
         if not len(left):
             return rows
         pins = None if pinned is None else _array(pinned)
         attempts: list[tuple[Array, Array | None]] = [(wanted, pins)] if pins is not None else []
         attempts += [(wanted, None), (self._unknown_again(wanted, sides), None)]
-        settled, outside = wanted.copy(), self._outside(sides)
-        ways = self._turns(len(outside))
-        # Mostly the first ways will do, the wanted ones. All others are tried at once.
-        for (tried, fast), some in product(attempts, (ways[:1], ways[1:])):
-            if len(left) and len(some):
-                again, turns = np.repeat(left, len(some)), np.tile(some, (len(left), 1))
-                box_again, pins_again = sides.select(again), None if fast is None else fast[again]
-                found, possible = self.select(again)._settled(
-                    tried[again], box_again, pins_again, turns, outside
-                )
-                possible = possible.reshape(len(left), len(some))
-                ok, first = possible.any(axis=1), possible.argmax(axis=1)
-                best = np.arange(len(left)) * len(some) + first
-                settled[left[ok]] = found[best[ok]]
-                left = left[~ok]
+        settled, sizes = wanted.copy(), self._sizes(sides)
+        for tried, fast in attempts:
+            # Mostly the wanted ways will do. All others are tried at once, for rows with the same.
+            parts = [(left, np.zeros((1, sizes.shape[1]), dtype=np.intp))]
+            kinds, kind = np.unique(sizes[left], axis=0, return_inverse=True)
+            parts += [(left[kind.ravel() == n], _turns(each)) for n, each in enumerate(kinds)]
+            for some, turns in parts:
+                mine = np.intersect1d(some, left)
+                again = np.repeat(mine, len(turns))
+                if len(again):
+                    pins_again = None if fast is None else fast[again]
+                    found, possible = self.select(again)._settled(
+                        tried[again],
+                        sides.select(again),
+                        pins_again,
+                        np.tile(turns, (len(mine), 1)),
+                    )
+                    possible = possible.reshape(len(mine), len(turns))
+                    ok, first = possible.any(axis=1), possible.argmax(axis=1)
+                    best = np.arange(len(mine)) * len(turns) + first
+                    settled[mine[ok]] = found[best[ok]]
+                    left = np.setdiff1d(left, mine[ok])
         return torch.as_tensor(settled).to(rows)
 
-    def _outside(self, sides: Sides) -> list[int]:
-        """The columns of tied numbers that may stay outside of what is allowed, of any query."""
-        return [each.column for each in self.tied.numbers if sides.stays[:, each.column].any()]
+    def _sizes(self, sides: Sides) -> Array:
+        """How many ways there are, (queries, …).
 
-    def _turns(self, outside: int) -> Array:
-        """The ways to try, the wanted first: of groups, numbers outside, groups with one change."""
-        single = self.arrays["only_one"].sum(axis=2).max(axis=0, initial=0)
-        sizes = [3] * self.arrays["together"].shape[1] + [2] * outside + single.tolist()
-        return np.array([*islice(product(*map(range, sizes)), MOST_WAYS)], dtype=np.intp)
+        Of groups that move together, of numbers that may stay outside, of groups with one change.
+        """
+        together = np.where(self.arrays["together"].any(axis=2), 3, 1)
+        outside = 1 + sides.stays[:, self.tied.columns]
+        return np.hstack([together, outside, np.maximum(self.arrays["only_one"].sum(axis=2), 1)])
 
     def _settled(
-        self, rows: Array, sides: Sides, pinned: Array | None, turns: Array, outside: list[int]
+        self, rows: Array, sides: Sides, pinned: Array | None, turns: Array
     ) -> tuple[Array, Array]:
         """Rows that go certain ways and keep the ties, and where there are any, (rows,)."""
-        pins = np.zeros(rows.shape, dtype=bool) if pinned is None else pinned
-        now, lower, upper = rows.copy(), sides.lower.copy(), sides.upper.copy()
-        own, fixed = sides.queries, np.zeros(rows.shape, dtype=bool)
-        groups = self.arrays["together"].shape[1]
-        for turn, column in zip(turns.T[groups:], outside, strict=False):
-            may_stay = sides.stays[:, column]
-            is_own = np.abs(rows - own)[:, column] < CHANGE_TOLERANCE
-            fixed[:, column] = may_stay & (is_own != ((turn == 1) & ~pins[:, column]))
-            inside = np.clip(now[:, column], lower[:, column], upper[:, column])
-            now[:, column] = np.where(may_stay, inside, now[:, column])
-        only_one, everyone = self.arrays["only_one"].swapaxes(0, 1), np.arange(len(rows))
-        distances = self.tied.distances(rows, own) + 10.0 * ((pins @ self.tied.columns.T) > 0)
-        for turn, members in zip(turns.T[groups + len(outside) :], only_one, strict=True):
-            order = np.argsort(np.where(members, -distances, 1.0), axis=1, kind="stable")
-            others = members.copy()
-            others[everyone, order[everyone, turn]] = False
-            fixed |= others @ self.tied.columns
-        for side in (now, lower, upper):
-            np.copyto(side, own, where=fixed)
-        box = sides._replace(lower=lower, upper=upper)
-        coupled = CoupledRows(self.tied, self.arrays, now, box, pinned)
-        found, possible = coupled.settled(turns[:, :groups])
-        lost = (fixed & pins & (np.abs(rows - own) > CHANGE_TOLERANCE)).any(axis=1)
-        return found, possible & ~lost & CoupledRows(self.tied, self.arrays, found, box).held()
+        going = _Going(self, rows, sides, pinned)
+        now, box = going.by(turns)
+        found, possible = CoupledNumbers(self.tied, self.arrays, now, box, pinned).settled()
+        found = found.astype(rows.dtype)
+        possible &= going.possible & ~going.loses_pinned(found)
+        return found, possible & self._held(found, sides)
 
     def with_feasibility(self, starts: Sequence[Tensor], sides: Sides) -> Ties:
         """The same with queries marked for which no row keeps the ties.
@@ -166,7 +164,7 @@ class Ties:
 
     def with_groups(self, columns: Tensor) -> Tensor:
         """A mask of columns, (queries, width), with all of a group that it has a column of."""
-        together, reach = self.arrays["together"], self.tied.columns
+        together, reach = self.arrays["together"], self.tied.reach
         touched = together & ((_array(columns) @ reach.T) > 0)[:, None]
         moved = (together & touched.any(axis=2, keepdims=True)).any(axis=1)
         return columns | torch.as_tensor(moved @ reach).to(columns)
@@ -174,12 +172,113 @@ class Ties:
     def _unknown_again(self, rows: Array, sides: Sides) -> Array:
         """Rows in which tied numbers are missing again that the query does not have."""
         rows = rows.copy()
-        for place, number in enumerate(self.tied.numbers):
-            if number.flag is not None:
+        for place, flag in enumerate(self.tied.flags):
+            if flag is not None:
                 missing = np.isnan(self.arrays["own"][:, place])
-                for column in (number.column, number.flag):
-                    rows[missing, column] = sides.queries[missing, column]
+                rows[missing, flag - 1 : flag + 1] = sides.queries[missing, flag - 1 : flag + 1]
         return rows
+
+
+class _Going:
+    """Rows on certain ways: where they want to be, and what their boxes leave then."""
+
+    def __init__(self, ties: Ties, rows: Array, sides: Sides, pinned: Array | None) -> None:
+        self._tied, self._arrays, self._rows, self._sides = ties.tied, ties.arrays, rows, sides
+        self._pins = np.zeros(rows.shape, dtype=bool) if pinned is None else pinned
+        wide = (rows, sides.lower, sides.upper)
+        self._now, self._lower, self._upper = (each.astype(np.float64) for each in wide)
+        self._fixed = np.zeros(rows.shape, dtype=bool)  # columns that are the query's
+        self._distances = ties.tied.distances(rows, sides.queries)
+        self.possible = np.ones(len(rows), dtype=bool)
+
+    def by(self, turns: Array) -> tuple[Array, Sides]:
+        """The rows that are wanted, and their boxes, if each tie goes the way of its turn."""
+        groups = [self._arrays[name].swapaxes(0, 1) for name in ("together", "only_one")]
+        ends = np.cumsum([len(groups[0]), len(self._tied.columns)])
+        together, outside, only_one = np.split(turns, ends, axis=1)
+        for members, turn in zip(groups[0], together.T, strict=True):
+            self._move_together(members, turn)
+        self._stay_outside(outside)
+        for members, turn in zip(groups[1], only_one.T, strict=True):
+            self._free_one(members, turn)
+        for side in (self._now, self._lower, self._upper):
+            np.copyto(side, self._sides.queries, where=self._fixed)
+        return self._now, self._sides._replace(lower=self._lower, upper=self._upper)
+
+    def _move_together(self, members: Array, turn: Array) -> None:
+        """A group, (rows, features), goes one of its three ways: it stays, moves up or moves down.
+
+        First the way of the number that has moved farthest, of pinned ones first. If only
+        categories have moved, its numbers go up, or down. Otherwise it stays, if it can.
+        """
+        columns, count = self._tied.columns, len(self._tied.columns)
+        own, mine = self._sides.queries[:, columns], members[:, :count]
+        moved = np.where(mine & (self._distances[:, :count] > 0), self._rows[:, columns] - own, 0.0)
+        strength = np.abs(moved) * np.where(self._pins[:, columns], 1.0, 1e-3)
+        farthest = strength == strength.max(axis=1, keepdims=True, initial=0.0)
+        lead = np.sign((farthest * np.sign(moved)).sum(axis=1))
+        moves = (lead != 0) | (members & (self._distances > 0))[:, count:].any(axis=1)
+        ways = (
+            np.where(moves, np.where(lead != 0, lead, UP), STAYS),
+            np.where(lead != 0, STAYS, np.where(moves, DOWN, UP)),
+            np.where(lead != 0, -lead, np.where(moves, STAYS, DOWN)),
+        )
+        way = np.choose(turn, ways)[:, None]
+        self._fixed |= (members & (way == STAYS)) @ self._tied.reach
+        # As far as the one that leads, and at least to the next multiple, or a share of the range.
+        share = np.abs(moved).max(axis=1, keepdims=True, initial=0.0)
+        along = own + way * np.where(share > 0, share, FOLLOWS)
+        now = self._now[:, columns]
+        self._now[:, columns] = np.where(mine & (np.sign(moved) != way), along, now)
+        grid = self._arrays["grid"] / self._tied.span
+        least = np.where(grid > 0, np.maximum(1e-3 * grid, 2 * CHANGE_TOLERANCE), LEAST_MOVE)
+        low, high = self._lower[:, columns], self._upper[:, columns]
+        up, down = mine & (way == UP), mine & (way == DOWN)
+        self._lower[:, columns] = np.where(up, np.maximum(low, own + least), low)
+        self._upper[:, columns] = np.where(down, np.minimum(high, own - least), high)
+        goes = members & (way != STAYS) & (self._distances == 0)
+        for place, (at, categories) in enumerate(self._tied.choices, count):
+            self._move_choice(at, categories, goes[:, place])
+
+    def _move_choice(self, at: slice, categories: int, goes: Array) -> None:
+        """Where it `goes`, a choice is the open value next to the query's, as the schema lists."""
+        lower, upper, own = (side[:, at] for side in self._sides[:3])
+        if categories:
+            is_open = (upper > 0.5) & (own < 0.5)
+            is_open[:, categories:] = False
+            away = np.abs(np.arange(own.shape[1]) - own.argmax(axis=1)[:, None])
+            next_one = np.where(is_open, away, own.shape[1] + 1).argmin(axis=1)
+            other = np.eye(own.shape[1])[next_one]
+        else:
+            is_open, other = (1 - own >= lower) & (1 - own <= upper), 1 - own
+        self.possible &= ~goes | is_open.any(axis=1)
+        self._now[:, at] = np.where(goes[:, None], other, self._now[:, at])
+
+    def _stay_outside(self, turns: Array) -> None:
+        """Numbers outside of what is allowed stay there, or come inside; by turns, the other."""
+        columns, may_stay = self._tied.columns, self._sides.stays[:, self._tied.columns]
+        is_own = self._distances[:, : len(columns)] == 0
+        stays = may_stay & (is_own != (turns & ~self._pins[:, columns]))
+        self._fixed[:, columns] |= stays
+        inside = np.clip(self._now, self._lower, self._upper)[:, columns]
+        self._now[:, columns] = np.where(may_stay & ~stays, inside, self._now[:, columns])
+
+    def _free_one(self, members: Array, turn: Array) -> None:
+        """Of a group one is free: first what is pinned, then what has moved farthest."""
+        pinned = (self._pins @ self._tied.reach.T) > 0
+        order = np.where(members, -self._distances - 10.0 * pinned, 1.0).argsort(
+            axis=1, kind="stable"
+        )
+        others = members.copy()
+        np.put_along_axis(others, np.take_along_axis(order, turn[:, None], 1), False, axis=1)
+        self._fixed |= others @ self._tied.reach
+
+    def loses_pinned(self, found: Array) -> Array:
+        """Where a pinned category has changed, or a pinned number is the query's again, (rows,)."""
+        moved = np.abs(self._rows - self._sides.queries) > CHANGE_TOLERANCE
+        chosen = self._tied.reach[len(self._tied.columns) :].any(axis=0)
+        lost = (self._fixed & moved) | (chosen & (found != self._rows))
+        return (lost & self._pins).any(axis=1)
 
 
 def ties_of(
@@ -204,7 +303,7 @@ def ties_of(
     blocks = [block for block in encoding.blocks if block.feature.name in ever]
     blocks.sort(key=lambda block: not block.feature.is_one_number)
     tied = _tied(encoding, blocks)
-    count, names = len(tied.numbers), [block.feature.name for block in blocks]
+    count, names = len(tied.columns), [block.feature.name for block in blocks]
     own = [_own(queries, block) for block in blocks[:count]]
     place_of = {feature.name: place for place, feature in enumerate(encoding.schema.features)}
     grid = [[grid_of(features[place_of[name]]) for name in names[:count]] for features in under]
@@ -223,34 +322,42 @@ def ties_of(
         if block.feature.missing:
             known = queries[:, block.stop - 1] < 0.5
             arrays["together"][:, :, place] &= known[:, None]
-    span = np.array([number.span for number in tied.numbers])
     for number, related in enumerate(relations):
         for shifts in equal_shifts(related):
             at = np.ix_(which == number, [names.index(name) for name in shifts])
-            _share_grid(at, np.array([*shifts.values()]), span, arrays)
+            _share_grid(at, np.array([*shifts.values()]), tied.span, arrays)
     return Ties(tied, arrays)
+
+
+def _turns(sizes: Array) -> Array:
+    """The ways to try but for the first: those first that leave most as it is wanted."""
+    ways = np.array([*islice(product(*map(range, sizes.tolist())), 1, MOST_WAYS**2)], dtype=np.intp)
+    ways = ways.reshape(-1, len(sizes))
+    return ways[np.argsort((ways > 0).sum(axis=1), kind="stable")][:MOST_WAYS]
 
 
 def _tied(encoding: Encoding, blocks: Sequence[Block]) -> Tied:
     """Where tied features are, given in order."""
     source_of = {link.derived: link.source for link in encoding.schema.links}
-    columns = np.zeros((len(blocks), encoding.width), dtype=bool)
-    numbers, choices = [], []
+    reach = np.zeros((len(blocks), encoding.width), dtype=bool)
     for place, block in enumerate(blocks):
-        name, feature = block.feature.name, block.feature
         for other in encoding.blocks:
-            columns[place, other.at] = name in (
-                other.feature.name,
-                source_of.get(other.feature.name),
-            )
-        if feature.is_one_number:
-            low, high = feature.number_range or (0.0, 1.0)
-            flag, is_derived = block.missing_flag, name in source_of
-            numbers.append(Number(block.start, flag, low, high - low, is_derived))
-        else:
-            categories = block.categories.stop - block.start if feature.one_hot else 0
-            choices.append(Choice(block.at, categories))
-    return Tied(tuple(numbers), tuple(choices), columns)
+            itself = other.feature.name
+            reach[place, other.at] = block.feature.name in (itself, source_of.get(itself))
+    numbers = [block for block in blocks if block.feature.is_one_number]
+    ranges = np.array([block.feature.number_range for block in numbers]).reshape(-1, 2)
+    return Tied(
+        [block.start for block in numbers],
+        [block.missing_flag for block in numbers],
+        ranges[:, 0],
+        ranges[:, 1] - ranges[:, 0],
+        np.array([block.feature.name in source_of for block in numbers], dtype=bool),
+        [
+            (block.at, block.feature.one_hot * (block.categories.stop - block.start))
+            for block in blocks[len(numbers) :]
+        ],
+        reach,
+    )
 
 
 def _members(groups: Sequence[Collection[Collection[str]]], names: Sequence[str]) -> Array:
