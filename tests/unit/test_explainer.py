@@ -300,3 +300,27 @@ def test_paths_are_enough(veil, model, schema, queries, tmp_path):
     save_exported(model, schema, tmp_path / "model.pt2")
     explainer = Explainer(tmp_path / "x.veil", tmp_path / "model.pt2")
     assert explainer.explain(queries.head(5), progress=False).flip_ratio > 0
+
+
+def test_the_callers_index_survives(explainer, rows):
+    queries = rows.head(3)
+    named = queries.set_axis(pd.Index(["ann", "bob", "eve"], name="who"))
+    result = explainer.explain(named, progress=False)
+    assert result.index.tolist() == ["ann", "bob", "eve"]
+    frame = result.frame()
+    assert frame.index.name == "who"
+    assert frame.index.tolist() == [named.index[at] for at in result.found]
+    several = explainer.explain(named, k=2, progress=False).frame()
+    assert several.index.names == ["who", "answer"]
+    assert set(several.index.get_level_values("answer")) <= {1, 2}
+    last = result.only([2])
+    assert last.index.tolist() == ["eve"]
+    assert explainer.explain(queries.to_dict("records"), progress=False).index is None
+
+
+def test_too_many_answers_are_refused_at_once(explainer, rows):
+    for k in (0, 10**10):
+        with pytest.raises(RequestError, match="k must be a whole number from 1 to 1000"):
+            explainer.explain(rows.head(3), k=k)
+    with pytest.raises(RequestError, match="iterations must be"):
+        explainer.explain(rows.head(3), iterations=10**10)

@@ -1,0 +1,96 @@
+"""`nearest` is never beaten by a change of one feature alone."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+
+from counterveil import Explainer
+from counterveil.encoding import Encoding
+from counterveil.schema import Binary, Categorical, Label, Numeric, Schema
+
+PLACES = 60  # of a number that are tried
+SCHEMA = Schema(
+    name="one feature",
+    label=Label(name="y", classes=("no", "yes")),
+    features=(
+        Numeric(name="amount", lower=0, upper=10),
+        Numeric(name="count", lower=0, upper=30, integer=True),
+        Numeric(name="gap", lower=-5, upper=5, missing=True),
+        Categorical(name="kind", categories=("a", "b", "c")),
+        Categorical(name="place", categories=(1, 2), immutable=True),
+        Binary(name="flag", values=("no", "yes")),
+    ),
+)
+
+
+class Wavy(nn.Module):
+    """A network of random weights: its classes lie in many pieces."""
+
+    def __init__(self, seed):
+        super().__init__()
+        random = torch.Generator().manual_seed(seed)
+        self.register_buffer("inner", 3 * torch.randn(SCHEMA.width, 24, generator=random))
+        self.register_buffer("bias", torch.randn(24, generator=random))
+        self.register_buffer("outer", torch.randn(24, 2, generator=random))
+
+    def forward(self, points):
+        return 6 * torch.tanh(points @ self.inner + self.bias) @ self.outer
+
+
+def people(rows, seed=0):
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {
+            "amount": rng.uniform(0, 10, rows),
+            "count": rng.integers(0, 31, rows),
+            "gap": np.where(rng.random(rows) < 0.2, np.nan, rng.uniform(-5, 5, rows)),
+            "kind": rng.choice(["a", "b", "c"], rows),
+            "place": rng.choice([1, 2], rows),
+            "flag": rng.choice(["no", "yes"], rows),
+            "y": rng.choice(["no", "yes"], rows),
+        }
+    )
+
+
+def one_feature_changes(encoding, row):
+    """Encoded rows in which one free feature of `row` has another value."""
+    for block in encoding.blocks:
+        feature, at = block.feature, block.start
+        if feature.immutable:
+            continue
+        if feature.one_hot:
+            whole = slice(block.start, block.stop)
+            values = np.eye(block.stop - block.start)
+        elif feature.number_range is None:
+            whole, values = at, 1 - row[at : at + 1]
+        elif block.missing_flag is not None and row[block.missing_flag] > 0.5:
+            continue
+        else:
+            low, high = feature.number_range
+            steps = high - low if feature.is_whole else PLACES
+            whole, values = at, np.arange(steps + 1) / steps
+        for value in values:
+            tried = row.copy()
+            tried[whole] = value
+            yield tried
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_single_feature_is_nearer(release_once, seed):
+    veil = release_once(SCHEMA, people(300), 50.0, epochs=2)
+    encoding, queries = Encoding(SCHEMA), people(40, seed)
+    model = Wavy(seed)
+    result = Explainer(veil, model).explain(queries, target="yes", prefer="nearest", progress=False)
+    before, after = encoding.encode(queries), encoding.encode(result.rows)
+    beaten = 0
+    for row, answer, valid in zip(before, after, result.valid, strict=True):
+        tried = np.array(list(one_feature_changes(encoding, row)))
+        said = model(torch.as_tensor(tried, dtype=torch.float32)).softmax(dim=1)[:, 1].numpy()
+        distance = np.sqrt(((tried - row) ** 2).sum(axis=1))
+        reached = distance[said > 0.5001]
+        if len(reached) and reached.min() > 0:  # not for a query that is accepted already
+            assert valid
+            beaten += np.sqrt(((answer - row) ** 2).sum()) > 1.01 * reached.min() + 1e-4
+    assert beaten == 0
