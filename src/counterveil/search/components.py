@@ -51,9 +51,22 @@ class SearchComponents:
         if options.method == "actions":
             return self._by_actions(batch, options, k, tick)
         if options.prefer == "believable":
-            assert isinstance(self.believable, ImageGround), "mixed tables are searched by actions"
-            return Answers.of(*believable_images(self.believable, batch, options, k))
+            return self._believable_images(batch, options, k)
         return Answers.of(*several_answers(self.paper_search, batch, options, k, tick))
+
+    def _believable_images(self, batch: QueryBatch, options: SearchOptions, k: int) -> Answers:
+        """Believable images; whoever has none gets the nearest one."""
+        assert isinstance(self.believable, ImageGround), "mixed tables are searched by actions"
+        rows, accepted = believable_images(
+            self.believable, batch.to(torch.device("cpu")), options, k
+        )
+        found = Answers.of(rows.to(self.device), accepted.to(self.device))
+        left = (~found.accepted[:, 0]).nonzero()[:, 0]
+        if len(left):
+            nearest = replace(options, prefer="nearest")
+            others = several_answers(self.paper_search, batch.select(left), nearest, k)
+            found.put(left, Answers.of(*others))
+        return found
 
     def _by_actions(self, batch: QueryBatch, options: SearchOptions, k: int, tick: Tick) -> Answers:
         """By sets of actions; with a soft margin a class that only wins is enough in the end."""
