@@ -7,22 +7,23 @@ None:
 - "linear", numbers in proportion: one linear layer of torch over the encoding; logistic regression
   and its like of scikit-learn, over the encoding, or over columns that are scaled, filled in or
   encoded one by one;
-- "cells", numbers in steps: a layer of torch whose clipped neurons read one feature each, and a
-  linear layer after it, as the private model has it.
+- "steps", numbers along a line that bends here and there: a layer of torch whose clipped neurons
+  read one feature each, and a linear layer after it, as the private model has it.
 """
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import nn
 
-from counterveil.encoding import Encoding
+from counterveil.encoding import Array, Encoding
 from counterveil.networks import Clip
 from counterveil.schema import Schema
 
-Additive = Literal["linear", "cells"]
+Additive = Literal["linear", "steps"]
 
 LINEAR = {"LogisticRegression", "LogisticRegressionCV", "LinearDiscriminantAnalysis"}
 COLUMN_BY_COLUMN = {"StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler"}
@@ -39,7 +40,7 @@ def additive_module(module: nn.Module, encoding: Encoding) -> Additive | None:
     if kinds == [nn.Linear]:
         return "linear"
     if kinds == [nn.Linear, Clip, nn.Linear] and _reads_one_feature_each(layers[0], encoding):
-        return "cells"
+        return "steps"
     return None
 
 
@@ -68,6 +69,25 @@ def _reads_one_feature_each(layer: nn.Module, encoding: Encoding) -> bool:
     reads = layer.weight != 0
     features = torch.stack([reads[:, block.at].any(dim=1) for block in encoding.blocks])
     return bool((features.sum(dim=0) <= 1).all())
+
+
+def kinks_of(module: nn.Module, encoding: Encoding) -> dict[int, Array]:
+    """Where the lines of numbers bend in a module that adds up in "steps", by encoded column.
+
+    A neuron clip(w·x + b) bends where w·x + b is 0 and where it is 1; with a missing number it has
+    one value alone. Values in the unit cube, ascending.
+    """
+    first = (_layers(module) or [])[0]
+    assert isinstance(first, nn.Linear)
+    weight, bias = first.weight.detach().double().numpy(), first.bias.detach().double().numpy()
+    found = {}
+    for block in encoding.blocks:
+        if block.feature.is_one_number:
+            slope = weight[:, block.start]
+            reads = slope != 0
+            bends = np.concatenate([(end - bias[reads]) / slope[reads] for end in (0.0, 1.0)])
+            found[block.start] = np.unique(bends[(bends > 0) & (bends < 1)])
+    return found
 
 
 def additive_estimator(estimator: Any, schema: Schema) -> Additive | None:

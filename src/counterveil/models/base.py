@@ -4,14 +4,15 @@ import difflib
 import importlib
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from counterveil.encoding import Encoding
+from counterveil.encoding import Array, Encoding
 from counterveil.errors import ModelError
 from counterveil.models.additive import Additive
 from counterveil.models.rows import Rows
@@ -27,11 +28,13 @@ class TargetModel:
 
     `differentiable`: whether a gradient flows from the answer of `ask` to the points asked about.
     `additive`: how its log-odds add up over features, where its structure shows that they do.
+    `kinks`: of a model that adds up in "steps", where the line of each number bends, by its column.
     `batch`: the most rows for one call of the model; None for no limit.
     """
 
     differentiable = False
     additive: Additive | None = None
+    kinks: Mapping[int, Array] = MappingProxyType({})
     batch: int | None = None
 
     def __init__(self, schema: Schema) -> None:

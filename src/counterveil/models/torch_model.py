@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from counterveil.errors import ModelError
 from counterveil.models import base, limits
-from counterveil.models.additive import additive_module
+from counterveil.models.additive import additive_module, kinks_of
 from counterveil.models.base import Outputs, TargetModel
 from counterveil.models.exported import ExportedGraph
 from counterveil.models.layers import array_layers, through, without_module_calls
@@ -60,6 +60,8 @@ class TorchModel(TargetModel):
         )
         self._log_proba(raw, 64)
         self.additive = additive_module(module, self.encoding) if shape is None else None
+        if self.additive == "steps":
+            self.kinks = kinks_of(module, self.encoding)
 
     @property
     def device(self) -> torch.device:

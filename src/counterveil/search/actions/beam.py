@@ -29,6 +29,7 @@ PROMISING = 48  # single actions of a query that are combined
 LEVELS, MOST_LEVELS = 4, 6  # actions that are always tried; and where there is no answer yet
 HELPS = 0.02  # units of the model that an action must gain by itself
 LEAST_GAIN = 1e-6  # log-odds, for the nearest answers
+PRICE = 8.0  # times what a shortfall would cost if numbers had no bounds, for the nearest answers
 
 
 @dataclass
@@ -257,7 +258,8 @@ class BeamSearch:
         slope = torch.zeros_like(self.queries)
         slope[query[wins], menu.column[entry[wins]]] = per_way[wins] * way[wins].sign()
         self.costs.slope = slope
-        self.costs.scale = best.square().view(self.count, -1).sum(dim=1).clamp_(1e-12).rsqrt()
+        total = best.square().view(self.count, -1).sum(dim=1)
+        self.costs.scale = PRICE * total.clamp_(1e-12).rsqrt()
 
     def _pairs(self, singles: Singles) -> Tensor:
         """What two actions add to the implausibility together, (queries, actions, actions)."""

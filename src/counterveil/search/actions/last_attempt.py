@@ -122,14 +122,15 @@ class LastAttempt:
     def _climb(self, rows: Tensor, query: Tensor) -> None:
         """From `rows` one action after the other, until the model accepts or nothing helps."""
         reached = None
-        for _ in range(ROUNDS):
+        for turn in range(ROUNDS):
             going = ~self.seen.answered[query]
             rows, query = rows[going], query[going]
             if not len(query):
                 return
             reached = self._look(rows, query) if reached is None else reached[going]
             best, after = self._best_action(rows, query)
-            better = best > reached + GAINS
+            # The first action need not help: two may do so that neither does alone.
+            better = best > (reached + GAINS if turn else -torch.inf)
             rows, query, reached = after[better], query[better], best[better]
 
     def _best_action(self, rows: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:

@@ -10,6 +10,7 @@ schema, so the menu is the same for all queries; rules close entries for a query
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -89,11 +90,12 @@ def menu_of(
     population: TreePopulation | None,
     device: torch.device | None = None,
     *,
-    every_cell: bool = False,
+    kinks: Mapping[int, Array] | None = None,
 ) -> Menu:
     """The menu of a mixed table; without a population no entry is offered.
 
-    `every_cell`: whether numbers have a value in each cell of P~'s grid.
+    `kinks`: of a model that adds up over features, where the line of a number bends, by its column:
+    between two kinks it has its best value at one of them. They are on the menu.
     """
     blocks, width = encoding.blocks, encoding.width
     derived = {link.derived for link in encoding.schema.links}
@@ -101,7 +103,8 @@ def menu_of(
     entries: list[_Entry] = []
     for number in np.flatnonzero(is_free).tolist():
         if blocks[number].feature.is_one_number:
-            entries += _numbers(encoding, number, population, every_cell)
+            bends = (kinks or {}).get(blocks[number].start, np.empty(0))
+            entries += _numbers(encoding, number, population, bends)
         else:
             entries += _categories(encoding, number, population)
     fine = np.zeros((len(blocks), FINE), np.float32)
@@ -132,7 +135,7 @@ def menu_of(
 
 
 def _numbers(
-    encoding: Encoding, number: int, population: TreePopulation | None, every_cell: bool
+    encoding: Encoding, number: int, population: TreePopulation | None, kinks: Array
 ) -> list[_Entry]:
     """The entries of a number: where the people are, and evenly over its range."""
     block = encoding.blocks[number]
@@ -145,9 +148,10 @@ def _numbers(
     if block.feature.is_whole:
         even = np.unique(np.rint(even * (high - low))) / max(high - low, 1)
     told = np.empty(0) if population is None else round_values(population, number, many)
-    if every_cell and population is not None:
-        cells = population.grid.cells[number]
-        even = np.concatenate([even, cells.low, cells.high])
+    if block.feature.is_whole:
+        kinks = np.concatenate([np.floor(kinks * (high - low)), np.ceil(kinks * (high - low))])
+        kinks = kinks / max(high - low, 1)
+    even = np.concatenate([even, kinks])
     near = np.abs(even[:, None] - told[None, :]).min(axis=1, initial=1) < 1e-6
     values = np.concatenate([told, np.unique(even[~near])]).astype(np.float32)
     order = np.argsort(values, kind="stable")

@@ -45,8 +45,7 @@ def nearest_context(
     device: torch.device,
 ) -> Context:
     """What searches for the nearest answers need. Nothing is learnt."""
-    every_cell = model.additive == "cells"
-    return Context(encoding, menu_of(encoding, population, device, every_cell=every_cell), None)
+    return Context(encoding, menu_of(encoding, population, device, kinks=model.kinks), None)
 
 
 def believable_context(
@@ -67,7 +66,7 @@ def believable_context(
         own.append(class_margin(log_proba, goals).std())
         theirs.append(committee.margins(codes, goals).std(dim=0).mean())
     units = [max(float(torch.stack(each).mean()), LEAST_UNIT) for each in (own, theirs)]
-    menu = menu_of(encoding, population, device, every_cell=model.additive == "cells")
+    menu = menu_of(encoding, population, device, kinks=model.kinks)
     return Context(encoding, menu, prices, people, committee, *units)
 
 
