@@ -35,6 +35,7 @@ from counterveil.search.constraints.coupled_numbers import (
     Sides,
     Tied,
 )
+from counterveil.search.constraints.coupled_ways import Going
 from counterveil.search.constraints.relations import (
     Relation,
     equal_shifts,
@@ -46,9 +47,6 @@ from counterveil.search.constraints.rules import Rules
 __all__ = ["CHANGE_TOLERANCE", "Sides", "Ties", "ties_of"]
 
 MOST_WAYS = 48  # that are tried for a row
-LEAST_MOVE = 1e-4  # of its range: how far a number moves at least that goes with its group
-FOLLOWS = 0.05  # of its range: how far it moves along with a category
-STAYS, UP, DOWN = 0.0, 1.0, -1.0  # the ways of a group
 
 
 @dataclass(frozen=True)
@@ -111,25 +109,21 @@ class Ties:
         settled, sizes = wanted.copy(), self._sizes(sides)
         for tried, fast in attempts:
             # Mostly the wanted ways will do. All others are tried at once, for rows with the same.
-            parts = [(left, np.zeros((1, sizes.shape[1]), dtype=np.intp))]
             kinds, kind = np.unique(sizes[left], axis=0, return_inverse=True)
+            parts = [(left, np.zeros((1, sizes.shape[1]), dtype=np.intp))]
             parts += [(left[kind.ravel() == n], _turns(each)) for n, each in enumerate(kinds)]
             for some, turns in parts:
                 mine = np.intersect1d(some, left)
-                again = np.repeat(mine, len(turns))
-                if len(again):
-                    pins_again = None if fast is None else fast[again]
-                    found, possible = self.select(again)._settled(
-                        tried[again],
-                        sides.select(again),
-                        pins_again,
-                        np.tile(turns, (len(mine), 1)),
-                    )
-                    possible = possible.reshape(len(mine), len(turns))
-                    ok, first = possible.any(axis=1), possible.argmax(axis=1)
-                    best = np.arange(len(mine)) * len(turns) + first
-                    settled[mine[ok]] = found[best[ok]]
-                    left = np.setdiff1d(left, mine[ok])
+                again, count = np.repeat(mine, len(turns)), len(turns)
+                if not len(again):
+                    continue
+                box, pins = sides.select(again), None if fast is None else fast[again]
+                ways = np.tile(turns, (len(mine), 1))
+                found, possible = self.select(again)._settled(tried[again], box, pins, ways)
+                possible = possible.reshape(len(mine), count)
+                ok, first = possible.any(axis=1), possible.argmax(axis=1)
+                settled[mine[ok]] = found[(np.arange(len(mine)) * count + first)[ok]]
+                left = np.setdiff1d(left, mine[ok])
         return torch.as_tensor(settled).to(rows)
 
     def _sizes(self, sides: Sides) -> Array:
@@ -145,7 +139,7 @@ class Ties:
         self, rows: Array, sides: Sides, pinned: Array | None, turns: Array
     ) -> tuple[Array, Array]:
         """Rows that go certain ways and keep the ties, and where there are any, (rows,)."""
-        going = _Going(self, rows, sides, pinned)
+        going = Going(self.tied, self.arrays, rows, sides, pinned)
         now, box = going.by(turns)
         found, possible = CoupledNumbers(self.tied, self.arrays, now, box, pinned).settled()
         found = found.astype(rows.dtype)
@@ -177,108 +171,6 @@ class Ties:
                 missing = np.isnan(self.arrays["own"][:, place])
                 rows[missing, flag - 1 : flag + 1] = sides.queries[missing, flag - 1 : flag + 1]
         return rows
-
-
-class _Going:
-    """Rows on certain ways: where they want to be, and what their boxes leave then."""
-
-    def __init__(self, ties: Ties, rows: Array, sides: Sides, pinned: Array | None) -> None:
-        self._tied, self._arrays, self._rows, self._sides = ties.tied, ties.arrays, rows, sides
-        self._pins = np.zeros(rows.shape, dtype=bool) if pinned is None else pinned
-        wide = (rows, sides.lower, sides.upper)
-        self._now, self._lower, self._upper = (each.astype(np.float64) for each in wide)
-        self._fixed = np.zeros(rows.shape, dtype=bool)  # columns that are the query's
-        self._distances = ties.tied.distances(rows, sides.queries)
-        self.possible = np.ones(len(rows), dtype=bool)
-
-    def by(self, turns: Array) -> tuple[Array, Sides]:
-        """The rows that are wanted, and their boxes, if each tie goes the way of its turn."""
-        groups = [self._arrays[name].swapaxes(0, 1) for name in ("together", "only_one")]
-        ends = np.cumsum([len(groups[0]), len(self._tied.columns)])
-        together, outside, only_one = np.split(turns, ends, axis=1)
-        for members, turn in zip(groups[0], together.T, strict=True):
-            self._move_together(members, turn)
-        self._stay_outside(outside)
-        for members, turn in zip(groups[1], only_one.T, strict=True):
-            self._free_one(members, turn)
-        for side in (self._now, self._lower, self._upper):
-            np.copyto(side, self._sides.queries, where=self._fixed)
-        return self._now, self._sides._replace(lower=self._lower, upper=self._upper)
-
-    def _move_together(self, members: Array, turn: Array) -> None:
-        """A group, (rows, features), goes one of its three ways: it stays, moves up or moves down.
-
-        First the way of the number that has moved farthest, of pinned ones first. If only
-        categories have moved, its numbers go up, or down. Otherwise it stays, if it can.
-        """
-        columns, count = self._tied.columns, len(self._tied.columns)
-        own, mine = self._sides.queries[:, columns], members[:, :count]
-        moved = np.where(mine & (self._distances[:, :count] > 0), self._rows[:, columns] - own, 0.0)
-        strength = np.abs(moved) * np.where(self._pins[:, columns], 1.0, 1e-3)
-        farthest = strength == strength.max(axis=1, keepdims=True, initial=0.0)
-        lead = np.sign((farthest * np.sign(moved)).sum(axis=1))
-        moves = (lead != 0) | (members & (self._distances > 0))[:, count:].any(axis=1)
-        ways = (
-            np.where(moves, np.where(lead != 0, lead, UP), STAYS),
-            np.where(lead != 0, STAYS, np.where(moves, DOWN, UP)),
-            np.where(lead != 0, -lead, np.where(moves, STAYS, DOWN)),
-        )
-        way = np.choose(turn, ways)[:, None]
-        self._fixed |= (members & (way == STAYS)) @ self._tied.reach
-        # As far as the one that leads, and at least to the next multiple, or a share of the range.
-        share = np.abs(moved).max(axis=1, keepdims=True, initial=0.0)
-        along = own + way * np.where(share > 0, share, FOLLOWS)
-        now = self._now[:, columns]
-        self._now[:, columns] = np.where(mine & (np.sign(moved) != way), along, now)
-        grid = self._arrays["grid"] / self._tied.span
-        least = np.where(grid > 0, np.maximum(1e-3 * grid, 2 * CHANGE_TOLERANCE), LEAST_MOVE)
-        low, high = self._lower[:, columns], self._upper[:, columns]
-        up, down = mine & (way == UP), mine & (way == DOWN)
-        self._lower[:, columns] = np.where(up, np.maximum(low, own + least), low)
-        self._upper[:, columns] = np.where(down, np.minimum(high, own - least), high)
-        goes = members & (way != STAYS) & (self._distances == 0)
-        for place, (at, categories) in enumerate(self._tied.choices, count):
-            self._move_choice(at, categories, goes[:, place])
-
-    def _move_choice(self, at: slice, categories: int, goes: Array) -> None:
-        """Where it `goes`, a choice is the open value next to the query's, as the schema lists."""
-        lower, upper, own = (side[:, at] for side in self._sides[:3])
-        if categories:
-            is_open = (upper > 0.5) & (own < 0.5)
-            is_open[:, categories:] = False
-            away = np.abs(np.arange(own.shape[1]) - own.argmax(axis=1)[:, None])
-            next_one = np.where(is_open, away, own.shape[1] + 1).argmin(axis=1)
-            other = np.eye(own.shape[1])[next_one]
-        else:
-            is_open, other = (1 - own >= lower) & (1 - own <= upper), 1 - own
-        self.possible &= ~goes | is_open.any(axis=1)
-        self._now[:, at] = np.where(goes[:, None], other, self._now[:, at])
-
-    def _stay_outside(self, turns: Array) -> None:
-        """Numbers outside of what is allowed stay there, or come inside; by turns, the other."""
-        columns, may_stay = self._tied.columns, self._sides.stays[:, self._tied.columns]
-        is_own = self._distances[:, : len(columns)] == 0
-        stays = may_stay & (is_own != (turns & ~self._pins[:, columns]))
-        self._fixed[:, columns] |= stays
-        inside = np.clip(self._now, self._lower, self._upper)[:, columns]
-        self._now[:, columns] = np.where(may_stay & ~stays, inside, self._now[:, columns])
-
-    def _free_one(self, members: Array, turn: Array) -> None:
-        """Of a group one is free: first what is pinned, then what has moved farthest."""
-        pinned = (self._pins @ self._tied.reach.T) > 0
-        order = np.where(members, -self._distances - 10.0 * pinned, 1.0).argsort(
-            axis=1, kind="stable"
-        )
-        others = members.copy()
-        np.put_along_axis(others, np.take_along_axis(order, turn[:, None], 1), False, axis=1)
-        self._fixed |= others @ self._tied.reach
-
-    def loses_pinned(self, found: Array) -> Array:
-        """Where a pinned category has changed, or a pinned number is the query's again, (rows,)."""
-        moved = np.abs(self._rows - self._sides.queries) > CHANGE_TOLERANCE
-        chosen = self._tied.reach[len(self._tied.columns) :].any(axis=0)
-        lost = (self._fixed & moved) | (chosen & (found != self._rows))
-        return (lost & self._pins).any(axis=1)
 
 
 def ties_of(
