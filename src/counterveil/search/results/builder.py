@@ -217,7 +217,9 @@ def _decoded(encoding: Encoding, queries: Rows, points: Array) -> pd.DataFrame:
 def _why_not_kept(schema: Schema, rules: Rules) -> str:
     """Why no row keeps the ties of some rules, as far as can be said."""
     names = schema.shown_name
-    told = [f"{names(left)} {sign} {names(right)}" for left, sign, right in rules.related]
+    told = [
+        each.in_words(names(each.left), names(each.right)) for each in rules.relations_of(schema)
+    ]
     if told:
         return f"{' and '.join(told)} cannot hold within the other rules"
     return "no row keeps all of the rules"
