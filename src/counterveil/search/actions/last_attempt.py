@@ -1,12 +1,14 @@
 """No is an answer, too: what is tried before it is given, and what can be said with it.
 
 Where the beam found nothing, coordinate ascent goes from a few rows: of all actions of the whole
-menu the one that brings the model furthest is taken, again and again, a fixed number of times. For
-a model that adds up over features the best row is known beforehand, and a no can be proved.
+menu the one that brings the model furthest is taken, again and again, a fixed number of times.
+Where all rows of the menu are few, the model is asked about each of them. For a model that adds up
+over features the best row is known beforehand, and a no can be proved.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -20,6 +22,7 @@ from counterveil.search.actions.costs import BatchCosts
 
 ROUNDS = 8  # actions that the ascent takes from each start, at most
 GAINS = 1e-6  # log-odds: less is no gain
+MOST_ROWS = 4096  # of the whole menu that are all asked about for one query, if they are no more
 AT_ONCE = 1 << 16  # rows that the model is asked about together
 PROVED = 1e-3  # log-odds that the best row is short of, at least: more than floats are off by
 SATURATED = 12.0  # log-odds beyond which probabilities are cut, and no longer add up
@@ -44,6 +47,8 @@ class LastAttempt:
         self._look(best_rows[proved], left[proved])
         self._climb(best_rows[~proved], left[~proved])
         self._climb(self.seen.surest[left[~proved]], left[~proved])
+        for query in left[~proved][~self.seen.answered[left[~proved]]].tolist():
+            self._whole_menu(query)
         return proved & ~self.seen.answered[left]
 
     # --- Every action by itself ---
@@ -132,6 +137,29 @@ class LastAttempt:
             # The first action need not help: two may do so that neither does alone.
             better = best > (reached + GAINS if turn else -torch.inf)
             rows, query, reached = after[better], query[better], best[better]
+
+    def _whole_menu(self, query: int) -> None:
+        """Ask about all rows of the menu for one query, if they are few."""
+        actions, is_open = self.actions, self.actions.is_open[query]
+        stays = torch.full((1,), -1, device=is_open.device)
+        choices = []
+        for feature in range(actions.features):
+            mine = (is_open & (actions.menu.feature == feature)).nonzero()[:, 0]
+            choices += [torch.cat([stays, mine])] if len(mine) else []
+        if len(choices) < 2 or math.prod(map(len, choices)) > MOST_ROWS:
+            return
+        sets = torch.cartesian_prod(*choices)[1:]  # in the first one everything stays
+        whose = torch.full((len(sets),), query, device=is_open.device)
+        rows = self.costs.queries[whose]
+        moved = torch.zeros(len(sets), actions.features, dtype=torch.bool, device=rows.device)
+        for entry in sets.T:
+            taken = actions.take(rows, whose, entry.clamp(min=0))
+            rows = torch.where((entry >= 0)[:, None], taken, rows)
+            moved |= one_hot(actions.menu.feature[entry.clamp(min=0)], moved.shape[1]).bool() & (
+                entry >= 0
+            ).unsqueeze(1)
+        rows, fine = actions.lawful(rows, whose, moved)
+        self._look(rows[fine], whose[fine])
 
     def _best_action(self, rows: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
         """The largest margin that one action leads to, (rows,), and the row there."""
