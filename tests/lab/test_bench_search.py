@@ -48,7 +48,7 @@ def run(part: str, size: peers.Size = TOY, seeds: int = 1) -> list[Row]:
     found = list(search.PARTS[part](size, seeds))
     for row in found:
         assert row.keys() >= KEYS
-        assert row["seconds_per_query"] > 0
+        assert row["seconds_per_query"] >= 0
         assert search._in_words(row)
     return found
 
@@ -232,7 +232,7 @@ def test_the_device_is_measured_against_its_limits(tmp_path: Path) -> None:
     given = roofline.Inputs.load(tmp_path)
     assert torch.equal(given.model(points), evaluation.model(points))
     found = list(roofline.measure_device(given, torch.device("cpu"), 64, square=16))
-    assert [row["method"] for row in found] == ["counterveil-unpolished", "counterveil"]
+    assert [row["method"] for row in found] == ["counterveil-believable", "counterveil-nearest"]
     for row in found:
         assert row.keys() >= KEYS
         assert row["legal"] == 1

@@ -76,7 +76,8 @@ def single(size: Size, seeds: int) -> Iterator[Row]:
         spent["search"].append(_timed(search)[1])
         spent["asking"].append(model.spent)
     found = {stage: pd.DataFrame(each[1:]).median() for stage, each in spent.items()}
-    found["rest"] = found["whole"] - found["read"] - found["search"]
+    rest = found["whole"] - found["read"] - found["search"]
+    found["rest"] = rest.clip(lower=0)  # of three calls, each with its own noise
     for stage, times in found.items():
         about = {**head("adult", "counterveil-believable", EPSILON), "batch": 1, "stage": stage}
         about |= {"timed_queries": len(queries), **{name: times[name] for name in _no_time()}}

@@ -35,6 +35,7 @@ from counterveil.terminal import Tick, silent
 PEOPLE = 2000  # of P~ that units are measured by
 LEAST_UNIT = 1e-3  # log-odds
 AT_A_TIME = {"cpu": 512, "cuda": 1 << 18}  # queries, by the kind of device
+SHRUNK = 3  # rows of a query that are made as near as can be, for the nearest answers
 CANDIDATES = 128  # rows of a query among which several answers are chosen
 
 
@@ -134,27 +135,31 @@ class _PartSearch:
         found = batch.queries[:, None].repeat(1, self.k, 1)
         accepted = torch.zeros(count, self.k, dtype=torch.bool, device=found.device)
         if len(query):
-            found[query, place] = shrink(rows, query, cost)[0]
-            accepted[query, place] = True
+            rows, cost = shrink(rows, query, cost)
+            place = _ranks(query, cost) if self.k < self._candidates else place
+            kept = place < self.k
+            found[query[kept], place[kept]] = rows[kept]
+            accepted[query[kept], place[kept]] = True
         return Answers(found, accepted, seen.asked, proved, seen.surest, opens)
 
+    @property
+    def _candidates(self) -> int:
+        """How many rows of each query are shrunk: the nearest one may be the second at first."""
+        return self.k if self.context.prices is not None else max(self.k, SHRUNK)
+
     def _chosen(self, seen: Seen, actions: Actions) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The k cheapest rows of each query, none of which changes all that another does.
+        """The cheapest rows of each query, none of which changes all that another does.
 
         Rows (rows, width), whose they are, which answer they are, and what they cost.
         """
-        if self.k == 1:
+        if self._candidates == 1:
             query = seen.answered.nonzero()[:, 0]
             return seen.rows[query], query, torch.zeros_like(query), seen.cost[query]
         if not seen.accepted:
             nothing = seen.asked[:0]
             return seen.rows[:0], nothing, nothing, seen.cost[:0]
         query, rows, cost = (torch.cat(each) for each in zip(*seen.accepted, strict=True))
-        order = cost.argsort(stable=True)
-        order = order[query[order].argsort(stable=True)]
-        query, rows, cost = query[order], rows[order], cost[order]
-        each = torch.bincount(query, minlength=len(self.batch))
-        rank = torch.arange(len(query), device=query.device) - (each.cumsum(0) - each)[query]
+        rank = _ranks(query, cost)
         query, rows, cost, rank = (part[rank < CANDIDATES] for part in (query, rows, cost, rank))
         changed = actions.changed(rows, query)
         dense = cost.new_full((len(self.batch), CANDIDATES), torch.inf)
@@ -164,7 +169,7 @@ class _PartSearch:
         number = torch.zeros_like(dense, dtype=torch.long)
         number[query, rank] = torch.arange(len(query), device=query.device)
         everyone, picked = torch.arange(len(dense), device=query.device), []
-        for rank_of_answer in range(self.k):
+        for rank_of_answer in range(self._candidates):
             least, place = dense.min(dim=1)
             who = least.isfinite().nonzero()[:, 0]
             if not len(who):
@@ -202,3 +207,14 @@ class _PartSearch:
         """How sure the model is of the target class for a row, (width,), and the row."""
         chances = self.question.log_proba(row[None])[0].exp()
         return float(chances[self.batch.targets[query]]), row.cpu().numpy()
+
+
+def _ranks(query: Tensor, cost: Tensor) -> Tensor:
+    """The rank of each row among those of its query, the cheapest first, (rows,)."""
+    order = cost.argsort(stable=True)
+    order = order[query[order].argsort(stable=True)]
+    each = torch.bincount(query)
+    begin = (each.cumsum(0) - each)[query[order]]
+    rank = torch.empty_like(order)
+    rank[order] = torch.arange(len(order), device=order.device) - begin
+    return rank
