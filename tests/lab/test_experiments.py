@@ -133,8 +133,6 @@ def test_the_table_has_every_method(measured: Path) -> None:
         (row["mechanism"], row["search"]) for row in rows if row.get("guidance") == "model"
     } == {(name, search) for name in ("paper", "functional") for search in ("published", "full")}
     assert all(row["flip_ratio_any"] >= row["flip_ratio"] for row in rows)
-    full = [row for row in rows if row.get("search") == "full" and row["guidance"] == "model"]
-    assert all(any(name.startswith("by_") for name in row) for row in full)
     assert all("flip_ratio_specified" in row for row in rows if row["dataset"] == "digits")
     assert not any(row.get("flip_ratio_specified") for row in rows if row["dataset"] == "adult")
     assert all(row["queries"] > 0 for row in rows)

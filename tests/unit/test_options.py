@@ -38,7 +38,7 @@ def test_the_surrogate_has_to_be_sure_of_the_nearest():
     ("said", "words"),
     [
         ({"prefer": "best"}, "prefer must be"),
-        ({"method": "amortised"}, "method must be 'actions' or 'iterations'"),
+        ({"method": "descent"}, "method must be 'actions' or 'iterations'"),
         ({"keep": "first"}, "keep must be"),
         ({"margin": 1.0}, "margin must be"),
         ({"iterations": -1}, "iterations must be"),
