@@ -324,3 +324,29 @@ def test_too_many_answers_are_refused_at_once(explainer, rows):
             explainer.explain(rows.head(3), k=k)
     with pytest.raises(RequestError, match="iterations must be"):
         explainer.explain(rows.head(3), iterations=10**10)
+
+
+def test_a_model_whose_calls_are_counted_is_asked_once_about_each_answer(
+    veil, model, schema, queries
+):
+    asked = []
+
+    def remote(rows):
+        asked.append(len(rows))
+        points = torch.tensor(Encoding(schema).encode(rows)).float()
+        return model(points).softmax(dim=1).detach().numpy()
+
+    few_calls = CallableModel(remote, schema, batch=500, max_calls=100)
+    result = Explainer(veil, few_calls).explain(queries, progress=False)
+    assert len(asked) <= 100
+    decided = remote(result.frame()).argmax(axis=1)
+    assert result.valid.any()
+    assert (decided == result.target[result.valid]).all()
+
+
+def test_where_the_private_model_is_never_sure_a_class_that_wins_is_enough(veil, queries):
+    explainer = Explainer(veil, guidance="surrogate")
+    few = {"prefer": "nearest", "max_changes": 1, "progress": False}
+    result = explainer.explain(queries, **few)
+    sure = explainer.explain(queries, margin=0.95, **few)
+    assert sure.valid.sum() < result.valid.sum()

@@ -71,7 +71,6 @@ def believable_context(
     return Context(encoding, menu, prices, people, committee, *units)
 
 
-@torch.inference_mode()
 def answers(
     context: Context,
     question: Question,
@@ -93,8 +92,9 @@ def answers(
     done = 0
     for kind in kinds:
         for part in kind.to(batch.queries.device).split(size):
-            some = batch if len(part) == len(batch) else batch.select(part)
-            found.put(part, _PartSearch(context, question, some, projection, k)())
+            with torch.inference_mode():  # what is put into `found` may be changed afterwards
+                some = batch if len(part) == len(batch) else batch.select(part)
+                found.put(part, _PartSearch(context, question, some, projection, k)())
             done += len(part)
             tick(done, "people")
     return found
