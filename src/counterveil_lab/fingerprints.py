@@ -54,6 +54,7 @@ EXPERIMENTS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
         (*SEARCH, "targets", "measure", "pictures"),
         ("image_judges QUERIES TWINS REAL_IMAGES", "experiments.believable_images DELTA WAYS"),
     ),
+    "exhaustive": (SEARCH, ("fuzz.rules_run SEARCHES DECIDES CLEARLY",)),
     "population": ((*LAB, "distances"), ("experiments.populations SPLIT SAMPLES PARTS",)),
     "private-models": ((*LAB, "distances"), ("experiments.private_models DELTA SETTINGS",)),
     "private-answers": (

@@ -13,6 +13,7 @@ from counterveil_lab.experiments import (
     answers,
     believable,
     believable_images,
+    exhaustive,
     image_populations,
     images,
     over_epsilon,
@@ -49,6 +50,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     "private-models": private_models.PRIVATE_MODELS,
     "believable": believable.BELIEVABLE,
     "believable-images": believable_images.BELIEVABLE_IMAGES,
+    "exhaustive": exhaustive.EXHAUSTIVE,
 }
 
 

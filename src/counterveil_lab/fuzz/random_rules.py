@@ -29,9 +29,15 @@ WAYS: tuple[Direction, ...] = ("any", "any", "any", "increase", "decrease")
 LETTERS = "abcdefgh"
 
 
-def draw_schema(dice: Random) -> Schema:
-    """Three to six features of all kinds but pixels, sometimes two of them linked."""
-    features = [_number(dice, f"n{place}") for place in range(dice.randint(2, 4))]
+SPANS, FEW = (4, 8, 20, 100, 1000), (2, 3, 4, 8)  # of numbers, and where all rows are looked at
+
+
+def draw_schema(dice: Random, *, small: bool = False) -> Schema:
+    """Three to six features of all kinds but pixels, sometimes two of them linked.
+
+    `small`: whole numbers of few values, so that all rows can be looked at.
+    """
+    features = [_number(dice, f"n{place}", small) for place in range(dice.randint(2, 4 - small))]
     features += [_choice(dice, f"c{place}") for place in range(dice.randint(1, 2))]
     links = []
     sources = [each for each in features if isinstance(each, Categorical)]
@@ -45,15 +51,15 @@ def draw_schema(dice: Random) -> Schema:
     return Schema(name="random", label=label, features=tuple(features), links=tuple(links))
 
 
-def _number(dice: Random, name: str) -> Feature:
+def _number(dice: Random, name: str, small: bool) -> Feature:
     low = dice.choice((-10, 0, 0, 0, 5))
-    span = dice.choice((4, 8, 20, 100, 1000))
+    span = dice.choice(FEW if small else SPANS)
     allowed = (low + span // 4, low + span) if dice.random() < 0.15 else None
     return Numeric(
         name=name,
         lower=low,
         upper=low + span,
-        integer=dice.random() < 0.6,
+        integer=dice.random() < 0.6 or small,
         missing=dice.random() < 0.3,
         direction=dice.choice(WAYS),
         allowed=allowed,
@@ -151,11 +157,14 @@ def _allowed(feature: Feature, dice: Random) -> list[Any]:
     return [round(ends[0]), round(ends[1])] if feature.is_whole else [round(e, 3) for e in ends]
 
 
-def draw_model(schema: Schema, seed: int) -> nn.Module:
-    """A small network over the encoding whose decisions are mixed on random rows."""
+def draw_model(schema: Schema, seed: int, *, linear: bool = False) -> nn.Module:
+    """A small network over the encoding whose decisions are mixed on random rows.
+
+    `linear`: one layer.
+    """
     torch.manual_seed(seed)
-    first, last = nn.Linear(schema.width, 8), nn.Linear(8, 2)
-    layers = nn.Sequential(first, nn.Tanh(), last)
+    first, last = nn.Linear(schema.width, 8), nn.Linear(schema.width if linear else 8, 2)
+    layers = nn.Sequential(*([] if linear else [first, nn.Tanh()]), last)
     with torch.no_grad():
         first.weight *= 4.0
         dice = Random(seed)

@@ -12,6 +12,7 @@ from typing import Any
 from counterveil.schema import Feature, Schema
 
 Record = dict[str, Any]
+NO_RULES: dict[str, Any] = {"immutable": [], "direction": {}, "allowed": {}, "steps": {}}
 
 
 def violations(schema: Schema, rules: dict[str, Any], query: Record, row: Record) -> list[str]:

@@ -14,7 +14,7 @@ search are looked at by `rule_judge`. A case fails where
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
@@ -115,10 +115,10 @@ class World:
     dice: Random
 
     @classmethod
-    def drawn(cls, number: int, seed: int) -> World:
-        """The world of a number: the same for the same seed."""
+    def drawn(cls, number: int, seed: int, *, small: bool = False) -> World:
+        """The world of a number: the same for the same seed. `small`: as of `draw_schema`."""
         dice = Random(f"{seed} {number}")
-        schema = draw_schema(dice)
+        schema = draw_schema(dice, small=small)
         model = draw_model(schema, dice.randrange(1 << 30))
         frame = frame_of(schema, [draw_record(schema, dice) for _ in range(ROWS)])
         decided = model(Rows.of_frame(frame, Encoding(schema)).points).argmax(dim=1).numpy()
@@ -139,7 +139,7 @@ class World:
     def run(self, decides: str, search: str, count: int) -> Tally:
         """So many new cases with one search."""
         tally = Tally()
-        cases = [case for case in (self._case(tally) for _ in range(count)) if case is not None]
+        cases = [case for case in (self.draw_case(tally) for _ in range(count)) if case is not None]
         if not cases:
             return tally
         result = self.explainers[decides].explain(
@@ -150,7 +150,7 @@ class World:
         )
         for name in ("found", "not_found", "already"):
             tally.counts[name] += int((result.status[:: result.k] == name).sum())
-        self._check_rows(result, cases, tally)
+        self.check_rows(result, cases, tally)
         sure = decides == "surrogate" and search in ("nearest", "iterations")
         for at in np.flatnonzero(result.status[:: result.k] == "not_found").tolist():
             if not cases[at].is_tied:
@@ -159,7 +159,7 @@ class World:
             self._look_for_missed(decides, cases[at], target, SURELY if sure else CLEARLY, tally)
         return tally
 
-    def _case(self, tally: Tally) -> Case | None:
+    def draw_case(self, tally: Tally) -> Case | None:
         """A new case; None where its rules contradict themselves, which one line must say."""
         query, content = draw_record(self.schema, self.dice), draw_rules(self.schema, self.dice)
         tally.counts["cases"] += 1
@@ -173,13 +173,13 @@ class World:
             return None
         return Case(query, content, rules, under)
 
-    def _check_rows(self, result: Explanations, cases: Sequence[Case], tally: Tally) -> None:
+    def check_rows(self, result: Explanations, cases: Sequence[Case], tally: Tally) -> None:
         """Every answer is legal and keeps the rules; where there is none, the query is given."""
         numbers = (result.probability, result.distance, result.effort, result.stability)
         for values in numbers:
             if values is not None and not np.isfinite(values).all():
                 tally.fail("violated", "a number of an answer is not finite")
-        rows = [_record(row) for row in result.rows.to_dict(orient="records")]
+        rows = [record(row) for row in result.rows.to_dict(orient="records")]
         for place, (row, status) in enumerate(zip(rows, result.status, strict=True)):
             case = cases[place // result.k]
             if status == "found":
@@ -193,22 +193,10 @@ class World:
         self, decides: str, case: Case, target: int, margin: float, tally: Tally
     ) -> None:
         """Try all rows of the menu, if they are few, where no answer was found."""
-        choices = [self._values(feature, case) for feature in self.schema.features]
-        if prod(map(len, choices)) > MOST_ROWS:
+        legal = self.allowed_rows(case, self._menu, MOST_ROWS)
+        if legal is None:
             return
         tally.counts["compared"] += 1
-        names = [feature.name for feature in self.schema.features]
-        legal = []
-        for values in product(*choices):
-            row, fits = dict(zip(names, values, strict=True)), True
-            for link in self.schema.links:
-                if row[link.source] != case.query[link.source]:
-                    row[link.derived] = link.values[row[link.source]]
-                    # Nobody is led to a value that is not allowed, though it be the query's own.
-                    fits &= case.under[link.derived].allows(row[link.derived])
-            broken = violations(self.schema, case.content, case.query, row)
-            if row != case.query and fits and not broken:
-                legal.append(row)
         if not legal:
             return
         model = self.explainers[decides].model
@@ -220,13 +208,37 @@ class World:
             best = legal[int(beyond.argmax())]
             tally.fail("missed", f"{case.query} -> {best}, {case.content}")
 
-    def _values(self, feature: Feature, case: Case) -> list[Any]:
-        """The query's value and those of the menu that a feature may move to by itself."""
+    def allowed_rows(
+        self, case: Case, values: Mapping[str, Sequence[Any]], most: int
+    ) -> list[Record] | None:
+        """All rows within the rules, but for the query; None where more than `most` are to be seen.
+
+        They are made of the query's own values and of the `values` of each feature.
+        """
+        features = self.schema.features
+        choices = [self._alone(feature, case, values[feature.name]) for feature in features]
+        if prod(map(len, choices)) > most:
+            return None
+        names, legal = [feature.name for feature in features], []
+        for chosen in product(*choices):
+            row, fits = dict(zip(names, chosen, strict=True)), True
+            for link in self.schema.links:
+                if row[link.source] != case.query[link.source]:
+                    row[link.derived] = link.values[row[link.source]]
+                    # Nobody is led to a value that is not allowed, though it be the query's own.
+                    fits &= case.under[link.derived].allows(row[link.derived])
+            broken = violations(self.schema, case.content, case.query, row)
+            if row != case.query and fits and not broken:
+                legal.append(row)
+        return legal
+
+    def _alone(self, feature: Feature, case: Case, values: Sequence[Any]) -> list[Any]:
+        """The query's value and those of `values` that a feature may move to by itself."""
         own = case.query[feature.name]
         if feature.name in {link.derived for link in self.schema.links}:
             return [own]
         step = case.rules.steps.get(feature.name, feature.step)
-        values = [] if case.under[feature.name].immutable else self._menu[feature.name]
+        values = [] if case.under[feature.name].immutable else values
         if step is not None:
             values = [round(value / step) * step for value in values]
         alone = {
@@ -257,7 +269,8 @@ class World:
         return found
 
 
-def _record(row: dict[Any, Any]) -> Record:
+def record(row: dict[Any, Any]) -> Record:
+    """A row of a frame, with values of Python."""
     return {str(name): _plain(value) for name, value in row.items()}
 
 
