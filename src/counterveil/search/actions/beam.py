@@ -24,7 +24,7 @@ from torch.nn.functional import one_hot
 from counterveil.search.actions.actions import Actions
 from counterveil.search.actions.costs import BatchCosts
 
-BEAM = 20  # rows that are kept of each query
+BEAM = 12  # rows that are kept of each query
 PROMISING = 48  # single actions of a query that are combined
 LEVELS, MOST_LEVELS = 4, 6  # actions that are always tried; and where there is no answer yet
 HELPS = 0.02  # units of the model that an action must gain by itself
@@ -37,9 +37,9 @@ class Singles:
     """The most promising single actions of each query, the best first, (queries, actions) each.
 
     `effort`: infinite where there is no action. `implausibility`, `gain`: by how much an action
-    changes them. `pairs`: what two actions add to the implausibility together, (queries, actions,
-    actions); None where no features depend on each other. `rows`: where an action leads, (queries,
-    actions, width); None where rules do not couple features.
+    changes them. `pairs`: what the second of two actions adds to the implausibility beside the
+    first, (queries, actions, actions); infinite where it may not follow the first. `rows`: where an
+    action leads, (queries, actions, width); None where rules do not couple features.
     """
 
     entry: Tensor
@@ -47,7 +47,7 @@ class Singles:
     effort: Tensor
     implausibility: Tensor
     gain: Tensor
-    pairs: Tensor | None = None
+    pairs: Tensor
     rows: Tensor | None = None
 
 
@@ -55,17 +55,17 @@ class Singles:
 class Beam:
     """Rows of each query, (queries, beam, …). The effort is infinite where there is no row.
 
-    `moved`: features that the search has moved, (…, features). `last`: the action taken last.
-    `pairs`: what each action would add to the implausibility beside those taken, (…, actions).
+    `pairs`: what each action would add to the implausibility beside those taken, (…, actions);
+    infinite where it may not follow. `moved`: features that the search has moved, (…, features);
+    None where rules do not couple features.
     """
 
     rows: Tensor
-    moved: Tensor
-    last: Tensor
     effort: Tensor
     implausibility: Tensor
     margin: Tensor
-    pairs: Tensor | None
+    pairs: Tensor
+    moved: Tensor | None = None
 
     def select(self, part: Tensor) -> Beam:
         """The beams of some of the queries."""
@@ -206,32 +206,35 @@ class BeamSearch:
         pair = torch.zeros_like(dense, dtype=torch.long)
         pair[query, entry] = torch.arange(len(query), device=rows.device)
         pair = pair.gather(1, chosen)  # places among the rows that were asked about
+        feature = menu.feature[chosen]
         singles = Singles(
             entry=chosen,
-            feature=menu.feature[chosen],
+            feature=feature,
             effort=effort[pair].masked_fill_(best.isinf(), torch.inf),
             implausibility=implausibility[pair],
             gain=gain[pair],
+            pairs=self._pairs(chosen, feature),
             rows=rows[pair] if actions.is_coupled else None,
         )
-        if self.people is not None and self.people.beside is not None:
-            singles.pairs = self._pairs(singles)
         first = pair[:, :BEAM]
         beam = Beam(
             rows=rows[first],
-            moved=one_hot(singles.feature[:, :BEAM], actions.features).bool(),
-            last=torch.arange(first.shape[1], device=rows.device).expand_as(first),
             effort=singles.effort[:, :BEAM],
             implausibility=costs.own_implausibility[:, None] + singles.implausibility[:, :BEAM],
             # Where there is no action, `pair` leads to a row of another query: it has no margin.
             margin=margin[first].masked_fill(best[:, :BEAM].isinf(), -torch.inf),
-            pairs=None if singles.pairs is None else singles.pairs[:, :BEAM],
+            pairs=singles.pairs[:, :BEAM],
+            moved=self._moved(feature[:, :BEAM]) if actions.is_coupled else None,
         )
         return singles, beam
 
+    def _moved(self, feature: Tensor) -> Tensor:
+        """The numbers of features, (…), as a mask, (…, features)."""
+        return one_hot(feature, self.actions.features).bool()
+
     def _coupled(self, rows: Tensor, query: Tensor, entry: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Rows after single actions that keep the coupled rules, and whose and which they are."""
-        moved = one_hot(self.actions.menu.feature[entry], self.actions.features).bool()
+        moved = self._moved(self.actions.menu.feature[entry])
         rows, fine = self.actions.lawful(rows, query, moved)
         nothing = moved.new_zeros(self.count, moved.shape[1])
         kept, moves = self.actions.lawful(self.queries, self.everyone, nothing)
@@ -261,20 +264,28 @@ class BeamSearch:
         total = best.square().view(self.count, -1).sum(dim=1)
         self.costs.scale = PRICE * total.clamp_(1e-12).rsqrt()
 
-    def _pairs(self, singles: Singles) -> Tensor:
-        """What two actions add to the implausibility together, (queries, actions, actions)."""
+    def _pairs(self, entry: Tensor, feature: Tensor) -> Tensor:
+        """What the second of two actions adds to the implausibility, (queries, actions, actions).
+
+        Infinite where both are of one feature, and where the second is not after the first: no set
+        of actions comes twice.
+        """
+        order = torch.arange(entry.shape[1], device=entry.device)
+        barred = (order <= order[:, None]) | (feature[:, :, None] == feature[:, None])
         people, prices = self.people, self.costs.context.prices
-        assert people is not None
-        assert people.beside is not None
-        assert prices is not None
-        after = self.costs.context.entry_cell[singles.entry]
-        before = self.costs.codes.gather(1, singles.feature) + people.starts[singles.feature]
+        if people is None or people.beside is None or prices is None:
+            nothing = torch.zeros(barred.shape, device=entry.device)
+            return nothing.masked_fill_(barred, torch.inf)
+        after = self.costs.context.entry_cell[entry]
+        before = self.costs.codes.gather(1, feature) + people.starts[feature]
         block = (self.costs.targets * people.grid.width)[:, None]
-        change = people.beside[after + block] - people.beside[before + block]
-        many = after.shape[1]
-        cells = (each[:, None].expand(-1, many, -1) for each in (after, before))
-        added, lost = (change.gather(2, each) for each in cells)
-        return (lost - added).mul_(prices.implausible)
+        change, was = (
+            people.beside.index_select(0, (each + block).flatten()) for each in (after, before)
+        )
+        change = change.sub_(was).view(*after.shape, -1)
+        cells = (each[:, None].expand(-1, len(order), -1) for each in (before, after))
+        lost, added = (change.gather(2, each) for each in cells)
+        return lost.sub_(added).mul_(prices.implausible).masked_fill_(barred, torch.inf)
 
     # --- Sets of actions ---
 
@@ -283,44 +294,56 @@ class BeamSearch:
 
         `singles`: of the active queries.
         """
-        guess, implausibility = self._guess(beam, active, singles)
-        width, many = guess.shape[1:]
-        best, place = guess.flatten(1).topk(min(BEAM, width * many), dim=1, largest=False)
-        at = best.isfinite().nonzero(as_tuple=True)
-        whose, place = at[0], place[at]
-        query, state, action = active[whose], place // many, place % many
-        before, moved = beam.rows[whose, state], beam.moved[whose, state]
-        now_moved = moved | one_hot(singles.feature[whose, action], moved.shape[1]).bool()
-        if singles.rows is None:
-            rows = self.actions.take(before, query, singles.entry[whose, action])
-            effort = beam.effort[whose, state] + singles.effort[whose, action]
-            implausible = implausibility.flatten(1)[whose, place]
+        guess, implausibility, reaches = self._guess(beam, active, singles)
+        states, many = guess.shape[1:]
+        best, place = self._most_promising(guess.flatten(1), reaches.flatten(1))
+        state, action = place // many, place % many
+        each = torch.arange(len(active), device=active.device)[:, None]
+        from_state, from_single = (
+            (each * states + state).flatten(),
+            (each * many + action).flatten(),
+        )
+        query = active.repeat_interleave(best.shape[1])
+        before = beam.rows.flatten(0, 1).index_select(0, from_state)
+        effort = (beam.effort.gather(1, state) + singles.effort.gather(1, action)).flatten()
+        implausible = implausibility.flatten(1).gather(1, place).flatten()
+        fine, moved = best.isfinite().flatten(), None
+        if singles.rows is None or beam.moved is None:
+            rows = self.actions.take(before, query, singles.entry.gather(1, action).flatten())
         else:
-            rows = self._joint(before, query, singles.rows[whose, action], moved)
-            rows, fine = self.actions.lawful(rows, query, now_moved)
-            rows, query, now_moved, whose = rows[fine], query[fine], now_moved[fine], whose[fine]
-            at, state, action = (whose, at[1][fine]), state[fine], action[fine]
+            moved = beam.moved.flatten(0, 1)[from_state]
+            rows = self._joint(before, query, singles.rows.flatten(0, 1)[from_single], moved)
+            moved |= self._moved(singles.feature.gather(1, action).flatten())
+            rows, lawful = self.actions.lawful(rows, query, moved)
+            fine &= lawful
             effort, implausible = self.costs.terms(rows, query)
         least = effort + implausible.clamp(min=0)
-        margin = self._ask(rows, query, least, least < self._limit(query))
-        pairs = None
-        if beam.pairs is not None and singles.pairs is not None:
-            pairs = beam.pairs[whose, state] + singles.pairs[whose, action]
-
-        def placed(values: Tensor, otherwise: float) -> Tensor:
-            whole = values.new_full((*best.shape, *values.shape[1:]), otherwise)
-            whole[at] = values
-            return whole
-
+        margin = self._ask(rows, query, least, fine & (least < self._limit(query)))
+        pairs = beam.pairs.flatten(0, 1).index_select(0, from_state)
+        pairs += singles.pairs.flatten(0, 1).index_select(0, from_single)
+        shape = best.shape
         return Beam(
-            rows=placed(rows, 0),
-            moved=placed(now_moved, 0),
-            last=placed(action, 0),
-            effort=placed(effort.masked_fill_(margin.isinf(), torch.inf), torch.inf),
-            implausibility=placed(implausible, 0),
-            margin=placed(margin, -torch.inf),
-            pairs=None if pairs is None else placed(pairs, 0),
+            rows=rows.unflatten(0, shape),
+            effort=effort.masked_fill_(margin.isinf(), torch.inf).view(shape),
+            implausibility=implausible.view(shape),
+            margin=margin.view(shape),
+            pairs=pairs.unflatten(0, shape),
+            moved=None if moved is None else moved.unflatten(0, shape),
         )
+
+    def _most_promising(self, guess: Tensor, reaches: Tensor) -> tuple[Tensor, Tensor]:
+        """The least of `guess`, (active, rows), and their places, (active, beam) each.
+
+        Of the nearest answers half are rows that the model is expected to accept (`reaches`): what
+        the others are short of may cost more than its price, or not be had at all.
+        """
+        size = min(BEAM, guess.shape[1])
+        if self.costs.believable:
+            return guess.topk(size, dim=1, largest=False)
+        best, place = guess.masked_fill(~reaches, torch.inf).topk(size // 2, dim=1, largest=False)
+        left = torch.where(best.isfinite(), torch.inf, guess.gather(1, place))
+        others = guess.scatter(1, place, left).topk(size - size // 2, dim=1, largest=False)
+        return torch.cat([best, others[0]], dim=1), torch.cat([place, others[1]], dim=1)
 
     def _limit(self, query: Tensor) -> Tensor:
         """What an answer may cost to be of use: where one is sought, less than the best so far."""
@@ -334,9 +357,8 @@ class BeamSearch:
 
         `least`: what each row costs at least. Accepted rows are taken note of.
         """
-        margin = torch.full_like(least, -torch.inf)
-        if which is not None and not bool(which.all()):
-            at = which.nonzero()[:, 0]
+        if which is not None:
+            margin, at = torch.full_like(least, -torch.inf), which.nonzero()[:, 0]
             if len(at):
                 margin[at] = self._ask(rows[at], query[at], least[at])
             return margin
@@ -345,24 +367,21 @@ class BeamSearch:
         self.seen.accept(rows, query, self.costs.of_accepted(rows, query, least, margin))
         return margin
 
-    def _guess(self, beam: Beam, active: Tensor, singles: Singles) -> tuple[Tensor, Tensor]:
+    def _guess(self, beam: Beam, active: Tensor, singles: Singles) -> tuple[Tensor, Tensor, Tensor]:
         """What each row would cost after each further action, (active, beam, actions).
 
-        And its implausibility. No action comes twice, nor before one that was taken.
+        And its implausibility, and whether the margin would be reached.
         """
         costs = self.costs
         implausibility = beam.implausibility[:, :, None] + singles.implausibility[:, None]
-        if beam.pairs is not None:
-            implausibility += beam.pairs
+        implausibility += beam.pairs
         short = (costs.safe - beam.margin)[:, :, None] - singles.gain[:, None]
+        reaches = short <= 0
         guess = short.mul_(costs.scale[active][:, None, None]).clamp_(min=0).square_()
         guess += implausibility.clamp(min=0)
         guess += beam.effort[:, :, None]
         guess += singles.effort[:, None]
-        feature = singles.feature[:, None].expand(-1, guess.shape[1], -1)
-        closed = beam.moved.gather(2, feature)
-        closed |= torch.arange(guess.shape[2], device=guess.device) <= beam.last[:, :, None]
-        return guess.masked_fill_(closed, torch.inf), implausibility
+        return guess, implausibility, reaches
 
     def _joint(self, rows: Tensor, query: Tensor, after: Tensor, moved: Tensor) -> Tensor:
         """Rows after an action that moves several features; what was moved before stays moved."""

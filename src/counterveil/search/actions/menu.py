@@ -25,6 +25,7 @@ from counterveil.population.rounding import roundest
 from counterveil.search.constraints.bounds import linked_columns
 
 VALUES, LEAST_VALUES = 12, 4  # of a number that are offered
+SO_FEW = 16  # whole numbers: if there are no more, all are offered
 MOST_OFFERED, MOST_ENTRIES = 256, 640  # of the whole menu
 EVEN, LEAST_EVEN = 24, 6  # further values of a number, evenly spread
 FEWEST, OVER_NOISE = 0.01, 4.0  # people of a category: share of all, deviations of noise
@@ -148,6 +149,9 @@ def _numbers(
     if block.feature.is_whole:
         even = np.unique(np.rint(even * (high - low))) / max(high - low, 1)
     told = np.empty(0) if population is None else round_values(population, number, many)
+    if population is not None and block.feature.is_whole:
+        every = round_values(population, number, FINE)
+        told = every if len(every) <= SO_FEW else told
     if block.feature.is_whole:
         kinks = np.concatenate([np.floor(kinks * (high - low)), np.ceil(kinks * (high - low))])
         kinks = kinks / max(high - low, 1)

@@ -1,12 +1,13 @@
-"""The last step: answers give back what they do not need, and numbers move back to the query's.
+"""The last step: answers give back what they do not need, and their numbers are set finely.
 
-Of every answer all changed numbers are looked at, each by itself and all together: a few values
-between the query's own and the answer's are tried, the model is asked about each, and the cheapest
-row is kept; so again with the row that is left.
+Of every answer all changed numbers are looked at: a few other values of each are tried, and for the
+nearest answers of all together; the model is asked about every row that would be cheaper, and the
+cheapest is kept; so again from there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,11 +17,11 @@ from torch.nn.functional import one_hot
 from counterveil.search.actions.actions import Actions
 from counterveil.search.actions.beam import Seen
 from counterveil.search.actions.costs import BatchCosts
-from counterveil.search.constraints.bounds import SAME
 
-TRIES = 8  # values of a number at a time
-BELIEVABLE = (1, 1)  # passes: of the way back, a step is the share TRIES to the power of minus this
-NEAREST = (1, 1, 2, 2, 3)
+# What is tried in each pass: places up and down the list of values of a believable answer; shares
+# of the way back to the query for the nearest.
+BELIEVABLE = ((-8, -5, -3, -2, -1, 1, 2, 3, 5, 8), (-2, -1, 1, 2))
+NEAREST = tuple(tuple(step / 8**power for step in range(1, 9)) for power in (1, 1, 2, 2, 3))
 ALONG = (0.3, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0)  # of the way that a linear model would need
 
 
@@ -36,25 +37,28 @@ class Shrink:
         """Cheaper answers and their costs; `rows` (rows, width) are accepted, `query` whose."""
         rows, cost = rows.clone(), cost.clone()
         at = torch.arange(len(rows), device=rows.device)
-        if not self.costs.believable:
-            self._replace(rows, cost, at, *self._along_slopes(rows, query), query)
-        for power in BELIEVABLE if self.costs.believable else NEAREST:
-            changed = self.actions.changed(rows[at], query[at]) & self.actions.menu.number_features
-            several = changed.sum(dim=1)
-            at, changed = at[several > 0], changed[several > 0]
-            if not len(at):
+        believable = self.costs.believable
+        if not believable:
+            tried = self._along_slopes(rows, query)
+            at_tried = at.repeat_interleave(len(ALONG))
+            moved = self.actions.changed(tried, query[at_tried])
+            self._replace(rows, cost, tried, at_tried, moved, query)
+        for steps in BELIEVABLE if believable else NEAREST:
+            changed = self.actions.changed(rows[at], query[at])
+            numbers = changed & self.actions.menu.number_features
+            tried, place = self._tries(rows[at], query[at], numbers, steps)
+            if not len(place):
                 break
-            tried, moved = self._tries(rows[at], query[at], changed, power)
-            better = self._replace(rows, cost, at, tried, moved, query)
-            if self.costs.believable:  # a single number is where it is cheapest now
-                at = at[better & (several[several > 0] > 1)]
+            better = self._replace(rows, cost, tried, at[place], changed[place], query)
+            if believable:  # a single number is where it is cheapest now
+                at = at[better[at] & (numbers.sum(dim=1) > 1)]
         return rows, cost
 
-    def _along_slopes(self, rows: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
-        """Rows with the categories of answers and all numbers a little moved, (rows, tries, width).
+    def _along_slopes(self, rows: Tensor, query: Tensor) -> Tensor:
+        """Rows with the categories of answers and all numbers a little moved, (tries, width).
 
         Numbers go in proportion to what they gain, as far as a linear model would need, and a bit
-        less or more. And which features are changed then.
+        less or more.
         """
         is_number, slope = self.actions.projection.is_number, self.costs.slope[query]
         start = torch.where(is_number, self.costs.queries[query], rows)
@@ -64,8 +68,7 @@ class Shrink:
         tries = torch.tensor(ALONG, device=rows.device)
         numbers = start[:, None] + (way[:, None] * tries)[:, :, None] * slope[:, None]
         box = self.costs.batch.box.select(query.repeat_interleave(len(ALONG)))
-        tried = self.actions.projection(numbers.flatten(0, 1), box).unflatten(0, (-1, len(ALONG)))
-        return tried, self.actions.changed(tried[:, -1], query)
+        return self.actions.projection(numbers.flatten(0, 1), box)
 
     def give_back(self, rows: Tensor, query: Tensor, cost: Tensor) -> tuple[Tensor, Tensor]:
         """Answers without the changes that they do not need, and their costs."""
@@ -79,96 +82,72 @@ class Shrink:
             columns = self.actions.projection.columns_of_features(mask)
             tried = torch.where(columns, self.costs.queries[query[at]], rows[at])
             moved = self.actions.changed(tried, query[at])
-            self._replace(rows, cost, at, tried[:, None], moved, query)
+            self._replace(rows, cost, tried, at, moved, query)
         return rows, cost
 
     def _tries(
-        self, rows: Tensor, query: Tensor, changed: Tensor, power: int
+        self, rows: Tensor, query: Tensor, numbers: Tensor, steps: Sequence[float]
     ) -> tuple[Tensor, Tensor]:
-        """Rows with changed numbers moved back, (rows, tries, width), and what changed in `rows`.
+        """Rows with other values of changed `numbers`, (tries, width), and of which row each is.
 
-        `changed`: the numbers that differ from the query's, (rows, features).
+        `numbers`: (rows, features). For the nearest answers all of a row also move together.
         """
-        features = changed.any(dim=0).nonzero()[:, 0]
-        columns = self.actions.menu.first_column[features]
-        own, now = self.costs.queries[query][:, columns], rows[:, columns]
-        values = self._values(features, columns, own, now, query, power)  # (rows, tries, numbers)
-        moves = changed[:, features]
-        several = [torch.where(moves[:, None], values, now[:, None])]
-        if len(features) > 1:
-            one = torch.eye(len(features), dtype=torch.bool, device=rows.device)
-            each = torch.where(
-                (one & moves[:, None])[:, :, None], values[:, None], now[:, None, None]
-            )
-            several.append(each.flatten(1, 2))
-        numbers = torch.cat(several, dim=1)
-        tried = rows[:, None].repeat(1, numbers.shape[1], 1)
-        tried[:, :, columns] = numbers
-        return tried, self.actions.changed(rows, query)
+        row, feature = numbers.nonzero(as_tuple=True)
+        column, tries = self.actions.menu.first_column[feature], len(steps)
+        values = self._values(rows, query, row, feature, steps)  # (numbers, tries)
+        tried = rows[row][:, None].repeat(1, tries, 1)
+        at = column[:, None, None].expand(-1, tries, 1)
+        tried.scatter_(2, at, values[:, :, None])
+        if self.costs.believable:
+            return tried.flatten(0, 1), row.repeat_interleave(tries)
+        together = rows[:, None].repeat(1, tries, 1)
+        together.transpose(1, 2)[row, column] = values
+        several = (numbers.sum(dim=1) > 1).nonzero()[:, 0]
+        tried, row = torch.cat([together[several], tried]), torch.cat([several, row])
+        return tried.flatten(0, 1), row.repeat_interleave(tries)
 
     def _values(
-        self,
-        features: Tensor,
-        columns: Tensor,
-        own: Tensor,
-        now: Tensor,
-        query: Tensor,
-        power: int,
+        self, rows: Tensor, query: Tensor, row: Tensor, feature: Tensor, steps: Sequence[float]
     ) -> Tensor:
-        """Legal values of numbers on the way back, (rows, tries, numbers).
+        """Legal values to try for each number, (numbers, tries).
 
-        `own`, `now`: of the query and of the answer, (rows, numbers).
+        `row`, `feature`: where the numbers are, (numbers,).
         """
-        steps = torch.arange(1, TRIES + 1, device=own.device)
+        column, box = self.actions.menu.first_column[feature], self.costs.batch.box
+        whose, now = query[row], rows[row, column][:, None]
+        by = torch.tensor(steps, device=rows.device)
         if self.costs.believable:
-            fine = self.costs.context.menu.fine[features]
-            both = torch.cat([own, now]).T.contiguous()  # (numbers, 2 · rows)
-            place = torch.searchsorted(fine, both).clamp_(max=fine.shape[1] - 1)
-            start, here = place.chunk(2, dim=1)
-            back = ((here - start)[..., None] * steps / TRIES).round().long()
-            values = fine.gather(1, (here[..., None] - back).flatten(1)).view(back.shape)
-            values = values.movedim(0, 2)
+            fine = self.costs.context.menu.fine[feature]
+            place = torch.searchsorted(fine, now) + by
+            values = fine.gather(1, place.clamp_(0, fine.shape[1] - 1))
         else:
-            share = steps / TRIES**power
-            values = now[:, None] - (now - own)[:, None] * share[:, None]
-        box = self.costs.batch.box
-        lower, upper = (side[query][:, None, columns] for side in (box.lower, box.upper))
-        divisions = self.actions.projection.divisions[columns]
-        return (
-            (values.clamp(lower, upper) * divisions).round_().div_(divisions).clamp_(lower, upper)
-        )
+            values = now - (now - self.costs.queries[whose, column][:, None]) * by
+        lower, upper = (side[whose, column][:, None] for side in (box.lower, box.upper))
+        return self.actions.projection.numbers(values, column[:, None], lower, upper)
 
     def _replace(
-        self,
-        rows: Tensor,
-        cost: Tensor,
-        at: Tensor,
-        tried: Tensor,
-        moved: Tensor,
-        query: Tensor,
+        self, rows: Tensor, cost: Tensor, tried: Tensor, at: Tensor, moved: Tensor, query: Tensor
     ) -> Tensor:
-        """Put the cheapest of `tried`, (at, tries, width), in the place of rows, if it is cheaper.
+        """Put the cheapest of `tried` rows into their places `at`, in place, if it is cheaper.
 
-        `moved`: features that the search has moved, (at, features). Returns where it was, (at,).
+        `moved`: features of `tried` that the search has moved, (tried, features). Returns which
+        rows are cheaper now, (rows,).
         """
-        count, tries, _ = tried.shape
-        whose = query[at].repeat_interleave(tries)
-        flat, fine = self.actions.lawful(
-            tried.flatten(0, 1), whose, moved.repeat_interleave(tries, dim=0)
-        )
-        effort, implausibility = self.costs.terms(flat, whose)
+        whose = query[at]
+        tried, fine = self.actions.lawful(tried, whose, moved)
+        effort, implausibility = self.costs.terms(tried, whose)
         least = effort + implausibility.clamp_(min=0)
-        may_win = fine & (least < cost[at].repeat_interleave(tries))
-        may_win &= ((flat - self.costs.queries[whose]).abs() > SAME).any(dim=1)
-        asked = may_win.nonzero()[:, 0]
+        fine &= (least < cost[at]) & (effort > 0)
+        asked = fine.nonzero()[:, 0]
         if not len(asked):
-            return torch.zeros(count, dtype=torch.bool, device=at.device)
-        found, some = torch.full_like(least, torch.inf), flat[asked]
-        margin = self.costs.margin(some, whose[asked])
-        found[asked] = self.costs.of_accepted(some, whose[asked], least[asked], margin)
-        self.seen.count(whose[asked])
-        best, place = found.view(count, tries).min(dim=1)
-        better = best < cost[at]
-        chosen = flat.view(count, tries, -1)[better, place[better]]
-        rows[at[better]], cost[at[better]] = chosen, best[better]
+            return torch.zeros_like(cost, dtype=torch.bool)
+        at, whose, tried = at[asked], whose[asked], tried[asked]
+        margin = self.costs.margin(tried, whose)
+        found = self.costs.of_accepted(tried, whose, least[asked], margin)
+        self.seen.count(whose)
+        best = cost.scatter_reduce(0, at, found, "amin")
+        wins = ((found == best[at]) & (found < cost[at])).nonzero()[:, 0]
+        rows[at[wins]] = tried[wins]
+        better = best < cost
+        cost.copy_(best)
         return better
