@@ -52,7 +52,10 @@ class Question:
 
     def margin(self, rows: Tensor, targets: Tensor) -> Tensor:
         """How far the model is beyond what is asked, in log-odds; accepted from 0 on, (rows,)."""
-        log_proba = self.log_proba(rows)
+        return self.margin_of(self.log_proba(rows), targets)
+
+    def margin_of(self, log_proba: Tensor, targets: Tensor) -> Tensor:
+        """The same for what the model said of rows, (rows, classes)."""
         margin = class_margin(log_proba, targets) - SAFELY
         if self.least <= 0:
             return margin

@@ -23,6 +23,7 @@ class QueryBatch:
     box: Box
     costs: Tensor | None = None  # of a change in each column, (queries, width)
     max_changes: Tensor | None = None  # how many features may change, (queries,)
+    before: Tensor | None = None  # what the model says of the queries, (queries, classes)
 
     def __len__(self) -> int:
         return len(self.queries)
@@ -38,7 +39,7 @@ class QueryBatch:
         return self._map(lambda each: each.to(device), self.box.to(device))
 
     def _map(self, change: Callable[[Tensor], Tensor], box: Box) -> QueryBatch:
-        optional = (self.costs, self.max_changes)
+        optional = (self.costs, self.max_changes, self.before)
         changed = (None if each is None else change(each) for each in optional)
         return QueryBatch(change(self.queries), change(self.targets), box, *changed)
 

@@ -73,6 +73,8 @@ class SearchComponents:
         context = self.nearest if options.prefer == "nearest" else self.believable
         assert isinstance(context, Context), "believable answers need a population"
         question = Question(self.queryable_model, options.margin)
+        if question.model is not self.target_model:
+            batch = replace(batch, before=None)
         found = answers(context, question, batch, self.projection, k, tick)
         left = (~found.accepted[:, 0]).nonzero()[:, 0]
         if options.soft_margin and options.margin > 0 and len(left):

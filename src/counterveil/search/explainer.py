@@ -172,7 +172,7 @@ class Explainer:
         index = queries.index if isinstance(queries, pd.DataFrame) else None
         asked = Rows.of_frame(queries, self.encoding)
         before = self.model.ask(asked)
-        batch = self._batch(asked, self._targets(before, target), rules, immutable)
+        batch = self._batch(asked, before, target, rules, immutable)
         for_all = rules.held(self.veil.schema) if isinstance(rules, Rules) else ()
         fixed = tuple(sorted({*for_all, *immutable}))
         request = Request(
@@ -270,7 +270,7 @@ class Explainer:
         """
         options = self.options({"prefer": prefer})
         asked, given = (Rows.of_frame(each, self.encoding) for each in (queries, rows))
-        batch = self._batch(asked, self._targets(self.model.ask(asked), target), rules, ())
+        batch = self._batch(asked, self.model.ask(asked), target, rules)
         context = self._components.nearest if options.prefer == "nearest" else self._believable
         if not isinstance(context, Context):
             raise RequestError(
@@ -294,15 +294,21 @@ class Explainer:
         return self._components.believable
 
     def _batch(
-        self, asked: Rows, targets: Tensor, rules: ManyRules, immutable: Collection[str]
+        self,
+        asked: Rows,
+        before: Tensor,
+        target: TargetClasses,
+        rules: ManyRules,
+        immutable: Collection[str] = (),
     ) -> QueryBatch:
-        """The queries as the search takes them."""
+        """The queries as the search takes them; `before`: what the model says of them."""
         return QueryBatch(
             asked.points,
-            targets,
+            self._targets(before, target),
             bounds.box_around(self.encoding, asked.encoded, rules, immutable),
             bounds.column_costs(self.encoding, rules, len(asked)),
             bounds.max_changes_of(rules, len(asked)),
+            before,
         )
 
     def _search(self, batch: QueryBatch, options: SearchOptions, k: int, progress: bool) -> Answers:

@@ -138,7 +138,7 @@ class BeamSearch:
         self.people = costs.context.people if costs.believable else None
         self.queries, self.count = costs.queries, len(costs.queries)
         self.everyone = torch.arange(self.count, device=self.queries.device)
-        self.own_margin = costs.margin(self.queries, self.everyone)
+        self.own_margin = costs.own_margin
         self.seen = Seen.nothing(self.queries, self.own_margin, several or not costs.believable)
 
     def __call__(self) -> Seen:
@@ -277,7 +277,7 @@ class BeamSearch:
             nothing = torch.zeros(barred.shape, device=entry.device)
             return nothing.masked_fill_(barred, torch.inf)
         after = self.costs.context.entry_cell[entry]
-        before = self.costs.codes.gather(1, feature) + people.starts[feature]
+        before = self.costs.cells.gather(1, feature)
         block = (self.costs.targets * people.grid.width)[:, None]
         change, was = (
             people.beside.index_select(0, (each + block).flatten()) for each in (after, before)

@@ -34,24 +34,22 @@ STEPS, BATCH, RATE = 500, 512, 2e-2
 class Committee:
     """Networks of one hidden layer, side by side, over the cells of a row.
 
-    `starts`: where the cells of each feature begin in the line of all cells, (features,). `cells`:
-    what each cell adds to all hidden neurons, (cells, neurons). `bias`: of the neurons. `out`: from
-    all neurons to the logits of all members, (neurons, members · classes), 0 from a neuron to
-    another member than its own; `out_bias`: (members · classes,).
+    `cells`: what each cell adds to all hidden neurons, (cells, neurons). `bias`: of the neurons.
+    `out`: from all neurons to the logits of all members, (neurons, members · classes), 0 from a
+    neuron to another member than its own; `out_bias`: (members · classes,).
     """
 
-    starts: Tensor
     cells: Tensor
     bias: Tensor
     out: Tensor
     out_bias: Tensor
 
-    def margins(self, codes: Tensor, targets: Tensor) -> Tensor:
+    def margins(self, cells: Tensor, targets: Tensor) -> Tensor:
         """By how much each member prefers the target class, in log-odds: (rows, members).
 
-        `codes`: the cell of each feature, (rows, features).
+        `cells`: of each feature, (rows, features).
         """
-        summed = nn.functional.embedding_bag(codes + self.starts, self.cells, mode="sum")
+        summed = nn.functional.embedding_bag(cells, self.cells, mode="sum")
         logits = torch.addmm(self.out_bias, summed.add_(self.bias).relu_(), self.out)
         return class_margin(logits.unflatten(1, (MEMBERS, -1)), targets)
 
@@ -62,22 +60,21 @@ class _Networks(nn.Module):
     def __init__(self, people: People) -> None:
         super().__init__()
         grid = people.grid
-        self.starts = people.starts.cpu()
         self.cells = nn.Parameter(0.3 * torch.randn(grid.width, MEMBERS * HIDDEN))
         self.bias = nn.Parameter(0.3 * torch.randn(MEMBERS * HIDDEN))
         self.second = nn.Parameter(torch.randn(MEMBERS, HIDDEN, people.classes) / HIDDEN**0.5)
         self.second_bias = nn.Parameter(torch.zeros(MEMBERS, 1, people.classes))
 
-    def forward(self, codes: Tensor) -> Tensor:
+    def forward(self, cells: Tensor) -> Tensor:
         """Logits (members, rows, classes), of the cell of each feature, (rows, features)."""
-        summed = nn.functional.embedding_bag(codes + self.starts, self.cells, mode="sum")
+        summed = nn.functional.embedding_bag(cells, self.cells, mode="sum")
         hidden = (summed + self.bias).relu().unflatten(1, (MEMBERS, HIDDEN)).movedim(1, 0)
         return torch.baddbmm(self.second_bias, hidden, self.second)
 
     def committee(self, device: torch.device | None) -> Committee:
         """What they have learnt."""
         out = torch.block_diag(*self.second)
-        parts = (self.starts, self.cells, self.bias, out, self.second_bias.flatten())
+        parts = (self.cells, self.bias, out, self.second_bias.flatten())
         return Committee(*(each.detach().to(device) for each in parts))
 
 
@@ -127,16 +124,16 @@ def _again(population: TreePopulation, rng: np.random.Generator) -> NoisyRecord:
 
 def _taught(people: People, points: Array, labels: Array, weights: Array, seed: int) -> Committee:
     """A committee taught with rows (rows, width): labels and weights are (rows, members)."""
-    codes = people.codes(torch.from_numpy(points).to(people.device)).cpu()
+    cells = people.cells(torch.from_numpy(points).to(people.device)).cpu()
     goals, counted = torch.as_tensor(labels), torch.as_tensor(weights, dtype=torch.float32)
     counted = counted / counted.mean()
     networks = seeded(lambda: _Networks(people), seed)
 
     def loss_of(some: Tensor) -> Tensor:
-        logits = networks(codes[some]).movedim(0, 1).flatten(0, 1)
+        logits = networks(cells[some]).movedim(0, 1).flatten(0, 1)
         each = nn.functional.cross_entropy(logits, goals[some].flatten(), reduction="none")
         return MEMBERS * (each * counted[some].flatten()).mean()
 
-    epochs = max(1, round(STEPS * BATCH / len(codes)))
-    fit(networks, loss_of, len(codes), epochs=epochs, batch=BATCH, rate=RATE, seed=seed)
+    epochs = max(1, round(STEPS * BATCH / len(cells)))
+    fit(networks, loss_of, len(cells), epochs=epochs, batch=BATCH, rate=RATE, seed=seed)
     return networks.committee(people.device)

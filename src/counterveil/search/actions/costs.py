@@ -83,8 +83,7 @@ class Context:
     def entry_cell(self) -> Tensor:
         """The cell of each entry in the line of all cells, (entries,)."""
         assert self.people is not None
-        codes = self.people.codes(self.menu.points).gather(1, self.menu.feature[:, None])[:, 0]
-        return codes + self.people.starts[self.menu.feature]
+        return self.people.cells(self.menu.points).gather(1, self.menu.feature[:, None])[:, 0]
 
 
 class BatchCosts:
@@ -108,17 +107,30 @@ class BatchCosts:
     # --- The queries themselves ---
 
     @cached_property
-    def codes(self) -> Tensor:
+    def cells(self) -> Tensor:
         """The cell of each feature of the queries, (queries, features)."""
-        return self._people.codes(self.queries)
+        return self._people.cells(self.queries)
+
+    @cached_property
+    def own_margin(self) -> Tensor:
+        """The margin of the queries themselves, (queries,)."""
+        before = self.batch.before
+        if before is None:
+            before = self.question.log_proba(self.queries)
+        return self.question.margin_of(before.to(self.queries), self.targets)
 
     @cached_property
     def _effort_scale(self) -> Tensor:
         return self._people.effort_scale(self.queries)
 
     @cached_property
-    def _known(self) -> Tensor:
-        return self._people.known(self.queries)
+    def _own_values(self) -> Tensor:
+        return self.queries[:, self._people.first_column]
+
+    @cached_property
+    def _counted(self) -> Tensor:
+        """Which features are numbers that the queries have, (queries, features)."""
+        return self._people.is_number & self._people.known(self.queries)
 
     @cached_property
     def _feature_costs(self) -> Tensor | None:
@@ -134,7 +146,7 @@ class BatchCosts:
 
     @cached_property
     def _own_density(self) -> Tensor:
-        return self._people.log_density(self.codes, self.targets)
+        return self._people.log_density(self.cells, self.targets)
 
     @cached_property
     def _floor(self) -> Tensor:
@@ -168,14 +180,13 @@ class BatchCosts:
             return effort.clamp_(min=0), torch.zeros_like(effort)
         people, prices, context = self._people, self.context.prices, self.context
         feature = menu.feature
-        counted = people.is_number[feature] & self._known[:, feature]
-        way = (menu.value - queries[:, menu.column]).abs()
-        moved = (context.entry_scale - self._effort_scale[:, feature]).abs()
-        moved += prices.size * torch.log2(1 + way / people.spread[feature])
-        effort = torch.where(counted, moved, prices.category)
+        way = (menu.value - queries[:, menu.column]).abs_()
+        moved = (context.entry_scale - self._effort_scale[:, feature]).abs_()
+        moved += self._size(way, people.spread[feature])
+        effort = torch.where(self._counted[:, feature], moved, prices.category)
         if self._feature_costs is not None:
             effort *= self._feature_costs[:, feature]
-        own = (self.codes + people.starts)[:, feature]
+        own = self.cells[:, feature]
         goals = self.targets[:, None]
         less = people.alone[goals, own] - people.alone[goals, context.entry_cell]
         if people.beside is not None:
@@ -186,7 +197,7 @@ class BatchCosts:
     @cached_property
     def field(self) -> Tensor:
         """What each cell adds beside the cells of the queries, (queries, cells)."""
-        return self._people.field(self.codes, self.targets)
+        return self._people.field(self.cells, self.targets)
 
     # --- Rows ---
 
@@ -202,41 +213,44 @@ class BatchCosts:
             effort = square.sum(dim=1)
             return effort, torch.zeros_like(effort)
         people, prices = self._people, self.context.prices
-        codes = people.codes(rows)
-        efforts, changed = self._efforts(rows, codes, query)
+        cells = people.cells(rows)
+        efforts, changed = self._efforts(rows, cells, query)
         effort = (efforts * changed).sum(dim=1)
-        density = people.log_density(codes, self.targets[query])
+        density = people.log_density(cells, self.targets[query])
         implausibility = prices.implausible * (self._floor[query] - density)
         return effort, implausibility
 
-    def _efforts(self, rows: Tensor, codes: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
+    def _efforts(self, rows: Tensor, cells: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
         """What each feature costs if it changed, and whether it did, (rows, features) both."""
         people, prices = self._people, self.context.prices
         assert prices is not None
-        own, now = self.queries[query], rows
-        columns = people.first_column
-        way = (now[:, columns] - own[:, columns]).abs()
-        known = self._known[query]
-        changed = torch.where(people.is_number & known, way > SAME, codes != self.codes[query])
-        changed &= ~people.derived
-        counted = people.is_number & known
-        moved = (people.effort_scale(rows) - self._effort_scale[query]).abs()
-        moved = moved + prices.size * torch.log2(1 + way / people.spread)
+        way = (rows[:, people.first_column] - self._own_values[query]).abs_()
+        counted = self._counted[query]
+        changed = torch.where(counted, way > SAME, cells != self.cells[query])
+        if people.has_derived:
+            changed &= ~people.derived
+        moved = (people.effort_scale(rows) - self._effort_scale[query]).abs_()
+        moved += self._size(way, people.spread)
         effort = torch.where(counted, moved, prices.category)
         if self._feature_costs is not None:
-            effort = effort * self._feature_costs[query]
+            effort *= self._feature_costs[query]
         return effort + prices.change, changed
+
+    def _size(self, way: Tensor, spread: Tensor) -> Tensor:
+        """What the ways of numbers cost for their size; `way` is overwritten."""
+        assert self.context.prices is not None
+        return way.div_(spread).log1p_().mul_(self.context.prices.size / math.log(2))
 
     def shortfall(self, margin: Tensor, query: Tensor) -> Tensor:
         """How far a margin is below a safe one, in the root of the unit of J; negative above."""
         return (self.safe - margin) * self.scale[query]
 
-    def instability(self, codes: Tensor, query: Tensor) -> Tensor:
+    def instability(self, cells: Tensor, query: Tensor) -> Tensor:
         """What rows cost for the doubts of the committee, by their cells (rows, features)."""
         committee, prices = self.context.committee, self.context.prices
         assert committee is not None
         assert prices is not None
-        members = committee.margins(codes, self.targets[query]) / self.context.committee_unit
+        members = committee.margins(cells, self.targets[query]) / self.context.committee_unit
         return prices.unstable * (prices.sure - members).clamp(min=0).mean(dim=1)
 
     def margin(self, rows: Tensor, query: Tensor) -> Tensor:
@@ -252,7 +266,7 @@ class BatchCosts:
         if len(fine):
             whose = query[fine]
             short = self.shortfall(margin[fine], whose).clamp_(min=0).square_()
-            doubt = self.instability(self._people.codes(rows[fine]), whose)
+            doubt = self.instability(self._people.cells(rows[fine]), whose)
             cost[fine] = least[fine] + short + doubt
         return cost
 

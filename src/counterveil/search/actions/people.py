@@ -68,16 +68,16 @@ class People:
         rng, density = np.random.default_rng(0), []
         for goal in range(self.classes):
             rows, _ = population.sample(SAMPLES, rng, np.eye(self.classes)[goal])
-            codes = self.codes(torch.as_tensor(rows, dtype=torch.float32, device=device))
+            cells = self.cells(torch.as_tensor(rows, dtype=torch.float32, device=device))
             goals = torch.full((len(rows),), goal, device=device)
-            density.append(self.log_density(codes, goals))
+            density.append(self.log_density(cells, goals))
         self._ranks = torch.stack(density).sort(dim=1).values  # (classes, samples)
 
     def _tensor(self, values: object, dtype: torch.dtype | None = None) -> Tensor:
         return torch.as_tensor(np.asarray(values), dtype=dtype, device=self.device)
 
     def _read_cells(self) -> None:
-        """How `codes` finds the cell of each feature."""
+        """How `cells` finds the cell of each feature."""
         encoding = self.grid.encoding
         position = np.zeros((encoding.width, self.features), dtype=np.float32)
         edges = []
@@ -89,11 +89,13 @@ class People:
             else:
                 position[block.start, number] = 1
         bins = np.array([len(each) for each in edges], dtype=int)
+        starts = self.grid.starts[self._numbers]
         self._position = self._tensor(position)
-        self._last_bin = self._tensor(bins - 1)
+        self._start = self._tensor(self.grid.starts, torch.float32)
+        self._last_bin = self._tensor(starts + bins - 1)
         self._edges = self._tensor(_in_one_line(edges), torch.float64)
-        self._first_edge = self._tensor(np.cumsum(bins) - bins)
-        self._bins = dict(zip(self._numbers.tolist(), bins.tolist(), strict=True))
+        self._first_edge = self._tensor(np.cumsum(bins) - bins - starts)
+        self._missing = dict(zip(self._numbers.tolist(), (starts + bins).tolist(), strict=True))
         self._number_columns = self.first_column[self.numbers]
         self._apart = APART * torch.arange(len(bins), dtype=torch.float64, device=self.device)
 
@@ -132,19 +134,19 @@ class People:
         depend = sorted({(min(pair[:2]), max(pair[:2])) for pair in pairs if pair[0] != pair[1]})
         self._first, self._second = self._tensor(np.array(depend, dtype=int).reshape(-1, 2).T)
         is_derived = np.isin(np.arange(self.features), derived_ones)
-        self.derived = self._tensor(is_derived)
+        self.derived, self.has_derived = self._tensor(is_derived), bool(derived_ones)
 
-    def codes(self, points: Tensor) -> Tensor:
-        """The cell of each feature, counted among its own, (rows, features)."""
-        codes = (points @ self._position).round_().long()
+    def cells(self, points: Tensor) -> Tensor:
+        """The cell of each feature in the line of all cells, (rows, features)."""
+        cells = torch.addmm(self._start, points, self._position).round_().long()
         if len(self._numbers):
             here = points[:, self._number_columns] + self._apart
             place = torch.searchsorted(self._edges, here) - self._first_edge
-            codes[:, self.numbers] = torch.minimum(place, self._last_bin)
+            cells[:, self.numbers] = torch.minimum(place, self._last_bin)
         for number, flag in self._flagged:
             missing = points[:, flag] >= 0.5
-            codes[:, number] = torch.where(missing, self._bins[number], codes[:, number])
-        return codes
+            cells[:, number] = torch.where(missing, self._missing[number], cells[:, number])
+        return cells
 
     def effort_scale(self, points: Tensor) -> Tensor:
         """How far up each number is in the unit of effort, (rows, features); 0 for others."""
@@ -183,9 +185,8 @@ class People:
             found[:, number] = points[:, flag] < 0.5
         return found
 
-    def log_density(self, codes: Tensor, targets: Tensor) -> Tensor:
+    def log_density(self, cells: Tensor, targets: Tensor) -> Tensor:
         """log P~(cells | target), (rows,), of the cells of each feature, (rows, features)."""
-        cells = codes + self.starts
         found = self.alone[targets[:, None], cells].sum(dim=1)
         if self.beside is not None:
             width = self.grid.width
@@ -193,11 +194,11 @@ class People:
             found += self.beside.view(-1)[place.mul_(width).add_(cells[:, self._second])].sum(dim=1)
         return found
 
-    def field(self, codes: Tensor, targets: Tensor) -> Tensor:
+    def field(self, cells: Tensor, targets: Tensor) -> Tensor:
         """What each cell of any feature adds beside the cells of a row, (rows, cells)."""
         assert self.beside is not None, "features depend on each other"
-        cells = codes + self.starts + targets[:, None] * self.grid.width
-        return torch.nn.functional.embedding_bag(cells, self.beside, mode="sum")
+        of_class = cells + targets[:, None] * self.grid.width
+        return torch.nn.functional.embedding_bag(of_class, self.beside, mode="sum")
 
     def rank(self, density: Tensor, targets: Tensor) -> Tensor:
         """The share of P~'s rows of the target class that are less likely, (rows,)."""

@@ -60,12 +60,12 @@ def believable_context(
         committee, prices = committee_of_model(people, model), Prices()
     drawn, _ = population.sample(PEOPLE, np.random.default_rng(0))
     points = torch.as_tensor(drawn, dtype=torch.float32, device=device)
-    log_proba, codes = Question(model).log_proba(points), people.codes(points)
+    log_proba, cells = Question(model).log_proba(points), people.cells(points)
     own, theirs = [], []
     for goal in range(people.classes):
         goals = torch.full((PEOPLE,), goal, device=device)
         own.append(class_margin(log_proba, goals).std())
-        theirs.append(committee.margins(codes, goals).std(dim=0).mean())
+        theirs.append(committee.margins(cells, goals).std(dim=0).mean())
     units = [max(float(torch.stack(each).mean()), LEAST_UNIT) for each in (own, theirs)]
     menu = menu_of(encoding, population, device, kinks=model.kinks)
     return Context(encoding, menu, prices, people, committee, *units)

@@ -50,13 +50,13 @@ class AnswerQuality:
             for each in (before, after)
         )
         goals = torch.as_tensor(targets, device=people.device)
-        codes = people.codes(rows)
+        cells = people.cells(rows)
         places = torch.stack([people.percentile(queries), people.percentile(rows)], dim=2)
         way = (places[..., 1] - places[..., 0]).abs()
-        way = torch.where(way.isnan(), (codes != people.codes(queries)).float(), way)
+        way = torch.where(way.isnan(), (cells != people.cells(queries)).float(), way)
         effort = way.masked_fill(people.derived, 0.0).sum(dim=1)
-        rank = people.rank(people.log_density(codes, goals), goals)
-        stability = (committee.margins(codes, goals) > 0).float().mean(dim=1)
+        rank = people.rank(people.log_density(cells, goals), goals)
+        stability = (committee.margins(cells, goals) > 0).float().mean(dim=1)
         found = effort, rank, stability, people.target_percentile(rows, goals), places
         return cls(*(each.double().cpu().numpy() for each in found))
 
