@@ -409,7 +409,7 @@ def test_rules_with_other_offsets_are_others():
     assert Rules(relations=[["a", "<=", "b", 1]]) == Rules(relations=[("a", "<=", "b", 1.0)])
     assert Rules(relations=[["a", "<=", "b", 0]]) == Rules(relations=[("a", "<=", "b")])
     again = replace(Rules(relations=["a <= b + 1", ("a", "==", "c", 2)]), max_changes=2)
-    assert again.related == (Relation("a", "<=", "b", 1.0), Relation("a", "==", "c", 2.0))
+    assert again.relations == ("a <= b + 1", Relation("a", "==", "c", 2.0))
 
 
 @st.composite

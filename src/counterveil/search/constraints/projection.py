@@ -64,11 +64,6 @@ class Snap:
 
         `pinned`: columns that ties should leave where they are, (rows, width).
         """
-        rows = self._nearest(points, box)
-        return rows if box.ties is None else self._with_links(box.settle(rows, pinned), box)
-
-    def _nearest(self, points: Tensor, box: Box) -> Tensor:
-        """The legal rows nearest to `points` inside `box`, whatever its ties."""
         rows = box.project(points)
         rows.mul_(self.divisions).round_().div_(self.divisions)
         # Exact bounds again where rounding was off by a float's width.
@@ -88,7 +83,8 @@ class Snap:
             missing = rows.index_select(1, self._flags)
             values = torch.lerp(rows.index_select(1, self._values), self._half.to(rows), missing)
             rows.index_copy_(1, self._values, values)
-        return self._with_links(rows, box)
+        rows = self._with_links(rows, box)
+        return rows if box.ties is None else self._with_links(box.settle(rows, pinned), box)
 
     def numbers(self, values: Tensor, columns: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
         """The legal `values` nearest to those given, of numbers in encoded `columns`, in bounds.
@@ -168,13 +164,27 @@ class Snap:
     def broken(self, rows: Tensor, box: Box) -> Tensor:
         """Which `rows` are not legal or leave their box: the post-condition of every answer.
 
-        A legal row is the nearest to itself. Whether ties hold is asked of the box itself, for
-        there may be no row that keeps them.
+        It shares nothing with the way in which rows are made legal. Whether ties hold is asked of
+        the box itself, for there may be no row that keeps them.
         """
         device = self.divisions.device
-        here = rows.to(device)
-        off = (here - self._nearest(here, box.to(device))).abs().amax(dim=1)
-        return ~(off <= SLACK).to(rows.device)  # a NaN is broken
+        here, bounds = rows.to(device), box.to(device)
+        scaled = here * self.divisions
+        wrong = (scaled - scaled.round()).abs() / self.divisions.clamp(min=1)
+        outside = torch.maximum(bounds.lower - here, here - bounds.upper)
+        if bounds.stays is not None and bounds.queries is not None:
+            is_own = bounds.stays & ((here - bounds.queries).abs() <= SLACK)
+            outside = torch.where(is_own, 0.0, outside)
+        wrong = torch.maximum(wrong, outside)
+        # A missing value rests at 1/2, outside ranges and off every grid.
+        missing, unrest = here[:, self._flags] > 0.5, (here[:, self._values] - self._half).abs()
+        wrong[:, self._values] = torch.where(missing, unrest, wrong[:, self._values])
+        for link in self._links:
+            followed = link.derived_columns(here, bounds)
+            wrong[:, link.derived] += (here[:, link.derived] - followed).abs()
+        fine = wrong.amax(dim=1) <= SLACK  # a NaN is not
+        fine &= (self._sum_in_groups(here[:, self._categories]) - 1).abs().sum(dim=1) <= SLACK
+        return ~fine.to(rows.device)
 
     def squares_by_part(self, rows: Tensor, queries: Tensor, costs: Tensor | None = None) -> Tensor:
         """Squared distance of rows and queries by part, at the columns' costs: (rows, parts)."""
