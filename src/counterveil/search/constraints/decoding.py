@@ -72,7 +72,7 @@ def _relate_exactly(
     blocks = {block.feature.name: block for block in encoding.blocks}
     for number, each in enumerate(distinct):
         for relation in each.relations_of(encoding.schema):
-            mine = np.flatnonzero(which.numpy() == number)
+            mine = np.flatnonzero(which == number)
             pair = [blocks[name] for name in (relation.left, relation.right)]
             one, two = (numbers_of(cells[block.places.start])[0][mine] for block in pair)
             spans = [np.ptp(block.feature.number_range or (0, 0)) for block in pair]
@@ -117,8 +117,8 @@ def clip_to_rules(feature: Feature, before: Any, after: Any, rules: ManyRules = 
     is_free = feature.direction == "any" and feature.step is None and allowed == whole_range
     if rules is None and is_free:
         return after
-    distinct, numbers = distinct_rules(rules, len(after))
-    under, which = [each.tighten_feature(feature) for each in distinct], numbers.numpy()
+    distinct, which = distinct_rules(rules, len(after))
+    under = [each.tighten_feature(feature) for each in distinct]
     ends = [each.allowed_range() or allowed for each in under]
     directions = np.array([each.direction for each in under])[which]
     rising, falling = directions == "increase", directions == "decrease"
@@ -173,7 +173,7 @@ class Given:
         """
         distinct, which = distinct_rules(rules, len(self.changed))
         kept = [self._keep(each) for each in distinct]
-        return np.array(kept)[which.numpy(), np.arange(len(self.changed))]
+        return np.array(kept)[which, np.arange(len(self.changed))]
 
     def _keep(self, rules: Rules) -> Array:
         """Which answers keep these rules, (answers,)."""

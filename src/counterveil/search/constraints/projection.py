@@ -151,15 +151,11 @@ class Snap:
         moved[row, column] = ~self.is_number[column]
         if box.ties is None:
             return self(points, box), moved
-        after = self(points, box, self._features_at(row, column, points))
+        pinned = torch.zeros_like(moved)  # all columns of the feature that has moved
+        pinned[row] = self.part_of_column[None, :] == self.part_of_column[column][:, None]
+        after = self(points, box, pinned)
         moved[row, column] |= (after == rows)[row].all(dim=1)  # ties have undone the move
         return after, moved
-
-    def _features_at(self, row: Tensor, column: Tensor, rows: Tensor) -> Tensor:
-        """A mask, shaped like `rows`, of all columns of the features that have these columns."""
-        mask = torch.zeros_like(rows, dtype=torch.bool)
-        mask[row] = self.part_of_column[None, :] == self.part_of_column[column][:, None]
-        return mask
 
     def broken(self, rows: Tensor, box: Box) -> Tensor:
         """Which `rows` are not legal or leave their box: the post-condition of every answer.
