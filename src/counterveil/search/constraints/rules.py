@@ -310,7 +310,7 @@ def _groups(rule: str, given: Any) -> tuple[tuple[str, ...], ...]:
 
 def _pairs(name: str, given: Any) -> tuple[tuple[Category, Category], ...]:
     """The transitions of a feature."""
-    pairs = [_plain(pair) for pair in given] if _is_list(given) else [None]
+    pairs: list[Any] = [_plain(pair) for pair in given] if _is_list(given) else [None]
     for pair in pairs:
         if not isinstance(pair, (list, tuple)) or len(pair) != 2 or not _are(pair, (str, int)):
             _refuse("transitions", f'{name!r} must be a list of pairs such as ["from", "to"]')

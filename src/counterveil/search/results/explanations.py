@@ -251,9 +251,7 @@ class Explanations:
 
     def kept_of(self, query: int, answer: int = 0) -> list[tuple[str, Any]]:
         """The columns of one answer that stay as they are, with their values."""
-        at, changed = self.at(query, answer), {name for name, *_ in self.changes_of(query, answer)}
-        cells = self._cells["queries"].items()
-        return [(column, values[at]) for column, values in cells if column not in changed]
+        return self.answer_of(query, answer).kept
 
     def classes_of(self, query: int, answer: int = 0) -> tuple[Category, Category]:
         """The class that the model which is asked gives now, and the one that was asked for."""
@@ -278,12 +276,15 @@ class Explanations:
     def answer_of(self, query: int, answer: int = 0) -> Answer:
         """All that is shown of one answer."""
         at, features = self.at(query, answer), [each.name for each in self.schema.features]
+        changes, own = self.changes_of(query, answer), self._cells["queries"]
+        changed = {column for column, *_ in changes}
         now, goal = map(self.schema.label.shown_value, self.classes_of(query, answer))
         status = Status(str(self.status[at]))
         quality = self.quality if status is Status.FOUND else None
         numbers = {"probability": self.probability, "distance": self.distance}
         numbers |= quality.measures if quality else {}
-        places = zip(features, quality.places[at], strict=True) if quality else ()
+        standing = quality.standing[at].tolist() if quality else ()
+        places = quality.places[at] if quality else ()
         return Answer(
             schema=self.schema,
             decided_by=self.decided_by,
@@ -293,14 +294,16 @@ class Explanations:
             has_others=bool(self.status[query * self.k] == Status.FOUND.value),
             status=status,
             classes=("not asked" if self.decided_by is DecidedBy.STAND_IN else now, goal),
-            changes=self.changes_of(query, answer),
-            kept=self.kept_of(query, answer),
+            changes=changes,
+            kept=[(column, own[column][at]) for column in own if column not in changed],
             fixed=self.fixed,
             numbers={name: float(values[at]) for name, values in numbers.items()},
-            standing=dict(zip(features, quality.standing[at].tolist(), strict=False))
-            if quality
-            else {},
-            places={name: tuple(two) for name, two in places if not np.isnan(two).any()},
+            standing=dict(zip(features, standing, strict=False)),
+            places={
+                name: tuple(two)
+                for name, two in zip(features, places, strict=False)
+                if not np.isnan(two).any()
+            },
             reason="" if self.reason is None else str(self.reason[at]),
             refusal=None if answer else self.refusal_of(query),
         )
