@@ -111,9 +111,9 @@ class Explanations:
     reason: Array | None = None
     asked: Array | None = None
     best_probability: Array | None = None
-    closest: LazyFrame = LazyFrame()  # noqa: RUF009
+    closest: LazyFrame = LazyFrame(default=pd.DataFrame)  # noqa: RUF009
     opens: Sequence[Opening | None] = ()
-    opened: LazyFrame = LazyFrame()  # noqa: RUF009
+    opened: LazyFrame = LazyFrame(default=pd.DataFrame)  # noqa: RUF009
     fixed: tuple[str, ...] = ()
     signer: Signer | None = None
     index: pd.Index[Any] | None = None

@@ -14,16 +14,21 @@ Frame = pd.DataFrame | Callable[[], pd.DataFrame]
 class LazyFrame:
     """A field of a dataclass: a frame, or a function that makes it when it is first looked at.
 
-    Making the frames of a single answer takes as long as a good part of the search. A field that is
-    left out is an empty frame.
+    Making the frames of a single answer takes as long as a good part of the search. `default`: for
+    a field that may be left out.
     """
+
+    def __init__(self, default: Frame | None = None) -> None:
+        self._default = default
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = f"_{name}"
 
     def __get__(self, holder: Any, owner: type) -> pd.DataFrame:
         if holder is None:  # a dataclass looks for the default
-            return pd.DataFrame  # type: ignore[return-value]
+            if self._default is None:
+                raise AttributeError(self._name)
+            return self._default  # type: ignore[return-value]
         known = holder.__dict__
         if callable(known[self._name]):
             known[self._name] = known[self._name]()
