@@ -133,8 +133,8 @@ class ImageJudges:
             "effort": float((given - before[found]).abs().mean()),
             "near": self._near(given, goals),
         }
-        if result.worth is not None:
-            told = {name: result.worth.measures[name] for name in ("plausibility", "stability")}
+        if result.quality is not None:
+            told = {name: result.quality.measures[name] for name in ("plausibility", "stability")}
             row |= {name: float(values[result.valid].mean()) for name, values in told.items()}
         return row
 

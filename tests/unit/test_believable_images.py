@@ -113,7 +113,7 @@ def test_a_network_that_no_search_saw_accepts_them_and_not_the_nearest(
     nearest = explainer.explain(*asked, prefer="nearest", progress=False)
     assert agree(stranger, result) > 0.9
     assert agree(stranger, nearest) < agree(stranger, result) - 0.2
-    assert result.worth.stability.mean() > nearest.worth.stability.mean()
+    assert result.quality.stability.mean() > nearest.quality.stability.mean()
 
 
 def test_answers_stay_nearer_to_the_query_than_images_of_the_class_are(explainer, result):
@@ -137,7 +137,7 @@ def test_the_same_again_and_whatever_is_asked_beside(explainer, asked, result):
 
 
 def test_worth_is_told_in_numbers_words_and_json(explainer, result):
-    worth, ground = result.worth, explainer._believable
+    worth, ground = result.quality, explainer._believable
     before, after = (
         torch.as_tensor(Encoding(result.schema).encode(each)).float()
         for each in (result.queries, result.rows)
@@ -180,7 +180,7 @@ def test_rules_hold(explainer, asked):
     assert fixed.reason[0] == "the rules leave nothing that may change"
     dear = explainer.explain(queries, targets, rules=Rules(costs={"pixel": 20.0}), progress=False)
     free = explainer.explain(queries, targets, progress=False)
-    assert dear.worth.effort.mean() < free.worth.effort.mean()
+    assert dear.quality.effort.mean() < free.quality.effort.mean()
     sure = explainer.explain(queries, targets, margin=0.99, progress=False)
     assert sure.flip_ratio == 1.0
     assert (sure.probability >= 0.99).all()
@@ -320,6 +320,6 @@ def test_sets_of_bits_have_the_nearest_answers_alone(release_once):
     rows["y"] = np.where(rows["b0"] > 0, "a", "b")
     veil = release_once(schema, rows, 20.0, training=replace(SHORT, epochs=1, samples=300))
     explainer = Explainer(veil)
-    assert explainer.explain(rows.head(5), progress=False).worth is None
+    assert explainer.explain(rows.head(5), progress=False).quality is None
     with pytest.raises(RequestError, match="a population of a mixed table or of images"):
         explainer.explain(rows.head(5), prefer="believable", progress=False)

@@ -1,4 +1,4 @@
-"""`nearest` is never beaten by a change of one feature alone."""
+"""What single features can do: no such change is nearer, and what they add up to is found."""
 
 import numpy as np
 import pandas as pd
@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from counterveil import Explainer
+from counterveil import Explainer, Rules
 from counterveil.encoding import Encoding
 from counterveil.schema import Binary, Categorical, Label, Numeric, Schema
 
@@ -22,6 +22,9 @@ SCHEMA = Schema(
         Categorical(name="place", categories=(1, 2), immutable=True),
         Binary(name="flag", values=("no", "yes")),
     ),
+)
+KNOWN = SCHEMA.model_copy(
+    update={"features": tuple(each for each in SCHEMA.features if each.name != "gap")}
 )
 
 
@@ -94,3 +97,57 @@ def test_no_single_feature_is_nearer(release_once, seed):
             assert valid
             beaten += np.sqrt(((answer - row) ** 2).sum()) > 1.01 * reached.min() + 1e-4
     assert beaten == 0
+
+
+class Steps(nn.Module):
+    """A sum of steps, one for each column: flat everywhere."""
+
+    def __init__(self, seed, limit):
+        super().__init__()
+        random = torch.Generator().manual_seed(seed)
+        self.register_buffer("size", torch.randn(KNOWN.width, generator=random))
+        self.register_buffer("edge", 0.2 + 0.6 * torch.rand(KNOWN.width, generator=random))
+        self.limit = limit
+
+    def forward(self, points):
+        score = ((points > self.edge).float() * self.size).sum(dim=1) - self.limit
+        return torch.stack([-score, score], dim=1)
+
+
+def best_gains(encoding, model, points):
+    """What each free feature can add to the score at most, (queries, free features)."""
+    start, gains = model(torch.as_tensor(points).float())[:, 1], []
+    for block in encoding.blocks:
+        if block.feature.immutable:
+            continue
+        columns = block.stop - block.start
+        values = np.eye(columns) if block.feature.one_hot else np.linspace(0, 1, 31)[:, None]
+        scores = []
+        for value in values:
+            tried = points.copy()
+            tried[:, block.at] = value
+            scores.append(model(torch.as_tensor(tried).float())[:, 1] - start)
+        gains.append(torch.stack(scores).amax(dim=0).clamp(min=0))
+    return start.numpy(), torch.stack(gains, dim=1).numpy()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("most", [None, 2])
+@pytest.mark.parametrize("prefer", ["believable", "nearest"])
+@pytest.mark.parametrize("seed", range(2))
+def test_what_adds_up_is_found(release_once, seed, prefer, most):
+    """Where a model has no slope, too."""
+    veil = release_once(KNOWN, people(300).drop(columns="gap"), 50.0, epochs=2)
+    encoding, queries = Encoding(KNOWN), people(60, seed + 1).drop(columns="gap")
+    model = Steps(seed, limit=0.8)
+    start, gains = best_gains(encoding, model, encoding.encode(queries))
+    gains = -np.sort(-gains, axis=1)[:, :most]
+    rules = None if most is None else Rules(max_changes=most)
+    result = Explainer(veil, model).explain(
+        queries, target="yes", prefer=prefer, rules=rules, progress=False
+    )
+    refused = start < 0
+    reachable = start + gains.sum(axis=1) > 1e-4
+    assert (refused & reachable).any()
+    assert result.valid[refused & reachable].all()
+    assert not result.valid[refused & ~reachable].any()

@@ -180,7 +180,7 @@ def test_a_model_that_nobody_asked_is_never_said_to_agree(veil, model, people):
         assert "convinced the model" not in words
         assert "the private model decides" not in words.lower()
     assert any(words.startswith("The model was not asked.") for words in said)
-    assert result.shown_classes(0) == ("not asked", "granted")
+    assert result.answer_of(0).classes == ("not asked", "granted")
     page = result.to_html()
     assert "not asked" in page
     assert "The target model was not asked" in page

@@ -220,7 +220,7 @@ def test_the_builder_asks_the_model_about_the_closest_rows(asked, schema, model)
     closest = points.copy()
     age = next(block for block in builder.encoding.blocks if block.feature.name == "age")
     closest[:, age.at] = 1.0
-    opens = [Opening("max_changes", None, 0.7, closest[0]), *[None] * (count - 1)]
+    opens = [Opening("max_changes", None, 0.7, closest[0], limit=1), *[None] * (count - 1)]
     proved = np.array([True] * 3 + [False] * 3)
     told = NoAnswers(np.arange(count), proved, closest, opens)
     result = builder(request, found, told)

@@ -175,7 +175,7 @@ def test_no_rule_is_ever_broken(world, seed):
         if isinstance(feature, Numeric):
             name = feature.name
             before = queries[name].astype(rows[name].dtype)
-            rows[name] = clip_to_rules(feature, before, rows[name], rules)
+            rows[name] = clip_to_rules(feature, before.array, rows[name].array, rules)
     derived = {link.derived: link for link in schema.links}
     for number in range(len(queries)):
         given_rules = rules[number]
@@ -220,8 +220,7 @@ def test_a_query_may_always_stay(world):
             value = values[number]
             assert pd.isna(value) or not max(low) <= value <= min(high)
             assert pd.isna(value) or box.stays[number, block.start]
-        unchanged = clip_to_rules(feature, values, values, rules)
-        pd.testing.assert_series_equal(unchanged, values)
+        assert clip_to_rules(feature, values.array, values.array, rules) is values.array
     alone = [box_around(encoding, points[n : n + 1], rules[n]) for n in range(len(rules))]
     torch.testing.assert_close(torch.cat([each.lower for each in alone]), box.lower)
     torch.testing.assert_close(torch.cat([each.upper for each in alone]), box.upper)

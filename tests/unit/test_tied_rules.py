@@ -249,23 +249,30 @@ def test_a_step_is_measured_from_zero_and_the_own_value_may_stay():
 # --- Relations in original units ---
 
 
+def far_apart(names, rows, seconds, **second):
+    """A schema of three numbers of very different ranges, and queries.
+
+    `seconds`: the cells of the second number; `second`: what else is said of it.
+    """
+    ends, rng = ((0, 7), (-3, 1000), (0, 3_000_000)), np.random.default_rng(0)
+    features = [
+        Numeric(name=name, lower=low, upper=high, **(second if place == 1 else {}))
+        for place, (name, (low, high)) in enumerate(zip(names, ends, strict=True))
+    ]
+    cells = rng.uniform(0, 7, rows), seconds(rng), rng.uniform(0, 3_000_000, rows)
+    return Schema(features=tuple(features), label=LABEL), pd.DataFrame(
+        dict(zip(names, cells, strict=True))
+    )
+
+
 def test_equal_numbers_are_exactly_equal_and_missing_ones_are_not_compared():
-    schema = Schema(
-        features=(
-            Numeric(name="a", lower=0, upper=7),
-            Numeric(name="b", lower=-3, upper=1000, missing=True),
-            Numeric(name="c", lower=0, upper=3_000_000),
-        ),
-        label=LABEL,
+    schema, queries = far_apart(
+        ["a", "b", "c"],
+        40,
+        lambda rng: np.where(rng.random(40) < 0.4, np.nan, rng.uniform(-3, 1000, 40)),
+        missing=True,
     )
-    encoding, rng = Encoding(schema), np.random.default_rng(0)
-    queries = pd.DataFrame(
-        {
-            "a": rng.uniform(0, 7, 40),
-            "b": np.where(rng.random(40) < 0.4, np.nan, rng.uniform(-3, 1000, 40)),
-            "c": rng.uniform(0, 3_000_000, 40),
-        }
-    )
+    encoding = Encoding(schema)
     rules = Rules(relations=[("a", "==", "b"), ("b", "<=", "c")])
     points = encoding.encode(queries)
     box, snap = box_around(encoding, points, rules), Snap(encoding)
@@ -282,22 +289,10 @@ def test_equal_numbers_are_exactly_equal_and_missing_ones_are_not_compared():
 
 
 def test_offsets_are_in_original_units_and_hold_exactly():
-    schema = Schema(
-        features=(
-            Numeric(name="net pay", lower=0, upper=7),
-            Numeric(name="net", lower=-3, upper=1000, integer=True),
-            Numeric(name="net-2", lower=0, upper=3_000_000),
-        ),
-        label=LABEL,
+    schema, queries = far_apart(
+        ["net pay", "net", "net-2"], 60, lambda rng: rng.integers(-3, 1001, 60), integer=True
     )
-    encoding, rng = Encoding(schema), np.random.default_rng(0)
-    queries = pd.DataFrame(
-        {
-            "net pay": rng.uniform(0, 7, 60),
-            "net": rng.integers(-3, 1001, 60),
-            "net-2": rng.uniform(0, 3_000_000, 60),
-        }
-    )
+    encoding = Encoding(schema)
     rules = Rules(relations=["net pay == net + 0.1", "net-2 <= net-2000", ("net", "<=", "net-2")])
     assert [str(each) for each in rules.relations_of(schema)] == [
         "net pay == net + 0.1",
@@ -409,7 +404,7 @@ def test_rules_with_other_offsets_are_others():
     assert Rules(relations=[["a", "<=", "b", 1]]) == Rules(relations=[("a", "<=", "b", 1.0)])
     assert Rules(relations=[["a", "<=", "b", 0]]) == Rules(relations=[("a", "<=", "b")])
     again = replace(Rules(relations=["a <= b + 1", ("a", "==", "c", 2)]), max_changes=2)
-    assert again.related == (Relation("a", "<=", "b", 1.0), Relation("a", "==", "c", 2.0))
+    assert again.relations == ("a <= b + 1", Relation("a", "==", "c", 2.0))
 
 
 @st.composite

@@ -28,8 +28,8 @@ from counterveil.parts import Fragments, parquet_files
 from counterveil.schema import Category
 from counterveil.search.choices import Choices, FileChoices, rules_in
 from counterveil.search.folder import Folder
-from counterveil.search.results.explanations import free_name
 from counterveil.search.results.refusals import Status
+from counterveil.search.results.tables import free_name
 from counterveil.search.results.wording import DecidedBy
 from counterveil.tables import PARQUET, file_content
 from counterveil.terminal import progress_bar

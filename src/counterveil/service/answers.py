@@ -27,7 +27,7 @@ def records(result: Explanations) -> list[dict[str, Any]]:
     found = []
     for query in range(len(result)):
         now, goal = result.classes_of(query)
-        first = result.at(query, 0)
+        first, refusal = result.at(query, 0), result.refusal_of(query)
         record: dict[str, Any] = {
             "status": str(result.status[first]),
             "decision": now if asked else None,
@@ -36,7 +36,7 @@ def records(result: Explanations) -> list[dict[str, Any]]:
         }
         if result.status[first] != Status.FOUND.value:
             record["text"] = result.text(query)
-        found.append(record | result.refusal_dict(query))
+        found.append(record | (refusal.record if refusal else {}))
     return found
 
 
@@ -45,21 +45,17 @@ def _ways_of(result: Explanations, query: int) -> list[int]:
 
 
 def _way(result: Explanations, query: int, way: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    at = result.at(query, way)
-    numbers = {"probability": result.probability, "distance": result.distance}
-    if result.quality is not None:
-        numbers |= result.quality.measures
-    places = result.places_of(query, way)
+    answer, at = result.answer_of(query, way), result.at(query, way)
     changes = []
-    for column, before, after in result.changes_of(query, way):
+    for column, before, after in answer.changes:
         change = {"column": column, "from": _plain(before), "to": _plain(after)}
-        if column in places:
-            change["places"] = [round(float(place), 4) for place in places[column]]
+        if column in answer.places:
+            change["places"] = [round(float(place), 4) for place in answer.places[column]]
         changes.append(change)
     return {
         "changes": changes,
-        **{name: _plain(float(values[at])) for name, values in numbers.items()},
-        "text": result.text(query, way),
+        **{name: _plain(value) for name, value in answer.numbers.items()},
+        "text": answer.text,
         "row": rows[at],
     }
 

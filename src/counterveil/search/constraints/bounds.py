@@ -206,9 +206,8 @@ def box_around(
     distinct, which = distinct_rules(rules, len(own), immutable)
     found = [_common_bounds(encoding, each) for each in distinct]
     present: set[int] = set().union(*(each.present for each in found))
-    lower = _of_each([each.lower for each in found], which)
-    upper = _of_each([each.upper for each in found], which)
-    marks = _of_each([each.marks for each in found], which)
+    common = ([each.lower, each.upper, each.marks] for each in found)
+    lower, upper, marks = (np.stack(sides)[which] for sides in zip(*common, strict=True))
     if present & {Mark.INCREASING, Mark.DECREASING}:
         lower, upper = _one_way_bounds(encoding, own, marks, lower, upper)
     if present & {Mark.FORWARD, Mark.BACKWARD}:
@@ -220,7 +219,7 @@ def box_around(
         lower, upper = (np.where(is_fixed, own, side) for side in (lower, upper))
     for number, each in enumerate(distinct):
         if each.transitions:
-            _close_transitions(encoding, each, which.numpy() == number, own, (lower, upper))
+            _close_transitions(encoding, each, which == number, own, (lower, upper))
     links = linked_columns(encoding) if encoding.schema.links else []
     for link in links:
         link.close_categories(own, lower, upper)
@@ -234,32 +233,25 @@ def box_around(
     if not is_tied:
         return box
     under = [each.features for each in found]
-    ties = ties_of(encoding, distinct, under, which.numpy(), queries.astype(np.float64))
+    ties = ties_of(encoding, distinct, under, which, queries.astype(np.float64))
     starts = [box.own(torch.from_numpy(own))]
     for link in links:
         starts += [link.with_category(starts[0], box, place) for place in range(len(link.table))]
     return replace(box, ties=ties.with_feasibility(starts, box.sides))
 
 
-def _of_each(sides: Sequence[Array], which: Tensor) -> Array:
-    """For each query one of the `sides`, (width,) each, by its number: (queries, width)."""
-    if len(sides) == 1:
-        return sides[0][None].repeat(len(which), axis=0)
-    return np.stack(sides)[which.numpy()]
-
-
 def distinct_rules(
     rules: ManyRules, count: int, immutable: Collection[str] = ()
-) -> tuple[list[Rules], Tensor]:
+) -> tuple[list[Rules], Array]:
     """The different Rules, and which of them each query has: their numbers, (queries,)."""
     if rules is None or isinstance(rules, Rules):
-        return [(rules or NO_RULES).and_immutable(immutable)], torch.zeros(count, dtype=torch.long)
+        return [(rules or NO_RULES).and_immutable(immutable)], np.zeros(count, dtype=np.intp)
     if not rules or not all(isinstance(each, Rules) for each in rules):
         raise RequestError("rules must be Rules, or a list of Rules with one for each query")
     if len(rules) != count:
         raise RequestError(f"rules: {len(rules)} of them for {count} queries; one for each")
     place: dict[Rules, int] = {}
-    which = torch.tensor([place.setdefault(each, len(place)) for each in rules])
+    which = np.array([place.setdefault(each, len(place)) for each in rules])
     return [each.and_immutable(immutable) for each in place], which
 
 

@@ -52,9 +52,8 @@ def decode_cells(
             range(places.start, places.stop), decoded, changed, strict=True
         ):
             told = _without_float_noise(feature, array_of(after))
-            if is_bound(feature, rules):
-                told = clip_to_rules(feature, pd.Series(cells[place]), pd.Series(told), rules)
-            cells[place] = _where(here, array_of(told), cells[place])
+            told = clip_to_rules(feature, cells[place], told, rules)
+            cells[place] = _where(here, told, cells[place])
     _relate_exactly(encoding, queries, cells, rules)
     return cells
 
@@ -73,7 +72,7 @@ def _relate_exactly(
     blocks = {block.feature.name: block for block in encoding.blocks}
     for number, each in enumerate(distinct):
         for relation in each.relations_of(encoding.schema):
-            mine = np.flatnonzero(which.numpy() == number)
+            mine = np.flatnonzero(which == number)
             pair = [blocks[name] for name in (relation.left, relation.right)]
             one, two = (numbers_of(cells[block.places.start])[0][mine] for block in pair)
             spans = [np.ptp(block.feature.number_range or (0, 0)) for block in pair]
@@ -106,44 +105,36 @@ def _without_float_noise(feature: Feature, values: Any) -> Any:
     return np.round(values, digits) if -300 < digits < 300 else values
 
 
-def is_bound(feature: Feature, rules: ManyRules) -> bool:
-    """Whether rules may say where the numbers of a feature have to be; others have none."""
-    numbers = feature.allowed_range()
-    if numbers is None:
-        return False
-    free = feature.direction == "any" and feature.step is None
-    return rules is not None or not free or numbers != feature.number_range
-
-
-def clip_to_rules(
-    feature: Feature, before: pd.Series[Any], after: pd.Series[Any], rules: ManyRules = None
-) -> pd.Series[Any]:
+def clip_to_rules(feature: Feature, before: Any, after: Any, rules: ManyRules = None) -> Any:
     """Decoded answers `after` exactly inside their rules, where `before` are the queries' cells.
 
-    Only numbers need it: float arithmetic may leave them off by a hair. Numbers with a step become
-    its multiples. What has not changed stays, wherever it is.
+    Both are plain arrays. Only numbers need it: float arithmetic may leave them off by a hair.
+    Numbers with a step become its multiples. What has not changed stays, wherever it is.
     """
-    if not is_bound(feature, rules):
+    allowed, whole_range = feature.allowed_range(), feature.number_range
+    if allowed is None or whole_range is None:
+        return after
+    is_free = feature.direction == "any" and feature.step is None and allowed == whole_range
+    if rules is None and is_free:
         return after
     distinct, which = distinct_rules(rules, len(after))
     under = [each.tighten_feature(feature) for each in distinct]
-    low, high = np.array([each.allowed_range() for each in under])[which.numpy()].T
-    directions = np.array([each.direction for each in under])[which.numpy()]
+    ends = [each.allowed_range() or allowed for each in under]
+    directions = np.array([each.direction for each in under])[which]
     rising, falling = directions == "increase", directions == "decrease"
-    was, now = (side.to_numpy(np.float64, na_value=np.nan) for side in (before, after))
-    kept = np.clip(now, low, high)
+    was, now = numbers_of(before)[0], numbers_of(after)[0]
+    kept = np.clip(now, *np.array(ends)[which].T)
     for number, each in enumerate(under):
         if each.step is not None:
-            mine = which.numpy() == number
-            kept[mine] = _multiples(now[mine], each.step, each.allowed_range() or (0.0, 0.0))
-    low, high = feature.number_range or (0.0, 0.0)
-    is_own = np.abs(now - was) <= SAME * (high - low)
+            mine = which == number
+            kept[mine] = _multiples(now[mine], each.step, ends[number])
+    is_own = np.abs(now - was) <= SAME * (whole_range[1] - whole_range[0])
     kept = np.where(is_own | (rising & (kept < was)) | (falling & (kept > was)), was, kept)
     off = (kept != now) & ~np.isnan(now)
-    if not off.any():
-        return after
-    right = np.where(off, kept, 0.0)
-    return after.where(~off, pd.Series(right.astype(np.int64) if feature.is_whole else right))
+    if off.any():
+        after = after.copy()
+        after[off] = kept[off].astype(np.int64) if feature.is_whole else kept[off]
+    return after
 
 
 def _multiples(values: Array, step: float, ends: tuple[float, float]) -> Array:
@@ -182,7 +173,7 @@ class Given:
         """
         distinct, which = distinct_rules(rules, len(self.changed))
         kept = [self._keep(each) for each in distinct]
-        return np.array(kept)[which.numpy(), np.arange(len(self.changed))]
+        return np.array(kept)[which, np.arange(len(self.changed))]
 
     def _keep(self, rules: Rules) -> Array:
         """Which answers keep these rules, (answers,)."""

@@ -9,30 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from functools import cached_property
-from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from counterveil.encoding import MISSING_VALUE, Array, Encoding
-from counterveil.search.constraints.bounds import SAME, Box, LinkedColumns, linked_columns
+from counterveil.encoding import MISSING_VALUE, Encoding
+from counterveil.search.constraints.bounds import SAME, Box, linked_columns
 
+SLACK = 1e-5  # what a legal row may be off by, in the unit cube
 SHORT = 0.05  # moves below this do not count as shorter
 _FAR, _FARTHER = 1e30, 3e38  # a point is at most this far out; a closed category is farther
 _PADDING = 4  # categorical features are looked at together up to this ratio of their widths
-
-
-class _Legal(NamedTuple):
-    """What legal rows are checked with, on the CPU."""
-
-    divisions: Array  # of each encoded column, (width,)
-    at_least_1: Array  # the same, or 1
-    flags: Array  # the columns that say that a number is missing
-    categories: Array  # the columns of all categories
-    groups: Array  # where those of each feature begin among them
-    links: list[LinkedColumns]
 
 
 class Snap:
@@ -46,7 +33,7 @@ class Snap:
     """
 
     def __init__(self, encoding: Encoding, device: torch.device | None = None) -> None:
-        self._encoding, blocks = encoding, encoding.blocks
+        blocks = encoding.blocks
         groups = [range(b.start, b.stop) for b in blocks if b.feature.one_hot]
         columns = [column for group in groups for column in group]
         group_of = [number for number, group in enumerate(groups) for _ in group]
@@ -97,9 +84,7 @@ class Snap:
             values = torch.lerp(rows.index_select(1, self._values), self._half.to(rows), missing)
             rows.index_copy_(1, self._values, values)
         rows = self._with_links(rows, box)
-        if box.ties is not None:
-            rows = self._with_links(box.settle(rows, pinned), box)
-        return rows
+        return rows if box.ties is None else self._with_links(box.settle(rows, pinned), box)
 
     def numbers(self, values: Tensor, columns: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
         """The legal `values` nearest to those given, of numbers in encoded `columns`, in bounds.
@@ -166,57 +151,36 @@ class Snap:
         moved[row, column] = ~self.is_number[column]
         if box.ties is None:
             return self(points, box), moved
-        after = self(points, box, self._features_at(row, column, points))
+        pinned = torch.zeros_like(moved)  # all columns of the feature that has moved
+        pinned[row] = self.part_of_column[None, :] == self.part_of_column[column][:, None]
+        after = self(points, box, pinned)
         moved[row, column] |= (after == rows)[row].all(dim=1)  # ties have undone the move
         return after, moved
-
-    def _features_at(self, row: Tensor, column: Tensor, rows: Tensor) -> Tensor:
-        """A mask, shaped like `rows`, of all columns of the features that have these columns."""
-        mask = torch.zeros_like(rows, dtype=torch.bool)
-        mask[row] = self.part_of_column[None, :] == self.part_of_column[column][:, None]
-        return mask
 
     def broken(self, rows: Tensor, box: Box) -> Tensor:
         """Which `rows` are not legal or leave their box: the post-condition of every answer.
 
-        Whether ties hold is asked of the box itself, for there may be no row that keeps them.
-        Computed on the CPU, with arrays: for a single row they are several times quicker.
+        It shares nothing with the way in which rows are made legal. Whether ties hold is asked of
+        the box itself, for there may be no row that keeps them.
         """
-        slack, here, bounds = 1e-5, rows.cpu().numpy(), box.to(torch.device("cpu"))
-        legal = self._legal
-        scaled = here * legal.divisions
-        off_grid = np.abs(scaled - np.rint(scaled)) / legal.at_least_1
-        outside = np.maximum(bounds.lower.numpy() - here, here - bounds.upper.numpy())
+        device = self.divisions.device
+        here, bounds = rows.to(device), box.to(device)
+        scaled = here * self.divisions
+        wrong = (scaled - scaled.round()).abs() / self.divisions.clamp(min=1)
+        outside = torch.maximum(bounds.lower - here, here - bounds.upper)
         if bounds.stays is not None and bounds.queries is not None:
-            is_own = bounds.stays.numpy() & (np.abs(here - bounds.queries.numpy()) <= slack)
-            outside = np.where(is_own, 0.0, outside)
-        wrong = np.maximum(outside, off_grid)
-        if len(legal.flags):  # a missing value rests at 1/2, outside ranges and off every grid
-            missing, values = here[:, legal.flags] > 0.5, here[:, legal.flags - 1]
-            unrest = np.abs(values - np.float32(MISSING_VALUE)) / np.float32(MISSING_VALUE)
-            wrong[:, legal.flags - 1] = np.where(missing, unrest, wrong[:, legal.flags - 1])
-        fine = wrong.max(axis=1) <= slack  # a NaN is not
-        if len(legal.categories):
-            members = here[:, legal.categories]
-            fine &= ((members == 0) | (members == 1)).all(axis=1)
-            fine &= (np.add.reduceat(members, legal.groups, axis=1) == 1).all(axis=1)
-        for link in legal.links:
-            followed = link.derived_columns(rows.cpu(), bounds).numpy()
-            fine &= np.abs(here[:, link.derived] - followed).max(axis=1) <= slack
-        return torch.from_numpy(~fine).to(rows.device)
-
-    @cached_property
-    def _legal(self) -> _Legal:
-        divisions = self.divisions.cpu().numpy()
-        sizes = np.bincount(self._group_of.cpu().numpy(), minlength=self._group_count)
-        return _Legal(
-            divisions,
-            np.maximum(divisions, 1),
-            self._flags.cpu().numpy(),
-            self._categories.cpu().numpy(),
-            np.cumsum(sizes) - sizes,
-            linked_columns(self._encoding),
-        )
+            is_own = bounds.stays & ((here - bounds.queries).abs() <= SLACK)
+            outside = torch.where(is_own, 0.0, outside)
+        wrong = torch.maximum(wrong, outside)
+        # A missing value rests at 1/2, outside ranges and off every grid.
+        missing, unrest = here[:, self._flags] > 0.5, (here[:, self._values] - self._half).abs()
+        wrong[:, self._values] = torch.where(missing, unrest, wrong[:, self._values])
+        for link in self._links:
+            followed = link.derived_columns(here, bounds)
+            wrong[:, link.derived] += (here[:, link.derived] - followed).abs()
+        fine = wrong.amax(dim=1) <= SLACK  # a NaN is not
+        fine &= (self._sum_in_groups(here[:, self._categories]) - 1).abs().sum(dim=1) <= SLACK
+        return ~fine.to(rows.device)
 
     def squares_by_part(self, rows: Tensor, queries: Tensor, costs: Tensor | None = None) -> Tensor:
         """Squared distance of rows and queries by part, at the columns' costs: (rows, parts)."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn
 
@@ -38,10 +38,6 @@ class Relation:
 
     def __str__(self) -> str:
         return self.in_words(self.left, self.right)
-
-    def __iter__(self) -> Iterator[str]:
-        """Left, sign and right."""
-        return iter((self.left, self.sign, self.right))
 
     def in_words(self, left: str, right: str) -> str:
         """The relation with other names for its features: "rent <= income - 100"."""

@@ -115,7 +115,7 @@ class Rules:
             if not isinstance(direction, str) or direction not in DIRECTIONS:
                 _refuse("direction", f"{name!r} must be any, increase or decrease")
         for name, allowed in self.allowed.items():
-            if isinstance(allowed, (str, Mapping)) or not _are(allowed, (int, float, str)):
+            if not _is_list(allowed) or not _are(allowed, (int, float, str)):
                 _refuse("allowed", f"{name!r} must be a range [low, high] or a list of categories")
             if any(type(value) is int and abs(value) > LARGEST for value in allowed):
                 _refuse("allowed", f"{name!r}: a number is too large; use one up to 1e15")
@@ -167,16 +167,9 @@ class Rules:
     def __hash__(self) -> int:
         return hash(self._key)
 
-    @property
-    def related(self) -> tuple[Relation, ...]:
-        """The relations; texts are read without a schema, whose names could say otherwise."""
-        return self._related(())
-
     def relations_of(self, schema: Schema) -> tuple[Relation, ...]:
         """The relations between features of a schema."""
-        return self._related([feature.name for feature in schema.features])
-
-    def _related(self, names: Collection[str]) -> tuple[Relation, ...]:
+        names = [feature.name for feature in schema.features]
         read = (Relation.of_text(e, names) if isinstance(e, str) else e for e in self.relations)
         return tuple(dict.fromkeys(read))  # type: ignore[arg-type]
 
@@ -214,12 +207,10 @@ class Rules:
             _check_transitions(features[name], pairs)
         for name in self.held(schema):
             features[name] = features[name].tightened(STAYS)
-        for link in schema.links:
-            if features[link.derived].immutable:
-                features[link.source] = features[link.source].tightened(STAYS)
-        for link in schema.links:
-            if features[link.source].immutable:
-                features[link.derived] = features[link.derived].tightened(STAYS)
+        for link in schema.links * 2:  # what one holds back holds all of its source
+            if features[link.derived].immutable or features[link.source].immutable:
+                for name in (link.source, link.derived):
+                    features[name] = features[name].tightened(STAYS)
         check_relations(relations, features)
         return tuple(features.values())
 
@@ -231,7 +222,8 @@ class Rules:
         if self.may_change is None:
             return set(self.immutable)
         free = set(self.may_change)
-        for names in _linked(schema) * 2:  # a source links all that follow it
+        for link in schema.links * 2:  # a source links all that follow it
+            names = {link.source, link.derived}
             free |= names if free & names else set()
         return {feature.name for feature in schema.features} - free | set(self.immutable)
 
@@ -241,9 +233,8 @@ class Rules:
         for name in self.steps:
             if name in source_of:
                 _refuse("steps", f"{name!r} follows {source_of[name]!r}; leave its step out")
-        groups = [("together", each) for each in self.together]
-        groups += [("only_one", each) for each in self.only_one]
-        for rule, group in groups:
+        groups = {"together": self.together, "only_one": self.only_one}
+        for rule, group in ((rule, group) for rule, some in groups.items() for group in some):
             self._check_names(rule, group, features)
             for name in group:
                 if name in source_of:
@@ -289,9 +280,13 @@ def _are(values: Any, kinds: type | tuple[type, ...]) -> bool:
     return isinstance(values, Collection) and all(isinstance(value, kinds) for value in values)
 
 
+def _is_list(given: Any) -> bool:
+    return isinstance(given, Collection) and not isinstance(given, (str, Mapping))
+
+
 def _relations(given: Any) -> tuple[Relation | str, ...]:
     """Relations; those that are texts as they are, until a schema says which names they hold."""
-    if isinstance(given, (str, Mapping)) or not isinstance(given, Collection):
+    if not _is_list(given):
         _refuse("relations", 'must be a list of lists such as ["rent", "<=", "income"]')
     kept = (str, Relation)
     read = (each if isinstance(each, kept) else Relation.of(each) for each in given)
@@ -300,11 +295,11 @@ def _relations(given: Any) -> tuple[Relation | str, ...]:
 
 def _groups(rule: str, given: Any) -> tuple[tuple[str, ...], ...]:
     """The groups of a rule, each with its names in the given order."""
-    if isinstance(given, (str, Mapping)) or not isinstance(given, Collection):
+    if not _is_list(given):
         _refuse(rule, "must be a list of groups, each a list of feature names")
     groups = []
     for group in given:
-        if isinstance(group, (str, Mapping)) or not _are(group, str):
+        if not _is_list(group) or not _are(group, str):
             _refuse(rule, "each group must be a list of feature names")
         names = tuple(dict.fromkeys(group))
         if len(names) < 2:
@@ -315,12 +310,11 @@ def _groups(rule: str, given: Any) -> tuple[tuple[str, ...], ...]:
 
 def _pairs(name: str, given: Any) -> tuple[tuple[Category, Category], ...]:
     """The transitions of a feature."""
-    is_list = isinstance(given, Collection) and not isinstance(given, (str, Mapping))
-    given = [_plain(pair) for pair in given] if is_list else []
-    are_pairs = all(isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in given)
-    if not is_list or not are_pairs or not all(_are(pair, (str, int)) for pair in given):
-        _refuse("transitions", f'{name!r} must be a list of pairs such as ["from", "to"]')
-    return tuple(dict.fromkeys((before, after) for before, after in given))
+    pairs: list[Any] = [_plain(pair) for pair in given] if _is_list(given) else [None]
+    for pair in pairs:
+        if not isinstance(pair, (list, tuple)) or len(pair) != 2 or not _are(pair, (str, int)):
+            _refuse("transitions", f'{name!r} must be a list of pairs such as ["from", "to"]')
+    return tuple(dict.fromkeys((before, after) for before, after in pairs))
 
 
 def _check_transitions(feature: Feature, pairs: Collection[Sequence[Category]]) -> None:
@@ -333,7 +327,3 @@ def _check_transitions(feature: Feature, pairs: Collection[Sequence[Category]]) 
         if value not in feature.values:
             there = f"it has: {named(feature.values)}{did_you_mean(value, feature.values)}"
             _refuse("transitions", f"{feature.name!r} has no value {value!r}; {there}")
-
-
-def _linked(schema: Schema) -> list[set[str]]:
-    return [{link.source, link.derived} for link in schema.links]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from counterveil.schema import Category, Schema
@@ -37,6 +38,24 @@ class Refusal:
     changes: list[Change]
     opening: Opening | None = None
     opened: list[Change] = field(default_factory=list)
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The same as plain values for JSON."""
+        opening, after = self.opening, {column: value for column, _, value in self.opened}
+        return {
+            "asked": self.asked,
+            "best_probability": self.probability,
+            "closest": as_records(self.changes),
+            "opens": opening
+            and {
+                "rule": opening.rule,
+                "feature": opening.feature,
+                "to": after.get(opening.feature or ""),
+                "probability": float(opening.probability),
+                "changes": as_records(self.opened),
+            },
+        }
 
 
 @dataclass(frozen=True)
@@ -103,14 +122,11 @@ class Answer:
             return []
         if self.schema.family == "image":
             return [wording.steadiness(share, goal)]
-        said = [
-            sentence
+        said = (
+            wording.compared(self.schema, change, self.standing.get(change[0]), goal)
             for change in self.changes
-            for sentence in wording.compared(
-                self.schema, change, self.standing.get(change[0]), goal
-            )
-        ]
-        return [*said, wording.agreement(share)]
+        )
+        return [*chain(*said), wording.agreement(share)]
 
     @property
     def text(self) -> str:
@@ -172,3 +188,8 @@ class Answer:
         elif changes:
             example = f", for example with {wording.given(self.schema, changes)}"
         return f"It would become possible if {lifted}{example} ({opening.probability:.0%} sure)."
+
+
+def as_records(changes: Sequence[Change]) -> list[dict[str, Any]]:
+    """Changes as plain values for JSON."""
+    return [{"column": name, "from": before, "to": after} for name, before, after in changes]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
@@ -155,21 +155,15 @@ class ResultBuilder:
             goals = batch.targets[torch.as_tensor(missing)]
             best[missing] = said.gather(1, goals[:, None])[:, 0].exp().numpy()
             is_target[missing] = (said.argmax(dim=1) == goals).numpy()
-        most = None if batch.max_changes is None else batch.max_changes.tolist()
-        opens = [
-            replace(each, limit=most[query])
-            if each and most and each.rule == "max_changes" and each.limit is None
-            else each
-            for query, each in enumerate(told.opens)
-        ]
         opened = points.copy()
-        for query, each in enumerate(opens):
-            opened[query] = points[query] if each is None else each.row
+        for query, each in enumerate(told.opens):
+            if each is not None:
+                opened[query] = each.row
         known = {
             "asked": told.asked,
             "best_probability": best,
             "closest": lambda: with_index(_without(rows, broken, asked), index, 1),
-            "opens": opens,
+            "opens": told.opens,
             "opened": lambda: with_index(_decoded(self.encoding, asked, opened), index, 1),
         }
         return known, is_target
@@ -216,10 +210,8 @@ def _decoded(encoding: Encoding, queries: Rows, points: Array) -> pd.DataFrame:
 
 def _why_not_kept(schema: Schema, rules: Rules) -> str:
     """Why no row keeps the ties of some rules, as far as can be said."""
-    names = schema.shown_name
-    told = [
-        each.in_words(names(each.left), names(each.right)) for each in rules.relations_of(schema)
-    ]
+    names, relations = schema.shown_name, rules.relations_of(schema)
+    told = [each.in_words(names(each.left), names(each.right)) for each in relations]
     if told:
         return f"{' and '.join(told)} cannot hold within the other rules"
     return "no row keeps all of the rules"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from html import escape
@@ -21,12 +20,13 @@ from counterveil.files import write_whole
 from counterveil.pages import TEMPLATES
 from counterveil.privacy import Statement
 from counterveil.schema import Category, Schema
-from counterveil.search.results import wording
+from counterveil.search.results import tables, wording
 from counterveil.search.results.answer import Answer, Refusal
-from counterveil.search.results.frames import LazyFrame, index_of_answers, is_plain, with_index
+from counterveil.search.results.frames import LazyFrame, index_of_answers, with_index
 from counterveil.search.results.page import card
 from counterveil.search.results.quality import AnswerQuality
 from counterveil.search.results.refusals import Opening, Status
+from counterveil.search.results.tables import or_none
 from counterveil.search.results.wording import Change, DecidedBy, same
 from counterveil.signature import Signer, signer_dict, signer_line
 from counterveil.tables import file_content, plain_value
@@ -35,13 +35,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SHOWN = 10  # answers in a notebook
-_BY_ANSWER = ("status", "predicted", "target", "probability", "distance", "changed")
 _MISSING = (Status.NOT_FOUND.value, Status.IMPOSSIBLE.value)
 _FRAMES = ("queries", "rows", "closest", "opened")
+_BY_QUERY = ("closest", "opened", "asked", "best_probability", "opens")
+_BY_ANSWER = (
+    *("queries", "rows", "status", "predicted", "target"),
+    *("probability", "distance", "changed", "reason"),
+)
 
 
-def _unknown() -> None:
-    """The quality of answers where no population is known."""
+def _known(quality: AnswerQuality | None = None) -> AnswerQuality | None:
+    """A quality that needs no computing; None where no population is known."""
+    return quality
 
 
 def _of_quality(name: str) -> property:
@@ -56,9 +61,8 @@ def _of_quality(name: str) -> property:
 class Explanations:
     """The answers to queries, in the order in which these came.
 
-    Arguments of methods are positions as everywhere in Python: 0 is the first query, and 0 the
-    first of its `k` answers. Whatever is shown or written to a file counts queries and answers
-    from 1, as the rows of a spreadsheet.
+    Arguments of methods are positions from 0: of a query, and of one of its `k` answers. Whatever
+    is shown or written to a file counts from 1, as the rows of a spreadsheet.
 
     Frames and arrays with one entry for each answer, (queries · k), those of the first query first:
 
@@ -71,8 +75,8 @@ class Explanations:
     - `changed`: number of changed features.
     - `reason`: why no answer was found, or an empty text.
 
-    About queries without an answer, one entry for each query; empty or None where the search does
-    not tell:
+    About queries without an answer, one entry a query; empty or None where the search does not
+    tell:
 
     - `asked`: how many rows the model was asked about, (queries,).
     - `closest`: the allowed row for which the model is surest of the target class.
@@ -114,7 +118,7 @@ class Explanations:
     signer: Signer | None = None
     index: pd.Index[Any] | None = None
     decided_by: DecidedBy = DecidedBy.MODEL
-    assess: Callable[[], AnswerQuality | None] = _unknown
+    assess: Callable[[], AnswerQuality | None] = _known
 
     def __len__(self) -> int:
         return len(self.status) // self.k
@@ -202,26 +206,20 @@ class Explanations:
         at = (some[:, None] * self.k + np.arange(self.k)).ravel()
         index = None if self.index is None else self.index[some]
 
-        def part(name: str, at: Array, k: int) -> pd.DataFrame:
-            frame: pd.DataFrame = getattr(self, name)
-            return (
-                with_index(frame.iloc[at].reset_index(drop=True), index, k) if len(frame) else frame
-            )
+        def part(name: str, at: Array, k: int) -> Any:
+            whole = getattr(self, name)
+            if whole is None or not len(whole):
+                return whole
+            if isinstance(whole, pd.DataFrame):
+                return with_index(whole.iloc[at].reset_index(drop=True), index, k)
+            return whole[at] if isinstance(whole, np.ndarray) else [whole[each] for each in at]
 
-        asked, best = self.asked, self.best_probability
         return replace(
             self,
-            queries=part("queries", at, self.k),
-            rows=part("rows", at, self.k),
-            closest=part("closest", some, 1),
-            opened=part("opened", some, 1),
-            reason=None if self.reason is None else self.reason[at],
-            asked=None if asked is None else asked[some],
-            best_probability=None if best is None else best[some],
-            opens=[self.opens[query] for query in some] if self.opens else (),
             index=index,
             assess=lambda: None if self.quality is None else self.quality.select(at),
-            **{name: getattr(self, name)[at] for name in _BY_ANSWER},
+            **{name: part(name, at, self.k) for name in _BY_ANSWER},
+            **{name: part(name, some, 1) for name in _BY_QUERY},
         )
 
     @cached_property
@@ -229,16 +227,10 @@ class Explanations:
         """The quality of each answer; None where no population is known."""
         return self.assess()
 
-    worth = property(lambda self: self.quality, doc="The same as `quality`.")
     effort = _of_quality("effort")
     plausibility = _of_quality("plausibility")
     stability = _of_quality("stability")
     standing = _of_quality("standing")
-
-    @property
-    def _measures(self) -> dict[str, Array]:
-        """One number for each answer, by name; empty where no population is known."""
-        return {} if self.quality is None else self.quality.measures
 
     @property
     def meanings(self) -> tuple[str, ...]:
@@ -247,40 +239,24 @@ class Explanations:
 
     def at(self, query: int, answer: int) -> int:
         """The position of an answer in every field."""
-        if not 0 <= query < len(self):
-            raise RequestError(f"no query at position {query}; positions are 0 to {len(self) - 1}")
-        if not 0 <= answer < self.k:
-            raise RequestError(f"no answer at position {answer}; positions are 0 to {self.k - 1}")
+        for what, place, count in (("query", query, len(self)), ("answer", answer, self.k)):
+            if not 0 <= place < count:
+                raise RequestError(f"no {what} at position {place}; positions are 0 to {count - 1}")
         return query * self.k + answer
 
     def changes_of(self, query: int, answer: int = 0) -> list[Change]:
         """The changed columns of one answer with their values before and after."""
         at = self.at(query, answer)
-        return _changes(self._cells["queries"], at, self._cells["rows"], at)
+        return self._differences(at, "rows", at)
 
     def kept_of(self, query: int, answer: int = 0) -> list[tuple[str, Any]]:
         """The columns of one answer that stay as they are, with their values."""
-        at, changed = self.at(query, answer), {name for name, *_ in self.changes_of(query, answer)}
-        cells = self._cells["queries"].items()
-        return [(column, values[at]) for column, values in cells if column not in changed]
+        return self.answer_of(query, answer).kept
 
     def classes_of(self, query: int, answer: int = 0) -> tuple[Category, Category]:
         """The class that the model which is asked gives now, and the one that was asked for."""
         at, classes = self.at(query, answer), self.schema.label.classes
         return classes[self.predicted[at]], classes[self.target[at]]
-
-    def shown_classes(self, query: int, answer: int = 0) -> tuple[Category, Category]:
-        """What people call `classes_of`; the first is "not asked" where f is not consulted."""
-        now, goal = map(self.schema.label.shown_value, self.classes_of(query, answer))
-        return ("not asked" if self.decided_by is DecidedBy.STAND_IN else now), goal
-
-    def places_of(self, query: int, answer: int) -> dict[str, tuple[float, float]]:
-        """Of each number the share of people below it, before and after; empty where unknown."""
-        if self.quality is None:
-            return {}
-        places = self.quality.places[self.at(query, answer)]
-        known = zip(self.schema.features, places, strict=True)
-        return {each.name: tuple(two) for each, two in known if not np.isnan(two).any()}
 
     def refusal_of(self, query: int) -> Refusal | None:
         """What is known about a query without an answer; None about any other one."""
@@ -288,25 +264,27 @@ class Explanations:
         lacks = np.isin(self.status[at : at + self.k].astype(str), _MISSING).all()
         if self.asked is None or self.best_probability is None or not lacks:
             return None
-        own, opening = self._cells["queries"], self.opens[query] if self.opens else None
+        opening = self.opens[query] if self.opens else None
         return Refusal(
             int(self.asked[query]),
             float(self.best_probability[query]),
-            _changes(own, at, self._cells["closest"], query),
+            self._differences(at, "closest", query),
             opening,
-            [] if opening is None else _changes(own, at, self._cells["opened"], query),
+            [] if opening is None else self._differences(at, "opened", query),
         )
 
     def answer_of(self, query: int, answer: int = 0) -> Answer:
         """All that is shown of one answer."""
-        at = self.at(query, answer)
+        at, features = self.at(query, answer), [each.name for each in self.schema.features]
+        changes, own = self.changes_of(query, answer), self._cells["queries"]
+        changed = {column for column, *_ in changes}
+        now, goal = map(self.schema.label.shown_value, self.classes_of(query, answer))
         status = Status(str(self.status[at]))
+        quality = self.quality if status is Status.FOUND else None
         numbers = {"probability": self.probability, "distance": self.distance}
-        standing: dict[str, float] = {}
-        if status is Status.FOUND and self.quality is not None:
-            numbers |= self.quality.measures
-            names = (feature.name for feature in self.schema.features)
-            standing = dict(zip(names, self.quality.standing[at].tolist(), strict=False))
+        numbers |= quality.measures if quality else {}
+        standing = quality.standing[at].tolist() if quality else ()
+        places = quality.places[at] if quality else ()
         return Answer(
             schema=self.schema,
             decided_by=self.decided_by,
@@ -315,13 +293,17 @@ class Explanations:
             several=self.k > 1,
             has_others=bool(self.status[query * self.k] == Status.FOUND.value),
             status=status,
-            classes=self.shown_classes(query, answer),
-            changes=self.changes_of(query, answer),
-            kept=self.kept_of(query, answer),
+            classes=("not asked" if self.decided_by is DecidedBy.STAND_IN else now, goal),
+            changes=changes,
+            kept=[(column, own[column][at]) for column in own if column not in changed],
             fixed=self.fixed,
             numbers={name: float(values[at]) for name, values in numbers.items()},
-            standing=standing,
-            places=self.places_of(query, answer) if status is Status.FOUND else {},
+            standing=dict(zip(features, standing, strict=False)),
+            places={
+                name: tuple(two)
+                for name, two in zip(features, places, strict=False)
+                if not np.isnan(two).any()
+            },
             reason="" if self.reason is None else str(self.reason[at]),
             refusal=None if answer else self.refusal_of(query),
         )
@@ -369,8 +351,7 @@ class Explanations:
     def frame(self) -> pd.DataFrame:
         """The counterfactual rows that were found, with the index of their queries.
 
-        That is the index of the caller's table, or positions from 0. With k > 1 the index has one
-        more level, `answer`, from 1.
+        With k > 1 the index has one more level, `answer`, from 1.
         """
         index = pd.RangeIndex(len(self)) if self.index is None else self.index
         return self.rows.set_axis(index_of_answers(index, self.k), axis=0)[self.valid]
@@ -380,52 +361,16 @@ class Explanations:
 
         Classes are called what people call them. `query` counts from 1. With k > 1 also `answer`,
         its rank from 1, and the `reason` where any answer has one. Where any query has no answer,
-        also `asked` and `best_probability`. The index is that of the caller's table, as that of
-        `rows`.
+        also `asked` and `best_probability`. The index is that of `rows`.
         """
-        label = self.schema.label
-        summary = self._summary([label.shown_value(name) for name in label.classes])
-        return with_index(summary, self.index, self.k)
-
-    def _summary(self, classes: Sequence[Category], *, whole: bool = False) -> pd.DataFrame:
-        """The summary with these names for the classes; `whole`: with every column it may have."""
-        names = np.array([str(name) for name in classes], dtype=object)
-        number, rank = self._numbers
-        columns = {"query": number + 1} | ({"answer": rank + 1} if self.k > 1 else {})
-        columns |= {
-            "status": self.status,
-            "predicted": names[self.predicted],
-            "target": names[self.target],
-            "probability": self.probability,
-            "distance": self.distance,
-            "changed_features": self.changed,
-        }
-        columns |= {
-            name: np.where(self.valid, values, np.nan) for name, values in self._measures.items()
-        }
-        if self.reason is not None and (whole or any(self.reason)):
-            columns["reason"] = self.reason
-        if self.asked is not None and (whole or len(self.unanswered)):
-            columns["asked"] = self.asked[number]
-            columns["best_probability"] = np.asarray(self.best_probability)[number]
-        return pd.DataFrame(columns)
+        return with_index(tables.summary(self, self.schema.label.shown_value), self.index, self.k)
 
     def changes(self) -> pd.DataFrame:
         """One row for each changed column: query, (with k > 1) answer, column, from, to.
 
-        Query and answer count from 1. Where the caller's table has an index, the rows have that of
-        their queries.
+        Query and answer count from 1. The index is that of the queries, if their table has one.
         """
-        number, rank = (numbers[self.valid].tolist() for numbers in self._numbers)
-        records = [
-            (query + 1, answer + 1, *change)
-            for query, answer in zip(number, rank, strict=True)
-            for change in self.changes_of(query, answer)
-        ]
-        table = pd.DataFrame(records, columns=["query", "answer", "column", "from", "to"])
-        if self.index is not None and not is_plain(self.index):
-            table.index = self.index[table["query"].to_numpy(int) - 1]
-        return table if self.k > 1 else table.drop(columns="answer")
+        return tables.changes(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values for JSON, with the names and values of the table.
@@ -433,44 +378,16 @@ class Explanations:
         What people call them is beside it, under `names`, where the schema says so. The first
         record of a query without an answer has `asked`, `best_probability`, `closest` and `opens`.
         """
-        records = self._summary(self.schema.label.classes).to_dict(orient="records")
-        for record, query, answer in zip(records, *self._numbers, strict=True):
-            for name in ("asked", "best_probability"):
-                record.pop(name, None)
-            record.update({name: _or_none(record[name]) for name in self._measures})
-            record["changes"] = as_records(self.changes_of(query, answer))
-            record.update({} if answer else self.refusal_dict(query))
-        several = {"answers": self.answers, "diversity": _or_none(self.diversity)}
+        several = {"answers": self.answers, "diversity": or_none(self.diversity)}
         return {
             "statement": self.statement.model_dump(mode="json"),
             "signature": signer_dict(self.signer),
             "decided_by": self.decided_by.value,
-            "flip_ratio": _or_none(self.flip_ratio),
-            "mean_distance": _or_none(self.mean_distance),
+            "flip_ratio": or_none(self.flip_ratio),
+            "mean_distance": or_none(self.mean_distance),
             **(several if self.k > 1 else {}),
             **({"names": names} if (names := self.schema.names) else {}),
-            "explanations": records,
-        }
-
-    def refusal_dict(self, query: int) -> dict[str, Any]:
-        """What is known about a query without an answer, as plain values; empty for any other."""
-        refusal = self.refusal_of(query)
-        if refusal is None:
-            return {}
-        after = {column: value for column, _, value in refusal.opened}
-        opening = refusal.opening
-        return {
-            "asked": refusal.asked,
-            "best_probability": refusal.probability,
-            "closest": as_records(refusal.changes),
-            "opens": opening
-            and {
-                "rule": opening.rule,
-                "feature": opening.feature,
-                "to": after.get(opening.feature or ""),
-                "probability": float(opening.probability),
-                "changes": as_records(refusal.opened),
-            },
+            "explanations": tables.records(self),
         }
 
     def to_html(self, *, most: int = 100) -> str:
@@ -504,9 +421,10 @@ class Explanations:
         as `counterveil_status` and so on; the table keeps its names.
         """
         if Path(path).suffix.lower() == ".html":
-            write_whole(path, self.to_html().encode("utf-8", "replace"))
-            return
-        write_whole(path, file_content(self.table(), path, escape=escape))
+            content = self.to_html().encode("utf-8", "replace")
+        else:
+            content = file_content(self.table(), path, escape=escape)
+        write_whole(path, content)
 
     def table(self, first: int = 0, *, whole: bool = False) -> pd.DataFrame:
         """Summary and rows side by side, as `save` writes them; queries count from `first` + 1.
@@ -515,26 +433,13 @@ class Explanations:
         changed values of that row as JSON, and `opens_rule`, `opens_feature`, `opens_to` and
         `opens_probability`. `whole`: with all of these columns in any case.
         """
-        summary = self._summary(self.schema.label.classes, whole=whole)
-        summary["query"] += first
-        number, _ = self._numbers
-        if "asked" in summary:
-            known = [_as_cells(self.refusal_dict(query)) for query in range(len(self))]
-            summary = summary.assign(**pd.DataFrame(known).iloc[number].reset_index(drop=True))
-        if self.index is not None and not is_plain(self.index):
-            levels = pd.DataFrame(index=self.index).reset_index(allow_duplicates=True)
-            for place, name in enumerate(levels):
-                values = levels.iloc[number, place].to_numpy()
-                summary.insert(place, free_name(str(name), summary.columns), values)
-        own = self.schema.columns
-        summary = summary.rename(columns=lambda name: free_name(name, own))
-        return pd.concat([summary, self.rows.reset_index(drop=True)], axis=1)
+        return tables.table(self, first, whole=whole)
 
-    @property
-    def _numbers(self) -> tuple[Array, Array]:
-        """The position of the query and of the answer among its own, for every answer."""
-        number, rank = np.divmod(np.arange(len(self.status)), self.k)
-        return number, rank
+    def _differences(self, at: int, frame: str, then: int) -> list[Change]:
+        """The columns in which row `at` of the queries differs from row `then` of a frame."""
+        before, after = self._cells["queries"], self._cells[frame]
+        pairs = ((column, before[column][at], after[column][then]) for column in before)
+        return [pair for pair in pairs if not same(*pair[1:])]
 
     @cached_property
     def _cells(self) -> dict[str, dict[str, list[Any]]]:
@@ -548,45 +453,3 @@ class Explanations:
             for name in _FRAMES
             if len(frame := getattr(self, name))
         }
-
-
-def free_name(name: str, taken: Collection[str]) -> str:
-    """What a column is called beside columns with other names."""
-    while name in taken:
-        name = f"counterveil_{name}"
-    return name
-
-
-def as_records(changes: Sequence[Change]) -> list[dict[str, Any]]:
-    """Changes as plain values for JSON."""
-    return [{"column": name, "from": before, "to": after} for name, before, after in changes]
-
-
-def _changes(
-    before: dict[str, list[Any]], at: int, after: dict[str, list[Any]], then: int
-) -> list[Change]:
-    """The columns in which row `at` of one table differs from row `then` of another."""
-    cells = ((column, before[column][at], after[column][then]) for column in before)
-    return [cell for cell in cells if not same(*cell[1:])]
-
-
-def _as_cells(refusal: dict[str, Any]) -> dict[str, Any]:
-    """What is known about a query without an answer, as cells of a table; texts are not mixed."""
-    opens = refusal.get("opens") or {}
-    to = opens.get("to")
-    changes = {change["column"]: change["to"] for change in refusal.get("closest", ())}
-    return {
-        "closest": json.dumps(changes, ensure_ascii=False) if refusal else "",
-        "opens_rule": opens.get("rule", ""),
-        "opens_feature": opens.get("feature") or "",
-        "opens_to": "" if to is None else str(to),
-        "opens_probability": opens.get("probability", np.nan),
-    }
-
-
-def _or_none(number: float) -> float | None:
-    return None if np.isnan(number) else number
-
-
-def _known(quality: AnswerQuality | None) -> AnswerQuality | None:
-    return quality

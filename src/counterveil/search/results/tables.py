@@ -1,0 +1,122 @@
+"""Explanations as tables and records: one row or record for each answer, or each change."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from counterveil.encoding import Array
+from counterveil.search.results.answer import Refusal, as_records
+from counterveil.search.results.frames import is_plain
+
+if TYPE_CHECKING:
+    from counterveil.search.results.explanations import Explanations
+
+
+def summary(
+    result: Explanations, called: Callable[[Any], Any] = str, *, whole: bool = False
+) -> pd.DataFrame:
+    """One row an answer; `called`: how classes are named; `whole`: with every column there is."""
+    classes = result.schema.label.classes
+    names = np.array([str(called(name)) for name in classes], dtype=object)
+    query, rank = _positions(result)
+    columns = {"query": query + 1} | ({"answer": rank + 1} if result.k > 1 else {})
+    columns |= {
+        "status": result.status,
+        "predicted": names[result.predicted],
+        "target": names[result.target],
+        "probability": result.probability,
+        "distance": result.distance,
+        "changed_features": result.changed,
+    }
+    for name, values in _measures(result).items():
+        columns[name] = np.where(result.valid, values, np.nan)
+    if result.reason is not None and (whole or any(result.reason)):
+        columns["reason"] = result.reason
+    if result.asked is not None and (whole or len(result.unanswered)):
+        columns["asked"] = result.asked[query]
+        columns["best_probability"] = np.asarray(result.best_probability)[query]
+    return pd.DataFrame(columns)
+
+
+def changes(result: Explanations) -> pd.DataFrame:
+    """One row for each changed column of every answer that was found."""
+    rows = [
+        (query + 1, rank + 1, *change)
+        for query, rank in (divmod(at, result.k) for at in np.flatnonzero(result.valid).tolist())
+        for change in result.changes_of(query, rank)
+    ]
+    table = pd.DataFrame(rows, columns=["query", "answer", "column", "from", "to"])
+    if result.index is not None and not is_plain(result.index):
+        table.index = result.index[table["query"].to_numpy(int) - 1]
+    return table if result.k > 1 else table.drop(columns="answer")
+
+
+def records(result: Explanations) -> list[dict[str, Any]]:
+    """Plain values for JSON: a record for each answer."""
+    told = summary(result).drop(columns=["asked", "best_probability"], errors="ignore")
+    found: list[Any] = told.to_dict(orient="records")
+    for record, query, rank in zip(found, *_positions(result), strict=True):
+        record.update({name: or_none(record[name]) for name in _measures(result)})
+        record["changes"] = as_records(result.changes_of(query, rank))
+        if rank == 0 and (refusal := result.refusal_of(query)):
+            record.update(refusal.record)
+    return found
+
+
+def table(result: Explanations, first: int, *, whole: bool) -> pd.DataFrame:
+    """Summary and rows side by side, with the caller's index first; see `Explanations.table`."""
+    told, own = summary(result, whole=whole), result.schema.columns
+    told["query"] += first
+    query, _ = _positions(result)
+    if "asked" in told:
+        known = [_cells(result.refusal_of(each)) for each in range(len(result))]
+        told = told.assign(**pd.DataFrame(known).iloc[query].reset_index(drop=True))
+    if result.index is not None and not is_plain(result.index):
+        levels = pd.DataFrame(index=result.index).reset_index(allow_duplicates=True)
+        for place, name in enumerate(levels):
+            values = levels.iloc[query, place].to_numpy()
+            told.insert(place, free_name(str(name), told.columns), values)
+    told = told.rename(columns=lambda name: free_name(name, own))
+    return pd.concat([told, result.rows.reset_index(drop=True)], axis=1)
+
+
+def free_name(name: str, taken: Collection[str]) -> str:
+    """What a column is called beside columns with other names."""
+    while name in taken:
+        name = f"counterveil_{name}"
+    return name
+
+
+def or_none(number: float) -> float | None:
+    """A number as JSON has it: None for NaN."""
+    return None if np.isnan(number) else number
+
+
+def _positions(result: Explanations) -> tuple[Array, Array]:
+    """The position of the query and of the answer among its own, for every answer."""
+    query, rank = np.divmod(np.arange(len(result.status)), result.k)
+    return query, rank
+
+
+def _measures(result: Explanations) -> dict[str, Array]:
+    """One number for each answer, by name; empty where no population is known."""
+    return {} if result.quality is None else result.quality.measures
+
+
+def _cells(refusal: Refusal | None) -> dict[str, Any]:
+    """What is known about a query without an answer, as cells of a table; texts are not mixed."""
+    record = refusal.record if refusal else {}
+    opens, to = record.get("opens") or {}, (record.get("opens") or {}).get("to")
+    changed = {change["column"]: change["to"] for change in record.get("closest", ())}
+    return {
+        "closest": json.dumps(changed, ensure_ascii=False) if refusal else "",
+        "opens_rule": opens.get("rule", ""),
+        "opens_feature": opens.get("feature") or "",
+        "opens_to": "" if to is None else str(to),
+        "opens_probability": opens.get("probability", np.nan),
+    }
