@@ -7,10 +7,9 @@ import secrets
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
-from counterveil.errors import InputError, InternalError
+from counterveil.errors import InputError, InternalError, fault_of
 from counterveil.service.problems import Problem
 
 log = logging.getLogger("counterveil.studio")
@@ -92,9 +91,5 @@ def problem_of(error: Exception) -> Problem:
         return Problem(422, "this cannot be done", str(error))
     if isinstance(error, InternalError):
         return Problem(500, "a fault of counterveil", str(error))
-    last = error.__traceback__
-    while last is not None and last.tb_next is not None:
-        last = last.tb_next
-    where = f"{Path(last.tb_frame.f_code.co_filename).name}:{last.tb_lineno}" if last else "?"
-    log.error("%s at %s", type(error).__name__, where)
+    log.error("%s", fault_of(error))
     return Problem(500, "a fault of counterveil", "The terminal says where; please report it.")
