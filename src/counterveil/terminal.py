@@ -9,11 +9,11 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from html import escape
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -93,11 +93,6 @@ def drop_output() -> None:
     """Forget what could not be written, so that Python does not complain of it at its end."""
     with suppress(OSError, ValueError):  # a stream of a notebook or a test has no number
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def class_named(text: str, classes: Sequence[Any]) -> Any:
-    """The class whose name reads `text`; an unknown name is returned as it is."""
-    return next((name for name in classes if str(name) == text), text)
 
 
 class Tick(Protocol):

@@ -14,11 +14,6 @@ keys_app = Typer(
 )
 
 
-@keys_app.callback()
-def _keys() -> None:
-    pass
-
-
 @keys_app.command(
     "new",
     epilog=manual(
@@ -67,13 +62,9 @@ def keys_new(
     say(f"fingerprint {key.public.fingerprint}")
 
 
-@keys_app.command(
-    "show",
-    epilog=manual("the key.", "keys show office.pub"),
-)
+@keys_app.command("show", epilog=manual("the key.", "keys show office.pub"))
 def keys_show(
-    file: Path = Argument(..., help="A key: X.pub or X.key."),
-    as_json: bool = JSON,
+    file: Path = Argument(..., help="A key: X.pub or X.key."), as_json: bool = JSON
 ) -> None:
     """Show the name and the fingerprint of a key; compare the fingerprint with its owner."""
     from counterveil.signature import open_key
@@ -89,14 +80,8 @@ def keys_show(
     out.print(facts)
 
 
-@keys_app.command(
-    "list",
-    epilog=manual("the file of keys.", "keys list keys.db"),
-)
-def keys_list(
-    file: Path = Argument(..., help="A file of API keys."),
-    as_json: bool = JSON,
-) -> None:
+@keys_app.command("list", epilog=manual("the file of keys.", "keys list keys.db"))
+def keys_list(file: Path = Argument(..., help="A file of API keys."), as_json: bool = JSON) -> None:
     """Show who has API keys, and what each has used today (UTC)."""
     from dataclasses import asdict
 
@@ -114,8 +99,7 @@ def keys_list(
 
 
 @keys_app.command(
-    "revoke",
-    epilog=manual("and writes the file of keys.", "keys revoke keys.db 'Branch 7'"),
+    "revoke", epilog=manual("and writes the file of keys.", "keys revoke keys.db 'Branch 7'")
 )
 def keys_revoke(
     file: Path = Argument(..., help="A file of API keys."),

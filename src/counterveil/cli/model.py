@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from typer import Argument, Typer
 
-from counterveil.cli.options import JSON, OVERWRITE, check_outputs, manual, one_of, option
+from counterveil.cli.options import (
+    JSON,
+    OVERWRITE,
+    check_ending,
+    check_outputs,
+    manual,
+    one_of,
+    option,
+)
 from counterveil.cli.private import LEDGER, MAX_RECORDS, UNIT_COLUMN, warn_of_no_ledger
 from counterveil.cli.public import TRUST, open_veil
 from counterveil.errors import RequestError
@@ -36,14 +44,8 @@ model_app = Typer(
 )
 
 
-@model_app.callback()
-def _model() -> None:
-    pass
-
-
 @model_app.command(
-    "export",
-    epilog=manual("the veil alone.", "model export loans.veil --onnx loans.onnx"),
+    "export", epilog=manual("the veil alone.", "model export loans.veil --onnx loans.onnx")
 )
 def export(
     veil_file: Path = Argument(..., metavar="VEIL", help="A veil file."),
@@ -99,8 +101,7 @@ def predict(
 
     check_outputs({"--out": out_file}, veil, rows, *(trust or ()))
     check_new(out_file, overwrite=overwrite)
-    if out_file.suffix.lower() not in {".csv", ".parquet", ".json"}:
-        raise RequestError(f"--out {out_file}: name the file .csv, .parquet or .json")
+    check_ending(out_file, ".csv", ".parquet", ".json")
     model = _private_model(veil, classes, trust)
     asked = read_table(rows, model.schema)
     shares = model.predict_proba(asked)
@@ -157,8 +158,7 @@ def score(
         )
     if epsilon is None and (delta or other_rows or out_file is not None):
         raise RequestError("--delta, --other-rows and --out belong to a noisy score: --epsilon")
-    if out_file is not None and out_file.suffix.lower() != ".json":
-        raise RequestError(f"--out {out_file}: name the file .json")
+    check_ending(out_file, ".json")
     model = _private_model(veil, classes, trust)
     units: Any = {"unit_column": unit_column, "max_records": max_records}
     curator = Curator(model.schema, ledger=ledger, dataset=dataset, **units)
@@ -171,15 +171,8 @@ def score(
     else:
         if ledger is None:
             warn_of_no_ledger(dataset or curator.dataset, data, veil)
-        found = curator.score(
-            data,
-            model,
-            epsilon,
-            delta,
-            save_to=out_file,
-            overwrite=overwrite,
-            other_rows=other_rows,
-        )
+        asked: Any = {"save_to": out_file, "overwrite": overwrite, "other_rows": other_rows}
+        found = curator.score(data, model, epsilon, delta, **asked)
     if as_json:
         print_json(found.to_dict())
         return

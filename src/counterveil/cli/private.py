@@ -16,6 +16,7 @@ from counterveil.cli.options import (
     OVERWRITE,
     RAY_ADDRESS,
     WORKERS,
+    check_ending,
     engine_of,
     manual,
     option,
@@ -79,9 +80,8 @@ def schema_draft(
     from counterveil.files import check_new, check_output
 
     check_output(out_file, file)
+    check_ending(out_file, ".json")
     if out_file is not None:
-        if out_file.suffix.lower() != ".json":
-            raise RequestError(f"--out {out_file}: name the file .json")
         check_new(out_file, overwrite=overwrite)
     draft = draft_schema(read_for_draft(file), label, exclude=exclude or (), name=file.stem)
     if out_file is None:

@@ -22,7 +22,7 @@ from counterveil.cli.options import (
     WORKERS,
     check_outputs,
     engine_of,
-    model_options,
+    model_file,
     one_of,
     option,
     place_of,
@@ -31,7 +31,7 @@ from counterveil.cli.options import (
 from counterveil.cli.where import asked_rows
 from counterveil.errors import RequestError
 from counterveil.hints import named
-from counterveil.terminal import cell, class_named, out, print_json, say, wrote
+from counterveil.terminal import cell, out, print_json, say, wrote
 
 if TYPE_CHECKING:
     from counterveil.privacy import ModelBudget
@@ -59,17 +59,9 @@ def inspect(
     veil = open_veil(veil_file, trust)
     schema = veil.schema
     if as_json:
-        statement = veil.statement.model_dump(mode="json")
-        described = json.loads(schema.to_json())
-        signature = signer_dict(veil.signer)
-        print_json(
-            {
-                "digest": veil.digest,
-                "signature": signature,
-                "schema": described,
-                "statement": statement,
-            }
-        )
+        content = {"digest": veil.digest, "signature": signer_dict(veil.signer)}
+        content |= {"schema": json.loads(schema.to_json())}
+        print_json(content | {"statement": veil.statement.model_dump(mode="json")})
         return
     facts = Table.grid(padding=(0, 2))
     facts.add_row("table", cell(schema.name))
@@ -202,7 +194,6 @@ def explain(
     so.
     """
     from counterveil.files import write_whole
-    from counterveil.models import ModelFile
     from counterveil.report import explanation_table
     from counterveil.search import Explainer
     from counterveil.signature import signer_line
@@ -226,7 +217,7 @@ def explain(
     target_model = None
     if guidance != "surrogate" and model is not None:
         about_model = (schema, model_input, model_outputs, model_classes)
-        target_model = ModelFile(model, model_options(*about_model, trust_pickle=trust_pickle))
+        target_model = model_file(model, *about_model, trust_pickle=trust_pickle)
     explainer = Explainer(
         opened,
         target_model,
@@ -234,7 +225,7 @@ def explain(
         model_budget=budget,
         device=device,
     )
-    goal = None if target is None else class_named(target, schema.label.classes)
+    goal = None if target is None else schema.label.class_called(target)
     asked: dict[str, Any] = {
         "k": k,
         "rules": _rules(rules, max_changes),

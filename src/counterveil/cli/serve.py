@@ -8,7 +8,8 @@ from counterveil.cli.options import (
     MODEL_INPUT,
     MODEL_OUTPUTS,
     TRUST_PICKLE,
-    open_model,
+    model_file,
+    needs_serve,
     option,
 )
 from counterveil.cli.public import TRUST, open_veil
@@ -46,16 +47,11 @@ def serve(
     The page is at the address that is printed; POST /v1/explain takes rows as JSON, and
     /v1/openapi.json describes the rest. Stop it with Ctrl-C: questions under way are answered.
     """
-    try:
+    with needs_serve("serve"):
         from counterveil.service import run
         from counterveil.service.access import AccessKeys
         from counterveil.service.app import Settings
         from counterveil.service.guard import is_local, own_hosts
-    except ModuleNotFoundError as error:
-        missing = str(error.name).partition(".")[0]
-        if missing == "counterveil":
-            raise
-        raise RequestError(f"serve needs {missing}: pip install 'counterveil[serve]'") from None
     from counterveil.search import Explainer
 
     if keys is None and not is_local(host):
@@ -67,20 +63,9 @@ def serve(
     opened = open_veil(veil, trust)
     target = None
     if guidance != "surrogate" and model is not None:
-        target = open_model(
-            model,
-            opened.schema,
-            model_input,
-            model_outputs,
-            model_classes,
-            trust_pickle=trust_pickle,
-        )
-    explainer = Explainer(
-        opened,
-        target,
-        guidance=guidance,  # type: ignore[arg-type]
-        device=device,
-    )
+        about_model = (opened.schema, model_input, model_outputs, model_classes)
+        target = model_file(model, *about_model, trust_pickle=trust_pickle)
+    explainer = Explainer(opened, target, guidance=guidance, device=device)  # type: ignore[arg-type]
     listening = run.bound_socket(host, port)
     explainer.warm_up()
     settings = Settings(

@@ -3,8 +3,7 @@
 import secrets
 from pathlib import Path
 
-from counterveil.cli.options import option
-from counterveil.errors import RequestError
+from counterveil.cli.options import needs_serve, option
 from counterveil.terminal import say
 
 
@@ -19,14 +18,9 @@ def studio(
     to yourself, for whoever has it may release. Stop it with Ctrl-C: a release that is running ends
     its work all the same.
     """
-    try:
+    with needs_serve("studio"):
         from counterveil.service.run import bound_socket, serve_app
         from counterveil.studio.app import create_app
-    except ModuleNotFoundError as error:
-        missing = str(error.name).partition(".")[0]
-        if missing == "counterveil":
-            raise
-        raise RequestError(f"studio needs {missing}: pip install 'counterveil[serve]'") from None
     from counterveil.studio.folder import Folder
     from counterveil.studio.steps import Steps
 
