@@ -172,8 +172,7 @@ def convolutional(image: Pixels, hidden: tuple[int, ...], classes: int) -> nn.Se
 def sizes_of(classifier: nn.Sequential) -> tuple[int, ...]:
     """The `hidden` of a `classifier` or of a `convolutional` one."""
     layers = [each for each in classifier if isinstance(each, nn.Linear | nn.Conv2d)]
-    found = [each.weight.shape[0] for each in layers[:-1]]
-    return tuple(found)
+    return tuple(each.weight.shape[0] for each in layers[:-1])
 
 
 def train_surrogate(
@@ -198,8 +197,7 @@ def train_surrogate(
             return convolutional(image, hidden, classes)
         return classifier(points.shape[1], hidden, classes)
 
-    surrogate = seeded(new, seed)
-    surrogate = surrogate.to(points.device)
+    surrogate = seeded(new, seed).to(points.device)
     dice = torch.Generator().manual_seed(seed)
 
     def loss_of(rows: Tensor) -> Tensor:
@@ -237,7 +235,6 @@ def disturbed(points: Tensor, image: Pixels, dice: torch.Generator) -> Tensor:
     They are also made brighter or darker and get grain, beyond the unit cube too. Images of P~ are
     not as varied as real ones: a network that learns from them as they are is more often wrong.
     """
-
     maps = random_maps(len(points), dice)
 
     def between(most: float) -> Tensor:
