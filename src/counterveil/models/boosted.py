@@ -39,21 +39,15 @@ REHEARSAL = """
 import sys
 package, file, seconds = sys.argv[1], sys.argv[2], int(sys.argv[3])
 import numpy
-__import__(package)  # seconds where nothing is compiled yet: not part of the limit
+module = __import__(package)  # seconds where nothing is compiled yet: not part of the limit
 try:
     import resource, time
     seconds += int(time.process_time()) + 1
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
 except ImportError:
     pass
-if package == "xgboost":
-    import xgboost
-    model = xgboost.Booster(model_file=file)
-    features = model.num_features()
-else:
-    import lightgbm
-    model = lightgbm.Booster(model_file=file)
-    features = model.num_feature()
+model = module.Booster(model_file=file)
+features = model.num_features() if package == "xgboost" else model.num_feature()
 dice = numpy.random.default_rng(0)
 rows = numpy.concatenate([
     dice.normal(0, 100, (64, features)),
@@ -65,7 +59,7 @@ rows[0], rows[1], rows[2], rows[3] = 0, numpy.nan, 1e9, -1e9
 rows[4:64][dice.random((60, features)) < 0.3] = numpy.nan
 if package == "xgboost":
     model.set_param({"nthread": 1})
-    model.predict(xgboost.DMatrix(rows), output_margin=True, validate_features=False)
+    model.predict(module.DMatrix(rows), output_margin=True, validate_features=False)
 else:
     model.predict(rows, num_threads=1)
 """

@@ -79,20 +79,17 @@ class OnnxModel(TargetModel):
         self._keys: list[Category] | None = None
         random = base.random_points(PROBES, self.encoding.width)
         raw, labels = self._raw(Rows.of_points(random, self.encoding))
-        given_names = None if classes is None else base.columns_called(classes, schema)
-        self._single = given_names is not None and given_names.single
-        self._outputs = base.kind_of_outputs(raw, outputs, schema, single=self._single)
-        log_proba = self._log_proba(raw, PROBES)
+        columns = base.columns_called(classes, schema)
+        self._outputs = base.kind_of_outputs(raw, outputs, schema, single=columns.single)
+        log_proba = base.as_log_proba(raw, self._outputs, schema, PROBES, single=columns.single)
         named = dict(enumerate(self._keys or ())) or _told(labels, log_proba)
-        self._order = _order(named, given_names and given_names.names, schema)
+        order = _order(named, None if classes is None else columns.names, schema)
+        self._columns = columns._replace(order=order)
 
     def ask(self, rows: Rows) -> Tensor:
         raw, _ = self._raw(rows)
-        answer = self._log_proba(raw, len(rows))[:, self._order]
+        answer = self._log_proba(raw, len(rows))
         return base.sane(answer) if rows.from_frame else answer.to(rows.points.device)
-
-    def _log_proba(self, raw: Tensor, asked: int) -> Tensor:
-        return base.as_log_proba(raw, self._outputs, self.schema, asked, single=self._single)
 
     def _raw(self, rows: Rows) -> tuple[Tensor, list[Category]]:
         """Raw answers, and the labels that the model gives, if it does."""

@@ -156,7 +156,7 @@ class Kind(Named):
             self._refuse("allowed", ": the list is empty; make the feature immutable")
         for category in asked:
             if category not in known:
-                words = f" has no category {category!r}; it has: {first_names(known)}"
+                words = f" has no category {category!r}; it has: {named(known)}"
                 self._refuse("allowed", words)
 
     def _tighter(self, rule: Rule, now: Direction, **changes: Any) -> Self:
@@ -169,11 +169,6 @@ class Kind(Named):
         if rule.immutable:
             changes["immutable"] = True
         return self.model_copy(update=changes) if changes else self
-
-
-def first_names(values: Collection[Any]) -> str:
-    """The first dozen of `values`, as a message lists them."""
-    return ", ".join(str(value) for value in [*values][:12])
 
 
 def is_number(value: Any) -> bool:
