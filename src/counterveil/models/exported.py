@@ -244,19 +244,12 @@ def _tensor(archive: zipfile.ZipFile, kind: str, payload: dict[str, Any]) -> Ten
     return flat.as_strided(sizes, strides, int(meta["storage_offset"]["as_int"])).clone()
 
 
-def _operator_called(target: str) -> Callable[..., Any] | None:
-    """The operator of the list that `target` names; None for everything else."""
-    if target not in _KNOWN:
-        return None
-    *_, name, overload = target.split(".")
-    if target in _ARITHMETIC:
-        return getattr(operator, overload)
-    return getattr(getattr(torch.ops.aten, name, None), overload, None)
-
-
 def _step(node: dict[str, Any]) -> Step:
-    target = str(node["target"])
-    function = _operator_called(target)
+    target, function = str(node["target"]), None
+    if target in _KNOWN:
+        *_, name, overload = target.split(".")
+        home = operator if target in _ARITHMETIC else getattr(torch.ops.aten, name, None)
+        function = getattr(home, overload, None)
     if function is None:
         raise NotPlainError(
             f"it uses {target!r}, which is not on the list of operators that only compute"
