@@ -22,8 +22,7 @@ from counterveil.cli.model import model_app
 from counterveil.cli.options import manual, option, seed_option
 from counterveil.cli.private import check, release, schema_app
 from counterveil.cli.public import explain, inspect
-from counterveil.cli.serve import serve
-from counterveil.cli.studio import studio
+from counterveil.cli.serve import serve, studio
 from counterveil.errors import InputError, InternalError, fault_of, shortened
 from counterveil.terminal import close_output, complain, drop_output, open_output
 

@@ -263,8 +263,8 @@ def rows_as_fitted(estimator: Any, schema: Schema) -> Callable[[pd.DataFrame], A
 
 def _text_columns(booster: Any, columns: Sequence[str], schema: Schema) -> list[str]:
     """The columns of text, if the booster remembers which category is which."""
-    values = {feature.name: feature.values or () for feature in schema.features}
-    text = [x for x in columns if any(isinstance(value, str) for value in values.get(x, ()))]
+    texts = schema.text_columns
+    text = [column for column in columns if column in texts]
     if hasattr(booster, "pandas_categorical"):
         remembered = len(booster.pandas_categorical or ()) == len(text)
     else:

@@ -277,7 +277,6 @@ def _one_tensor(given: Any, schema: Schema, inputs: Inputs) -> tuple[bool, Feed]
 def _misfit(given: Any, feature: Feature | None, missing_text: str | None) -> str | None:
     """Why an input cannot take the column of `feature`; None if it can."""
     values = getattr(feature, "values", None)
-    has_text = any(isinstance(value, str) for value in values or ())
     text, whole = given.type == TEXT, given.type in WHOLE
     known = text or whole or given.type in FLOATS
     missing = getattr(feature, "missing", False)
@@ -285,7 +284,7 @@ def _misfit(given: Any, feature: Feature | None, missing_text: str | None) -> st
     tests = (
         (text and values is None, "the schema's column holds numbers"),
         (not known, "it must hold text, floats or whole numbers"),
-        (not text and has_text, "the schema's column holds text"),
+        (not text and getattr(feature, "is_text", False), "the schema's column holds text"),
         (whole and missing, "the schema's column may be missing; export it as floats"),
         (whole and not getattr(feature, "integer", True), "the schema's column is not 'integer'"),
         (sizes != 1, "it must be one value a row"),

@@ -93,16 +93,10 @@ class Kind(Named):
         return False
 
     @property
-    def is_text(self) -> bool:
-        """Whether it has a text among its values, so that its column is read as text."""
-        return any(isinstance(value, str) for value in getattr(self, "values", None) or ())
-
-    @property
     def values_in_words(self) -> str:
         """What its cells may hold, for a person: "18 to 100, whole", or the categories."""
-        listed = getattr(self, "values", None)
         if self.number_range is None:
-            words = named(listed or ())
+            words = named(self.listed_values)
         else:
             low, high = (f"{end:,.15g}" for end in self.number_range)
             words = f"{low} to {high}{', whole' if self.is_whole else ''}"
@@ -134,7 +128,7 @@ class Kind(Named):
 
     def allows(self, value: Any) -> bool:
         """Whether an answer may have this value."""
-        return value in (getattr(self, "values", None) or ())
+        return value in self.listed_values
 
     def allowed_range(self, slack: float = 0.0) -> tuple[float, float] | None:
         """The lowest and the highest number of an answer, where rules can set them."""

@@ -84,6 +84,11 @@ class Named(Frozen):
         """The closed list of its values; empty for numbers."""
         return getattr(self, "values", None) or ()
 
+    @property
+    def is_text(self) -> bool:
+        """Whether it has a text among its values, so that its column is read as text."""
+        return any(isinstance(value, str) for value in self.listed_values)
+
     def value_like(self, given: Any) -> Any:
         """The value that is written like `given`, if one of its own; otherwise None."""
         place = value_list(*self.listed_values).place(given) if self.listed_values else -1

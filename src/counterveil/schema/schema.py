@@ -152,10 +152,7 @@ class Schema(Frozen):
     @property
     def text_columns(self) -> frozenset[str]:
         """The columns, the label's included, that must be read as text: "007" is not 7."""
-        texts = {feature.name for feature in self.features if feature.is_text}
-        if any(isinstance(name, str) for name in self.label.classes):
-            texts.add(self.label.name)
-        return frozenset(texts)
+        return frozenset(each.name for each in (self.label, *self.features) if each.is_text)
 
     def feature(self, name: str) -> Feature:
         """The feature called `name`."""

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
@@ -74,7 +73,6 @@ def create_app(explainer: Explainer, settings: Settings | None = None) -> FastAP
     service.add_routes(app)
     app.add_exception_handler(Problem, as_problem)
     app.add_exception_handler(HTTPException, as_problem)
-    app.add_exception_handler(RequestValidationError, as_problem)
     app.add_middleware(Guard, hosts=settings.hosts, most_bytes=settings.most_bytes)
     return app
 

@@ -18,9 +18,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from counterveil.errors import InputError
-from counterveil.schema import Category
 from counterveil.search import Explainer, Rules
-from counterveil.search.options import SearchChoices
 from counterveil.service.answers import records
 from counterveil.service.problems import Problem
 from counterveil.service.questions import Question, Row
@@ -200,20 +198,15 @@ def _explained(explainer: Explainer, pieces: Sequence[Piece]) -> list[dict[str, 
     """The records of all rows of all pieces, in order."""
     first = pieces[0].question
     rows = [row for piece in pieces for row in piece.rows]
-    targets: list[Category] | None = None
-    if first.target is not None:
-        targets = [piece.question.target for piece in pieces for _ in piece.rows]  # type: ignore[misc]
-    rules = None
-    if pieces[0].rules is not None:
-        rules = [piece.rules for piece in pieces for _ in piece.rows]
-    preferred: SearchChoices = {} if first.prefer is None else {"prefer": first.prefer}
+    targets: Any = [piece.question.target for piece in pieces for _ in piece.rows]
+    rules: Any = [piece.rules for piece in pieces for _ in piece.rows]
     result = explainer.explain(
         rows,
-        targets,
+        None if first.target is None else targets,
         k=first.k,
-        rules=rules,  # type: ignore[arg-type]
+        rules=None if pieces[0].rules is None else rules,
+        prefer=first.prefer,
         progress=False,
-        **preferred,
     )
     return records(result)
 

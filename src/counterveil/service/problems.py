@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastapi import Request
-from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -99,8 +98,6 @@ def refused(error: Exception) -> Problem:
 
 async def as_problem(_: Request, error: Exception) -> Response:
     """The answer where no route gave one."""
-    if isinstance(error, RequestValidationError):
-        return Problem(422, "the question is not understood").response()
     if not isinstance(error, HTTPException):
         return refused(error).response()
     response = Problem(error.status_code, TITLES.get(error.status_code, "not possible")).response()

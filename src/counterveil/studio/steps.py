@@ -21,17 +21,8 @@ from counterveil.search import Explainer
 from counterveil.service.answers import records
 from counterveil.service.problems import Problem
 from counterveil.signature import signer_line
+from counterveil.studio import bodies
 from counterveil.studio.attack import LAB, run_attack, timestamp
-from counterveil.studio.bodies import (
-    AskAccount,
-    AskAttack,
-    AskDraft,
-    AskPlans,
-    AskRelease,
-    AskSave,
-    AskTry,
-    Unit,
-)
 from counterveil.studio.commands import Process, run_command, shown
 from counterveil.studio.folder import REPORTS, TABLES, VEIL, Folder, columns_of, is_report
 from counterveil.studio.jobs import Job
@@ -71,7 +62,7 @@ class Steps:
         """The columns of a table."""
         return {"columns": list(columns_of(self.folder.file(name, TABLES)))}
 
-    def draft(self, asked: AskDraft) -> dict[str, Any]:
+    def draft(self, asked: bodies.AskDraft) -> dict[str, Any]:
         """A schema that looked at the rows, and which columns cannot be in one."""
         path = self.folder.file(asked.file, TABLES)
         name = path.name.partition(".")[0]
@@ -86,7 +77,7 @@ class Steps:
         """What is wrong with a schema: a line for each column, and one for the whole."""
         return {"problems": list(_problems(content))}
 
-    def save_schema(self, asked: AskSave) -> dict[str, Any]:
+    def save_schema(self, asked: bodies.AskSave) -> dict[str, Any]:
         """Write a schema; it stays a draft unless every column and the label were confirmed."""
         problems = list(_problems(asked.content))
         if problems:
@@ -102,7 +93,7 @@ class Steps:
         schema.save(path)
         return {"file": path.name, "drafted": drafted}
 
-    def plans(self, asked: AskPlans) -> dict[str, Any]:
+    def plans(self, asked: bodies.AskPlans) -> dict[str, Any]:
         """What each ε would buy; the rows are counted, and that number is public."""
         curator, path = self._curator(asked), self.folder.file(asked.file, TABLES)
         budgets = [Budget(epsilon, asked.delta) for epsilon in asked.epsilons]
@@ -122,7 +113,7 @@ class Steps:
             "elsewhere": elsewhere and elsewhere.name,
         }
 
-    def open_account(self, asked: AskAccount) -> dict[str, Any]:
+    def open_account(self, asked: bodies.AskAccount) -> dict[str, Any]:
         """Fix for good what may be spent on these rows."""
         elsewhere = self.account(asked.dataset)["elsewhere"]
         if elsewhere:
@@ -133,12 +124,12 @@ class Steps:
         Ledger(self.ledger).open_account(asked.dataset, Budget(asked.epsilon, asked.delta))
         return self.account(asked.dataset)
 
-    def check_rows(self, asked: Unit) -> dict[str, Any]:
+    def check_rows(self, asked: bodies.Unit) -> dict[str, Any]:
         """Whether all rows fit the schema: an exact look, noted in the ledger."""
         path = self.folder.file(asked.file, TABLES)
         return {"units": self._curator(asked).check(path)}
 
-    def release_command(self, asked: AskRelease) -> list[str]:
+    def release_command(self, asked: bodies.AskRelease) -> list[str]:
         """The words of `counterveil release`; refuses a schema that nobody has confirmed."""
         schema = self.folder.file(asked.schema_file, SCHEMA)
         if Schema.load(schema).drafted:
@@ -154,7 +145,7 @@ class Steps:
         words += ["--other-rows"] if asked.other_rows else []
         return [*words, *self.release_options]
 
-    def release(self, asked: AskRelease, job: Job) -> dict[str, Any]:
+    def release(self, asked: bodies.AskRelease, job: Job) -> dict[str, Any]:
         """Pay and release, as the command does."""
         words = self.release_command(asked)
         answer = run_command(words, job, self.releases)
@@ -178,7 +169,7 @@ class Steps:
             "serve": shown(["serve", "--veil", str(path)]),
         }
 
-    def try_veil(self, asked: AskTry) -> dict[str, Any]:
+    def try_veil(self, asked: bodies.AskTry) -> dict[str, Any]:
         """Answers of the veil's private model to a few invented people."""
         veil = Veil.load(self.folder.file(asked.file, VEIL))
         explainer, model = Explainer(veil), veil.model()
@@ -206,7 +197,7 @@ class Steps:
             "mechanisms": _by_mechanism(answer.content["rows"]),
         }
 
-    def attack(self, asked: AskAttack, job: Job) -> dict[str, Any]:
+    def attack(self, asked: bodies.AskAttack, job: Job) -> dict[str, Any]:
         """Play every attack on a veil; the rows that it was released from are read."""
         return run_attack(self.folder, asked, job, self.attacks, self.lab)
 
@@ -226,7 +217,7 @@ class Steps:
             process.terminate()
         return {}
 
-    def _curator(self, asked: Unit) -> Curator:
+    def _curator(self, asked: bodies.Unit) -> Curator:
         schema = Schema.load(self.folder.file(asked.schema_file, SCHEMA))
         unit, most = asked.unit_column, asked.max_records
         return Curator(schema, ledger=self.ledger, unit_column=unit, max_records=most)
