@@ -112,29 +112,24 @@ def progress_bar(title: str, total: int, *, show: bool = True) -> Iterator[Tick]
     Nothing is shown when standard error is neither, or when `show` is false. Where the environment
     says so (`PROGRESS`), every step is a line of JSON on standard error instead.
     """
-    if not show:
-        yield silent
-        return
-    if os.environ.get(PROGRESS) == "lines":
-        yield lambda done, words="": progress_line(title, done, total, words)
-        return
     console = Console(stderr=True)
-    if console.is_jupyter:
+    if show and os.environ.get(PROGRESS) == "lines":
+        yield lambda done, words="": progress_line(title, done, total, words)
+    elif show and console.is_jupyter:
         with _notebook_bar(title, total) as tick:
             yield tick
-        return
-    if not console.is_terminal:
+    elif show and console.is_terminal:
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=32),
+            TextColumn("{task.completed}/{task.total} {task.fields[words]}"),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, console=console, transient=True) as bar:
+            task = bar.add_task(title, total=total, words="")
+            yield lambda done, words="": bar.update(task, completed=done, words=words)
+    else:
         yield silent
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=32),
-        TextColumn("{task.completed}/{task.total} {task.fields[words]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(title, total=total, words="")
-        yield lambda done, words="": bar.update(task, completed=done, words=words)
 
 
 @contextmanager

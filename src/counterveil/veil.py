@@ -193,18 +193,15 @@ class Veil:
             **to_members(self.record),
         }
 
-    @property
-    def _needs_later_version(self) -> bool:
-        states_rho = any(access.rho is not None for access in self.statement.accesses)
-        return states_rho or (self.record is not None and self.record.find("spikes") is not None)
-
     def _manifest(self, members: dict[str, bytes]) -> bytes:
         used = {type(layer) for layer in self.surrogate or ()}
         kinds = [name for name, kind in ACTIVATIONS.items() if kind in used]
+        states_rho = any(access.rho is not None for access in self.statement.accesses)
+        has_spikes = self.record is not None and self.record.find("spikes") is not None
         further = {} if self.generator is None else {"generator": asdict(self.generator.size)}
         content = {
             "format": FORMAT,
-            "version": LATER_VERSION if self._needs_later_version else VERSION,
+            "version": LATER_VERSION if states_rho or has_spikes else VERSION,
             "hidden": list(self.autoencoder.hidden),
             "surrogate": None if self.surrogate is None else list(sizes_of(self.surrogate)),
             "activation": None if self.surrogate is None else kinds[0],

@@ -50,7 +50,7 @@ class Jobs:
         with self._lock:
             if wanted is not None and wanted in self._jobs:
                 return self._jobs[wanted]
-            if self.running(kind):
+            if any(job.kind == kind and job.state == "running" for job in self._jobs.values()):
                 raise Problem(409, f"a {kind} is running", "Wait until it is done.")
             job = Job(wanted or secrets.token_hex(8), kind)
             self._jobs[job.id] = job
@@ -59,10 +59,6 @@ class Jobs:
                 del self._jobs[next(ended)]
         threading.Thread(target=self._do, args=(job, work), daemon=True).start()
         return job
-
-    def running(self, kind: str) -> bool:
-        """Whether a job of this kind is under way."""
-        return any(job.kind == kind and job.state == "running" for job in self._jobs.values())
 
     def get(self, name: str) -> Job:
         """The job with this id."""

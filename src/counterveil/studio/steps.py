@@ -55,8 +55,8 @@ class Steps:
 
     def start(self) -> dict[str, Any]:
         """What there is to work with."""
-        about = {"folder": str(self.folder.path), "ledger": str(self.ledger)}
-        return {**about, **self.folder.listing()}
+        listing = self.folder.listing()
+        return {"folder": str(self.folder.path), "ledger": str(self.ledger), **listing}
 
     def columns(self, name: str) -> dict[str, Any]:
         """The columns of a table."""
