@@ -44,22 +44,20 @@ def keys_new(
     from counterveil.errors import RequestError
     from counterveil.signature import SigningKey
 
-    if (out_file is None) == (api is None):
-        raise RequestError("give --out X.key for a signing key, or --api FILE for an API key")
-    if api is not None:
+    if api is not None and out_file is None:
         from counterveil.service.access import AccessKeys
 
         made = AccessKeys(api, create=True).new(name, rows_a_minute, answers_a_day)
         sys.stdout.write(f"{made}\n")
         sys.stderr.write(f"the API key of {name}: it is shown this once\n")
-        return
-    if out_file is None:
-        return
-    key = SigningKey.new(name)
-    public = key.save(out_file)
-    wrote(out_file, "  (keep it secret)")
-    wrote(public, "  (for everybody who checks your veils)")
-    say(f"fingerprint {key.public.fingerprint}")
+    elif out_file is not None and api is None:
+        key = SigningKey.new(name)
+        public = key.save(out_file)
+        wrote(out_file, "  (keep it secret)")
+        wrote(public, "  (for everybody who checks your veils)")
+        say(f"fingerprint {key.public.fingerprint}")
+    else:
+        raise RequestError("give --out X.key for a signing key, or --api FILE for an API key")
 
 
 @keys_app.command("show", epilog=manual("the key.", "keys show office.pub"))

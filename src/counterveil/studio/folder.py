@@ -15,10 +15,9 @@ import pyarrow.parquet as pq
 
 from counterveil.errors import DataError, RequestError
 from counterveil.hints import either
-from counterveil.tables import check_table_file, csv_columns
+from counterveil.tables import PARQUET, check_table_file, csv_columns
 
-TABLES = (".csv", ".tsv", ".parquet", ".pq")
-PARQUET = (".parquet", ".pq")
+TABLES = (".csv", ".tsv", *PARQUET)
 MODELS = (".pt2", ".onnx", ".skops", ".ubj")
 VEIL = (".veil",)
 REPORTS = (".html", ".json", ".csv")
