@@ -204,8 +204,8 @@ def train_surrogate(
         some = points[rows] if image is None else disturbed(points[rows], image, dice)
         return nn.functional.cross_entropy(surrogate(some), labels[rows])
 
-    pace: Pace = {"epochs": epochs, "batch": 128, "rate": 2e-3, "falls": image is not None}
-    fit(surrogate, loss_of, len(points), seed=seed, **pace)
+    rows, falls = len(points), image is not None
+    fit(surrogate, loss_of, rows, seed=seed, epochs=epochs, batch=128, rate=2e-3, falls=falls)
     return surrogate
 
 
@@ -290,7 +290,7 @@ class Adam:
             held[:] = [each.detach()[rows] for each in held]
 
 
-class Pace(TypedDict):
+class TrainingSchedule(TypedDict):
     """How long and how fast a network learns; `batch`: rows in a step.
 
     `falls`: the rate falls to 0 along a cosine; otherwise it stays.
@@ -309,7 +309,7 @@ def fit(
     *,
     seed: int,
     tick: Tick = silent,
-    **pace: Unpack[Pace],
+    **schedule: Unpack[TrainingSchedule],
 ) -> None:
     """Minimise `loss_of(row numbers)` over shuffled batches of `rows` rows by Adam.
 
@@ -317,17 +317,17 @@ def fit(
     """
     device = next(network.parameters()).device
     generator = torch.Generator().manual_seed(seed)
-    optimiser = torch.optim.Adam(network.parameters(), pace["rate"], fused=True)
-    steps = pace["epochs"] * -(-rows // pace["batch"])
+    optimiser = torch.optim.Adam(network.parameters(), schedule["rate"], fused=True)
+    steps = schedule["epochs"] * -(-rows // schedule["batch"])
     decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, max(1, steps))
-    for epoch in range(pace["epochs"]):
+    for epoch in range(schedule["epochs"]):
         order = torch.randperm(rows, generator=generator).to(device)
-        for numbers in order.split(pace["batch"]):
+        for numbers in order.split(schedule["batch"]):
             loss = loss_of(numbers)
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
-            if pace.get("falls"):
+            if schedule.get("falls"):
                 decay.step()
         tick(epoch + 1, "epochs")
     network.requires_grad_(False).eval()

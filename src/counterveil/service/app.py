@@ -21,7 +21,7 @@ from starlette.responses import Response
 from counterveil import __version__
 from counterveil.search import Explainer
 from counterveil.search.results.wording import DecidedBy
-from counterveil.service.access import AccessKeys, Caller, Pace
+from counterveil.service.access import AccessKeys, Caller, RateLimiter
 from counterveil.service.answers import plain_rows
 from counterveil.service.batcher import AT_ONCE, Batcher
 from counterveil.service.guard import STREAM, Guard
@@ -82,7 +82,7 @@ class Service:
 
     def __init__(self, explainer: Explainer, settings: Settings) -> None:
         self.explainer, self.settings = explainer, settings
-        self.metrics, self.pace = Metrics(), Pace()
+        self.metrics, self.rate_limiter = Metrics(), RateLimiter()
         self.batcher: Batcher | None = None
         veil = explainer.veil
         self._population = None if veil.record is None else veil.population()
@@ -158,7 +158,7 @@ class Service:
 
         The private model is as public as the veil: answers about it are not rationed.
         """
-        wait = self.pace.wait_for(caller, rows)
+        wait = self.rate_limiter.wait_for(caller, rows)
         if wait:
             raise Problem(429, "too many rows a minute", "Ask again later.", retry_after=wait)
         keys = self.settings.keys

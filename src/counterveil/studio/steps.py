@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,9 +14,12 @@ import numpy as np
 
 from counterveil.curator import Curator
 from counterveil.curator.infer_schema import draft_schema, read_for_draft
+from counterveil.curator.noise import calibrate
+from counterveil.curator.plan import Plan
 from counterveil.errors import RequestError, SchemaError
 from counterveil.privacy import Budget
 from counterveil.privacy.ledger import Account, Ledger, find_account
+from counterveil.privacy.record import Sensitivity
 from counterveil.schema import Label, Schema
 from counterveil.search import Explainer
 from counterveil.service.answers import records
@@ -26,12 +30,13 @@ from counterveil.studio.attack import LAB, run_attack, timestamp
 from counterveil.studio.commands import Process, run_command, shown
 from counterveil.studio.folder import REPORTS, TABLES, VEIL, Folder, columns_of, is_report
 from counterveil.studio.jobs import Job
-from counterveil.studio.quality import plan_as_dict
 from counterveil.veil import Veil
 
 SAMPLES = 400  # of which people to explain are chosen
 SCHEMA = (".json",)
 LARGEST_REPORT = 4 << 20  # bytes
+STEPS = ("ranges", "singles", "tree", "pairs", "products", "spikes")  # of a plan for mixed tables
+GOOD, FAIR = 0.02, 0.1  # noise on a count, as a share of the rows of an average class
 _NAME = r"'(?:[^'\\]|\\.)*': "
 _PLACE = re.compile(rf"^(?:{_NAME})?(?:features\.0\.\w+(?:: |\.))?(?:feature {_NAME})?")
 
@@ -98,7 +103,7 @@ class Steps:
         curator, path = self._curator(asked), self.folder.file(asked.file, TABLES)
         budgets = [Budget(epsilon, asked.delta) for epsilon in asked.epsilons]
         plans = zip(curator.plans(path, budgets), budgets, strict=True)
-        found = [plan_as_dict(curator.schema, plan, budget) for plan, budget in plans]
+        found = [_plan_as_dict(curator.schema, plan, budget) for plan, budget in plans]
         return {"plans": found, "account": self.account(curator.dataset)}
 
     def account(self, dataset: str) -> dict[str, Any]:
@@ -253,6 +258,33 @@ def _refusal(part: type[Label | Schema], content: dict[str, Any]) -> Iterator[st
         part(**content)
     except SchemaError as error:
         yield _PLACE.sub("", str(error).removeprefix("schema: "))
+
+
+def _plan_as_dict(schema: Schema, plan: Plan, budget: Budget) -> dict[str, Any]:
+    """The plan for the page.
+
+    `noise`: how far a count is off, in rows (one standard deviation); `share`: that beside the rows
+    of an average class; `grade`: good, fair or poor by that share. Only mixed tables have them.
+    `bought`: which steps the plan can afford.
+    """
+    content: dict[str, Any] = {
+        "epsilon": budget.epsilon,
+        "delta": budget.delta,
+        "order": plan.order,
+        "reasons": list(plan.reasons),
+        "warnings": list(plan.warnings),
+        "units": plan.units,
+    }
+    if plan.family != "mixed":
+        return content
+    bought = [name for name, share in zip(STEPS, plan.shares, strict=True) if share is not None]
+    counts = Sensitivity.of_counts(len(schema.features), plan.records)
+    share_of_singles = plan.shares[STEPS.index("singles")]
+    assert share_of_singles is not None, "single features are always counted"
+    noise = math.sqrt(calibrate(counts.l1, counts.l2, share_of_singles).variance)
+    share = noise * len(schema.label.classes) / plan.units
+    grade = "good" if share <= GOOD else "fair" if share <= FAIR else "poor"
+    return {**content, "bought": bought, "noise": noise, "share": share, "grade": grade}
 
 
 def _account_as_dict(account: Account) -> dict[str, Any]:
