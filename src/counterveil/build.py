@@ -81,7 +81,14 @@ def fit_networks(
     generator: Generator | None = None
     image: Pixels | None = None  # of a convolutional surrogate
     if isinstance(population, FeaturePopulation):
-        generator = _fit_generator(population, training, seed=seed, device=device, tick=tick)
+        steps = training.generator_steps
+        generator = train_generator(
+            population,
+            steps * training.epochs,
+            seed=seed,
+            device=device,
+            tick=lambda step, words="": None if step % steps else tick(step // steps, words),
+        )
         population, image = population.with_generator(generator), schema.images[0]
     done = training.epochs if generator is not None else 0
     rng = np.random.default_rng(seed)
@@ -125,25 +132,6 @@ def fit_networks(
 def epochs_of(population: Population, training: Training) -> int:
     """How far `tick` will count in `fit_networks`."""
     return training.epochs * (2 if isinstance(population, FeaturePopulation) else 1)
-
-
-def _fit_generator(
-    population: FeaturePopulation,
-    training: Training,
-    *,
-    seed: int,
-    device: torch.device,
-    tick: Tick,
-) -> Generator:
-    """G, trained for as many epochs as the autoencoder, of `generator_steps` each."""
-    steps = training.generator_steps
-    return train_generator(
-        population,
-        steps * training.epochs,
-        seed=seed,
-        device=device,
-        tick=lambda step, words="": tick(step // steps, words) if step % steps == 0 else None,
-    )
 
 
 def scorecard_network(card: Scorecard, grid: Grid) -> nn.Sequential:

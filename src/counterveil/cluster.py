@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from types import TracebackType
 from typing import Any, Literal, TypeVar
 
 from counterveil import errors
@@ -57,12 +56,7 @@ class Cluster:
             self._start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._inside -= 1
         if self._inside:
             return
@@ -79,12 +73,9 @@ class Cluster:
         where: dict[str, Any] = {"address": self.address}
         if self.address is None:
             workers = self.workers or os.cpu_count() or 1
-            where = {
-                "address": "local",
-                "num_cpus": workers,
-                "num_gpus": self.gpus * workers or None,
-            }
-            where |= {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+            where = {"address": "local", "num_cpus": workers}
+            where |= {"num_gpus": self.gpus * workers or None, "include_dashboard": False}
+            where |= {"_node_ip_address": "127.0.0.1"}
         try:
             ray.init(**where, log_to_driver=False, configure_logging=False)
         except (ConnectionError, OSError, RuntimeError, ValueError, TimeoutError):

@@ -11,6 +11,7 @@ the bounds, the first category, the first of two values, or a pixel of 0.
 """
 
 from collections.abc import Collection, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -106,14 +107,6 @@ class _Numbers:
         return True
 
 
-class _Layout(NamedTuple):
-    """Where a table with the columns `source` has those of the schema, `picked`."""
-
-    source: "pd.Index[Any]"
-    places: list[int]
-    picked: "pd.Index[Any]"
-
-
 class Encoding:
     """How the rows of one schema become points of the unit cube, and back."""
 
@@ -134,7 +127,8 @@ class Encoding:
         numbers = [block for block in blocks if block.feature.is_one_number]
         self._numbers = _Numbers(numbers)
         self._no_numbers = [block for block in self._others if not block.feature.is_one_number]
-        self._known: tuple[_Layout, ...] = ()
+        # Column indices of tables that are known again, each with the places of the schema's.
+        self._known = [(self._index, list(range(len(self._names))))]
 
     def encode(self, table: Any, row_numbers: Array | None = None, *, strict: bool = True) -> Array:
         """Rows of `table` as float64 of shape (rows, width).
@@ -197,9 +191,9 @@ class Encoding:
 
     def arrays(self, table: Any) -> list[Any]:
         """The feature columns of `table` as plain arrays, in the schema's order; no copies."""
-        frame, layout = self._fitting(table)
+        frame, places = self._fitting(table)
         given = columns.arrays_of(frame)
-        return [given[place] for place in layout.places]
+        return [given[place] for place in places]
 
     def frame(self, arrays: Sequence[Any]) -> pd.DataFrame:
         """A frame of arrays in the schema's order, which it takes as they are."""
@@ -207,27 +201,21 @@ class Encoding:
 
     def pick(self, table: Any) -> pd.DataFrame:
         """The feature columns in the schema's order; further columns are left aside."""
-        frame, layout = self._fitting(table)
-        if layout.picked is not layout.source:
-            return self.frame([array.copy() for array in self.arrays(frame)])
-        picked = frame.copy()
-        picked.columns = layout.picked.view()
-        picked.index = pd.RangeIndex(len(frame))
-        return picked
+        return self.frame([array.copy() for array in self.arrays(table)])
 
-    def _fitting(self, table: Any) -> tuple[pd.DataFrame, _Layout]:
+    def _fitting(self, table: Any) -> tuple[pd.DataFrame, list[int]]:
         """The table as a frame that has the columns, and where they are."""
-        known = self._known if isinstance(table, pd.DataFrame) else ()
-        layout = next((one for one in known if one.source.is_(table.columns)), None)
-        frame = table if layout is not None else as_frame(table, self.schema)
-        if layout is None:
+        known = self._known if isinstance(table, pd.DataFrame) else []
+        places = next((places for index, places in known if index.is_(table.columns)), None)
+        frame = table if places is not None else as_frame(table, self.schema)
+        if places is None:
             self.check_columns(frame.columns)
-            layout = _layout(frame.columns.view(), self._names)
-            found = layout, _layout(layout.picked, self._names)
-            self._known = (*found, *self._known[: MOST_LAYOUTS - len(found)])
+            place = {name: i for i, name in enumerate(frame.columns)}
+            places = [place[name] for name in self._names]
+            self._known = [(frame.columns.view(), places), *self._known[: MOST_LAYOUTS - 1]]
         if len(frame) == 0:
             raise DataError("the table is empty; it needs at least one row")
-        return frame, layout
+        return frame, places
 
     def labels(self, table: Any, row_numbers: Array | None = None, *, strict: bool = True) -> Array:
         """Class numbers (positions in the label set) of the rows of `table`.
@@ -271,6 +259,11 @@ class Encoding:
             lacking = f"label column {self.schema.label.name!r} is missing from the table"
             raise DataError(f"{lacking}; add it, or correct 'label' in the schema")
 
+    @cached_property
+    def dtypes(self) -> list[Any]:
+        """The types of the columns that `decode` gives."""
+        return self.decode(np.zeros((1, self.width))).dtypes.tolist()
+
     def decode(self, points: Array) -> pd.DataFrame:
         """Legal points (rows, width) back to rows in original units."""
         points = np.asarray(points)
@@ -292,10 +285,3 @@ def _is_plain_bit(feature: Feature) -> bool:
     values: tuple[Any, ...] = feature.values or ()
     whole = all(type(value) is int and abs(value) <= columns.LARGEST_WHOLE for value in values)
     return bool(values) and whole and not feature.one_hot
-
-
-def _layout(source: "pd.Index[Any]", names: tuple[str, ...]) -> _Layout:
-    place = {name: i for i, name in enumerate(source)}
-    places = [place[name] for name in names]
-    exact = places == list(range(len(source)))
-    return _Layout(source, places, source if exact else source.take(places))

@@ -4,6 +4,9 @@ A message says what was expected, what came, and the remedy. It never holds a va
 row: errors end up in logs, and logs travel.
 """
 
+import traceback
+from pathlib import Path
+
 MOST_LETTERS = 500  # of a message
 
 
@@ -20,6 +23,13 @@ def shortened(words: str) -> str:
         return words
     end = MOST_LETTERS // 3
     return f"{words[: MOST_LETTERS - end - 3]} … {words[-end:]}"
+
+
+def fault_of(error: BaseException) -> str:
+    """What an error is and where it was raised; not its text, which may hold values of rows."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "?"
+    return f"{type(error).__name__} at {where}"
 
 
 class InputError(CounterveilError):

@@ -20,7 +20,6 @@ from counterveil.errors import DataError
 
 EXCEL = (".xlsx",)
 LARGEST_SHEETS = 128 << 20  # bytes of all sheets when unpacked: some four million cells
-CHUNK = 1 << 20  # bytes
 _FORMULA = re.compile(rb"<(\w+:)?f[ />]")
 
 
@@ -63,17 +62,7 @@ def _check_size(path: Path) -> bool:
         ]
         if sum(part.file_size for part in parts) > LARGEST_SHEETS:
             raise DataError(f"{path} is too large for an .xlsx file; save it as .csv or .parquet")
-        return any(_has_formula(archive, part) for part in parts)
-
-
-def _has_formula(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> bool:
-    with archive.open(part) as stream:
-        before = b""
-        while chunk := stream.read(CHUNK):
-            if _FORMULA.search(before + chunk):
-                return True
-            before = chunk[-32:]
-    return False
+        return any(_FORMULA.search(archive.read(part)) for part in parts)
 
 
 def _first_sheet(book: Any, path: Path) -> Any:

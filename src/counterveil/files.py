@@ -21,15 +21,21 @@ def check_output(path: Place | None, *inputs: Place | None) -> None:
     if path is None:
         return
     target = _target(path)
-    for given in (each for each in inputs if each is not None):
-        same = target == Path(os.path.realpath(given))
-        if same or (target.exists() and Path(given).exists() and target.samefile(given)):
+    for given in inputs:
+        if given is not None and is_same_file(target, given):
             raise RequestError(f"{path} is an input of this command; write to another file")
     folder = target.parent
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         raise RequestError(f"cannot write {path}: {folder} is not a folder you may write to")
+
+
+def is_same_file(one: Place, two: Place) -> bool:
+    """Whether two paths lead to one file, or would if there was one."""
+    if os.path.realpath(one) == os.path.realpath(two):
+        return True
+    return os.path.exists(one) and os.path.exists(two) and os.path.samefile(one, two)
 
 
 def check_new(path: Place, *, overwrite: bool = False) -> None:

@@ -1,7 +1,7 @@
 """What a message says of names: some of those that there are, and the one that was meant."""
 
 import difflib
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 MOST = 12  # names in a list
@@ -18,6 +18,15 @@ def named(values: Collection[Any]) -> str:
     first = [short(str(value)) for value, _ in zip(values, range(MOST), strict=False)]
     more = len(values) - len(first)
     return ", ".join(first) + (f", … ({more} more)" if more > 0 else "")
+
+
+def either(names: Sequence[str]) -> str:
+    """The names as alternatives.
+
+    >>> either([".csv", ".parquet", ".json"])
+    '.csv, .parquet or .json'
+    """
+    return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def did_you_mean(name: Any, known: Collection[Any]) -> str:

@@ -172,8 +172,7 @@ def convolutional(image: Pixels, hidden: tuple[int, ...], classes: int) -> nn.Se
 def sizes_of(classifier: nn.Sequential) -> tuple[int, ...]:
     """The `hidden` of a `classifier` or of a `convolutional` one."""
     layers = [each for each in classifier if isinstance(each, nn.Linear | nn.Conv2d)]
-    found = [each.weight.shape[0] for each in layers[:-1]]
-    return tuple(found)
+    return tuple(each.weight.shape[0] for each in layers[:-1])
 
 
 def train_surrogate(
@@ -198,16 +197,15 @@ def train_surrogate(
             return convolutional(image, hidden, classes)
         return classifier(points.shape[1], hidden, classes)
 
-    surrogate = seeded(new, seed)
-    surrogate = surrogate.to(points.device)
+    surrogate = seeded(new, seed).to(points.device)
     dice = torch.Generator().manual_seed(seed)
 
     def loss_of(rows: Tensor) -> Tensor:
         some = points[rows] if image is None else disturbed(points[rows], image, dice)
         return nn.functional.cross_entropy(surrogate(some), labels[rows])
 
-    pace: Pace = {"epochs": epochs, "batch": 128, "rate": 2e-3, "falls": image is not None}
-    fit(surrogate, loss_of, len(points), seed=seed, **pace)
+    rows, falls = len(points), image is not None
+    fit(surrogate, loss_of, rows, seed=seed, epochs=epochs, batch=128, rate=2e-3, falls=falls)
     return surrogate
 
 
@@ -237,7 +235,6 @@ def disturbed(points: Tensor, image: Pixels, dice: torch.Generator) -> Tensor:
     They are also made brighter or darker and get grain, beyond the unit cube too. Images of P~ are
     not as varied as real ones: a network that learns from them as they are is more often wrong.
     """
-
     maps = random_maps(len(points), dice)
 
     def between(most: float) -> Tensor:
@@ -293,7 +290,7 @@ class Adam:
             held[:] = [each.detach()[rows] for each in held]
 
 
-class Pace(TypedDict):
+class TrainingSchedule(TypedDict):
     """How long and how fast a network learns; `batch`: rows in a step.
 
     `falls`: the rate falls to 0 along a cosine; otherwise it stays.
@@ -312,7 +309,7 @@ def fit(
     *,
     seed: int,
     tick: Tick = silent,
-    **pace: Unpack[Pace],
+    **schedule: Unpack[TrainingSchedule],
 ) -> None:
     """Minimise `loss_of(row numbers)` over shuffled batches of `rows` rows by Adam.
 
@@ -320,17 +317,17 @@ def fit(
     """
     device = next(network.parameters()).device
     generator = torch.Generator().manual_seed(seed)
-    optimiser = torch.optim.Adam(network.parameters(), pace["rate"], fused=True)
-    steps = pace["epochs"] * -(-rows // pace["batch"])
+    optimiser = torch.optim.Adam(network.parameters(), schedule["rate"], fused=True)
+    steps = schedule["epochs"] * -(-rows // schedule["batch"])
     decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, max(1, steps))
-    for epoch in range(pace["epochs"]):
+    for epoch in range(schedule["epochs"]):
         order = torch.randperm(rows, generator=generator).to(device)
-        for numbers in order.split(pace["batch"]):
+        for numbers in order.split(schedule["batch"]):
             loss = loss_of(numbers)
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
-            if pace.get("falls"):
+            if schedule.get("falls"):
                 decay.step()
         tick(epoch + 1, "epochs")
     network.requires_grad_(False).eval()

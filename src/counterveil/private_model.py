@@ -19,14 +19,13 @@ is surer than it should be. What a model is worth on real rows is measured (`Cur
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from counterveil.encoding import Array, Encoding
-from counterveil.errors import RequestError
 from counterveil.privacy import Statement
 from counterveil.schema import Schema
 from counterveil.tables import as_frame
@@ -133,9 +132,3 @@ def _logits(network: nn.Module, encoded: Array) -> Tensor:
     for row in near.nonzero()[:, 0].tolist():
         logits[row] = network(points[row : row + 1])[0]
     return logits
-
-
-def check_class_weights(classes: str) -> None:
-    """Refuse what is neither "even" nor "population"."""
-    if classes not in get_args(ClassWeights):
-        raise RequestError("classes must be 'even' or 'population'")

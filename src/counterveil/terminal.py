@@ -9,11 +9,11 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from html import escape
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -95,11 +95,6 @@ def drop_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def class_named(text: str, classes: Sequence[Any]) -> Any:
-    """The class whose name reads `text`; an unknown name is returned as it is."""
-    return next((name for name in classes if str(name) == text), text)
-
-
 class Tick(Protocol):
     """Called by long work after each step: how many steps are done, and a word for them."""
 
@@ -117,29 +112,24 @@ def progress_bar(title: str, total: int, *, show: bool = True) -> Iterator[Tick]
     Nothing is shown when standard error is neither, or when `show` is false. Where the environment
     says so (`PROGRESS`), every step is a line of JSON on standard error instead.
     """
-    if not show:
-        yield silent
-        return
-    if os.environ.get(PROGRESS) == "lines":
-        yield lambda done, words="": progress_line(title, done, total, words)
-        return
     console = Console(stderr=True)
-    if console.is_jupyter:
+    if show and os.environ.get(PROGRESS) == "lines":
+        yield lambda done, words="": progress_line(title, done, total, words)
+    elif show and console.is_jupyter:
         with _notebook_bar(title, total) as tick:
             yield tick
-        return
-    if not console.is_terminal:
+    elif show and console.is_terminal:
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=32),
+            TextColumn("{task.completed}/{task.total} {task.fields[words]}"),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, console=console, transient=True) as bar:
+            task = bar.add_task(title, total=total, words="")
+            yield lambda done, words="": bar.update(task, completed=done, words=words)
+    else:
         yield silent
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=32),
-        TextColumn("{task.completed}/{task.total} {task.fields[words]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(title, total=total, words="")
-        yield lambda done, words="": bar.update(task, completed=done, words=words)
 
 
 @contextmanager

@@ -26,8 +26,8 @@ import os
 import struct
 import zipfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import Any, get_args
 
 import torch
 from pydantic import ValidationError
@@ -46,7 +46,7 @@ from counterveil.population.generator import GeneratorSize
 from counterveil.privacy import Statement
 from counterveil.privacy.consistency import check_statement
 from counterveil.privacy.record import NoisyRecord, from_members, to_members
-from counterveil.private_model import ClassWeights, PrivateModel, check_class_weights
+from counterveil.private_model import ClassWeights, PrivateModel
 from counterveil.schema import Schema
 from counterveil.schema.schema import MOST_FEATURES
 from counterveil.signature import (
@@ -155,7 +155,8 @@ class Veil:
         """
         if classes is None:
             classes = "even" if self.record is None else "population"
-        check_class_weights(classes)
+        if classes not in get_args(ClassWeights):
+            raise RequestError("classes must be 'even' or 'population'")
         if self.surrogate is None:
             raise RequestError(
                 f"this veil has no private model: mechanism {self.statement.mechanism} makes none; "
@@ -192,18 +193,15 @@ class Veil:
             **to_members(self.record),
         }
 
-    @property
-    def _needs_later_version(self) -> bool:
-        states_rho = any(access.rho is not None for access in self.statement.accesses)
-        return states_rho or (self.record is not None and self.record.find("spikes") is not None)
-
     def _manifest(self, members: dict[str, bytes]) -> bytes:
         used = {type(layer) for layer in self.surrogate or ()}
         kinds = [name for name, kind in ACTIVATIONS.items() if kind in used]
-        further = {} if self.generator is None else {"generator": self.generator.size.to_manifest()}
+        states_rho = any(access.rho is not None for access in self.statement.accesses)
+        has_spikes = self.record is not None and self.record.find("spikes") is not None
+        further = {} if self.generator is None else {"generator": asdict(self.generator.size)}
         content = {
             "format": FORMAT,
-            "version": LATER_VERSION if self._needs_later_version else VERSION,
+            "version": LATER_VERSION if states_rho or has_spikes else VERSION,
             "hidden": list(self.autoencoder.hidden),
             "surrogate": None if self.surrogate is None else list(sizes_of(self.surrogate)),
             "activation": None if self.surrogate is None else kinds[0],
@@ -230,9 +228,8 @@ class Veil:
         except VeilError as error:
             raise VeilError(f"{name}: {error}") from None
         except (SchemaError, ValidationError, SafetensorError, RecursionError, ValueError):
-            raise VeilError(
-                f"{name}: its content is not that of a veil; ask for it again"
-            ) from None
+            what = "its content is not that of a veil; ask for it again"
+            raise VeilError(f"{name}: {what}") from None
         return veil
 
     @classmethod
@@ -244,12 +241,11 @@ class Veil:
         if record is not None:
             population_of(schema, record)  # refuses a record that does not fit
         check_statement(statement, schema, record)
-        networks = _rebuild(members, manifest, schema)
-        if (networks[3] is not None) != (record is not None and record.features > 0):
+        autoencoder, prototypes, surrogate, generator = _rebuild(members, manifest, schema)
+        if (generator is not None) != (record is not None and record.features > 0):
             raise VeilError("random features of images need a generator, and nothing else does")
         signature = members.get(SIGNATURE)
         signed = None if signature is None else Signature.from_json(signature)
-        autoencoder, prototypes, surrogate, generator = networks
         found = autoencoder, prototypes, statement, surrogate, record, signed
         return cls(schema, *found, generator=generator)
 

@@ -100,7 +100,7 @@ def test_products_and_ladders_move_by_at_most_what_is_declared(schema, seed):
     looked = [ladders.counts(encoding.compact(encoding.encode(rows))) for rows in (frame, other)]
     assert np.abs(looked[0] - looked[1]).sum() <= 2 * len(ladders.places)
     noisy = dice.normal(looked[0] + 10.0, 5.0)
-    slices = Slices(schema, Grid(schema, 12, ladders.chosen(noisy, 25.0, 30, 12)))
+    slices = Slices(Grid(schema, 12, ladders.chosen(noisy, 25.0, 30, 12)))
     sliced = [slices.counts(encoding.compact(encoding.encode(rows))) for rows in (frame, other)]
     assert np.abs(sliced[0] - sliced[1]).sum() <= 2 * len(ladders.places)
 
@@ -109,7 +109,7 @@ def test_the_bound_of_slices_is_attained():
     """By a record all of whose numbers move to another slice."""
     ladders, encoding = Ladders(NUMBERS, 12), Encoding(NUMBERS)
     grid = Grid(NUMBERS, 12, ladders.chosen(np.full(ladders.width, 5.0), 1.0, 100, 12))
-    slices = Slices(NUMBERS, grid)
+    slices = Slices(grid)
     tables = (pd.DataFrame({"a": [at, 5.0], "b": [at, 5.0], "y": [0, 1]}) for at in (1.0, 9.0))
     one, two = (slices.counts(encoding.compact(encoding.encode(table))) for table in tables)
     declared = Sensitivity.of_counts(len(slices.places), 1)

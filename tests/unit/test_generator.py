@@ -3,7 +3,7 @@
 import io
 import json
 import zipfile
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pandas as pd
@@ -183,7 +183,7 @@ def test_a_generator_that_does_not_belong_is_refused(veil):
     "content", [None, 3, {}, {"latent": 6}, {"latent": 0}, {"latent": 1 << 13}, {"latent": True}]
 )
 def test_sizes_of_a_generator_are_checked(content):
-    usual = GeneratorSize().to_manifest()
+    usual = asdict(GeneratorSize())
     assert GeneratorSize.from_manifest(usual) == GeneratorSize()
     if isinstance(content, dict) and content and content != {"latent": 6}:
         content = usual | content

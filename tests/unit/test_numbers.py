@@ -6,8 +6,14 @@ import pytest
 from counterveil.encoding import Encoding
 from counterveil.population.grid import Grid
 from counterveil.population.ladder import Ladders, ladder
-from counterveil.population.levels import denoised, level_means
-from counterveil.population.numbers import ChosenCells, chosen_cells, pooled_counts, shaped
+from counterveil.population.numbers import (
+    ChosenCells,
+    chosen_cells,
+    denoised,
+    level_means,
+    pooled_counts,
+    shaped,
+)
 from counterveil.schema import Binary, Label, Numeric, Schema
 
 LABEL = Label(name="y", classes=("no", "yes"))

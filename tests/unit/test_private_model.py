@@ -16,7 +16,7 @@ from counterveil import Explainer
 from counterveil.encoding import Encoding
 from counterveil.errors import DataError, ModelError, RequestError
 from counterveil.models import adapt, load_model, save_private_model
-from counterveil.models.onnx_write import onnx_bytes
+from counterveil.models.export import onnx_bytes
 from counterveil.privacy import Level
 from counterveil.private_model import BATCH, PrivateModel
 from counterveil.search.results.refusals import Status

@@ -81,7 +81,7 @@ def test_percentiles_jump_at_a_spike(record):
 
 def test_every_row_is_in_one_slice_of_each_number(record):
     points = Encoding(SCHEMA).encode(people(np.random.default_rng(2), 300))
-    slices = Slices(SCHEMA, chosen_grid(SCHEMA, record))
+    slices = Slices(chosen_grid(SCHEMA, record))
     counts = slices.counts(Encoding(SCHEMA).compact(points))
     assert slices.places == (0, 1, 2)
     assert [part.sum() for part in slices.parts(counts).values()] == [300, 300, 300]
@@ -103,7 +103,7 @@ def test_a_plan_that_drowns_does_not_look_for_spikes():
     plan = make_plan(SCHEMA, 500, Budget(0.1))
     assert plan.shares[-1] is None
     assert "share" not in plan.text().split("ε:")[1]
-    assert Slices(SCHEMA, Grid(SCHEMA, 12)).width == 0
+    assert Slices(Grid(SCHEMA, 12)).width == 0
 
 
 def test_a_record_with_slices_of_another_schema_is_refused(record):

@@ -22,9 +22,8 @@ from counterveil.cli.model import model_app
 from counterveil.cli.options import manual, option, seed_option
 from counterveil.cli.private import check, release, schema_app
 from counterveil.cli.public import explain, inspect
-from counterveil.cli.serve import serve
-from counterveil.cli.studio import studio
-from counterveil.errors import InputError, InternalError, shortened
+from counterveil.cli.serve import serve, studio
+from counterveil.errors import InputError, InternalError, fault_of, shortened
 from counterveil.terminal import close_output, complain, drop_output, open_output
 
 __all__ = ["app", "main"]
@@ -191,11 +190,8 @@ def _run(arguments: Sequence[str] | None) -> int:
             _end(2, "error: ", f"the system refused {name}: {error.strerror}")
         if os.environ.get("COUNTERVEIL_DEBUG"):
             traceback.print_exc()
-        # What it was and where; not its text, which may hold values of rows.
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"{type(error).__name__} at {Path(last.filename).name}:{last.lineno}"
         remedy = "with what COUNTERVEIL_DEBUG=1 shows if that holds nothing private"
-        _end(3, "fault of counterveil: ", f"{place}; please report it, {remedy}")
+        _end(3, "fault of counterveil: ", f"{fault_of(error)}; please report it, {remedy}")
 
 
 def _refuse_usage(error: Any) -> NoReturn:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from typer import Exit
 
-from counterveil.cli.options import JSON, check_outputs, option, seed_option
+from counterveil.cli.options import JSON, check_ending, check_outputs, option, seed_option
 from counterveil.errors import RequestError
 from counterveil.terminal import complain, out, print_json, progress_bar, warn, wrote
 
@@ -40,8 +40,7 @@ def audit(
     for claimed in epsilon or ():
         if not (math.isfinite(claimed) and claimed > 0):
             raise RequestError("--epsilon must be a finite number above 0, for example 0.5")
-    if out_file is not None and out_file.suffix != ".json":
-        raise RequestError(f"--out {out_file}: name the file .json")
+    check_ending(out_file, ".json")
     table = None if out_file is None else out_file.with_suffix(".csv")
     check_outputs({"--out": out_file, "the table beside it": table})
     given: list[tuple[str, object]] = [

@@ -14,11 +14,6 @@ keys_app = Typer(
 )
 
 
-@keys_app.callback()
-def _keys() -> None:
-    pass
-
-
 @keys_app.command(
     "new",
     epilog=manual(
@@ -49,31 +44,25 @@ def keys_new(
     from counterveil.errors import RequestError
     from counterveil.signature import SigningKey
 
-    if (out_file is None) == (api is None):
-        raise RequestError("give --out X.key for a signing key, or --api FILE for an API key")
-    if api is not None:
+    if api is not None and out_file is None:
         from counterveil.service.access import AccessKeys
 
         made = AccessKeys(api, create=True).new(name, rows_a_minute, answers_a_day)
         sys.stdout.write(f"{made}\n")
         sys.stderr.write(f"the API key of {name}: it is shown this once\n")
-        return
-    if out_file is None:
-        return
-    key = SigningKey.new(name)
-    public = key.save(out_file)
-    wrote(out_file, "  (keep it secret)")
-    wrote(public, "  (for everybody who checks your veils)")
-    say(f"fingerprint {key.public.fingerprint}")
+    elif out_file is not None and api is None:
+        key = SigningKey.new(name)
+        public = key.save(out_file)
+        wrote(out_file, "  (keep it secret)")
+        wrote(public, "  (for everybody who checks your veils)")
+        say(f"fingerprint {key.public.fingerprint}")
+    else:
+        raise RequestError("give --out X.key for a signing key, or --api FILE for an API key")
 
 
-@keys_app.command(
-    "show",
-    epilog=manual("the key.", "keys show office.pub"),
-)
+@keys_app.command("show", epilog=manual("the key.", "keys show office.pub"))
 def keys_show(
-    file: Path = Argument(..., help="A key: X.pub or X.key."),
-    as_json: bool = JSON,
+    file: Path = Argument(..., help="A key: X.pub or X.key."), as_json: bool = JSON
 ) -> None:
     """Show the name and the fingerprint of a key; compare the fingerprint with its owner."""
     from counterveil.signature import open_key
@@ -89,14 +78,8 @@ def keys_show(
     out.print(facts)
 
 
-@keys_app.command(
-    "list",
-    epilog=manual("the file of keys.", "keys list keys.db"),
-)
-def keys_list(
-    file: Path = Argument(..., help="A file of API keys."),
-    as_json: bool = JSON,
-) -> None:
+@keys_app.command("list", epilog=manual("the file of keys.", "keys list keys.db"))
+def keys_list(file: Path = Argument(..., help="A file of API keys."), as_json: bool = JSON) -> None:
     """Show who has API keys, and what each has used today (UTC)."""
     from dataclasses import asdict
 
@@ -114,8 +97,7 @@ def keys_list(
 
 
 @keys_app.command(
-    "revoke",
-    epilog=manual("and writes the file of keys.", "keys revoke keys.db 'Branch 7'"),
+    "revoke", epilog=manual("and writes the file of keys.", "keys revoke keys.db 'Branch 7'")
 )
 def keys_revoke(
     file: Path = Argument(..., help="A file of API keys."),

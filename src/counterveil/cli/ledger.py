@@ -28,8 +28,7 @@ File = Annotated[Path, Argument(help="The ledger, for example ledger.db.")]
 
 
 @ledger_app.command(
-    "open",
-    epilog=manual("no rows.", "ledger open ledger.db --dataset loans --epsilon 2"),
+    "open", epilog=manual("no rows.", "ledger open ledger.db --dataset loans --epsilon 2")
 )
 def open_account(
     file: File,

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from typer import Argument, Typer
 
-from counterveil.cli.options import JSON, OVERWRITE, check_outputs, manual, one_of, option
+from counterveil.cli import options
+from counterveil.cli.options import manual, option
 from counterveil.cli.private import LEDGER, MAX_RECORDS, UNIT_COLUMN, warn_of_no_ledger
 from counterveil.cli.public import TRUST, open_veil
 from counterveil.errors import RequestError
@@ -36,21 +37,15 @@ model_app = Typer(
 )
 
 
-@model_app.callback()
-def _model() -> None:
-    pass
-
-
 @model_app.command(
-    "export",
-    epilog=manual("the veil alone.", "model export loans.veil --onnx loans.onnx"),
+    "export", epilog=manual("the veil alone.", "model export loans.veil --onnx loans.onnx")
 )
 def export(
     veil_file: Path = Argument(..., metavar="VEIL", help="A veil file."),
     onnx: Path | None = option(None, "Write an ONNX model, X.onnx."),
     pt2: Path | None = option(None, "Write a program of torch.export, X.pt2."),
     classes: str | None = CLASSES,
-    overwrite: bool = OVERWRITE,
+    overwrite: bool = options.OVERWRITE,
     trust: list[Path] | None = TRUST,
 ) -> None:
     """Write the private model as a file: encoded rows in, class probabilities out.
@@ -64,7 +59,7 @@ def export(
     wanted = {name: path for name, path in files.items() if path is not None}
     if not wanted:
         raise RequestError("give --onnx X.onnx or --pt2 X.pt2")
-    check_outputs(files, veil_file, *(trust or ()))
+    options.check_outputs(files, veil_file, *(trust or ()))
     for name, path in wanted.items():
         if path.suffix.lower() != f".{name[2:]}":
             raise RequestError(f"{name} {path}: name the file .{name[2:]}")
@@ -88,7 +83,7 @@ def predict(
     rows: Path = option(..., "Rows in original units: .csv, .parquet, .arrow or .xlsx."),
     out_file: Path = option(..., "Write classes and probabilities: .csv, .parquet.", "--out"),
     classes: str | None = CLASSES,
-    overwrite: bool = OVERWRITE,
+    overwrite: bool = options.OVERWRITE,
     trust: list[Path] | None = TRUST,
 ) -> None:
     """Decide on rows: a class for each, and the probability of every class."""
@@ -97,10 +92,9 @@ def predict(
     from counterveil.files import check_new, write_whole
     from counterveil.tables import file_content, read_table
 
-    check_outputs({"--out": out_file}, veil, rows, *(trust or ()))
+    options.check_outputs({"--out": out_file}, veil, rows, *(trust or ()))
     check_new(out_file, overwrite=overwrite)
-    if out_file.suffix.lower() not in {".csv", ".parquet", ".json"}:
-        raise RequestError(f"--out {out_file}: name the file .csv, .parquet or .json")
+    options.check_ending(out_file, ".csv", ".parquet", ".json")
     model = _private_model(veil, classes, trust)
     asked = read_table(rows, model.schema)
     shares = model.predict_proba(asked)
@@ -137,9 +131,9 @@ def score(
     unit_column: str | None = UNIT_COLUMN,
     max_records: int | None = MAX_RECORDS,
     out_file: Path | None = option(None, "With --epsilon: write the score, X.json.", "--out"),
-    overwrite: bool = OVERWRITE,
+    overwrite: bool = options.OVERWRITE,
     trust: list[Path] | None = TRUST,
-    as_json: bool = JSON,
+    as_json: bool = options.JSON,
 ) -> None:
     """How good is the private model on held-out rows? Reads private rows.
 
@@ -149,7 +143,7 @@ def score(
     """
     from counterveil.curator import Curator
 
-    check_outputs({"--out": out_file}, veil, data, ledger, *(trust or ()))
+    options.check_outputs({"--out": out_file}, veil, data, ledger, *(trust or ()))
     if ledger is not None and dataset is None:
         raise RequestError(
             "--ledger needs --dataset: the account of the held-out rows, who are other people than "
@@ -157,8 +151,7 @@ def score(
         )
     if epsilon is None and (delta or other_rows or out_file is not None):
         raise RequestError("--delta, --other-rows and --out belong to a noisy score: --epsilon")
-    if out_file is not None and out_file.suffix.lower() != ".json":
-        raise RequestError(f"--out {out_file}: name the file .json")
+    options.check_ending(out_file, ".json")
     model = _private_model(veil, classes, trust)
     units: Any = {"unit_column": unit_column, "max_records": max_records}
     curator = Curator(model.schema, ledger=ledger, dataset=dataset, **units)
@@ -171,15 +164,8 @@ def score(
     else:
         if ledger is None:
             warn_of_no_ledger(dataset or curator.dataset, data, veil)
-        found = curator.score(
-            data,
-            model,
-            epsilon,
-            delta,
-            save_to=out_file,
-            overwrite=overwrite,
-            other_rows=other_rows,
-        )
+        asked: Any = {"save_to": out_file, "overwrite": overwrite, "other_rows": other_rows}
+        found = curator.score(data, model, epsilon, delta, **asked)
     if as_json:
         print_json(found.to_dict())
         return
@@ -189,7 +175,9 @@ def score(
 
 
 def _private_model(path: Path, classes: str | None, trust: list[Path] | None) -> "PrivateModel":
-    weights = None if classes is None else one_of("--classes", classes, "even", "population")
+    weights = (
+        None if classes is None else options.one_of("--classes", classes, "even", "population")
+    )
     return open_veil(path, trust).model(weights)
 
 

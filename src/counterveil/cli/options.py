@@ -1,8 +1,8 @@
 """Options that several commands share."""
 
-import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +10,11 @@ from rich.markup import escape
 from typer import Option
 
 from counterveil.errors import RequestError
-from counterveil.terminal import class_named
+from counterveil.hints import either
 
 if TYPE_CHECKING:
     from counterveil.cluster import Cluster, Engine
-    from counterveil.models import TargetModel
+    from counterveil.models import ModelFile
     from counterveil.schema import Schema
 
 MODEL, PARTS = "The model", "Large tables"  # titles of groups of options
@@ -52,10 +52,7 @@ def seed_option(what_for: str, panel: str | None = None) -> Any:
 
 JSON = option(False, "Print JSON for machines.", "--json")
 TRUST_PICKLE = option(
-    False,
-    "Open .pkl, .joblib, .pt and more: can run any code.",
-    "--trust-pickle",
-    panel=MODEL,
+    False, "Open .pkl, .joblib, .pt and more: can run any code.", "--trust-pickle", panel=MODEL
 )
 MODEL_INPUT = option(
     "auto",
@@ -70,9 +67,7 @@ MODEL_OUTPUTS = option(
     panel=MODEL,
 )
 MODEL_CLASSES = option(
-    None,
-    "The classes of the model's columns in order: no,yes; of one column: yes.",
-    panel=MODEL,
+    None, "The classes of the model's columns in order: no,yes; of one column: yes.", panel=MODEL
 )
 OVERWRITE = option(False, "Replace the file that is there.", "--overwrite")
 DEVICE = option(
@@ -97,7 +92,7 @@ def check_outputs(outputs: dict[str, Path | None], *inputs: Path | None) -> None
 
     `outputs`: the file of each option; None stands for one that was not asked for.
     """
-    from counterveil.files import check_output
+    from counterveil.files import check_output, is_same_file
 
     seen: list[tuple[str, Path]] = []
     for name, path in outputs.items():
@@ -105,10 +100,15 @@ def check_outputs(outputs: dict[str, Path | None], *inputs: Path | None) -> None
             continue
         check_output(path, *inputs)
         for other, taken in seen:
-            same = os.path.realpath(path) == os.path.realpath(taken)
-            if same or (path.exists() and taken.exists() and path.samefile(taken)):
+            if is_same_file(path, taken):
                 raise RequestError(f"{other} and {name} are the same file; give each its own")
         seen.append((name, path))
+
+
+def check_ending(path: Path | None, *endings: str) -> None:
+    """Refuse a file of --out whose name ends otherwise."""
+    if path is not None and path.suffix.lower() not in endings:
+        raise RequestError(f"--out {path}: name the file {either(endings)}")
 
 
 def one_of(option: str, given: str, *known: str) -> Any:
@@ -118,7 +118,7 @@ def one_of(option: str, given: str, *known: str) -> Any:
     return given
 
 
-def open_model(
+def model_file(
     path: Path,
     schema: "Schema",
     inputs: str,
@@ -126,26 +126,31 @@ def open_model(
     classes: str | None,
     *,
     trust_pickle: bool,
-) -> "TargetModel":
-    """The model file that a command names, with its other options on models, as an adapter."""
-    from counterveil.models import load_model
+) -> "ModelFile":
+    """The model that a command names, with its other options on models; it is not opened yet."""
+    from counterveil.models import ModelFile
 
-    return load_model(
-        path, schema, **model_options(schema, inputs, outputs, classes, trust_pickle=trust_pickle)
-    )
-
-
-def model_options(
-    schema: "Schema", inputs: str, outputs: str, classes: str | None, *, trust_pickle: bool
-) -> dict[str, Any]:
-    """The options on models of a command as keywords of `load_model`."""
     names = None if classes is None else classes.split(",")
-    return {
+    options = {
         "trust_pickle": trust_pickle,
         "inputs": one_of("--model-input", inputs, "auto", "rows", "encoding"),
         "outputs": one_of("--model-outputs", outputs, "auto", "logits", "probabilities"),
-        "classes": names and [class_named(name, schema.label.classes) for name in names],
+        "classes": names and [schema.label.class_called(name) for name in names],
     }
+    return ModelFile(path, options)
+
+
+@contextmanager
+def needs_serve(command: str) -> Iterator[None]:
+    """Around imports: say what to install where a package of the extra "serve" is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        missing = str(error.name).partition(".")[0]
+        if missing == "counterveil":
+            raise
+        install = "pip install 'counterveil[serve]'"
+        raise RequestError(f"{command} needs {missing}: {install}") from None
 
 
 def place_of(path: Path) -> str | Path:

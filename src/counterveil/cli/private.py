@@ -9,19 +9,8 @@ from pathlib import Path
 
 from typer import Argument, Typer
 
-from counterveil.cli.options import (
-    DEVICE,
-    JSON,
-    ON,
-    OVERWRITE,
-    RAY_ADDRESS,
-    WORKERS,
-    engine_of,
-    manual,
-    option,
-    place_of,
-    seed_option,
-)
+from counterveil.cli import options
+from counterveil.cli.options import manual, option, seed_option
 from counterveil.errors import DataError, RequestError
 from counterveil.hints import named
 from counterveil.terminal import complain, print_json, say, warn, wrote
@@ -66,7 +55,7 @@ def schema_draft(
     ),
     exclude: list[str] | None = option(None, "A column to leave out; repeat for more."),
     out_file: Path | None = option(None, "A file .json, instead of the terminal.", "--out"),
-    overwrite: bool = OVERWRITE,
+    overwrite: bool = options.OVERWRITE,
 ) -> None:
     """Draft a schema from a table, for you to edit. Reads the private rows.
 
@@ -79,9 +68,8 @@ def schema_draft(
     from counterveil.files import check_new, check_output
 
     check_output(out_file, file)
+    options.check_ending(out_file, ".json")
     if out_file is not None:
-        if out_file.suffix.lower() != ".json":
-            raise RequestError(f"--out {out_file}: name the file .json")
         check_new(out_file, overwrite=overwrite)
     draft = draft_schema(read_for_draft(file), label, exclude=exclude or (), name=file.stem)
     if out_file is None:
@@ -153,7 +141,7 @@ def release(
     epsilon: float = option(..., "The privacy budget; smaller is more private."),
     delta: float = option(0.0, "0 for pure ε; otherwise far below one over the number of rows."),
     out_file: Path | None = option(None, "The veil to write, X.veil.", "--out"),
-    overwrite: bool = OVERWRITE,
+    overwrite: bool = options.OVERWRITE,
     mechanism: str = option(
         "functional",
         "functional: proved ε. dpsgd: needs δ. paper: guarantees nothing.",
@@ -171,11 +159,11 @@ def release(
     dry_run: bool = option(False, "Print the plan; release nothing.", "--dry-run"),
     epochs: int | None = option(None, "Instead of the usual number."),
     seed: int = seed_option("For training; the noise takes none."),
-    device: str = DEVICE,
-    on: str = ON,
-    ray_address: str | None = RAY_ADDRESS,
-    workers: int | None = WORKERS,
-    as_json: bool = JSON,
+    device: str = options.DEVICE,
+    on: str = options.ON,
+    ray_address: str | None = options.RAY_ADDRESS,
+    workers: int | None = options.WORKERS,
+    as_json: bool = options.JSON,
 ) -> None:
     """Turn private rows into a veil. Reads the private rows.
 
@@ -201,7 +189,7 @@ def release(
         unit_column=unit_column,
         max_records=max_records,
         device=device,
-        engine=engine_of(on, ray_address, workers),
+        engine=options.engine_of(on, ray_address, workers),
     )
     if public.drafted:
         warn("the schema is a draft that looked at the data: the veil will guarantee nothing")
@@ -213,7 +201,7 @@ def release(
             raise RequestError(f"unknown mechanism {mechanism!r}; use one of: {known}")
         text = f"mechanism {mechanism}: there is no plan"
         if mechanism == "functional":
-            text = curator.plan(place_of(data), epsilon, delta, order=order).text()
+            text = curator.plan(options.place_of(data), epsilon, delta, order=order).text()
         for line in text.splitlines():
             say(line)
         say("nothing was released or charged")
@@ -222,13 +210,13 @@ def release(
         raise RequestError("give --out X.veil, or --dry-run to release nothing")
     check_new(out_file, overwrite=overwrite)
     if mechanism == "functional":
-        for words in curator.plan(place_of(data), epsilon, delta, order=order).warnings:
+        for words in curator.plan(options.place_of(data), epsilon, delta, order=order).warnings:
             warn(words)
     if ledger is None and mechanism != "paper":
         warn_of_no_ledger(curator.dataset, data, schema, out_file)
     with telling_what_was_charged(ledger, curator.dataset):
         veil = curator.release(
-            place_of(data),
+            options.place_of(data),
             epsilon,
             delta,
             mechanism=mechanism,

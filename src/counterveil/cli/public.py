@@ -8,30 +8,12 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from typer import Argument
 
-from counterveil.cli.options import (
-    DEVICE,
-    JSON,
-    MODEL,
-    MODEL_CLASSES,
-    MODEL_INPUT,
-    MODEL_OUTPUTS,
-    ON,
-    PARTS,
-    RAY_ADDRESS,
-    TRUST_PICKLE,
-    WORKERS,
-    check_outputs,
-    engine_of,
-    model_options,
-    one_of,
-    option,
-    place_of,
-    seed_option,
-)
+from counterveil.cli import options
+from counterveil.cli.options import option, seed_option
 from counterveil.cli.where import asked_rows
 from counterveil.errors import RequestError
 from counterveil.hints import named
-from counterveil.terminal import cell, class_named, out, print_json, say, wrote
+from counterveil.terminal import cell, out, print_json, say, wrote
 
 if TYPE_CHECKING:
     from counterveil.privacy import ModelBudget
@@ -50,7 +32,7 @@ TRUST = option(
 def inspect(
     veil_file: Path = Argument(..., metavar="VEIL", help="A veil file."),
     trust: list[Path] | None = TRUST,
-    as_json: bool = JSON,
+    as_json: bool = options.JSON,
 ) -> None:
     """Show what a veil is, what it promises and who signed it."""
     from counterveil.report import statement_panel
@@ -59,17 +41,9 @@ def inspect(
     veil = open_veil(veil_file, trust)
     schema = veil.schema
     if as_json:
-        statement = veil.statement.model_dump(mode="json")
-        described = json.loads(schema.to_json())
-        signature = signer_dict(veil.signer)
-        print_json(
-            {
-                "digest": veil.digest,
-                "signature": signature,
-                "schema": described,
-                "statement": statement,
-            }
-        )
+        content = {"digest": veil.digest, "signature": signer_dict(veil.signer)}
+        content |= {"schema": json.loads(schema.to_json())}
+        print_json(content | {"statement": veil.statement.model_dump(mode="json")})
         return
     facts = Table.grid(padding=(0, 2))
     facts.add_row("table", cell(schema.name))
@@ -97,13 +71,13 @@ def explain(
         None,
         "The model: .pt2, .skops, .onnx, .ubj or .json (XGBoost), .txt (LightGBM); "
         "pickles: see --trust-pickle. Without one: the veil's private model.",
-        panel=MODEL,
+        panel=options.MODEL,
     ),
     guidance: str = option(
         "model",
         "model, or surrogate: never asks the model that decides, the private one stands in.",
         values=("model", "surrogate"),
-        panel=MODEL,
+        panel=options.MODEL,
     ),
     target: str | None = option(
         None, "The class to reach; by default the model's second most likely one."
@@ -147,23 +121,26 @@ def explain(
         None, "Give back what an answer of Algorithm 2 does not need.", panel=SEARCH
     ),
     seed: int = seed_option("For the variety of several answers.", panel=SEARCH),
-    device: str = DEVICE,
-    trust_pickle: bool = TRUST_PICKLE,
-    model_input: str = MODEL_INPUT,
-    model_outputs: str = MODEL_OUTPUTS,
-    model_classes: str | None = MODEL_CLASSES,
+    device: str = options.DEVICE,
+    trust_pickle: bool = options.TRUST_PICKLE,
+    model_input: str = options.MODEL_INPUT,
+    model_outputs: str = options.MODEL_OUTPUTS,
+    model_classes: str | None = options.MODEL_CLASSES,
     model_epsilon: float | None = option(
-        None, "The ε that the model was trained with, if it was.", panel=MODEL
+        None, "The ε that the model was trained with, if it was.", panel=options.MODEL
     ),
-    model_delta: float = option(0.0, "The same for δ.", panel=MODEL),
+    model_delta: float = option(0.0, "The same for δ.", panel=options.MODEL),
     model_unit: str | None = option(
-        None, "Whom that ε protects: record or person.", values=("record", "person"), panel=MODEL
+        None,
+        "Whom that ε protects: record or person.",
+        values=("record", "person"),
+        panel=options.MODEL,
     ),
     model_relation: str | None = option(
         None,
         "Which tables that ε compares: replace-one or add-remove.",
         values=("replace-one", "add-remove"),
-        panel=MODEL,
+        panel=options.MODEL,
     ),
     out_file: Path | None = option(
         None,
@@ -176,12 +153,12 @@ def explain(
         None,
         "A column of the queries to copy beside the answers, to a folder; repeat for more.",
         "--copy",
-        panel=PARTS,
+        panel=options.PARTS,
     ),
-    part_rows: int = option(50_000, "Rows of a part.", min=1, max=1_000_000, panel=PARTS),
-    on: str = ON,
-    ray_address: str | None = RAY_ADDRESS,
-    workers: int | None = WORKERS,
+    part_rows: int = option(50_000, "Rows of a part.", min=1, max=1_000_000, panel=options.PARTS),
+    on: str = options.ON,
+    ray_address: str | None = options.RAY_ADDRESS,
+    workers: int | None = options.WORKERS,
     raw_csv: bool = option(
         False,
         "In a .csv, leave texts as they are that a spreadsheet takes for formulas.",
@@ -190,7 +167,7 @@ def explain(
     ),
     report: Path | None = option(None, "Write an HTML page for people.", panel=OUTPUT),
     show: int = option(3, "How many explanations to print.", min=0, panel=OUTPUT),
-    as_json: bool = JSON,
+    as_json: bool = options.JSON,
 ) -> None:
     """Explain the model's decision on each query: what would have to change?
 
@@ -202,12 +179,11 @@ def explain(
     so.
     """
     from counterveil.files import write_whole
-    from counterveil.models import ModelFile
     from counterveil.report import explanation_table
     from counterveil.search import Explainer
     from counterveil.signature import signer_line
 
-    engine = engine_of(on, ray_address, workers)
+    engine = options.engine_of(on, ray_address, workers)
     to_folder = _is_folder(out_file)
     if to_folder and (report is not None or where or queries is None):
         raise RequestError(
@@ -216,7 +192,7 @@ def explain(
     if not to_folder and (on == "ray" or copied):
         raise RequestError("--on ray and --copy are for answers in parts: give --out a folder")
     outputs = {"--out": None if to_folder else out_file, "--report": report}
-    check_outputs(outputs, veil, queries, model, rules, *(trust or ()))
+    options.check_outputs(outputs, veil, queries, model, rules, *(trust or ()))
     if model_epsilon is not None and (guidance == "surrogate" or model is None):
         raise RequestError("no target model is consulted: leave --model-epsilon out")
     budget = _model_budget(model_epsilon, model_delta, model_unit, model_relation)
@@ -226,7 +202,7 @@ def explain(
     target_model = None
     if guidance != "surrogate" and model is not None:
         about_model = (schema, model_input, model_outputs, model_classes)
-        target_model = ModelFile(model, model_options(*about_model, trust_pickle=trust_pickle))
+        target_model = options.model_file(model, *about_model, trust_pickle=trust_pickle)
     explainer = Explainer(
         opened,
         target_model,
@@ -234,7 +210,7 @@ def explain(
         model_budget=budget,
         device=device,
     )
-    goal = None if target is None else class_named(target, schema.label.classes)
+    goal = None if target is None else schema.label.class_called(target)
     asked: dict[str, Any] = {
         "k": k,
         "rules": _rules(rules, max_changes),
@@ -248,7 +224,7 @@ def explain(
     }
     if to_folder:
         asked |= {"copied": copied or (), "engine": engine, "part_rows": part_rows}
-        places = place_of(queries or Path()), place_of(out_file or Path())
+        places = options.place_of(queries or Path()), options.place_of(out_file or Path())
         summary = explainer.explain_files(*places, goal, **asked)
         _show_summary(summary, explainer, as_json=as_json)
         return
@@ -319,8 +295,8 @@ def _model_budget(
     return ModelBudget(
         epsilon,
         delta,
-        unit=one_of("--model-unit", unit, "record", "person"),
-        relation=one_of("--model-relation", relation, "replace-one", "add-remove"),
+        unit=options.one_of("--model-unit", unit, "record", "person"),
+        relation=options.one_of("--model-relation", relation, "replace-one", "add-remove"),
     )
 
 

@@ -1,16 +1,10 @@
-"""`counterveil serve`: the public side over HTTP, and as a page."""
+"""`counterveil serve` and `counterveil studio`: either side as a page, and over HTTP."""
 
+import secrets
 from pathlib import Path
 
-from counterveil.cli.options import (
-    DEVICE,
-    MODEL_CLASSES,
-    MODEL_INPUT,
-    MODEL_OUTPUTS,
-    TRUST_PICKLE,
-    open_model,
-    option,
-)
+from counterveil.cli import options
+from counterveil.cli.options import option
 from counterveil.cli.public import TRUST, open_veil
 from counterveil.errors import RequestError
 from counterveil.terminal import say
@@ -35,27 +29,22 @@ def serve(
     at_once: int = option(256, "Rows of one search; 1 answers each request by itself.", min=1),
     seconds: float = option(30.0, "After which a search is given up.", min=0.1),
     log: bool = option(False, "A line for each request: never with values.", "--log"),
-    device: str = DEVICE,
-    trust_pickle: bool = TRUST_PICKLE,
-    model_input: str = MODEL_INPUT,
-    model_outputs: str = MODEL_OUTPUTS,
-    model_classes: str | None = MODEL_CLASSES,
+    device: str = options.DEVICE,
+    trust_pickle: bool = options.TRUST_PICKLE,
+    model_input: str = options.MODEL_INPUT,
+    model_outputs: str = options.MODEL_OUTPUTS,
+    model_classes: str | None = options.MODEL_CLASSES,
 ) -> None:
     """Answer over HTTP and on a page: what would have to be different?
 
     The page is at the address that is printed; POST /v1/explain takes rows as JSON, and
     /v1/openapi.json describes the rest. Stop it with Ctrl-C: questions under way are answered.
     """
-    try:
+    with options.needs_serve("serve"):
         from counterveil.service import run
         from counterveil.service.access import AccessKeys
         from counterveil.service.app import Settings
         from counterveil.service.guard import is_local, own_hosts
-    except ModuleNotFoundError as error:
-        missing = str(error.name).partition(".")[0]
-        if missing == "counterveil":
-            raise
-        raise RequestError(f"serve needs {missing}: pip install 'counterveil[serve]'") from None
     from counterveil.search import Explainer
 
     if keys is None and not is_local(host):
@@ -67,20 +56,9 @@ def serve(
     opened = open_veil(veil, trust)
     target = None
     if guidance != "surrogate" and model is not None:
-        target = open_model(
-            model,
-            opened.schema,
-            model_input,
-            model_outputs,
-            model_classes,
-            trust_pickle=trust_pickle,
-        )
-    explainer = Explainer(
-        opened,
-        target,
-        guidance=guidance,  # type: ignore[arg-type]
-        device=device,
-    )
+        about_model = (opened.schema, model_input, model_outputs, model_classes)
+        target = options.model_file(model, *about_model, trust_pickle=trust_pickle)
+    explainer = Explainer(opened, target, guidance=guidance, device=device)  # type: ignore[arg-type]
     listening = run.bound_socket(host, port)
     explainer.warm_up()
     settings = Settings(
@@ -95,3 +73,29 @@ def serve(
     say(f"http://{shown}:{listening.getsockname()[1]}/")
     say(explainer.statement.headline, "dim")
     run.serve(explainer, settings, listening)
+
+
+def studio(
+    folder: Path = option(Path(), "The folder with the tables; results go there too."),
+    port: int = option(8090, "The port; 0 takes any that is free.", min=0, max=65535),
+    ledger: Path | None = option(None, "The ledger; by default ledger.db in the folder."),
+) -> None:
+    """From a table to a veil in a browser, step by step. Reads the private rows.
+
+    The page is at the address that is printed, for browsers of this machine only; keep the address
+    to yourself, for whoever has it may release. Stop it with Ctrl-C: a release that is running ends
+    its work all the same.
+    """
+    with options.needs_serve("studio"):
+        from counterveil.service.run import bound_socket, serve_app
+        from counterveil.studio.app import create_app
+    from counterveil.studio.folder import Folder
+    from counterveil.studio.steps import Steps
+
+    place = Folder(folder)
+    account_book = (place.path / "ledger.db") if ledger is None else ledger.absolute()
+    token = secrets.token_urlsafe(32)
+    listening = bound_socket("127.0.0.1", port)
+    say(f"http://127.0.0.1:{listening.getsockname()[1]}/?token={token}")
+    say(f"works in {place.path}; this machine only; stop it with Ctrl-C", "dim")
+    serve_app(create_app(Steps(place, account_book), token), listening)

@@ -222,7 +222,7 @@ def measure_mixed(table: PrivateTable, plan: Plan, noise: NoiseSource) -> NoisyR
         raise InternalError("a plan of a mixed table always counts single features")
     in_pairs = for_pairs is not None or for_products is not None
     private_counts = GridCounts(grid, classes, grid.merged(plan.coarse), pairs=in_pairs)
-    in_slices = CellCounts(Slices(schema, grid))
+    in_slices = CellCounts(Slices(grid))
     fill(table, private_counts, *([in_slices] if for_spikes is not None else []))
     private_spikes = in_slices.counts
     what = f"counts of (class, feature) for {features} features"

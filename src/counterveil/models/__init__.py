@@ -2,8 +2,7 @@
 
 from counterveil.models.adapters import CallableModel, EstimatorModel, adapt
 from counterveil.models.base import TargetModel
-from counterveil.models.export import save_private_model
-from counterveil.models.exported import save_exported
+from counterveil.models.export import save_exported, save_private_model
 from counterveil.models.load import ModelFile, load_model
 from counterveil.models.onnx import OnnxModel
 from counterveil.models.rows import Rows

@@ -61,9 +61,8 @@ class CallableModel(TargetModel):
         self._function = function
         self._columns = base.columns_called(classes, schema)
         self._over_rows = inputs != "encoding"
-        decoded = self.encoding.decode(np.zeros((1, self.encoding.width)))
-        gaps = [isinstance(dtype, pd.Int64Dtype) for dtype in decoded.dtypes]
-        self._with_gaps = decoded.columns[gaps].tolist()
+        types = zip(schema.columns, self.encoding.dtypes, strict=True)
+        self._with_gaps = [name for name, dtype in types if isinstance(dtype, pd.Int64Dtype)]
 
     @property
     def calls_left(self) -> int | None:
@@ -91,7 +90,7 @@ class CallableModel(TargetModel):
                 parts.append(self._log_proba(base.as_numbers(answer, rows), len(part)))
             except ModelError as error:
                 raise base.labels_not_probabilities(answer, self.schema) or error from None
-        log_proba = base.sane(torch.cat(parts))[:, self._columns.order]
+        log_proba = base.sane(torch.cat(parts))
         return log_proba if rows.from_frame else log_proba.to(rows.points.device)
 
     def _table(self, rows: Rows) -> pd.DataFrame:
@@ -108,8 +107,7 @@ class CallableModel(TargetModel):
         return rows.frame.assign(**numbers)
 
     def _log_proba(self, raw: Tensor, asked: int) -> Tensor:
-        single = self._columns.single
-        answer = base.as_log_proba(raw, "probabilities", self.schema, asked, single=single)
+        answer = super()._log_proba(raw, asked)
         if bool(((raw < -1e-6) | (raw > 1 + 1e-6)).any()):
             raise ModelError("the model's answers must be probabilities between 0 and 1")
         return answer

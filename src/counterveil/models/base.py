@@ -23,6 +23,23 @@ Inputs = Literal["auto", "rows", "encoding"]
 TINY = 1e-7  # probabilities below this are taken for it, so that their logarithm is finite
 
 
+class Columns(NamedTuple):
+    """Which class each number is of that a model gives for a row.
+
+    `names`: the classes of the columns. `order`: where each class of the schema stands among them.
+    `single`: the model gives one number, of the second column; the first is what is left to 1.
+    """
+
+    names: tuple[Category, ...]
+    order: list[int]
+    single: bool = False
+
+    @property
+    def are_in_order(self) -> bool:
+        """Whether they stand in the schema's order."""
+        return self.order == sorted(self.order)
+
+
 class TargetModel:
     """The model f that is explained, over the rows of one schema.
 
@@ -36,6 +53,8 @@ class TargetModel:
     additive: Additive | None = None
     kinks: Mapping[int, Array] = MappingProxyType({})
     batch: int | None = None
+    _outputs: Outputs = "probabilities"  # what the model gives
+    _columns: Columns  # and which class each number is of
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
@@ -51,6 +70,12 @@ class TargetModel:
         float32 and on the device of the points.
         """
         raise NotImplementedError
+
+    def _log_proba(self, raw: Tensor, asked: int) -> Tensor:
+        """What the model gave for `asked` rows as log-probabilities, by the schema's classes."""
+        columns = self._columns
+        answer = as_log_proba(raw, self._outputs, self.schema, asked, single=columns.single)
+        return answer if columns.are_in_order else answer[:, columns.order]
 
     @property
     def calls_left(self) -> int | None:
@@ -182,18 +207,6 @@ def kind_of_outputs(
     sums = raw.sum(dim=-1)
     looks = within and torch.allclose(sums, torch.ones_like(sums), atol=1e-3)
     return "probabilities" if looks else "logits"
-
-
-class Columns(NamedTuple):
-    """Which class each number is of that a model gives for a row.
-
-    `names`: the classes of the columns. `order`: where each class of the schema stands among them.
-    `single`: the model gives one number, of the second column; the first is what is left to 1.
-    """
-
-    names: tuple[Category, ...]
-    order: list[int]
-    single: bool = False
 
 
 def columns_called(names: Sequence[Category] | None, schema: Schema) -> Columns:

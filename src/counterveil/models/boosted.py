@@ -39,21 +39,15 @@ REHEARSAL = """
 import sys
 package, file, seconds = sys.argv[1], sys.argv[2], int(sys.argv[3])
 import numpy
-__import__(package)  # seconds where nothing is compiled yet: not part of the limit
+module = __import__(package)  # seconds where nothing is compiled yet: not part of the limit
 try:
     import resource, time
     seconds += int(time.process_time()) + 1
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
 except ImportError:
     pass
-if package == "xgboost":
-    import xgboost
-    model = xgboost.Booster(model_file=file)
-    features = model.num_features()
-else:
-    import lightgbm
-    model = lightgbm.Booster(model_file=file)
-    features = model.num_feature()
+model = module.Booster(model_file=file)
+features = model.num_features() if package == "xgboost" else model.num_feature()
 dice = numpy.random.default_rng(0)
 rows = numpy.concatenate([
     dice.normal(0, 100, (64, features)),
@@ -65,7 +59,7 @@ rows[0], rows[1], rows[2], rows[3] = 0, numpy.nan, 1e9, -1e9
 rows[4:64][dice.random((60, features)) < 0.3] = numpy.nan
 if package == "xgboost":
     model.set_param({"nthread": 1})
-    model.predict(xgboost.DMatrix(rows), output_margin=True, validate_features=False)
+    model.predict(module.DMatrix(rows), output_margin=True, validate_features=False)
 else:
     model.predict(rows, num_threads=1)
 """
@@ -269,8 +263,8 @@ def rows_as_fitted(estimator: Any, schema: Schema) -> Callable[[pd.DataFrame], A
 
 def _text_columns(booster: Any, columns: Sequence[str], schema: Schema) -> list[str]:
     """The columns of text, if the booster remembers which category is which."""
-    values = {feature.name: feature.values or () for feature in schema.features}
-    text = [x for x in columns if any(isinstance(value, str) for value in values.get(x, ()))]
+    texts = schema.text_columns
+    text = [column for column in columns if column in texts]
     if hasattr(booster, "pandas_categorical"):
         remembered = len(booster.pandas_categorical or ()) == len(text)
     else:

@@ -1,4 +1,4 @@
-"""Torch models as `torch.export` programs, written to .pt2 files and read from them as data.
+"""Torch models of .pt2 files, programs of `torch.export`, read as data.
 
 `torch.export.load` unpickles members of the file, evaluates its symbolic expressions and looks up
 whatever operator it names: a hostile file runs any code. `read_graph` does none of that. It takes
@@ -6,13 +6,10 @@ the graph (JSON) and the raw bytes of the weights, runs operators of a closed li
 do nothing else, and leaves every other member of the file unread.
 """
 
-import copy
-import io
 import json
 import math
 import operator
 import os
-import warnings
 import zipfile
 from collections.abc import Callable
 from typing import Any
@@ -21,9 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from counterveil.errors import ModelError
-from counterveil.files import write_whole
 from counterveil.models import limits
-from counterveil.schema import Schema
 
 MOST_JSON = 64 * 2**20  # bytes
 MOST_COPIES = 4  # times the bytes of a file that its tensors may take: some share their numbers
@@ -83,20 +78,6 @@ WORDS = {"none", "tanh", "constant", "reflect", "replicate", "floor", "trunc"}
 DTYPES = dict(enumerate((torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64), start=1))
 DTYPES |= {6: torch.float16, 7: torch.float32, 8: torch.float64}
 DTYPES |= {12: torch.bool, 13: torch.bfloat16}
-
-
-def save_exported(model: nn.Module, schema: Schema, path: str | os.PathLike[str]) -> None:
-    """Write `model` over the encoding of `schema` as a .pt2 file for any number of rows.
-
-    A copy in evaluation mode is written: dropout and its like are switched off.
-    """
-    content, example = io.BytesIO(), torch.zeros(4, schema.width)
-    with warnings.catch_warnings(action="ignore"):  # torch warns about its own internals
-        rows = {0: torch.export.Dim("rows", min=1)}
-        still = copy.deepcopy(model).eval()
-        program = torch.export.export(still, (example,), dynamic_shapes=(rows,))
-        torch.export.save(program, content)
-    write_whole(path, content.getvalue())
 
 
 class NotPlainError(ModelError):
@@ -244,19 +225,12 @@ def _tensor(archive: zipfile.ZipFile, kind: str, payload: dict[str, Any]) -> Ten
     return flat.as_strided(sizes, strides, int(meta["storage_offset"]["as_int"])).clone()
 
 
-def _operator_called(target: str) -> Callable[..., Any] | None:
-    """The operator of the list that `target` names; None for everything else."""
-    if target not in _KNOWN:
-        return None
-    *_, name, overload = target.split(".")
-    if target in _ARITHMETIC:
-        return getattr(operator, overload)
-    return getattr(getattr(torch.ops.aten, name, None), overload, None)
-
-
 def _step(node: dict[str, Any]) -> Step:
-    target = str(node["target"])
-    function = _operator_called(target)
+    target, function = str(node["target"]), None
+    if target in _KNOWN:
+        *_, name, overload = target.split(".")
+        home = operator if target in _ARITHMETIC else getattr(torch.ops.aten, name, None)
+        function = getattr(home, overload, None)
     if function is None:
         raise NotPlainError(
             f"it uses {target!r}, which is not on the list of operators that only compute"

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,32 +13,37 @@ from counterveil.networks import Clip
 
 FLOATS = torch.float32
 ArrayLayer = Callable[[Array], Array]
+# What a layer without weights makes of a tensor, and of an array.
+ACTIVATIONS: dict[type[nn.Module], tuple[Callable[[Tensor], Tensor], ArrayLayer]] = {
+    nn.Tanh: (torch.tanh, np.tanh),
+    nn.ReLU: (torch.relu, partial(np.maximum, 0)),
+    Clip: (partial(torch.clamp, min=0, max=1), partial(np.clip, a_min=0, a_max=1)),
+}
+
+
+def through(layers: Sequence[Callable[[Any], Any]], points: Any) -> Any:
+    """What a chain of layers makes of points (rows, width), a tensor or an array as they take."""
+    for layer in layers:
+        points = layer(points)
+    return points
 
 
 def without_module_calls(module: nn.Module) -> Callable[[Tensor], Tensor]:
     """A function that computes what `module` does, without the overhead of calling modules.
 
-    For a few rows that overhead is most of the time. Layers whose call could do more than their
-    own forward (hooks, subclasses) are called as usual.
+    Layers whose call could do more than their own forward (hooks, subclasses) are called as usual.
     """
-    if module._forward_hooks or module._forward_pre_hooks:
+    if _has_hooks(module):
         return module
     if type(module) is nn.Sequential:
-        layers = [without_module_calls(layer) for layer in module]
-
-        def forward(points: Tensor) -> Tensor:
-            for layer in layers:
-                points = layer(points)
-            return points
-
-        return forward
+        return partial(through, [without_module_calls(layer) for layer in module])
     if type(module) is nn.Linear:
         return _linear(module)
-    return {nn.Tanh: torch.tanh, nn.ReLU: torch.relu, Clip: _clip}.get(type(module), module)
+    return ACTIVATIONS[type(module)][0] if type(module) in ACTIVATIONS else module
 
 
-def _clip(points: Tensor) -> Tensor:
-    return points.clamp(0, 1)
+def _has_hooks(module: nn.Module) -> bool:
+    return bool(module._forward_hooks or module._forward_pre_hooks)
 
 
 def _linear(layer: nn.Linear) -> Callable[[Tensor], Tensor]:
@@ -63,20 +69,14 @@ def array_layers(module: nn.Module) -> list[ArrayLayer] | None:
 
     For a few rows numpy takes a fraction of the time of torch.
     """
-    if type(module) is not nn.Sequential or module._forward_hooks or module._forward_pre_hooks:
+    if type(module) is not nn.Sequential or any(map(_has_hooks, (module, *module))):
         return None
     found: list[ArrayLayer] = []
     for layer in module:
-        if layer._forward_hooks or layer._forward_pre_hooks:
-            return None
-        if type(layer) is nn.Linear and layer.bias is not None and layer.weight.dtype == FLOATS:
+        if type(layer) in ACTIVATIONS:
+            found.append(ACTIVATIONS[type(layer)][1])
+        elif type(layer) is nn.Linear and layer.bias is not None and layer.weight.dtype == FLOATS:
             found.append(partial(_dense, layer.weight.T.contiguous().numpy(), layer.bias.numpy()))
-        elif type(layer) is nn.Tanh:
-            found.append(np.tanh)
-        elif type(layer) is nn.ReLU:
-            found.append(_relu)
-        elif type(layer) is Clip:
-            found.append(partial(np.clip, a_min=0, a_max=1))
         else:
             return None
     return found
@@ -86,14 +86,3 @@ def _dense(weight: Array, bias: Array, points: Array) -> Array:
     found: Array = points @ weight
     found += bias
     return found
-
-
-def _relu(points: Array) -> Array:
-    return np.maximum(points, 0)
-
-
-def through(layers: Sequence[ArrayLayer], points: Array) -> Array:
-    """What a chain of layers makes of points (rows, width)."""
-    for layer in layers:
-        points = layer(points)
-    return points

@@ -3,9 +3,6 @@
 XGBoost's own readers recurse, and end the whole process where a forged file nests too deep.
 """
 
-import math
-from typing import NamedTuple
-
 import numpy as np
 
 MOST_DEPTH = 200
@@ -43,54 +40,44 @@ class _Reader:
         self.left -= found
         return found
 
-    def whole_number(self) -> int:
+    def count(self) -> int:
         kind = self.letter()
         if kind not in "iUIlL":
             raise ValueError("no whole number")
-        return int.from_bytes(self.take(SIZES[kind]), "big", signed=kind != "U")
+        found = int.from_bytes(self.take(SIZES[kind]), "big", signed=kind != "U")
+        if found < 0:
+            raise ValueError("a length below 0")
+        return found
+
+    def pass_value(self, depth: int) -> None:
+        """Read one value, with all that is in it."""
+        kind = self.letter()
+        if depth > MOST_DEPTH:
+            raise ValueError("nests too deep")
+        if kind == "{":
+            while not self.passes("}"):
+                self.take(self.count())  # the key
+                self.pass_value(depth + 1)
+        elif kind == "[":
+            self._pass_array(depth)
+        else:
+            self.take(self.count() if kind == "S" else SIZES.get(kind, -1))
+
+    def _pass_array(self, depth: int) -> None:
+        of_kind = self.letter() if self.passes("$") else None
+        if not self.passes("#") and of_kind is None:
+            while not self.passes("]"):
+                self.pass_value(depth + 1)
+        elif of_kind is None:
+            for _ in range(self.count()):
+                self.pass_value(depth + 1)
+        else:
+            self.take(self.count() * SIZES.get(of_kind, 0))
 
 
 def check_ubjson(content: bytes) -> None:
     """A ValueError where UBJSON nests too deep, is cut off, or is no UBJSON."""
     reader = _Reader(content)
-    inside = [_read_value(reader)]  # the open arrays and objects
-    while inside:
-        opened = inside[-1]
-        if opened is None or len(inside) > MOST_DEPTH:
-            raise ValueError("no object, or one that nests too deep")
-        if opened.values_left == 0 or (opened.end and reader.passes(opened.end)):
-            inside.pop()
-            continue
-        if opened.end == "}":
-            reader.take(reader.whole_number())  # the key
-        inside[-1] = opened._replace(values_left=opened.values_left - 1)
-        value = _read_value(reader)
-        if value is not None:
-            inside.append(value)
+    reader.pass_value(depth=1)
     if reader.left:
         raise ValueError("it goes on after its end")
-
-
-class _Opened(NamedTuple):
-    """An array or object: the letter that ends it, or how many values are left in it."""
-
-    end: str
-    values_left: float = math.inf
-
-
-def _read_value(reader: _Reader) -> _Opened | None:
-    """Read a value, or the beginning of an array or object, which is the answer."""
-    kind = reader.letter()
-    if kind == "{":
-        return _Opened("}")
-    if kind == "[":
-        of_kind = reader.letter() if reader.passes("$") else None
-        if not reader.passes("#") and of_kind is None:
-            return _Opened("]")
-        count = reader.whole_number()
-        if of_kind is None:
-            return _Opened("", count)
-        reader.take(count * SIZES.get(of_kind, 0))
-    else:
-        reader.take(reader.whole_number() if kind == "S" else SIZES.get(kind, -1))
-    return None

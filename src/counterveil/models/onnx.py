@@ -79,20 +79,17 @@ class OnnxModel(TargetModel):
         self._keys: list[Category] | None = None
         random = base.random_points(PROBES, self.encoding.width)
         raw, labels = self._raw(Rows.of_points(random, self.encoding))
-        given_names = None if classes is None else base.columns_called(classes, schema)
-        self._single = given_names is not None and given_names.single
-        self._outputs = base.kind_of_outputs(raw, outputs, schema, single=self._single)
-        log_proba = self._log_proba(raw, PROBES)
+        columns = base.columns_called(classes, schema)
+        self._outputs = base.kind_of_outputs(raw, outputs, schema, single=columns.single)
+        log_proba = base.as_log_proba(raw, self._outputs, schema, PROBES, single=columns.single)
         named = dict(enumerate(self._keys or ())) or _told(labels, log_proba)
-        self._order = _order(named, given_names and given_names.names, schema)
+        order = _order(named, None if classes is None else columns.names, schema)
+        self._columns = columns._replace(order=order)
 
     def ask(self, rows: Rows) -> Tensor:
         raw, _ = self._raw(rows)
-        answer = self._log_proba(raw, len(rows))[:, self._order]
+        answer = self._log_proba(raw, len(rows))
         return base.sane(answer) if rows.from_frame else answer.to(rows.points.device)
-
-    def _log_proba(self, raw: Tensor, asked: int) -> Tensor:
-        return base.as_log_proba(raw, self._outputs, self.schema, asked, single=self._single)
 
     def _raw(self, rows: Rows) -> tuple[Tensor, list[Category]]:
         """Raw answers, and the labels that the model gives, if it does."""
@@ -280,7 +277,6 @@ def _one_tensor(given: Any, schema: Schema, inputs: Inputs) -> tuple[bool, Feed]
 def _misfit(given: Any, feature: Feature | None, missing_text: str | None) -> str | None:
     """Why an input cannot take the column of `feature`; None if it can."""
     values = getattr(feature, "values", None)
-    has_text = any(isinstance(value, str) for value in values or ())
     text, whole = given.type == TEXT, given.type in WHOLE
     known = text or whole or given.type in FLOATS
     missing = getattr(feature, "missing", False)
@@ -288,7 +284,7 @@ def _misfit(given: Any, feature: Feature | None, missing_text: str | None) -> st
     tests = (
         (text and values is None, "the schema's column holds numbers"),
         (not known, "it must hold text, floats or whole numbers"),
-        (not text and has_text, "the schema's column holds text"),
+        (not text and getattr(feature, "is_text", False), "the schema's column holds text"),
         (whole and missing, "the schema's column may be missing; export it as floats"),
         (whole and not getattr(feature, "integer", True), "the schema's column is not 'integer'"),
         (sizes != 1, "it must be one value a row"),

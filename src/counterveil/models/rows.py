@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Self
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import pandas as pd
@@ -15,7 +14,6 @@ from counterveil.errors import ModelError
 from counterveil.schema.columns import WHOLE, array_of, arrays_of, numbers_of
 
 OBJECTS = np.dtype(object)  # of a column whose cells may be of any type
-_TYPES: WeakKeyDictionary[Encoding, list[Any]] = WeakKeyDictionary()
 
 
 class Rows:
@@ -93,7 +91,7 @@ class Rows:
         if not self.from_frame:
             return arrays_of(self._encoding.decode(encoded))
         cells = [column.copy() for column in self._given]
-        own, found = _types_of(self._encoding), [column.dtype for column in cells]
+        own, found = self._encoding.dtypes, [column.dtype for column in cells]
         if own == found and OBJECTS not in found:
             return cells
         for feature, places, at, *_ in self._encoding.blocks:
@@ -134,10 +132,3 @@ class Rows:
             return self.encoded.astype(np.float32)
         array: Array = self.points.detach().cpu().numpy()
         return array
-
-
-def _types_of(encoding: Encoding) -> list[Any]:
-    """The types of the columns of rows that `encoding` decodes."""
-    if encoding not in _TYPES:
-        _TYPES[encoding] = encoding.decode(np.zeros((1, encoding.width))).dtypes.tolist()
-    return _TYPES[encoding]

@@ -97,12 +97,6 @@ class TorchModel(TargetModel):
         needs_no_gradient = rows.from_frame or not torch.is_grad_enabled()
         return needs_no_gradient and rows.array.shape[1:] == (self.encoding.width,)
 
-    def _log_proba(self, raw: Tensor, asked: int) -> Tensor:
-        columns = self._columns
-        answer = base.as_log_proba(raw, self._outputs, self.schema, asked, single=columns.single)
-        in_order = columns.names == tuple(self.schema.label.classes)
-        return answer if in_order else answer[:, columns.order]
-
     def _raw(self, points: Tensor) -> Tensor:
         inputs = points if self._shape is None else points.reshape(len(points), *self._shape)
         try:

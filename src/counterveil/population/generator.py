@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -45,19 +45,13 @@ class GeneratorSize:
     hidden: int = 256
     maps: int = 32
 
-    def to_manifest(self) -> dict[str, int]:
-        """As in the manifest of a veil."""
-        return asdict(self)
-
     @classmethod
     def from_manifest(cls, content: Any) -> GeneratorSize:
         """The sizes in a manifest; a VeilError unless they are usable."""
-        names = set(cls.__dataclass_fields__)
-        if not isinstance(content, dict) or set(content) != names:
-            raise VeilError("its manifest gives no usable sizes of a generator")
-        if not all(type(size) is int and 1 <= size <= 1 << 12 for size in content.values()):
-            raise VeilError("its manifest gives no usable sizes of a generator")
-        return cls(**content)
+        fits = isinstance(content, dict) and set(content) == set(cls.__dataclass_fields__)
+        if fits and all(type(size) is int and 1 <= size <= 1 << 12 for size in content.values()):
+            return cls(**content)
+        raise VeilError("its manifest gives no usable sizes of a generator")
 
 
 class Generator(nn.Module):

@@ -32,9 +32,7 @@ class Ladders(Line):
     def __init__(self, schema: Schema, bins: int) -> None:
         even = MORE_EVEN if bins >= MORE_FROM else EVEN
         features = [(place, each) for place, each in enumerate(schema.features) if each.is_wide]
-        super().__init__(
-            schema, {place: ladder(cast(Numeric, each), even) for place, each in features}
-        )
+        super().__init__({place: ladder(cast(Numeric, each), even) for place, each in features})
 
     def chosen(
         self, noisy: Array, variance: float, rows: float, bins: int

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from counterveil.schema import Schema
 from counterveil.schema.cells import NumberCells
 from counterveil.schema.columns import Array
 
@@ -19,7 +18,7 @@ class Line:
     one cell of each of them, whatever the other rows are.
     """
 
-    def __init__(self, schema: Schema, cells: Mapping[int, NumberCells]) -> None:
+    def __init__(self, cells: Mapping[int, NumberCells]) -> None:
         self.places, self.cells = tuple(cells), tuple(cells.values())
         counts = [each.count for each in self.cells]
         self.starts = np.cumsum([0, *counts])[:-1]

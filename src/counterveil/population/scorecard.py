@@ -34,14 +34,6 @@ class Scorecard:
     weights: Array
     offsets: Array
 
-    def logits(self, codes: Array) -> Array:
-        """(rows, classes), of the cells of each feature, (rows, features)."""
-        parts = [
-            weight * points[:, codes[:, number]].T
-            for number, (points, weight) in enumerate(zip(self.points, self.weights, strict=True))
-        ]
-        return self.offsets + np.sum(parts, axis=0)
-
 
 @dataclass(frozen=True)
 class WholePoints:

@@ -28,12 +28,13 @@ BY_CHANCE = 0.1  # spikes in a whole table that are nothing but noise: at most s
 class Slices(Line):
     """The slices of all numbers whose bins were chosen; `bin_of`: for each number that of each."""
 
-    def __init__(self, schema: Schema, grid: Grid) -> None:
-        chosen = {
-            place: cells for place, cells in enumerate(grid.cells) if isinstance(cells, ChosenCells)
+    def __init__(self, grid: Grid) -> None:
+        cut_up = {
+            place: _slices(cells)
+            for place, cells in enumerate(grid.cells)
+            if isinstance(cells, ChosenCells)
         }
-        cut_up = {place: _slices(cells) for place, cells in chosen.items()}
-        super().__init__(schema, {place: cells for place, (cells, _) in cut_up.items()})
+        super().__init__({place: cells for place, (cells, _) in cut_up.items()})
         self.bin_of = {place: bin_of for place, (_, bin_of) in cut_up.items()}
 
 
@@ -54,7 +55,7 @@ class Spikes:
     def __init__(self, schema: Schema, record: NoisyRecord, grid: Grid) -> None:
         self._schema, self._found = schema, record.find("spikes")
         if self._found is not None:
-            self._slices = Slices(schema, grid)
+            self._slices = Slices(grid)
             noisy, _ = record.read("spikes", (self._slices.width,))
             self._noisy = self._slices.parts(noisy)
             self._enough = enough(self._found, self._slices.width)

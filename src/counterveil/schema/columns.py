@@ -6,7 +6,7 @@ names row and column, and never the value: it may be private.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from decimal import Decimal
 from functools import lru_cache
@@ -125,13 +125,20 @@ def numbers_of(column: Any) -> tuple[Array, Array]:
         numbers = np.full(len(series), math.nan)
     elif types.is_numeric_dtype(series) and not types.is_bool_dtype(series):
         numbers = series.to_numpy(np.float64, na_value=np.nan)
-    elif isinstance(column.dtype, pd.StringDtype):
-        places, texts = pd.factorize(series)  # a missing cell has the place -1, the last
-        numbers = np.array([*map(number_of, texts.to_numpy(object)), math.nan])[places]
     else:
-        cells = series.astype(object).to_numpy()
-        numbers = np.array([number_of(cell) for cell in cells], dtype=np.float64)
+        numbers = _cell_by_cell(series, number_of, math.nan)
     return numbers, empty
+
+
+def _cell_by_cell(
+    series: "pd.Series[Any]", of_cell: Callable[[Any], Any], of_missing: Any
+) -> Array:
+    """What each cell has; of a column of texts, equal ones are looked at once."""
+    kind = type(of_missing)
+    if isinstance(series.dtype, pd.StringDtype):
+        places, texts = pd.factorize(series)  # a missing cell has the place -1, the last
+        return np.array([*map(of_cell, texts.to_numpy(object)), of_missing], dtype=kind)[places]
+    return np.array([of_cell(cell) for cell in series.astype(object).to_numpy()], dtype=kind)
 
 
 def empty_cells(series: "pd.Series[Any]") -> Array:
@@ -221,17 +228,8 @@ class ValueList:
         empty = empty_cells(series)
         codes: Array | None = None if found is None else np.array(found, dtype=np.intp)
         if codes is None or not empty[codes < 0].all():
-            codes = self._search(series)
+            codes = _cell_by_cell(series, self.place, -1)  # -1: not in the list
         return np.where(empty, len(self._values), codes), False
-
-    def _search(self, series: Any) -> Array:
-        """The positions of cells of any type; -1 for what is not in the list."""
-        if isinstance(series.dtype, pd.StringDtype):
-            places, texts = pd.factorize(series)
-            found = np.array([*map(self.place, texts.to_numpy(object)), -1], dtype=np.intp)
-            return found[places]
-        cells = series.astype(object).to_numpy()
-        return np.array([self.place(cell) for cell in cells], dtype=np.intp)
 
     def place(self, cell: Any) -> int:
         """The position of one cell; -1 if it is not in the list."""

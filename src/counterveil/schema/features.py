@@ -33,10 +33,11 @@ from pydantic import Field
 from pydantic import model_validator as validator
 
 from counterveil.errors import RequestError, SchemaError
+from counterveil.hints import named
 from counterveil.schema import columns
 from counterveil.schema.cells import BitCells, Cells
 from counterveil.schema.columns import Array, Category
-from counterveil.schema.kind import Bounds, Direction, Kind, Mark, Rule, first_names
+from counterveil.schema.kind import Bounds, Direction, Kind, Mark, Rule
 from counterveil.schema.numeric import EMPTY, Numeric
 
 MAX_WIDTH = 1 << 17  # numbers that encode a row
@@ -119,7 +120,7 @@ class Categorical(Kind):
             usual = self.allowed or self.categories
             changes["allowed"] = tuple(value for value in usual if value in rule.allowed)
             if not changes["allowed"]:
-                self._refuse("allowed", f": the schema allows only: {first_names(usual)}")
+                self._refuse("allowed", f": the schema allows only: {named(usual)}")
         if rule.direction != "any" and not self.ordered:
             self._refuse("direction", " has no order; 'ordered': true in the schema")
         return self._tighter(rule, self.direction, **changes)

@@ -93,16 +93,10 @@ class Kind(Named):
         return False
 
     @property
-    def is_text(self) -> bool:
-        """Whether it has a text among its values, so that its column is read as text."""
-        return any(isinstance(value, str) for value in getattr(self, "values", None) or ())
-
-    @property
     def values_in_words(self) -> str:
         """What its cells may hold, for a person: "18 to 100, whole", or the categories."""
-        listed = getattr(self, "values", None)
         if self.number_range is None:
-            words = named(listed or ())
+            words = named(self.listed_values)
         else:
             low, high = (f"{end:,.15g}" for end in self.number_range)
             words = f"{low} to {high}{', whole' if self.is_whole else ''}"
@@ -134,7 +128,7 @@ class Kind(Named):
 
     def allows(self, value: Any) -> bool:
         """Whether an answer may have this value."""
-        return value in (getattr(self, "values", None) or ())
+        return value in self.listed_values
 
     def allowed_range(self, slack: float = 0.0) -> tuple[float, float] | None:
         """The lowest and the highest number of an answer, where rules can set them."""
@@ -156,7 +150,7 @@ class Kind(Named):
             self._refuse("allowed", ": the list is empty; make the feature immutable")
         for category in asked:
             if category not in known:
-                words = f" has no category {category!r}; it has: {first_names(known)}"
+                words = f" has no category {category!r}; it has: {named(known)}"
                 self._refuse("allowed", words)
 
     def _tighter(self, rule: Rule, now: Direction, **changes: Any) -> Self:
@@ -169,11 +163,6 @@ class Kind(Named):
         if rule.immutable:
             changes["immutable"] = True
         return self.model_copy(update=changes) if changes else self
-
-
-def first_names(values: Collection[Any]) -> str:
-    """The first dozen of `values`, as a message lists them."""
-    return ", ".join(str(value) for value in [*values][:12])
 
 
 def is_number(value: Any) -> bool:

@@ -21,6 +21,13 @@ from counterveil.text_rules import check_text
 LONGEST_NAME = 200  # letters of a label or of the name of a value
 
 
+def are_pairs(given: Any) -> bool:
+    """Whether `given` is a list of pairs, as JSON has them where an object cannot be."""
+    return isinstance(given, (list, tuple)) and all(
+        isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in given
+    )
+
+
 class Frozen(BaseModel):
     """A part of a schema; what is wrong with it is said in one line by a SchemaError."""
 
@@ -60,13 +67,9 @@ class Named(Frozen):
     @classmethod
     def _of_mapping(cls, given: Any) -> Any:
         pairs = tuple(given.items()) if isinstance(given, Mapping) else given
-        is_list = isinstance(pairs, (list, tuple))
-        if not is_list or not all(
-            isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in pairs
-        ):
-            raise ValueError(
-                'must give a name for each value that it names, such as {"2": "university"}'
-            )
+        if not are_pairs(pairs):
+            example = '{"2": "university"}'
+            raise ValueError(f"must give a name for each value that it names, such as {example}")
         if not all(isinstance(name, str) for _, name in pairs):
             raise ValueError("the names of values must be texts")
         return pairs
@@ -83,6 +86,11 @@ class Named(Frozen):
     def listed_values(self) -> tuple[Category, ...]:
         """The closed list of its values; empty for numbers."""
         return getattr(self, "values", None) or ()
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it has a text among its values, so that its column is read as text."""
+        return any(isinstance(value, str) for value in self.listed_values)
 
     def value_like(self, given: Any) -> Any:
         """The value that is written like `given`, if one of its own; otherwise None."""

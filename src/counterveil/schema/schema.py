@@ -21,7 +21,7 @@ from counterveil.hints import did_you_mean, named
 from counterveil.pages import notebook_table
 from counterveil.schema.columns import Category, check_distinct, value_list
 from counterveil.schema.features import MAX_WIDTH, Categorical, Feature, Pixels
-from counterveil.schema.named import Frozen, Named
+from counterveil.schema.named import Frozen, Named, are_pairs
 
 FORMAT = 1
 MOST_FEATURES = 1 << 14
@@ -71,12 +71,11 @@ class Link(Frozen):
     @field_validator("values", mode="before")
     @classmethod
     def _of_pairs(cls, values: Any) -> Any:
-        pairs = isinstance(values, (list, tuple)) and all(
-            isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in values
-        )
-        if pairs and not all(isinstance(first, (str, int, float)) for first, _ in values):
+        if not are_pairs(values):
+            return values
+        if not all(isinstance(first, (str, int, float)) for first, _ in values):
             raise ValueError("must pair a category of the source with a value, such as [1, 2]")
-        return dict(values) if pairs else values
+        return dict(values)
 
     @field_serializer("values")
     def _as_json(self, values: Mapping[Category, Any]) -> Any:
@@ -152,10 +151,7 @@ class Schema(Frozen):
     @property
     def text_columns(self) -> frozenset[str]:
         """The columns, the label's included, that must be read as text: "007" is not 7."""
-        texts = {feature.name for feature in self.features if feature.is_text}
-        if any(isinstance(name, str) for name in self.label.classes):
-            texts.add(self.label.name)
-        return frozenset(texts)
+        return frozenset(each.name for each in (self.label, *self.features) if each.is_text)
 
     def feature(self, name: str) -> Feature:
         """The feature called `name`."""

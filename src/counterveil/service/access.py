@@ -143,7 +143,7 @@ class AccessKeys:
             file.execute("COMMIT")
 
 
-class Pace:
+class RateLimiter:
     """How fast each caller may ask: rows a minute, of which as many may come at once."""
 
     def __init__(self) -> None:

@@ -32,16 +32,16 @@ def records(result: Explanations) -> list[dict[str, Any]]:
             "status": str(result.status[first]),
             "decision": now if asked else None,
             "target": goal,
-            "ways": [_way(result, query, way, rows) for way in _ways_of(result, query)],
+            "ways": [
+                _way(result, query, way, rows)
+                for way in range(result.k)
+                if result.valid[result.at(query, way)]
+            ],
         }
         if result.status[first] != Status.FOUND.value:
             record["text"] = result.text(query)
         found.append(record | (refusal.record if refusal else {}))
     return found
-
-
-def _ways_of(result: Explanations, query: int) -> list[int]:
-    return [way for way in range(result.k) if result.valid[result.at(query, way)]]
 
 
 def _way(result: Explanations, query: int, way: int, rows: list[dict[str, Any]]) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
@@ -22,22 +21,20 @@ from starlette.responses import Response
 from counterveil import __version__
 from counterveil.search import Explainer
 from counterveil.search.results.wording import DecidedBy
-from counterveil.service.access import AccessKeys, Caller, Pace
+from counterveil.service.access import AccessKeys, Caller, RateLimiter
 from counterveil.service.answers import plain_rows
 from counterveil.service.batcher import AT_ONCE, Batcher
-from counterveil.service.described import PROBLEMS, takes
 from counterveil.service.guard import STREAM, Guard
-from counterveil.service.lines import Lines, lines_of
 from counterveil.service.metrics import Metrics
-from counterveil.service.problems import Problem
-from counterveil.service.questions import Decide, Explain, Question, parsed
-from counterveil.service.refusals import as_problem, refused
-from counterveil.service.responses import JSON, as_json, page_route
+from counterveil.service.problems import PROBLEMS, Problem, as_problem, refused
+from counterveil.service.questions import Decide, Explain, Question, parsed, takes
+from counterveil.service.responses import JSON, Lines, as_json, lines_of, page_route
 from counterveil.signature import signer_dict
 
 log = logging.getLogger("counterveil.service")
 PAGE = Path(__file__).with_name("page")
 SCRIPTS = ("words.js", "shared.js", "page.js")
+Route = Callable[[Request, Caller], Awaitable[Response]]
 PAGES = {"": "index.html"} | {name: name for name in ("icon.svg", "page.css", *SCRIPTS)}
 
 
@@ -76,7 +73,6 @@ def create_app(explainer: Explainer, settings: Settings | None = None) -> FastAP
     service.add_routes(app)
     app.add_exception_handler(Problem, as_problem)
     app.add_exception_handler(HTTPException, as_problem)
-    app.add_exception_handler(RequestValidationError, as_problem)
     app.add_middleware(Guard, hosts=settings.hosts, most_bytes=settings.most_bytes)
     return app
 
@@ -86,7 +82,7 @@ class Service:
 
     def __init__(self, explainer: Explainer, settings: Settings) -> None:
         self.explainer, self.settings = explainer, settings
-        self.metrics, self.pace = Metrics(), Pace()
+        self.metrics, self.rate_limiter = Metrics(), RateLimiter()
         self.batcher: Batcher | None = None
         veil = explainer.veil
         self._population = None if veil.record is None else veil.population()
@@ -103,39 +99,31 @@ class Service:
 
     def add_routes(self, app: FastAPI) -> None:
         """All addresses of the service."""
-        app.add_api_route(
-            "/v1/explain",
-            self._answering(self.explain),
-            methods=["POST"],
-            summary="What would have to be different? A record with its ways for each row.",
-            openapi_extra=takes(Explain, streams=True),
-            responses=PROBLEMS,
-        )
-        app.add_api_route(
-            "/v1/decide",
-            self._answering(self.decide),
-            methods=["POST"],
-            summary="What the model decides about each row.",
-            openapi_extra=takes(Decide),
-            responses=PROBLEMS,
-        )
-        facts: dict[str, tuple[Callable[..., Awaitable[Response]], str]] = {
-            "/v1/schema": (self.schema, "The columns and what may change."),
-            "/v1/example": (self.example, "An invented row, drawn from the veil."),
-            "/v1/statement": (self.statement, "What the veil promises, and who signed it."),
-            "/metrics": (self.shown_metrics, "Counts for Prometheus."),
+        ways = "What would have to be different? A record with its ways for each row."
+        routes: dict[str, tuple[Route, str, dict[str, Any] | None]] = {
+            "/v1/explain": (self.explain, ways, takes(Explain, streams=True)),
+            "/v1/decide": (self.decide, "What the model decides about each row.", takes(Decide)),
+            "/v1/schema": (self.schema, "The columns and what may change.", None),
+            "/v1/example": (self.example, "An invented row, drawn from the veil.", None),
+            "/v1/statement": (self.statement, "What the veil promises, and who signed it.", None),
+            "/metrics": (self.shown_metrics, "Counts for Prometheus.", None),
         }
-        for path, (route, what) in facts.items():
-            app.add_api_route(path, self._answering(route), summary=what, responses=PROBLEMS)
+        for path, (route, what, body) in routes.items():
+            app.add_api_route(
+                path,
+                self._answering(route),
+                methods=["GET" if body is None else "POST"],
+                summary=what,
+                openapi_extra=body,
+                responses=PROBLEMS,
+            )
         app.add_api_route(
             "/v1/health", self.health, summary="Whether it works.", responses=PROBLEMS
         )
         for name, file in PAGES.items():
             app.add_api_route(f"/{name}", page_route(PAGE / file), include_in_schema=False)
 
-    def _answering(
-        self, route: Callable[[Request, Caller], Awaitable[Response]]
-    ) -> Callable[[Request], Awaitable[Response]]:
+    def _answering(self, route: Route) -> Callable[[Request], Awaitable[Response]]:
         """`route` for callers who may ask, with its refusals counted and logged."""
 
         async def answer(request: Request) -> Response:
@@ -170,7 +158,7 @@ class Service:
 
         The private model is as public as the veil: answers about it are not rationed.
         """
-        wait = self.pace.wait_for(caller, rows)
+        wait = self.rate_limiter.wait_for(caller, rows)
         if wait:
             raise Problem(429, "too many rows a minute", "Ask again later.", retry_after=wait)
         keys = self.settings.keys
@@ -188,8 +176,7 @@ class Service:
         if request.headers.get("content-type", "").startswith(STREAM):
             return await self._stream(request, caller)
         asked = parsed(Explain, await request.body())
-        self._check_rows(len(asked.rows))
-        self._ration(caller, len(asked.rows), len(asked.rows) * asked.k)
+        self._admit(caller, len(asked.rows), asked.k)
         found = await self._batcher.explain(asked.rows, asked)
         self.metrics.rows.inc(len(found))
         return as_json({**self._about, "answers": found})
@@ -197,16 +184,17 @@ class Service:
     async def decide(self, request: Request, caller: Caller) -> Response:
         """The decision and the probabilities of all classes, for each row."""
         asked = parsed(Decide, await request.body())
-        self._check_rows(len(asked.rows))
-        self._ration(caller, len(asked.rows), len(asked.rows))
+        self._admit(caller, len(asked.rows))
         found = await self._batcher.decide(asked.rows)
         classes = list(self.explainer.veil.schema.label.classes)
         return as_json({"classes": classes, "decisions": found})
 
-    def _check_rows(self, count: int) -> None:
+    def _admit(self, caller: Caller, rows: int, ways: int = 1) -> None:
+        """Refuse a JSON body of too many rows, and what is too fast or too much."""
         most = self.settings.most_rows
-        if count > most:
+        if rows > most:
             raise Problem(413, "too many rows", f"At most {most}; send more as {STREAM}.")
+        self._ration(caller, rows, rows * ways)
 
     async def _stream(self, request: Request, caller: Caller) -> Response:
         """Lines in, lines out: the first says how to explain, and every other one is a row.

@@ -11,16 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import islice
 from typing import Any, TypeVar
 
 from counterveil.errors import InputError
-from counterveil.schema import Category
 from counterveil.search import Explainer, Rules
-from counterveil.search.options import SearchChoices
 from counterveil.service.answers import records
 from counterveil.service.problems import Problem
 from counterveil.service.questions import Question, Row
@@ -63,18 +61,17 @@ class Batcher:
     seconds: float = SECONDS
     looked: Callable[[int], None] = lambda _: None
     given_up: int = 0
-    _waiting: deque[Piece] = field(default_factory=deque)
-    _rows_waiting: int = 0
-    _closed: bool = False
 
     def __post_init__(self) -> None:
+        self._waiting: list[Piece] = []
+        self._closed = False
         self._thread = _one_thread()
         self._filled = asyncio.Event()
         self._worker = asyncio.create_task(self._work())
 
     @property
     def rows_waiting(self) -> int:
-        return self._rows_waiting
+        return sum(len(piece.rows) for piece in self._waiting)
 
     @property
     def fails(self) -> bool:
@@ -102,13 +99,12 @@ class Batcher:
         return await self._in_thread(lambda: _decisions(self.explainer, rows))
 
     def _take(self, pieces: list[Piece]) -> None:
-        count = sum(len(piece.rows) for piece in pieces)
         if self._closed or self.fails:
-            raise Problem(503, "the service is not answering", "Try again later.", retry_after=30)
-        if self._rows_waiting and self._rows_waiting + count > self.most_waiting:
+            raise _not_answering()
+        count, before = sum(len(piece.rows) for piece in pieces), self.rows_waiting
+        if before and before + count > self.most_waiting:
             raise Problem(503, "too many questions are waiting", "Try again.", retry_after=1)
-        self._rows_waiting += count
-        self._waiting.extend(pieces)
+        self._waiting += pieces
         self._filled.set()
 
     async def _work(self) -> None:
@@ -123,26 +119,17 @@ class Batcher:
     def _next(self) -> list[Piece]:
         """The pieces of the next search: the first in the queue, and those that go with it."""
         chosen: list[Piece] = []
-        left: deque[Piece] = deque()
-        count = 0
-        while self._waiting:
-            piece = self._waiting.popleft()
+        left: list[Piece] = []
+        room = self.at_once
+        for piece in self._waiting:
             if piece.done.done():  # nobody waits for it any more
-                self._rows_waiting -= len(piece.rows)
                 continue
-            fits = not chosen or (
-                piece.kind == chosen[0].kind and count + len(piece.rows) <= self.at_once
-            )
-            if fits:
+            if not chosen or (len(piece.rows) <= room and piece.kind == chosen[0].kind):
                 chosen.append(piece)
-                count += len(piece.rows)
+                room -= len(piece.rows)
             else:
                 left.append(piece)
-            if count >= self.at_once:
-                break
-        left.extend(self._waiting)
         self._waiting = left
-        self._rows_waiting -= count
         return chosen
 
     async def _search(self, pieces: list[Piece]) -> None:
@@ -152,26 +139,23 @@ class Batcher:
             found = await self._in_thread(lambda: _explained(self.explainer, pieces))
         except InputError as error:
             if len(pieces) == 1:
-                _fail(pieces[0], error)
-                return
-            for piece in pieces:
-                await self._search([piece])
-            return
+                _fail(pieces, error)
+            else:
+                for piece in pieces:
+                    await self._search([piece])
         except Exception as error:
+            _fail(pieces, error)
+        else:
+            records_left = iter(found)
             for piece in pieces:
-                _fail(piece, error)
-            return
-        start = 0
-        for piece in pieces:
-            stop = start + len(piece.rows)
-            if not piece.done.done():
-                piece.done.set_result(found[start:stop])
-            start = stop
+                mine = list(islice(records_left, len(piece.rows)))
+                if not piece.done.done():
+                    piece.done.set_result(mine)
 
     async def _in_thread(self, work: Callable[[], Found]) -> Found:
         """`work` done in the thread; a Problem if that takes too long."""
         if self.fails:
-            raise Problem(503, "the service is not answering", "Try again later.", retry_after=30)
+            raise _not_answering()
         thread = self._thread
         running = asyncio.get_running_loop().run_in_executor(thread, work)
         try:
@@ -200,29 +184,29 @@ def _one_thread() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, thread_name_prefix="search")
 
 
-def _fail(piece: Piece, error: Exception) -> None:
-    if not piece.done.done():
-        piece.done.set_exception(error)
+def _not_answering() -> Problem:
+    return Problem(503, "the service is not answering", "Try again later.", retry_after=30)
+
+
+def _fail(pieces: Sequence[Piece], error: Exception) -> None:
+    for piece in pieces:
+        if not piece.done.done():
+            piece.done.set_exception(error)
 
 
 def _explained(explainer: Explainer, pieces: Sequence[Piece]) -> list[dict[str, Any]]:
     """The records of all rows of all pieces, in order."""
     first = pieces[0].question
     rows = [row for piece in pieces for row in piece.rows]
-    targets: list[Category] | None = None
-    if first.target is not None:
-        targets = [piece.question.target for piece in pieces for _ in piece.rows]  # type: ignore[misc]
-    rules = None
-    if pieces[0].rules is not None:
-        rules = [piece.rules for piece in pieces for _ in piece.rows]
-    preferred: SearchChoices = {} if first.prefer is None else {"prefer": first.prefer}
+    targets: Any = [piece.question.target for piece in pieces for _ in piece.rows]
+    rules: Any = [piece.rules for piece in pieces for _ in piece.rows]
     result = explainer.explain(
         rows,
-        targets,
+        None if first.target is None else targets,
         k=first.k,
-        rules=rules,  # type: ignore[arg-type]
+        rules=None if pieces[0].rules is None else rules,
+        prefer=first.prefer,
         progress=False,
-        **preferred,
     )
     return records(result)
 

@@ -76,10 +76,9 @@ class Guard:
         host = _name_of(headers.get("host", ""))
         if host not in self.hosts:
             raise Problem(421, "another host was asked for", "Use the address of this service.")
-        origin = headers.get("origin")
-        if origin not in (None, "null") and _name_of(origin.partition("://")[2]) != host:
-            raise Problem(403, "a page of another origin asked", "Ask from a server instead.")
-        if origin == "null" or headers.get("sec-fetch-site") == "cross-site":
+        origin = headers.get("origin")  # "null" is no name of a host
+        foreign = origin is not None and _name_of(origin.partition("://")[2]) != host
+        if foreign or headers.get("sec-fetch-site") == "cross-site":
             raise Problem(403, "a page of another origin asked", "Ask from a server instead.")
         length = headers.get("content-length", "0")
         if not length.isdigit() or (not _streams(headers) and int(length) > self.most_bytes):

@@ -10,7 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from counterveil.schema import Category
 from counterveil.search import Rules
+from counterveil.service.guard import STREAM
 from counterveil.service.problems import Problem
+from counterveil.service.responses import JSON
 
 MOST_WAYS = 10  # different answers to one row
 MOST_COLUMNS = 20_000
@@ -65,6 +67,14 @@ class Decide(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     rows: Annotated[list[Row], Field(min_length=1, description="Columns of the schema.")]
+
+
+def takes(body: type[BaseModel], *, streams: bool = False) -> dict[str, Any]:
+    """What OpenAPI says of a body."""
+    content: dict[str, Any] = {JSON: {"schema": body.model_json_schema()}}
+    if streams:
+        content[STREAM] = {"schema": {"type": "string"}}
+    return {"requestBody": {"required": True, "content": content}}
 
 
 def parsed(kind: type[Kind], body: bytes | str) -> Kind:

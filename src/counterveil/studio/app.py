@@ -23,31 +23,22 @@ from starlette.responses import Response
 
 from counterveil.service import app as service
 from counterveil.service.guard import HEADERS, Guard
-from counterveil.service.problems import Problem
+from counterveil.service.problems import Problem, as_problem
 from counterveil.service.questions import parsed
-from counterveil.service.refusals import as_problem
 from counterveil.service.responses import as_json, page_route
 from counterveil.studio import bodies
-from counterveil.studio.jobs import Jobs, log, problem_of
+from counterveil.studio.jobs import Job, Jobs, log, problem_of
 from counterveil.studio.steps import Steps
 
 PAGE = Path(__file__).with_name("page")
+SCRIPTS = ("studio.js", "schema.js", "release.js", "steps.js", "checks.js", "words.js")
 PAGES = {
     "": PAGE / "index.html",
-    "studio.js": PAGE / "studio.js",
-    "schema.js": PAGE / "schema.js",
-    "release.js": PAGE / "release.js",
-    "steps.js": PAGE / "steps.js",
-    "checks.js": PAGE / "checks.js",
-    "words.js": PAGE / "words.js",
-    "shared.js": service.PAGE / "shared.js",
-    "studio.css": PAGE / "studio.css",
-    "page.css": service.PAGE / "page.css",
-    "icon.svg": service.PAGE / "icon.svg",
+    **{name: PAGE / name for name in (*SCRIPTS, "studio.css")},
+    **{name: service.PAGE / name for name in ("shared.js", "page.css", "icon.svg")},
 }
 HOSTS = ("127.0.0.1", "localhost")
 MOST_BYTES = 8_000_000  # of a body: a schema
-Route = Callable[[Request], Awaitable[Response]]
 
 
 def create_app(steps: Steps, token: str) -> FastAPI:
@@ -92,9 +83,9 @@ class Studio:
     def add_routes(self, app: FastAPI) -> None:
         """All addresses of the studio."""
         steps = self.steps
-        app.add_api_route("/v1/start", self._answers(lambda _: steps.start()))
-        app.add_api_route("/v1/jobs", self._answers(lambda _: self._all_jobs()))
-        app.add_api_route("/v1/jobs/{name}", self._answers(self._job))
+        app.add_api_route("/v1/start", self._route(lambda _: steps.start()))
+        app.add_api_route("/v1/jobs", self._route(lambda _: self._all_jobs()))
+        app.add_api_route("/v1/jobs/{name}", self._route(self._job))
         answers: dict[str, tuple[type[bodies.Body], Callable[[Any], Any]]] = {
             "columns": (bodies.OfFile, lambda asked: steps.columns(asked.file)),
             "schema/open": (bodies.OfFile, lambda asked: steps.open_schema(asked.file)),
@@ -103,38 +94,31 @@ class Studio:
             "plans": (bodies.AskPlans, steps.plans),
             "account": (bodies.AskAccount, steps.open_account),
             "veil": (bodies.OfFile, lambda asked: steps.veil(asked.file)),
-            "draft": (bodies.AskDraft, self._draft),
-            "check": (bodies.Unit, self._check),
-            "release": (bodies.AskRelease, self._release),
-            "try": (bodies.AskTry, self._try),
-            "audit": (bodies.AskAudit, self._audit),
-            "audit/stop": (bodies.AskStop, lambda _: steps.stop(steps.audits)),
-            "attack": (bodies.AskAttack, self._attack),
-            "attack/stop": (bodies.AskStop, lambda _: steps.stop(steps.attacks)),
+            "audit/stop": (bodies.Body, lambda _: steps.stop(steps.audits)),
+            "attack/stop": (bodies.Body, lambda _: steps.stop(steps.attacks)),
             "report": (bodies.OfFile, lambda asked: steps.report(asked.file)),
         }
-        for name, (body, work) in answers.items():
-            app.add_api_route(f"/v1/{name}", self._takes(body, work), methods=["POST"])
+        jobs: dict[str, tuple[type[bodies.Body], Callable[[Any, Job], Any]]] = {
+            "draft": (bodies.AskDraft, lambda asked, _: steps.draft(asked)),
+            "check": (bodies.Unit, lambda asked, _: steps.check_rows(asked)),
+            "release": (bodies.AskRelease, steps.release),
+            "try": (bodies.AskTry, lambda asked, _: steps.try_veil(asked)),
+            "audit": (bodies.Body, lambda _, job: steps.audit(job)),
+            "attack": (bodies.AskAttack, steps.attack),
+        }
+        answers |= {name: (body, self._starts(name, work)) for name, (body, work) in jobs.items()}
+        for name, (body, answer) in answers.items():
+            app.add_api_route(f"/v1/{name}", self._route(answer, body), methods=["POST"])
         for name, path in PAGES.items():
             app.add_api_route(f"/{name}", page_route(path, None if name else own_policy()))
 
-    def _draft(self, asked: bodies.AskDraft) -> dict[str, Any]:
-        return self.jobs.start("draft", lambda _: self.steps.draft(asked)).to_dict()
+    def _starts(self, kind: str, work: Callable[[Any, Job], Any]) -> Callable[[Any], Any]:
+        """What begins a job of this kind; a release has an id that the page has chosen."""
 
-    def _check(self, asked: bodies.Unit) -> dict[str, Any]:
-        return self.jobs.start("check", lambda _: self.steps.check_rows(asked)).to_dict()
+        def start(asked: Any) -> dict[str, Any]:
+            return self.jobs.start(kind, partial(work, asked), getattr(asked, "id", None)).to_dict()
 
-    def _release(self, asked: bodies.AskRelease) -> dict[str, Any]:
-        return self.jobs.start("release", partial(self.steps.release, asked), asked.id).to_dict()
-
-    def _try(self, asked: bodies.AskTry) -> dict[str, Any]:
-        return self.jobs.start("try", lambda _: self.steps.try_veil(asked)).to_dict()
-
-    def _audit(self, _: bodies.AskAudit) -> dict[str, Any]:
-        return self.jobs.start("audit", self.steps.audit).to_dict()
-
-    def _attack(self, asked: bodies.AskAttack) -> dict[str, Any]:
-        return self.jobs.start("attack", partial(self.steps.attack, asked)).to_dict()
+        return start
 
     def _all_jobs(self) -> dict[str, Any]:
         return {"jobs": [job.to_dict() for job in self.jobs.all()]}
@@ -142,25 +126,15 @@ class Studio:
     def _job(self, request: Request) -> dict[str, Any]:
         return self.jobs.get(request.path_params["name"]).to_dict()
 
-    def _answers(self, work: Callable[[Request], Any]) -> Route:
-        """`work` in a thread, for whoever has the token."""
+    def _route(
+        self, work: Callable[[Any], Any], body: type[bodies.Body] | None = None
+    ) -> Callable[[Request], Awaitable[Response]]:
+        """`work` in a thread, for whoever has the token: on the `body` of a request, or on it."""
 
         async def answer(request: Request) -> Response:
             try:
                 self._admit(request)
-                return as_json(await asyncio.to_thread(work, request))
-            except Exception as error:
-                return problem_of(error).response()
-
-        return answer
-
-    def _takes(self, body: type[bodies.Body], work: Callable[[Any], Any]) -> Route:
-        """`work` on the body of a request, in a thread, for whoever has the token."""
-
-        async def answer(request: Request) -> Response:
-            try:
-                self._admit(request)
-                asked = parsed(body, await request.body())
+                asked = request if body is None else parsed(body, await request.body())
                 return as_json(await asyncio.to_thread(work, asked))
             except Exception as error:
                 return problem_of(error).response()

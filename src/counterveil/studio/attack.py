@@ -9,7 +9,6 @@ import importlib.util
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from counterveil.errors import RequestError
@@ -53,17 +52,12 @@ def run_attack(
     words += ["--attribute", asked.attribute] if asked.attribute else []
     run_command(words, job, running, program=lab, as_json=False)
     commands.append(shown(words, "counterveil-lab"))
-    content = _numbers(page)
+    numbers = page.with_suffix(".json")
+    content = json.loads(numbers.read_text(encoding="utf-8"))
     return {
         "file": page.name,
-        "numbers": page.with_suffix(".json").name,
+        "numbers": numbers.name,
         "commands": commands,
         "facts": content["facts"],
         "verdicts": content["verdicts"],
     }
-
-
-def _numbers(page: Path) -> dict[str, Any]:
-    """What the command wrote beside its page."""
-    content: dict[str, Any] = json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))
-    return content

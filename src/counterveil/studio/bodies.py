@@ -13,6 +13,8 @@ MOST_PLANS = 40  # of one request
 
 
 class Body(BaseModel):
+    """Nothing to choose."""
+
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
@@ -94,11 +96,3 @@ class AskAttack(OfFile):
     others: Name
     model: Name | None = None
     attribute: str | None = None
-
-
-class AskStop(Body):
-    """The end of an audit or attack that is running."""
-
-
-class AskAudit(Body):
-    """An audit of the installed mechanisms: there is nothing to choose."""

@@ -29,9 +29,8 @@ Process = subprocess.Popen[bytes]
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command has said: its exit code (0 or 1), its JSON if any, and its lines by kind."""
+    """What a command has said that ended with 0 or 1: its JSON if any, and its lines by kind."""
 
-    code: int
     content: Any
     warnings: tuple[str, ...]
     failures: tuple[str, ...]
@@ -111,4 +110,4 @@ def _answer(code: int, out: bytes | None, said: list[str]) -> Answer:
         content = None if out is None else json.loads(out)
     except ValueError:
         raise InternalError("the command gave no answer") from None
-    return Answer(code, content, lines("warning: "), lines("failed: "))
+    return Answer(content, lines("warning: "), lines("failed: "))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from counterveil.errors import DataError, RequestError
-from counterveil.tables import check_table_file, csv_columns
+from counterveil.hints import either
+from counterveil.tables import PARQUET, check_table_file, csv_columns
 
-TABLES = (".csv", ".tsv", ".parquet", ".pq")
-PARQUET = (".parquet", ".pq")
+TABLES = (".csv", ".tsv", *PARQUET)
 MODELS = (".pt2", ".onnx", ".skops", ".ubj")
 VEIL = (".veil",)
 REPORTS = (".html", ".json", ".csv")
@@ -44,10 +44,12 @@ class Folder:
             "reports": [each for each in self._files(REPORTS) if is_report(each["name"])],
         }
 
-    def file(self, name: str, endings: Collection[str]) -> Path:
+    def file(self, name: str, endings: Sequence[str]) -> Path:
         """The file of this name; a RequestError where it is none of the folder's."""
         if name not in {path.name for path in self._paths(endings)}:
-            raise RequestError(f"no such file in the folder; its name must end in {_or(endings)}")
+            raise RequestError(
+                f"no such file in the folder; its name must end in {either(endings)}"
+            )
         return self.path / name
 
     def new(self, name: str, ending: str) -> Path:
@@ -106,8 +108,3 @@ def columns_of(path: Path) -> tuple[str, ...]:
         return tuple(pq.read_schema(path).names)
     except (OSError, pa.ArrowException):
         raise DataError(f"{path} is damaged or not of the kind its name says") from None
-
-
-def _or(endings: Collection[str]) -> str:
-    *most, last = endings
-    return f"{', '.join(most)} or {last}" if most else last

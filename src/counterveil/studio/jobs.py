@@ -7,10 +7,9 @@ import secrets
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
-from counterveil.errors import InputError, InternalError
+from counterveil.errors import InputError, InternalError, fault_of
 from counterveil.service.problems import Problem
 
 log = logging.getLogger("counterveil.studio")
@@ -51,7 +50,7 @@ class Jobs:
         with self._lock:
             if wanted is not None and wanted in self._jobs:
                 return self._jobs[wanted]
-            if self.running(kind):
+            if any(job.kind == kind and job.state == "running" for job in self._jobs.values()):
                 raise Problem(409, f"a {kind} is running", "Wait until it is done.")
             job = Job(wanted or secrets.token_hex(8), kind)
             self._jobs[job.id] = job
@@ -60,10 +59,6 @@ class Jobs:
                 del self._jobs[next(ended)]
         threading.Thread(target=self._do, args=(job, work), daemon=True).start()
         return job
-
-    def running(self, kind: str) -> bool:
-        """Whether a job of this kind is under way."""
-        return any(job.kind == kind and job.state == "running" for job in self._jobs.values())
 
     def get(self, name: str) -> Job:
         """The job with this id."""
@@ -92,9 +87,5 @@ def problem_of(error: Exception) -> Problem:
         return Problem(422, "this cannot be done", str(error))
     if isinstance(error, InternalError):
         return Problem(500, "a fault of counterveil", str(error))
-    last = error.__traceback__
-    while last is not None and last.tb_next is not None:
-        last = last.tb_next
-    where = f"{Path(last.tb_frame.f_code.co_filename).name}:{last.tb_lineno}" if last else "?"
-    log.error("%s at %s", type(error).__name__, where)
+    log.error("%s", fault_of(error))
     return Problem(500, "a fault of counterveil", "The terminal says where; please report it.")

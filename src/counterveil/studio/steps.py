@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,34 +14,29 @@ import numpy as np
 
 from counterveil.curator import Curator
 from counterveil.curator.infer_schema import draft_schema, read_for_draft
+from counterveil.curator.noise import calibrate
+from counterveil.curator.plan import Plan
 from counterveil.errors import RequestError, SchemaError
 from counterveil.privacy import Budget
 from counterveil.privacy.ledger import Account, Ledger, find_account
+from counterveil.privacy.record import Sensitivity
 from counterveil.schema import Label, Schema
 from counterveil.search import Explainer
 from counterveil.service.answers import records
 from counterveil.service.problems import Problem
 from counterveil.signature import signer_line
+from counterveil.studio import bodies
 from counterveil.studio.attack import LAB, run_attack, timestamp
-from counterveil.studio.bodies import (
-    AskAccount,
-    AskAttack,
-    AskDraft,
-    AskPlans,
-    AskRelease,
-    AskSave,
-    AskTry,
-    Unit,
-)
 from counterveil.studio.commands import Process, run_command, shown
 from counterveil.studio.folder import REPORTS, TABLES, VEIL, Folder, columns_of, is_report
 from counterveil.studio.jobs import Job
-from counterveil.studio.quality import plan_as_dict
 from counterveil.veil import Veil
 
 SAMPLES = 400  # of which people to explain are chosen
 SCHEMA = (".json",)
 LARGEST_REPORT = 4 << 20  # bytes
+STEPS = ("ranges", "singles", "tree", "pairs", "products", "spikes")  # of a plan for mixed tables
+GOOD, FAIR = 0.02, 0.1  # noise on a count, as a share of the rows of an average class
 _NAME = r"'(?:[^'\\]|\\.)*': "
 _PLACE = re.compile(rf"^(?:{_NAME})?(?:features\.0\.\w+(?:: |\.))?(?:feature {_NAME})?")
 
@@ -64,14 +60,14 @@ class Steps:
 
     def start(self) -> dict[str, Any]:
         """What there is to work with."""
-        about = {"folder": str(self.folder.path), "ledger": str(self.ledger)}
-        return {**about, **self.folder.listing()}
+        listing = self.folder.listing()
+        return {"folder": str(self.folder.path), "ledger": str(self.ledger), **listing}
 
     def columns(self, name: str) -> dict[str, Any]:
         """The columns of a table."""
         return {"columns": list(columns_of(self.folder.file(name, TABLES)))}
 
-    def draft(self, asked: AskDraft) -> dict[str, Any]:
+    def draft(self, asked: bodies.AskDraft) -> dict[str, Any]:
         """A schema that looked at the rows, and which columns cannot be in one."""
         path = self.folder.file(asked.file, TABLES)
         name = path.name.partition(".")[0]
@@ -86,7 +82,7 @@ class Steps:
         """What is wrong with a schema: a line for each column, and one for the whole."""
         return {"problems": list(_problems(content))}
 
-    def save_schema(self, asked: AskSave) -> dict[str, Any]:
+    def save_schema(self, asked: bodies.AskSave) -> dict[str, Any]:
         """Write a schema; it stays a draft unless every column and the label were confirmed."""
         problems = list(_problems(asked.content))
         if problems:
@@ -102,12 +98,12 @@ class Steps:
         schema.save(path)
         return {"file": path.name, "drafted": drafted}
 
-    def plans(self, asked: AskPlans) -> dict[str, Any]:
+    def plans(self, asked: bodies.AskPlans) -> dict[str, Any]:
         """What each ε would buy; the rows are counted, and that number is public."""
         curator, path = self._curator(asked), self.folder.file(asked.file, TABLES)
         budgets = [Budget(epsilon, asked.delta) for epsilon in asked.epsilons]
         plans = zip(curator.plans(path, budgets), budgets, strict=True)
-        found = [plan_as_dict(curator.schema, plan, budget) for plan, budget in plans]
+        found = [_plan_as_dict(curator.schema, plan, budget) for plan, budget in plans]
         return {"plans": found, "account": self.account(curator.dataset)}
 
     def account(self, dataset: str) -> dict[str, Any]:
@@ -122,7 +118,7 @@ class Steps:
             "elsewhere": elsewhere and elsewhere.name,
         }
 
-    def open_account(self, asked: AskAccount) -> dict[str, Any]:
+    def open_account(self, asked: bodies.AskAccount) -> dict[str, Any]:
         """Fix for good what may be spent on these rows."""
         elsewhere = self.account(asked.dataset)["elsewhere"]
         if elsewhere:
@@ -133,12 +129,12 @@ class Steps:
         Ledger(self.ledger).open_account(asked.dataset, Budget(asked.epsilon, asked.delta))
         return self.account(asked.dataset)
 
-    def check_rows(self, asked: Unit) -> dict[str, Any]:
+    def check_rows(self, asked: bodies.Unit) -> dict[str, Any]:
         """Whether all rows fit the schema: an exact look, noted in the ledger."""
         path = self.folder.file(asked.file, TABLES)
         return {"units": self._curator(asked).check(path)}
 
-    def release_command(self, asked: AskRelease) -> list[str]:
+    def release_command(self, asked: bodies.AskRelease) -> list[str]:
         """The words of `counterveil release`; refuses a schema that nobody has confirmed."""
         schema = self.folder.file(asked.schema_file, SCHEMA)
         if Schema.load(schema).drafted:
@@ -154,7 +150,7 @@ class Steps:
         words += ["--other-rows"] if asked.other_rows else []
         return [*words, *self.release_options]
 
-    def release(self, asked: AskRelease, job: Job) -> dict[str, Any]:
+    def release(self, asked: bodies.AskRelease, job: Job) -> dict[str, Any]:
         """Pay and release, as the command does."""
         words = self.release_command(asked)
         answer = run_command(words, job, self.releases)
@@ -178,7 +174,7 @@ class Steps:
             "serve": shown(["serve", "--veil", str(path)]),
         }
 
-    def try_veil(self, asked: AskTry) -> dict[str, Any]:
+    def try_veil(self, asked: bodies.AskTry) -> dict[str, Any]:
         """Answers of the veil's private model to a few invented people."""
         veil = Veil.load(self.folder.file(asked.file, VEIL))
         explainer, model = Explainer(veil), veil.model()
@@ -206,7 +202,7 @@ class Steps:
             "mechanisms": _by_mechanism(answer.content["rows"]),
         }
 
-    def attack(self, asked: AskAttack, job: Job) -> dict[str, Any]:
+    def attack(self, asked: bodies.AskAttack, job: Job) -> dict[str, Any]:
         """Play every attack on a veil; the rows that it was released from are read."""
         return run_attack(self.folder, asked, job, self.attacks, self.lab)
 
@@ -226,7 +222,7 @@ class Steps:
             process.terminate()
         return {}
 
-    def _curator(self, asked: Unit) -> Curator:
+    def _curator(self, asked: bodies.Unit) -> Curator:
         schema = Schema.load(self.folder.file(asked.schema_file, SCHEMA))
         unit, most = asked.unit_column, asked.max_records
         return Curator(schema, ledger=self.ledger, unit_column=unit, max_records=most)
@@ -262,6 +258,33 @@ def _refusal(part: type[Label | Schema], content: dict[str, Any]) -> Iterator[st
         part(**content)
     except SchemaError as error:
         yield _PLACE.sub("", str(error).removeprefix("schema: "))
+
+
+def _plan_as_dict(schema: Schema, plan: Plan, budget: Budget) -> dict[str, Any]:
+    """The plan for the page.
+
+    `noise`: how far a count is off, in rows (one standard deviation); `share`: that beside the rows
+    of an average class; `grade`: good, fair or poor by that share. Only mixed tables have them.
+    `bought`: which steps the plan can afford.
+    """
+    content: dict[str, Any] = {
+        "epsilon": budget.epsilon,
+        "delta": budget.delta,
+        "order": plan.order,
+        "reasons": list(plan.reasons),
+        "warnings": list(plan.warnings),
+        "units": plan.units,
+    }
+    if plan.family != "mixed":
+        return content
+    bought = [name for name, share in zip(STEPS, plan.shares, strict=True) if share is not None]
+    counts = Sensitivity.of_counts(len(schema.features), plan.records)
+    share_of_singles = plan.shares[STEPS.index("singles")]
+    assert share_of_singles is not None, "single features are always counted"
+    noise = math.sqrt(calibrate(counts.l1, counts.l2, share_of_singles).variance)
+    share = noise * len(schema.label.classes) / plan.units
+    grade = "good" if share <= GOOD else "fair" if share <= FAIR else "poor"
+    return {**content, "bought": bought, "noise": noise, "share": share, "grade": grade}
 
 
 def _account_as_dict(account: Account) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from counterveil.cli.options import (
     MODEL_OUTPUTS,
     TRUST_PICKLE,
     check_outputs,
-    open_model,
+    model_file,
     option,
 )
 from counterveil_lab.cli.shared import PAGE, QUICK, app, one_line_errors
@@ -53,14 +53,8 @@ def attack(
         numbers = page.with_suffix(".json")
         check_outputs({"--out": page, "the numbers beside it": numbers}, veil, model, data, others)
         loaded = Veil.load(veil)
-        target = open_model(
-            model,
-            loaded.schema,
-            model_input,
-            model_outputs,
-            model_classes,
-            trust_pickle=trust_pickle,
-        )
+        about_model = (loaded.schema, model_input, model_outputs, model_classes)
+        target = model_file(model, *about_model, trust_pickle=trust_pickle).load(loaded.schema)
         findings = suite.attack(
             loaded,
             target,

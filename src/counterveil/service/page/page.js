@@ -27,24 +27,11 @@ function classOf(value) {
 
 async function ask(path, body) {
   const key = sessionStorage.getItem("key");
-  const headers = key ? { Authorization: `Bearer ${key}` } : {};
-  const options = { headers };
-  if (body !== undefined) {
-    options.method = "POST";
-    headers["Content-Type"] = "application/json";
-    options.body = JSON.stringify(body);
-  }
-  let response;
-  try {
-    response = await fetch(path, options);
-  } catch {
-    throw new Refused(words("offline"));
-  }
+  const [response, content] = await send(path, key, body);
   if (response.status === 401) {
     $("key-form").hidden = false;
     throw new Refused(key ? words("wrong_key") : words("key"));
   }
-  const content = await response.json().catch(() => ({ title: words("offline") }));
   if (!response.ok) {
     const refused = new Refused([content.title, content.detail].filter(Boolean).join(": "));
     refused.status = response.status;
@@ -105,9 +92,7 @@ function pictureField(feature) {
   const box = element("div", { className: "field wide" });
   const text = words("picture", { w: feature.breadth, h: feature.height });
   const input = element("input", { id: "field-0", type: "file", accept: "image/*" });
-  const canvas = element("canvas", { width: feature.breadth, height: feature.height });
-  canvas.setAttribute("role", "img");
-  canvas.setAttribute("aria-label", words("query"));
+  const canvas = canvasOf(feature, "query");
   box.append(element("label", { htmlFor: "field-0", textContent: text }), input, canvas);
   const field = { feature, box, input, canvas, pixels: null };
   input.addEventListener("change", careful(async () => {
@@ -126,16 +111,19 @@ function pictureField(feature) {
   return field;
 }
 
+const canvasOf = (feature, name) =>
+  element("canvas", { width: feature.breadth, height: feature.height, role: "img", "aria-label": words(name) });
+
+// `colour`: red, green and blue of the pixel at a place, 0 to 255.
+function fill(canvas, { breadth, height }, colour) {
+  const context = canvas.getContext("2d"), image = context.createImageData(breadth, height);
+  for (let at = 0; at < breadth * height; at++) image.data.set([...colour(at), 255], 4 * at);
+  context.putImageData(image, 0, 0);
+}
+
 function paint(canvas, feature, pixels) {
   const channels = feature.channels || 1, most = feature.levels || 255;
-  const context = canvas.getContext("2d");
-  const image = context.createImageData(feature.breadth, feature.height);
-  for (let at = 0; at < feature.breadth * feature.height; at++) {
-    for (let c = 0; c < 3; c++)
-      image.data[4 * at + c] = (pixels[at * channels + Math.min(c, channels - 1)] / most) * 255;
-    image.data[4 * at + 3] = 255;
-  }
-  context.putImageData(image, 0, 0);
+  fill(canvas, feature, (at) => [0, 1, 2].map((c) => (pixels[at * channels + Math.min(c, channels - 1)] / most) * 255));
 }
 
 // Where the answer is brighter than the case it is blue, where it is darker orange; grey stays as it is.
@@ -143,16 +131,12 @@ const SAME = [232, 232, 232], BRIGHTER = [18, 82, 178], DARKER = [204, 85, 0];
 
 function paintDifference(canvas, feature, before, after) {
   const channels = feature.channels || 1, most = feature.levels || 255;
-  const context = canvas.getContext("2d");
-  const image = context.createImageData(feature.breadth, feature.height);
-  for (let at = 0; at < feature.breadth * feature.height; at++) {
+  fill(canvas, feature, (at) => {
     let moved = 0;
     for (let c = 0; c < channels; c++) moved += (after[at * channels + c] - before[at * channels + c]) / most / channels;
     const goal = moved > 0 ? BRIGHTER : DARKER;
-    for (let c = 0; c < 3; c++) image.data[4 * at + c] = SAME[c] + (goal[c] - SAME[c]) * Math.abs(moved);
-    image.data[4 * at + 3] = 255;
-  }
-  context.putImageData(image, 0, 0);
+    return SAME.map((same, c) => same + (goal[c] - same) * Math.abs(moved));
+  });
 }
 
 const isPicture = () => state.schema.features.length === 1 && state.schema.features[0].kind === "pixels";
@@ -305,15 +289,12 @@ function cardOf(way, at, goal) {
   card.append(element("h3", { textContent: words("way", { n: at + 1 }) }));
   if (isPicture()) card.append(picturesOf(way));
   else for (const change of way.changes) card.append(changeOf(change));
-  const facts = element("dl", { className: "measures" });
-  const fact = (name, text) => facts.append(element("div", {}, element("dt", { textContent: words(name) }), element("dd", { textContent: text })));
-  fact("probability", percent(way.probability));
+  const facts = element("dl", { className: "measures" }, fact(words("probability"), percent(way.probability)));
   if (way.plausibility !== undefined) {
-    if (!isPicture()) fact("plausibility", words("of_people", { share: percent(way.plausibility), goal }));
-    fact("stability", percent(way.stability));
-    fact("effort", number(way.effort, 2));
+    if (!isPicture()) facts.append(fact(words("plausibility"), words("of_people", { share: percent(way.plausibility), goal })));
+    facts.append(fact(words("stability"), percent(way.stability)), fact(words("effort"), number(way.effort, 2)));
   }
-  fact("distance", number(way.distance, 2));
+  facts.append(fact(words("distance"), number(way.distance, 2)));
   card.append(facts);
   if (!isPicture())
     card.append(element("button", { type: "button", textContent: words("try"), onclick: () => startTrying(way) }));
@@ -324,8 +305,7 @@ function cardOf(way, at, goal) {
 function closestOf(record) {
   const card = element("article", { className: "card" }, element("h3", { textContent: words("closest") }));
   for (const change of record.closest) card.append(changeOf(change));
-  card.append(element("dl", { className: "measures" }, element("div", {},
-    element("dt", { textContent: words("probability") }), element("dd", { textContent: percent(record.best_probability) }))));
+  card.append(element("dl", { className: "measures" }, fact(words("probability"), percent(record.best_probability))));
   if (record.opens) {
     const { rule, feature, changes, probability } = record.opens;
     const name = feature === null ? "" : labelOf(featureOf(feature));
@@ -360,9 +340,7 @@ function picturesOf(way) {
   const before = names.map((name) => state.asked[name]), after = names.map((name) => way.row[name]);
   const row = element("div", { className: "pictures" });
   for (const [name, pixels] of [["query", before], ["answer", after], ["difference", null]]) {
-    const canvas = element("canvas", { width: feature.breadth, height: feature.height });
-    canvas.setAttribute("role", "img");
-    canvas.setAttribute("aria-label", words(name));
+    const canvas = canvasOf(feature, name);
     if (pixels) paint(canvas, feature, pixels);
     else paintDifference(canvas, feature, before, after);
     row.append(element("figure", {}, canvas, element("figcaption", { textContent: words(name) })));
@@ -387,12 +365,6 @@ function comparison(ways) {
   }
   table.append(body);
   return element("section", {}, element("h2", { textContent: words("compare") }), element("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": words("compare") }, table));
-}
-
-function save(name, content, kind) {
-  const address = URL.createObjectURL(new Blob([content], { type: kind }));
-  element("a", { href: address, download: name }).click();
-  setTimeout(() => URL.revokeObjectURL(address), 1000);
 }
 
 const saveJson = () => save("answers.json", JSON.stringify(state.answers, null, 2), "application/json");
@@ -565,8 +537,7 @@ function showPreview() {
 // --- Start ---
 
 function showWords() {
-  document.documentElement.lang = language;
-  for (const each of document.querySelectorAll("[data-words]")) each.textContent = words(each.dataset.words);
+  showTexts();
   $("progress").setAttribute("aria-label", words("tab_many"));
   if (!state.schema) return;
   const about = state.about, signer = about.signature && about.signature.name;
@@ -600,11 +571,7 @@ function choose(tab) {
 }
 
 function begin() {
-  language = localStorage.getItem("language") || (navigator.language.startsWith("de") ? "de" : "en");
-  $("language").value = language;
-  $("language").addEventListener("change", () => {
-    language = $("language").value;
-    localStorage.setItem("language", language);
+  beginLanguage(() => {
     stopTrying();
     showWords();
   });

@@ -1,30 +1,23 @@
 "use strict";
 // The steps audit and attack, and the reports of the folder.
 
-// Shows the progress of an audit or attack until it ends, and returns its result.
+// Shows the progress of an audit or attack until it ends, and keeps its result.
 async function followCheck(name, job) {
   $(name).disabled = true;
   $(`${name}-stop`).hidden = false;
   try {
-    return await follow(job, (now) => showProgress(name, now, "auditing"));
+    state[name] = await follow(job, (now) => showProgress(name, now, "auditing"));
   } catch (error) {
     throw error.message === "it was stopped" ? new Refused(words("stopped")) : error;
   } finally {
     $(name).disabled = false;
     $(`${name}-stop`).hidden = $(`${name}-bar`).hidden = true;
     $(`${name}-work`).textContent = "";
+    await look();
   }
 }
 
 // --- 6: audit ---
-
-async function followAudit(job) {
-  try {
-    state.audit = await followCheck("audit", job);
-  } finally {
-    await look();
-  }
-}
 
 function showAudit() {
   showMade();
@@ -50,14 +43,6 @@ function mechanismTable(mechanisms) {
 }
 
 // --- 7: attack ---
-
-async function followAttack(job) {
-  try {
-    state.attack = await followCheck("attack", job);
-  } finally {
-    await look();
-  }
-}
 
 function showAttack() {
   showMade();
@@ -101,7 +86,7 @@ const attack = careful(async () => {
   const body = { file: $("attack-veil").value, table: $("attack-table").value, others: $("attack-others").value };
   if ($("attack-model").value) body.model = $("attack-model").value;
   if ($("attack-attribute").value) body.attribute = $("attack-attribute").value;
-  await followAttack(await ask("attack", body));
+  await followCheck("attack", await ask("attack", body));
 });
 
 // --- The reports of the folder ---
@@ -117,9 +102,7 @@ function showMade() {
 function readButtons(file) {
   const download = async () => {
     const { text } = await ask("report", { file });
-    const address = URL.createObjectURL(new Blob([text]));
-    element("a", { href: address, download: file }).click();
-    setTimeout(() => URL.revokeObjectURL(address), 1000);
+    save(file, text);
   };
   const read = async () => {
     state.report = await ask("report", { file });
@@ -145,7 +128,7 @@ function showReport() {
 }
 
 function beginChecks(on) {
-  on("audit", "click", careful(async () => followAudit(await ask("audit", {}))));
+  on("audit", "click", careful(async () => followCheck("audit", await ask("audit", {}))));
   on("attack-form", "submit", attack);
   on("attack-veil", "change", careful(showAttributes));
   for (const name of ["audit", "attack"]) on(`${name}-stop`, "click", careful(() => ask(`${name}/stop`, {})));

@@ -151,13 +151,7 @@ function takeToken() {
 
 const begin = careful(async () => {
   takeToken();
-  language = localStorage.getItem("language") || (navigator.language.startsWith("de") ? "de" : "en");
-  $("language").value = language;
-  $("language").addEventListener("change", () => {
-    language = $("language").value;
-    localStorage.setItem("language", language);
-    showWords();
-  });
+  beginLanguage(showWords);
   const on = (id, kind, work) => $(id).addEventListener(kind, work);
   on("refresh", "click", careful(look));
   on("label", "change", hideLabel);
@@ -187,8 +181,7 @@ const begin = careful(async () => {
   await look();
   const { jobs } = await ask("jobs");
   const running = (kind) => jobs.find((job) => job.kind === kind && job.state === "running");
-  if (running("audit")) followAudit(running("audit")).catch(trouble);
-  if (running("attack")) followAttack(running("attack")).catch(trouble);
+  for (const name of ["audit", "attack"]) if (running(name)) followCheck(name, running(name)).catch(trouble);
   if (running("release")) {
     go(4);
     await followRelease(running("release"));

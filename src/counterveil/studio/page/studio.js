@@ -17,25 +17,10 @@ const percent = (share) => new Intl.NumberFormat(language, { style: "percent", m
 // A difference of decimals, without the dust of binary fractions.
 const minus = (one, other) => Number((one - other).toPrecision(12));
 
-const fact = (name, text) => element("div", {}, element("dt", { textContent: name }), element("dd", { textContent: text }));
-
 // --- Requests ---
 
 async function ask(path, body) {
-  const headers = { Authorization: `Bearer ${sessionStorage.getItem("studio-token") || ""}` };
-  const options = { headers };
-  if (body !== undefined) {
-    options.method = "POST";
-    headers["Content-Type"] = "application/json";
-    options.body = JSON.stringify(body);
-  }
-  let response;
-  try {
-    response = await fetch(`v1/${path}`, options);
-  } catch {
-    throw new Refused(words("offline"));
-  }
-  const content = await response.json().catch(() => ({ title: words("offline") }));
+  const [response, content] = await send(`v1/${path}`, sessionStorage.getItem("studio-token"), body);
   if (response.status === 401) throw refusal({ status: 401, detail: words("no_token") });
   if (!response.ok) throw refusal(content);
   return content;
@@ -46,7 +31,6 @@ function refusal(problem) {
   refused.status = problem.status;
   return refused;
 }
-
 
 // Waits for a job and returns its result; a studio that does not answer for a while is asked again.
 async function follow(job, told) {
@@ -111,9 +95,8 @@ function go(step) {
 }
 
 function showWords() {
-  document.documentElement.lang = language;
+  showTexts();
   document.title = `counterveil studio: ${words("title")}`;
-  for (const each of document.querySelectorAll("[data-words]")) each.textContent = words(each.dataset.words);
   showSteps();
   show(state.step);
 }
