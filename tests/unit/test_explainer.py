@@ -12,8 +12,7 @@ from rows import random_rows
 from counterveil import Explainer
 from counterveil.encoding import Encoding
 from counterveil.errors import DataError, RequestError
-from counterveil.models import CallableModel
-from counterveil.models.exported import save_exported
+from counterveil.models import CallableModel, save_exported
 from counterveil.report import explanation_table
 from counterveil.schema import Label, Numeric, Schema
 from counterveil.search import Rules

@@ -25,7 +25,7 @@ from counterveil.search.actions.actions import Actions
 from counterveil.search.actions.costs import BatchCosts
 
 BEAM = 12  # rows that are kept of each query
-PROMISING = 48  # single actions of a query that are combined
+PROMISING = (32, 64)  # single actions of a query that are combined: two a feature, so many
 LEVELS, MOST_LEVELS = 4, 6  # actions that are always tried; and where there is no answer yet
 HELPS = 0.02  # units of the model that an action must gain by itself
 LEAST_GAIN = 1e-6  # log-odds, for the nearest answers
@@ -112,22 +112,32 @@ class Seen:
         rows, query, cost = rows[fine], query[fine], cost[fine]
         if self.several:
             self.accepted.append((query, rows, cost))
-        least = self.cost.scatter_reduce(0, query, cost, "amin")
-        better = (cost == least[query]) & (cost < self.cost[query])
+        self.cost, better = least_of_each(self.cost, query, cost)
         self.rows[query[better]] = rows[better]
-        self.cost = least
 
     def look(self, rows: Tensor, query: Tensor, margin: Tensor) -> None:
         """Keep the surest of rows (rows, width) by their margins."""
-        most = self.margin.scatter_reduce(0, query, margin, "amax")
-        better = (margin == most[query]) & (margin > self.margin[query])
+        least, better = least_of_each(-self.margin, query, -margin)
         self.surest[query[better]] = rows[better]
-        self.margin = most
+        self.margin = -least
 
     @property
     def answered(self) -> Tensor:
         """Which queries have an answer, (queries,)."""
         return self.cost.isfinite()
+
+
+def least_of_each(so_far: Tensor, query: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+    """The least value of each query, (queries,), and the numbers of rows that have a new least one.
+
+    `so_far`: (queries,); `value`: of rows, (rows,), `query`: whose they are. Of rows with the same
+    value the first counts: two that are written into one place at once would be mixed.
+    """
+    least = so_far.scatter_reduce(0, query, value, "amin")
+    at = ((value == least[query]) & (value < so_far[query])).nonzero()[:, 0]
+    first = query.new_full((len(so_far),), len(value))
+    first.scatter_reduce_(0, query[at], at, "amin")
+    return least, first[first < len(value)]
 
 
 class BeamSearch:
@@ -202,7 +212,7 @@ class BeamSearch:
         promise = least + costs.shortfall(margin, query).clamp_(min=0).square_()
         dense = promise.new_full(actions.is_open.shape, torch.inf)
         dense[query, entry] = promise.masked_fill_(~helps, torch.inf)
-        best, chosen = dense.topk(min(PROMISING, dense.shape[1]), dim=1, largest=False)
+        best, chosen = dense.topk(self._combined, dim=1, largest=False)
         pair = torch.zeros_like(dense, dtype=torch.long)
         pair[query, entry] = torch.arange(len(query), device=rows.device)
         pair = pair.gather(1, chosen)  # places among the rows that were asked about
@@ -227,6 +237,12 @@ class BeamSearch:
             moved=self._moved(feature[:, :BEAM]) if actions.is_coupled else None,
         )
         return singles, beam
+
+    @property
+    def _combined(self) -> int:
+        """How many single actions of each query are combined."""
+        least, most = PROMISING
+        return min(len(self.actions.menu), max(least, min(most, 2 * self.actions.features)))
 
     def _moved(self, feature: Tensor) -> Tensor:
         """The numbers of features, (…), as a mask, (…, features)."""

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from counterveil.search.actions.actions import Actions
-from counterveil.search.actions.beam import Seen
+from counterveil.search.actions.beam import Seen, least_of_each
 from counterveil.search.actions.costs import BatchCosts
 
 ROUNDS = 8  # actions that the ascent takes from each start, at most
@@ -163,13 +163,11 @@ class LastAttempt:
 
     def _best_action(self, rows: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
         """The largest margin that one action leads to, (rows,), and the row there."""
-        best, after = torch.full((len(rows),), -torch.inf, device=rows.device), rows.clone()
+        least, after = torch.full((len(rows),), torch.inf, device=rows.device), rows.clone()
         for tried, at, _ in self._each_action(rows, query):
-            margin = self._look(tried, query[at])
-            most = best.scatter_reduce(0, at, margin, "amax")
-            wins = (margin == most[at]) & (margin > best[at])
-            after[at[wins]], best = tried[wins], most
-        return best, after
+            least, wins = least_of_each(least, at, -self._look(tried, query[at]))
+            after[at[wins]] = tried[wins]
+        return -least, after
 
     def _each_action(
         self, rows: Tensor, query: Tensor, *, lawful: bool = True
@@ -213,7 +211,7 @@ class LastAttempt:
         """
         closed = LastAttempt(self.costs, self.actions.closed(), self.seen)
         found, entry = self.seen.surest[left].clone(), torch.full_like(left, -1)
-        best = torch.full((len(left),), -torch.inf, device=left.device)
+        least = torch.zeros(len(left), device=left.device)  # of the negative margin
         for rows, at, by in closed._each_action(found, left, lawful=False):
             kept = self.actions.batch.box.select(left[at]).ties_held(rows)
             if self.costs.batch.max_changes is not None:
@@ -221,9 +219,8 @@ class LastAttempt:
                 kept &= changes <= self.costs.batch.max_changes[left[at]]
             margin = self.costs.margin(rows, left[at]).masked_fill(~kept, -torch.inf)
             self.seen.count(left[at])
-            most = best.scatter_reduce(0, at, margin, "amax")
-            wins = (margin == most[at]) & (margin >= 0)
-            found[at[wins]], entry[at[wins]], best = rows[wins], by[wins], most
+            least, wins = least_of_each(least, at, -margin)
+            found[at[wins]], entry[at[wins]] = rows[wins], by[wins]
         return found, entry
 
     def with_more_changes(self, left: Tensor) -> tuple[Tensor, Tensor]:

@@ -34,7 +34,8 @@ from counterveil.terminal import Tick, silent
 
 PEOPLE = 2000  # of P~ that units are measured by
 LEAST_UNIT = 1e-3  # log-odds
-AT_A_TIME = {"cpu": 512, "cuda": 1 << 18}  # queries, by the kind of device
+AT_A_TIME, MOST = 512, 1 << 19  # queries on the processor, and on a GPU with much memory
+MEMORY = 192 << 10  # bytes of a GPU for each query
 SHRUNK = 3  # rows of a query that are made as near as can be, for the nearest answers
 CANDIDATES = 128  # rows of a query among which several answers are chosen
 
@@ -86,7 +87,7 @@ def answers(
     keeps the rules. `tick` counts queries.
     """
     found = Answers.nothing(batch.queries, k)
-    size = AT_A_TIME.get(batch.queries.device.type, AT_A_TIME["cpu"])
+    size = _at_a_time(batch.queries.device)
     every = torch.arange(len(batch))
     kinds = [every] if batch.box.ties is None else batch.box.ties.parts()
     done = 0
@@ -207,6 +208,14 @@ class _PartSearch:
         """How sure the model is of the target class for a row, (width,), and the row."""
         chances = self.question.log_proba(row[None])[0].exp()
         return float(chances[self.batch.targets[query]]), row.cpu().numpy()
+
+
+def _at_a_time(device: torch.device) -> int:
+    """How many queries are searched together on a device."""
+    if device.type != "cuda":
+        return AT_A_TIME
+    memory = torch.cuda.get_device_properties(device).total_memory
+    return min(MOST, max(AT_A_TIME, memory // MEMORY))
 
 
 def _ranks(query: Tensor, cost: Tensor) -> Tensor:

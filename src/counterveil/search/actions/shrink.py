@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from counterveil.search.actions.actions import Actions
-from counterveil.search.actions.beam import Seen
+from counterveil.search.actions.beam import Seen, least_of_each
 from counterveil.search.actions.costs import BatchCosts
 
 # What is tried in each pass: places up and down the list of values of a believable answer; shares
@@ -145,8 +145,7 @@ class Shrink:
         margin = self.costs.margin(tried, whose)
         found = self.costs.of_accepted(tried, whose, least[asked], margin)
         self.seen.count(whose)
-        best = cost.scatter_reduce(0, at, found, "amin")
-        wins = ((found == best[at]) & (found < cost[at])).nonzero()[:, 0]
+        best, wins = least_of_each(cost, at, found)
         rows[at[wins]] = tried[wins]
         better = best < cost
         cost.copy_(best)
