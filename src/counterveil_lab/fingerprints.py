@@ -69,6 +69,7 @@ EXPERIMENTS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
     "bench-scale": (SEARCH, ("bench.scale COUNTED EXPLAINED PART EPSILON DELTA",)),
     "bench-search": ((*SEARCH, "targets", "measure", "others"), ("bench.peers METHODS EPSILON",)),
     "bench-gpu": (SEARCH, ("bench.roofline GPU_BATCH EPSILON",)),
+    "bench-no": (SEARCH, ("bench.no PEOPLE ASKED",)),
     "bench-serve": ((*SEARCH, "service"), ("bench.serve CLIENTS SECONDS ROUNDS",)),
     "audit_faults": (("mechanism", "audit", "faults"), ("faults.run DRAWS RUNS",)),
     "fuzz": (SEARCH, ("fuzz.world RULES", "fuzz.cases COMMANDS")),

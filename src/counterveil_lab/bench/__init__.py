@@ -12,6 +12,7 @@ BENCHMARKS = {
     "release": "counterveil_lab.bench.release",
     "search": "counterveil_lab.bench.search",
     "serve": "counterveil_lab.bench.serve",
+    "no": "counterveil_lab.bench.no",
     "scale": "counterveil_lab.bench.scale",
     "gpu": "counterveil_lab.bench.roofline",
 }

@@ -8,9 +8,9 @@ A veil of the embedded Adult rows is served by its private model in a process of
 | `unbatched` | the same with `--at-once 1`: every request is searched by itself |
 | `some without` | as `batched`, but some of the people who ask have no answer |
 | `stream` | many rows in one stream |
+| `earlier`, … | the same of an earlier version of the code, if one is given (`--against`) |
 
-But for `some without`, all people who ask have an answer: to look in vain takes much longer than to
-find one, and whoever is searched together waits for all. `unanswered` is the share of people who
+But for `some without`, all people who ask have an answer. `unanswered` is the share of people who
 have none. Clients are tasks of this process, on connections that stay open; `requests_per_second`,
 and the median and the 99th percentile of the milliseconds of a request, are seen from there. The
 parts but the stream take turns, in rounds, in one run. `memory_mib`: of the server, after the first
@@ -28,7 +28,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -41,9 +41,9 @@ from counterveil_lab.results import Results
 
 EPSILON = 0.75
 CLIENTS, QUICK_CLIENTS = 64, 8
-SECONDS, QUICK_SECONDS = 300.0, 2.0  # of each server under load, in rounds
+SECONDS, QUICK_SECONDS = 60.0, 2.0  # of each part, in rounds
 ROUNDS = 3
-STREAMED, QUICK_STREAMED = 100_000, 500
+STREAMED, QUICK_STREAMED, EARLIER_STREAMED = 20_000, 500, 1_000
 ROWS = 200  # different people who ask
 LOOKED_AT = 400  # people among whom they are
 START = "from counterveil.cli import main; main()"
@@ -59,8 +59,15 @@ class Load:
     memory: list[float] = field(default_factory=list)  # MiB, after each round
 
 
-def bench(folder: Path, command: str, *, quick: bool, say: Callable[[str], None]) -> None:
-    """Measure every part."""
+def bench(
+    folder: Path,
+    command: str,
+    *,
+    quick: bool,
+    say: Callable[[str], None],
+    against: Path | None = None,
+) -> None:
+    """Measure every part; `against`: the folder `src` of an earlier version of the code."""
     results = Results(folder, "bench-serve", command, fresh=True)
     schema, people = adult_schema(), adult_split()
     clients = QUICK_CLIENTS if quick else CLIENTS
@@ -72,12 +79,21 @@ def bench(folder: Path, command: str, *, quick: bool, say: Callable[[str], None]
         every = json.loads(table.to_json(orient="records"))
         rows = [row for row, answered in zip(every, found, strict=True) if answered][:ROWS]
         unanswered = 1 - float(np.mean(found[:ROWS]))
-        with served(path) as batched, served(path, "--at-once", "1") as unbatched:
+        with ExitStack() as servers:
+            batched = servers.enter_context(served(path))
+            unbatched = servers.enter_context(served(path, "--at-once", "1"))
             parts = {
                 "batched": (*batched, rows, 0.0),
                 "unbatched": (*unbatched, rows, 0.0),
                 "some without": (*batched, every[:ROWS], unanswered),
             }
+            streams = {"stream": (batched, QUICK_STREAMED if quick else STREAMED)}
+            if against is not None:
+                earlier = servers.enter_context(served(path, source=against))
+                parts["earlier"] = (*earlier, rows, 0.0)
+                parts["earlier, some without"] = (*earlier, every[:ROWS], unanswered)
+                fewer = QUICK_STREAMED if quick else EARLIER_STREAMED
+                streams["earlier, stream"] = (earlier, fewer)
             loads = {name: Load() for name in parts}
             seconds = (QUICK_SECONDS if quick else SECONDS) / ROUNDS
             for _ in range(ROUNDS):
@@ -88,13 +104,13 @@ def bench(folder: Path, command: str, *, quick: bool, say: Callable[[str], None]
                 numbers = _numbers(loads[name])
                 results.add({"part": name, "clients": clients, "unanswered": share, **numbers})
                 say(f"{name}: {numbers}")
-            port, process = batched
-            before = _memory(process)
-            count = QUICK_STREAMED if quick else STREAMED
-            seconds, answered = asyncio.run(_stream(port, rows, count))
-            row = {"rows": answered, "rows_per_second": answered / seconds, "memory_first": before}
-            results.add({"part": "stream", **row, "memory_mib": _memory(process)})
-            say(f"stream: {row}")
+            for name, ((port, process), count) in streams.items():
+                before = _memory(process)
+                seconds, answered = asyncio.run(_stream(port, rows, count))
+                row = {"rows": answered, "rows_per_second": answered / seconds}
+                row |= {"memory_first": before, "memory_mib": _memory(process)}
+                results.add({"part": name, **row})
+                say(f"{name}: {row}")
 
 
 def _numbers(load: Load) -> dict[str, float | int]:
@@ -111,10 +127,12 @@ def _numbers(load: Load) -> dict[str, float | int]:
 
 
 @contextmanager
-def served(path: Path, *options: str) -> Iterator[tuple[int, int]]:
-    """The port and the process of a server."""
+def served(path: Path, *options: str, source: Path | None = None) -> Iterator[tuple[int, int]]:
+    """The port and the process of a server; `source`: where its code is, if not here."""
     call = [sys.executable, "-c", START, "serve", "--veil", str(path), "--port", "0", *options]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    if source is not None:
+        environment["PYTHONPATH"] = str(source.resolve())
     process = subprocess.Popen(call, stdout=subprocess.PIPE, text=True, env=environment)
     assert process.stdout is not None
     try:

@@ -25,8 +25,8 @@ from counterveil_lab.cli.shared import (
 NAMES = option(None, "Only these, separated by commas.")
 BENCHMARK = (
     "release: reading and counting over rows. search: time and quality of answers beside other "
-    "methods, on one core. serve: the service under load. scale: very many rows on workers. "
-    "gpu: answers a second of a CUDA device."
+    "methods, on one core. serve: the service under load. no: what a no costs beside a yes. scale: "
+    "very many rows on workers. gpu: answers a second of a CUDA device."
 )
 PARTS = "believable, peers, warm-up, single, batch, features, floor or boosted"
 PAPER_EPOCHS = (
@@ -140,6 +140,7 @@ def bench(
     seeds: int = option(1, "search: repetitions of what peers says of quality.", min=1),
     datasets: str | None = option(None, "search: only these in warm-up, separated by commas."),
     inputs: Path | None = option(None, INPUTS),
+    against: Path | None = option(None, "serve, no: `src` of an earlier version, measured beside."),
     folder: Path = OUT,
 ) -> None:
     """Run a benchmark."""
@@ -151,12 +152,19 @@ def bench(
         refuse("--only, --seeds and --datasets are for the benchmark search")
     if name != "gpu" and inputs is not None:
         refuse("--inputs is for the benchmark gpu")
+    if against is not None and name not in {"serve", "no"}:
+        refuse("--against is for the benchmarks serve and no")
+    if against is not None and not (against / "counterveil").is_dir():
+        refuse(f"no package counterveil in {against}; say --against FOLDER/src")
     search: dict[str, Any] = {"only": only, "seeds": seeds, "datasets": listed(datasets)}
-    options = {"search": search, "gpu": {"inputs": inputs}}.get(name, {})
+    beside: dict[str, Any] = {"against": against}
+    own = {"search": search, "gpu": {"inputs": inputs}, "serve": beside, "no": beside}
+    options = own.get(name, {})
     command = f"counterveil-lab bench {shlex.quote(name)}{' --quick' if quick else ''}"
     command += f" --only {shlex.quote(only)}" if only else ""
     command += f" --seeds {seeds}" if seeds > 1 else ""
     command += f" --datasets {shlex.quote(datasets)}" if datasets else ""
+    command += " --against EARLIER/src" if against else ""
     with one_line_errors():
         run_benchmark(name, folder, command, quick=quick, say=say, **options)
     stem = f"bench-{name}" + (f"-{only}" if only else "")

@@ -1,0 +1,96 @@
+"""`bench no`: what a no costs beside a yes, and the first call; and so of earlier code, in one run.
+
+People of the embedded Adult table whom a model refuses ask one by one, with the schema's rules.
+
+| column | meaning |
+|---|---|
+| code | `present`, or `earlier` (`--against`: the folder `src` of an earlier version of the code) |
+| found, not_found | people with an answer, and without |
+| yes_seconds, no_seconds | the processor's, for a person of each kind, in the mean |
+| ratio | of these two |
+| first_nearest_seconds | the processor's, for the first call with `prefer="nearest"` |
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from counterveil.curator import Curator
+from counterveil.demo.adult import adult_schema, adult_split
+from counterveil_lab.pipelines import pipeline
+from counterveil_lab.results import Results, Row
+
+EPSILON, TARGET = 0.75, ">50K"
+MODELS = ("logistic", "boosted", "private model")
+PEOPLE, QUICK_PEOPLE = 60, 4
+ASKED, QUICK_ASKED = 20, 1  # one by one, of each kind
+# Runs with the code that is measured, and knows nothing of this package.
+MEASURE = """
+import json, pickle, sys, time
+from counterveil import Explainer
+veil, people, model, target, asked = pickle.load(open(sys.argv[1], "rb"))
+def seconds(of, prefer):
+    begun = time.process_time()
+    for row in range(len(of)):
+        explainer.explain(of.iloc[[row]], target, prefer=prefer, progress=False)
+    return (time.process_time() - begun) / max(1, len(of))
+explainer = Explainer(veil, model)
+goal = explainer.veil.schema.label.classes.index(target)
+people = people[explainer.decide(people).argmax(axis=1) != goal].head(int(sys.argv[2]))
+first = seconds(people.head(1), "nearest")
+found = explainer.explain(people, target, progress=False).valid
+yes, no = people[found].head(asked), people[~found].head(asked)
+seconds(yes.head(2), "believable")
+told = {"found": int(found.sum()), "not_found": int((~found).sum())}
+told |= {"yes_seconds": seconds(yes, "believable"), "no_seconds": seconds(no, "believable")}
+told["ratio"] = told["no_seconds"] / told["yes_seconds"] if len(no) and len(yes) else None
+print(json.dumps({**told, "first_nearest_seconds": first}))
+"""
+
+
+def bench(
+    folder: Path,
+    command: str,
+    *,
+    quick: bool,
+    say: Callable[[str], None],
+    against: Path | None = None,
+) -> None:
+    """Measure every model, with the present code and with that of `against`."""
+    results = Results(folder, "bench-no", command, fresh=True)
+    schema, people = adult_schema(), adult_split()
+    columns, codes = list(schema.columns), {"present": None, "earlier": against}
+    table, count = people.test[columns].head(20 * PEOPLE), QUICK_PEOPLE if quick else PEOPLE
+    with tempfile.TemporaryDirectory() as place:
+        veil, task = Path(place) / "adult.veil", Path(place) / "task.pickle"
+        Curator(schema).release(people.train, EPSILON, progress=False).save(veil)
+        for kind in MODELS:
+            model = None
+            if kind != "private model":
+                labels = people.train[schema.label.name]
+                model = pipeline(kind, people.train[columns], labels)  # type: ignore[arg-type]
+            asked = QUICK_ASKED if quick else ASKED
+            task.write_bytes(pickle.dumps((str(veil), table, model, TARGET, asked)))
+            for code, source in codes.items():
+                if code == "present" or source is not None:
+                    row = {"model": kind, "code": code, **_measured(task, count, source)}
+                    results.add(row)
+                    say(f"{row}")
+
+
+def _measured(task: Path, people: int, source: Path | None) -> Row:
+    """What a process with the code in `source` found."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    if source is not None:
+        environment["PYTHONPATH"] = str(source.resolve())
+    call = [sys.executable, "-c", MEASURE, str(task), str(people)]
+    ran = subprocess.run(call, env=environment, stdout=subprocess.PIPE, check=True)
+    found: Row = json.loads(ran.stdout.splitlines()[-1])
+    return found
