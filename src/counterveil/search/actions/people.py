@@ -22,7 +22,6 @@ from counterveil.search.constraints.bounds import linked_columns
 SAMPLES = 4000  # rows of P~ of each class that ranks are counted among
 RAREST = -7.0  # a cell or pair adds no less than this to a log-density
 MOST_OF_ONE_VALUE = 0.1  # of all people, in the capped half of the effort scale
-FEW, FEWEST, HALVING = 0.05, 1e-3, 0.1  # shares of people further out; what half of them costs
 MIDDLE = (0.1, 0.9)  # percentiles between which the spread of a number is measured
 APART = 4.0  # between the places of two numbers that stand in one line
 
@@ -276,11 +275,7 @@ def _scale(shares: Array) -> Array:
 
     Half of it is the share. The other half is the same where a single value that many people share
     counts as a tenth of them at most: with 9 of 10 people at 0, from 0 to any amount would be the
-    same way. Further out than all but a few people, each halving of the people who are further out
-    is a step of its own: otherwise the way through the last hundredth of them is nearly free.
+    same way.
     """
     capped = np.cumsum(np.minimum(np.diff(shares, prepend=0.0), MOST_OF_ONE_VALUE))
-    middle = (shares + capped / max(capped[-1], 1e-12)) / 2
-    above, below = (np.log2(FEW / np.clip(few, FEWEST, FEW)) for few in (1 - shares, shares))
-    found: Array = middle + HALVING * (above - below)
-    return found
+    return (shares + capped / max(capped[-1], 1e-12)) / 2
