@@ -149,7 +149,7 @@ class BeamSearch:
         self.queries, self.count = costs.queries, len(costs.queries)
         self.everyone = torch.arange(self.count, device=self.queries.device)
         self.own_margin = costs.own_margin
-        self.seen = Seen.nothing(self.queries, self.own_margin, several or not costs.believable)
+        self.seen = Seen.nothing(self.queries, self.own_margin, several)
 
     def __call__(self) -> Seen:
         """Search; the numbers of answers are not yet pulled back."""
@@ -207,8 +207,7 @@ class BeamSearch:
         gain = margin - self.own_margin[query]
         helps = gain > (HELPS * costs.context.unit if costs.believable else LEAST_GAIN)
         if not costs.believable:
-            way = actions.value[query, entry] - self.queries[query, menu.column[entry]]
-            self._price_margins(query[helps], entry[helps], gain[helps], effort[helps], way[helps])
+            self._price_margins(query[helps], entry[helps], gain[helps], effort[helps])
         promise = least + costs.shortfall(margin, query).clamp_(min=0).square_()
         dense = promise.new_full(actions.is_open.shape, torch.inf)
         dense[query, entry] = promise.masked_fill_(~helps, torch.inf)
@@ -260,24 +259,17 @@ class BeamSearch:
             self._ask(there, whose, effort + implausibility.clamp(min=0))
         return rows[fine], query[fine], entry[fine]
 
-    def _price_margins(
-        self, query: Tensor, entry: Tensor, gain: Tensor, effort: Tensor, way: Tensor
-    ) -> None:
+    def _price_margins(self, query: Tensor, entry: Tensor, gain: Tensor, effort: Tensor) -> None:
         """What a log-odds costs in squared distance, for the nearest answers of each query.
 
         If margins were linear, a shortfall s would take a squared distance of s² / Σ_j g_j², where
-        g_j is the gain of feature j for its way. Then numbers would go in proportion to g_j, which
-        is kept as `slope`.
+        g_j is the gain of feature j for its way.
         """
-        features, menu = self.actions.features, self.actions.menu
-        place, per_way = query * features + menu.feature[entry], gain * effort.clamp(1e-12).rsqrt()
+        features = self.actions.features
+        place = query * features + self.actions.menu.feature[entry]
         best = torch.zeros(self.count * features, device=query.device)
-        best.scatter_reduce_(0, place, per_way, "amax")
-        wins = (per_way == best[place]) & menu.is_number[entry]
-        slope = torch.zeros_like(self.queries)
-        slope[query[wins], menu.column[entry[wins]]] = per_way[wins] * way[wins].sign()
-        self.costs.slope = slope
-        total = best.square().view(self.count, -1).sum(dim=1)
+        best.scatter_reduce_(0, place, gain.square() / effort.clamp(1e-12), "amax")
+        total = best.view(self.count, -1).sum(dim=1)
         self.costs.scale = PRICE * total.clamp_(1e-12).rsqrt()
 
     def _pairs(self, entry: Tensor, feature: Tensor) -> Tensor:

@@ -93,7 +93,6 @@ class BatchCosts:
         self.context, self.question, self.batch = context, question, batch
         self.queries, self.targets = batch.queries, batch.targets
         self.scale = torch.ones(len(batch), device=self.queries.device)
-        self.slope = torch.zeros_like(self.queries)  # how much a number gains, for its way
         self.safe = 0.0
         if context.prices is not None:
             prices = context.prices

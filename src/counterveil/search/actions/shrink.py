@@ -22,7 +22,6 @@ from counterveil.search.actions.costs import BatchCosts
 # of the way back to the query for the nearest.
 BELIEVABLE = ((-8, -5, -3, -2, -1, 1, 2, 3, 5, 8), (-2, -1, 1, 2))
 NEAREST = tuple(tuple(step / 8**power for step in range(1, 9)) for power in (1, 1, 2, 2, 3))
-ALONG = (0.3, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0)  # of the way that a linear model would need
 
 
 @dataclass(frozen=True)
@@ -38,11 +37,6 @@ class Shrink:
         rows, cost = rows.clone(), cost.clone()
         at = torch.arange(len(rows), device=rows.device)
         believable = self.costs.believable
-        if not believable:
-            tried = self._along_slopes(rows, query)
-            at_tried = at.repeat_interleave(len(ALONG))
-            moved = self.actions.changed(tried, query[at_tried])
-            self._replace(rows, cost, tried, at_tried, moved, query)
         for steps in BELIEVABLE if believable else NEAREST:
             changed = self.actions.changed(rows[at], query[at])
             numbers = changed & self.actions.menu.number_features
@@ -53,22 +47,6 @@ class Shrink:
             if believable:  # a single number is where it is cheapest now
                 at = at[better[at] & (numbers.sum(dim=1) > 1)]
         return rows, cost
-
-    def _along_slopes(self, rows: Tensor, query: Tensor) -> Tensor:
-        """Rows with the categories of answers and all numbers a little moved, (tries, width).
-
-        Numbers go in proportion to what they gain, as far as a linear model would need, and a bit
-        less or more.
-        """
-        is_number, slope = self.actions.projection.is_number, self.costs.slope[query]
-        start = torch.where(is_number, self.costs.queries[query], rows)
-        short = (-self.costs.margin(start, query)).clamp_(min=0)
-        self.seen.count(query)
-        way = short / slope.square().sum(dim=1).clamp_(min=1e-12)
-        tries = torch.tensor(ALONG, device=rows.device)
-        numbers = start[:, None] + (way[:, None] * tries)[:, :, None] * slope[:, None]
-        box = self.costs.batch.box.select(query.repeat_interleave(len(ALONG)))
-        return self.actions.projection(numbers.flatten(0, 1), box)
 
     def give_back(self, rows: Tensor, query: Tensor, cost: Tensor) -> tuple[Tensor, Tensor]:
         """Answers without the changes that they do not need, and their costs."""
