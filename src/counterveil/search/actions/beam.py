@@ -149,7 +149,7 @@ class BeamSearch:
         self.queries, self.count = costs.queries, len(costs.queries)
         self.everyone = torch.arange(self.count, device=self.queries.device)
         self.own_margin = costs.own_margin
-        self.seen = Seen.nothing(self.queries, self.own_margin, several)
+        self.seen = Seen.nothing(self.queries, self.own_margin, several or not costs.believable)
 
     def __call__(self) -> Seen:
         """Search; the numbers of answers are not yet pulled back."""

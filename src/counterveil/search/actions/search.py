@@ -36,6 +36,7 @@ PEOPLE = 2000  # of P~ that units are measured by
 LEAST_UNIT = 1e-3  # log-odds
 AT_A_TIME, MOST = 512, 1 << 19  # queries on the processor, and on a GPU with much memory
 MEMORY = 192 << 10  # bytes of a GPU for each query
+SHRUNK = 3  # rows of a query that are made as near as can be, for the nearest answers
 CANDIDATES = 128  # rows of a query among which several answers are chosen
 
 
@@ -135,16 +136,24 @@ class _PartSearch:
         found = batch.queries[:, None].repeat(1, self.k, 1)
         accepted = torch.zeros(count, self.k, dtype=torch.bool, device=found.device)
         if len(query):
-            found[query, place] = shrink(rows, query, cost)[0]
-            accepted[query, place] = True
+            rows, cost = shrink(rows, query, cost)
+            place = _ranks(query, cost) if self.k < self._candidates else place
+            kept = place < self.k
+            found[query[kept], place[kept]] = rows[kept]
+            accepted[query[kept], place[kept]] = True
         return Answers(found, accepted, seen.asked, proved, seen.surest, opens)
+
+    @property
+    def _candidates(self) -> int:
+        """How many rows of each query are shrunk: the nearest one may be the second at first."""
+        return self.k if self.context.prices is not None else max(self.k, SHRUNK)
 
     def _chosen(self, seen: Seen, actions: Actions) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The cheapest rows of each query, none of which changes all that another does.
 
         Rows (rows, width), whose they are, which answer they are, and what they cost.
         """
-        if self.k == 1:
+        if self._candidates == 1:
             query = seen.answered.nonzero()[:, 0]
             return seen.rows[query], query, torch.zeros_like(query), seen.cost[query]
         if not seen.accepted:
@@ -161,7 +170,7 @@ class _PartSearch:
         number = torch.zeros_like(dense, dtype=torch.long)
         number[query, rank] = torch.arange(len(query), device=query.device)
         everyone, picked = torch.arange(len(dense), device=query.device), []
-        for rank_of_answer in range(self.k):
+        for rank_of_answer in range(self._candidates):
             least, place = dense.min(dim=1)
             who = least.isfinite().nonzero()[:, 0]
             if not len(who):
