@@ -251,7 +251,7 @@ def test_without_cuda_the_gpu_benchmark_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["nothing"], "there are: release, search, serve, scale, gpu"),
+        (["nothing"], "there are: release, search, serve, no, scale, gpu"),
         (["search", "--only", "nothing"], "there are: peers, warm-up, believable, batch, features"),
         (["release", "--only", "peers"], "are for the benchmark search"),
         (["gpu", "--seeds", "2"], "are for the benchmark search"),
