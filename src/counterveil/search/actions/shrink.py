@@ -17,6 +17,7 @@ from torch.nn.functional import one_hot
 from counterveil.search.actions.actions import Actions
 from counterveil.search.actions.beam import Seen, least_of_each
 from counterveil.search.actions.costs import BatchCosts
+from counterveil.search.constraints.bounds import SAME
 
 # What is tried in each pass: places up and down the list of values of a believable answer; shares
 # of the way back to the query for the nearest.
@@ -93,15 +94,17 @@ class Shrink:
         """
         column, box = self.actions.menu.first_column[feature], self.costs.batch.box
         whose, now = query[row], rows[row, column][:, None]
+        own = self.costs.queries[whose, column][:, None]
         by = torch.tensor(steps, device=rows.device)
         if self.costs.believable:
             fine = self.costs.context.menu.fine[feature]
             place = torch.searchsorted(fine, now) + by
             values = fine.gather(1, place.clamp_(0, fine.shape[1] - 1))
         else:
-            values = now - (now - self.costs.queries[whose, column][:, None]) * by
+            values = now - (now - own) * by
         lower, upper = (side[whose, column][:, None] for side in (box.lower, box.upper))
-        return self.actions.projection.numbers(values, column[:, None], lower, upper)
+        values = self.actions.projection.numbers(values, column[:, None], lower, upper)
+        return torch.where((values - own).abs() <= SAME, own, values)  # what is given out: the same
 
     def _replace(
         self, rows: Tensor, cost: Tensor, tried: Tensor, at: Tensor, moved: Tensor, query: Tensor
