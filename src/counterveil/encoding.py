@@ -10,6 +10,7 @@ the list or missing counts as missing where the schema allows that, and otherwis
 the bounds, the first category, the first of two values, or a pixel of 0.
 """
 
+import math
 from collections.abc import Collection, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -265,20 +266,40 @@ class Encoding:
         return self.decode(np.zeros((1, self.width))).dtypes.tolist()
 
     def decode(self, points: Array) -> pd.DataFrame:
-        """Legal points (rows, width) back to rows in original units."""
-        points = np.asarray(points)
+        """Legal points (rows, width) back to rows in original units.
+
+        Points in float32, as the search has them, give numbers without the noise of such floats: a
+        tree that splits at 225,000 must not be asked about 225,000.009.
+        """
+        is_noisy = np.asarray(points).dtype == np.float32
+        points = np.asarray(points, dtype=np.float64)
         decoded: list[Any] = [None] * len(self._names)
         together = bool(self._bits.places) and len(points) > 0
         if together:
             for place, column in zip(self._bits.places, self._bits.decode(points), strict=True):
                 decoded[place] = column
         for block in self._others if together else self.blocks:
-            decoded[block.places] = block.feature.decode(points[:, block.at])
+            found = block.feature.decode(points[:, block.at])
+            if is_noisy:
+                found = [without_float_noise(block.feature, columns.array_of(x)) for x in found]
+            decoded[block.places] = found
         if all(isinstance(column, np.ndarray) and column.dtype == np.int64 for column in decoded):
             frame = pd.DataFrame(np.array(decoded).T, copy=False)
             frame.columns = self._index.view()
             return frame
         return self.frame([columns.array_of(each) for each in decoded])
+
+
+def without_float_noise(feature: Feature, values: Any) -> Any:
+    """Decoded numbers to the decimal place of a ten-millionth of their span, at least.
+
+    The search computes in floats of seven digits: what comes after is no part of an answer.
+    """
+    bounds = feature.number_range
+    if bounds is None or feature.is_whole:
+        return values
+    digits = 7 - math.ceil(math.log10(bounds[1] - bounds[0]))
+    return np.round(values, digits) if -300 < digits < 300 else values
 
 
 def _is_plain_bit(feature: Feature) -> bool:

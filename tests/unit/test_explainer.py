@@ -349,3 +349,26 @@ def test_where_the_private_model_is_never_sure_a_class_that_wins_is_enough(veil,
     result = explainer.explain(queries, **few)
     sure = explainer.explain(queries, margin=0.95, **few)
     assert sure.valid.sum() < result.valid.sum()
+
+
+def test_the_model_is_asked_about_numbers_as_they_are_given_out(release_once):
+    """225,000 of four million is 225,000.009 in float32: a tree that splits there would refuse."""
+    features = (
+        Numeric(name="price", lower=0, upper=4_050_000, immutable=True),
+        Numeric(name="score", lower=0, upper=1),
+    )
+    schema = Schema(name="loans", label=Label(name="paid", classes=(0, 1)), features=features)
+    rng = np.random.default_rng(0)
+    people = pd.DataFrame({"price": rng.uniform(0, 4e6, 300), "score": rng.random(300)})
+    veil = release_once(schema, people.assign(paid=(people.score > 0.5).astype(int)), 50.0)
+
+    def tree(rows):
+        yes = (rows.price <= 225_000) & (rows.score > 0.5)
+        return np.where(yes.to_numpy()[:, None], [0.2, 0.8], [0.8, 0.2])
+
+    queries = pd.DataFrame({"price": [225_000.0], "score": [0.2]})
+    explainer = Explainer(veil, CallableModel(tree, schema))
+    for prefer in ("believable", "nearest"):
+        result = explainer.explain(queries, 1, prefer=prefer, progress=False)
+        assert result.valid.all()
+        assert result.rows.price[0] == 225_000

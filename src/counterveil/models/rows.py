@@ -89,7 +89,7 @@ class Rows:
     def cells(self) -> list[Any]:
         encoded = self.encoded  # refuses what the schema does not allow
         if not self.from_frame:
-            return arrays_of(self._encoding.decode(encoded))
+            return arrays_of(self._encoding.decode(self.array))
         cells = [column.copy() for column in self._given]
         own, found = self._encoding.dtypes, [column.dtype for column in cells]
         if own == found and OBJECTS not in found:
@@ -109,7 +109,8 @@ class Rows:
     @cached_property
     def frame(self) -> pd.DataFrame:
         if not self.from_frame:
-            return self._encoding.decode(self.encoded)
+            _ = self.encoded  # refuses points of another shape
+            return self._encoding.decode(self.array)
         return self._encoding.frame(self.cells)
 
     @cached_property

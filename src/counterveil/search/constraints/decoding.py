@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from counterveil.encoding import Array, Encoding
+from counterveil.encoding import Array, Encoding, without_float_noise
 from counterveil.schema import Feature
 from counterveil.schema.columns import array_of, arrays_of, numbers_of
 from counterveil.schema.numeric import SLACK
@@ -51,7 +51,7 @@ def decode_cells(
         for place, after, here in zip(
             range(places.start, places.stop), decoded, changed, strict=True
         ):
-            told = _without_float_noise(feature, array_of(after))
+            told = without_float_noise(feature, array_of(after))
             told = clip_to_rules(feature, cells[place], told, rules)
             cells[place] = _where(here, told, cells[place])
     _relate_exactly(encoding, queries, cells, rules)
@@ -91,18 +91,6 @@ def _relate_exactly(
 def _shortest(values: Array) -> Array:
     """Sums without the digits that adding floats leaves: 0.3, not 0.30000000000000004."""
     return np.array([float(f"{value:.13g}") for value in values.tolist()])
-
-
-def _without_float_noise(feature: Feature, values: Any) -> Any:
-    """Decoded numbers to the decimal place of a ten-millionth of their span, at least.
-
-    The search computes in floats of seven digits: what comes after is no part of an answer.
-    """
-    bounds = feature.number_range
-    if bounds is None or feature.is_whole:
-        return values
-    digits = 7 - math.ceil(math.log10(bounds[1] - bounds[0]))
-    return np.round(values, digits) if -300 < digits < 300 else values
 
 
 def clip_to_rules(feature: Feature, before: Any, after: Any, rules: ManyRules = None) -> Any:
