@@ -266,23 +266,15 @@ class Encoding:
         return self.decode(np.zeros((1, self.width))).dtypes.tolist()
 
     def decode(self, points: Array) -> pd.DataFrame:
-        """Legal points (rows, width) back to rows in original units.
-
-        Points in float32, as the search has them, give numbers without the noise of such floats: a
-        tree that splits at 225,000 must not be asked about 225,000.009.
-        """
-        is_noisy = np.asarray(points).dtype == np.float32
-        points = np.asarray(points, dtype=np.float64)
+        """Legal points (rows, width) back to rows in original units."""
+        points = np.asarray(points)
         decoded: list[Any] = [None] * len(self._names)
         together = bool(self._bits.places) and len(points) > 0
         if together:
             for place, column in zip(self._bits.places, self._bits.decode(points), strict=True):
                 decoded[place] = column
         for block in self._others if together else self.blocks:
-            found = block.feature.decode(points[:, block.at])
-            if is_noisy:
-                found = [without_float_noise(block.feature, columns.array_of(x)) for x in found]
-            decoded[block.places] = found
+            decoded[block.places] = block.feature.decode(points[:, block.at])
         if all(isinstance(column, np.ndarray) and column.dtype == np.int64 for column in decoded):
             frame = pd.DataFrame(np.array(decoded).T, copy=False)
             frame.columns = self._index.view()

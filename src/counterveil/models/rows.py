@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from counterveil.encoding import Array, Encoding
+from counterveil.encoding import Array, Encoding, without_float_noise
 from counterveil.errors import ModelError
 from counterveil.schema.columns import WHOLE, array_of, arrays_of, numbers_of
 
@@ -32,6 +32,7 @@ class Rows:
     """
 
     from_frame = False
+    without_noise = False
     _given: Sequence[Any]  # columns as they came
 
     def __init__(self, encoding: Encoding) -> None:
@@ -76,10 +77,14 @@ class Rows:
         return rows
 
     @classmethod
-    def of_array(cls, points: Array, encoding: Encoding) -> Self:
-        """Encoded rows: a float32 array of shape (rows, width)."""
+    def of_array(cls, points: Array, encoding: Encoding, *, without_noise: bool = False) -> Self:
+        """Encoded rows: a float32 array of shape (rows, width).
+
+        `without_noise`: numbers in original units have no more digits than float32 holds, as
+        answers are given out: a tree that splits at 225,000 is not asked about 225,000.009.
+        """
         rows = cls.of_points(torch.from_numpy(points), encoding)
-        rows.array = points
+        rows.array, rows.without_noise = points, without_noise
         return rows
 
     def __len__(self) -> int:
@@ -89,7 +94,11 @@ class Rows:
     def cells(self) -> list[Any]:
         encoded = self.encoded  # refuses what the schema does not allow
         if not self.from_frame:
-            return arrays_of(self._encoding.decode(self.array))
+            cells = arrays_of(self._encoding.decode(encoded))
+            if self.without_noise:
+                for feature, places, *_ in self._encoding.blocks:
+                    cells[places] = [without_float_noise(feature, each) for each in cells[places]]
+            return cells
         cells = [column.copy() for column in self._given]
         own, found = self._encoding.dtypes, [column.dtype for column in cells]
         if own == found and OBJECTS not in found:
@@ -108,9 +117,8 @@ class Rows:
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        if not self.from_frame:
-            _ = self.encoded  # refuses points of another shape
-            return self._encoding.decode(self.array)
+        if not self.from_frame and not self.without_noise:
+            return self._encoding.decode(self.encoded)
         return self._encoding.frame(self.cells)
 
     @cached_property

@@ -44,7 +44,7 @@ class Question:
         if not len(rows):
             return rows.new_zeros(0, model.classes)
         if model.device.type == "cpu":
-            asked = Rows.of_array(rows.cpu().numpy(), model.encoding)
+            asked = Rows.of_array(rows.cpu().numpy(), model.encoding, without_noise=True)
         else:
             asked = Rows.of_points(rows.to(model.device), model.encoding)
         with torch.no_grad():

@@ -68,7 +68,9 @@ def single(size: Size, seeds: int) -> Iterator[Row]:
         row = queries.iloc[number : number + 1]
         points = explainer.encoding.encode(row)
         box, asked = box_around(explainer.encoding, points, immutable=held), torch.tensor(points)
-        batch, model.spent = QueryBatch(asked.float(), torch.tensor([goal]), box), _no_time()
+        before = evaluation.judge.ask(Rows.of_frame(row, explainer.encoding))
+        batch = QueryBatch(asked.float(), torch.tensor([goal]), box, before=before)
+        model.spent = _no_time()
         explain = partial(explainer.explain, row, wish.target, immutable=held, progress=False)
         spent["whole"].append(_timed(partial(explain, prefer="believable"))[1])
         spent["read"].append(_timed(partial(explainer.decide, row))[1])
@@ -77,7 +79,7 @@ def single(size: Size, seeds: int) -> Iterator[Row]:
         spent["asking"].append(model.spent)
     found = {stage: pd.DataFrame(each[1:]).median() for stage, each in spent.items()}
     rest = found["whole"] - found["read"] - found["search"]
-    found["rest"] = rest.clip(lower=0)  # of three calls, each with its own noise
+    found["rest"] = rest  # of three calls, each with its own noise: it may be below 0
     for stage, times in found.items():
         about = {**head("adult", "counterveil-believable", EPSILON), "batch": 1, "stage": stage}
         about |= {"timed_queries": len(queries), **{name: times[name] for name in _no_time()}}
