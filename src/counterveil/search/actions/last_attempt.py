@@ -17,8 +17,8 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from counterveil.search.actions.actions import Actions
-from counterveil.search.actions.beam import Seen, least_of_each
 from counterveil.search.actions.costs import BatchCosts
+from counterveil.search.actions.seen import Seen, least_of_each
 
 ROUNDS = 8  # actions that the ascent takes from each start, at most
 GAINS = 1e-6  # log-odds: less is no gain

@@ -18,12 +18,13 @@ from counterveil.encoding import Array, Encoding
 from counterveil.models import TargetModel
 from counterveil.population import TreePopulation
 from counterveil.search.actions.actions import Actions
-from counterveil.search.actions.beam import BeamSearch, Seen
+from counterveil.search.actions.beam import BeamSearch
 from counterveil.search.actions.committee import committee_of_model, committee_of_people
 from counterveil.search.actions.costs import UNASKED, BatchCosts, Context, Prices
 from counterveil.search.actions.last_attempt import LastAttempt
 from counterveil.search.actions.menu import menu_of
 from counterveil.search.actions.people import People
+from counterveil.search.actions.seen import Seen
 from counterveil.search.actions.shrink import Shrink
 from counterveil.search.asking import Question, class_margin
 from counterveil.search.batch import Answers, QueryBatch

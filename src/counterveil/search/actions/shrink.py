@@ -15,8 +15,8 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from counterveil.search.actions.actions import Actions
-from counterveil.search.actions.beam import Seen, least_of_each
 from counterveil.search.actions.costs import BatchCosts
+from counterveil.search.actions.seen import Seen, least_of_each
 from counterveil.search.constraints.bounds import SAME
 
 # What is tried in each pass: places up and down the list of values of a believable answer; shares
