@@ -193,3 +193,16 @@ class Answer:
 def as_records(changes: Sequence[Change]) -> list[dict[str, Any]]:
     """Changes as plain values for JSON."""
     return [{"column": name, "from": before, "to": after} for name, before, after in changes]
+
+
+def in_sentences(answers: Sequence[Answer]) -> str:
+    """The answers to one query in sentences."""
+    first, found = answers[0], [each for each in answers if each.is_found]
+    if len(found) < 2:
+        return first.text
+    lines = [wording.opening(*first.classes, first.decided_by)]
+    for each in found:
+        start = "if" if len(lines) == 1 else "Or: if"
+        line = f"  ({each.rank + 1}) {start} {each.condition} ({each.sure})."
+        lines.append(" ".join([line, *each.quality_in_words]))
+    return "\n".join(lines)

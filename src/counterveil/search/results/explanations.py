@@ -6,35 +6,29 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
-import torch
 
-from counterveil.encoding import Array, Encoding
+from counterveil.encoding import Array
 from counterveil.errors import RequestError
 from counterveil.files import write_whole
-from counterveil.pages import TEMPLATES
 from counterveil.privacy import Statement
 from counterveil.schema import Category, Schema
 from counterveil.search.results import tables, wording
-from counterveil.search.results.answer import Answer, Refusal
+from counterveil.search.results.answer import Answer, Refusal, in_sentences
 from counterveil.search.results.frames import LazyFrame, index_of_answers, with_index
-from counterveil.search.results.page import card
 from counterveil.search.results.quality import AnswerQuality
 from counterveil.search.results.refusals import Opening, Status
-from counterveil.search.results.tables import or_none
 from counterveil.search.results.wording import Change, DecidedBy, same
-from counterveil.signature import Signer, signer_dict, signer_line
+from counterveil.signature import Signer
 from counterveil.tables import file_content, plain_value
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SHOWN = 10  # answers in a notebook
 _MISSING = (Status.NOT_FOUND.value, Status.IMPOSSIBLE.value)
 _FRAMES = ("queries", "rows", "closest", "opened")
 _BY_QUERY = ("closest", "opened", "asked", "best_probability", "opens")
@@ -128,12 +122,7 @@ class Explanations:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the promise, and the first answers in sentences."""
-        some = self.found[:SHOWN].tolist()
-        lines = [f"<li value={query + 1}>{escape(self.explain(query))}</li>" for query in some]
-        left = len(self.found) - len(some)
-        more = f"<p>and {left} more: .explain(), .frame(), .summary()</p>" if left else ""
-        told = f"{self.headline}; {self.statement.headline}"
-        return f"<p><b>{escape(told)}</b></p><ol>{''.join(lines)}</ol>{more}"
+        return tables.in_notebook(self)
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickle and copy: all that was put off is computed, and the model is left out."""
@@ -180,25 +169,12 @@ class Explanations:
     @property
     def diversity(self) -> float:
         """Mean L2 distance in the unit cube between the answers of a query; NaN without pairs."""
-        if self.k == 1 or not self.answers:
-            return float("nan")
-        points = torch.from_numpy(Encoding(self.schema).encode(self.rows)).split(self.k)
-        valid = torch.from_numpy(self.valid).split(self.k)
-        several = [rows[ok] for rows, ok in zip(points, valid, strict=True) if ok.sum() > 1]
-        distances = [torch.pdist(rows).mean().item() for rows in several]
-        return float(np.mean(distances)) if distances else float("nan")
+        return tables.diversity(self)
 
     @property
     def headline(self) -> str:
         """How the search went, in one line."""
-        more = f" with {self.answers} answers" if self.k > 1 else ""
-        parts = [f"{len(self.found)} found{more}", f"{self.count(Status.NOT_FOUND)} not found"]
-        if self.count(Status.IMPOSSIBLE):
-            parts.append(f"{self.count(Status.IMPOSSIBLE)} impossible")
-        if self.count(Status.ALREADY):
-            parts.append(f"{self.count(Status.ALREADY)} already of the target class")
-        line = f"{len(self)} {'query' if len(self) == 1 else 'queries'}: {', '.join(parts)}"
-        return line + (f"; mean distance {self.mean_distance:.2f}" if len(self.found) else "")
+        return tables.headline(self)
 
     def only(self, queries: Sequence[int]) -> Self:
         """The same for some of the queries, in the given order, numbered anew."""
@@ -326,16 +302,7 @@ class Explanations:
             numbers = self.found.tolist()
             every = "\n\n".join(f"Query {number + 1}: {self.explain(number)}" for number in numbers)
             return every or f"{self.headline}."
-        first, *_ = answers = self.answers_of(query)
-        found = [each for each in answers if each.is_found]
-        if len(found) < 2:
-            return first.text
-        lines = [wording.opening(*first.classes, self.decided_by)]
-        for each in found:
-            start = "if" if len(lines) == 1 else "Or: if"
-            line = f"  ({each.rank + 1}) {start} {each.condition} ({each.sure})."
-            lines.append(" ".join([line, *each.quality_in_words]))
-        return "\n".join(lines)
+        return in_sentences(self.answers_of(query))
 
     def plot(self, query: int = 0, answer: int = 0) -> Figure:
         """One answer as a picture: a matplotlib Figure, to show or to `.savefig("cf.png")`.
@@ -378,35 +345,14 @@ class Explanations:
         What people call them is beside it, under `names`, where the schema says so. The first
         record of a query without an answer has `asked`, `best_probability`, `closest` and `opens`.
         """
-        several = {"answers": self.answers, "diversity": or_none(self.diversity)}
-        return {
-            "statement": self.statement.model_dump(mode="json"),
-            "signature": signer_dict(self.signer),
-            "decided_by": self.decided_by.value,
-            "flip_ratio": or_none(self.flip_ratio),
-            "mean_distance": or_none(self.mean_distance),
-            **(several if self.k > 1 else {}),
-            **({"names": names} if (names := self.schema.names) else {}),
-            "explanations": tables.records(self),
-        }
+        return tables.as_dict(self)
 
     def to_html(self, *, most: int = 100) -> str:
         """A page for people, of one file: a card for each of the first `most` queries.
 
         Queries that are of the target class already come last, in one line.
         """
-        is_already = self.status[:: self.k] == Status.ALREADY.value
-        asked, already = (np.flatnonzero(part).tolist() for part in (~is_already, is_already))
-        return TEMPLATES.get_template("explanations.html").render(
-            title=f"Explanations: {self.schema.name}",
-            cards=[card(self.answers_of(query)) for query in asked[:most]],
-            asked=len(asked),
-            already=[query + 1 for query in already],
-            result=self,
-            counts={status.value: self.count(status) for status in Status},
-            statement=self.statement,
-            signed=signer_line(self.signer),
-        )
+        return tables.page(self, most)
 
     def save(self, path: str | os.PathLike[str], *, escape: bool = True) -> None:
         """Write summary and rows side by side as .csv, .parquet or .json, or `to_html` as .html.

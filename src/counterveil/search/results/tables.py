@@ -1,20 +1,93 @@
-"""Explanations as tables and records: one row or record for each answer, or each change."""
+"""Explanations as tables, records and pages: a row, record or card for each answer or change."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+import torch
 
-from counterveil.encoding import Array
+from counterveil.encoding import Array, Encoding
+from counterveil.pages import TEMPLATES
 from counterveil.search.results.answer import Refusal, as_records
 from counterveil.search.results.frames import is_plain
+from counterveil.search.results.page import card
+from counterveil.search.results.refusals import Status
+from counterveil.signature import signer_dict, signer_line
 
 if TYPE_CHECKING:
     from counterveil.search.results.explanations import Explanations
+
+
+SHOWN = 10  # answers in a notebook
+
+
+def headline(result: Explanations) -> str:
+    """How the search went, in one line."""
+    more = f" with {result.answers} answers" if result.k > 1 else ""
+    parts = [f"{len(result.found)} found{more}", f"{result.count(Status.NOT_FOUND)} not found"]
+    if result.count(Status.IMPOSSIBLE):
+        parts.append(f"{result.count(Status.IMPOSSIBLE)} impossible")
+    if result.count(Status.ALREADY):
+        parts.append(f"{result.count(Status.ALREADY)} already of the target class")
+    line = f"{len(result)} {'query' if len(result) == 1 else 'queries'}: {', '.join(parts)}"
+    return line + (f"; mean distance {result.mean_distance:.2f}" if len(result.found) else "")
+
+
+def diversity(result: Explanations) -> float:
+    """Mean L2 distance in the unit cube between the answers of a query; NaN without pairs."""
+    if result.k == 1 or not result.answers:
+        return float("nan")
+    points = torch.from_numpy(Encoding(result.schema).encode(result.rows)).split(result.k)
+    valid = torch.from_numpy(result.valid).split(result.k)
+    several = [rows[ok] for rows, ok in zip(points, valid, strict=True) if ok.sum() > 1]
+    distances = [torch.pdist(rows).mean().item() for rows in several]
+    return float(np.mean(distances)) if distances else float("nan")
+
+
+def as_dict(result: Explanations) -> dict[str, Any]:
+    """Everything as plain values for JSON."""
+    several = {"answers": result.answers, "diversity": or_none(result.diversity)}
+    return {
+        "statement": result.statement.model_dump(mode="json"),
+        "signature": signer_dict(result.signer),
+        "decided_by": result.decided_by.value,
+        "flip_ratio": or_none(result.flip_ratio),
+        "mean_distance": or_none(result.mean_distance),
+        **(several if result.k > 1 else {}),
+        **({"names": names} if (names := result.schema.names) else {}),
+        "explanations": records(result),
+    }
+
+
+def in_notebook(result: Explanations) -> str:
+    """The promise, and the first answers in sentences."""
+    some = result.found[:SHOWN].tolist()
+    lines = [f"<li value={query + 1}>{escape(result.explain(query))}</li>" for query in some]
+    left = len(result.found) - len(some)
+    more = f"<p>and {left} more: .explain(), .frame(), .summary()</p>" if left else ""
+    told = f"{result.headline}; {result.statement.headline}"
+    return f"<p><b>{escape(told)}</b></p><ol>{''.join(lines)}</ol>{more}"
+
+
+def page(result: Explanations, most: int) -> str:
+    """A page of one file: a card for each of the first `most` queries."""
+    is_already = result.status[:: result.k] == Status.ALREADY.value
+    asked, already = (np.flatnonzero(part).tolist() for part in (~is_already, is_already))
+    return TEMPLATES.get_template("explanations.html").render(
+        title=f"Explanations: {result.schema.name}",
+        cards=[card(result.answers_of(query)) for query in asked[:most]],
+        asked=len(asked),
+        already=[query + 1 for query in already],
+        result=result,
+        counts={status.value: result.count(status) for status in Status},
+        statement=result.statement,
+        signed=signer_line(result.signer),
+    )
 
 
 def summary(
