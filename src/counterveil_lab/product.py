@@ -11,16 +11,27 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
+from counterveil.demo.adult import Split, adult_schema, adult_split
 from counterveil.encoding import Encoding
 from counterveil.models import Rows, TargetModel
+from counterveil.schema import Schema
 from counterveil.search import Explainer
 from counterveil.search.batch import QueryBatch
 from counterveil.search.constraints.bounds import Box, box_around
 from counterveil.search.constraints.projection import Snap
 from counterveil.search.options import SearchOptions
 from counterveil.search.paper.algorithm2 import ITERATIONS
+from counterveil.veil import Veil
 
 BOXES_AT_A_TIME = 2**17
+
+
+def embedded_adult(epsilon: float) -> tuple[Schema, Split, Veil]:
+    """The embedded Adult with its rules: schema, people, and a veil of those to train with."""
+    from counterveil.curator import Curator
+
+    schema, people = adult_schema(), adult_split()
+    return schema, people, Curator(schema).release(people.train, epsilon, progress=False)
 
 
 def evenly(classes: Tensor, count: int) -> Tensor:

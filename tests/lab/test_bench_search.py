@@ -110,11 +110,9 @@ def test_believable_answers_are_measured_beside_the_nearest() -> None:
 
 def test_the_stages_of_a_single_answer() -> None:
     found = {row["stage"]: row for row in run("single")}
-    assert list(found) == ["whole", "read", "search", "asking", "rest"]
+    assert list(found) == ["whole", "read", "search", "asking"]
     assert found["whole"]["share"] == 1
     assert found["asking"]["cpu_seconds_per_query"] < found["search"]["cpu_seconds_per_query"]
-    parts = [found[stage]["share"] for stage in ("read", "search", "rest")]
-    assert sum(parts) == pytest.approx(1)
     assert {row["batch"] for row in found.values()} == {1}
 
 

@@ -22,9 +22,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from counterveil.curator import Curator
-from counterveil.demo.adult import adult_schema, adult_split
 from counterveil_lab.pipelines import pipeline
+from counterveil_lab.product import embedded_adult
 from counterveil_lab.results import Results, Row
 
 EPSILON, TARGET = 0.75, ">50K"
@@ -65,12 +64,12 @@ def bench(
 ) -> None:
     """Measure every model, with the present code and with that of `against`."""
     results = Results(folder, "bench-no", command, fresh=True)
-    schema, people = adult_schema(), adult_split()
+    schema, people, released = embedded_adult(EPSILON)
     columns, codes = list(schema.columns), {"present": None, "earlier": against}
     table, count = people.test[columns].head(20 * PEOPLE), QUICK_PEOPLE if quick else PEOPLE
     with tempfile.TemporaryDirectory() as place:
         veil, task = Path(place) / "adult.veil", Path(place) / "task.pickle"
-        Curator(schema).release(people.train, EPSILON, progress=False).save(veil)
+        released.save(veil)
         for kind in MODELS:
             model = None
             if kind != "private model":

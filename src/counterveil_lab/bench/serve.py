@@ -35,8 +35,7 @@ from pathlib import Path
 import numpy as np
 
 from counterveil import Explainer
-from counterveil.curator import Curator
-from counterveil.demo.adult import adult_schema, adult_split
+from counterveil_lab.product import embedded_adult
 from counterveil_lab.results import Results
 
 EPSILON = 0.75
@@ -69,12 +68,12 @@ def bench(
 ) -> None:
     """Measure every part; `against`: the folder `src` of an earlier version of the code."""
     results = Results(folder, "bench-serve", command, fresh=True)
-    schema, people = adult_schema(), adult_split()
+    schema, people, released = embedded_adult(EPSILON)
     clients = QUICK_CLIENTS if quick else CLIENTS
     table = people.test[list(schema.columns)].head(LOOKED_AT)
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / "adult.veil"
-        Curator(schema).release(people.train, EPSILON, progress=False).save(path)
+        released.save(path)
         found = Explainer(path).explain(table, progress=False).valid
         every = json.loads(table.to_json(orient="records"))
         rows = [row for row, answered in zip(every, found, strict=True) if answered][:ROWS]

@@ -6,7 +6,8 @@
 | read | the row is read, and the model decides on it |
 | search | the search for the answer |
 | asking | what the model takes of the search |
-| rest | the whole less read and search: rules, checks, the model's last word on the answer |
+
+Each stage is timed by itself. The whole also has rules, checks and the model's last word.
 """
 
 import time
@@ -78,8 +79,6 @@ def single(size: Size, seeds: int) -> Iterator[Row]:
         spent["search"].append(_timed(search)[1])
         spent["asking"].append(model.spent)
     found = {stage: pd.DataFrame(each[1:]).median() for stage, each in spent.items()}
-    rest = found["whole"] - found["read"] - found["search"]
-    found["rest"] = rest  # of three calls, each with its own noise: it may be below 0
     for stage, times in found.items():
         about = {**head("adult", "counterveil-believable", EPSILON), "batch": 1, "stage": stage}
         about |= {"timed_queries": len(queries), **{name: times[name] for name in _no_time()}}

@@ -33,8 +33,7 @@ import torch
 from torch import Tensor
 
 from counterveil import Explainer, Explanations
-from counterveil.curator import Curator
-from counterveil.demo.adult import adult_schema, adult_split, train_target
+from counterveil.demo.adult import train_target
 from counterveil.encoding import Encoding
 from counterveil.models import Rows, adapt
 from counterveil.population import TreePopulation
@@ -52,6 +51,7 @@ from counterveil_lab.fuzz.random_rules import draw_model, draw_record, frame_of
 from counterveil_lab.fuzz.rule_judge import NO_RULES, violations
 from counterveil_lab.fuzz.rules_run import CLEARLY, Tally, World, record
 from counterveil_lab.fuzz.world import learning_less
+from counterveil_lab.product import embedded_adult
 from counterveil_lab.results import Row
 
 EPSILON, TARGET = 0.75, ">50K"
@@ -209,9 +209,8 @@ def measure_case(part: str, world: int | None, model: str, *, quick: bool) -> li
 
 def adult_rows(kind: str, count: int) -> list[Row]:
     """Refused people of Adult ask for the other class; rules are those of the schema."""
-    schema, people = adult_schema(), adult_split()
+    schema, people, veil = embedded_adult(EPSILON)
     table = people.train[list(schema.columns)]
-    veil = Curator(schema).release(people.train, EPSILON, progress=False)
     model: Any = None
     if kind == "network":
         model = train_target(people.train, schema)
