@@ -55,6 +55,7 @@ EXPERIMENTS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
         ("image_judges QUERIES TWINS REAL_IMAGES", "experiments.believable_images DELTA WAYS"),
     ),
     "exhaustive": (SEARCH, ("fuzz.rules_run SEARCHES DECIDES CLEARLY",)),
+    "optimal-trees": ((*SEARCH, "judges"), ("experiments.optimal_trees TREES LEAVES SECONDS",)),
     "population": ((*LAB, "distances"), ("experiments.populations SPLIT SAMPLES PARTS",)),
     "private-models": ((*LAB, "distances"), ("experiments.private_models DELTA SETTINGS",)),
     "private-answers": (

@@ -351,7 +351,8 @@ def test_where_the_private_model_is_never_sure_a_class_that_wins_is_enough(veil,
     assert sure.valid.sum() < result.valid.sum()
 
 
-def test_the_model_is_asked_about_numbers_as_they_are_given_out(release_once):
+@pytest.mark.parametrize("inputs", ["rows", "encoding"])
+def test_the_model_is_asked_about_numbers_as_they_are_given_out(release_once, inputs):
     """225,000 of four million is 225,000.009 in float32: a tree that splits there would refuse."""
     features = (
         Numeric(name="price", lower=0, upper=4_050_000, immutable=True),
@@ -363,11 +364,14 @@ def test_the_model_is_asked_about_numbers_as_they_are_given_out(release_once):
     veil = release_once(schema, people.assign(paid=(people.score > 0.5).astype(int)), 50.0)
 
     def tree(rows):
-        yes = (rows.price <= 225_000) & (rows.score > 0.5)
-        return np.where(yes.to_numpy()[:, None], [0.2, 0.8], [0.8, 0.2])
+        if inputs == "encoding":
+            yes = (rows[:, 0] <= 225_000 / 4_050_000) & (rows[:, 1] > 0.5)
+        else:
+            yes = ((rows.price <= 225_000) & (rows.score > 0.5)).to_numpy()
+        return np.where(yes[:, None], [0.2, 0.8], [0.8, 0.2])
 
     queries = pd.DataFrame({"price": [225_000.0], "score": [0.2]})
-    explainer = Explainer(veil, CallableModel(tree, schema))
+    explainer = Explainer(veil, CallableModel(tree, schema, inputs=inputs))
     for prefer in ("believable", "nearest"):
         result = explainer.explain(queries, 1, prefer=prefer, progress=False)
         assert result.valid.all()

@@ -25,7 +25,8 @@ class Rows:
     `cells`: the columns of rows in original units as plain arrays, in the schema's order: those
     that were given, with values of the schema's types, or the decoded points.
     `frame`: the same as a frame.
-    `encoded`: float64 array of shape (rows, width): the encoded rows, or the points.
+    `encoded`: float64 array of shape (rows, width): the encoded rows, or the points; without noise
+    the points of rows as they are given out.
     `points`: float32 tensor of shape (rows, width): the very points that were given (a gradient
     flows through them), or the encoded rows on the CPU.
     `array`: the same as an array, for what is quicker without torch.
@@ -80,8 +81,8 @@ class Rows:
     def of_array(cls, points: Array, encoding: Encoding, *, without_noise: bool = False) -> Self:
         """Encoded rows: a float32 array of shape (rows, width).
 
-        `without_noise`: numbers in original units have no more digits than float32 holds, as
-        answers are given out: a tree that splits at 225,000 is not asked about 225,000.009.
+        `without_noise`: numbers have no more digits than float32 holds, as answers are given out:
+        a tree that splits at 225,000 is not asked about 225,000.009. So are `encoded` numbers.
         """
         rows = cls.of_points(torch.from_numpy(points), encoding)
         rows.array, rows.without_noise = points, without_noise
@@ -92,13 +93,13 @@ class Rows:
 
     @cached_property
     def cells(self) -> list[Any]:
-        encoded = self.encoded  # refuses what the schema does not allow
         if not self.from_frame:
-            cells = arrays_of(self._encoding.decode(encoded))
+            cells = arrays_of(self._encoding.decode(self._given_points))
             if self.without_noise:
                 for feature, places, *_ in self._encoding.blocks:
                     cells[places] = [without_float_noise(feature, each) for each in cells[places]]
             return cells
+        encoded = self.encoded  # refuses what the schema does not allow
         cells = [column.copy() for column in self._given]
         own, found = self._encoding.dtypes, [column.dtype for column in cells]
         if own == found and OBJECTS not in found:
@@ -118,13 +119,19 @@ class Rows:
     @cached_property
     def frame(self) -> pd.DataFrame:
         if not self.from_frame and not self.without_noise:
-            return self._encoding.decode(self.encoded)
+            return self._encoding.decode(self._given_points)
         return self._encoding.frame(self.cells)
 
     @cached_property
     def encoded(self) -> Array:
         if self.from_frame:
             return self._encoding.encode_arrays(self._given)
+        return (
+            self._encoding.encode_arrays(self.cells) if self.without_noise else self._given_points
+        )
+
+    @property
+    def _given_points(self) -> Array:
         array: Array = self.points.detach().cpu().double().numpy()
         width = self._encoding.width
         if array.shape[1:] != (width,):

@@ -16,6 +16,7 @@ from counterveil_lab.experiments import (
     exhaustive,
     image_populations,
     images,
+    optimal_trees,
     over_epsilon,
     populations,
     private_answers,
@@ -51,6 +52,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     "believable": believable.BELIEVABLE,
     "believable-images": believable_images.BELIEVABLE_IMAGES,
     "exhaustive": exhaustive.EXHAUSTIVE,
+    "optimal-trees": optimal_trees.OPTIMAL_TREES,
 }
 
 
