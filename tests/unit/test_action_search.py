@@ -23,6 +23,8 @@ from counterveil.search.actions.beam import HELPS
 from counterveil.search.actions.costs import BatchCosts
 from counterveil.search.actions.menu import menu_of
 from counterveil.search.actions.people import RAREST
+from counterveil.search.actions.seen import Seen
+from counterveil.search.actions.shrink import Shrink
 from counterveil.search.asking import Question
 from counterveil.search.batch import QueryBatch
 from counterveil.search.constraints.bounds import box_around
@@ -180,6 +182,25 @@ def test_sets_of_two_actions_are_found(explainer, refused):
         assert result.valid[number] == np.isfinite(best)
         ratios += [found[number] / best] if np.isfinite(best) else []
     assert np.mean(ratios) <= 1.03
+
+
+def test_a_number_takes_the_place_of_a_category(veil, schema, rows):
+    """An answer that changes housing as well is exchanged for one that changes income alone."""
+    explainer = Explainer(veil, linear_model(schema, {"income": 3.0, "housing": 1.0}, -2.5))
+    few = rows.head(8).assign(income=0.0, housing=rows.housing.iloc[0])
+    costs, actions = costs_of(explainer, few, "nearest")
+    query = torch.arange(len(few))
+    blocks = {block.feature.name: block for block in explainer.encoding.blocks}
+    dear = costs.queries.clone()
+    dear[:, blocks["housing"].at] = dear[:, blocks["housing"].at].roll(1, dims=1)
+    dear[:, blocks["income"].start] = 1.0
+    shrink = Shrink(costs, actions, Seen.nothing(costs.queries, costs.own_margin, several=False))
+    cost = costs.cost(dear, query)
+    found, cheaper = shrink.exchange(dear, query, cost)
+    assert (cheaper < cost).all()
+    housing = blocks["housing"].at
+    assert (found[:, housing] == costs.queries[:, housing]).all()
+    assert (costs.margin(found, query) >= 0).all()
 
 
 def test_answers_are_accepted_legal_and_the_same_again(explainer, model, schema, refused):

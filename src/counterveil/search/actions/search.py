@@ -137,6 +137,8 @@ class _PartSearch:
         found = batch.queries[:, None].repeat(1, self.k, 1)
         accepted = torch.zeros(count, self.k, dtype=torch.bool, device=found.device)
         if len(query):
+            if self._candidates > self.k:
+                rows, cost = shrink.exchange(rows, query, cost)
             rows, cost = shrink(rows, query, cost)
             place = _ranks(query, cost) if self.k < self._candidates else place
             kept = place < self.k
