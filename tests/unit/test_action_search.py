@@ -94,7 +94,7 @@ def test_offered_numbers_stay_out_of_the_far_tail(veil):
 
 
 def test_density_percentiles_and_codes_are_those_of_the_population(veil, explainer, schema, rows):
-    people, population = explainer._believable.people, veil.population()
+    people, population = explainer._components.believable.people, veil.population()
     points = Encoding(schema).encode(rows)
     encoded = torch.tensor(points).float()
     cells = people.cells(encoded)

@@ -117,7 +117,7 @@ def test_a_network_that_no_search_saw_accepts_them_and_not_the_nearest(
 
 
 def test_answers_stay_nearer_to_the_query_than_images_of_the_class_are(explainer, result):
-    beliefs = explainer._believable.beliefs
+    beliefs = explainer._components.believable.beliefs
     before = torch.as_tensor(Encoding(result.schema).encode(result.queries), dtype=torch.float32)
     drawn, after = beliefs.samples[torch.as_tensor(result.target)], rows_of(result)  # many a class
     manner = beliefs.manner(before)
@@ -137,7 +137,7 @@ def test_the_same_again_and_whatever_is_asked_beside(explainer, asked, result):
 
 
 def test_worth_is_told_in_numbers_words_and_json(explainer, result):
-    worth, ground = result.quality, explainer._believable
+    worth, ground = result.quality, explainer._components.believable
     before, after = (
         torch.as_tensor(Encoding(result.schema).encode(each)).float()
         for each in (result.queries, result.rows)
@@ -188,9 +188,9 @@ def test_rules_hold(explainer, asked):
 
 @pytest.mark.parametrize("kind", [Redrawn, Retouched])
 def test_frozen_pixels_stay(explainer, veil, plain_veil, model, points, kind):
-    ground = explainer._believable
+    ground = explainer._components.believable
     if kind is Retouched:
-        ground = Explainer(plain_veil, model)._believable
+        ground = Explainer(plain_veil, model)._components.believable
     assert isinstance(ground.painter, kind)
     queries = points[0][:12]
     targets = (model(queries).argmax(dim=1) + 3) % 10
@@ -209,7 +209,7 @@ def test_without_a_generator_the_query_gets_a_smooth_change(plain_veil, model, s
     explainer = Explainer(plain_veil, model)
     result = explainer.explain(*asked, progress=False)
     nearest = explainer.explain(*asked, prefer="nearest", progress=False)
-    assert isinstance(explainer._believable.painter, Retouched)
+    assert isinstance(explainer._components.believable.painter, Retouched)
     assert result.flip_ratio >= 0.99
     assert agree(model, result) == 1.0
     assert agree(stranger, result) > agree(stranger, nearest) + 0.2
@@ -219,7 +219,7 @@ def test_without_a_generator_the_query_gets_a_smooth_change(plain_veil, model, s
 def test_the_private_model_alone_is_enough(veil, asked, model, guidance):
     explainer = Explainer(veil, guidance=guidance)
     result = explainer.explain(*asked, progress=False)
-    assert len(explainer._believable.members) == 1
+    assert len(explainer._components.believable.members) == 1
     assert result.flip_ratio >= 0.99
     assert agree(veil.surrogate, result) > 0.98  # shares of the classes may decide otherwise
     assert agree(model, result) > 0.8
@@ -244,7 +244,7 @@ def test_an_untrusted_population_is_not_followed(veil, points):
         def forward(self, rows):
             return veil.surrogate(rows).roll(1, dims=1)
 
-    ground = Explainer(veil, Turned())._believable
+    ground = Explainer(veil, Turned())._components.believable
     assert ground.trust == 0.0
     assert isinstance(ground.painter, Retouched)
     assert [each.weight for each in ground.members] == [2.0, 0.0]
@@ -253,7 +253,7 @@ def test_an_untrusted_population_is_not_followed(veil, points):
 
 
 def test_real_images_are_likelier_in_their_own_class(explainer, points):
-    beliefs, (rows, classes) = explainer._believable.beliefs, points
+    beliefs, (rows, classes) = explainer._components.believable.beliefs, points
     every = [beliefs.likelihood(rows, torch.full_like(classes, goal)) for goal in range(10)]
     found = torch.stack(every, dim=1)
     own, others = found.gather(1, classes[:, None]), found.mean(dim=1, keepdim=True)
@@ -265,7 +265,7 @@ def test_real_images_are_likelier_in_their_own_class(explainer, points):
 
 def test_likelihood_of_frequencies_is_the_gaussian_of_the_population(plain_veil, model, points):
     population, (rows, classes) = plain_veil.population(), points
-    beliefs = Explainer(plain_veil, model)._believable.beliefs
+    beliefs = Explainer(plain_veil, model)._components.believable.beliefs
     found = population.frequencies.of(rows.double().numpy())
     off = (found - population.means[classes.numpy()]) / population.spread
     by_hand = -(off**2).sum(axis=1) / 2

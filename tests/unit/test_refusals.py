@@ -16,7 +16,7 @@ from counterveil.report import explanation_table
 from counterveil.schema import Categorical, Label, Numeric, Pixels, Schema
 from counterveil.search.constraints.rules import Rules
 from counterveil.search.results.explanations import Explanations
-from counterveil.search.results.refusals import NO_FURTHER, NoAnswers, Opening, Status
+from counterveil.search.results.refusals import NO_FURTHER, Opening, Status
 from counterveil.search.results.wording import DecidedBy
 from counterveil.service.answers import records
 from counterveil.terminal import out
@@ -210,49 +210,46 @@ def asked(veil, model, schema):
     explainer.__dict__["_builder"] = lambda *each: given.append(each) or usual(*each)
     queries = random_rows(schema, 6, seed=3).set_axis(list("abcdef"))
     explainer.explain(queries, k=2, max_changes=1, progress=False)
-    request, (rows, _), _ = given[0]
-    return usual, request, (rows, torch.zeros(len(rows), 2, dtype=torch.bool))
+    request, found = given[0]
+    return usual, request, replace(found, accepted=torch.zeros_like(found.accepted))
 
 
 def test_the_builder_asks_the_model_about_the_closest_rows(asked, schema, model):
     builder, request, found = asked
-    count, points = 6, request.asked.encoded.astype(np.float32)
-    closest = points.copy()
-    age = next(block for block in builder.encoding.blocks if block.feature.name == "age")
+    count, closest = 6, request.asked.encoded.astype(np.float32)
+    age = next(block for block in builder.components.encoding.blocks if block.feature.name == "age")
     closest[:, age.at] = 1.0
     opens = [Opening("max_changes", None, 0.7, closest[0], limit=1), *[None] * (count - 1)]
-    proved = np.array([True] * 3 + [False] * 3)
-    told = NoAnswers(np.arange(count), proved, closest, opens)
-    result = builder(request, found, told)
+    proved, asked_about = torch.tensor([True] * 3 + [False] * 3), torch.arange(count)
+    of_rows = {"closest": torch.from_numpy(closest), "opens": opens}
+    result = builder(request, replace(found, asked=asked_about, proved=proved, **of_rows))
     assert result.status.tolist() == ["impossible", "not_found"] * 3 + ["not_found"] * 6
     assert result.reason[0] == "proved: no row within the rules convinces the model"
     assert result.reason[1] == NO_FURTHER
     assert result.reason[6] == "no row with at most 1 changes convinced the model"
     assert result.closest.index.tolist() == list("abcdef")
     assert set(result.closest["age"]) == {schema.feature("age").upper}
-    said = builder.model.ask(type(request.asked).of_frame(result.closest, builder.encoding)).exp()
+    parts = builder.components
+    said = parts.model.ask(type(request.asked).of_frame(result.closest, parts.encoding)).exp()
     wanted = said[torch.arange(count), request.batch.targets]
     np.testing.assert_allclose(result.best_probability, wanted, rtol=1e-5)
     assert result.asked.tolist() == list(range(count))
     assert "if more than 1 features might change" in result.text(0)
     assert result.answer_of(0).refusal.opened[0][0] == "age"
-    assert builder(request, found).asked is None
+    assert builder(request, replace(found, says_why=False)).asked is None
 
 
 def test_a_proof_is_not_believed_against_the_model(asked):
-    builder, request, (rows, _) = asked
-    accepted = torch.ones(len(rows), 2, dtype=torch.bool)
-    points = request.asked.encoded.astype(np.float32)
-    proved = np.ones(len(points), dtype=bool)
-    told = NoAnswers(np.zeros(len(points), dtype=int), proved, points, [None] * len(points))
-    plain, result = builder(request, (rows, accepted)), builder(request, (rows, accepted), told)
+    builder, request, found = asked
+    nobody, everybody = found.accepted, torch.ones_like(found.accepted)
+    proved, points = torch.ones_like(found.proved), request.asked.points
+    told = replace(found, accepted=everybody, proved=proved, closest=points)
+    told = replace(told, asked=torch.zeros_like(found.asked), opens=[None] * len(points))
+    plain, result = builder(request, replace(told, says_why=False)), builder(request, told)
     assert result.status.tolist() == plain.status.tolist()
-    good = rows[:, 0].numpy()[plain.found]
-    closest = points.copy()
-    closest[plain.found] = good
-    nothing = rows, torch.zeros_like(accepted)
-    told = replace(told, closest=closest)
-    refused = builder(request, nothing, told).status[::2]
+    closest = points.clone()
+    closest[plain.found] = found.rows[plain.found, 0]
+    refused = builder(request, replace(told, accepted=nobody, closest=closest)).status[::2]
     assert set(refused[plain.found]) == {"not_found"}
 
 

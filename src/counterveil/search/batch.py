@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from counterveil.search.constraints.bounds import Box
-from counterveil.search.results.refusals import NoAnswers, Opening
+from counterveil.search.results.refusals import Opening
 
 Found = tuple[Tensor, Tensor]  # rows, and which of them are accepted
 
@@ -60,10 +60,11 @@ class Answers:
     """What a search found for the queries of a batch.
 
     `rows`: legal rows, (queries, k, width). `accepted`: which of them the model accepts, (queries,
-    k). The rest is known of the search over actions alone. `asked`: how many rows the model was
-    asked about, `proved`: whether it is proved that there is no answer, (queries,). `closest`: the
-    row for which the model was surest, (queries, width). `opens`: the one rule whose lifting opens
-    a way, where there is one.
+    k). The rest is known of the search over actions alone (`says_why`), and meant for queries
+    without an answer. `asked`: how many rows the model was asked about, `proved`: whether it is
+    proved that there is no answer, (queries,). `closest`: the allowed row for which the model was
+    surest, the query itself where none is better, (queries, width). `opens`: the one rule whose
+    lifting opens a way, where there is one.
     """
 
     rows: Tensor
@@ -91,30 +92,10 @@ class Answers:
 
     def put(self, part: Tensor, other: Answers) -> None:
         """Replace the answers to the queries `part`, in place; rows asked about are added up."""
-        self.rows[part], self.accepted[part] = other.rows, other.accepted
-        self.proved[part], self.closest[part] = other.proved, other.closest
-        self.asked[part] += other.asked
+        for name in ("rows", "accepted", "proved", "closest"):
+            getattr(self, name)[part] = getattr(other, name).to(self.rows.device)
+        self.asked[part] += other.asked.to(self.rows.device)
         if any(other.opens):
             for place, opening in zip(part.tolist(), other.opens, strict=True):
                 self.opens[place] = opening
         self.says_why = other.says_why
-
-    def on_cpu(self) -> Answers:
-        """The same on the CPU."""
-        names = ("rows", "accepted", "asked", "proved", "closest")
-        return replace(self, **{name: getattr(self, name).cpu() for name in names})
-
-    @property
-    def found(self) -> Found:
-        """Rows and which are accepted, on the CPU."""
-        return self.rows.cpu(), self.accepted.cpu()
-
-    @property
-    def no_answers(self) -> NoAnswers | None:
-        """What is known about queries without an answer; None where the search does not say."""
-        if not self.says_why:
-            return None
-        asked, proved, closest = (
-            each.cpu().numpy() for each in (self.asked, self.proved, self.closest)
-        )
-        return NoAnswers(asked, proved, closest, self.opens)

@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from importlib.metadata import version
 from itertools import accumulate
 from pathlib import Path
@@ -20,14 +21,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.fs
+import pyarrow.parquet as pq
 
 from counterveil.cluster import cluster_of
 from counterveil.errors import DataError, InternalError, RequestError
+from counterveil.files import write_whole
 from counterveil.models import ModelFile
-from counterveil.parts import Fragments, parquet_files
+from counterveil.parts import Fragments, is_address, parquet_files
 from counterveil.schema import Category
-from counterveil.search.choices import Choices, FileChoices, rules_in
-from counterveil.search.folder import Folder
+from counterveil.search.options import Choices, FileChoices, rules_in
 from counterveil.search.results.refusals import Status
 from counterveil.search.results.tables import free_name
 from counterveil.search.results.wording import DecidedBy
@@ -39,6 +42,50 @@ PART_ROWS = 50_000
 FEW = 100  # rows by whose answers a model is known again
 RUN, SUMMARY = "run.json", "summary.json"
 AnExplainer = Any  # of class `Explainer`, whose module imports this one
+
+
+class Folder:
+    """A folder, or an address such as s3://bucket/answers."""
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+
+    @cached_property
+    def _store(self) -> pyarrow.fs.FileSystem:
+        """The files of the folder, by their names."""
+        if not is_address(self.place):
+            here = str(Path(self.place).absolute())
+            return pyarrow.fs.SubTreeFileSystem(here, pyarrow.fs.LocalFileSystem())
+        store, folder = pyarrow.fs.FileSystem.from_uri(self.place)
+        return pyarrow.fs.SubTreeFileSystem(folder, store)
+
+    def write(self, name: str, content: bytes) -> None:
+        """Put a file there, whole: readers see the old one or the new one."""
+        if not is_address(self.place):
+            write_whole(Path(self.place) / name, content)
+            return
+        with self._store.open_output_stream(name) as stream:
+            stream.write(content)
+
+    def read(self, name: str) -> bytes | None:
+        """The content of a file; None if it does not exist."""
+        try:
+            with self._store.open_input_stream(name) as stream:
+                return bytes(stream.read())
+        except FileNotFoundError:
+            return None
+
+    def columns(self, name: str, columns: Sequence[str]) -> list[Any]:
+        """The columns of these names of a Parquet file, as arrays."""
+        table = pq.read_table(name, columns=list(columns), filesystem=self._store)
+        return [table.column(each).to_numpy() for each in columns]
+
+    def rows_of(self, name: str) -> int | None:
+        """How many rows a Parquet file has; None if there is no whole file of this name."""
+        try:
+            return int(pq.read_metadata(name, filesystem=self._store).num_rows)
+        except (OSError, pa.ArrowException):
+            return None
 
 
 @dataclass(frozen=True)
@@ -91,17 +138,9 @@ class Question:
         self.folder.write(part.name, content)
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """An Explainer as it is sent to a worker: its class, the veil's file and the keywords."""
-
-    kind: Callable[..., AnExplainer]
-    veil: bytes
-    keywords: dict[str, Any]
-
-    def __call__(self) -> AnExplainer:
-        """The same Explainer there."""
-        return self.kind(Veil.from_bytes(self.veil), **self.keywords)
+def _same_explainer(kind: type[Any], veil: bytes, keywords: dict[str, Any]) -> AnExplainer:
+    """An Explainer as a worker makes it: of its class, the veil's file and the keywords."""
+    return kind(Veil.from_bytes(veil), **keywords)
 
 
 @dataclass(frozen=True)
@@ -146,12 +185,12 @@ def explain_files(
     files = _query_files(queries, columns)
     if type(part_rows) is not int or not 1 <= part_rows <= 1_000_000:
         raise RequestError("part_rows must be a whole number from 1 to 1000000")
-    explainer.shows_progress = progress
+    explainer._components.shows_progress = progress
     model = model.packed() if isinstance(model, ModelFile) else model
     made: Callable[[], AnExplainer] = lambda: explainer  # noqa: E731
     if cluster is not None:
         keywords = {**explainer._keywords, "model": model}
-        made = Recipe(type(explainer), veil.to_bytes(), keywords)
+        made = partial(_same_explainer, type(explainer), veil.to_bytes(), keywords)
     folder = Folder(out)
     question = Question(made, asked, copied, folder, columns)
     is_file = isinstance(model, ModelFile)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
-from functools import cached_property
 from typing import Any, Unpack
 
 import numpy as np
@@ -12,7 +11,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from counterveil.encoding import Array, Encoding
+from counterveil.encoding import Array
 from counterveil.errors import InternalError, RequestError
 from counterveil.models import ModelFile, Rows, TargetModel, TorchModel, adapt
 from counterveil.networks import pick_device
@@ -23,18 +22,18 @@ from counterveil.search import bulk
 from counterveil.search.actions.costs import BatchCosts, Context
 from counterveil.search.asking import Question
 from counterveil.search.batch import Answers, Found, QueryBatch
-from counterveil.search.choices import Choices, FileChoices, rules_in
 from counterveil.search.components import SearchComponents
 from counterveil.search.constraints import bounds
 from counterveil.search.constraints.bounds import ManyRules
-from counterveil.search.constraints.projection import Snap
 from counterveil.search.constraints.rules import Rules
-from counterveil.search.images.ground import ImageGround
 from counterveil.search.options import (
+    Choices,
+    FileChoices,
     Guidance,
     Prefer,
     SearchChoices,
     SearchOptions,
+    rules_in,
     search_options,
 )
 from counterveil.search.paper.algorithm2 import TargetClasses, Weights, select_targets
@@ -82,7 +81,6 @@ class Explainer:
             raise RequestError("chunk must be at least 1")
         self.chunk = chunk
         self.veil = veil if isinstance(veil, Veil) else Veil.load(veil)
-        self.encoding = Encoding(self.veil.schema)
         if isinstance(model, (str, os.PathLike)):
             model = ModelFile(model)
         self.model, self.decided_by = _consulted_model(self.veil, model, guidance)
@@ -107,10 +105,8 @@ class Explainer:
         self._components = SearchComponents(
             self.veil, self.model, self.decided_by, self.weights, self.device
         )
-
-    @property
-    def _projection(self) -> Snap:
-        return self._components.projection
+        self.encoding = self._components.encoding
+        self._builder = ResultBuilder(self._components, self.statement)
 
     def warm_up(self, *, prefer: Prefer | None = None, progress: bool = True) -> None:
         """Learn what the search needs to know of the model: seconds, once.
@@ -175,26 +171,12 @@ class Explainer:
         batch = self._batch(asked, before, target, rules, immutable)
         for_all = rules.held(self.veil.schema) if isinstance(rules, Rules) else ()
         fixed = tuple(sorted({*for_all, *immutable}))
-        request = Request(
-            asked, index, batch, before, rules, fixed, k, target is not None, options.iterations
-        )
-        self._components.shows_progress = progress
-        sought = self._sought(before, batch.targets, target is not None)
-        found = Answers.nothing(batch.queries, k)
-        if len(sought):
-            some = batch if len(sought) == len(batch) else batch.select(sought)
-            found.put(sought, self._search(some, options, k, progress))
-        return self._builder(request, found.found, found.no_answers)
-
-    def _sought(self, before: Tensor, targets: Tensor, target_was_named: bool) -> Tensor:
-        """The numbers of the queries that an answer is sought for.
-
-        Those that do not have the target class already. f~ in place of f does not know what f has
-        decided: then a class that was named is sought for everybody.
-        """
-        if self.decided_by is DecidedBy.STAND_IN and target_was_named:
-            return torch.arange(len(targets))
-        return (before.argmax(dim=1) != targets).nonzero()[:, 0]
+        sought = before.argmax(dim=1) != batch.targets
+        if self.decided_by is DecidedBy.STAND_IN and target is not None:
+            # f~ does not know what f has decided: a class that was named is sought for everybody.
+            sought = torch.ones_like(sought)
+        request = Request(asked, index, batch, before, rules, fixed, k, sought, options.iterations)
+        return self._builder(request, self._search(request, options, progress))
 
     def explain_files(
         self,
@@ -213,15 +195,6 @@ class Explainer:
         `Rules` for all.
         """
         return bulk.explain_files(self, os.fspath(queries), os.fspath(out), target, choices)
-
-    @property
-    def shows_progress(self) -> bool:
-        """Whether a bar is shown while something is learnt."""
-        return self._components.shows_progress
-
-    @shows_progress.setter
-    def shows_progress(self, shows: bool) -> None:
-        self._components.shows_progress = shows
 
     def decide(self, rows: Any) -> Array:
         """What the model that decides says of rows: the probability of each class.
@@ -242,17 +215,6 @@ class Explainer:
             target = [label.class_called(name) for name in target]
         return select_targets(before, target, label.classes)
 
-    @cached_property
-    def _builder(self) -> ResultBuilder:
-        return ResultBuilder(
-            self.veil,
-            self.encoding,
-            self.model,
-            self.decided_by,
-            self.statement,
-            assess=self._components.quality,
-        )
-
     def cost_of(
         self,
         queries: Any,
@@ -271,12 +233,13 @@ class Explainer:
         options = self.options({"prefer": prefer})
         asked, given = (Rows.of_frame(each, self.encoding) for each in (queries, rows))
         batch = self._batch(asked, self.model.ask(asked), target, rules)
-        context = self._components.nearest if options.prefer == "nearest" else self._believable
+        components, nearest = self._components, options.prefer == "nearest"
+        context = components.nearest if nearest else components.believable
         if not isinstance(context, Context):
             raise RequestError(
                 "costs are of mixed tables; with prefer 'believable' of a population"
             )
-        question = Question(self._components.target_model, options.margin)
+        question = Question(components.target_model, options.margin)
         costs = BatchCosts(context, question, batch.to(self.device))
         whose = torch.arange(len(batch), device=self.device)
         return costs.cost(given.points.to(self.device), whose).cpu().double().numpy()
@@ -288,10 +251,6 @@ class Explainer:
         """
         found = self._components.search(batch, options or self.options({}), 1)
         return found.rows[:, 0], found.accepted[:, 0]
-
-    @property
-    def _believable(self) -> Context | ImageGround | None:
-        return self._components.believable
 
     def _batch(
         self,
@@ -311,21 +270,24 @@ class Explainer:
             before,
         )
 
-    def _search(self, batch: QueryBatch, options: SearchOptions, k: int, progress: bool) -> Answers:
-        """`k` answers to each query, legal and within the rules."""
-        found = Answers.nothing(batch.queries, k)
-        by_actions = options.method == "actions"
-        parts = torch.arange(len(batch)).split(self.chunk)
+    def _search(self, request: Request, options: SearchOptions, progress: bool) -> Answers:
+        """`k` answers to each query that is sought, legal and within the rules."""
+        batch, k, components = request.batch, request.k, self._components
+        components.shows_progress = progress
+        found, sought = Answers.nothing(batch.queries, k), request.sought.nonzero()[:, 0]
+        if not len(sought):
+            return found
+        by_actions, parts = options.method == "actions", sought.split(self.chunk)
         each = self.chunk if by_actions else max(options.iterations, 1)  # ticks of a part
-        total = len(batch) if by_actions else len(parts) * each
+        total = len(sought) if by_actions else len(parts) * each
         with progress_bar("searching", total, show=progress) as tick:
             for number, part in enumerate(parts):
-                some = batch if len(parts) == 1 else batch.select(part)
-                answered = self._components.search(some, options, k, _shifted(tick, number * each))
-                rows = answered.rows.cpu()
-                if bool(self._projection.broken(rows.flatten(0, 1), some.repeated(k).box).any()):
+                some = batch if len(part) == len(batch) else batch.select(part)
+                answered = components.search(some, options, k, _shifted(tick, number * each))
+                rows, box = answered.rows.cpu().flatten(0, 1), some.repeated(k).box
+                if bool(components.projection.broken(rows, box).any()):
                     raise InternalError("an answer broke a rule of the schema; please report this")
-                found.put(part, answered.on_cpu())
+                found.put(part, answered)
             tick(total)
         return found
 

@@ -1,11 +1,15 @@
-"""How to look for answers: what may be said about the search, checked."""
+"""What may be said as keywords of a question or a run over files, and how the search is then."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
 
+from counterveil.cluster import Cluster, Engine
 from counterveil.errors import RequestError
+from counterveil.search.constraints.bounds import ManyRules
+from counterveil.search.constraints.rules import RuleChoices, Rules
 from counterveil.search.paper.algorithm2 import ITERATIONS
 
 MOST = 1_000_000  # iterations of Algorithm 2
@@ -19,7 +23,7 @@ Prefer = Literal["believable", "nearest"]
 
 
 class SearchChoices(TypedDict, total=False):
-    """What may be said about the search as keywords of `Explainer.explain`."""
+    """What may be said about the search."""
 
     prefer: Prefer | None
     method: Method | None
@@ -28,6 +32,22 @@ class SearchChoices(TypedDict, total=False):
     polish: bool | None
     margin: float | None
     seed: int
+
+
+class Choices(SearchChoices, RuleChoices, total=False):
+    """What may be said as keywords of `Explainer.explain`."""
+
+
+class FileChoices(Choices, total=False):
+    """What may be said as keywords of `Explainer.explain_files`."""
+
+    k: int
+    rules: Rules | None
+    immutable: Collection[str]
+    copied: Sequence[str]  # columns of the queries that are copied beside the answers, as copied_…
+    engine: Engine | Cluster  # "here"; "ray": all processors of this machine; or a Cluster
+    part_rows: int  # of a part, at most: what a run that is cut off has to do again
+    progress: bool
 
 
 @dataclass(frozen=True)
@@ -83,3 +103,12 @@ def search_options(
     if steered and (prefer == "believable" or method == "actions"):
         raise RequestError(f"{steered[0]} is for Algorithm 2; leave it out, or ask for 'nearest'")
     return options
+
+
+def rules_in(choices: Choices, rules: ManyRules) -> tuple[ManyRules, SearchChoices]:
+    """The rules, those given as keywords included, and what is left to be said of the search."""
+    given = {name: value for name, value in choices.items() if name in RuleChoices.__annotations__}
+    search = {name: value for name, value in choices.items() if name not in given}
+    if given and rules is not None:
+        raise RequestError(f"give {', '.join(given)} in rules, or all rules as keywords; not both")
+    return (Rules(**given) if given else rules), search  # type: ignore[arg-type, return-value]

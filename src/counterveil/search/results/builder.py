@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -13,10 +12,11 @@ import torch
 from torch import Tensor
 
 from counterveil.encoding import Array, Encoding
-from counterveil.models import Rows, TargetModel
+from counterveil.models import Rows
 from counterveil.privacy import Statement
 from counterveil.schema import Schema
-from counterveil.search.batch import Found, QueryBatch
+from counterveil.search.batch import Answers, QueryBatch
+from counterveil.search.components import SearchComponents
 from counterveil.search.constraints import bounds as constraints
 from counterveil.search.constraints.bounds import SAME, Box, ManyRules
 from counterveil.search.constraints.decoding import Given, decode_cells
@@ -24,14 +24,7 @@ from counterveil.search.constraints.projection import Snap
 from counterveil.search.constraints.rules import Rules
 from counterveil.search.results.explanations import Explanations
 from counterveil.search.results.frames import with_index
-from counterveil.search.results.quality import AnswerQuality
-from counterveil.search.results.refusals import NO_FURTHER, UNCONVINCED, NoAnswers, Status
-from counterveil.search.results.wording import DecidedBy
-from counterveil.veil import Veil
-
-Assess = Callable[
-    [Array, Array, Array], AnswerQuality | None
-]  # (queries, answers, targets), encoded
+from counterveil.search.results.refusals import NO_FURTHER, UNCONVINCED, Status
 
 
 @dataclass(frozen=True)
@@ -45,52 +38,34 @@ class Request:
     rules: ManyRules
     fixed: tuple[str, ...]  # features held for every query besides those of the schema
     k: int
-    target_was_named: bool  # by the caller
+    sought: Tensor  # which queries do not have their target class already, (queries,)
     iterations: int  # that the search was allowed
-
-    @property
-    def rules_of_answers(self) -> ManyRules:
-        """The rules of every answer: those of its query."""
-        if self.rules is None or isinstance(self.rules, Rules):
-            return self.rules
-        return [rules for rules in self.rules for _ in range(self.k)]
 
 
 @dataclass(frozen=True)
 class ResultBuilder:
-    """What results are made with. `assess` gives the quality of answers; it is called late."""
+    """What results are made with."""
 
-    veil: Veil
-    encoding: Encoding
-    model: TargetModel
-    decided_by: DecidedBy
+    components: SearchComponents
     statement: Statement
-    assess: Assess
 
-    def __call__(
-        self, request: Request, found: Found, no_answers: NoAnswers | None = None
-    ) -> Explanations:
-        """The result for rows (queries, k, width) and which of them are accepted, (queries, k).
-
-        The model is asked about the rows exactly as they are given out. `no_answers`: what is known
-        about queries without an answer.
-        """
-        (rows, accepted), encoding = found[:2], self.encoding
-        k, rules = request.k, request.rules_of_answers
+    def __call__(self, request: Request, found: Answers) -> Explanations:
+        """The result for what was found; the model is asked about rows exactly as given out."""
+        encoding, model = self.components.encoding, self.components.model
+        k, rules = request.k, request.rules
+        if rules is not None and not isinstance(rules, Rules):
+            rules = [each for each in rules for _ in range(k)]  # one an answer
         queries = request.asked.repeated(k)  # one row an answer
         points = queries.encoded
         before = request.before.numpy().repeat(k, axis=0)
         targets = request.batch.targets.numpy().repeat(k)
         predicted = before.argmax(axis=1)
-        already = predicted == targets
-        if self.decided_by is DecidedBy.STAND_IN and request.target_was_named:
-            # f~ does not know what was decided: a class that was asked for is always sought.
-            already = np.zeros_like(already)
-        wanted = accepted.numpy().ravel() & ~already
-        tried = np.where(wanted[:, None], rows.flatten(0, 1).numpy(), points)
+        already = ~request.sought.numpy().repeat(k)
+        wanted = found.accepted.numpy().ravel() & ~already
+        tried = np.where(wanted[:, None], found.rows.flatten(0, 1).numpy(), points)
         cells = decode_cells(encoding, queries.cells, points, tried, rules)
         given_out = queries.with_cells(cells)
-        encoded, after = given_out.encoded, self.model.ask(given_out)
+        encoded, after = given_out.encoded, model.ask(given_out)
         valid = (after.argmax(dim=1).numpy() == targets) & wanted
         if request.batch.box.ties is not None:
             valid &= self._legal(queries, given_out, rules, request.batch.repeated(k).box)
@@ -102,17 +77,17 @@ class ResultBuilder:
         probability = np.exp(log_proba[np.arange(len(targets)), targets])
         known: dict[str, Any] = {}
         impossible = np.zeros_like(valid)
-        if no_answers is not None:
+        if found.says_why:
             missing = ~(valid | already).reshape(-1, k).any(axis=1)
-            known, is_target = self._without_answer(request, no_answers, missing)
+            known, is_target = self._without_answer(request, found, missing)
             sought = wanted.reshape(-1, k).any(axis=1)
-            impossible[::k] = missing & no_answers.proved & ~is_target & ~sought
+            impossible[::k] = missing & found.proved.numpy() & ~is_target & ~sought
         kinds = {Status.ALREADY: already, Status.FOUND: valid, Status.IMPOSSIBLE: impossible}
         status = np.select(
             list(kinds.values()), [kind.value for kind in kinds], Status.NOT_FOUND.value
         )
         return Explanations(
-            schema=self.veil.schema,
+            schema=encoding.schema,
             statement=self.statement,
             queries=lambda: with_index(queries.frame, request.index, k),
             rows=lambda: with_index(_without(given_out, lost, queries), request.index, k),
@@ -124,17 +99,17 @@ class ResultBuilder:
             changed=_changed(encoding, moved).sum(axis=1),
             iterations=request.iterations,
             k=k,
-            reason=_reasons(request, status, self),
+            reason=_reasons(request, status, self.components),
             fixed=request.fixed,
-            signer=self.veil.signer,
+            signer=self.components.veil.signer,
             index=request.index,
-            decided_by=self.decided_by,
-            assess=partial(self.assess, points, encoded, targets),
+            decided_by=self.components.decided_by,
+            assess=partial(self.components.quality, points, encoded, targets),
             **known,
         )
 
     def _without_answer(
-        self, request: Request, told: NoAnswers, missing: Array
+        self, request: Request, told: Answers, missing: Array
     ) -> tuple[dict[str, Any], Array]:
         """Fields of Explanations about the queries that are `missing` an answer, (queries,).
 
@@ -142,16 +117,17 @@ class ResultBuilder:
         (queries,). A row that breaks a rule as given out is replaced by the query itself.
         """
         asked, index, batch = request.asked, request.index, request.batch
+        encoding = self.components.encoding
         points, best = asked.encoded, np.full(len(asked), np.nan)
-        tried = np.where(missing[:, None], told.closest, points)
-        cells = decode_cells(self.encoding, asked.cells, points, tried, request.rules)
+        tried = np.where(missing[:, None], told.closest.numpy(), points)
+        cells = decode_cells(encoding, asked.cells, points, tried, request.rules)
         rows, broken = asked.with_cells(cells), np.zeros_like(missing)
         if batch.box.ties is not None:
             broken = missing & ~self._legal(asked, rows, request.rules, batch.box)
         is_target = np.zeros_like(missing)
         if missing.any():
             frame = _without(rows, broken, asked)[missing].reset_index(drop=True)
-            said = self.model.ask(Rows.of_frame(frame, self.encoding))
+            said = self.components.model.ask(Rows.of_frame(frame, encoding))
             goals = batch.targets[torch.as_tensor(missing)]
             best[missing] = said.gather(1, goals[:, None])[:, 0].exp().numpy()
             is_target[missing] = (said.argmax(dim=1) == goals).numpy()
@@ -160,24 +136,25 @@ class ResultBuilder:
             if each is not None:
                 opened[query] = each.row
         known = {
-            "asked": told.asked,
+            "asked": told.asked.numpy(),
             "best_probability": best,
             "closest": lambda: with_index(_without(rows, broken, asked), index, 1),
             "opens": told.opens,
-            "opened": lambda: with_index(_decoded(self.encoding, asked, opened), index, 1),
+            "opened": lambda: with_index(_decoded(encoding, asked, opened), index, 1),
         }
         return known, is_target
 
     def _legal(self, queries: Rows, answers: Rows, rules: ManyRules, box: Box) -> Array:
         """Which answers keep every rule as they are given out, (answers,)."""
-        changed = _changed(self.encoding, np.abs(answers.encoded - queries.encoded))
-        given = Given(self.encoding, queries.cells, answers.cells, changed)
+        encoding = self.components.encoding
+        changed = _changed(encoding, np.abs(answers.encoded - queries.encoded))
+        given = Given(encoding, queries.cells, answers.cells, changed)
         broken = self._snap.broken(torch.as_tensor(answers.encoded, dtype=torch.float32), box)
         return given.keep(rules) & ~broken.numpy()
 
     @cached_property
     def _snap(self) -> Snap:
-        return Snap(self.encoding)
+        return Snap(self.components.encoding)
 
 
 def _without(rows: Rows, lost: Array, queries: Rows) -> pd.DataFrame:
@@ -217,12 +194,12 @@ def _why_not_kept(schema: Schema, rules: Rules) -> str:
     return "no row keeps all of the rules"
 
 
-def _reasons(request: Request, status: Array, builder: ResultBuilder) -> Array:
+def _reasons(request: Request, status: Array, components: SearchComponents) -> Array:
     """Why there is no answer, for each that is missing, (queries · k,); "" for all others."""
     given = np.isin(status, (Status.FOUND.value, Status.ALREADY.value))
     if given.all():
         return np.full(len(status), "", dtype=object)
-    batch, k, asked = request.batch, request.k, builder.decided_by.asked
+    batch, k, asked = request.batch, request.k, components.decided_by.asked
     reasons = np.full(len(batch), f"{UNCONVINCED} {asked}", dtype=object)
     if batch.max_changes is not None:
         for number, most in enumerate(batch.max_changes.tolist()):
@@ -232,7 +209,7 @@ def _reasons(request: Request, status: Array, builder: ResultBuilder) -> Array:
     reasons[proved] = f"proved: no row within the rules convinces {asked}"
     for number in np.flatnonzero(~batch.box.can_be_kept.numpy()).tolist():
         rules = request.rules if isinstance(request.rules, Rules) else (request.rules or ())[number]
-        reasons[number] = _why_not_kept(builder.veil.schema, rules)
+        reasons[number] = _why_not_kept(components.veil.schema, rules)
     nothing_may_change = (batch.box.upper <= batch.box.lower).all(dim=1).numpy()
     reasons[nothing_may_change] = "the rules leave nothing that may change"
     every = np.full((len(batch), k), NO_FURTHER, dtype=object)

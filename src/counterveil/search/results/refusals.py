@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -43,20 +42,3 @@ class Opening:
     probability: float
     row: Array
     limit: int | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class NoAnswers:
-    """What a search knows about queries that have no answer; entries of other queries are ignored.
-
-    - `asked`: how many rows the model was asked about, (queries,) of int64.
-    - `proved`: whether no row within the rules is accepted, (queries,) of bool.
-    - `closest`: the allowed row for which the model was surest of the target class, the query
-      itself where none is better; encoded, (queries, width) of float32.
-    - `opens`: for each query the one rule whose lifting opens a way, or None.
-    """
-
-    asked: Array
-    proved: Array
-    closest: Array
-    opens: Sequence[Opening | None]
