@@ -7,6 +7,7 @@ from rows import random_rows
 from counterveil.encoding import Encoding
 from counterveil.errors import RequestError
 from counterveil.models import Rows, adapt
+from counterveil.search.asking import Question
 from counterveil.search.batch import QueryBatch
 from counterveil.search.constraints.bounds import Box, box_around
 from counterveil.search.constraints.projection import Snap
@@ -19,7 +20,7 @@ from counterveil.search.paper.algorithm2 import (
     select_targets,
 )
 from counterveil.search.paper.polish import Polish
-from counterveil.search.paper.repair import GreedyRepair, class_margin, margin_and_gradient
+from counterveil.search.paper.repair import GreedyRepair
 from counterveil.search.paper.student import distil, legal_rows
 
 
@@ -147,23 +148,14 @@ def test_search_respects_the_box_on_the_way(objective, schema):
 def test_polish_gives_back_what_is_not_needed(objective, model, schema):
     encoding = Encoding(schema)
     box = box_around(encoding, objective.queries.double().numpy())
-    snap, guide, targets = Snap(encoding), adapt(model, schema), objective.targets
-
-    def margin(rows, goals):
-        return class_margin(guide.ask(Rows.of_points(rows, guide.encoding)), goals)
-
+    snap, guide, targets = Snap(encoding), Question(adapt(model, schema)), objective.targets
+    margin = guide.margin_as_is
     start = snap(objective.queries, box)
     far = snap(torch.rand_like(objective.queries), box)
     accepted = (margin(far, targets) >= 0).nonzero()[:, 0]
     assert len(accepted) > 3
-    polish = Polish(
-        nearest_legal=start[accepted],
-        targets=targets[accepted],
-        box=box.select(accepted),
-        snap=snap,
-        margin=margin,
-        margin_gradient=lambda rows, goals: margin_and_gradient(guide, 0.0, rows, goals)[1],
-    )
+    some = QueryBatch(objective.queries, targets, box).select(accepted)
+    polish = Polish(guide, guide, snap, some)
     near, far, queries = polish(far[accepted]), far[accepted], start[accepted]
     assert not snap.broken(near, box.select(accepted)).any()
     assert (margin(near, targets[accepted]) >= 0).all()
@@ -191,7 +183,7 @@ def batch(objective, schema):
 
 def test_repair_reaches_the_target_by_single_moves(model, schema, batch):
     snap, guide = Snap(Encoding(schema)), adapt(model, schema)
-    repair = GreedyRepair(guide, guide, snap)
+    repair = GreedyRepair(Question(guide), Question(guide), snap)
     mended = repair(batch)
     assert not snap.broken(mended, batch.box).any()
     decided = guide.ask(Rows.of_points(mended, guide.encoding)).argmax(dim=1)
@@ -201,7 +193,7 @@ def test_repair_reaches_the_target_by_single_moves(model, schema, batch):
 
 @pytest.mark.parametrize("most", [1, 2])
 def test_repair_changes_no_more_features_than_it_may(model, schema, batch, most):
-    snap, guide = Snap(Encoding(schema)), adapt(model, schema)
+    snap, guide = Snap(Encoding(schema)), Question(adapt(model, schema))
     limited = replace(batch, max_changes=torch.full((len(batch),), most))
     mended = GreedyRepair(guide, guide, snap)(limited, beyond=9.0)
     start = snap(batch.queries, batch.box)
@@ -215,7 +207,7 @@ def test_a_misleading_student_is_corrected_by_the_model(model, schema, batch):
     student = distil(asked, batch.queries, answers, seed=0)  # of 30 rows
     shares = []
     for model_asked in (student, asked):
-        mended = GreedyRepair(student, model_asked, snap)(batch)
+        mended = GreedyRepair(Question(student), Question(model_asked), snap)(batch)
         decided = asked.ask(Rows.of_points(mended, asked.encoding)).argmax(dim=1)
         shares.append(float((decided == batch.targets).float().mean()))
     assert shares[1] > shares[0]

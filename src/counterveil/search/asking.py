@@ -54,6 +54,20 @@ class Question:
         """How far the model is beyond what is asked, in log-odds; accepted from 0 on, (rows,)."""
         return self.margin_of(self.log_proba(rows), targets)
 
+    @torch.no_grad()
+    def margin_as_is(self, points: Tensor, targets: Tensor) -> Tensor:
+        """The same for points that are asked about as they are, on their own device."""
+        return self._margin_at(points, targets)
+
+    def margin_gradient(self, points: Tensor, targets: Tensor) -> Tensor:
+        """The gradient of `margin_as_is` at points (rows, width), of the same shape."""
+        points = points.detach().clone().requires_grad_(True)
+        return torch.autograd.grad(self._margin_at(points, targets).sum(), points)[0]
+
+    def _margin_at(self, points: Tensor, targets: Tensor) -> Tensor:
+        log_proba = self.model.ask(Rows.of_points(points, self.model.encoding))
+        return self.margin_of(log_proba, targets)
+
     def margin_of(self, log_proba: Tensor, targets: Tensor) -> Tensor:
         """The same for what the model said of rows, (rows, classes)."""
         margin = class_margin(log_proba, targets) - SAFELY

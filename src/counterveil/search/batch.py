@@ -55,6 +55,22 @@ class QueryBatch:
         return replace(self, box=self.box.holding(columns, self.queries))
 
 
+def cheapest(cost: Tensor, k: int, alike: Callable[[Tensor], Tensor]) -> Found:
+    """The places of the `k` cheapest rows of each query that differ, the cheapest first.
+
+    `cost`: (queries, rows), infinite for rows that do not count. `alike(place)`: which rows are
+    like the one at `place`, (queries,), and not chosen beside it. Returns (queries, k), fewer where
+    there are fewer rows; and whether there is such a row at all, (queries, k).
+    """
+    places, there = [], []
+    for _ in range(min(k, cost.shape[1])):
+        least, place = cost.min(dim=1)
+        places.append(place)
+        there.append(least < torch.inf)
+        cost = cost.masked_fill(alike(place), torch.inf).scatter(1, place[:, None], torch.inf)
+    return torch.stack(places, dim=1), torch.stack(there, dim=1)
+
+
 @dataclass
 class Answers:
     """What a search found for the queries of a batch.

@@ -20,7 +20,6 @@ from counterveil.search.images.descent import believable_images
 from counterveil.search.images.ground import ImageGround
 from counterveil.search.options import SearchOptions
 from counterveil.search.paper.algorithm2 import Weights
-from counterveil.search.paper.diverse import several_answers
 from counterveil.search.paper.search import PaperSearch
 from counterveil.search.paper.student import learn_student
 from counterveil.search.results.quality import AnswerQuality
@@ -52,7 +51,7 @@ class SearchComponents:
             return self._by_actions(batch, options, k, tick)
         if options.prefer == "believable":
             return self._believable_images(batch, options, k)
-        return Answers.of(*several_answers(self.paper_search, batch, options, k, tick))
+        return Answers.of(*self.paper_search.several(batch, options, k, tick))
 
     def _believable_images(self, batch: QueryBatch, options: SearchOptions, k: int) -> Answers:
         """Believable images; whoever has none gets the nearest one."""
@@ -64,7 +63,7 @@ class SearchComponents:
         left = (~found.accepted[:, 0]).nonzero()[:, 0]
         if len(left):
             nearest = replace(options, prefer="nearest")
-            others = several_answers(self.paper_search, batch.select(left), nearest, k)
+            others = self.paper_search.several(batch.select(left), nearest, k)
             found.put(left, Answers.of(*others))
         return found
 

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from counterveil.search.asking import Question
-from counterveil.search.batch import Found, QueryBatch
+from counterveil.search.batch import Found, QueryBatch, cheapest
 from counterveil.search.images.ground import ImageGround
 from counterveil.search.images.manner import NUMBERS
 from counterveil.search.images.painters import Redrawn
@@ -174,22 +174,15 @@ class ImageSearch:
         accepted = torch.from_numpy(beyond >= 0)
         return Tried(strokes, *(each.unflatten(0, (-1, count)) for each in (rows, cost, accepted)))
 
-    def _different(self, rows: Tensor, cost: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """The places of the k cheapest images of each query that differ, (queries, k).
+    def _different(self, rows: Tensor, cost: Tensor, k: int) -> Found:
+        """The places of the k cheapest of the images (queries, images, …) that differ."""
 
-        Of (queries, images, …). Also whether there is one at all, whose cost is not infinite.
-        """
-        everyone, places, there = torch.arange(len(cost)), [], []
-        for _ in range(min(k, cost.shape[1])):
-            least, place = cost.min(dim=1)
-            places.append(place)
-            there.append(torch.isfinite(least))
-            mine = rows[everyone, place]
-            effort = (mine - self.batch.queries).abs().mean(dim=1)
-            near = (rows - mine[:, None]).abs().mean(dim=2) < APART * effort[:, None]
-            near[everyone, place] = True
-            cost = torch.where(near, torch.inf, cost)
-        return torch.stack(places, dim=1), torch.stack(there, dim=1)
+        def alike(place: Tensor) -> Tensor:
+            mine = rows[torch.arange(len(rows)), place][:, None]
+            effort = (mine - self.batch.queries[:, None]).abs().mean(dim=2)
+            return (rows - mine).abs().mean(dim=2) < APART * effort
+
+        return cheapest(cost, k, alike)
 
 
 def starts_for(k: int) -> int:

@@ -9,17 +9,18 @@ Two ways back, as far as the model still accepts the row, which stays legal and 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from counterveil.networks import numbers_at_once
-from counterveil.search.constraints.bounds import SAME, Box
+from counterveil.search.asking import Question
+from counterveil.search.batch import QueryBatch
+from counterveil.search.constraints.bounds import SAME
 from counterveil.search.constraints.projection import Snap
 
-OfRows = Callable[[Tensor, Tensor], Tensor]  # (rows, targets) -> something of each row
 ROUNDS = 3  # of giving back
 TRIED_SINGLY = 64  # changed parts of a row up to which each is tried by itself
 SPLIT = 8  # places on a way that are tried at once
@@ -29,15 +30,12 @@ REFUSED = 1e6  # margin counted as lost where the model refuses the row without 
 
 @dataclass(frozen=True)
 class Polish:
-    """What answers are drawn back to, and what the model asks of them."""
+    """The queries of a batch, what the model `asked` asks of answers, and a guide's gradient."""
 
-    nearest_legal: Tensor  # of each query in its box, (queries, width); mostly the query itself
-    targets: Tensor
-    box: Box
+    guide: Question
+    asked: Question
     snap: Snap
-    margin: OfRows  # how far the model accepts each row, from 0 on
-    margin_gradient: OfRows  # the gradient of that margin or of a guide's, (rows, width)
-    costs: Tensor | None = None  # of a change in each column, (queries, width)
+    batch: QueryBatch
 
     def __call__(self, rows: Tensor) -> Tensor:
         """Accepted `rows`, (queries, width), with as little changed as can be found."""
@@ -48,9 +46,14 @@ class Polish:
         before, rows = rows, self._pull(rows)
         return rows if torch.equal(before, rows) else self._give_back(rows)
 
+    @cached_property
+    def nearest_legal(self) -> Tensor:
+        """The legal row nearest to each query in its box, (queries, width); mostly the query."""
+        return self.snap(self.batch.queries, self.batch.box)
+
     def _give_back(self, rows: Tensor) -> Tensor:
         """The rows with as many parts given back at once as the model accepts."""
-        saved = self.snap.squares_by_part(rows, self.nearest_legal, self.costs)
+        saved = self.snap.squares_by_part(rows, self.nearest_legal, self.batch.costs)
         changed = saved > 0
         order = self._margin_lost(rows, changed) / saved.clamp(min=1e-12)
         rank = torch.where(changed, order, torch.inf).argsort(dim=1).argsort(dim=1)
@@ -75,16 +78,17 @@ class Polish:
 
         By the gradient; where few parts changed, by giving each back.
         """
-        lost = torch.zeros(changed.shape, device=rows.device)
-        by_column = self.margin_gradient(rows, self.targets) * (rows - self.nearest_legal)
+        lost, targets = torch.zeros(changed.shape, device=rows.device), self.batch.targets
+        by_column = self.guide.margin_gradient(rows, targets) * (rows - self.nearest_legal)
         lost.index_add_(1, self.snap.part_of_column, by_column)
         few = changed & (changed.sum(dim=1, keepdim=True) <= TRIED_SINGLY)
-        before = self.margin(rows, self.targets)
+        before = self.asked.margin_as_is(rows, targets)
         at_once = max(1, numbers_at_once(rows.device) // rows.shape[1])
         for pairs in few.nonzero().split(at_once) if few.any() else ():
             query, part = pairs.unbind(dim=1)
             columns = self.snap.part_of_column == part[:, None]
-            after = self.margin(self._returned(rows[query], columns, query), self.targets[query])
+            returned = self._returned(rows[query], columns, query)
+            after = self.asked.margin_as_is(returned, targets[query])
             lost[query, part] = before[query] - after + REFUSED * (after < 0)
         return lost
 
@@ -110,7 +114,7 @@ class Polish:
             # Ascending: the first share that is accepted is the nearest to the query.
             shares = share - width * (1 - grid)
             points = (rows[:, None] - (1 - shares)[:, :, None] * way[:, None]).flatten(0, 1)
-            tried = self.snap(points, self.box.select(query))
+            tried = self.snap(points, self.batch.box.select(query))
             accepted = self._accepts(tried, query).view_as(shares)
             first = torch.where(accepted, 0, 1).argmin(dim=1)
             any_accepted = accepted.any(dim=1, keepdim=True)
@@ -122,22 +126,21 @@ class Polish:
 
     @property
     def _everyone(self) -> Tensor:
-        return torch.arange(len(self.targets), device=self.targets.device)
+        return torch.arange(len(self.batch), device=self.batch.targets.device)
 
     def _returned(self, rows: Tensor, columns: Tensor, query: Tensor) -> Tensor:
         """`rows` of the queries `query` with the marked columns given back, (rows, width).
 
         Of a group that moves together all is given back, and relations are kept.
         """
-        if self.box.ties is None:
+        if self.batch.box.ties is None:
             return torch.where(columns, self.nearest_legal[query], rows)
-        box = self.box.select(query)
+        box = self.batch.box.select(query)
         columns = box.with_groups(columns)
         return self.snap(torch.where(columns, self.nearest_legal[query], rows), box, columns)
 
     def _accepts(self, rows: Tensor, query: Tensor) -> Tensor:
         """Which `rows` of the queries `query` the model accepts, with their relations kept."""
-        accepted = self.margin(rows, self.targets[query]) >= 0
-        return (
-            accepted if self.box.ties is None else accepted & self.box.select(query).ties_held(rows)
-        )
+        box, targets = self.batch.box, self.batch.targets[query]
+        accepted = self.asked.margin_as_is(rows, targets) >= 0
+        return accepted if box.ties is None else accepted & box.select(query).ties_held(rows)

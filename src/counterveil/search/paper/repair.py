@@ -2,61 +2,24 @@
 
 From a legal row, the move with the largest gain in the margin for its length is made, of those that
 a gradient promises most of, again and again, inside the query's box, until the model accepts the
-row. The margin is in log-odds:
-the log-probability of the target class minus that of the strongest other class. No bit or category
-is moved twice. Rows are legal after every move; finished queries leave the batch.
+row. No bit or category is moved twice. Rows are legal after every move; finished queries leave the
+batch.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from counterveil.models import Rows, TargetModel
+from counterveil.search.asking import Question
 from counterveil.search.batch import QueryBatch
 from counterveil.search.constraints.projection import SHORT, Snap
 
 STEPS = 80  # single moves of a query, at most
 STRIDE = 0.5  # how far a number moves at once, as a share of its range; a bit flips whole
 CANDIDATES = 16  # moves that a model is asked about where its student proposes them
-SAFELY = 1e-4  # log-odds: more than float arithmetic is off by
-
-
-def class_margin(log_proba: Tensor, targets: Tensor) -> Tensor:
-    """By how much the target class leads its strongest rival, shape (rows,), in log-odds."""
-    wanted = log_proba.gather(1, targets[:, None])
-    rival = log_proba.scatter(1, targets[:, None], -torch.inf).amax(dim=1, keepdim=True)
-    return (wanted - rival)[:, 0]
-
-
-def acceptance(log_proba: Tensor, targets: Tensor, least: float) -> Tensor:
-    """How far beyond what is asked of each row its answer is, in log-odds; accepted from 0 on.
-
-    The target class must win, by more than float arithmetic is off, and have the probability
-    `least`.
-    """
-    wins_by = class_margin(log_proba, targets) - SAFELY
-    if least <= 0:
-        return wins_by
-    return torch.minimum(wins_by, log_proba.gather(1, targets[:, None])[:, 0] - math.log(least))
-
-
-@torch.no_grad()
-def margin_beyond(model: TargetModel, least: float, rows: Tensor, targets: Tensor) -> Tensor:
-    """`acceptance` of `rows` by a model, shape (rows,)."""
-    return acceptance(model.ask(Rows.of_points(rows, model.encoding)), targets, least)
-
-
-def margin_and_gradient(
-    guide: TargetModel, least: float, rows: Tensor, targets: Tensor
-) -> tuple[Tensor, Tensor]:
-    """`acceptance` of `rows` by a guide, (rows,), and its gradient there, (rows, width)."""
-    points = rows.detach().clone().requires_grad_(True)
-    margin = acceptance(guide.ask(Rows.of_points(points, guide.encoding)), targets, least)
-    return margin.detach(), torch.autograd.grad(margin.sum(), points)[0]
 
 
 @dataclass(frozen=True)
@@ -64,13 +27,11 @@ class GreedyRepair:
     """Single moves up the margin of a model, as the gradient of a guide proposes them.
 
     `asked`: the model whose margin counts; the guide itself, or the model that it is a student of.
-    `least`: the probability that is asked for.
     """
 
-    guide: TargetModel
-    asked: TargetModel
+    guide: Question
+    asked: Question
     snap: Snap
-    least: float = 0.0
 
     def __call__(self, batch: QueryBatch, beyond: float = 0.0, steps: int = STEPS) -> Tensor:
         """Legal rows after at most `steps` moves each, (queries, width).
@@ -80,7 +41,7 @@ class GreedyRepair:
         """
         start = self.snap(batch.queries, batch.box)
         rows, moved = start.clone(), torch.zeros_like(start, dtype=torch.bool)
-        margin = margin_beyond(self.asked, self.least, rows, batch.targets)
+        margin = self.asked.margin_as_is(rows, batch.targets)
         for _ in range(steps):
             active = (margin < beyond).nonzero()[:, 0]
             if not len(active):
@@ -103,9 +64,9 @@ class GreedyRepair:
         The gradient of the model's own margin is right; that of its student's proposes moves that
         the model is asked about. Where none is left the margin is inf: that query is done.
         """
-        _, gradient = margin_and_gradient(self.guide, self.least, rows, batch.targets)
+        gradient = self.guide.margin_gradient(rows, batch.targets)
         tried, lengths = [], []
-        count = 1 if self.asked is self.guide else CANDIDATES
+        count = 1 if self.asked.model is self.guide.model else CANDIDATES
         for _ in range(count):
             after, moves = self.snap.best_move(
                 rows, gradient, batch.box, barred, STRIDE, batch.costs
@@ -113,8 +74,7 @@ class GreedyRepair:
             tried.append(after)
             lengths.append(self.snap.squares_by_part(after, rows, batch.costs).sum(dim=1).sqrt())
             barred = barred | moves | (after != rows)
-        targets = batch.targets.repeat(count)
-        margins = margin_beyond(self.asked, self.least, torch.cat(tried), targets)
+        margins = self.asked.margin_as_is(torch.cat(tried), batch.targets.repeat(count))
         margins, length = margins.view(count, -1), torch.stack(lengths)
         gain = (margins - margin) / length.clamp(min=SHORT)
         best, place = torch.where(length > 0, gain, -torch.inf).max(dim=0)

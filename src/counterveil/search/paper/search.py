@@ -6,7 +6,8 @@
 
 Of what Algorithm 2 and repair lead to, the nearer one is kept. Without polish, repair is only for
 queries that Algorithm 2 leaves without an answer. `Found` is a legal row for each query, (queries,
-width), and where the model accepts it, (queries,).
+width), and where the model accepts it, (queries,). Further answers to a query are sought with one
+feature of an earlier answer held as it is in the query ("and without changing your hours?").
 """
 
 from __future__ import annotations
@@ -20,15 +21,18 @@ from torch import Tensor
 
 from counterveil.models import TargetModel
 from counterveil.networks import Autoencoder
-from counterveil.search.batch import Found, QueryBatch
+from counterveil.search.asking import Question
+from counterveil.search.batch import Found, QueryBatch, cheapest
 from counterveil.search.constraints.projection import Snap
 from counterveil.search.options import SearchOptions
 from counterveil.search.paper.algorithm2 import NearestAccepted, SearchObjective, Weights, minimise
-from counterveil.search.paper.polish import OfRows, Polish
-from counterveil.search.paper.repair import GreedyRepair, margin_and_gradient, margin_beyond
+from counterveil.search.paper.polish import Polish
+from counterveil.search.paper.repair import GreedyRepair
 from counterveil.terminal import Tick, silent
 
 BEYOND = (0.0, 1.0, 2.0, 4.0)  # log-odds past the boundary of a student, until the model agrees
+TRIES = 2  # searches for each further answer
+DIFFERENT = 0.1  # of a pixel; whether a feature changes is 0 or 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,13 +66,53 @@ class PaperSearch:
             found = _or_else(batch, found, lambda left: self(left, lenient))
         return found
 
+    def several(
+        self, batch: QueryBatch, options: SearchOptions, k: int, tick: Tick = silent
+    ) -> Found:
+        """The nearest rows that change different features, (queries, k, width), the nearest first.
+
+        And which of them are accepted, (queries, k). Of a picture, pixels tell answers apart.
+        """
+        generator = torch.Generator().manual_seed(options.seed)
+        found = [self(batch, options, tick)]
+        everyone = torch.arange(len(batch), device=batch.queries.device)
+        for _ in range(TRIES * (k - 1)):
+            which = torch.randint(len(found), (len(batch),), generator=generator).to(everyone)
+            earlier = torch.stack([rows for rows, _ in found])[which, everyone]
+            held = self._one_change(earlier, batch.queries, generator)
+            found.append(self(batch.holding(held), options))
+        tried, accepted = (torch.stack(each, dim=1) for each in zip(*found, strict=True))
+        distance = torch.where(accepted, (tried - batch.queries[:, None]).norm(dim=2), torch.inf)
+        kinds = tried
+        if len(self.snap.feature_of_part.unique()) > 1:
+            repeated = batch.repeated(tried.shape[1]).queries
+            changed = self.snap.changed_features(tried.flatten(0, 1), repeated).float()
+            kinds = changed.unflatten(0, tried.shape[:2])
+
+        def alike(place: Tensor) -> Tensor:
+            return (kinds - kinds[everyone, place][:, None]).abs().amax(dim=2) < DIFFERENT
+
+        places, there = cheapest(distance, k, alike)
+        return tried[everyone[:, None], places], there
+
+    def _one_change(self, rows: Tensor, queries: Tensor, generator: torch.Generator) -> Tensor:
+        """The columns of one changed feature of each row, chosen at random: (rows, width)."""
+        snap, changed = self.snap, self.snap.changed_features(rows, queries)
+        if changed.shape[1] == 1:  # a picture: half of its pixels
+            dice = torch.rand(len(rows), snap.parts, generator=generator).to(rows.device)
+            return (dice < 0.5)[:, snap.part_of_column]
+        dice = torch.rand(changed.shape, generator=generator).to(rows.device)
+        chosen = torch.where(changed, dice, -1.0).argmax(dim=1, keepdim=True)
+        return snap.columns_of_features(torch.zeros_like(changed).scatter_(1, chosen, True))
+
     # --- The steps ---
 
     def algorithm_2(self, batch: QueryBatch, options: SearchOptions, tick: Tick = silent) -> Found:
         """The nearest row on the way of Algorithm 2 that the guide accepts; else the last one."""
         asked = batch.queries, batch.targets, self.prototypes, batch.box
         objective = SearchObjective(self.guide, self.autoencoder, self.weights, *asked)
-        nearest = NearestAccepted(objective, self.snap, self._margin(self.guide, options))
+        margin = Question(self.guide, options.margin).margin_as_is
+        nearest = NearestAccepted(objective, self.snap, margin)
         look = None if options.keep == "last" else nearest.look
         delta = minimise(objective, options.iterations, tick, look)
         with torch.no_grad():
@@ -77,7 +121,7 @@ class PaperSearch:
 
     def repair(self, batch: QueryBatch, options: SearchOptions) -> Found:
         """Single moves from the query; beyond the boundary of a student until the model agrees."""
-        greedy = GreedyRepair(self.guide, self._asked, self.snap, options.margin)
+        greedy = GreedyRepair(*self._questions(options), self.snap)
 
         def moved(part: QueryBatch, beyond: float) -> Found:
             rows = greedy(part, beyond)
@@ -95,16 +139,7 @@ class PaperSearch:
         if not len(which):
             return found
         part = batch.select(which)
-        polish = Polish(
-            nearest_legal=self.snap(part.queries, part.box),
-            targets=part.targets,
-            box=part.box,
-            snap=self.snap,
-            margin=self._margin(self._asked, options),
-            margin_gradient=lambda *of: margin_and_gradient(self.guide, options.margin, *of)[1],
-            costs=part.costs,
-        )
-        polished = polish(rows[which])
+        polished = Polish(*self._questions(options), self.snap, part)(rows[which])
         if self._asked is not self.target_model:
             still = self.accepts(polished, part, options)
             polished = torch.where(still[:, None], polished, rows[which])
@@ -133,7 +168,8 @@ class PaperSearch:
 
     def accepts(self, rows: Tensor, batch: QueryBatch, options: SearchOptions) -> Tensor:
         """Which rows the model accepts, with the relations of their rules kept, (queries,)."""
-        accepted = self._margin(self.target_model, options)(rows, batch.targets) >= 0
+        question = Question(self.target_model, options.margin)
+        accepted = question.margin_as_is(rows, batch.targets) >= 0
         return accepted if batch.box.ties is None else accepted & batch.box.ties_held(rows)
 
     @property
@@ -141,8 +177,9 @@ class PaperSearch:
         """The model, or its student where calls of the model are counted."""
         return self.target_model if self.target_model.calls_left is None else self.guide
 
-    def _margin(self, model: TargetModel, options: SearchOptions) -> OfRows:
-        return partial(margin_beyond, model, options.margin)
+    def _questions(self, options: SearchOptions) -> tuple[Question, Question]:
+        """What the guide, and the model that is asked, have to say of rows."""
+        return Question(self.guide, options.margin), Question(self._asked, options.margin)
 
 
 def _or_else(batch: QueryBatch, found: Found, search: Callable[[QueryBatch], Found]) -> Found:
