@@ -18,10 +18,10 @@ from counterveil.schema import Binary, Label, Pixels, Schema
 from counterveil.search.batch import QueryBatch
 from counterveil.search.constraints.bounds import Box
 from counterveil.search.constraints.rules import Rules
+from counterveil.search.images.beliefs import manner_of
 from counterveil.search.images.descent import ImageSearch
-from counterveil.search.images.manner import Manner
+from counterveil.search.images.ground import VIEWS, Views
 from counterveil.search.images.painters import Redrawn, Retouched
-from counterveil.search.images.views import COUNT, Views
 from counterveil_lab.targets import encoded
 
 SHORT = Training(6000, 3, 256, 2e-3, (32, 32), 4, generator_steps=100)
@@ -147,11 +147,11 @@ def test_worth_is_told_in_numbers_words_and_json(explainer, result):
     votes, weights = np.zeros(len(after)), 0.0
     for member, weight in zip(ground.members, (1.0, ground.trust), strict=True):
         network = member.model
-        for number in range(COUNT):
+        for number in range(VIEWS):
             seen = ground.views(after, number)
             said = network.ask(Rows.of_points(seen, network.encoding)).argmax(dim=1).numpy()
             votes += weight * (said == result.target)
-        weights += weight * COUNT
+        weights += weight * VIEWS
     assert np.allclose(worth.stability, votes / weights)
     assert "is still taken for" in result.text(0)
     assert any(each.startswith("The effort is the mean change") for each in result.meanings)
@@ -277,7 +277,7 @@ def test_likelihood_of_frequencies_is_the_gaussian_of_the_population(plain_veil,
 def test_views_are_the_same_every_time_and_let_a_gradient_through(digits, points):
     image, rows = digits.schema.images[0], points[0][:4].clone().requires_grad_(True)
     one, two = Views(image), Views(image)
-    for number in range(COUNT):
+    for number in range(VIEWS):
         seen = one(rows, number)
         assert torch.equal(seen, two(rows, number))
         assert torch.equal(seen[:2], one(rows[:2], number))
@@ -297,16 +297,16 @@ def test_the_manner_of_a_stroke():
     slanted[across[2:10], across[2:10]] = 1.0
     faint[2:10, 4] = 0.5
     rows = torch.stack([each.flatten() for each in (upright, right, bold, slanted, faint)])
-    place, down, slant, thick, soft = Manner(image)(rows).T
+    place, down, slant, thick, soft = manner_of(rows, image).T
     assert place[1] > place[0]
     assert down.std() < 0.05
     assert slant[3] > 0.8
     assert slant[:3].abs().max() < 0.01
     assert thick[2] > thick[0] + 0.5
     assert soft[4] > soft[0] + 1
-    dark = Manner(image)(1 - rows)
-    assert torch.allclose(dark[:, :4], Manner(image)(rows)[:, :4], atol=1e-4)
-    assert Manner(image)(torch.zeros(1, 144)).isfinite().all()
+    dark = manner_of(1 - rows, image)
+    assert torch.allclose(dark[:, :4], manner_of(rows, image)[:, :4], atol=1e-4)
+    assert manner_of(torch.zeros(1, 144), image).isfinite().all()
 
 
 def test_sets_of_bits_have_the_nearest_answers_alone(release_once):

@@ -7,6 +7,10 @@ How likely an image is in a class is read off the noisy record itself:
 - frequencies: the log-density of the Gaussian with the noisy class means.
 
 Either is counted in standard deviations among P~'s own images of the class, above their mean.
+
+The manner of an image is what may stay the same when it comes to show something else. Five numbers:
+where its ink lies (across and down), how it slants, how thick and how sharp its strokes are. Ink is
+whatever differs from the median of the image, bright or dark.
 """
 
 from __future__ import annotations
@@ -17,15 +21,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from counterveil.networks import AsImages
 from counterveil.population import FeaturePopulation, ImagePopulation
 from counterveil.population.features import embedded
 from counterveil.schema import Pixels
-from counterveil.search.images.manner import Manner
 
 IMAGES = 200  # of each class that are drawn and kept
 MOST_NUMBERS = 1 << 25  # of all kept images
 FEWEST = 16  # images of a class, however large they are
 LEAST_SPREAD = 1e-6
+NUMBERS = 5  # of a manner
+FAINT = 1e-4  # ink of an empty pixel, so that an empty image has a manner
+NARROW = 0.01  # squared height of ink, in half sides, below which a slant means little
 
 Drawn = ImagePopulation | FeaturePopulation
 Score = Callable[[Tensor, Tensor], Tensor]  # images (rows, width), classes (rows,) -> (rows,)
@@ -47,8 +54,7 @@ class ImageBeliefs:
         self.samples, self.latent = self._drawn()
         mixed = self.samples.transpose(0, 1).flatten(0, 1)  # neighbours are of different classes
         self.usual_change = max(float((mixed[1:] - mixed[:-1]).abs().mean()), LEAST_SPREAD)
-        self._measure = Manner(image)
-        self._manner_spread = self._measure(mixed).std(dim=0).clamp(min=LEAST_SPREAD)
+        self._manner_spread = manner_of(mixed, image).std(dim=0).clamp(min=LEAST_SPREAD)
         self.manners = torch.stack([self.manner(own) for own in self.samples])
         self._score = _score_of(population)
         found = torch.stack(
@@ -76,7 +82,7 @@ class ImageBeliefs:
 
     def manner(self, points: Tensor) -> Tensor:
         """The manner of images, (rows, 5), in standard deviations among all samples."""
-        return self._measure(points) / self._manner_spread
+        return manner_of(points, self.image) / self._manner_spread
 
     def likelihood(self, points: Tensor, targets: Tensor) -> Tensor:
         """How likely each image is in its target class, (rows,), in standard deviations."""
@@ -90,6 +96,24 @@ class ImageBeliefs:
     def floor(self, share: float) -> Tensor:
         """The likelihood that so many of P~'s images of each class stay below, (classes,)."""
         return self._ranks[:, int(share * (self.count - 1))]
+
+
+def manner_of(points: Tensor, image: Pixels) -> Tensor:
+    """The manner of encoded images (rows, width), (rows, 5); a gradient flows through."""
+    middle = points.detach().median(dim=1, keepdim=True).values
+    ink = AsImages(image)((points - middle).abs()).sum(dim=1) + FAINT  # (rows, height, breadth)
+    total = ink.sum(dim=(1, 2))
+    share = ink / total[:, None, None]
+    places = torch.linspace(-1, 1, image.breadth), torch.linspace(-1, 1, image.height)[:, None]
+    across, down = ((share * place).sum(dim=(1, 2)) for place in places)
+    right, below = places[0] - across[:, None, None], places[1] - down[:, None, None]
+    height = (share * below.square()).sum(dim=(1, 2))
+    slant = (share * right * below).sum(dim=(1, 2)) / (height + NARROW)
+    edges = ink.diff(dim=1).abs().sum(dim=(1, 2)) + ink.diff(dim=2).abs().sum(dim=(1, 2))
+    thick = (total / (edges + FAINT)).log()
+    between = (points * (1 - points)).sum(dim=1)
+    soft = (between / total + NARROW).log()
+    return torch.stack([across, down, slant, thick, soft], dim=1)
 
 
 def _score_of(population: Drawn) -> Score:

@@ -6,10 +6,10 @@ An image x that f accepts costs
 
 - |x − query|: mean absolute change of a pixel, times the user's costs; the unit is the mean change
   between two images of P~;
-- m: the manner, that is place, slant, thickness and sharpness (`manner`);
+- m: the manner, that is place, slant, thickness and sharpness (`beliefs`);
 - shortfall: how far the likelihood of x in the target class under P~ is below a floor (`beliefs`);
 - doubt: how far f is from being sure of the target class, and the private model with it, when they
-  look at x turned, slanted, moved and grained a little (`views`); in units of each model.
+  look at x turned, slanted, moved and grained a little (`ground.Views`); in units of each model.
 
 What P~ says counts as far as f puts P~'s images into the classes that P~ gives them (`trust`).
 
@@ -28,8 +28,8 @@ from torch import Tensor, nn
 
 from counterveil.search.asking import Question
 from counterveil.search.batch import Found, QueryBatch, cheapest
+from counterveil.search.images.beliefs import NUMBERS
 from counterveil.search.images.ground import ImageGround
-from counterveil.search.images.manner import NUMBERS
 from counterveil.search.images.painters import Redrawn
 from counterveil.search.options import SearchOptions
 

@@ -1,4 +1,8 @@
-"""What all believable searches for images of one veil and model share."""
+"""What all believable searches for images of one veil and model share.
+
+A model has blind spots: images that it puts into a class and no other model would. What it still
+puts there in all views, turned, slanted, stretched, moved or grained a little, is seldom one.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +10,42 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from counterveil.encoding import Array
 from counterveil.models import Rows, TargetModel
+from counterveil.networks import AsImages, random_maps
 from counterveil.population import FeaturePopulation
 from counterveil.schema import Pixels
 from counterveil.search.asking import Question, class_margin
 from counterveil.search.constraints.projection import Snap
 from counterveil.search.images.beliefs import Drawn, ImageBeliefs
 from counterveil.search.images.painters import Painter, Redrawn, Retouched
-from counterveil.search.images.views import COUNT, Views
 from counterveil.search.results.quality import AnswerQuality
 
 LEAST_UNIT = 1e-3  # log-odds
 DRAWS_WELL = 0.5  # trust from which images of the generator are taken for answers
+VIEWS = 16
+TURN = 0.65  # of the largest changes that surrogates learn with
+GRAIN = 0.1  # deviation of a pixel
 
 
-def ask_images(model: TargetModel, points: Tensor) -> Tensor:
-    """Log-probabilities (rows, classes) of encoded images (rows, width), both on the CPU."""
-    return Question(model).log_proba(points.detach())
+class Views:
+    """`VIEWS` views of images of one shape: public, and always the same."""
+
+    def __init__(self, image: Pixels) -> None:
+        self._as_images = AsImages(image)
+        dice = torch.Generator().manual_seed(0)
+        shape = [VIEWS, image.channels, image.height, image.breadth]
+        maps = random_maps(VIEWS, dice, TURN)
+        self._grids = nn.functional.affine_grid(maps, shape, align_corners=False)
+        self._grain = GRAIN * torch.randn(VIEWS, image.width, generator=dice)
+
+    def __call__(self, points: Tensor, number: int) -> Tensor:
+        """One view of encoded images (rows, width), in the unit cube; a gradient flows through."""
+        grid = self._grids[number % VIEWS].expand(len(points), -1, -1, -1)
+        seen = nn.functional.grid_sample(self._as_images(points), grid, align_corners=False)
+        return (seen.movedim(1, -1).flatten(1) + self._grain[number % VIEWS]).clamp(0, 1)
 
 
 @dataclass(frozen=True)
@@ -97,14 +117,14 @@ class ImageGround:
         beliefs = ImageBeliefs(population, image)
         samples = beliefs.samples.flatten(0, 1)
         own = torch.arange(beliefs.classes).repeat_interleave(beliefs.count)
-        said = ask_images(guide, samples)
+        said = Question(guide).log_proba(samples)
         chance = 1 / beliefs.classes
         right = float((said.argmax(dim=1) == own).float().mean())
         trust = max(0.0, (right - chance) / (1 - chance))
         members = [Member(guide, _unit(said))]
         if private is not None:  # what its word counts less, that of the guide counts more
             members = [Member(guide, _unit(said), 2 - trust)]
-            members.append(Member(private, _unit(ask_images(private, samples)), trust))
+            members.append(Member(private, _unit(Question(private).log_proba(samples)), trust))
         painter: Painter = Retouched(image)
         if isinstance(population, FeaturePopulation) and population.generator is not None:
             painter = Redrawn(population.generator) if trust >= DRAWS_WELL else painter
@@ -166,11 +186,12 @@ class ImageGround:
         """The share of all views in which members see the target class, by their weight."""
         models = [(self.judge, 1.0), *((each.model, each.weight) for each in self.members[1:])]
         agreed = torch.zeros(len(rows))
-        for number in range(COUNT):
+        for number in range(VIEWS):
             seen = self.views(rows, number)
             for model, weight in models:
-                agreed += weight * (ask_images(model, seen).argmax(dim=1) == targets)
-        return agreed / (COUNT * sum(weight for _, weight in models))
+                said = Question(model).log_proba(seen)
+                agreed += weight * (said.argmax(dim=1) == targets)
+        return agreed / (VIEWS * sum(weight for _, weight in models))
 
 
 def _unit(log_proba: Tensor) -> float:
