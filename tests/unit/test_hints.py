@@ -40,7 +40,7 @@ def test_unknown_names_come_with_a_hint():
     with pytest.raises(RequestError, match="did you mean 'max_changes'"):
         Rules.of_mapping({"max_change": 1})
     with pytest.raises(RequestError, match=r"no class 'Yes'; .*; did you mean 'yes'"):
-        select_targets([[0.0, 1.0]], "Yes", ("no", "yes"))
+        select_targets([[0.0, 1.0]], "Yes", Label(name="y", classes=("no", "yes")))
 
 
 def test_a_missing_column_quotes_no_other_name_of_the_table():

@@ -7,6 +7,7 @@ from rows import random_rows
 from counterveil.encoding import Encoding
 from counterveil.errors import RequestError
 from counterveil.models import Rows, adapt
+from counterveil.schema import Label
 from counterveil.search.asking import Question
 from counterveil.search.batch import QueryBatch
 from counterveil.search.constraints.bounds import Box, box_around
@@ -19,8 +20,7 @@ from counterveil.search.paper.algorithm2 import (
     minimise,
     select_targets,
 )
-from counterveil.search.paper.polish import Polish
-from counterveil.search.paper.repair import GreedyRepair
+from counterveil.search.paper.moves import GreedyRepair, Polish
 from counterveil.search.paper.student import distil, legal_rows
 
 
@@ -61,12 +61,12 @@ def test_the_papers_coefficients():
 
 def test_the_target_is_the_runner_up_or_the_class_asked_for():
     log_proba = torch.tensor([[0.2, 0.5, 0.3], [0.7, 0.1, 0.2]]).log()
-    classes = ("a", "b", "c")
-    assert select_targets(log_proba, None, classes).tolist() == [2, 2]
-    assert select_targets(log_proba, "b", classes).tolist() == [1, 1]
-    assert select_targets(log_proba, ["c", "a"], classes).tolist() == [2, 0]
+    label = Label(name="y", classes=("a", "b", "c"))
+    assert select_targets(log_proba, None, label).tolist() == [2, 2]
+    assert select_targets(log_proba, "b", label).tolist() == [1, 1]
+    assert select_targets(log_proba, ["c", "a"], label).tolist() == [2, 0]
     with pytest.raises(RequestError, match="no class 'd'"):
-        select_targets(log_proba, ["a", "d"], classes)
+        select_targets(log_proba, ["a", "d"], label)
 
 
 def test_iterations_lower_the_objective_from_the_prototype(objective):

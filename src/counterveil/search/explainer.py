@@ -6,7 +6,6 @@ import os
 from collections.abc import Collection
 from typing import Any, Unpack
 
-import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
@@ -206,15 +205,6 @@ class Explainer:
             raise RequestError("the target model is not consulted: guidance is 'surrogate'")
         return self.model.ask(Rows.of_frame(rows, self.encoding)).exp().double().numpy()
 
-    def _targets(self, before: Tensor, target: TargetClasses) -> Tensor:
-        """The number of the target class of each query, (queries,)."""
-        label = self.veil.schema.label
-        if isinstance(target, (str, int, float, np.generic)):
-            target = label.class_called(target)
-        elif target is not None:
-            target = [label.class_called(name) for name in target]
-        return select_targets(before, target, label.classes)
-
     def cost_of(
         self,
         queries: Any,
@@ -263,7 +253,7 @@ class Explainer:
         """The queries as the search takes them; `before`: what the model says of them."""
         return QueryBatch(
             asked.points,
-            self._targets(before, target),
+            select_targets(before, target, self.veil.schema.label),
             bounds.box_around(self.encoding, asked.encoded, rules, immutable),
             bounds.column_costs(self.encoding, rules, len(asked)),
             bounds.max_changes_of(rules, len(asked)),
@@ -284,7 +274,7 @@ class Explainer:
             for number, part in enumerate(parts):
                 some = batch if len(part) == len(batch) else batch.select(part)
                 answered = components.search(some, options, k, _shifted(tick, number * each))
-                rows, box = answered.rows.cpu().flatten(0, 1), some.repeated(k).box
+                rows, box = answered.rows.flatten(0, 1), some.repeated(k).box
                 if bool(components.projection.broken(rows, box).any()):
                     raise InternalError("an answer broke a rule of the schema; please report this")
                 found.put(part, answered)

@@ -20,8 +20,9 @@ for the query, follows the gradient of J in the painter's numbers, and goes on f
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -41,8 +42,7 @@ ROWS_AT_A_TIME = 1024  # images that are painted together
 APART = 0.2  # of the effort: two answers to a query differ by so much
 
 
-@dataclass(frozen=True)
-class Tried:
+class Tried(NamedTuple):
     """Images of each query, all of the shape (queries, images, …).
 
     `cost`: J. `accepted`: which of them f accepts.
@@ -56,12 +56,11 @@ class Tried:
     def at(self, place: Tensor) -> Tried:
         """The images at these places, (queries, any number)."""
         everyone = torch.arange(len(place))[:, None]
-        return Tried(*(getattr(self, each.name)[everyone, place] for each in fields(self)))
+        return Tried(*(each[everyone, place] for each in self))
 
     def joined(self, other: Tried) -> Tried:
         """The images of both side by side."""
-        pairs = [(getattr(self, each.name), getattr(other, each.name)) for each in fields(self)]
-        return Tried(*(torch.cat(pair, dim=1) for pair in pairs))
+        return Tried(*(torch.cat(pair, dim=1) for pair in zip(self, other, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,8 @@ class ImageSearch:
             part = replace(self, batch=self.batch.select(left))
             strokes = part._descended(best[left], REST, insist)
             best[left] = strokes
-            found = _replaced(found, left, part._judged(strokes))
+            for old, new in zip(found, part._judged(strokes), strict=True):
+                old[left, -strokes.shape[1] :] = new
         cost = torch.where(found.accepted, found.cost, torch.inf)
         place, there = self._different(found.rows, cost, k)
         rows = found.at(place).rows
@@ -207,11 +207,3 @@ def believable_images(
     ]
     rows, accepted = zip(*parts, strict=True)
     return torch.cat(rows), torch.cat(accepted)
-
-
-def _replaced(found: Tried, at: Tensor, others: Tried) -> Tried:
-    """`found` with the last images of some queries replaced."""
-    count = others.cost.shape[1]
-    for each in fields(found):
-        getattr(found, each.name)[at, -count:] = getattr(others, each.name)
-    return found

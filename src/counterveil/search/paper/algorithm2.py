@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,7 +26,7 @@ from counterveil.errors import RequestError
 from counterveil.hints import did_you_mean, named
 from counterveil.models import Rows, TargetModel
 from counterveil.networks import Adam, Autoencoder
-from counterveil.schema import Category, Family
+from counterveil.schema import Category, Family, Label
 from counterveil.search.constraints.bounds import Box
 from counterveil.search.constraints.projection import Snap
 from counterveil.terminal import Tick, silent
@@ -46,19 +46,21 @@ Look = Callable[[Tensor, Tensor], None]
 # --- Step 1: the target class s of each query ---
 
 
-def select_targets(
-    log_proba: Tensor, asked: TargetClasses, classes: tuple[Category, ...]
-) -> Tensor:
+def select_targets(log_proba: Tensor, asked: TargetClasses, label: Label) -> Tensor:
     """Step 1: the number of the target class of each query, shape (queries,).
 
     `log_proba`: what the model says of the queries, shape (queries, classes). `asked`: a class for
-    all queries, or one for each; None takes the most likely class after the predicted one.
+    all queries, or one for each, by any of its names; None takes the most likely class after the
+    predicted one.
     """
     if asked is None:
         predicted = log_proba.argmax(dim=1, keepdim=True)
         return log_proba.scatter(1, predicted, -torch.inf).argmax(dim=1)
-    is_one = isinstance(asked, (str, int, float))
-    names: list[Any] = [asked] * len(log_proba) if is_one else [*asked]  # type: ignore[misc]
+    if isinstance(asked, (str, int, float, np.generic)):
+        names = [label.class_called(asked)] * len(log_proba)
+    else:
+        names = [label.class_called(name) for name in asked]
+    classes = label.classes
     if len(names) != len(log_proba):
         raise RequestError(f"target: {len(names)} classes for {len(log_proba)} queries")
     number_of = {(type(name), name): number for number, name in enumerate(classes)}

@@ -26,8 +26,7 @@ from counterveil.search.batch import Found, QueryBatch, cheapest
 from counterveil.search.constraints.projection import Snap
 from counterveil.search.options import SearchOptions
 from counterveil.search.paper.algorithm2 import NearestAccepted, SearchObjective, Weights, minimise
-from counterveil.search.paper.polish import Polish
-from counterveil.search.paper.repair import GreedyRepair
+from counterveil.search.paper.moves import GreedyRepair, Polish
 from counterveil.terminal import Tick, silent
 
 BEYOND = (0.0, 1.0, 2.0, 4.0)  # log-odds past the boundary of a student, until the model agrees

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,6 @@ from counterveil.search.components import SearchComponents
 from counterveil.search.constraints import bounds as constraints
 from counterveil.search.constraints.bounds import SAME, Box, ManyRules
 from counterveil.search.constraints.decoding import Given, decode_cells
-from counterveil.search.constraints.projection import Snap
 from counterveil.search.constraints.rules import Rules
 from counterveil.search.results.explanations import Explanations
 from counterveil.search.results.frames import with_index
@@ -149,12 +148,8 @@ class ResultBuilder:
         encoding = self.components.encoding
         changed = _changed(encoding, np.abs(answers.encoded - queries.encoded))
         given = Given(encoding, queries.cells, answers.cells, changed)
-        broken = self._snap.broken(torch.as_tensor(answers.encoded, dtype=torch.float32), box)
+        broken = self.components.projection.broken(answers.points, box)
         return given.keep(rules) & ~broken.numpy()
-
-    @cached_property
-    def _snap(self) -> Snap:
-        return Snap(self.components.encoding)
 
 
 def _without(rows: Rows, lost: Array, queries: Rows) -> pd.DataFrame:
