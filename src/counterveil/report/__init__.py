@@ -12,8 +12,8 @@ from rich.text import Text
 
 from counterveil.pages import TEMPLATES
 from counterveil.privacy import Level, Statement
+from counterveil.search.results.answer import card
 from counterveil.search.results.explanations import Explanations
-from counterveil.search.results.page import card
 from counterveil.search.results.wording import pixel_columns, told
 from counterveil.signature import signer_line
 from counterveil.terminal import cell, visible

@@ -12,6 +12,7 @@ from counterveil.search.results import wording
 from counterveil.search.results.refusals import UNCONVINCED, Opening, Status
 from counterveil.search.results.wording import Change, DecidedBy
 
+MOST_COLUMNS = 40  # of one row on a page
 LIFTED = {  # what a rule forbids, to be read after "if"
     "immutable": "{name} might change",
     "direction": "{name} might change in the other direction",
@@ -206,3 +207,48 @@ def in_sentences(answers: Sequence[Answer]) -> str:
         line = f"  ({each.rank + 1}) {start} {each.condition} ({each.sure})."
         lines.append(" ".join([line, *each.quality_in_words]))
     return "\n".join(lines)
+
+
+def card(answers: Sequence[Answer]) -> dict[str, Any]:
+    """All answers to one query, as the macro `explanation` of pages/parts.html takes them.
+
+    Changed columns are a table; an image is a sentence. A query without an answer shows the closest
+    allowed row.
+    """
+    first, schema = answers[0], answers[0].schema
+    pixels = wording.pixel_columns(schema)
+    found = [each for each in answers if each.is_found]
+    missing = [each for each in answers if not each.is_found]
+    closest = first.refusal if first.refusal and first.refusal.changes and not pixels else None
+
+    def table(changes: Sequence[Change]) -> dict[str, Any]:
+        shown = [] if pixels else [wording.told(schema, change) for change in changes]
+        return {"changes": shown[:MOST_COLUMNS], "more": len(shown[MOST_COLUMNS:])}
+
+    kept = [dict(each.kept) for each in found]
+    in_all = [
+        wording.told_value(schema, column, value)
+        for column, value in (kept[0] if kept else {}).items()
+        if column not in pixels and all(column in other for other in kept)
+    ]
+    return {
+        "number": first.query + 1,
+        "now": first.classes[0],
+        "goal": first.classes[1],
+        "several": first.several,
+        "answers": [
+            {
+                "rank": each.rank + 1,
+                "text": each.text if pixels else "",
+                "measures": each.measures,
+                "quality": each.quality_in_words,
+                **table(each.changes),
+            }
+            for each in found
+        ],
+        "missing": first.verdict if closest else missing[0].text if missing else "",
+        "closest": closest and {"probability": closest.probability, **table(closest.changes)},
+        "opens": first.opens,
+        "unchanged": in_all[:MOST_COLUMNS],
+        "more": len(in_all[MOST_COLUMNS:]),
+    }

@@ -17,13 +17,12 @@ from counterveil.privacy import Statement
 from counterveil.schema import Schema
 from counterveil.search.batch import Answers, QueryBatch
 from counterveil.search.components import SearchComponents
-from counterveil.search.constraints import bounds as constraints
-from counterveil.search.constraints.bounds import SAME, Box, ManyRules
+from counterveil.search.constraints.bounds import ANY_NUMBER, SAME, Box, ManyRules
 from counterveil.search.constraints.decoding import Given, decode_cells
 from counterveil.search.constraints.rules import Rules
 from counterveil.search.results.explanations import Explanations
-from counterveil.search.results.frames import with_index
 from counterveil.search.results.refusals import NO_FURTHER, UNCONVINCED, Status
+from counterveil.search.results.tables import with_index
 
 
 @dataclass(frozen=True)
@@ -198,7 +197,7 @@ def _reasons(request: Request, status: Array, components: SearchComponents) -> A
     reasons = np.full(len(batch), f"{UNCONVINCED} {asked}", dtype=object)
     if batch.max_changes is not None:
         for number, most in enumerate(batch.max_changes.tolist()):
-            if most < constraints.ANY_NUMBER:
+            if most < ANY_NUMBER:
                 reasons[number] = f"no row with at most {most} changes convinced {asked}"
     proved = status[::k] == Status.IMPOSSIBLE.value
     reasons[proved] = f"proved: no row within the rules convinces {asked}"

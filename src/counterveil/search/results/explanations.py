@@ -19,9 +19,9 @@ from counterveil.privacy import Statement
 from counterveil.schema import Category, Schema
 from counterveil.search.results import tables, wording
 from counterveil.search.results.answer import Answer, Refusal, in_sentences
-from counterveil.search.results.frames import LazyFrame, index_of_answers, with_index
 from counterveil.search.results.quality import AnswerQuality
 from counterveil.search.results.refusals import Opening, Status
+from counterveil.search.results.tables import LazyFrame, index_of_answers, with_index
 from counterveil.search.results.wording import Change, DecidedBy, same
 from counterveil.signature import Signer
 from counterveil.tables import file_content, plain_value
@@ -120,9 +120,7 @@ class Explanations:
     def __repr__(self) -> str:
         return f"Explanations({self.headline})"
 
-    def _repr_html_(self) -> str:
-        """What a notebook shows: the promise, and the first answers in sentences."""
-        return tables.in_notebook(self)
+    _repr_html_ = tables.in_notebook
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickle and copy: all that was put off is computed, and the model is left out."""

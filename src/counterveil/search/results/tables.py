@@ -1,4 +1,4 @@
-"""Explanations as tables, records and pages: a row, record or card for each answer or change."""
+"""Frames, tables, records and pages of Explanations: a row, record or card for each answer."""
 
 from __future__ import annotations
 
@@ -13,17 +13,69 @@ import torch
 
 from counterveil.encoding import Array, Encoding
 from counterveil.pages import TEMPLATES
-from counterveil.search.results.answer import Refusal, as_records
-from counterveil.search.results.frames import is_plain
-from counterveil.search.results.page import card
+from counterveil.search.results.answer import Refusal, as_records, card
 from counterveil.search.results.refusals import Status
 from counterveil.signature import signer_dict, signer_line
 
 if TYPE_CHECKING:
     from counterveil.search.results.explanations import Explanations
 
-
+Frame = pd.DataFrame | Callable[[], pd.DataFrame]
 SHOWN = 10  # answers in a notebook
+
+
+class LazyFrame:
+    """A field of a dataclass: a frame, or a function that makes it when it is first looked at.
+
+    Making the frames of a single answer takes as long as a good part of the search. `default`: for
+    a field that may be left out.
+    """
+
+    def __init__(self, default: Frame | None = None) -> None:
+        self._default = default
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = f"_{name}"
+
+    def __get__(self, holder: Any, owner: type) -> pd.DataFrame:
+        if holder is None:  # a dataclass looks for the default
+            if self._default is None:
+                raise AttributeError(self._name)
+            return self._default  # type: ignore[return-value]
+        known = holder.__dict__
+        if callable(known[self._name]):
+            known[self._name] = known[self._name]()
+        frame: pd.DataFrame = known[self._name]
+        return frame
+
+    def __set__(self, holder: Any, frame: Frame) -> None:
+        holder.__dict__[self._name] = frame
+
+
+def is_plain(index: pd.Index[Any] | None) -> bool:
+    """Whether an index says no more than positions from 0 do."""
+    if not isinstance(index, pd.RangeIndex):
+        return index is None
+    return index.name is None and index.start == 0 and index.step == 1
+
+
+def index_of_answers(index: pd.Index[Any], k: int) -> pd.Index[Any]:
+    """The index of the queries for each of their `k` answers; with k > 1 a level `answer`, from 1.
+
+    A single level without a name is then called `query`.
+    """
+    if k == 1:
+        return index
+    ranks = pd.Index(np.tile(np.arange(1, k + 1), len(index)), name="answer")
+    named = index.rename(index.name or "query") if index.nlevels == 1 else index
+    return pd.DataFrame(index=named.repeat(k)).set_index(ranks, append=True).index
+
+
+def with_index(frame: pd.DataFrame, index: pd.Index[Any] | None, k: int) -> pd.DataFrame:
+    """`frame`, which has `k` rows a query, with the index of the caller's table if it has one."""
+    if index is None or is_plain(index):
+        return frame
+    return frame.set_axis(index_of_answers(index, k), axis=0)
 
 
 def headline(result: Explanations) -> str:
@@ -65,7 +117,7 @@ def as_dict(result: Explanations) -> dict[str, Any]:
 
 
 def in_notebook(result: Explanations) -> str:
-    """The promise, and the first answers in sentences."""
+    """What a notebook shows: the promise, and the first answers in sentences."""
     some = result.found[:SHOWN].tolist()
     lines = [f"<li value={query + 1}>{escape(result.explain(query))}</li>" for query in some]
     left = len(result.found) - len(some)
