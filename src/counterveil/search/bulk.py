@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from importlib.metadata import version
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -88,54 +88,43 @@ class Folder:
             return None
 
 
-@dataclass(frozen=True)
-class Part:
-    """Some rows to explain. `number` and `first` count from 0: of the part, of its first row."""
+class Part(NamedTuple):
+    """Rows to explain; `name`: of the file with their answers, `first`: of the rows, from 0."""
 
-    number: int
+    name: str
     first: int
     rows: Fragments
 
-    @property
-    def name(self) -> str:
-        """Of the file with its answers."""
-        return f"part-{self.number:08}.parquet"
 
+def _worker(
+    explainer: Callable[[], AnExplainer],
+    asked: dict[str, Any],
+    copied: Sequence[str],
+    columns: Sequence[str],
+    folder: Folder,
+) -> Callable[[Part], None]:
+    """A function that explains the rows of a part and writes its file; each worker makes one.
 
-@dataclass(frozen=True)
-class Question:
-    """What is asked about every part, and where its answers go: all that a worker has to know.
-
-    `explainer` makes an Explainer, once a worker. `asked`: the keywords of `Explainer.explain`.
-    `copied`: columns of the queries that are copied beside their answers. `columns`: all columns
-    that are read.
+    `explainer` makes an Explainer. `asked`: the keywords of `Explainer.explain`. `copied`: columns
+    of the queries that are copied beside their answers. `columns`: all columns that are read.
     """
+    explains = explainer()
 
-    explainer: Callable[[], AnExplainer]
-    asked: dict[str, Any]
-    copied: tuple[str, ...]
-    folder: Folder
-    columns: tuple[str, ...]
-
-    def __call__(self) -> Callable[[Part], None]:
-        """A function that explains the rows of a part and writes its file."""
-        explainer = self.explainer()
-        return lambda part: self._answer(explainer, part)
-
-    def _answer(self, explainer: AnExplainer, part: Part) -> None:
+    def answer(part: Part) -> None:
         try:
-            batches = part.rows.batches(self.columns, part.rows.rows)
+            batches = part.rows.batches(columns, part.rows.rows)
             frame = pa.Table.from_batches(batches).to_pandas()
-            result = explainer.explain(frame, progress=False, **self.asked)
+            result = explains.explain(frame, progress=False, **asked)
         except (DataError, pa.ArrowException) as error:
             raise DataError(
                 f"in the rows from number {part.first + 1} on: {error}; files that are written "
                 "stay, and the same command continues there"
             ) from None
-        kept = frame[list(self.copied)].loc[frame.index.repeat(result.k)].reset_index(drop=True)
+        kept = frame[list(copied)].loc[frame.index.repeat(result.k)].reset_index(drop=True)
         both = [result.table(first=part.first, whole=True), kept.add_prefix("copied_")]
-        content = file_content(pd.concat(both, axis=1), part.name, escape=False)
-        self.folder.write(part.name, content)
+        folder.write(part.name, file_content(pd.concat(both, axis=1), part.name, escape=False))
+
+    return answer
 
 
 def _same_explainer(kind: type[Any], veil: bytes, keywords: dict[str, Any]) -> AnExplainer:
@@ -192,7 +181,7 @@ def explain_files(
         keywords = {**explainer._keywords, "model": model}
         made = partial(_same_explainer, type(explainer), veil.to_bytes(), keywords)
     folder = Folder(out)
-    question = Question(made, asked, copied, folder, columns)
+    work = partial(_worker, made, asked, copied, columns, folder)
     is_file = isinstance(model, ModelFile)
     about = {
         "veil": veil.digest,
@@ -205,18 +194,18 @@ def explain_files(
     _begin(folder, about)
     cut = files.parts(part_rows)
     starts = [0, *accumulate(each.rows for each in cut)]
-    parts = [Part(number, starts[number], each) for number, each in enumerate(cut)]
+    parts = [
+        Part(f"part-{number:08}.parquet", start, rows)
+        for number, (start, rows) in enumerate(zip(starts, cut, strict=False))
+    ]
     k = asked["k"]
     left = [part for part in parts if folder.rows_of(part.name) != k * part.rows.rows]
     explained = sum(part.rows.rows for part in left)
     done = files.rows - explained
     with progress_bar("explaining", files.rows, show=progress) as tick:
         tick(done)
-        work = question() if left and cluster is None else None
-        ready: Iterable[Any] = cluster.each(question, left) if cluster else enumerate(left)
-        for number, part in ready:
-            if work is not None:
-                work(part)
+        ready = cluster.each(work, left) if cluster else enumerate(map(work(), left))
+        for number, _ in ready:
             done += left[number].rows.rows
             tick(done)
     names = [free_name(name, veil.schema.columns) for name in ("status", "query")]
