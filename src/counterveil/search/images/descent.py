@@ -134,8 +134,7 @@ class ImageSearch:
         for step in range(steps):
             with torch.enable_grad():
                 images = many._painted(moving)
-                cost = many._closeness(images) + ground.painter.strain(moving)
-                cost = cost + ground.implausible(images, targets)
+                cost = many._cost(images, moving)
                 cost = cost + ground.doubt(ground.views(images, step), targets, insist)
                 (moving.grad,) = torch.autograd.grad(cost.sum(), moving)
             optimiser.step()
@@ -146,15 +145,17 @@ class ImageSearch:
         batch = self.batch
         return batch.box.project(self.ground.painter(strokes, batch.queries, batch.targets))
 
-    def _closeness(self, images: Tensor) -> Tensor:
-        """What images cost because they are not like their queries, (rows,)."""
+    def _cost(self, images: Tensor, strokes: Tensor) -> Tensor:
+        """J of images but for the doubt, and what their strokes cost, (rows,)."""
         beliefs, prices = self.ground.beliefs, self.ground.prices
         change = (images - self.batch.queries).abs()
         if self.batch.costs is not None:
             change = change * self.batch.costs
         effort = change.mean(dim=1) / beliefs.usual_change
         manner = (beliefs.manner(images) - self._manner).abs()
-        return prices.effort * effort + prices.manner * manner.mean(dim=1)
+        closeness = prices.effort * effort + prices.manner * manner.mean(dim=1)
+        strain = self.ground.painter.strain(strokes)
+        return closeness + strain + self.ground.implausible(images, self.batch.targets)
 
     @cached_property
     def _manner(self) -> Tensor:
@@ -168,8 +169,7 @@ class ImageSearch:
         targets = many.batch.targets
         rows = ground.snap(many._painted(flat), many.batch.box)
         doubts = [ground.doubt(ground.views(rows, number), targets) for number in range(JUDGED)]
-        cost = many._closeness(rows) + ground.painter.strain(flat)
-        cost = cost + ground.implausible(rows, targets) + torch.stack(doubts).mean(dim=0)
+        cost = many._cost(rows, flat) + torch.stack(doubts).mean(dim=0)
         beyond = Question(ground.judge, self.least).margin(rows.detach(), targets).numpy()
         accepted = torch.from_numpy(beyond >= 0)
         return Tried(strokes, *(each.unflatten(0, (-1, count)) for each in (rows, cost, accepted)))

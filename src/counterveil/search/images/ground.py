@@ -154,12 +154,9 @@ class ImageGround:
 
     def implausible(self, points: Tensor, targets: Tensor) -> Tensor:
         """What images cost because they are unlikely under P~, as far as it is trusted, (rows,)."""
-        shortfall = self._floor[targets] - self.beliefs.likelihood(points, targets)
+        floor = self.beliefs.floor(self.prices.floor)[targets]
+        shortfall = floor - self.beliefs.likelihood(points, targets)
         return self.trust * self.prices.implausible * shortfall.clamp(min=0)
-
-    @cached_property
-    def _floor(self) -> Tensor:
-        return self.beliefs.floor(self.prices.floor)
 
     @cached_property
     @torch.no_grad()
