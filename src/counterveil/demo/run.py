@@ -30,6 +30,7 @@ from counterveil.privacy import Level
 from counterveil.report import Curve, VeilScore, demo_page, explanation_table, score_table
 from counterveil.schema import Schema
 from counterveil.search import Explainer, Explanations
+from counterveil.search.options import Choices
 from counterveil.terminal import cell, notes, out, progress_bar, say
 from counterveil.veil import Veil
 
@@ -99,8 +100,8 @@ def run_demo(folder: Path, *, queries: int, epochs: int, seed: int, workers: int
         _note(f"functional, {which.noise}: learning to search; once for each veil and model")
         explainers[which].warm_up()
     _note(f"explaining {len(asked)} rows that the model has not seen, with {len(COMPARED)} veils")
-    found = {which: _explain(which, explainers[which], asked) for which in COMPARED}
-    scores = [_score(which, *found[which], errors[which]) for which in COMPARED]
+    found = {each: _explained(each, explainers[each], asked, errors[each]) for each in COMPARED}
+    scores = [score for _, score in found.values()]
     shown = three_to_show(found[SHOWN][0])
     curve = Curve(CURVE, tuple(errors[Release("paper", e)] for e in CURVE), errors[PAPER[0]])
     facts = {
@@ -145,21 +146,18 @@ def _print_outcome(folder: Path, scores: list[VeilScore], shown: Explanations, t
     say(f"        {explain} --target '>50K'")
 
 
-def _explain(
-    which: Release, explainer: Explainer, asked: pd.DataFrame
-) -> tuple[Explanations, float]:
-    """Mechanism paper by Algorithm 2 as published, functional as usual; and the seconds."""
+def _explained(
+    which: Release, explainer: Explainer, asked: pd.DataFrame, error: float
+) -> tuple[Explanations, VeilScore]:
+    """The answers with one veil, and their line of the table; `error`: of reconstruction.
+
+    Mechanism paper by Algorithm 2 as published, functional as usual.
+    """
+    how: Choices = {"method": "iterations", "keep": "last"} if which.mechanism == "paper" else {}
     started = time.perf_counter()
-    if which.mechanism == "paper":
-        result = explainer.explain(asked, method="iterations", keep="last", progress=False)
-    else:
-        result = explainer.explain(asked, progress=False)
-    return result, time.perf_counter() - started
-
-
-def _score(which: Release, result: Explanations, seconds: float, error: float) -> VeilScore:
-    """A line of the table. `seconds`: of all queries; `error`: of reconstruction."""
-    return VeilScore(
+    result = explainer.explain(asked, progress=False, **how)
+    seconds = time.perf_counter() - started
+    return result, VeilScore(
         mechanism=which.mechanism,
         noise=which.noise,
         promise="none" if result.statement.level is Level.NONE else "proved",
