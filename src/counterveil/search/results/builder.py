@@ -148,7 +148,7 @@ class ResultBuilder:
         changed = _changed(encoding, np.abs(answers.encoded - queries.encoded))
         given = Given(encoding, queries.cells, answers.cells, changed)
         broken = self.components.projection.broken(answers.points, box)
-        return given.keep(rules) & ~broken.numpy()
+        return given.keep(rules) & ~broken.cpu().numpy()
 
 
 def _without(rows: Rows, lost: Array, queries: Rows) -> pd.DataFrame:
