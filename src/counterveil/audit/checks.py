@@ -22,8 +22,8 @@ import math
 import multiprocessing
 import random
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -38,6 +38,7 @@ from counterveil.audit.game import Check, Claim
 from counterveil.audit.neighbours import Pair
 from counterveil.audit.release_checks import (
     Finding,
+    checks_of,
     command_differs,
     read_once,
     refusals,
@@ -50,16 +51,12 @@ from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Array
 from counterveil.privacy import Budget, Rho, Share
 from counterveil.privacy.budget import amount_of
-from counterveil.privacy.record import GAUSSIAN, LAPLACE, Measurement, Sensitivity, to_members
+from counterveil.privacy.record import Measurement, Sensitivity, to_members
+from counterveil.privacy.statement import GAUSSIAN, LAPLACE
 
 REPEATS = 100  # real measurements for the variance of the noise
 FAR = 7.0  # standard errors: a variance further off is a finding
-FAMILIES = (
-    neighbours.pairs_of_features,
-    neighbours.ranges,
-    neighbours.bits,
-    neighbours.images,
-)
+FAMILIES = (neighbours.pairs_of_features, neighbours.ranges, neighbours.bits, neighbours.images)
 VEILS = (neighbours.near_tie, neighbours.persons, neighbours.bits, neighbours.images)
 COMMANDS = (neighbours.one_feature, *neighbours.LAST_ONES)
 
@@ -67,42 +64,31 @@ COMMANDS = (neighbours.one_feature, *neighbours.LAST_ONES)
 def checks(budget: Budget) -> Iterator[Check]:
     """All checks of `functional` at one (ε, δ); of whole releases with δ > 0 those by features."""
     check = partial(Check, "functional", claim=Claim(budget.epsilon, budget.delta))
-    pairs = neighbours.APPROXIMATE_PAIRS if budget.delta else neighbours.PURE_PAIRS
-    each: dict[str, Callable[[Pair, Budget], Finding]] = {
+    each = partial(checks_of, "functional", budget)
+    numbers = {
         "the record holds noise alone": noise_alone,
         "sums move as stated": moves_as_stated,
         "every record adds by itself": adds_by_itself,
         "the noise is enough": noise_is_enough,
     }
-    for pair in (make() for make in pairs):
-        for view, find in each.items():
-            yield check(view, pair.name, find=partial(find, pair, budget))
+    follows = {"the veil follows from its record": veil_follows}
+    reads = {"rows are read once, after the charge": read_once}
+    yield from each(
+        numbers, neighbours.APPROXIMATE_PAIRS if budget.delta else neighbours.PURE_PAIRS
+    )
     noisy = (*FAMILIES, neighbours.features) if budget.delta else FAMILIES
-    for pair in (make() for make in noisy):
-        find_noise = partial(noise_as_stated, pair, budget)
-        yield check("the noise is as stated", pair.name, find=find_noise)
+    yield from each({"the noise is as stated": noise_as_stated}, noisy)
     if budget.delta:
-        pair = neighbours.features()
-        follows = partial(veil_follows, pair, budget)
-        yield check("the veil follows from its record", pair.name, find=follows)
-        pair = neighbours.wide()
-        find_reads = partial(read_once, pair, budget, "functional")
-        yield check("rows are read once, after the charge", pair.name, find=find_reads)
+        yield from each(follows, (neighbours.features,))
+        yield from each(reads, (neighbours.wide,))
         return
     yield check("the noise never repeats", "zeros", find=never_repeats)
     yield check("the shares add up", "all families", find=shares_add_up)
-    for pair in (make() for make in VEILS):
-        follows = partial(veil_follows, pair, budget)
-        yield check("the veil follows from its record", pair.name, find=follows)
-    for pair in (make() for make in FAMILIES):
-        find_reads = partial(read_once, pair, budget, "functional")
-        yield check("rows are read once, after the charge", pair.name, find=find_reads)
-    for pair in (make() for make in neighbours.LAST_ONES):
-        refused = partial(refusals, pair, budget, "functional")
-        yield check("no table is refused", pair.name, find=refused)
+    yield from each(follows, VEILS)
+    yield from each(reads, FAMILIES)
+    yield from each({"no table is refused": refusals}, neighbours.LAST_ONES)
     yield check("errors hold no value", "a cell that does not fit", find=values_in_errors)
-    for pair in (make() for make in COMMANDS):
-        yield check("the command", pair.name, find=partial(command_differs, pair, budget))
+    yield from each({"the command": command_differs}, COMMANDS)
 
 
 @dataclass
@@ -111,22 +97,11 @@ class Dice(Instrument):
 
     dice: np.random.Generator = field(default_factory=lambda: np.random.default_rng(5))
 
-    def perturb(
-        self, name: str, what: str, exact: Array, sensitivity: Sensitivity, share: Share
-    ) -> Measurement:
-        noisy = EXACT.perturb(name, what, np.zeros_like(exact), sensitivity, share)
-        values = np.asarray(self.dice.integers(1_000, 1_000_000, exact.shape))
-        answer = replace(noisy, values=values)
-        self.exact.append(exact.copy())
-        self.asked.append(share)
-        self.answers.append(answer)
-        return answer
+    def answer_to(self, exact: Array) -> Array:
+        return np.asarray(self.dice.integers(1_000, 1_000_000, exact.shape))
 
-    def choose(self, scores: Any, sensitivity: int, share: Share) -> int:
-        choice = int(self.dice.integers(len(scores)))
-        self.questions.append((list(scores), sensitivity, share))
-        self.choices.append(choice)
-        return choice
+    def choice_of(self, *question: Any) -> int:
+        return int(self.dice.integers(len(question[0])))
 
 
 @dataclass

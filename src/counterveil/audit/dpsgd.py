@@ -37,6 +37,8 @@ from counterveil.audit.game import Check, Claim, Effort, Game, Scores
 from counterveil.audit.game import Dice as Generator
 from counterveil.audit.neighbours import Pair
 from counterveil.audit.release_checks import (
+    Find,
+    checks_of,
     command_differs,
     members_of,
     public_differences,
@@ -49,8 +51,7 @@ from counterveil.curator.dpsgd import CodeSums, NoisyTraining, Schedule
 from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Array
 from counterveil.networks import seeded
-from counterveil.privacy import Budget, Share
-from counterveil.privacy.record import Measurement, Sensitivity
+from counterveil.privacy import Budget
 
 SHARP = 1e-2
 DELTAS = (1e-6, SHARP)
@@ -122,17 +123,16 @@ def checks(budget: Budget) -> Iterator[Check]:
     yield check("prototypes follow from noisy sums", CODES, find=partial(codes_differ, budget))
     yield check("the shares add up", "all steps", find=shares_add_up)
     if budget.delta == SHARP:
-        worst, lone = neighbours.one_feature(), neighbours.last_of_its_class()
-        reads = partial(read_once, worst, budget, "dpsgd")
-        yield check("rows are read once, after the charge", worst.name, find=reads)
-        differs = partial(public_parts_differ, worst, budget)
-        command = partial(command_differs, worst, budget, "dpsgd")
-        yield check("the command", worst.name, find=command)
-        evened = partial(counts_unused, budget)
-        yield check("class counts are the noisy ones", worst.name, find=evened)
-        yield check("public parts of the veil", worst.name, find=differs)
-        refused = partial(refusals, lone, budget, "dpsgd")
-        yield check("no table is refused", lone.name, find=refused)
+        each = partial(checks_of, "dpsgd", budget)
+        views: dict[str, Find] = {
+            "rows are read once, after the charge": partial(read_once, mechanism="dpsgd"),
+            "the command": partial(command_differs, mechanism="dpsgd"),
+            "class counts are the noisy ones": counts_unused,
+            "public parts of the veil": public_parts_differ,
+        }
+        yield from each(views, (neighbours.one_feature,))
+        refused = {"no table is refused": partial(refusals, mechanism="dpsgd")}
+        yield from each(refused, (neighbours.last_of_its_class,))
 
 
 def training_differs(training: NoisyTraining) -> Iterator[str]:
@@ -182,19 +182,16 @@ def accounted(noise: float, rate: float, steps: int, budget: Budget) -> tuple[fl
 class Skewed(Dice):
     """A source of noise that counts nearly all records in the first class."""
 
-    def perturb(
-        self, name: str, what: str, exact: Array, sensitivity: Sensitivity, share: Share
-    ) -> Measurement:
-        answer = super().perturb(name, what, exact, sensitivity, share)
-        values = np.zeros_like(answer.values)
+    def answer_to(self, exact: Array) -> Array:
+        values = np.zeros_like(exact)
         values[0, 0] = 1 << 50
-        return replace(answer, values=values)
+        return values
 
 
-def counts_unused(budget: Budget) -> Iterator[str]:
+def counts_unused(pair: Pair, budget: Budget) -> Iterator[str]:
     """Whether the surrogate is evened out by other class counts than the noisy ones."""
-    table, device = neighbours.one_feature().tables[0], torch.device("cpu")
-    made, _ = dpsgd.release(table, budget, TINY, seed=0, device=device, noise=Skewed())
+    how: Any = {"seed": 0, "device": torch.device("cpu"), "noise": Skewed()}
+    made, _ = dpsgd.release(pair.tables[0], budget, TINY, **how)
     last: Any = made.surrogate[-1]
     if float(last.bias[1] - last.bias[0]) < LOPSIDED:
         yield "the surrogate is not evened out by the noisy class counts"

@@ -62,8 +62,8 @@ class Instrument(NoiseSource):
         if len(self.exact) < len(self.told):
             answer = self.told[len(self.exact)]
         else:
-            noisy = EXACT.perturb(name, what, exact, sensitivity, share)
-            answer = replace(noisy, values=exact)
+            noisy = EXACT.perturb(name, what, np.zeros_like(exact), sensitivity, share)
+            answer = replace(noisy, values=self.answer_to(exact))
         self.exact.append(exact.copy())
         self.asked.append(share)
         self.answers.append(answer)
@@ -73,10 +73,18 @@ class Instrument(NoiseSource):
         if len(self.choices) < len(self.told_choices):
             choice = self.told_choices[len(self.choices)]
         else:
-            choice = EXACT.choose(scores, sensitivity, share)
+            choice = self.choice_of(scores, sensitivity, share)
         self.questions.append((scores, sensitivity, share))
         self.choices.append(choice)
         return choice
+
+    def answer_to(self, exact: Array) -> Array:
+        """The values of an answer."""
+        return exact
+
+    def choice_of(self, *question: Any) -> int:
+        """The answer to a `Question`."""
+        return EXACT.choose(*question)
 
 
 @dataclass(frozen=True)

@@ -5,26 +5,57 @@ is easy to get wrong. The tables are tiny: the adversary knows all other records
 would not help it, and the noise does not depend on them.
 """
 
-from collections.abc import Iterable
+import io
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.dataset as ds
 
-from counterveil.audit.in_parts import table_in_parts
+from counterveil.cluster import Cluster, Work
 from counterveil.curator.functional import make_plan
 from counterveil.curator.images import plan_frequencies
 from counterveil.curator.plan import Plan
 from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Array
+from counterveil.parts import Fragments
 from counterveil.privacy import Budget
 from counterveil.schema import Binary, Categorical, Feature, Label, Numeric, Pixels, Schema
 
 CLASSES = ("no", "yes")
+ROWS_A_PART = 5  # of a table that is counted in parts
 Record = dict[str, Any]
 Records = list[Record]
+
+
+class InTurn(Cluster):
+    """In the place of a cluster: this process does one part after the other."""
+
+    def each(self, work: Work[Any, Any], parts: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+        """What the work makes of every part."""
+        done = work()
+        yield from ((number, done(part)) for number, part in enumerate(parts))
+
+
+class TableInParts(PrivateTable):
+    """A private table whose parts are small."""
+
+    def private_parts(self, most: int) -> list[tuple[Fragments, Array | None]]:
+        """Parts of a few rows, so that a person's records are in several."""
+        return super().private_parts(min(most, ROWS_A_PART))
+
+
+def table_in_parts(frame: pd.DataFrame, schema: Schema, **units: Any) -> PrivateTable:
+    """The rows in a Parquet file in memory, of small row groups, counted part by part."""
+    content = io.BytesIO()
+    frame.to_parquet(content, index=False, row_group_size=ROWS_A_PART + 2)
+    file = ds.ParquetFileFormat().make_fragment(pa.BufferReader(content.getvalue()))
+    rows = Fragments((file,), tuple(str(name) for name in frame.columns), len(frame))
+    return TableInParts(rows, schema, cluster=InTurn(), **units)
 
 
 @dataclass(frozen=True)
@@ -71,8 +102,7 @@ def one_feature() -> Pair:
 def wide() -> Pair:
     """Eleven features, all of which change together with the class."""
     names = [f"x{number}" for number in range(11)]
-    first = dict.fromkeys(names, "a") | {"label": "no"}
-    second = dict.fromkeys(names, "c") | {"label": "yes"}
+    first, second = _record(names, "a" * 11, "no"), _record(names, "c" * 11, "yes")
     features = [_letters(name) for name in names]
     return _pair("eleven features", features, _spread(*names), [first], [second], order=1)
 
@@ -82,16 +112,10 @@ def pairs_of_features() -> Pair:
 
     The replaced record breaks a perfect dependence of x on z and makes one of y on z.
     """
-
-    def record(x: str, y: str, z: float, label: str) -> Record:
-        return {"x": x, "y": y, "z": z, "label": label}
-
     features = [_letters("x"), _letters("y"), Numeric(name="z", lower=0, upper=8)]
-    others = [
-        record("abc"[row % 3], "abc"[row // 3 % 3], float(row % 3 * 3), CLASSES[row % 2])
-        for row in range(12)
-    ]
-    first, second = record("a", "b", 0.0, "no"), record("c", "c", 8.0, "yes")
+    cells = [("abc"[row % 3], "abc"[row // 3 % 3], float(row % 3 * 3)) for row in range(12)]
+    others = [_record("xyz", each, CLASSES[row % 2]) for row, each in enumerate(cells)]
+    first, second = _record("xyz", ("a", "b", 0.0), "no"), _record("xyz", ("c", "c", 8.0), "yes")
     return _pair("order 2", features, others, [first], [second], order=2)
 
 
@@ -101,16 +125,10 @@ def near_tie() -> Pair:
     It moves both scores by as much as a score can move, in opposite directions.
     """
     dice = np.random.default_rng(77)
-
-    def record(letters: Iterable[str], label: str) -> Record:
-        return dict(zip("xyz", letters, strict=True)) | {"label": label}
-
-    others = [
-        record(("abc"[letter] for letter in dice.choice(3, 3, p=(0.6, 0.2, 0.2))), CLASSES[row % 2])
-        for row in range(12)
-    ]
-    features, first, second = [_letters(name) for name in "xyz"], "aac", "aca"
-    replaced = [record(first, "no")], [record(second, "no")]
+    drawn = ["".join(dice.choice(list("abc"), 3, p=(0.6, 0.2, 0.2))) for _ in range(12)]
+    others = [_record("xyz", each, CLASSES[row % 2]) for row, each in enumerate(drawn)]
+    replaced = [_record("xyz", "aac", "no")], [_record("xyz", "aca", "no")]
+    features = [_letters(name) for name in "xyz"]
     return _pair("order 2, near tie", features, others, *replaced, order=2)
 
 
@@ -119,14 +137,8 @@ def wide_pairs() -> Pair:
     pair = wide()
     features = [*pair.schema.features, _letters("x11")]
     one, two = (table.assign(x11=table["x0"]) for table in (pair.one, pair.two))
-    return replace(
-        pair,
-        name="twelve features, order 2",
-        schema=schema_of(*features),
-        one=one,
-        two=two,
-        order=2,
-    )
+    name, schema = "twelve features, order 2", schema_of(*features)
+    return replace(pair, name=name, schema=schema, one=one, two=two, order=2)
 
 
 def products() -> Pair:
@@ -135,12 +147,8 @@ def products() -> Pair:
     The replaced record turns around how two of them go with the other two.
     """
     names = [f"x{number}" for number in range(4)]
-
-    def record(letters: str, label: str) -> Record:
-        return dict(zip(names, letters, strict=True)) | {"label": label}
-
-    others = [record("abca"[row % 4] * 4, CLASSES[row % 2]) for row in range(12)]
-    first, second = [record("aaaa", "no")], [record("acac", "no")]
+    others = [_record(names, "abca"[row % 4] * 4, CLASSES[row % 2]) for row in range(12)]
+    first, second = [_record(names, "aaaa", "no")], [_record(names, "acac", "no")]
     features = [_letters(name) for name in names]
     pair = _pair("products", features, others, first, second, order=1)
     return replace(pair, planned=10_000_000)
@@ -323,11 +331,14 @@ def _letters(name: str) -> Feature:
     return Categorical(name=name, categories=("a", "b", "c"))
 
 
+def _record(names: Iterable[str], cells: Iterable[Any], label: str) -> Record:
+    return dict(zip(names, cells, strict=True)) | {"label": label}
+
+
 def _spread(*names: str) -> Records:
     """Twelve records over all cells of the named features and both classes."""
-    return [
-        dict.fromkeys(names, "abc"[row % 3]) | {"label": CLASSES[row // 3 % 2]} for row in range(12)
-    ]
+    cells = ["abc"[row % 3] * len(names) for row in range(12)]
+    return [_record(names, each, CLASSES[row // 3 % 2]) for row, each in enumerate(cells)]
 
 
 def schema_of(*features: Feature) -> Schema:

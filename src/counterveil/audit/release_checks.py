@@ -10,8 +10,9 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ import torch
 import counterveil
 from counterveil.audit import neighbours
 from counterveil.audit.concentrated import overspent
+from counterveil.audit.game import Check, Claim
 from counterveil.audit.neighbours import Pair
 from counterveil.audit.releases import SHORT, release
 from counterveil.build import fit_networks
@@ -37,8 +39,19 @@ SECRET = 470_011  # a number that no message may hold
 MEMBERS = ("manifest.json", "weights.safetensors", "record.safetensors")  # differ by the noise
 
 Finding = Iterator[str]
+Find = Callable[[Pair, Budget], Finding]  # what is wrong, seen in one way
 Ran = tuple[int, str, str]  # exit code, standard output, standard error
 Run = Callable[[list[str], Path], Ran]  # arguments and the folder to run in
+
+
+def checks_of(
+    mechanism: str, budget: Budget, views: Mapping[str, Find], pairs: Iterable[Callable[[], Pair]]
+) -> Iterator[Check]:
+    """A check of every pair in every view."""
+    claim = Claim(budget.epsilon, budget.delta)
+    for pair in (make() for make in pairs):
+        for view, find in views.items():
+            yield Check(mechanism, view, pair.name, claim, partial(find, pair, budget))
 
 
 def members_of(veil: Veil) -> dict[str, bytes]:
@@ -141,7 +154,7 @@ def charged_first(
         yield "the ledger does not hold one charge of what was stated"
 
 
-def read_once(pair: Pair, budget: Budget, mechanism: str) -> Finding:
+def read_once(pair: Pair, budget: Budget, mechanism: str = "functional") -> Finding:
     """Whether a release reads the rows as often as planned, after it has charged what it states.
 
     That is once, or twice where the bins of numbers lie where a first noisy look found people.
@@ -170,7 +183,7 @@ def read_once(pair: Pair, budget: Budget, mechanism: str) -> Finding:
         yield f"the accesses of the statement: {words}"
 
 
-def refusals(pair: Pair, budget: Budget, mechanism: str) -> Finding:
+def refusals(pair: Pair, budget: Budget, mechanism: str = "functional") -> Finding:
     """Which of both tables a release refuses."""
     for table, name in enumerate(("D", "D'")):
         try:

@@ -43,11 +43,7 @@ SEARCH_STEPS = 10
 
 
 def view_games(
-    mechanism: str,
-    budget: Budget,
-    effort: Effort,
-    pair: Pair,
-    views: Sequence[str] = (),
+    mechanism: str, budget: Budget, effort: Effort, pair: Pair, views: Sequence[str] = ()
 ) -> Iterator[Game]:
     """The named views, or all of them, of the same real veils of a pair."""
     claim, runs = Claim(budget.epsilon, budget.delta), effort.runs_for(budget.epsilon)

@@ -14,7 +14,7 @@ The model is fixed and public: it decides by the first encoded number alone.
 """
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 
 import pandas as pd
@@ -24,16 +24,10 @@ from torch import Tensor, nn
 from counterveil.audit import neighbours
 from counterveil.audit.checks import Dice, moves, too_quiet
 from counterveil.audit.concentrated import overspent
-from counterveil.audit.functional import (
-    DELTA,
-    SHARP,
-    Instrument,
-    differing,
-    likelihood_scores,
-)
+from counterveil.audit.functional import DELTA, SHARP, Instrument, differing, likelihood_scores
 from counterveil.audit.game import Check, Claim, Effort, Game, Scores
 from counterveil.audit.neighbours import CLASSES, Pair
-from counterveil.audit.release_checks import Finding, WatchedCurator, charged_first
+from counterveil.audit.release_checks import Find, Finding, WatchedCurator, charged_first, checks_of
 from counterveil.curator import Curator
 from counterveil.curator.score import measure_score, score_of
 from counterveil.errors import InputError
@@ -94,29 +88,21 @@ def games(budget: Budget, effort: Effort) -> Iterator[Game]:
     for pair in (make() for make in PAIRS):
         view = "counts of right and wrong"
         yield Game("score", view, pair.name, claim, effort.draws, partial(fast, pair))
-    pair = neighbours.one_feature()
-    yield Game(
-        "score", "counts, the curator's sampler", pair.name, claim, some, partial(real, pair)
-    )
+    view, pair = "counts, the curator's sampler", neighbours.one_feature()
+    yield Game("score", view, pair.name, claim, some, partial(real, pair))
 
 
 def checks(budget: Budget) -> Iterator[Check]:
     """The checks at one (ε, δ)."""
-    check = partial(Check, "score", claim=Claim(budget.epsilon, budget.delta))
-    each: dict[str, Callable[[Pair, Budget], Finding]] = {
+    each = partial(checks_of, "score", budget)
+    numbers: dict[str, Find] = {
         "the score holds noise alone": noise_alone,
         "counts move as stated": lambda pair, budget: moves(*listened(pair, budget)),
         "the noise is enough": lambda pair, budget: too_quiet(listened(pair, budget)[0]),
     }
-    for pair in (make() for make in PAIRS):
-        for view, find in each.items():
-            yield check(view, pair.name, find=partial(find, pair, budget))
-    pair = neighbours.one_feature()
-    yield check(
-        "rows are read once, after the charge", pair.name, find=partial(read_once, pair, budget)
-    )
-    for pair in (make() for make in neighbours.LAST_ONES):
-        yield check("no table is refused", pair.name, find=partial(refusals, pair, budget))
+    yield from each(numbers, PAIRS)
+    yield from each({"rows are read once, after the charge": read_once}, (neighbours.one_feature,))
+    yield from each({"no table is refused": refusals}, neighbours.LAST_ONES)
 
 
 def noise_alone(pair: Pair, budget: Budget) -> Finding:
