@@ -2,32 +2,40 @@
 
 from __future__ import annotations
 
+import datetime
 import math
+import numbers
 import re
+from collections import defaultdict
 from collections.abc import Iterator
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
 from counterveil.curator import column_names
-from counterveil.curator.draft_cells import (
-    MANY,
-    Column,
-    Kind,
-    Numbers,
-    UnfitColumnError,
-    are_plain_numbers,
-    are_whole,
-    as_numbers,
-    distinct,
-    is_constant,
-    kind_of_cells,
-)
+from counterveil.encoding import Array
+from counterveil.errors import DataError
 from counterveil.hints import named
-from counterveil.schema import Binary, Categorical, Numeric, Schema
+from counterveil.schema import Binary, Categorical, Category, Numeric
 
 Drafted = Numeric | Categorical | Binary
+Kind = Literal["bool", "number", "text", "date"]
+Column = Any  # of pandas: the present cells of one column
 
+MANY = 20  # different cells from which a column may hold identifiers
+LARGEST = 1e15  # as in the schema: up to it floats tell whole numbers apart
+MONTH = r"(jan|feb|m[aä]r|apr|ma[iy]|jun|jul|aug|sep|o[ck]t|nov|de[cz])[a-z]*\.?"
+TIME = r"([ T]+\d{1,2}:\d{2}.*)?"
+DATE = re.compile(
+    rf"(\d{{4}}[-/.]\d{{1,2}}[-/.]\d{{1,2}}|\d{{4}}-\d{{2}}|\d{{1,2}}[-/.]\d{{1,2}}[-/.](\d{{4}}|\d{{2}})"
+    rf"|\d{{1,2}}\.?[ -]{MONTH}[ ,-]*\d{{2,4}}|{MONTH} \d{{1,2}},? \d{{4}}){TIME}"
+    r"|\d{1,2}:\d{2}(:\d{2})?",
+    re.IGNORECASE,
+)
+PLAIN = re.compile(r"[+-]?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?|[+-]?\.\d+")
 MOST_CATEGORIES = 200
 FEW_ROWS = 10  # so few texts may all differ and still be categories
 NEARLY_ALL = 0.9  # of the cells are different: an identifier or free text
@@ -50,38 +58,107 @@ TOO_MANY = (
 )
 
 
-class Decisions:
-    """What was guessed, column by column, and what a person has to look at."""
+class Decide(StrEnum):
+    """What a person has to decide of the columns {}, in this order."""
 
-    def __init__(self) -> None:
-        self.codes: list[str] = []  # whole numbers taken for codes
-        self.amounts: list[str] = []  # few whole numbers taken for amounts
-        self.personal: list[str] = []
-        self.steps: list[str] = []
-        self.empty: list[str] = []  # most of their cells
-        self.nines: list[str] = []  # at one end of the numbers
-        self.spellings: list[str] = []  # texts that differ in capitals or spaces only
+    BOUNDS = "bounds of {}: they are those of the rows; put the public ones"
+    CATEGORIES = "categories of {}: list all that a form allows, seen here or not"
+    PERSONAL = "immutable, as the name says something personal: {}"
+    MUTABLE = 'what else no answer may change: add "immutable": true, or a "direction"'
+    CODES = '{}: numbers taken for codes; "numeric" if they are amounts'
+    AMOUNTS = '{}: taken for amounts; "categorical" if they are codes'
+    STEPS = "steps that would suit people: {}"
+    EMPTY = "{}: most cells are empty; leave out what says nothing so"
+    NINES = "{}: nines at one end, such as 999: a code for missing?"
+    SPELLINGS = "{}: texts that differ in capitals or spaces only"
 
-    def in_words(self, schema: Schema) -> Iterator[str]:
-        """A sentence for each kind of decision that the table asks for."""
-        wide = [each.name for each in schema.features if each.number_range is not None]
-        listed = [each.name for each in schema.features if each.number_range is None]
-        told = (
-            (wide, "bounds of {}: they are those of the rows; put the public ones"),
-            (listed, "categories of {}: list all that a form allows, seen here or not"),
-            (self.personal, "immutable, as the name says something personal: {}"),
-            (
-                schema.columns,
-                'what else no answer may change: add "immutable": true, or a "direction"',
-            ),
-            (self.codes, '{}: numbers taken for codes; "numeric" if they are amounts'),
-            (self.amounts, '{}: taken for amounts; "categorical" if they are codes'),
-            (self.steps, "steps that would suit people: {}"),
-            (self.empty, "{}: most cells are empty; leave out what says nothing so"),
-            (self.nines, "{}: nines at one end, such as 999: a code for missing?"),
-            (self.spellings, "{}: texts that differ in capitals or spaces only"),
+
+Decisions = defaultdict[Decide, list[str]]  # what to decide, and of which columns
+
+
+def in_words(decisions: Decisions) -> Iterator[str]:
+    """A sentence for each kind of decision that the table asks for."""
+    return (each.value.format(named(decisions[each])) for each in Decide if decisions[each])
+
+
+class UnfitColumnError(DataError):
+    """A column that cannot be a feature: why, and what to do."""
+
+
+def is_constant(column: Column) -> bool:
+    """Whether a column says nothing: one value, or none."""
+    cells = column.dropna().tolist()
+    try:
+        different = len(set(cells))
+    except TypeError:  # lists and the like
+        different = len(set(map(repr, cells)))
+    if different + bool(column.isna().any()) < 2:
+        return True
+    # One number and empty cells: a category, unless it has decimals.
+    one = cells[0]
+    return different == 1 and isinstance(one, (float, Decimal)) and one % 1 != 0
+
+
+def kind_of_cells(values: Column) -> Kind:
+    """What the present `values` of a column are; one kind only."""
+    one_of_each_type = {type(value): value for value in values.tolist()}
+    kinds = {_kind_of(value) for value in one_of_each_type.values()}
+    if None in kinds:
+        raise UnfitColumnError("holds something else than numbers, texts and truth values")
+    if len(kinds) > 1:
+        listed = " and ".join(sorted(f"{kind}s" for kind in kinds))
+        raise UnfitColumnError(f"mixes {listed}; make it one of the two")
+    kind = kinds.pop() or "text"
+    texts = {text.strip() for text in set(values)} if kind == "text" else ()
+    return "date" if texts and all(map(DATE.fullmatch, texts)) else kind
+
+
+def are_plain_numbers(values: Column) -> bool:
+    """Whether texts are numbers, too many to be categories; with zeros in front they are codes."""
+    texts = {text.strip() for text in set(values)}
+    return len(texts) > MANY and all(map(PLAIN.fullmatch, texts))
+
+
+def _kind_of(value: Any) -> Kind | None:
+    if isinstance(value, (bool, np.bool_)):
+        return "bool"
+    if isinstance(value, (numbers.Real, Decimal)):
+        return "number"
+    if isinstance(value, (datetime.date, datetime.time, datetime.timedelta, pd.Period)):
+        return "date"
+    return "text" if isinstance(value, str) else None
+
+
+def as_numbers(values: Column) -> Array:
+    """Present cells as float64; an UnfitColumnError where that loses something."""
+    if values.dtype.kind in "iuf":
+        number = values.to_numpy(np.float64)
+    else:
+        number = np.array([float(value) for value in values], dtype=np.float64)
+    if not np.isfinite(number).all():
+        raise UnfitColumnError("holds infinite numbers; drop these rows or empty them")
+    if (np.abs(number) > LARGEST).any():
+        raise UnfitColumnError(
+            "holds numbers beyond 1e15, which are not told apart exactly; use a larger unit"
         )
-        return (words.format(named(names)) for names, words in told if names)
+    return number
+
+
+def are_whole(number: Array) -> bool:
+    """Whether no number has decimals."""
+    return bool((number == np.round(number)).all())
+
+
+def distinct(values: Column, kind: Kind) -> tuple[Category, ...]:
+    """The different values in order, as JSON can hold them."""
+    if kind == "bool":
+        return tuple(bool(value) for value in sorted(set(values)))
+    if kind == "number":
+        number = as_numbers(values)
+        if not are_whole(number):
+            raise UnfitColumnError("has categories with decimals; make them texts")
+        return tuple(int(value) for value in np.unique(number))
+    return tuple(sorted(set(values)))
 
 
 def draft_feature(name: str, column: Column, decisions: Decisions) -> Drafted:
@@ -105,7 +182,7 @@ def draft_feature(name: str, column: Column, decisions: Decisions) -> Drafted:
     else:
         feature = _draft_categories(name, values, kind, missing, decisions)
     if column.isna().mean() > MUCH_MISSING:
-        decisions.empty.append(name)
+        decisions[Decide.EMPTY].append(name)
     return feature
 
 
@@ -125,19 +202,16 @@ def _draft_number(name: str, values: Column, missing: bool, decisions: Decisions
     if len(different) == 1 or (whole and (are_two or _are_codes(name, number, different))):
         if len(different) > MOST_CATEGORIES:
             raise UnfitColumnError(TOO_MANY)
-        decisions.codes += [name] if len(different) > 2 else []
-        categories = tuple(int(value) for value in different)
-        if len(categories) == 2 and not missing:
-            return Binary(name=name, values=(categories[0], categories[1]))
-        return Categorical(name=name, categories=categories, missing=missing)
+        decisions[Decide.CODES] += [name] if len(different) > 2 else []
+        return _of_values(name, tuple(int(value) for value in different), missing)
     low, high = float(different[0]), float(different[-1])
     if whole and len(different) <= FEW_ROWS and not column_names.names_an_amount(name):
-        decisions.amounts.append(name)
+        decisions[Decide.AMOUNTS].append(name)
     step = _step(number, whole)
     if step is not None:
-        decisions.steps.append(f"{step:,.15g} for {name}")
+        decisions[Decide.STEPS].append(f"{step:,.15g} for {name}")
     if _ends_in_a_code(number):
-        decisions.nines.append(name)
+        decisions[Decide.NINES].append(name)
     return Numeric(name=name, lower=low, upper=high, integer=whole, missing=missing)
 
 
@@ -149,9 +223,14 @@ def _draft_categories(
         _refuse_texts(name, values, len(categories))
         folded = {str(each).strip().casefold() for each in categories}
         if len(folded) < len(categories):
-            decisions.spellings.append(name)
+            decisions[Decide.SPELLINGS].append(name)
     elif len(categories) > MOST_CATEGORIES:
         raise UnfitColumnError(TOO_MANY)
+    return _of_values(name, categories, missing)
+
+
+def _of_values(name: str, categories: tuple[Category, ...], missing: bool) -> Drafted:
+    """The feature of these values; of two, one that says no comes first."""
     if len(categories) == 2 and not missing:
         first, second = categories
         if str(second).strip().lower() in NO and str(first).strip().lower() not in NO:
@@ -160,7 +239,7 @@ def _draft_categories(
     return Categorical(name=name, categories=categories, missing=missing)
 
 
-def _refuse_identifier(name: str, number: Numbers, different: int) -> None:
+def _refuse_identifier(name: str, number: Array, different: int) -> None:
     """Refuse whole numbers that tell rows or people apart."""
     is_amount = column_names.names_an_amount(name)
     all_differ = different == len(number) > MANY and not is_amount
@@ -195,7 +274,7 @@ def _refuse_texts(name: str, values: Column, different: int) -> None:
         raise UnfitColumnError(TOO_MANY)
 
 
-def _are_codes(name: str, number: Numbers, different: Numbers) -> bool:
+def _are_codes(name: str, number: Array, different: Array) -> bool:
     """Whether whole numbers are codes: by the name; or few, far apart, often and not round."""
     if column_names.names_a_code(name):
         return True
@@ -206,7 +285,7 @@ def _are_codes(name: str, number: Numbers, different: Numbers) -> bool:
     return few and apart and _shared_divisor(different) == 1
 
 
-def _are_days(number: Numbers) -> bool:
+def _are_days(number: Array) -> bool:
     """Whether whole numbers are days such as 20260131."""
     year, rest = np.divmod(number, 10_000)
     month, day = np.divmod(rest, 100)
@@ -214,7 +293,7 @@ def _are_days(number: Numbers) -> bool:
     return bool(good.all())
 
 
-def _ends_in_a_code(number: Numbers) -> bool:
+def _ends_in_a_code(number: Array) -> bool:
     """Whether the largest or the smallest number is one such as 999 or -99, far from the others."""
     for end, others in (
         (number.max(), number[number < number.max()]),
@@ -226,7 +305,7 @@ def _ends_in_a_code(number: Numbers) -> bool:
     return False
 
 
-def _step(number: Numbers, whole: bool) -> float | None:
+def _step(number: Array, whole: bool) -> float | None:
     """A round step for people: about a fiftieth of the middle four fifths; None below 5."""
     low, high = np.quantile(number, (0.1, 0.9))
     size = (high - low) / STEPS_IN_SPREAD
@@ -238,7 +317,7 @@ def _step(number: Numbers, whole: bool) -> float | None:
     return float(shared) if step < shared <= 10 * step else float(step)
 
 
-def _shared_divisor(number: Numbers) -> int:
+def _shared_divisor(number: Array) -> int:
     """The largest whole number that divides all of these."""
     return int(np.gcd.reduce(number.astype(np.int64)))
 
@@ -249,5 +328,5 @@ def with_rules(feature: Drafted, decisions: Decisions) -> Drafted:
     if attribute is None:
         return feature
     named_so = feature.name.casefold() == attribute
-    decisions.personal.append(feature.name if named_so else f"{feature.name} ({attribute})")
+    decisions[Decide.PERSONAL].append(feature.name if named_so else f"{feature.name} ({attribute})")
     return feature.model_copy(update={"immutable": True})

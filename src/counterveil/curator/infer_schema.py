@@ -12,6 +12,7 @@ guessed from names (`column_names`), and every guess is on the list of what a pe
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,15 +21,20 @@ from typing import Any
 import pandas as pd
 
 from counterveil.curator import column_names
-from counterveil.curator.draft_cells import (
+from counterveil.curator.draft_columns import (
     Column,
+    Decide,
+    Decisions,
+    Drafted,
     UnfitColumnError,
     are_whole,
     as_numbers,
     distinct,
+    draft_feature,
+    in_words,
     kind_of_cells,
+    with_rules,
 )
-from counterveil.curator.draft_columns import Decisions, Drafted, draft_feature, with_rules
 from counterveil.errors import DataError
 from counterveil.hints import spelt_otherwise
 from counterveil.schema import Category, Label, Schema
@@ -85,7 +91,7 @@ def draft_schema(
     classes = _classes(frame[label], label)
     features: list[Drafted] = []
     left_out: dict[str, str] = {}
-    decisions = Decisions()
+    decisions: Decisions = defaultdict(list)
     for place, column in enumerate(frame.columns, 1):
         if column == label or column in exclude:
             continue
@@ -108,7 +114,11 @@ def draft_schema(
         label=Label(name=label, classes=classes),
         features=tuple(features),
     )
-    return Draft(schema, left_out, tuple(decisions.in_words(schema)))
+    for each in features:
+        limits = Decide.CATEGORIES if each.number_range is None else Decide.BOUNDS
+        decisions[limits].append(each.name)
+    decisions[Decide.MUTABLE] += schema.columns
+    return Draft(schema, left_out, tuple(in_words(decisions)))
 
 
 def _check_names(frame: pd.DataFrame, label: str | None, exclude: Collection[str]) -> None:
