@@ -36,8 +36,7 @@ import numpy as np
 
 from counterveil.encoding import Array
 from counterveil.errors import InternalError
-from counterveil.population.line import Line
-from counterveil.population.mixed import Grid
+from counterveil.population.grid import Grid, Line
 from counterveil.population.scorecard import WholePoints
 from counterveil.privacy.record import Sensitivity, root_above
 

@@ -10,7 +10,7 @@ from typing import cast
 
 import numpy as np
 
-from counterveil.population.line import Line
+from counterveil.population.grid import Line
 from counterveil.population.numbers import HAIR, ChosenCells, chosen_cells
 from counterveil.schema import Numeric, Schema
 from counterveil.schema.cells import NumberCells

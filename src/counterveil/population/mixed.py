@@ -9,6 +9,7 @@ falls first into a coarse bin and then into a fine one.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -20,13 +21,33 @@ from counterveil.population.contrasts import class_tables
 from counterveil.population.grid import Grid
 from counterveil.population.ladder import Ladders
 from counterveil.population.numbers import ChosenCells, pooled_counts, shaped
-from counterveil.population.potentials import Potentials, logs
 from counterveil.population.spikes import Spikes
 from counterveil.privacy.record import NoisyRecord
 from counterveil.schema import Schema
 from counterveil.schema.cells import NumberCells
 
 __all__ = ["Grid", "TreePopulation", "chosen_grid"]
+
+
+@dataclass(frozen=True)
+class Potentials:
+    """log P~(row | class) as a sum: what each cell, and each pair of cells, adds to it.
+
+    `alone`: of each feature, (classes, cells). `pairs`: two features and (classes, cells of one,
+    cells of the other).
+    """
+
+    alone: tuple[Array, ...]
+    pairs: tuple[tuple[int, int, Array], ...] = ()
+
+    def log_density(self, codes: Array) -> Array:
+        """(rows, classes), of the cell of each feature, (rows, features)."""
+        found = np.zeros((len(codes), len(self.alone[0])))
+        for number, table in enumerate(self.alone):
+            found += table[:, codes[:, number]].T
+        for one, two, table in self.pairs:
+            found += table[:, codes[:, one], codes[:, two]].T
+        return found
 
 
 class TreePopulation(Population):
@@ -86,10 +107,10 @@ class TreePopulation(Population):
         alone = []
         for number, (fine, table) in enumerate(zip(self.tables, self.wide, strict=True)):
             coarse = self._coarse[number]
-            inside = logs(fine / np.maximum(table[:, coarse], 1e-12))
-            alone.append(inside if number in drawn else inside + logs(_rows(table))[:, coarse])
+            inside = _logs(fine / np.maximum(table[:, coarse], 1e-12))
+            alone.append(inside if number in drawn else inside + _logs(_rows(table))[:, coarse])
         pairs = tuple(
-            (one, two, logs(table)[:, self._coarse[one]][:, :, self._coarse[two]])
+            (one, two, _logs(table)[:, self._coarse[one]][:, :, self._coarse[two]])
             for one, two, table in self._edges
         )
         return Potentials(tuple(alone), pairs)
@@ -220,3 +241,9 @@ def _draw(weights: Array, rng: np.random.Generator) -> Array:
     ladder = np.cumsum(weights, axis=1)
     dice = rng.random(len(weights))[:, None] * ladder[:, -1:]
     return np.minimum((ladder <= dice).sum(axis=1), weights.shape[1] - 1)
+
+
+def _logs(values: Array) -> Array:
+    """Logarithms that stay finite where a value is 0."""
+    found: Array = np.log(np.maximum(values, 1e-12))
+    return found

@@ -12,11 +12,11 @@ import math
 
 import numpy as np
 
-from counterveil.population.grid import Grid
-from counterveil.population.line import Line
+from counterveil.population.grid import Grid, Line
 from counterveil.population.numbers import HAIR, ChosenCells, Piece, cut, pieces_of, with_pieces
 from counterveil.population.rounding import roundest
-from counterveil.privacy.record import LAPLACE, Measurement, NoisyRecord
+from counterveil.privacy.record import Measurement, NoisyRecord
+from counterveil.privacy.statement import LAPLACE
 from counterveil.schema import Schema
 from counterveil.schema.cells import NumberCells
 from counterveil.schema.columns import Array
