@@ -55,7 +55,8 @@ from counterveil.curator.table import PrivateTable
 from counterveil.errors import RequestError
 from counterveil.intervals import clopper_pearson
 from counterveil.privacy import Budget, Rho
-from counterveil.privacy.record import GAUSSIAN, LAPLACE, Measurement, Sensitivity, spent_by
+from counterveil.privacy.record import Measurement, Sensitivity, spent_by
+from counterveil.privacy.statement import GAUSSIAN, LAPLACE
 
 SMALL = Effort(draws=20_000, runs=40, seed=7)
 

@@ -19,7 +19,8 @@ from counterveil.cli.audit import audit as command
 from counterveil.curator import dpsgd
 from counterveil.errors import RequestError
 from counterveil.privacy import Budget
-from counterveil.privacy.record import GAUSSIAN, Measurement, Sensitivity
+from counterveil.privacy.record import Measurement, Sensitivity
+from counterveil.privacy.statement import GAUSSIAN
 
 SMALL = Effort(draws=20_000, runs=30, seed=7)
 BUDGET = Budget(3.0, audited.SHARP)

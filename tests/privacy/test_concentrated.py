@@ -22,7 +22,8 @@ from counterveil.errors import BudgetError, InternalError, VeilError
 from counterveil.privacy import Budget, Rho
 from counterveil.privacy.budget import amount_of, with_amount
 from counterveil.privacy.consistency import gaussian_delta
-from counterveil.privacy.record import GAUSSIAN, GUMBEL, LAPLACE, Sensitivity
+from counterveil.privacy.record import Sensitivity
+from counterveil.privacy.statement import GAUSSIAN, GUMBEL, LAPLACE
 from counterveil.veil import Veil
 
 TINY = Training(50, 1, 50, 1e-3, (3,), 1)

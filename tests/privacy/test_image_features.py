@@ -18,7 +18,7 @@ from counterveil.population import FeaturePopulation, population_of
 from counterveil.population.features import COSINES, FIXED_POINT, SINES, Features
 from counterveil.population.generator import count_weight
 from counterveil.privacy import Budget
-from counterveil.privacy.record import GAUSSIAN, LAPLACE
+from counterveil.privacy.statement import GAUSSIAN, LAPLACE
 from counterveil.schema import Label, Pixels, Schema
 
 LABEL = Label(name="y", classes=(0, 1, 2))

@@ -19,7 +19,8 @@ from counterveil.curator.table import PrivateTable
 from counterveil.errors import BudgetError, RequestError
 from counterveil.privacy import Budget
 from counterveil.privacy.ledger import Ledger, OverdrawnError
-from counterveil.privacy.record import GAUSSIAN, LAPLACE, Sensitivity
+from counterveil.privacy.record import Sensitivity
+from counterveil.privacy.statement import GAUSSIAN, LAPLACE
 
 
 def exact(table, model):

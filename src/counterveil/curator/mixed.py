@@ -32,15 +32,8 @@ from counterveil.population.scorecard import whole_points
 from counterveil.population.spikes import Slices
 from counterveil.privacy import Budget, Rho, Share
 from counterveil.privacy.budget import amount_of, part_of, rest_of, with_amount
-from counterveil.privacy.record import (
-    CHOICE,
-    GUMBEL,
-    UNIT,
-    Measurement,
-    NoisyRecord,
-    Sensitivity,
-    spent_by,
-)
+from counterveil.privacy.record import UNIT, Measurement, NoisyRecord, Sensitivity, spent_by
+from counterveil.privacy.statement import CHOICE, GUMBEL
 from counterveil.schema import Schema
 
 MOST_ROWS = 2**40  # of a table: what is expected of a cell never leaves the range of exact integers

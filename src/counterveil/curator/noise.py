@@ -21,14 +21,8 @@ from counterveil.encoding import Array
 from counterveil.errors import BudgetError, InternalError
 from counterveil.privacy import Budget, Rho, Share, record
 from counterveil.privacy.budget import float_below
-from counterveil.privacy.record import (
-    GAUSSIAN,
-    LAPLACE,
-    Measurement,
-    Mechanism,
-    Sensitivity,
-    spent_by,
-)
+from counterveil.privacy.record import Measurement, Sensitivity, spent_by
+from counterveil.privacy.statement import GAUSSIAN, LAPLACE, Mechanism
 
 dp.enable_features("contrib")
 

@@ -35,7 +35,8 @@ from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Array
 from counterveil.intervals import clopper_pearson
 from counterveil.privacy import Budget
-from counterveil.privacy.record import LAPLACE, Measurement, Sensitivity
+from counterveil.privacy.record import Measurement, Sensitivity
+from counterveil.privacy.statement import LAPLACE
 from counterveil.private_model import PrivateModel
 
 ERROR = 0.05  # the probability that an interval misses

@@ -25,32 +25,8 @@ from safetensors.numpy import save as save_arrays
 from counterveil.encoding import Array
 from counterveil.errors import VeilError
 from counterveil.privacy.budget import Budget, Rho, Share
-from counterveil.privacy.statement import (
-    CHOICE,
-    CHOICES,
-    GAUSSIAN,
-    GUMBEL,
-    LAPLACE,
-    Access,
-    Mechanism,
-)
+from counterveil.privacy.statement import CHOICES, LAPLACE, Access, Mechanism
 from counterveil.schema import Family
-
-__all__ = [
-    "CHOICE",
-    "GAUSSIAN",
-    "GUMBEL",
-    "LAPLACE",
-    "Measurement",
-    "Mechanism",
-    "NoisyRecord",
-    "Sensitivity",
-    "from_members",
-    "noise_variance",
-    "root_above",
-    "spent_by",
-    "to_members",
-]
 
 MEMBERS = ("record.json", "record.safetensors")
 UNIT = 1 << 10  # products are of whole numbers whose squares add up to at most UNIT² in a record

@@ -13,7 +13,8 @@ from counterveil.encoding import Array, Encoding
 from counterveil.population import population_of
 from counterveil.population.mixed import Grid
 from counterveil.privacy import Level, Statement
-from counterveil.privacy.record import CHOICE, LAPLACE, Measurement, NoisyRecord, Sensitivity
+from counterveil.privacy.record import Measurement, NoisyRecord, Sensitivity
+from counterveil.privacy.statement import CHOICE, LAPLACE
 from counterveil.schema import Binary, Categorical, Label, Numeric, Pixels, Schema
 
 CPU = torch.device("cpu")
