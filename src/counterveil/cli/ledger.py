@@ -54,9 +54,7 @@ def open_account(
     epilog=manual("the ledger alone.", "ledger show ledger.db", "ledger show ledger.db --json"),
 )
 def show(
-    file: File,
-    dataset: str | None = option(None, "This dataset only."),
-    as_json: bool = JSON,
+    file: File, dataset: str | None = option(None, "This dataset only."), as_json: bool = JSON
 ) -> None:
     """Show what each dataset may spend, has spent and has left, and every single charge.
 
@@ -111,14 +109,10 @@ def _lines(entry: Entry) -> Iterator[list[str]]:
 
 
 def _account_as_json(account: Account) -> dict[str, object]:
-    named = {"total": account.total, "spent": account.spent, "remaining": account.remaining}
     subject = account.subject
     return {
         "dataset": account.dataset,
-        **{
-            name: {"epsilon": float(amount.epsilon), "delta": float(amount.delta)}
-            for name, amount in named.items()
-        },
+        **account.amounts,
         "opened": account.opened,
         "unit": subject and subject.unit,
         "max_records": subject and subject.max_records,

@@ -41,22 +41,20 @@ from pathlib import Path
 from typing import Literal
 
 from counterveil.errors import RequestError
-from counterveil.privacy.accounts import (
+from counterveil.privacy.book import (
+    APPLICATION_ID,
+    VERSION,
     Account,
     Amount,
+    Book,
     Entry,
     OverdrawnError,
     Reservation,
     Subject,
-    check_words,
-    digits,
-)
-from counterveil.privacy.book import (
-    APPLICATION_ID,
-    VERSION,
-    Book,
     cells_of,
+    check_words,
     checked_cells,
+    digits,
     fill,
     insert,
     now,
@@ -116,13 +114,7 @@ class Ledger:
             insert(book.file, "accounts", row)
 
     def reserve(
-        self,
-        dataset: str,
-        budget: Budget,
-        what: str,
-        subject: Subject,
-        *,
-        other_rows: bool = False,
+        self, dataset: str, budget: Budget, what: str, subject: Subject, *, other_rows: bool = False
     ) -> Reservation:
         """Charge `dataset` with `budget`; call it before the first private row is read.
 

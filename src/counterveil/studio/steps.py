@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from counterveil.curator.noise import calibrate
 from counterveil.curator.plan import Plan
 from counterveil.errors import RequestError, SchemaError
 from counterveil.privacy import Budget
-from counterveil.privacy.ledger import Account, Ledger, find_account
+from counterveil.privacy.ledger import Ledger, find_account
 from counterveil.privacy.record import Sensitivity
 from counterveil.schema import Label, Schema
 from counterveil.search import Explainer
@@ -26,14 +28,14 @@ from counterveil.service.answers import records
 from counterveil.service.problems import Problem
 from counterveil.signature import signer_line
 from counterveil.studio import bodies
-from counterveil.studio.attack import LAB, run_attack, timestamp
 from counterveil.studio.commands import Process, run_command, shown
-from counterveil.studio.folder import REPORTS, TABLES, VEIL, Folder, columns_of, is_report
+from counterveil.studio.folder import MODELS, REPORTS, TABLES, VEIL, Folder, columns_of, is_report
 from counterveil.studio.jobs import Job
 from counterveil.veil import Veil
 
 SAMPLES = 400  # of which people to explain are chosen
 SCHEMA = (".json",)
+LAB = ("-m", "counterveil_lab.cli")  # the product does not import the lab; it only starts it
 LARGEST_REPORT = 4 << 20  # bytes
 STEPS = ("ranges", "singles", "tree", "pairs", "products", "spikes")  # of a plan for mixed tables
 GOOD, FAIR = 0.02, 0.1  # noise on a count, as a share of the rows of an average class
@@ -114,7 +116,7 @@ class Steps:
         elsewhere = None if found else find_account([self.folder.path], dataset)
         return {
             "dataset": dataset,
-            "account": found and _account_as_dict(found),
+            "account": found and found.amounts,
             "elsewhere": elsewhere and elsewhere.name,
         }
 
@@ -192,7 +194,7 @@ class Steps:
 
     def audit(self, job: Job) -> dict[str, Any]:
         """Try to refute what the installed mechanisms promise; no row is read."""
-        name = f"audit-{timestamp()}.json"
+        name = f"audit-{_timestamp()}.json"
         words = ["audit", *self.audit_options, "--out", str(self.folder.new(name, ".json"))]
         answer = run_command(words, job, self.audits)
         return {
@@ -203,8 +205,37 @@ class Steps:
         }
 
     def attack(self, asked: bodies.AskAttack, job: Job) -> dict[str, Any]:
-        """Play every attack on a veil; the rows that it was released from are read."""
-        return run_attack(self.folder, asked, job, self.attacks, self.lab)
+        """Play every attack on a veil and its model; the rows that it was released from are read.
+
+        Returns the names of the files, the commands that were run, what was attacked and the
+        verdicts. Without a model the veil's private one is written beside the report, and attacked.
+        """
+        if importlib.util.find_spec("counterveil_lab") is None:
+            raise RequestError(
+                "an attack needs the package counterveil_lab, which is not installed"
+            )
+        folder = self.folder
+        table, others = (folder.file(name, TABLES) for name in (asked.table, asked.others))
+        if table == others:
+            raise RequestError("both tables are the same; the second must hold other people")
+        veil, name = folder.file(asked.file, VEIL), f"attack-{_timestamp()}"
+        page, commands = folder.new(name, ".html"), []
+        if asked.model is None:
+            model = folder.new(name, ".pt2")
+            words = ["model", "export", str(veil), "--pt2", str(model)]
+            run_command(words, job, self.attacks, as_json=False)
+            commands.append(shown(words))
+        else:
+            model = folder.file(asked.model, MODELS)
+        words = ["attack", "--quick", "--veil", str(veil), "--model", str(model)]
+        words += ["--data", str(table), "--others", str(others), "--out", str(page)]
+        words += ["--attribute", asked.attribute] if asked.attribute else []
+        run_command(words, job, self.attacks, program=self.lab, as_json=False)
+        commands.append(shown(words, "counterveil-lab"))
+        numbers = page.with_suffix(".json")
+        content = json.loads(numbers.read_text(encoding="utf-8"))
+        found = {name: content[name] for name in ("facts", "verdicts")}
+        return {"file": page.name, "numbers": numbers.name, "commands": commands, **found}
 
     def report(self, name: str) -> dict[str, Any]:
         """The text of a report of the folder; of an audit also the table of its mechanisms."""
@@ -226,6 +257,11 @@ class Steps:
         schema = Schema.load(self.folder.file(asked.schema_file, SCHEMA))
         unit, most = asked.unit_column, asked.max_records
         return Curator(schema, ledger=self.ledger, unit_column=unit, max_records=most)
+
+
+def _timestamp() -> str:
+    """Now, in UTC, for the name of a file."""
+    return f"{datetime.now(UTC):%Y-%m-%d-%H%M%S}"
 
 
 def _as_dict(schema: Schema) -> dict[str, Any]:
@@ -285,14 +321,6 @@ def _plan_as_dict(schema: Schema, plan: Plan, budget: Budget) -> dict[str, Any]:
     share = noise * len(schema.label.classes) / plan.units
     grade = "good" if share <= GOOD else "fair" if share <= FAIR else "poor"
     return {**content, "bought": bought, "noise": noise, "share": share, "grade": grade}
-
-
-def _account_as_dict(account: Account) -> dict[str, Any]:
-    named = {"total": account.total, "spent": account.spent, "remaining": account.remaining}
-    return {
-        name: {"epsilon": float(amount.epsilon), "delta": float(amount.delta)}
-        for name, amount in named.items()
-    }
 
 
 def _by_mechanism(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
