@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from fastapi import FastAPI, Request
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
@@ -25,7 +26,6 @@ from counterveil.service.access import AccessKeys, Caller, RateLimiter
 from counterveil.service.answers import plain_rows
 from counterveil.service.batcher import AT_ONCE, Batcher
 from counterveil.service.guard import STREAM, Guard
-from counterveil.service.metrics import Metrics
 from counterveil.service.problems import PROBLEMS, Problem, as_problem, refused
 from counterveil.service.questions import Decide, Explain, Question, parsed, takes
 from counterveil.service.responses import JSON, Lines, as_json, lines_of, page_route
@@ -75,6 +75,36 @@ def create_app(explainer: Explainer, settings: Settings | None = None) -> FastAP
     app.add_exception_handler(HTTPException, as_problem)
     app.add_middleware(Guard, hosts=settings.hosts, most_bytes=settings.most_bytes)
     return app
+
+
+class Metrics:
+    """The counts of one process, for Prometheus: no values of rows, no names of callers."""
+
+    def __init__(self) -> None:
+        self._registry = registry = CollectorRegistry()
+        self._requests = Counter(
+            "counterveil_requests", "Requests.", ["path", "status"], registry=registry
+        )
+        self._seconds = Histogram(
+            "counterveil_request_seconds", "Seconds of requests.", ["path"], registry=registry
+        )
+        self.rows = Counter("counterveil_rows", "Rows that were explained.", registry=registry)
+        self.waiting = Gauge("counterveil_rows_waiting", "Rows in the queue.", registry=registry)
+        self.rows_at_once = Histogram(
+            "counterveil_rows_at_once",
+            "Rows of one search.",
+            buckets=[1, 2, 4, 8, 16, 32, 64, 128, 256],
+            registry=registry,
+        )
+
+    def count(self, path: str, status: int, seconds: float) -> None:
+        """One request more."""
+        self._requests.labels(path, status).inc()
+        self._seconds.labels(path).observe(seconds)
+
+    def shown(self) -> bytes:
+        """The text that Prometheus reads."""
+        return generate_latest(self._registry)
 
 
 class Service:
@@ -161,10 +191,8 @@ class Service:
         wait = self.rate_limiter.wait_for(caller, rows)
         if wait:
             raise Problem(429, "too many rows a minute", "Ask again later.", retry_after=wait)
-        keys = self.settings.keys
-        if keys is None or self.explainer.decided_by is not DecidedBy.MODEL:
-            return
-        if not keys.use(caller, answers):
+        keys = self._rationing_keys
+        if keys is not None and not keys.use(caller, answers):
             detail = (
                 "Every answer tells a little of where the model decides; the privacy of the veil "
                 "is for people and not for the model. Ask tomorrow, or ask for a larger ration."
@@ -254,8 +282,7 @@ class Service:
     async def statement(self, request: Request, caller: Caller) -> Response:
         """The statement, in words too, with what answers of this service are covered by."""
         statement, veil = self.explainer.statement, self.explainer.veil
-        keys = self.settings.keys is not None
-        rationed = keys and self.explainer.decided_by is DecidedBy.MODEL
+        rationed = self._rationing_keys is not None
         return as_json(
             {
                 **self._about,
@@ -285,6 +312,11 @@ class Service:
         if self.batcher is None:
             raise Problem(503, "the service is starting", "Try again.", retry_after=1)
         return self.batcher
+
+    @property
+    def _rationing_keys(self) -> AccessKeys | None:
+        """The keys, where what they get is counted: answers about a model of somebody."""
+        return self.settings.keys if self.explainer.decided_by is DecidedBy.MODEL else None
 
     @property
     def _about(self) -> dict[str, Any]:
