@@ -34,11 +34,6 @@ class Columns(NamedTuple):
     order: list[int]
     single: bool = False
 
-    @property
-    def are_in_order(self) -> bool:
-        """Whether they stand in the schema's order."""
-        return self.order == sorted(self.order)
-
 
 class TargetModel:
     """The model f that is explained, over the rows of one schema.
@@ -75,7 +70,7 @@ class TargetModel:
         """What the model gave for `asked` rows as log-probabilities, by the schema's classes."""
         columns = self._columns
         answer = as_log_proba(raw, self._outputs, self.schema, asked, single=columns.single)
-        return answer if columns.are_in_order else answer[:, columns.order]
+        return answer if columns.order == sorted(columns.order) else answer[:, columns.order]
 
     @property
     def calls_left(self) -> int | None:
