@@ -48,7 +48,7 @@ from torch import Tensor, nn
 
 from counterveil import networks
 from counterveil.build import TRAININGS, Networks, reconstruction_loss
-from counterveil.curator.coefficients import BoundedSums
+from counterveil.curator.coefficients import EmbeddingSums
 from counterveil.curator.noise import EXACT, NoiseSource
 from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Array
@@ -56,7 +56,6 @@ from counterveil.errors import InternalError, RequestError
 from counterveil.networks import Architecture, Autoencoder, Network, check_finite, seeded
 from counterveil.privacy import Access, Budget
 from counterveil.privacy.budget import rest_of
-from counterveil.privacy.record import Sensitivity, root_above
 from counterveil.schema import Family
 from counterveil.terminal import Tick, silent
 
@@ -218,9 +217,9 @@ class CodeSums:
 
     def __init__(self, latent: int, classes: int) -> None:
         self.weight = math.isqrt(FIXED_POINT**2 * latent)
-        l1, l2_squared = FIXED_POINT * latent, FIXED_POINT**2 * latent
-        self.sensitivity = Sensitivity(2 * (l1 + self.weight), root_above(4 * l2_squared))
-        self._sums = BoundedSums(latent, classes, l1, l2_squared, self.weight)
+        norms = FIXED_POINT * latent, FIXED_POINT**2 * latent
+        self._sums = EmbeddingSums(latent, classes, *norms, self.weight)
+        self.sensitivity = self._sums.sensitivity(records=1)
 
     def add(self, private_codes: Array, private_classes: Array) -> None:
         """Add a batch of codes."""

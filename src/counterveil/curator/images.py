@@ -105,10 +105,8 @@ def noise_of_features(budget: Budget, records: int) -> float | None:
 
 def plan_frequencies(schema: Schema, rows: int, budget: Budget, records: int, why: str) -> Plan:
     """The plan for the low frequencies of the cosine transform; `why` not for features."""
-    side, classes = (
-        min(schema.images[0].height, schema.images[0].breadth),
-        len(schema.label.classes),
-    )
+    side = min(schema.images[0].height, schema.images[0].breadth)
+    classes = len(schema.label.classes)
     # Frequencies beyond the one whose expected size meets the noise only add noise.
     frequencies = int(np.clip(round(2 * (rows * budget.epsilon / classes) ** 0.25), 4, side // 2))
     frequencies = min(frequencies, side)

@@ -21,6 +21,10 @@ from counterveil.privacy import Budget, Share
 from counterveil.privacy.budget import amount_of, with_amount
 from counterveil.privacy.record import Measurement, NoisyRecord, Sensitivity
 
+# What a noisy record holds of its plan.
+OF_TABLES, OF_IMAGES = ("fine", "coarse", "ranges", "products", "ones"), ("frequencies", "features")
+SETTINGS = (*OF_TABLES, *OF_IMAGES, "fixed_point")
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -107,12 +111,5 @@ def record_of(table: PrivateTable, plan: Plan, *measurements: Measurement) -> No
         unit=table.unit,
         units=table.size,
         measurements=measurements,
-        fine=plan.fine,
-        coarse=plan.coarse,
-        ranges=plan.ranges,
-        products=plan.products,
-        ones=plan.ones,
-        frequencies=plan.frequencies,
-        features=plan.features,
-        fixed_point=plan.fixed_point,
+        **{name: getattr(plan, name) for name in SETTINGS},
     )
