@@ -18,7 +18,6 @@ is surer than it should be. What a model is worth on real rows is measured (`Cur
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
@@ -91,14 +90,13 @@ class PrivateModel:
         return _logits(self.logits, points).argmax(dim=1).numpy()
 
     def _logits_of(self, rows: Any) -> Tensor:
-        return torch.cat([_logits(self.logits, points) for points in self._points(rows)])
-
-    def _points(self, rows: Any) -> Iterator[Array]:
-        """The encoded rows, a batch at a time; messages count rows over the whole table."""
-        frame = as_frame(rows, self.schema)
+        """Logits (rows, classes), a batch at a time; messages count rows over the whole table."""
+        frame, found = as_frame(rows, self.schema), []
         for start in range(0, max(len(frame), 1), BATCH):
             part = frame.iloc[start : start + BATCH]
-            yield self._encoding.encode(part, np.arange(start, start + len(part)))
+            points = self._encoding.encode(part, np.arange(start, start + len(part)))
+            found.append(_logits(self.logits, points))
+        return torch.cat(found)
 
 
 class _AtShares(nn.Module):

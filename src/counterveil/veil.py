@@ -49,14 +49,7 @@ from counterveil.privacy.record import NoisyRecord, from_members, to_members
 from counterveil.private_model import ClassWeights, PrivateModel
 from counterveil.schema import Schema
 from counterveil.schema.schema import MOST_FEATURES
-from counterveil.signature import (
-    PublicKey,
-    Signature,
-    Signer,
-    SigningKey,
-    signer_line,
-    trusted_key,
-)
+from counterveil.signature import PublicKey, Signature, Signer, SigningKey, signer_line, trusted_key
 
 FORMAT = "counterveil-veil"
 VERSION = 4

@@ -71,9 +71,7 @@ MODEL_CLASSES = option(
 )
 OVERWRITE = option(False, "Replace the file that is there.", "--overwrite")
 DEVICE = option(
-    "cpu",
-    "cpu, cuda, mps, or auto for the best there is.",
-    values=("auto", "cpu", "cuda", "mps"),
+    "cpu", "cpu, cuda, mps, or auto for the best there is.", values=("auto", "cpu", "cuda", "mps")
 )
 ON = option(
     "here",
