@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from html import escape
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
 from rich.text import Text
 
 from counterveil.errors import shortened
@@ -41,6 +42,14 @@ def cell(words: object, style: str = "") -> Text:
 def say(words: object, style: str = "") -> None:
     """Print a line on standard output."""
     out.print(cell(words, style), soft_wrap=True)
+
+
+def print_facts(facts: Mapping[str, object]) -> None:
+    """Print names and values in two columns."""
+    grid = Table.grid(padding=(0, 2))
+    for name, value in facts.items():
+        grid.add_row(name, cell(value))
+    out.print(grid)
 
 
 def wrote(path: Path, more: str = "") -> None:

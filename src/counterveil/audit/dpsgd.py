@@ -255,23 +255,18 @@ def heard_training(training: NoisyTraining, noise_share: float = 1.0) -> Steps:
     return Steps(one, two, deviation, training.schedule.rate, training.schedule.steps)
 
 
-def real_steps(training: NoisyTraining, table: int, runs: int, noise_share: float = 1.0) -> Array:
-    """Noisy sums of gradients, (runs, steps), of trainings by the mechanism itself."""
-    return np.stack([_train(training, table, noise_share)[1] for _ in range(runs)])
-
-
 def step_scores(
     training: NoisyTraining, draws: int, rng: Generator = None, *, noise_share: float = 1.0
 ) -> Scores:
     """Scores of all steps of a training: fast noise from `rng`, or real trainings without one."""
     steps = heard_training(training, noise_share)
-    one, two = (
-        draw_steps(steps, table, draws, rng)
-        if rng is not None
-        else real_steps(training, table, draws, noise_share)
-        for table in (0, 1)
-    )
-    return log_ratio_of_steps(steps, one), log_ratio_of_steps(steps, two)
+
+    def noisy(table: int) -> Array:
+        if rng is not None:
+            return draw_steps(steps, table, draws, rng)
+        return np.stack([_train(training, table, noise_share)[1] for _ in range(draws)])
+
+    return log_ratio_of_steps(steps, noisy(0)), log_ratio_of_steps(steps, noisy(1))
 
 
 def moved_codes(budget: Budget) -> list[Moved]:

@@ -7,7 +7,7 @@ from rich.table import Table
 from typer import Argument, Typer
 
 from counterveil.cli.options import JSON, manual, option
-from counterveil.terminal import cell, out, print_json, say, wrote
+from counterveil.terminal import cell, out, print_facts, print_json, say, wrote
 
 keys_app = Typer(
     no_args_is_help=True, help="Keys that veils are signed with, and API keys of a service."
@@ -68,14 +68,8 @@ def keys_show(
     from counterveil.signature import open_key
 
     kind, key = open_key(file)
-    if as_json:
-        print_json({"kind": kind, "name": key.name, "fingerprint": key.fingerprint})
-        return
-    facts = Table.grid(padding=(0, 2))
-    facts.add_row("kind", cell(kind))
-    facts.add_row("name", cell(key.name))
-    facts.add_row("fingerprint", key.fingerprint)
-    out.print(facts)
+    show = print_json if as_json else print_facts
+    show({"kind": kind, "name": key.name, "fingerprint": key.fingerprint})
 
 
 @keys_app.command("list", epilog=manual("the file of keys.", "keys list keys.db"))

@@ -5,7 +5,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
 from typer import Argument
 
 from counterveil.cli import options
@@ -13,7 +12,7 @@ from counterveil.cli.options import option, seed_option
 from counterveil.cli.where import asked_rows
 from counterveil.errors import RequestError
 from counterveil.hints import named
-from counterveil.terminal import cell, out, print_json, say, wrote
+from counterveil.terminal import out, print_facts, print_json, say, wrote
 
 if TYPE_CHECKING:
     from counterveil.privacy import ModelBudget
@@ -45,16 +44,18 @@ def inspect(
         content |= {"schema": json.loads(schema.to_json())}
         print_json(content | {"statement": veil.statement.model_dump(mode="json")})
         return
-    facts = Table.grid(padding=(0, 2))
-    facts.add_row("table", cell(schema.name))
     label = schema.label
     classes = [label.shown_value(name) for name in label.classes]
-    facts.add_row("label", cell(f"{label.shown_name}: {named(classes)}"))
-    facts.add_row("features", f"{len(schema.columns)} columns, {schema.width} encoded numbers")
-    facts.add_row("private model", "none" if veil.surrogate is None else "yes: counterveil model")
-    facts.add_row("digest", veil.digest)
-    facts.add_row("signature", cell(signer_line(veil.signer)))
-    out.print(facts)
+    print_facts(
+        {
+            "table": schema.name,
+            "label": f"{label.shown_name}: {named(classes)}",
+            "features": f"{len(schema.columns)} columns, {schema.width} encoded numbers",
+            "private model": "none" if veil.surrogate is None else "yes: counterveil model",
+            "digest": veil.digest,
+            "signature": signer_line(veil.signer),
+        }
+    )
     out.print(statement_panel(veil.statement))
 
 

@@ -20,21 +20,8 @@ from typing import Any
 
 import pandas as pd
 
-from counterveil.curator import column_names
-from counterveil.curator.draft_columns import (
-    Column,
-    Decide,
-    Decisions,
-    Drafted,
-    UnfitColumnError,
-    are_whole,
-    as_numbers,
-    distinct,
-    draft_feature,
-    in_words,
-    kind_of_cells,
-    with_rules,
-)
+from counterveil.curator import column_names, draft_columns
+from counterveil.curator.draft_columns import Column, Decide, Drafted, UnfitColumnError
 from counterveil.errors import DataError
 from counterveil.hints import spelt_otherwise
 from counterveil.schema import Category, Label, Schema
@@ -91,7 +78,7 @@ def draft_schema(
     classes = _classes(frame[label], label)
     features: list[Drafted] = []
     left_out: dict[str, str] = {}
-    decisions: Decisions = defaultdict(list)
+    decisions: draft_columns.Decisions = defaultdict(list)
     for place, column in enumerate(frame.columns, 1):
         if column == label or column in exclude:
             continue
@@ -99,11 +86,11 @@ def draft_schema(
             left_out[f"column {place}"] = "has no name; to use it, give it one in words"
             continue
         try:
-            feature = draft_feature(column, frame[column], decisions)
+            feature = draft_columns.draft_feature(column, frame[column], decisions)
         except UnfitColumnError as error:
             left_out[column] = str(error)
         else:
-            features.append(with_rules(feature, decisions))
+            features.append(draft_columns.with_rules(feature, decisions))
     if not features:
         why = "; ".join(f"{column!r} {words}" for column, words in [*left_out.items()][:2])
         raise DataError(f"no column of the table can be a feature{': ' if why else ''}{why}")
@@ -118,7 +105,7 @@ def draft_schema(
         limits = Decide.CATEGORIES if each.number_range is None else Decide.BOUNDS
         decisions[limits].append(each.name)
     decisions[Decide.MUTABLE] += schema.columns
-    return Draft(schema, left_out, tuple(in_words(decisions)))
+    return Draft(schema, left_out, tuple(draft_columns.in_words(decisions)))
 
 
 def _check_names(frame: pd.DataFrame, label: str | None, exclude: Collection[str]) -> None:
@@ -169,18 +156,18 @@ def _classes(column: Column, name: str) -> tuple[Category, ...]:
         row = int(column.isna().to_numpy().argmax()) + 1
         raise DataError(f"row {row}, column {name!r}: the label is missing; drop the row first")
     try:
-        kind = kind_of_cells(column)
-        number = as_numbers(column) if kind == "number" else None
+        kind = draft_columns.kind_of_cells(column)
+        number = draft_columns.as_numbers(column) if kind == "number" else None
     except UnfitColumnError as error:
         raise DataError(f"label {name!r} {error}") from None
     if kind == "date":
         raise DataError(f"label {name!r} holds dates; a label is a class, such as yes and no")
-    if number is not None and not are_whole(number):
+    if number is not None and not draft_columns.are_whole(number):
         raise DataError(
             f"label {name!r} holds numbers with decimals, which are no classes; "
             "cut it into classes first, such as low and high"
         )
-    values = distinct(column, kind)
+    values = draft_columns.distinct(column, kind)
     if len(values) < 2:
         raise DataError(f"label {name!r} has one class only; counterfactuals need at least two")
     if len(values) > MOST_CLASSES:

@@ -6,7 +6,6 @@ import importlib.util
 import json
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -82,11 +81,11 @@ class Steps:
 
     def check_schema(self, content: dict[str, Any]) -> dict[str, Any]:
         """What is wrong with a schema: a line for each column, and one for the whole."""
-        return {"problems": list(_problems(content))}
+        return {"problems": _problems(content)}
 
     def save_schema(self, asked: bodies.AskSave) -> dict[str, Any]:
         """Write a schema; it stays a draft unless every column and the label were confirmed."""
-        problems = list(_problems(asked.content))
+        problems = _problems(asked.content)
         if problems:
             raise Problem(422, "the schema cannot be used yet", str(problems[0]["words"]))
         schema = Schema(**asked.content)
@@ -269,31 +268,28 @@ def _as_dict(schema: Schema) -> dict[str, Any]:
     return {**content, "features": [feature.to_dict() for feature in schema.features]}
 
 
-def _problems(content: dict[str, Any]) -> Iterator[dict[str, str | None]]:
+def _problems(content: dict[str, Any]) -> list[dict[str, str | None]]:
     """What is wrong with each column by itself, so that every fault is named; else the whole."""
     label, features = content.get("label"), content.get("features")
-    found = False
+    found = []
     if isinstance(label, dict):
-        for words in _refusal(Label, label):
-            found = True
-            yield {"column": str(label.get("name")), "words": words}
+        found += _refusal(Label, label, str(label.get("name")))
     for feature in features if isinstance(features, list) else ():
         alone = {"label": {"name": " ", "classes": [0, 1]}, "features": [feature]}
-        for words in _refusal(Schema, alone):
-            found = True
-            name = feature.get("name") if isinstance(feature, dict) else None
-            yield {"column": None if name is None else str(name), "words": words}
-    if not found:
-        for words in _refusal(Schema, content):
-            yield {"column": None, "words": words}
+        name = feature.get("name") if isinstance(feature, dict) else None
+        found += _refusal(Schema, alone, None if name is None else str(name))
+    return found or _refusal(Schema, content, None)
 
 
-def _refusal(part: type[Label | Schema], content: dict[str, Any]) -> Iterator[str]:
+def _refusal(
+    part: type[Label | Schema], content: dict[str, Any], column: str | None
+) -> list[dict[str, str | None]]:
     """The line of the SchemaError for this content, without the way to its place in the file."""
     try:
         part(**content)
     except SchemaError as error:
-        yield _PLACE.sub("", str(error).removeprefix("schema: "))
+        return [{"column": column, "words": _PLACE.sub("", str(error).removeprefix("schema: "))}]
+    return []
 
 
 def _plan_as_dict(schema: Schema, plan: Plan, budget: Budget) -> dict[str, Any]:
