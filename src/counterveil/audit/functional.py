@@ -62,7 +62,7 @@ class Instrument(NoiseSource):
         if len(self.exact) < len(self.told):
             answer = self.told[len(self.exact)]
         else:
-            noisy = EXACT.perturb(name, what, np.zeros_like(exact), sensitivity, share)
+            noisy = EXACT.perturb(name, what, exact, sensitivity, share)
             answer = replace(noisy, values=self.answer_to(exact))
         self.exact.append(exact.copy())
         self.asked.append(share)

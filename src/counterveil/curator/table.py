@@ -226,19 +226,16 @@ class PrivateTable:
             numbers = first_row + np.arange(len(private_frame))
             first_row += len(private_frame)
             if strict and self.unit_column is not None:
-                self._check_people(private_frame[self.unit_column], numbers)
+                people = people_of(private_frame[self.unit_column])
+                if None in people:
+                    where = f"row {numbers[people.index(None)] + 1}, column {self.unit_column!r}"
+                    raise DataError(f"{where}: no person given")
             if self._private_used is None:
                 yield private_frame, numbers
                 continue
             mine = self._private_used[numbers]
             if mine.any():
                 yield private_frame[mine], numbers[mine]
-
-    def _check_people(self, column: pd.Series[Any], numbers: Array) -> None:
-        for row, person in zip(numbers, people_of(column), strict=True):
-            if person is None:
-                where = f"row {row + 1}, column {self.unit_column!r}"
-                raise DataError(f"{where}: no person given")
 
     def __repr__(self) -> str:
         return "PrivateTable(…)"
