@@ -36,7 +36,7 @@ from counterveil.audit.concentrated import overspent
 from counterveil.audit.functional import Instrument
 from counterveil.audit.game import Check, Claim
 from counterveil.audit.neighbours import Pair
-from counterveil.audit.release_checks import (
+from counterveil.audit.releases import (
     Finding,
     checks_of,
     command_differs,

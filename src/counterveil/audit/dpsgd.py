@@ -36,16 +36,18 @@ from counterveil.audit.functional import Instrument, Moved, differing, likelihoo
 from counterveil.audit.game import Check, Claim, Effort, Game, Scores
 from counterveil.audit.game import Dice as Generator
 from counterveil.audit.neighbours import Pair
-from counterveil.audit.release_checks import (
+from counterveil.audit.releases import (
     Find,
     checks_of,
     command_differs,
     members_of,
+    outcome_games,
     public_differences,
     read_once,
     refusals,
+    release,
+    view_games,
 )
-from counterveil.audit.releases import outcome_games, release, view_games
 from counterveil.curator import dpsgd
 from counterveil.curator.dpsgd import CodeSums, NoisyTraining, Schedule
 from counterveil.curator.table import PrivateTable

@@ -1,4 +1,4 @@
-"""Games on real releases, with the curator's own noise, of tiny tables.
+"""Games and checks of real releases, with the curator's own noise, of tiny tables.
 
 | view | the adversary sees |
 |---|---|
@@ -8,25 +8,41 @@
 | outcome | whether the mechanism gives a release at all |
 
 What is computed from noisy numbers can only lose information, so these games look for what reaches
-a release in some other way. Training is short: hundreds of releases have to be made.
+a release in some other way. Training is short: hundreds of releases have to be made. The checks
+look at what leaves a release of D and of D' and is not noise: the veil, the ledger, the messages
+and the command; see `checks` for the list.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import io
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 
+import counterveil
 from counterveil.audit import neighbours
-from counterveil.audit.game import Claim, Effort, Game, Scores, project
+from counterveil.audit.concentrated import overspent
+from counterveil.audit.game import Check, Claim, Effort, Game, Scores, project
 from counterveil.audit.neighbours import Pair
-from counterveil.build import Training
+from counterveil.build import Training, fit_networks
 from counterveil.curator import Curator
 from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Array, Encoding
-from counterveil.errors import InputError
-from counterveil.privacy import Budget
+from counterveil.errors import CounterveilError, InputError
+from counterveil.population import population_of
+from counterveil.privacy import Budget, Rho, Share
+from counterveil.privacy.ledger import Ledger
 from counterveil.search import Explainer
 from counterveil.veil import Veil
 
@@ -40,6 +56,13 @@ SHORT = Training(
     generator_steps=2,
 )
 SEARCH_STEPS = 10
+SECRET = 470_011  # a number that no message may hold
+MEMBERS = ("manifest.json", "weights.safetensors", "record.safetensors")  # differ by the noise
+
+Finding = Iterator[str]
+Find = Callable[[Pair, Budget], Finding]  # what is wrong, seen in one way
+Ran = tuple[int, str, str]  # exit code, standard output, standard error
+Run = Callable[[list[str], Path], Ran]  # arguments and the folder to run in
 
 
 def view_games(
@@ -120,3 +143,203 @@ VIEWS: dict[str, Callable[[Veil], Array]] = {
     "counterfactuals": _counterfactuals,
 }
 FIRST_VIEW = (next(iter(VIEWS)),)
+
+
+def checks_of(
+    mechanism: str, budget: Budget, views: Mapping[str, Find], pairs: Iterable[Callable[[], Pair]]
+) -> Iterator[Check]:
+    """A check of every pair in every view."""
+    claim = Claim(budget.epsilon, budget.delta)
+    for pair in (make() for make in pairs):
+        for view, find in views.items():
+            yield Check(mechanism, view, pair.name, claim, partial(find, pair, budget))
+
+
+def members_of(veil: Veil) -> dict[str, bytes]:
+    """The members of a veil's file by name."""
+    return unpacked(veil.to_bytes())
+
+
+def unpacked(file: bytes) -> dict[str, bytes]:
+    """The members of a veil file by name."""
+    with zipfile.ZipFile(io.BytesIO(file)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def public_differences(one: dict[str, bytes], two: dict[str, bytes]) -> Finding:
+    """What differs between the members of two veils that noise has no part in."""
+    if one.keys() != two.keys():
+        yield "the veils of D and D' have other members"
+    for name in (one.keys() & two.keys()) - set(MEMBERS):
+        if one[name] != two[name]:
+            yield f"{name} differs between the veils of D and D'"
+    manifests = [json.loads(members["manifest.json"]) for members in (one, two)]
+    if len({json.dumps(dict(manifest, sha256=0)) for manifest in manifests}) > 1:
+        yield "the manifests of the veils of D and D' differ"
+    for name in MEMBERS[1:]:
+        if len(one[name]) != len(two[name]):
+            yield f"{name} has another size for D'"
+
+
+def veil_follows(pair: Pair, budget: Budget) -> Finding:
+    """What a real veil holds that does not follow from its noisy record and public settings."""
+    veils = [release(pair, budget, "functional", table) for table in (0, 1)]
+    yield from public_differences(*map(members_of, veils))
+    veil = veils[0]
+    if veil.record is None:
+        yield "the veil has no record"
+        return
+    made = fit_networks(
+        population_of(pair.schema, veil.record),
+        pair.schema,
+        seed=0,
+        device=torch.device("cpu"),
+        training=SHORT,
+    )
+    anew = members_of(replace(veil, **vars(made)))  # both have the same networks by name
+    if anew["weights.safetensors"] != members_of(veil)["weights.safetensors"]:
+        yield "the networks or prototypes are not those that the noisy record gives"
+
+
+class WatchedTable(PrivateTable):
+    """A private table that writes down, at every reading of its rows, the charges made so far."""
+
+    def __init__(self, private_data: Any, curator: "WatchedCurator") -> None:
+        super().__init__(private_data, curator.schema)
+        read = self._source.batches
+
+        def batches() -> Iterator[pd.DataFrame]:
+            curator.charges_at_readings.append(len(curator.charges()))
+            yield from read()
+
+        self._source = replace(self._source, batches=batches)
+
+
+class WatchedCurator(Curator):
+    """The curator, with a watched table and an account of its own, for records."""
+
+    def __init__(self, pair: Pair, budget: Budget, folder: str) -> None:
+        path = Path(folder) / "ledger.db"
+        Ledger(path).open_account("audit", Budget(10 * budget.epsilon, budget.delta))
+        super().__init__(pair.schema, ledger=path, dataset="audit")
+        self.charges_at_readings: list[int] = []
+
+    def charges(self) -> tuple[Any, ...]:
+        """All entries of the ledger."""
+        return () if self.ledger is None else self.ledger.entries()
+
+    def _table(self, private_data: Any) -> PrivateTable:
+        return WatchedTable(private_data, self)
+
+
+def charged_first(
+    readings: Sequence[int], charges: Sequence[Any], planned: int, charge: tuple[float, float, str]
+) -> Finding:
+    """What is wrong with the readings of the rows, or with the one charge that must come first.
+
+    `readings`: how many charges there were at each of them; `charge`: ε, δ and digest.
+    """
+    if len(readings) != planned:
+        yield f"the rows are read {len(readings)} times"
+    if not all(readings):
+        yield "the rows are read before the charge"
+    if [(entry.epsilon, entry.delta, entry.digest) for entry in charges] != [charge]:
+        yield "the ledger does not hold one charge of what was stated"
+
+
+def read_once(pair: Pair, budget: Budget, mechanism: str = "functional") -> Finding:
+    """Whether a release reads the rows as often as planned, after it has charged what it states.
+
+    That is once, or twice where the bins of numbers lie where a first noisy look found people.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        curator = WatchedCurator(pair, budget, folder)
+        epochs: Any = {"epochs": SHORT.epochs, "training": SHORT, "progress": False}
+        asked = pair.one, budget.epsilon, budget.delta
+        veil = curator.release(*asked, mechanism=mechanism, order=pair.order, **epochs)
+        readings, charges = curator.charges_at_readings, curator.charges()
+    planned = pair.plan(budget).readings if mechanism == "functional" else 1
+    charge = budget.epsilon, budget.delta, veil.digest
+    yield from charged_first(readings, charges, planned, charge)
+    stated = veil.statement
+    if (stated.epsilon, stated.delta) != (budget.epsilon, budget.delta):
+        yield "the statement tells another ε or δ"
+    shares: list[Share] = []
+    for access in stated.accesses:
+        if access.rho is not None:
+            shares.append(Rho(access.rho))
+        elif access.epsilon is not None:
+            shares.append(Budget(access.epsilon, access.delta))
+    if not shares or len(shares) < len(stated.accesses):
+        yield "the accesses of the statement do not say what they spend"
+    if words := overspent(shares, budget):
+        yield f"the accesses of the statement: {words}"
+
+
+def refusals(pair: Pair, budget: Budget, mechanism: str = "functional") -> Finding:
+    """Which of both tables a release refuses."""
+    for table, name in enumerate(("D", "D'")):
+        try:
+            release(pair, budget, mechanism, table)
+        except InputError:
+            yield f"a release of {name} is refused"
+
+
+def values_in_errors() -> Finding:
+    """Where an error tells the value of a cell that does not fit the schema."""
+    pair = neighbours.pairs_of_features()
+    attempts: dict[str, Callable[[Pair], object]] = {
+        "a release": lambda bad: release(bad, Budget(1.0), "functional", 0),
+        "a check of the table": lambda bad: bad.tables[0].check(),
+        "an encoding": lambda bad: Encoding(bad.schema).encode(bad.one),
+        "labels": lambda bad: Encoding(bad.schema).labels(bad.one),
+    }
+    for column, value in (("x", f"secret {SECRET}"), ("z", float(SECRET)), ("label", f"{SECRET}")):
+        frame = pair.one.astype({column: object})
+        frame.loc[3, column] = value
+        for what, attempt in attempts.items():
+            try:
+                attempt(replace(pair, one=frame))
+            except CounterveilError as error:
+                if str(SECRET) in str(error) or "secret" in str(error):
+                    yield f"the error of {what} holds a value of column {column!r}"
+
+
+def run_command(arguments: list[str], folder: Path) -> Ran:
+    """Run the `counterveil` command of these sources in a process of its own."""
+    source = Path(counterveil.__file__).parent.parent
+    code = (
+        f"import sys; sys.path.insert(0, {str(source)!r}); from counterveil import cli; cli.main()"
+    )
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def command_differs(
+    pair: Pair, budget: Budget, mechanism: str = "functional", run: Run = run_command
+) -> Finding:
+    """What `counterveil release` shows of D and of D' that differs, but for what is noise."""
+    shown, files = [], []
+    for frame in (pair.one, pair.two):
+        with tempfile.TemporaryDirectory() as folder:
+            place = Path(folder)
+            frame.to_csv(place / "rows.csv", index=False)
+            pair.schema.save(place / "schema.json")
+            words = f"release --data rows.csv --schema schema.json --epsilon {budget.epsilon!r}"
+            words += f" --delta {budget.delta!r} --mechanism {mechanism} --epochs 1 --out x.veil"
+            if pair.unit_column is not None:
+                words += f" --unit-column {pair.unit_column} --max-records {pair.max_records}"
+            code, out, complaints = run(words.split(), place)
+            # The digest of a veil is that of its noise.
+            shown.append((code, re.sub(r"\b[0-9a-f]{12,64}\b", "digest", out), complaints))
+            file = place / "x.veil"
+            files.append(unpacked(file.read_bytes()) if file.exists() else {})
+    names = "exit code", "standard output", "standard error"
+    for name, one, two in zip(names, *shown, strict=True):
+        if one != two:
+            yield f"the {name} differs between D and D'"
+    if all(files):
+        yield from public_differences(*files)
+    elif any(files):
+        yield "one of the tables gives a veil and the other none"

@@ -27,7 +27,7 @@ from counterveil.audit.concentrated import overspent
 from counterveil.audit.functional import DELTA, SHARP, Instrument, differing, likelihood_scores
 from counterveil.audit.game import Check, Claim, Effort, Game, Scores
 from counterveil.audit.neighbours import CLASSES, Pair
-from counterveil.audit.release_checks import Find, Finding, WatchedCurator, charged_first, checks_of
+from counterveil.audit.releases import Find, Finding, WatchedCurator, charged_first, checks_of
 from counterveil.curator import Curator
 from counterveil.curator.score import measure_score, score_of
 from counterveil.errors import InputError

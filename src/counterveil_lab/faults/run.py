@@ -158,7 +158,7 @@ def _play(fault: Fault, folder: Path) -> Iterator[tuple[str, str, bool]]:
     import counterveil
     from counterveil import audit
     from counterveil.audit import neighbours
-    from counterveil.audit.release_checks import command_differs
+    from counterveil.audit.releases import command_differs
     from counterveil.privacy import Budget
 
     if not Path(counterveil.__file__).is_relative_to(folder):
