@@ -17,7 +17,7 @@ from torch import nn
 from counterveil.encoding import Encoding
 from counterveil.errors import ModelError
 from counterveil.models import OnnxModel, limits, load_model, save_exported
-from counterveil.models.nesting import check_ubjson
+from counterveil.models.boosted import check_ubjson
 
 WEIGHTS = "archive/data/weights/model_weights_config.json"
 GRAPH = "archive/models/model.json"
