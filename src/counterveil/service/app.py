@@ -25,10 +25,20 @@ from counterveil.search.results.wording import DecidedBy
 from counterveil.service.access import AccessKeys, Caller, RateLimiter
 from counterveil.service.answers import plain_rows
 from counterveil.service.batcher import AT_ONCE, Batcher
-from counterveil.service.guard import STREAM, Guard
-from counterveil.service.problems import PROBLEMS, Problem, as_problem, refused
+from counterveil.service.guard import Guard
 from counterveil.service.questions import Decide, Explain, Question, parsed, takes
-from counterveil.service.responses import JSON, Lines, as_json, lines_of, page_route
+from counterveil.service.responses import (
+    JSON,
+    PROBLEMS,
+    STREAM,
+    Lines,
+    Problem,
+    as_json,
+    as_problem,
+    lines_of,
+    page_route,
+    refused,
+)
 from counterveil.signature import signer_dict
 
 log = logging.getLogger("counterveil.service")

@@ -20,8 +20,8 @@ from typing import Any, TypeVar
 from counterveil.errors import InputError
 from counterveil.search import Explainer, Rules
 from counterveil.service.answers import records
-from counterveil.service.problems import Problem
 from counterveil.service.questions import Question, Row
+from counterveil.service.responses import Problem
 
 log = logging.getLogger("counterveil.service")
 AT_ONCE = 256  # rows of one search

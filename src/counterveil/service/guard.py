@@ -14,11 +14,10 @@ from typing import Any
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from counterveil.service.problems import Problem
+from counterveil.service.responses import STREAM, Problem
 
 SECONDS_FOR_BODY = 20.0  # between two pieces of a body
 SECONDS_TO_TAKE = 60.0  # until a client has taken a piece of an answer
-STREAM = "application/x-ndjson"
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "

@@ -10,9 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from counterveil.schema import Category
 from counterveil.search import Rules
-from counterveil.service.guard import STREAM
-from counterveil.service.problems import Problem
-from counterveil.service.responses import JSON
+from counterveil.service.responses import JSON, STREAM, Problem
 
 MOST_WAYS = 10  # different answers to one row
 MOST_COLUMNS = 20_000

@@ -1,21 +1,111 @@
-"""Answers of routes: JSON, the files of a page, and lines that are sent as they get ready."""
+"""Answers of routes: JSON, the files of a page, lines that are sent as they get ready; refusals.
+
+Every refusal is problem+json (RFC 9457): what is wrong, where, and the remedy. No body ever holds a
+value of a row, a path or a traceback. What is nobody's mistake is logged, without its message.
+"""
 
 from __future__ import annotations
 
 import json
+import logging
+import re
+import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from starlette.requests import Request
+from fastapi import Request
+from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from counterveil.service.guard import STREAM
-from counterveil.service.problems import Problem
+from counterveil.errors import DataError, InputError, ModelError, fault_of
 
-JSON = "application/json"
+log = logging.getLogger("counterveil.service")
+JSON, STREAM, PROBLEM = "application/json", "application/x-ndjson", "application/problem+json"
 LONGEST_LINE = 1 << 20  # bytes of a row
+TITLES = {404: "there is nothing at this address", 405: "not with this method"}
+_BODY = {
+    "type": "object",
+    "required": ["title", "status"],
+    "properties": {"title": {"type": "string"}, "status": {"type": "integer"}},
+}
+# What OpenAPI says of refusals.
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    status: {"description": words, "content": {PROBLEM: {"schema": _BODY}}}
+    for status, words in {
+        400: "The body is not JSON.",
+        401: "No valid key.",
+        403: "A page of another origin asked.",
+        408: "The body takes too long.",
+        413: "Too long, or too many rows.",
+        421: "Another host was asked for.",
+        422: "The question does not fit the schema: row and column are named.",
+        429: "Too fast, or no answers left today.",
+        503: "Too many questions are waiting, or the model fails.",
+    }.items()
+}
+_CELL = re.compile(r"row (\d+), column '((?:[^'\\]|\\.)*)': (.*)", re.DOTALL)
+
+
+class Problem(Exception):  # noqa: N818 - a word of RFC 9457
+    """A request that is not answered. `retry_after`: seconds after which it may be."""
+
+    def __init__(
+        self,
+        status: int,
+        title: str,
+        detail: str = "",
+        *,
+        retry_after: float = 0,
+        where: Mapping[str, int | str] | None = None,
+    ) -> None:
+        super().__init__(title)
+        self.status, self.title, self.detail = status, title, detail
+        self.retry_after, self.where = retry_after, dict(where or {})
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """What the client reads."""
+        body = {"type": "about:blank", "title": self.title, "status": self.status}
+        return body | ({"detail": self.detail} if self.detail else {}) | self.where
+
+    def response(self) -> Response:
+        """The same as an HTTP answer."""
+        headers = {"Retry-After": str(int(self.retry_after) + 1)} if self.retry_after else {}
+        if self.status == 401:
+            headers["WWW-Authenticate"] = "Bearer"
+        content = json.dumps(self.body, ensure_ascii=False)
+        return Response(content, self.status, headers, media_type=PROBLEM)
+
+
+def refused(error: Exception) -> Problem:
+    """What a client is told of an error."""
+    if isinstance(error, Problem):
+        return error
+    if isinstance(error, DataError):
+        found = _CELL.fullmatch(str(error))
+        where = {"row": int(found[1]), "column": found[2]} if found else None
+        return Problem(422, "a row does not fit the schema", str(error), where=where)
+    if isinstance(error, InputError) and not isinstance(error, ModelError):
+        return Problem(422, "the question cannot be answered", str(error))
+    if isinstance(error, sqlite3.Error):
+        log.error("the file of keys cannot be used: %s", type(error).__name__)
+        detail = "Nothing was answered and nothing counted. Try again later."
+        return Problem(503, "keys cannot be checked now", detail, retry_after=10)
+    log.error("%s", fault_of(error))
+    if isinstance(error, ModelError):
+        return Problem(503, "the model failed", "The model gave no usable answer; tell its owner.")
+    return Problem(503, "the service failed", "The fault is not yours; it was written to the log.")
+
+
+async def as_problem(_: Request, error: Exception) -> Response:
+    """The answer where no route gave one."""
+    if not isinstance(error, HTTPException):
+        return refused(error).response()
+    response = Problem(error.status_code, TITLES.get(error.status_code, "not possible")).response()
+    response.headers.update(error.headers or {})
+    return response
 
 
 def as_json(content: Any, status: int = 200) -> Response:

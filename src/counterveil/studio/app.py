@@ -23,9 +23,8 @@ from starlette.responses import Response
 
 from counterveil.service import app as service
 from counterveil.service.guard import HEADERS, Guard
-from counterveil.service.problems import Problem, as_problem
 from counterveil.service.questions import parsed
-from counterveil.service.responses import as_json, page_route
+from counterveil.service.responses import Problem, as_json, as_problem, page_route
 from counterveil.studio import bodies
 from counterveil.studio.jobs import Job, Jobs, log, problem_of
 from counterveil.studio.steps import Steps

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from counterveil.errors import InputError, InternalError, fault_of
-from counterveil.service.problems import Problem
+from counterveil.service.responses import Problem
 
 log = logging.getLogger("counterveil.studio")
 MOST_JOBS = 100  # that are remembered

@@ -24,7 +24,7 @@ from counterveil.privacy.record import Sensitivity
 from counterveil.schema import Label, Schema
 from counterveil.search import Explainer
 from counterveil.service.answers import records
-from counterveil.service.problems import Problem
+from counterveil.service.responses import Problem
 from counterveil.signature import signer_line
 from counterveil.studio import bodies
 from counterveil.studio.commands import Process, run_command, shown

@@ -27,7 +27,7 @@ from starlette.types import Message
 
 from counterveil import Explainer
 from counterveil.curator import Curator
-from counterveil.service import guard
+from counterveil.service import guard, responses
 from counterveil.service.app import Settings, create_app
 from counterveil.service.responses import JSON
 from counterveil_lab.fuzz.random_rules import draw_record, draw_schema, frame_of
@@ -106,7 +106,7 @@ def draw_request(
         asked = dice.choice(known)
     path = asked.path if dice.random() < 0.95 else dice.choice(["/", "/" + MARK])
     method = asked.method if dice.random() < 0.8 else dice.choice(METHODS)
-    kind = dice.choice(["application/json"] * 4 + [guard.STREAM, MARK, ""])
+    kind = dice.choice(["application/json"] * 4 + [responses.STREAM, MARK, ""])
     headers = {"host": "127.0.0.1", "content-type": kind}
     if dice.random() < 0.1:
         name = dice.choice(["host", "origin", "authorization", "content-length", "accept", MARK])
@@ -126,7 +126,7 @@ def _body(dice: Random, rows: list[dict[str, Any]], kind: str, fields: dict[str,
         name = dice.choice([*fields, NAME])
         described = name in fields and dice.random() < 0.5
         content[name] = draw_value(dice, fields[name]) if described else _odd(dice)
-    if kind == guard.STREAM:
+    if kind == responses.STREAM:
         question = {name: value for name, value in content.items() if name != "rows"}
         lines = [question, *(content["rows"] if isinstance(content["rows"], list) else [])]
         text = "\n".join(json.dumps(line) for line in lines)
