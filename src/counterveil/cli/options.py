@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 from typer import Option
 
+from counterveil.cluster import Cluster, Engine
 from counterveil.errors import RequestError
+from counterveil.files import check_output, is_same_file
 from counterveil.hints import either
 
 if TYPE_CHECKING:
-    from counterveil.cluster import Cluster, Engine
     from counterveil.models import ModelFile
     from counterveil.schema import Schema
 
@@ -90,8 +91,6 @@ def check_outputs(outputs: dict[str, Path | None], *inputs: Path | None) -> None
 
     `outputs`: the file of each option; None stands for one that was not asked for.
     """
-    from counterveil.files import check_output, is_same_file
-
     seen: list[tuple[str, Path]] = []
     for name, path in outputs.items():
         if path is None:
@@ -160,10 +159,8 @@ def place_of(path: Path) -> str | Path:
     return f"{address[1]}:{start}{address[2]}"
 
 
-def engine_of(on: str, address: str | None, workers: int | None) -> "Engine | Cluster":
+def engine_of(on: str, address: str | None, workers: int | None) -> Engine | Cluster:
     """What --on, --ray-address and --workers mean together."""
-    from counterveil.cluster import Cluster
-
     if one_of("--on", on, "here", "ray") == "here":
         if address is not None or workers is not None:
             raise RequestError("--ray-address and --workers need --on ray")

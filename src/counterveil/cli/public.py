@@ -9,7 +9,6 @@ from typer import Argument
 
 from counterveil.cli import options
 from counterveil.cli.options import option, seed_option
-from counterveil.cli.where import asked_rows
 from counterveil.errors import RequestError
 from counterveil.hints import named
 from counterveil.terminal import out, print_facts, print_json, say, wrote
@@ -179,6 +178,7 @@ def explain(
     constant memory; the same command goes on after it was cut off. With --on ray several workers do
     so.
     """
+    from counterveil.cli.where import asked_rows
     from counterveil.files import write_whole
     from counterveil.report import explanation_table
     from counterveil.search import Explainer

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+import pandas as pd
+
+from counterveil.encoding import Array
 from counterveil.errors import RequestError
 from counterveil.hints import did_you_mean, named
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
-
-    from counterveil.schema import Schema
+from counterveil.schema import Schema
+from counterveil.schema.columns import array_of, number_of, numbers_of, value_list
+from counterveil.tables import MISSING, read_table
 
 
 def asked_rows(queries: Path | None, where: list[str] | None, schema: Schema) -> pd.DataFrame:
@@ -22,10 +23,6 @@ def asked_rows(queries: Path | None, where: list[str] | None, schema: Schema) ->
     Those of the file `queries`; those of them that match every `where`, with their numbers in the
     file, from 1, as the index `row`; or, without a file, one row of the values that `where` gives.
     """
-    import pandas as pd
-
-    from counterveil.tables import read_table
-
     if queries is None and not where:
         raise RequestError("give --queries FILE, or one row: --where NAME=VALUE for each feature")
     if queries is None:
@@ -57,10 +54,6 @@ def _pairs(where: list[str], columns: Any) -> dict[str, str]:
 
 def _row_of(pairs: dict[str, str], schema: Schema) -> pd.DataFrame:
     """The row of these values. Columns and values may be called what people call them."""
-    import pandas as pd
-
-    from counterveil.tables import MISSING
-
     called = {schema.shown_name(column): column for column in schema.columns}
     called |= {column: column for column in schema.columns}
     for name in pairs:
@@ -85,10 +78,8 @@ def _row_of(pairs: dict[str, str], schema: Schema) -> pd.DataFrame:
     return pd.DataFrame([row], dtype=object)
 
 
-def _matching(table: pd.DataFrame, pairs: dict[str, str], path: Path) -> np.ndarray[Any, Any]:
+def _matching(table: pd.DataFrame, pairs: dict[str, str], path: Path) -> Array:
     """Which rows of `table` have all of these values, (rows,)."""
-    import numpy as np
-
     chosen = np.ones(len(table), dtype=bool)
     for name, value in pairs.items():
         if name not in table.columns:
@@ -101,13 +92,8 @@ def _matching(table: pd.DataFrame, pairs: dict[str, str], path: Path) -> np.ndar
     return chosen
 
 
-def _is_like(column: Any, value: str) -> np.ndarray[Any, Any]:
+def _is_like(column: Any, value: str) -> Array:
     """Which cells are written like `value`: "17" and "17.0" are 17; an empty value is missing."""
-    import numpy as np
-
-    from counterveil.schema.columns import array_of, number_of, numbers_of, value_list
-    from counterveil.tables import MISSING
-
     if value in MISSING:
         return np.asarray(column.isna())
     codes, _ = value_list(value).codes(array_of(column))
