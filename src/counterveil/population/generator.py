@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from counterveil.encoding import Array
 from counterveil.errors import RequestError, VeilError
-from counterveil.networks import seeded
+from counterveil.networks import fit, seeded
 from counterveil.population.base import Population, positive_totals
 from counterveil.population.features import FIXED_POINT, Features, embedded
 from counterveil.privacy.record import NoisyRecord
@@ -195,15 +195,14 @@ def train_generator(
     each = max(2, BATCH // classes)
     labels = torch.arange(classes, device=device).repeat_interleave(each)
     dice = torch.Generator().manual_seed(seed)
-    optimiser = torch.optim.Adam(new.parameters(), RATE, fused=True)
-    decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
-    for step in range(steps):
+
+    def loss_of(_: Tensor) -> Tensor:
         latent = torch.randn(len(labels), size.latent, generator=dice).to(device)
         found = embedded(new(latent, labels), radians).reshape(classes, each, -1).mean(dim=1)
-        loss = (found**2).sum() * each / (each - 1) - 2 * (found * wanted).sum()
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        decay.step()
-        tick(step + 1, "steps of the generator")
+        return (found**2).sum() * each / (each - 1) - 2 * (found * wanted).sum()
+
+    def count(done: int, words: str = "") -> None:
+        tick(done, "steps of the generator")
+
+    fit(new, loss_of, 1, seed=seed, tick=count, epochs=steps, batch=1, rate=RATE, falls=True)
     return new.settled()
