@@ -19,8 +19,7 @@ from rows import random_rows
 from counterveil import Explainer, Rules
 from counterveil.cluster import ATTEMPTS, Cluster, cluster_of
 from counterveil.curator import Curator
-from counterveil.curator.coefficients import CellCounts, GridCounts
-from counterveil.curator.counting import Counting, fill
+from counterveil.curator.coefficients import CellCounts, Counting, GridCounts, fill
 from counterveil.curator.table import PrivateTable
 from counterveil.errors import BudgetError, DataError, InternalError, RequestError
 from counterveil.models import save_exported
@@ -81,7 +80,7 @@ def folder(people, tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
-    monkeypatch.setattr("counterveil.curator.counting.ROWS_A_PART", 120)
+    monkeypatch.setattr("counterveil.curator.coefficients.ROWS_A_PART", 120)
 
 
 def counted(schema, place, cluster=None, **unit):
@@ -131,9 +130,9 @@ class Deadly(Counting):
 
 def test_a_part_whose_worker_died_is_counted_once(schema, folder, cluster, tmp_path, monkeypatch):
     alone = counted(schema, folder)
-    monkeypatch.setattr("counterveil.curator.counting.ROWS_A_PART", 400)
+    monkeypatch.setattr("counterveil.curator.coefficients.ROWS_A_PART", 400)
     monkeypatch.setattr(
-        "counterveil.curator.counting.Counting", lambda *given: Deadly(*given, marks=tmp_path)
+        "counterveil.curator.coefficients.Counting", lambda *given: Deadly(*given, marks=tmp_path)
     )
     for one, two in zip(alone, counted(schema, folder, cluster), strict=True):
         np.testing.assert_array_equal(one, two)

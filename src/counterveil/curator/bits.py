@@ -9,8 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from counterveil.curator.coefficients import BoundedSums, VectorSums
-from counterveil.curator.counting import fill
+from counterveil.curator.coefficients import BoundedSums, VectorSums, fill
 from counterveil.curator.noise import NoiseSource
 from counterveil.curator.plan import Plan, drowning, less_noise, record_of
 from counterveil.curator.table import PrivateTable

@@ -19,8 +19,7 @@ from functools import partial
 
 import numpy as np
 
-from counterveil.curator.coefficients import BoundedSums, EmbeddingSums, VectorSums
-from counterveil.curator.counting import fill
+from counterveil.curator.coefficients import BoundedSums, EmbeddingSums, VectorSums, fill
 from counterveil.curator.noise import NoiseSource, calibrate, rho_of
 from counterveil.curator.plan import Plan, drowning, less_noise, record_of
 from counterveil.curator.table import PrivateTable

@@ -20,8 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from counterveil.curator.coefficients import CellCounts, GridCounts
-from counterveil.curator.counting import fill
+from counterveil.curator.coefficients import CellCounts, GridCounts, fill
 from counterveil.curator.noise import NoiseSource, calibrate, rho_of, scale_of_choice
 from counterveil.curator.plan import Plan, drowning, less_noise, record_of
 from counterveil.curator.table import PrivateTable

@@ -28,8 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from counterveil.curator.coefficients import Sums
-from counterveil.curator.counting import fill
+from counterveil.curator.coefficients import Sums, fill
 from counterveil.curator.noise import EXACT, NoiseSource
 from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Array

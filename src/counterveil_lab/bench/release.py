@@ -90,8 +90,7 @@ def report_one(parts: str, order: int) -> None:
 
 def count_columns(table: PrivateTable, plan: Plan) -> list[Array]:
     """Both passes as a release makes them, without noise, on public bins: the exact sums."""
-    from counterveil.curator.coefficients import CellCounts, GridCounts
-    from counterveil.curator.counting import fill
+    from counterveil.curator.coefficients import CellCounts, GridCounts, fill
     from counterveil.population.grid import Grid
     from counterveil.population.ladder import Ladders
 
