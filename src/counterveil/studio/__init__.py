@@ -2,8 +2,8 @@
 
     page -> routes (token, origin) -> steps -> jobs -> the curator, or the command line in a process
 
-`folder`: the files that may be read and written. `jobs`: long work, asked after by the page.
-`commands`: counterveil's own command line as a process. `steps`: what each step of the page does.
-`app`: the routes. Releases and audits run as the commands `counterveil release` and `counterveil
-audit`, so that they are charged and checked as there, and outlive a page that is closed.
+`folder`: the files that may be read and written. `jobs`: long work, asked after by the page, and
+counterveil's own command line as a process. `steps`: what each step of the page does. `app`: the
+routes. Releases and audits run as the commands `counterveil release` and `counterveil audit`, so
+that they are charged and checked as there, and outlive a page that is closed.
 """

@@ -27,9 +27,8 @@ from counterveil.service.answers import records
 from counterveil.service.responses import Problem
 from counterveil.signature import signer_line
 from counterveil.studio import bodies
-from counterveil.studio.commands import Process, run_command, shown
 from counterveil.studio.folder import MODELS, REPORTS, TABLES, VEIL, Folder, columns_of, is_report
-from counterveil.studio.jobs import Job
+from counterveil.studio.jobs import Job, Process, run_command, shown
 from counterveil.veil import Veil
 
 SAMPLES = 400  # of which people to explain are chosen
