@@ -9,7 +9,7 @@ import errno
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -53,61 +53,51 @@ app = typer.Typer(
     "one line says what; 3 a fault of counterveil; 130 interrupted.",
 )
 app.add_typer(schema_app, name="schema")
-app.command(
-    epilog=manual(
+app.add_typer(model_app, name="model")
+app.add_typer(ledger_app, name="ledger")
+app.add_typer(keys_app, name="keys")
+MANUALS: dict[Callable[..., None], str] = {
+    check: manual(
         "the private rows, exactly. Writes nothing but a line in the ledger.",
         "check --data loans.csv --schema loans.schema.json",
-    )
-)(check)
-app.command(
-    epilog=manual(
+    ),
+    release: manual(
         "the private rows. Writes the veil, and the charge in the ledger.",
         "release --data loans.csv --schema loans.schema.json --epsilon 0.75 --dry-run",
         "release --data loans.csv --schema loans.schema.json --epsilon 0.75 --ledger ledger.db "
         "--dataset loans --out loans.veil",
-    )
-)(release)
-app.command(
-    epilog=manual(
+    ),
+    inspect: manual(
         "the veil alone, no private rows.",
         "inspect loans.veil",
         "inspect loans.veil --trust office.pub --json",
-    )
-)(inspect)
-app.command(
-    epilog=manual(
+    ),
+    explain: manual(
         "the veil, the model and the rows that you ask about; no private rows.",
         "explain --veil loans.veil --model model.pt2 --queries people.csv --target granted "
         "--immutable sex --out answers.csv --report answers.html",
         "explain --veil loans.veil --queries people.xlsx --where id=17 --k 3",
         "explain --veil loans.veil --where age=39 --where income=2500 --where housing=rent",
-    )
-)(explain)
-app.command(
-    epilog=manual(
+    ),
+    serve: manual(
         "the veil, the model and the rows that it is asked about; no private rows.",
         "serve --veil loans.veil --model model.pt2",
         "serve --veil loans.veil --keys keys.db --host 0.0.0.0 --name example.org",
-    )
-)(serve)
-app.command(
-    epilog=manual(
+    ),
+    studio: manual(
         "the private rows of the tables in the folder. Writes schemas, veils and reports there.",
         "studio --folder tables",
-    )
-)(studio)
-app.add_typer(model_app, name="model")
-app.add_typer(ledger_app, name="ledger")
-app.add_typer(keys_app, name="keys")
-app.command(
-    epilog=manual(
+    ),
+    audit: manual(
         "no rows of yours: it makes its own.",
         "audit --quick",
         "audit --mechanism functional --epsilon 1 --out audit.json",
         codes="0 no promise was refuted; 1 one was, or a known fault was not caught; 2 something "
         "given is wrong; 3 a fault of counterveil.",
-    )
-)(audit)
+    ),
+}
+for command, words in MANUALS.items():
+    app.command(epilog=words)(command)
 
 
 def _show_version(wanted: bool) -> None:
