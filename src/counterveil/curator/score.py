@@ -23,7 +23,7 @@ import hashlib
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from typing import Any
 
 import numpy as np
@@ -130,9 +130,7 @@ class Score:
     @property
     def balanced_accuracy(self) -> Estimate:
         """The mean of the classes' shares: every class weighs the same."""
-        recalls = self.recalls
-        parts = ([each.value, each.low, each.high] for each in recalls)
-        return Estimate(*(float(mean) for mean in np.mean(list(parts), axis=0)))
+        return Estimate(*np.mean([astuple(each) for each in self.recalls], axis=0).tolist())
 
     @property
     def how(self) -> str:
