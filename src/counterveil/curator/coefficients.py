@@ -295,10 +295,9 @@ def fill(table: PrivateTable, *private_sums: Sums) -> None:
 def _batches(table: PrivateTable, sums: Sequence[Sums]) -> Iterator[tuple[Any, Array]]:
     if any(each.by_points for each in sums):
         return table.private_batches()
-    places = [each.places for each in sums]
-    all_of_them = any(each is None for each in places)
-    some = None if all_of_them else {place for each in places if each for place in each}
-    return table.private_columns(some)
+    if any(each.places is None for each in sums):
+        return table.private_columns()
+    return table.private_columns({place for each in sums for place in each.places or ()})
 
 
 @dataclass(frozen=True)
