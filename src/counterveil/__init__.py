@@ -9,8 +9,6 @@ The private side, which turns rows into a Veil, is `counterveil.curator` and is 
 Names are loaded when they are first used, so that the command line answers at once.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any

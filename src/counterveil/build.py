@@ -5,8 +5,6 @@ tries as it likes at no privacy cost. The objective is the expectation of the lo
 is the noisy L_D(W) of the functional mechanism.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

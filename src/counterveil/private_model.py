@@ -16,8 +16,6 @@ Neither is calibrated on real rows: no real row was seen, and an f~ that knows f
 is surer than it should be. What a model is worth on real rows is measured (`Curator.score`).
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import numpy as np

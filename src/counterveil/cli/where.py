@@ -1,7 +1,5 @@
 """`--where NAME=VALUE`: one row on the command line, or which rows of a file to explain."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

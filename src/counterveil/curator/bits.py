@@ -3,8 +3,6 @@
 Every record is cut to a few ones by a public rule; then the sums of each bit, pooled and by class.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

@@ -14,8 +14,6 @@ for is on the disk before its charge is committed.
 Veil('table', mechanism functional: guarantee explainer, ε = 1, unsigned)
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The feature that fits a column, for the draft of a schema, and what is left to decide of it."""
 
-from __future__ import annotations
-
 import datetime
 import math
 import numbers

@@ -24,8 +24,6 @@ What is built from the record (population, autoencoder, prototypes, surrogate, c
 post-processing.
 """
 
-from __future__ import annotations
-
 from counterveil.curator.bits import measure_bits, plan_bits
 from counterveil.curator.images import measure_images, plan_images
 from counterveil.curator.mixed import measure_mixed, plan_mixed

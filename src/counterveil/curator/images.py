@@ -11,8 +11,6 @@ adds is a function of that record alone: for features see `population.features`.
 how many numbers, is chosen from rows, classes, image size, ε and δ: public.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from functools import partial

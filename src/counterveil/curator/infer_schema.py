@@ -9,8 +9,6 @@ free text, constants, numbers that are written with commas or signs. What a tabl
 guessed from names (`column_names`), and every guess is on the list of what a person must decide.
 """
 
-from __future__ import annotations
-
 import os
 from collections import defaultdict
 from collections.abc import Collection

@@ -1,7 +1,5 @@
 """What may be said of a release or a score, and what one of them is about."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from typing import TypedDict

@@ -13,8 +13,6 @@ by the noisy `ranges`, so the rows are then read twice; the tree is itself chose
 points are read off the noisy `singles`.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

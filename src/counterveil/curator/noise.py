@@ -4,8 +4,6 @@ Nothing here takes a seed, and nothing may: noise that can be repeated can be su
 integer mechanisms are exact: no float touches a private number before its noise is on it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

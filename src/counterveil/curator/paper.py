@@ -12,8 +12,6 @@ Formal guarantee: **none**. The ε is the paper's and nominal; `WHY_NOMINAL` say
 mechanism is what the paper describes and what everything else is measured against.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -10,8 +10,6 @@ single row is read. It gives its reasons, and warns where class structure must d
 Each family of data has its own room: `mixed`, `bits`, `images`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from counterveil.curator.noise import calibrate, rho_of

@@ -17,8 +17,6 @@ If the veil was made from rows of the same people, the guarantee holds for every
 come out, so ε and δ of veil and score add up (adaptive composition): charge the same account.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

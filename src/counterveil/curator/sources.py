@@ -9,8 +9,6 @@ not UTF-8 is an error. On the private side a cell must count as what it is whate
 columns of Arrow are read as cells of which none depends on another one.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -11,8 +11,6 @@ None:
   read one feature each, and a linear layer after it, as the private model has it.
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import numpy as np

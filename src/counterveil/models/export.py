@@ -6,8 +6,6 @@ number and a kind, some of them messages again. The numbers are those of onnx.pr
 change.
 """
 
-from __future__ import annotations
-
 import copy
 import io
 import json

@@ -1,7 +1,5 @@
 """What every population offers, and how noisy numbers are made believable."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 
 import numpy as np

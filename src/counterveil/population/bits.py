@@ -1,7 +1,5 @@
 """P~ of bits, from noisy sums: independent inside each class, and shrunk to the pooled ones."""
 
-from __future__ import annotations
-
 from functools import cached_property
 
 import numpy as np

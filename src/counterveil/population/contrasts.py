@@ -8,8 +8,6 @@ explains the noisy counts, whose noise is known (Gaussian-process regression; em
 A feature that tells the classes apart by no more than noise ends with equal tables.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from counterveil.encoding import Array

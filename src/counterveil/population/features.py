@@ -16,8 +16,6 @@ vector depends on that image alone, bit by bit, whatever images are computed bes
 | cosine, sine | a table of whole numbers, in units of 1/`FIXED_POINT` | looked up |
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The cells that rows are counted in: a grid of all features, or a line of some numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

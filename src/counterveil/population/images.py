@@ -3,8 +3,6 @@
 The variation around the means is a public guess.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from counterveil.encoding import Array

@@ -4,8 +4,6 @@ Signed octaves around 0 and cells of equal width: wherever between its bounds th
 cell says so, and wide bounds cost a few cells. Nothing here looks at a row.
 """
 
-from __future__ import annotations
-
 from typing import cast
 
 import numpy as np

@@ -7,8 +7,6 @@ class by class along a tree of feature pairs, or feature by feature where there 
 falls first into a coarse bin and then into a fine one.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 

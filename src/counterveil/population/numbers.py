@@ -6,8 +6,6 @@ bounds, so that every legal value has a bin. Inside a bin people are spread over
 ladder or the neighbouring bins say. All of it is computed from noisy counts alone.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """Round numbers, as people say and pay them."""
 
-from __future__ import annotations
-
 import math
 
 

@@ -9,8 +9,6 @@ linear discriminant over the points. Classes count evenly: a row is put where it
 class had as many people.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -6,8 +6,6 @@ could make up is a spike, and all of its people are put on the roundest number i
 hold no more than noise does are not believed at all. Computed from noisy counts alone.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

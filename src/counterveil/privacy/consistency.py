@@ -3,8 +3,6 @@
 They are public arithmetic on schema, statement and noisy record; nothing of the curator is needed.
 """
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -29,8 +29,6 @@ Traceback (most recent call last):
 counterveil.privacy.ledger.OverdrawnError: dataset 'adult' cannot pay: requested ε = 0.3, δ = 0; ...
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import shlex

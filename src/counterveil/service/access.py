@@ -4,8 +4,6 @@ A key is 256 random bits, so a plain SHA-256 of it cannot be undone; only that i
 has used is written before the answer is searched: a service that is killed forgets nothing.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

@@ -1,7 +1,5 @@
 """What is said: explanations as plain values, one record a row."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

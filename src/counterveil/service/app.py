@@ -1,7 +1,5 @@
 """The routes of the service. All answers are JSON, but for the page and the metrics."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -7,8 +7,6 @@ told to come again. A search that takes too long is given up, for a thread canno
 callers are told, and another thread goes on. After a few of those the service says that it fails.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable, Sequence

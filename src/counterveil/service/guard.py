@@ -5,8 +5,6 @@ elsewhere whose name is made to point here is refused), the origin of a browser'
 length of a body, and how long it takes to arrive.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Collection
 from typing import Any

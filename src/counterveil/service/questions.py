@@ -1,7 +1,5 @@
 """What may be asked: the body of a request, checked."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import fields
 from typing import Annotated, Any, Literal, TypeVar

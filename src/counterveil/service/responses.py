@@ -4,8 +4,6 @@ Every refusal is problem+json (RFC 9457): what is wrong, where, and the remedy. 
 value of a row, a path or a traceback. What is nobody's mistake is logged, without its message.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import re

@@ -1,7 +1,5 @@
 """The server process: uvicorn with limits, and a clean end."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import socket

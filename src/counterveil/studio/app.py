@@ -4,8 +4,6 @@ The page itself holds nothing and is given to every browser on this machine; it 
 of its address and sends it with each request.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import hashlib

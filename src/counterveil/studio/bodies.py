@@ -1,7 +1,5 @@
 """What the page may ask: the bodies of its requests."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field

@@ -1,7 +1,5 @@
 """The folder that a studio works in: tables, schemas, veils and reports, and nothing outside."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -5,8 +5,6 @@ process has a session of its own and writes to files without a name: it ends its
 becomes of the studio, and nothing is left behind.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -1,7 +1,5 @@
 """What each step of the page does. Everything that reads rows or spends is the curator's work."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import math
