@@ -196,8 +196,14 @@ def veil_follows(pair: Pair, budget: Budget) -> Finding:
         device=torch.device("cpu"),
         training=SHORT,
     )
-    anew = members_of(replace(veil, **vars(made)))  # both have the same networks by name
-    if anew["weights.safetensors"] != members_of(veil)["weights.safetensors"]:
+    anew = replace(
+        veil,
+        autoencoder=made.autoencoder,
+        prototypes=made.prototypes,
+        surrogate=made.surrogate,
+        generator=made.generator,
+    )
+    if members_of(anew)["weights.safetensors"] != members_of(veil)["weights.safetensors"]:
         yield "the networks or prototypes are not those that the noisy record gives"
 
 
