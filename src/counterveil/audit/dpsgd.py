@@ -257,6 +257,11 @@ def heard_training(training: NoisyTraining, noise_share: float = 1.0) -> Steps:
     return Steps(one, two, deviation, training.schedule.rate, training.schedule.steps)
 
 
+def real_steps(training: NoisyTraining, table: int, runs: int, noise_share: float = 1.0) -> Array:
+    """Noisy sums of gradients, (runs, steps), of trainings by the mechanism itself."""
+    return np.stack([_train(training, table, noise_share)[1] for _ in range(runs)])
+
+
 def step_scores(
     training: NoisyTraining, draws: int, rng: Generator = None, *, noise_share: float = 1.0
 ) -> Scores:
@@ -266,7 +271,7 @@ def step_scores(
     def noisy(table: int) -> Array:
         if rng is not None:
             return draw_steps(steps, table, draws, rng)
-        return np.stack([_train(training, table, noise_share)[1] for _ in range(draws)])
+        return real_steps(training, table, draws, noise_share)
 
     return log_ratio_of_steps(steps, noisy(0)), log_ratio_of_steps(steps, noisy(1))
 
