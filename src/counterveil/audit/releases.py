@@ -196,11 +196,13 @@ def veil_follows(pair: Pair, budget: Budget) -> Finding:
         device=torch.device("cpu"),
         training=SHORT,
     )
-    anew = replace(
-        veil,
-        autoencoder=made.autoencoder,
-        prototypes=made.prototypes,
-        surrogate=made.surrogate,
+    anew = Veil(  # of nothing else of the veil
+        veil.schema,
+        made.autoencoder,
+        made.prototypes,
+        veil.statement,
+        made.surrogate,
+        veil.record,
         generator=made.generator,
     )
     if members_of(anew)["weights.safetensors"] != members_of(veil)["weights.safetensors"]:
