@@ -216,14 +216,17 @@ def _refuse_repeats(names: Sequence[str]) -> None:
             )
 
 
-def plain_value(value: Any, whole: bool = False) -> Any:
-    """A cell of a table as a value of Python: None if missing, an int if `whole`."""
-    if pd.isna(value):
-        return None
-    single = value.item() if isinstance(value, np.generic) else value
-    if isinstance(single, Decimal):
-        single = float(single)
-    return int(single) if whole and isinstance(single, float) else single
+def plain_values(column: "pd.Series[Any]", whole: bool = False) -> list[Any]:
+    """The cells of a column as values of Python: None if missing, an int if `whole`."""
+
+    def plain(value: Any) -> Any:
+        single = value.item() if isinstance(value, np.generic) else value
+        if isinstance(single, Decimal):
+            single = float(single)
+        return int(single) if whole and isinstance(single, float) else single
+
+    cells = zip(column.tolist(), column.isna().tolist(), strict=True)
+    return [None if missing else plain(value) for value, missing in cells]
 
 
 def without_formulas(table: pd.DataFrame) -> pd.DataFrame:
@@ -255,7 +258,7 @@ def file_content(table: pd.DataFrame, path: str | os.PathLike[str], *, escape: b
                 "write .csv or .json instead"
             ) from None
     if kind == ".json":
-        columns = [map(plain_value, table[column]) for column in table.columns]
+        columns = [plain_values(table[column]) for column in table.columns]
         records = [dict(zip(table.columns, row, strict=True)) for row in zip(*columns, strict=True)]
         return json.dumps(records, ensure_ascii=False, indent=2).encode()
     raise RequestError(f"{path}: name the file .csv, .parquet, .json or .html")

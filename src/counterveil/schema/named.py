@@ -1,6 +1,7 @@
 """Parts of a schema: how wrong ones are refused, and what people call columns and values."""
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, Self
 
 from pydantic import (
@@ -153,8 +154,17 @@ class Named(Frozen):
 
     def shown_value(self, value: Any) -> Any:
         """What people call a value, however it is written; itself where it has no name."""
-        names = dict(self.value_names)
-        return names.get(self.value_like(value), value) if names else value
+        if not self.value_names:
+            return value
+        names = _by_value(self.value_names)
+        if isinstance(value, str) and value in names:
+            return names[value]
+        return names.get(self.value_like(value), value)
+
+
+@lru_cache(maxsize=1024)
+def _by_value(value_names: tuple[tuple[Category, str], ...]) -> dict[Category, str]:
+    return dict(value_names)
 
 
 def _one_line(error: ValidationError, name: object) -> str:

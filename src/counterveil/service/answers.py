@@ -20,7 +20,7 @@ def records(result: Explanations) -> list[dict[str, Any]]:
     how many rows the model was asked about; `closest`, the changes of the allowed row for which it
     is surest; `best_probability`, how sure; `opens`, a rule whose lifting opens a way.
     """
-    rows = plain_rows(result.rows)
+    rows, valid = plain_rows(result.rows), result.valid
     asked = result.decided_by is not DecidedBy.STAND_IN
     found = []
     for query in range(len(result)):
@@ -33,7 +33,7 @@ def records(result: Explanations) -> list[dict[str, Any]]:
             "ways": [
                 _way(result, query, way, rows)
                 for way in range(result.k)
-                if result.valid[result.at(query, way)]
+                if valid[result.at(query, way)]
             ],
         }
         if result.status[first] != Status.FOUND.value:

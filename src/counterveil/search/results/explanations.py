@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +25,7 @@ from counterveil.search.results.refusals import Opening, Status
 from counterveil.search.results.tables import LazyFrame, index_of_answers, with_index
 from counterveil.search.results.wording import Change, DecidedBy, same
 from counterveil.signature import Signer
-from counterveil.tables import file_content, plain_value
+from counterveil.tables import file_content, plain_values
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -235,7 +236,7 @@ class Explanations:
     def refusal_of(self, query: int) -> Refusal | None:
         """What is known about a query without an answer; None about any other one."""
         at = self.at(query, 0)
-        lacks = np.isin(self.status[at : at + self.k].astype(str), _MISSING).all()
+        lacks = all(each in _MISSING for each in self.status[at : at + self.k])
         if self.asked is None or self.best_probability is None or not lacks:
             return None
         opening = self.opens[query] if self.opens else None
@@ -258,7 +259,7 @@ class Explanations:
         numbers = {"probability": self.probability, "distance": self.distance}
         numbers |= quality.measures if quality else {}
         standing = quality.standing[at].tolist() if quality else ()
-        places = quality.places[at] if quality else ()
+        places = quality.places[at].tolist() if quality else ()
         return Answer(
             schema=self.schema,
             decided_by=self.decided_by,
@@ -274,9 +275,9 @@ class Explanations:
             numbers={name: float(values[at]) for name, values in numbers.items()},
             standing=dict(zip(features, standing, strict=False)),
             places={
-                name: tuple(two)
-                for name, two in zip(features, places, strict=False)
-                if not np.isnan(two).any()
+                name: (before, after)
+                for name, (before, after) in zip(features, places, strict=False)
+                if not math.isnan(before) and not math.isnan(after)
             },
             reason="" if self.reason is None else str(self.reason[at]),
             refusal=None if answer else self.refusal_of(query),
@@ -390,7 +391,7 @@ class Explanations:
         """The columns of each frame as plain values; a row of pandas makes integers floats."""
         return {
             name: {
-                column: [plain_value(value, feature.is_whole) for value in frame[column]]
+                column: plain_values(frame[column], feature.is_whole)
                 for feature in self.schema.features
                 for column in feature.columns
             }
