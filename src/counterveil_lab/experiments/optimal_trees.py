@@ -23,6 +23,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,27 +60,42 @@ class Optimum(NamedTuple):
 
 
 def optimum(trees: Any, encoding: Encoding, query: Array, box: Box, goal: int) -> Optimum:
-    """The row that is nearest to an encoded query (width,) in L1, within its box of one query.
+    """The row that is nearest to an encoded query (width,) in L1, within the box of this query.
 
-    A missing value stays missing, and no known value becomes missing.
+    A missing value stays missing, and no known value becomes missing. A number outside its bounds
+    may stay, as with us: then both are tried.
     """
+    lower, upper = (side[0].double().numpy() for side in (box.lower, box.upper))
+    outside = np.flatnonzero((query < lower) | (query > upper)).tolist()
+    found = []
+    for stays in product((True, False), repeat=len(outside)):
+        low, high = lower.copy(), upper.copy()
+        for column in np.array(outside, dtype=int)[list(stays)]:
+            low[column] = high[column] = query[column]
+        found.append(_within(trees, encoding, query, low, high, goal))
+    points = [each.point for each in found if each.point is not None]
+    nearest = min(points, key=lambda point: np.abs(point - query).sum(), default=None)
+    return Optimum(nearest, all(each.proved for each in found))
+
+
+def _within(
+    trees: Any, encoding: Encoding, query: Array, lower: Array, upper: Array, goal: int
+) -> Optimum:
+    """The same within bounds of every column, (width,); where these are equal it is held."""
     from treecf import Explainer as TreeExplainer
     from treecf import Freeze, Grid, Infeasible, OneHot, Range, Target
 
-    names = [f"f{column}" for column in range(encoding.width)]
+    names = [f"f{column}" for column in range(encoding.width)]  # as treecf calls them
     rules: list[Any] = []
     whole: dict[str, Any] = {}
     for block in encoding.blocks:
-        columns = range(block.start, block.stop)
-        flag = block.missing_flag
+        columns, flag = range(block.start, block.stop), block.missing_flag
+        held = {column for column in columns if lower[column] >= upper[column]}
         if flag is not None:
-            rules.append(Freeze(names[flag]))
-            columns = range(block.start, block.start + (query[flag] < 0.5))
-            if not columns:
-                rules.append(Freeze(names[block.start]))
+            held |= {flag} if query[flag] < 0.5 else set(columns)
         for column in columns:
-            low, high = float(box.lower[0, column]), float(box.upper[0, column])
-            rules.append(Range(names[column], low, high) if low < high else Freeze(names[column]))
+            bounds = names[column], float(lower[column]), float(upper[column])
+            rules.append(Freeze(names[column]) if column in held else Range(*bounds))
         if block.feature.one_hot:
             rules.append(OneHot(tuple(names[column] for column in columns)))
         elif not block.feature.is_one_number:
@@ -90,12 +106,10 @@ def optimum(trees: Any, encoding: Encoding, query: Array, box: Box, goal: int) -
     explainer = TreeExplainer(
         trees, normalizers=np.ones(encoding.width), constraints=rules, value_policy=whole
     )
-    wanted = (0.5, 1.0) if goal == 1 else (0.0, 0.5)
+    wanted = Target.probability(range=(0.5, 1.0) if goal == 1 else (0.0, 0.5))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        found: Any = explainer.explain(
-            query, Target.probability(range=wanted), "exact", SECONDS, seed=0
-        )
+        warnings.simplefilter("ignore")  # of searches that prove nothing: `proved` says so
+        found: Any = explainer.explain(query, wanted, "exact", SECONDS, seed=0)
     if isinstance(found, Infeasible):
         return Optimum(None, found.proof == "certified")
     return Optimum(np.asarray(found.x_cf), found.proof == "optimal")

@@ -113,10 +113,13 @@ class BatchCosts:
     @cached_property
     def own_margin(self) -> Tensor:
         """The margin of the queries themselves, (queries,)."""
+        return self.question.margin_of(self.own_log_proba, self.targets)
+
+    @cached_property
+    def own_log_proba(self) -> Tensor:
+        """What the model says of the queries themselves, (queries, classes)."""
         before = self.batch.before
-        if before is None:
-            before = self.question.log_proba(self.queries)
-        return self.question.margin_of(before.to(self.queries), self.targets)
+        return self.question.log_proba(self.queries) if before is None else before.to(self.queries)
 
     @cached_property
     def _effort_scale(self) -> Tensor:

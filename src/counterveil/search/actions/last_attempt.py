@@ -46,7 +46,8 @@ class LastAttempt:
             proved = self._are_proved(ahead, own, left)
         self._look(best_rows[proved], left[proved])
         self._climb(best_rows[~proved], left[~proved])
-        self._climb(self.seen.surest[left[~proved]], left[~proved])
+        surest, margin = self.seen.surest[left[~proved]], self.seen.margin[left[~proved]]
+        self._climb(surest, left[~proved], margin)
         for query in left[~proved][~self.seen.answered[left[~proved]]].tolist():
             self._whole_menu(query)
         return proved & ~self.seen.answered[left]
@@ -60,18 +61,18 @@ class LastAttempt:
         classes). Coupled rules aside: what they forbid can only be less.
         """
         queries, classes = self.costs.queries[left], self.costs.question.model.classes
-        own = self._lead(queries, left)
+        own = self._lead(self.costs.own_log_proba[left], left)
         ahead = own.new_full((len(left), len(self.actions.menu), classes - 1), -torch.inf)
         for rows, at, entry in self._each_action(queries, left, lawful=False):
             self.seen.count(left[at])
-            ahead[at, entry] = self._lead(rows, left[at])
+            ahead[at, entry] = self._lead(self.costs.question.log_proba(rows), left[at])
         return ahead, own
 
-    def _lead(self, rows: Tensor, query: Tensor) -> Tensor:
+    def _lead(self, log_proba: Tensor, query: Tensor) -> Tensor:
         """By how much the target class leads each other one, (rows, other classes)."""
-        log_proba, goals = self.costs.question.log_proba(rows), self.costs.targets[query]
+        goals = self.costs.targets[query]
         others = torch.ones_like(log_proba, dtype=torch.bool).scatter_(1, goals[:, None], False)
-        rivals = log_proba[others].view(len(rows), -1)
+        rivals = log_proba[others].view(len(query), -1)
         return log_proba.gather(1, goals[:, None]) - rivals
 
     def _are_proved(self, ahead: Tensor, own: Tensor, left: Tensor) -> Tensor:
@@ -124,9 +125,11 @@ class LastAttempt:
 
     # --- From a row one action after the other ---
 
-    def _climb(self, rows: Tensor, query: Tensor) -> None:
-        """From `rows` one action after the other, until the model accepts or nothing helps."""
-        reached = None
+    def _climb(self, rows: Tensor, query: Tensor, reached: Tensor | None = None) -> None:
+        """From `rows` one action after the other, until the model accepts or nothing helps.
+
+        `reached`: the margins of `rows`, where they are known.
+        """
         for turn in range(ROUNDS):
             going = ~self.seen.answered[query]
             rows, query = rows[going], query[going]

@@ -63,7 +63,9 @@ class ResultBuilder:
         tried = np.where(wanted[:, None], found.rows.flatten(0, 1).numpy(), points)
         cells = decode_cells(encoding, queries.cells, points, tried, rules)
         given_out = queries.with_cells(cells)
-        encoded, after = given_out.encoded, model.ask(given_out)
+        encoded, after = given_out.encoded, request.before.repeat_interleave(k, dim=0)
+        if wanted.any():  # else these are the queries
+            after = model.ask(given_out)
         valid = (after.argmax(dim=1).numpy() == targets) & wanted
         if request.batch.box.ties is not None:
             valid &= self._legal(queries, given_out, rules, request.batch.repeated(k).box)
