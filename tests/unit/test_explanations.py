@@ -77,6 +77,8 @@ def test_different_values_never_read_the_same(result):
         texts = show_both(*pair)
         assert texts[0] != texts[1]
     assert show(12345.4) == "12,345"
+    assert show_both(2463.75, 2302.75) == ("2,464", "2,302.75")  # what is to be reached, in full
+    assert show_both(40.0, 60.0) == ("40", "60")
     assert show(True) == "True"
     assert show(None) == "unknown"
 

@@ -226,7 +226,7 @@ def test_the_builder_asks_the_model_about_the_closest_rows(asked, schema, model)
     assert result.status.tolist() == ["impossible", "not_found"] * 3 + ["not_found"] * 6
     assert result.reason[0] == "proved: no row within the rules convinces the model"
     assert result.reason[1] == NO_FURTHER
-    assert result.reason[6] == "no row with at most 1 changes convinced the model"
+    assert result.reason[6] == "no row with at most 1 change convinced the model"
     assert result.closest.index.tolist() == list("abcdef")
     assert set(result.closest["age"]) == {schema.feature("age").upper}
     parts = builder.components
@@ -234,7 +234,7 @@ def test_the_builder_asks_the_model_about_the_closest_rows(asked, schema, model)
     wanted = said[torch.arange(count), request.batch.targets]
     np.testing.assert_allclose(result.best_probability, wanted, rtol=1e-5)
     assert result.asked.tolist() == list(range(count))
-    assert "if more than 1 features might change" in result.text(0)
+    assert "if more than 1 feature might change" in result.text(0)
     assert result.answer_of(0).refusal.opened[0][0] == "age"
     assert builder(request, replace(found, says_why=False)).asked is None
 

@@ -18,7 +18,7 @@ LIFTED = {  # what a rule forbids, to be read after "if"
     "direction": "{name} might change in the other direction",
     "allowed": "{name} might change beyond the allowed values",
     "transitions": "{name} might change in other steps",
-    "max_changes": "more than {limit} features might change",
+    "max_changes": "more than {limit} {features} might change",
     "only_one": "more than one feature of a group might change",
 }
 
@@ -182,7 +182,8 @@ class Answer:
         if name is None and "{name}" in lifted:
             lifted = "the rule {rule} did not hold"
         limit = "so many" if opening.limit is None else opening.limit
-        lifted = lifted.format(name=name, limit=limit, rule=opening.rule)
+        features = "feature" if limit == 1 else "features"
+        lifted = lifted.format(name=name, limit=limit, features=features, rule=opening.rule)
         example = ""
         if [column for column, *_ in changes] == [opening.feature]:
             example = f", for example to {wording.told(self.schema, changes[0])[2]}"

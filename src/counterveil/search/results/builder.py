@@ -200,7 +200,8 @@ def _reasons(request: Request, status: Array, components: SearchComponents) -> A
     if batch.max_changes is not None:
         for number, most in enumerate(batch.max_changes.tolist()):
             if most < ANY_NUMBER:
-                reasons[number] = f"no row with at most {most} changes convinced {asked}"
+                changes = "1 change" if most == 1 else f"{most} changes"
+                reasons[number] = f"no row with at most {changes} convinced {asked}"
     proved = status[::k] == Status.IMPOSSIBLE.value
     reasons[proved] = f"proved: no row within the rules convinces {asked}"
     for number in np.flatnonzero(~batch.box.can_be_kept.numpy()).tolist():

@@ -64,12 +64,24 @@ def show(value: Any, digits: int = 4) -> str:
 
 
 def show_both(before: Any, after: Any) -> tuple[str, str]:
-    """Two different plain values as texts with enough digits to tell them apart."""
+    """Two different plain values as texts: the second in full, for it is what has to be reached.
+
+    The first has enough digits to tell them apart.
+    """
     for digits in range(4, 18):
-        texts = show(before, digits), show(after, digits)
-        if texts[0] != texts[1]:
-            return texts
+        was, to = show(before, digits), show(after, digits)
+        if was != to:
+            return was, _in_full(after, digits)
     return repr(before), repr(after)
+
+
+def _in_full(value: Any, digits: int) -> str:
+    """A plain value as text, with all of its digits that are no float noise, `digits` at least."""
+    texts = (show(value, more) for more in range(digits, 18))
+    if not isinstance(value, float):
+        return next(texts)
+    exact = (each for each in texts if math.isclose(float(each.replace(",", "")), value))
+    return next(exact, repr(value))
 
 
 def told(schema: Schema, change: Change) -> tuple[str, str, str]:
