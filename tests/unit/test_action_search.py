@@ -363,7 +363,31 @@ def test_more_changes_than_may_be_are_told(veil, schema, rows):
     result = Explainer(veil, model).explain(rows.head(20), "granted", max_changes=1, progress=False)
     rules = {each.rule for each in result.opens if each is not None}
     assert "max_changes" in rules
-    assert "changes might" in " ".join(map(result.text, range(20))).replace("features", "changes")
+    assert "more than 1 feature might change" in " ".join(map(result.text, range(20)))
+
+
+def test_a_locked_feature_opens_a_way_that_keeps_the_limit_on_changes(veil, schema, rows):
+    """The closest row changes debt, and income alone would do: one change is enough."""
+    explainer = Explainer(veil, linear_model(schema, {"income": 3.0, "debt": 0.3}, -2.0))
+    poor = rows.head(6).assign(income=0.0)
+    rules = Rules(may_change=("debt",), max_changes=1)
+    result = explainer.explain(poor, "granted", rules=rules, progress=False)
+    assert set(result.status) == {"impossible"}
+    assert {each.feature for each in result.opens} == {"income"}
+    changed = [[column for column, *_ in result.refusal_of(n).opened] for n in range(len(poor))]
+    assert changed == [["income"]] * len(poor)
+
+
+def test_the_closest_row_keeps_rules_that_couple_features(veil, schema, rows):
+    """Of two features only one may change: the closest row changes the one that brings more."""
+    explainer = Explainer(veil, linear_model(schema, {"income": 3.0, "debt": 1.0}, -9.0))
+    poor = rows.head(6).assign(income=0.0, debt=0.0)
+    rules = Rules(may_change=("income", "debt"), only_one=(("income", "debt"),))
+    result = explainer.explain(poor, "granted", rules=rules, progress=False)
+    assert set(result.status) == {"impossible"}
+    for number in range(len(poor)):
+        ((column, _, after),) = result.refusal_of(number).changes
+        assert (column, after) == ("income", 10)
 
 
 def test_the_last_attempt_helps_where_no_single_action_does(veil, schema, rows):

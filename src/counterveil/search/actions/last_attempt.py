@@ -45,6 +45,8 @@ class LastAttempt:
         if self.costs.question.model.additive is not None:
             proved = self._are_proved(ahead, own, left)
         self._look(best_rows[proved], left[proved])
+        if self.actions.is_coupled:  # the best value of each feature may not go together
+            self._climb(self.costs.queries[left[proved]], left[proved])
         self._climb(best_rows[~proved], left[~proved])
         surest, margin = self.seen.surest[left[~proved]], self.seen.margin[left[~proved]]
         self._climb(surest, left[~proved], margin)
@@ -207,23 +209,27 @@ class LastAttempt:
     # --- What would have to be lifted ---
 
     def closed_ways(self, left: Tensor) -> tuple[Tensor, Tensor]:
-        """Rows beyond one closed action that the model accepts, from the surest row of each query.
+        """Rows beyond one closed action that the model accepts.
 
+        From the surest row of each query, and from the query itself where changes are limited.
         `left`: queries without an answer. Returns the rows, (left, width), and the entry that leads
         there, (left,); -1 where there is none.
         """
         closed = LastAttempt(self.costs, self.actions.closed(), self.seen)
         found, entry = self.seen.surest[left].clone(), torch.full_like(left, -1)
         least = torch.zeros(len(left), device=left.device)  # of the negative margin
-        for rows, at, by in closed._each_action(found, left, lawful=False):
-            kept = self.actions.batch.box.select(left[at]).ties_held(rows)
-            if self.costs.batch.max_changes is not None:
-                changes = self.actions.changed(rows, left[at]).sum(dim=1)
-                kept &= changes <= self.costs.batch.max_changes[left[at]]
-            margin = self.costs.margin(rows, left[at]).masked_fill(~kept, -torch.inf)
-            self.seen.count(left[at])
-            least, wins = least_of_each(least, at, -margin)
-            found[at[wins]], entry[at[wins]] = rows[wins], by[wins]
+        most, starts = self.costs.batch.max_changes, [found.clone()]
+        if most is not None:  # the surest row may have used up all changes
+            starts.append(self.costs.queries[left])
+        for start in starts:
+            for rows, at, by in closed._each_action(start, left, lawful=False):
+                kept = self.actions.batch.box.select(left[at]).ties_held(rows)
+                if most is not None:
+                    kept &= self.actions.changed(rows, left[at]).sum(dim=1) <= most[left[at]]
+                margin = self.costs.margin(rows, left[at]).masked_fill(~kept, -torch.inf)
+                self.seen.count(left[at])
+                least, wins = least_of_each(least, at, -margin)
+                found[at[wins]], entry[at[wins]] = rows[wins], by[wins]
         return found, entry
 
     def with_more_changes(self, left: Tensor) -> tuple[Tensor, Tensor]:

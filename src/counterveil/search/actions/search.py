@@ -8,7 +8,7 @@ shrink         numbers move back towards the query            `shrink.py`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -201,11 +201,31 @@ class _PartSearch:
             name = names[int(menu.feature[by])]
             found[place] = Opening(rule, name, *self._sure(rows[place], left[place]))
         if most is not None:
-            rows, opened = last.with_more_changes(left)
+            rows, opened = self._with_more_changes(last, left)
             for place in opened.nonzero()[:, 0].tolist():
                 told, limit = self._sure(rows[place], left[place]), int(most[left[place]])
                 found[place] = found[place] or Opening("max_changes", None, *told, limit)
         return found
+
+    def _with_more_changes(self, last: LastAttempt, left: Tensor) -> tuple[Tensor, Tensor]:
+        """Accepted rows that change more features than may, (left, width), and where there are.
+
+        Few changes first: by the beam, and by the last attempt where that finds nothing.
+        """
+        free = replace(self.batch, max_changes=None).select(left)
+        costs = BatchCosts(self.context, self.question, free)
+        offered = Actions.of(self.context.menu, free, self.projection, offered=costs.believable)
+        seen = BeamSearch(costs, offered, several=False)()
+        rows, opened = seen.rows, seen.answered
+        last.seen.asked[left] += seen.asked - 1
+        rest = (~opened).nonzero()[:, 0]
+        if len(rest):
+            rows[rest], opened[rest] = last.with_more_changes(left[rest])
+            late = rest[opened[rest]]
+            if len(late):
+                cost = costs.cost(rows[late], late)
+                rows[late], _ = Shrink(costs, offered, seen).give_back(rows[late], late, cost)
+        return rows, opened
 
     def _sure(self, row: Tensor, query: Tensor) -> tuple[float, Array]:
         """How sure the model is of the target class for a row, (width,), and the row."""
