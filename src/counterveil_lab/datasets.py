@@ -1,8 +1,9 @@
 """The lab's datasets: rows of real, public tables with the public schema of each.
 
-`adult` and `digits` come with the packages. The others are files in a folder that the argument or
-the environment variable COUNTERVEIL_DATA names; each is known by its SHA-256, so that a result
-always means the same rows (except the archives of `purchase` and `texas`, whose form is checked).
+`adult` and `digits` come with the packages, and `months` is generated. The others are files in a
+folder that the argument or the environment variable COUNTERVEIL_DATA names; each is known by its
+SHA-256, so that a result always means the same rows (except the archives of `purchase` and `texas`,
+whose form is checked).
 Loading applies public rules only: id columns are dropped, values above a cap of the schema are set
 to the cap, codes are grouped by the code book. docs/datasets.md lists them.
 
@@ -29,7 +30,7 @@ from counterveil.demo.adult import TEST_SHARE, adult_schema, adult_split
 from counterveil.encoding import Array
 from counterveil.errors import InputError, RequestError
 from counterveil.schema import Numeric, Schema
-from counterveil_lab import schemas
+from counterveil_lab import months, schemas
 
 VARIABLE = "COUNTERVEIL_DATA"
 SUBSTITUTE_TEST_SHARE = 0.2
@@ -59,7 +60,8 @@ class Dataset:
     """Rows to train on and rows held out, both with the label.
 
     `paper_accuracy`: of f, as the paper prints it. `people`: whose each row is, rows to train on
-    first; None where everybody has one row.
+    first; None where everybody has one row. `impossible`: where the process behind the rows is
+    known, which features of rows take part in what it never makes, bool (rows, features).
     """
 
     name: str
@@ -69,6 +71,7 @@ class Dataset:
     paper_accuracy: float | None
     note: str
     people: Array | None = None
+    impossible: Callable[[pd.DataFrame], Array] | None = None
 
     def __repr__(self) -> str:
         return f"Dataset({self.name!r}, {len(self.train)} + {len(self.test)} rows)"
@@ -161,6 +164,13 @@ def _digits(seed: int, folder: Folder) -> Dataset:
     return _split(schema, frame, held_out, seed, None, note)
 
 
+def _months(seed: int, folder: Folder) -> Dataset:
+    held_out = _rows_held_out(months.ROWS, seed, TEST_SHARE)
+    note = "Six months of bills, generated; which rows cannot be is known."
+    data = _split(months.SCHEMA, months.table(), held_out, seed, None, note)
+    return replace(data, impossible=months.impossible_steps)
+
+
 def _substitute(original: str, file_name: str, source: str, seed: int, folder: Folder) -> Dataset:
     name = original.removesuffix("-100").lower() + "-substitute"
     with np.load(_find(file_name, folder)) as file:
@@ -237,6 +247,7 @@ LOADERS: Mapping[str, Callable[[int, Folder], Dataset]] = {
     ),
     "texas-substitute": partial(_substitute, "Texas-100", TEXAS_FILE, "Diabetes 130-US hospitals"),
     "digits": _digits,
+    "months": _months,
     "purchase": partial(_published, "purchase", 0.713),
     "texas": partial(_published, "texas", 0.514),
 }

@@ -30,7 +30,7 @@ from counterveil_lab.targets import RECIPES, Recipe, accuracy, encoded, new_targ
 
 torch.set_num_threads(1)
 
-EMBEDDED = {"adult", "digits"}
+EMBEDDED = {"adult", "digits", "months"}
 # rows, features, encoded width, classes
 SHAPES = {
     "adult": (48_842, 11, 46, 2),
@@ -40,6 +40,7 @@ SHAPES = {
     "purchase-substitute": (59_073, 600, 600, 100),
     "texas-substitute": (86_234, 1_091, 1_091, 100),
     "digits": (1_797, 1, 64, 10),
+    "months": (30_000, 23, 53, 2),
 }
 
 
@@ -77,7 +78,9 @@ def test_every_dataset_fits_its_schema(name: str) -> None:
     assert dataset.schema.width == width
     assert len(dataset.schema.label.classes) == classes
     assert dataset.name == dataset.schema.name == name
-    assert (dataset.paper_accuracy is None) == ("substitute" in name or name == "digits")
+    assert (dataset.paper_accuracy is None) == (
+        "substitute" in name or name in ("digits", "months")
+    )
     check_fit(dataset)
 
 
@@ -90,7 +93,7 @@ def test_nothing_limits_an_answer_as_in_the_paper(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "held_out"),
-    [("homecredit", 0.25), ("digits", 0.25), ("purchase-substitute", 0.2)],
+    [("homecredit", 0.25), ("digits", 0.25), ("months", 0.25), ("purchase-substitute", 0.2)],
 )
 def test_the_seed_decides_the_split(name: str, held_out: float) -> None:
     first, again, other = loaded(name, 1), loaded(name, 1), loaded(name, 2)
