@@ -12,6 +12,9 @@ features fixed. Real rows are training rows where the table does not say otherwi
 | effort | low | sum of the differences of percentiles; a changed category counts 1 |
 | top | low | answers that change the feature which is changed most often |
 | rare | low | answers in which a changed feature meets another where fewer than 3 real rows do |
+| odd | low | the same in one of the ten most dependent pairs, with fewer than 5 real rows |
+| odd_queries | - | queries with such a pair, changed or not |
+| impossible | low | answers with a change that the process behind a generated table never makes |
 | near | low | effort from the answer to the nearest real row of the target class |
 | near_queries, near_real | - | the same of the queries, and of held-out rows of the target class |
 | iso, lof | low | answers more outlying than 95 % of held-out rows of the target class |
@@ -35,6 +38,7 @@ from counterveil.encoding import Array, Encoding
 from counterveil.errors import RequestError
 from counterveil.models import TargetModel, adapt
 from counterveil.schema import Category, Schema
+from counterveil_lab import months
 from counterveil_lab.datasets import Dataset
 from counterveil_lab.experiments import releases
 from counterveil_lab.percentiles import PercentileNetwork, Percentiles, nearest_l1
@@ -72,6 +76,7 @@ WISHES: Mapping[str, Wish] = {
     "adult": Wish(">50K", ("age", "marital_status", "relationship", "race", "sex")),
     "hospital": Wish("no", ("race", "gender", "age")),
     "homecredit": Wish(0, ("CODE_GENDER", "AGE_YEARS", "CNT_CHILDREN", "NAME_FAMILY_STATUS")),
+    "months": Wish("no", months.PERSONAL),
 }
 
 
@@ -170,8 +175,12 @@ class Reality:
             "effort": float((points - before).abs().sum(dim=1).mean()),
             "top": float(changed.mean(axis=0).max()),
             "rare": float(self.space.has_rare_pair(answers, changed).mean()),
+            "odd": float(self.space.has_odd_pair(answers, changed).mean()),
             "near": float(nearest_l1(points, self.wanted).mean()),
         }
+        if self.data.impossible is not None:
+            broken = changed & self.data.impossible(answers)
+            row["impossible"] = float(broken.any(axis=1).mean())
         judges = self.outlier_judges.items()
         return row | {name: float(outlying(points).mean()) for name, outlying in judges}
 
@@ -234,6 +243,11 @@ class Judges:
         """`near` of all queries."""
         return self.reality.near(self.queries)
 
+    @cached_property
+    def odd_queries(self) -> float:
+        """The share of all queries in which one of the most dependent pairs is odd."""
+        return float(self.reality.space.has_odd_pair(self.queries).mean())
+
     def of_model(self, model: Any) -> Judges:
         """The same judges for another model than f, and as many of the people whom it refuses.
 
@@ -259,11 +273,12 @@ class Judges:
             "queries": len(answers),
             "near_queries": self.near_queries,
             "near_real": self.reality.near_real,
+            "odd_queries": self.odd_queries,
         }
         if seconds is not None:
             row["seconds_per_query"] = seconds / len(answers)
         if not len(given):
-            metrics = "twins boosted changes effort top rare near iso lof"
+            metrics = "twins boosted changes effort top rare odd near iso lof"
             return row | dict.fromkeys(metrics.split())
         row["twins"] = float(np.mean([self._accepted(twin, given).mean() for twin in self.twins]))
         refused = self.refused_by_boosted[: len(answers)][valid]

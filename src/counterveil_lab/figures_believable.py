@@ -17,6 +17,7 @@ COLUMNS = {  # of the rows, and what they mean
     "twins": "twins of f agree",
     "boosted": "another model agrees",
     "rare": "values hardly met together",
+    "odd": "dependent values hardly met",
     "near": "way to accepted people",
 }
 WAYS = {"believable": (OURS, "o", "-"), "nearest": (WARM, "s", "--")}
@@ -29,8 +30,9 @@ def quality_over_epsilon(rows: Sequence[Row]) -> Figure:
     table = table[table["kind"] != "private model"]
     ours = table[(table["method"] == "counterveil") & (table["guidance"] == "model")]
     names = list(dict.fromkeys(ours["dataset"]))
-    figure, panels = grid(len(COLUMNS) * len(names), len(COLUMNS), height=2.0)
-    every = [(name, column) for name in names for column in COLUMNS]
+    columns = [column for column in COLUMNS if column in table]  # older rows have fewer
+    figure, panels = grid(len(columns) * len(names), len(columns), height=2.0)
+    every = [(name, column) for name in names for column in columns]
     for axes, (name, column) in zip(panels, every, strict=True):
         mine = ours[(ours["dataset"] == name) & (ours["mechanism"] == "functional")]
         for prefer, (colour, mark, line) in WAYS.items():
@@ -50,9 +52,9 @@ def quality_over_epsilon(rows: Sequence[Row]) -> Figure:
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         axes.set_ylim(0, max(1.02, axes.get_ylim()[1]))
         axes.set_title(COLUMNS[column], loc="left", fontsize=6.5, color=INK, fontweight="bold")
-        if column == next(iter(COLUMNS)):
+        if column == columns[0]:
             axes.set_ylabel(name, fontsize=8, color=INK, fontweight="bold")
-    legend(figure, *panels[len(COLUMNS) - 1].get_legend_handles_labels(), 8)
+    legend(figure, *panels[len(columns) - 1].get_legend_handles_labels(), 8)
     return figure
 
 

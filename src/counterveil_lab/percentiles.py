@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ from counterveil_lab.targets import HIDDEN
 
 BINS = 10  # of a number, by quantiles
 FEWEST = 3  # real rows that share a pair of values which is not rare
+DEPENDENT = 10  # pairs of features that depend on each other most
+NOT_ODD = 5  # real rows that share the values of such a pair
 KNOTS = 64  # of the percentiles inside a network
 SLACK = 1e-6  # of encoded numbers: what a search in float32 blurs is the same value
 EXACT = 1e-9
@@ -80,6 +83,29 @@ class Percentiles:
                     few = self._pair(first, second) < FEWEST
                     found[asked] = few[codes[asked, first], codes[asked, second]]
         return found
+
+    def has_odd_pair(self, rows: pd.DataFrame, changed: Array | None = None) -> Array:
+        """Whether one of the most dependent pairs of a row has a cell of fewer than 5 real rows.
+
+        With `changed`, bool (rows, features), pairs count in which a feature was changed, otherwise
+        all ten. The answer is bool (rows,).
+        """
+        codes = self._codes(self.encoding.encode(rows))
+        found = np.zeros(len(rows), dtype=bool)
+        for first, second in self.dependent:
+            odd = self._pair(first, second)[codes[:, first], codes[:, second]] < NOT_ODD
+            found |= odd if changed is None else odd & (changed[:, first] | changed[:, second])
+        return found
+
+    @cached_property
+    def dependent(self) -> tuple[tuple[int, int], ...]:
+        """The ten pairs of features whose cells tell most about each other, the first foremost.
+
+        Counted is the mutual information less what chance alone would show (Miller and Madow).
+        """
+        every = combinations(range(len(self._sizes)), 2)
+        told = {pair: _mutual_information(self._pair(*pair)) for pair in every}
+        return tuple(sorted(told, key=told.__getitem__, reverse=True)[:DEPENDENT])
 
     def _pair(self, first: int, second: int) -> Array:
         """How many training rows have each pair of codes of two features."""
@@ -213,6 +239,15 @@ class PercentileNetwork(nn.Module):
         share = (start + way * (end - start)).T
         flag = points[:, self.flags] * (self.flags != self.places)
         return points.index_copy(1, self.places, share * (1 - flag) + 0.5 * flag)
+
+
+def _mutual_information(counts: Array) -> float:
+    """Of two features with so many rows in each pair of cells, in nats, corrected for chance."""
+    total, rows, columns = counts.sum(), counts.sum(axis=1), counts.sum(axis=0)
+    seen = counts > 0
+    ratio = counts[seen] * total / np.outer(rows, columns)[seen]
+    by_chance = ((rows > 0).sum() - 1) * ((columns > 0).sum() - 1) / (2 * total)
+    return float((counts[seen] * np.log(ratio)).sum() / total - by_chance)
 
 
 def _knots(ordered: Array) -> Array:

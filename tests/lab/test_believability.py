@@ -15,7 +15,12 @@ from counterveil.models import CallableModel, adapt
 from counterveil.schema import Binary, Categorical, Label, Numeric, Schema
 from counterveil_lab.believability import WISHES, BoostedTrees, Judges, Reality
 from counterveil_lab.datasets import Dataset, load
-from counterveil_lab.percentiles import PercentileNetwork, Percentiles, nearest_l1
+from counterveil_lab.percentiles import (
+    PercentileNetwork,
+    Percentiles,
+    _mutual_information,
+    nearest_l1,
+)
 
 torch.set_num_threads(1)
 SCHEMA = Schema(
@@ -132,6 +137,46 @@ def test_what_did_not_change_is_not_called_rare(space: Percentiles) -> None:
     assert not space.has_rare_pair(strange, space.changed(strange, strange))[0]
 
 
+def people_of_two_moods(count: int, extra: int = 0) -> pd.DataFrame:
+    """Size and debt follow each other; `extra` people are green and in debt without any size."""
+    half, rng = count // 2, np.random.default_rng(0)
+    high = np.arange(count) >= half
+    frame = pd.DataFrame(
+        {
+            "size": np.where(high, rng.uniform(50, 100, count), rng.uniform(1, 40, count)),
+            "debt": np.where(high, rng.uniform(5, 10, count), rng.uniform(1, 4, count)),
+            "colour": rng.choice(["red", "green"], count),
+            "sold": rng.choice(["no", "yes"], count),
+            "y": np.where(high, "yes", "no"),
+        }
+    )
+    odd = pd.DataFrame([(1.0, 9.9, "green", "no", "no")] * extra, columns=frame.columns)
+    return pd.concat([frame, odd], ignore_index=True)
+
+
+@pytest.mark.parametrize(("extra", "odd"), [(0, True), (3, True), (50, False)])
+def test_odd_pairs_are_those_that_hardly_anybody_has(extra: int, odd: bool) -> None:
+    space = Percentiles(SCHEMA, people_of_two_moods(1000, extra))
+    assert space.dependent[0] == (0, 1)
+    assert len(space.dependent) == 6  # there are no more
+    query, answer = rows((1.0, 2.0, "red", "no")), rows((1.0, 9.9, "red", "no"))
+    assert bool(space.has_odd_pair(answer, space.changed(query, answer))[0]) is odd
+    assert bool(space.has_odd_pair(answer)[0]) is odd
+    repainted = answer.assign(colour="green")  # its own oddness is no fault of the answer
+    assert not space.has_odd_pair(repainted, space.changed(answer, repainted))[0]
+    assert not space.has_odd_pair(query)[0]
+
+
+def test_chance_is_no_dependence() -> None:
+    rng = np.random.default_rng(1)
+    told = [
+        _mutual_information(np.histogram2d(*rng.random((2, 500)), bins=(10, 10))[0])
+        for _ in range(200)
+    ]
+    assert np.mean(told) == pytest.approx(0, abs=0.01)  # 0.08 without the correction
+    assert _mutual_information(np.diag([500, 500])) == pytest.approx(np.log(2), abs=1e-3)
+
+
 def test_scores_by_hand(judges: Judges) -> None:
     answers = rows(
         (10.0, 1.0, "red", "no"),  # refused by the second twin
@@ -154,6 +199,9 @@ def test_scores_by_hand(judges: Judges) -> None:
     queries = [0.4 + 0.75 + 2, 0.4 + 0.5 + 2, 0.1 + 0.25 + 1, 0.4 + 0.75 + 2]
     assert row["near_queries"] == pytest.approx(sum(queries) / 4)
     assert row["near_real"] == 0
+    assert row["odd"] == 1.0  # every pair of their new sizes has fewer than 5 real rows
+    assert row["odd_queries"] == 1.0  # as has that of each debt
+    assert "impossible" not in row
 
 
 def test_boosted_counts_only_queries_that_it_refuses(judges: Judges) -> None:
@@ -173,7 +221,7 @@ def test_an_answer_that_f_refuses_lowers_the_flip_ratio(judges: Judges) -> None:
 def test_no_answers(judges: Judges) -> None:
     row = judges.score(judges.queries, [False] * 4)
     assert row["flip_ratio"] == 0
-    assert row["twins"] is row["near"] is row["iso"] is None
+    assert row["twins"] is row["near"] is row["odd"] is row["iso"] is None
     with pytest.raises(RequestError, match="one for each query"):
         judges.score(judges.queries, [True] * 3)
 
@@ -221,10 +269,11 @@ def test_boosted_trees_take_rows_with_missing_values() -> None:
     assert trees.predict_proba(TRAIN[COLUMNS]).argmax(axis=1).tolist() == [0, 0, 0, 1, 1] * 4
 
 
-def test_wishes_name_classes_and_features_of_the_schemas() -> None:
-    schema = load("adult").schema
-    assert WISHES["adult"].target in schema.label.classes
-    assert set(WISHES["adult"].personal) < set(schema.columns)
+@pytest.mark.parametrize("name", ["adult", "months"])
+def test_wishes_name_classes_and_features_of_the_schemas(name: str) -> None:
+    schema = load(name).schema
+    assert WISHES[name].target in schema.label.classes
+    assert set(WISHES[name].personal) < set(schema.columns)
 
 
 @pytest.mark.long

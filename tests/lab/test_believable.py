@@ -27,7 +27,7 @@ def test_the_split_on_which_settings_were_chosen_is_not_measured(tmp_path: Path)
     assert {case["seed"] for case in cases} == {1, 2, 3}
     assert {case["dataset"] for case in cases} == set(WISHES)
     per_kind = Counter(case["kind"] for case in cases)
-    assert per_kind == {**dict.fromkeys(KINDS, 9 * 18), believable.PRIVATE: 9 * 8}
+    assert per_kind == {**dict.fromkeys(KINDS, 12 * 18), believable.PRIVATE: 12 * 8}
 
 
 def test_other_datasets_are_left_out(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ from counterveil_lab.metrics import timed
 from counterveil_lab.results import Row
 
 FIRST_SEED = 1  # seed 0 is for choosing
-TABLES = ("adult", "hospital", "homecredit")
+TABLES = ("adult", "hospital", "homecredit", "months")
 EPSILONS = (0.025, 0.1, 0.75, 3.0)
 PUBLISHED_EPSILON = 0.75
 PRIVATE = "private model"  # in the place of a kind of f
