@@ -56,6 +56,10 @@ EXPERIMENTS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
     ),
     "exhaustive": (SEARCH, ("fuzz.rules_run SEARCHES DECIDES CLEARLY",)),
     "optimal-trees": ((*SEARCH, "judges"), ("experiments.optimal_trees TREES LEAVES SECONDS",)),
+    "plausibility": (
+        (*RELEASE, "judges", "shuffles"),
+        ("experiments.plausibility FIRST_SEED ROWS LESSONS TREES",),
+    ),
     "population": ((*LAB, "distances"), ("experiments.populations SPLIT SAMPLES PARTS",)),
     "private-models": ((*LAB, "distances"), ("experiments.private_models DELTA SETTINGS",)),
     "private-answers": (

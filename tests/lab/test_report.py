@@ -232,6 +232,12 @@ def judged_by_all(faults: int) -> Row:
     return {**row, "missed": faults, "disproved": faults}
 
 
+def told_apart(low: float, high: float) -> list[Row]:
+    """How well plausibility tells real rows at two ε."""
+    head = {"dataset": "adult", "seed": 1}
+    return [{**head, "epsilon": e, "auc": auc} for e, auc in ((0.1, low), (3.0, high))]
+
+
 def beside_treecf(faults: int) -> Row:
     """What was found beside treecf on one dataset."""
     row = {"dataset": "adult", "prefer": "nearest", "times_l2": 1.01 + faults}
@@ -1002,6 +1008,8 @@ BOTH_WAYS: list[tuple[str, str, list[Row], list[Row]]] = [
     ("exhaustive", "No answer is missed", [judged_by_all(0)], [judged_by_all(1)]),
     ("exhaustive", "is impossible", [judged_by_all(0)], [judged_by_all(1)]),
     ("exhaustive", "at most 3 %", [judged_by_all(0)], [judged_by_all(1)]),
+    ("plausibility", "tells real rows", told_apart(0.6, 0.7), told_apart(0.4, 0.45)),
+    ("plausibility", "More ε", told_apart(0.6, 0.7), told_apart(0.7, 0.6)),
     ("optimal-trees", "No answer", [beside_treecf(0)], [beside_treecf(1)]),
     ("optimal-trees", "at most 5 %", [beside_treecf(0)], [beside_treecf(1)]),
     ("bench-release", "A million rows", [{"rows": 9, "order": 1, "rows_per_second": 2e6}],

@@ -18,6 +18,7 @@ from counterveil_lab.experiments import (
     images,
     optimal_trees,
     over_epsilon,
+    plausibility,
     populations,
     private_answers,
     private_models,
@@ -53,6 +54,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     "believable-images": believable_images.BELIEVABLE_IMAGES,
     "exhaustive": exhaustive.EXHAUSTIVE,
     "optimal-trees": optimal_trees.OPTIMAL_TREES,
+    "plausibility": plausibility.PLAUSIBILITY,
 }
 
 
