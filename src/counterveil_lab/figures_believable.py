@@ -17,7 +17,7 @@ COLUMNS = {  # of the rows, and what they mean
     "twins": "twins of f agree",
     "boosted": "another model agrees",
     "rare": "values hardly met together",
-    "odd": "dependent values hardly met",
+    "odd": "odd pairs of values",
     "near": "way to accepted people",
 }
 WAYS = {"believable": (OURS, "o", "-"), "nearest": (WARM, "s", "--")}
