@@ -10,7 +10,7 @@ import hashlib
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -151,13 +151,8 @@ def repeatable_noise() -> Iterator[None]:
         measured = Measurement(name, what, exact, bound, *how, **spent)
         return replace(measured, values=exact + fast_noise.draw(measured, exact.shape, rng))
 
-    def choose(_: object, scores: Sequence[int], sensitivity: int, share: Share) -> int:
-        wide = noise.scale_of_choice(sensitivity, share)
-        return int(np.argmax(np.asarray(scores) + rng.gumbel(scale=wide, size=len(scores))))
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(noise.NoiseSource, "perturb", perturb)
-        patch.setattr(noise.NoiseSource, "choose", choose)
         yield
 
 

@@ -21,7 +21,7 @@ from counterveil.networks import (
     seeded,
     train_surrogate,
 )
-from counterveil.population import FeaturePopulation, Generator, Population, TreePopulation
+from counterveil.population import FeaturePopulation, Generator, MixedPopulation, Population
 from counterveil.population.generator import train_generator
 from counterveil.population.mixed import Grid
 from counterveil.population.scorecard import Scorecard, scorecard
@@ -116,7 +116,7 @@ def fit_networks(
     # Every class its own samples: a rare class has a prototype as good as the others'.
     prototypes = class_means(autoencoder, *sample(evenly), classes)
     made = None if generator is None else generator.cpu()
-    if isinstance(population, TreePopulation):
+    if isinstance(population, MixedPopulation):
         card = scorecard_network(scorecard(population), population.grid)
         return Networks(autoencoder.cpu(), prototypes.cpu(), card)
     hidden, epochs = training.surrogate, training.surrogate_epochs

@@ -52,8 +52,7 @@ from counterveil.schema.schema import MOST_FEATURES
 from counterveil.signature import PublicKey, Signature, Signer, SigningKey, signer_line, trusted_key
 
 FORMAT = "counterveil-veil"
-VERSION = 4
-LATER_VERSION = 5  # of veils that state a ρ or hold spikes, which version 4 does not know
+VERSION = 6
 MANIFEST, SIGNATURE = "manifest.json", "signature.json"
 MEMBER_LIMITS = {  # bytes
     MANIFEST: 1 << 16,
@@ -189,12 +188,10 @@ class Veil:
     def _manifest(self, members: dict[str, bytes]) -> bytes:
         used = {type(layer) for layer in self.surrogate or ()}
         kinds = [name for name, kind in ACTIVATIONS.items() if kind in used]
-        states_rho = any(access.rho is not None for access in self.statement.accesses)
-        has_spikes = self.record is not None and self.record.find("spikes") is not None
         further = {} if self.generator is None else {"generator": asdict(self.generator.size)}
         content = {
             "format": FORMAT,
-            "version": LATER_VERSION if states_rho or has_spikes else VERSION,
+            "version": VERSION,
             "hidden": list(self.autoencoder.hidden),
             "surrogate": None if self.surrogate is None else list(sizes_of(self.surrogate)),
             "activation": None if self.surrogate is None else kinds[0],
@@ -313,10 +310,9 @@ def _read_manifest(text: bytes) -> dict[str, Any]:
         raise VeilError("its manifest cannot be read; the file is damaged") from None
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise VeilError("not a veil file: its manifest is foreign")
-    if manifest.get("version") not in (VERSION, LATER_VERSION):
+    if manifest.get("version") != VERSION:
         raise VeilError(
-            f"this counterveil reads veils of version {VERSION} and {LATER_VERSION}, the file has "
-            f"another; {REMEDY}"
+            f"this counterveil reads veils of version {VERSION}, the file has another; {REMEDY}"
         )
     digests, surrogate = manifest.get("sha256"), manifest.get("surrogate")
     activation, generator = manifest.get("activation"), manifest.get("generator")

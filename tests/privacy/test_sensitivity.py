@@ -4,7 +4,7 @@ Neighbours: the same table with one record (or all records of one person) replac
 """
 
 import math
-from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -16,38 +16,43 @@ from rows import random_rows
 from counterveil.audit.concentrated import overspent
 from counterveil.curator import functional
 from counterveil.curator.bits import keep_ones
-from counterveil.curator.coefficients import BoundedSums, GridCounts, cut
+from counterveil.curator.coefficients import BoundedSums, GridCounts, MomentSums, PairCounts, cut
 from counterveil.curator.functional import make_plan
-from counterveil.curator.noise import EXACT, add, calibrate
+from counterveil.curator.noise import add, calibrate
 from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Encoding
 from counterveil.errors import InternalError
 from counterveil.population import population_of
 from counterveil.population.ladder import Ladders
 from counterveil.population.mixed import Grid
-from counterveil.population.scorecard import WholePoints
+from counterveil.population.moments import WholeScores, whole_scores
 from counterveil.population.spikes import Slices
-from counterveil.privacy import Budget, Rho
+from counterveil.privacy import Budget
 from counterveil.privacy.record import UNIT, Sensitivity
 from counterveil.schema import Binary, Label, Numeric, Pixels, Schema
 
 LABEL = Label(name="y", classes=(0, 1))
 
 
-def counted(schema, frame, **unit):
-    grid = Grid(schema, 16)
-    counts = GridCounts(grid, len(schema.label.classes), grid.merged(4), pairs=True)
+def summed(sums, schema, frame, **unit):
     for columns, classes in PrivateTable(frame, schema, **unit).private_columns():
-        counts.add(columns, classes)
-    return counts
+        sums.add(columns, classes)
+    return sums
 
 
-def pairs_of(counts, schema):
-    return [
-        counts.pair(one, two)
-        for one in range(len(schema.features))
-        for two in range(one)
-    ]  # fmt: skip
+def counted(schema, frame, **unit):
+    return summed(GridCounts(Grid(schema, 16), len(schema.label.classes)), schema, frame, **unit)
+
+
+def pairs_of(schema, frame):
+    grid = Grid(schema, 16)
+    every = list(combinations(range(len(schema.features)), 2))
+    return summed(PairCounts(grid, grid.merged(4), every), schema, frame).tables
+
+
+def moments_of(schema, frame, whole):
+    sums = MomentSums(Grid(schema, 16), whole, len(schema.label.classes))
+    return summed(sums, schema, frame).moments
 
 
 @settings(max_examples=25, deadline=None)
@@ -61,9 +66,9 @@ def test_replacing_a_record_moves_counts_by_at_most_what_is_declared(schema, see
     declared = Sensitivity.of_counts(features, 1)
     assert np.abs(moved).sum() <= declared.l1
     assert np.sqrt((moved**2).sum()) <= declared.l2 + 1e-9
-    scores = Sensitivity.of_counts(1, 1).l1
-    for one, two in zip(pairs_of(before, schema), pairs_of(after, schema), strict=True):
-        assert np.abs(one - two).sum() <= scores
+    of_pair = Sensitivity.of_counts(1, 1).l1
+    for one, two in zip(pairs_of(schema, frame), pairs_of(schema, other), strict=True):
+        assert np.abs(one - two).sum() <= of_pair
 
 
 def two_columns(values, labels, people=None):
@@ -77,23 +82,17 @@ NUMBERS = Schema(
 
 
 @settings(max_examples=25, deadline=None)
-@given(seed=st.integers(0, 10**6))
-def test_products_and_ladders_move_by_at_most_what_is_declared(schema, seed):
+@given(seed=st.integers(0, 10**6), norm=st.sampled_from([1, 2]))
+def test_moments_and_ladders_move_by_at_most_what_is_declared(schema, seed, norm):
     frame = random_rows(schema, 30, seed=seed)
     other = pd.concat([random_rows(schema, 1, seed=seed + 1), frame.iloc[1:]], ignore_index=True)
-    before, after = counted(schema, frame), counted(schema, other)
     dice = np.random.default_rng(seed)
-    features = dice.permutation(len(schema.features))[:5]
-    cells = [before.pair(number, 0).shape[0] for number in features]
-    size = UNIT / math.sqrt(len(features))  # each feature's largest whole point
-    points = WholePoints(
-        features, tuple(np.trunc(dice.choice([-size, size, 1], cell)) for cell in cells), 1.0
-    )
-    points = replace(points, values=tuple(each.astype(np.int64) for each in points.values))
-    moved, declared = (
-        before.products(points) - after.products(points),
-        Sensitivity.of_products(5, 1),
-    )
+    cells, classes = Grid(schema, 16).counts, len(schema.label.classes)
+    # Scores of any size: what is longer than the public norm is cut.
+    scores = tuple(dice.normal(size=count) * dice.choice([0.1, 1, 30]) for count in cells)
+    whole = whole_scores(scores, tuple(np.ones((classes, count)) for count in cells), norm)
+    moved = moments_of(schema, frame, whole) - moments_of(schema, other, whole)
+    declared = Sensitivity.of_moments(norm, len(cells), 1)
     assert np.abs(moved).sum() <= declared.l1
     assert np.sqrt((moved.astype(float) ** 2).sum()) <= declared.l2
     ladders, encoding = Ladders(schema, 12), Encoding(schema)
@@ -117,18 +116,38 @@ def test_the_bound_of_slices_is_attained():
     assert math.sqrt(((one - two) ** 2).sum()) == pytest.approx(declared.l2)
 
 
-def test_the_bounds_of_products_are_attained():
-    most = math.isqrt(UNIT**2 // 2)
-    both = np.array([-most] + [most] * 3)
-    points = WholePoints(np.array([0, 1]), (both, both), 1.0)
-    before, after = (
-        counted(NUMBERS, pd.DataFrame({"a": [0.0, 9.0], "b": [b, 9.0], "y": [0, 1]}))
-        for b in (0.0, 9.0)
-    )
-    declared = Sensitivity.of_products(2, 1)
-    moved = np.abs(before.products(points) - after.products(points)).sum()
-    assert 0.999 * declared.l1 < moved <= declared.l1
-    assert 0.999 * declared.l2 < moved <= declared.l2
+def two_scores(first, second, l1, l2_squared):
+    """Scores of the features of `NUMBERS` at 0 and at 9; no weight of the class."""
+    cells = Grid(NUMBERS, 16).counts
+    values = [np.full(count, each[1]) for count, each in zip(cells, (first, second), strict=True)]
+    for own, each in zip(values, (first, second), strict=True):
+        own[0] = each[0]
+    return WholeScores(tuple(values), 1.0, 0, l1, l2_squared)
+
+
+def test_the_bounds_of_moments_are_attained():
+    def moved_by(whole, one, two):
+        frames = (pd.DataFrame({"a": [a], "b": [b], "y": [0]}) for a, b in (one, two))
+        before, after = (moments_of(NUMBERS, frame, whole) for frame in frames)
+        return np.abs(before - after)
+
+    # L1: all of the norm on one feature, and then on the other.
+    whole = two_scores((0, UNIT), (0, UNIT), UNIT, UNIT**2)
+    assert moved_by(whole, (9.0, 0.0), (0.0, 9.0)).sum() == Sensitivity.of_moments(1, 2, 1).l1
+    # L2: both features alike, and then one of them turned around.
+    half = math.isqrt(UNIT**2 // 2)
+    whole = two_scores((half, half), (half, -half), 2 * UNIT, UNIT**2)
+    moved = moved_by(whole, (0.0, 0.0), (0.0, 9.0))
+    declared = Sensitivity.of_moments(2, 2, 1).l2
+    assert 0.995 * declared < math.sqrt((moved**2).sum()) <= declared
+
+
+def test_scores_are_cut_by_their_own_row_alone():
+    whole = two_scores((5 * UNIT, 1), (-5 * UNIT, 1), UNIT, UNIT**2)
+    alone = moments_of(NUMBERS, pd.DataFrame({"a": [0.0], "b": [0.0], "y": [0]}), whole)
+    rest = moments_of(NUMBERS, pd.DataFrame({"a": [9.0], "b": [9.0], "y": [1]}), whole)
+    both = moments_of(NUMBERS, pd.DataFrame({"a": [0.0, 9.0], "b": [0.0, 9.0], "y": [0, 1]}), whole)
+    np.testing.assert_array_equal(both, alone + rest)
 
 
 def test_the_bound_is_attained():
@@ -138,7 +157,9 @@ def test_the_bound_is_attained():
     moved = before.singles - after.singles
     assert np.abs(moved).sum() == declared.l1 == 4
     assert np.sqrt((moved**2).sum()) == pytest.approx(declared.l2)
-    assert np.abs(before.pair(1, 0) - after.pair(1, 0)).sum() == 2
+    tables = (pairs_of(NUMBERS, two_columns([at, 5], [0, 1])) for at in (0, 9))
+    (one,), (two,) = tables
+    assert np.abs(one - two).sum() == Sensitivity.of_counts(1, 1).l1 == 2
 
 
 @pytest.mark.parametrize("most", [1, 3])
@@ -229,13 +250,6 @@ def test_noise_refuses_a_sensitivity_it_was_not_made_for():
         add(np.zeros(3), noise, 2, math.sqrt(2))
 
 
-def test_noisy_max_prefers_high_scores():
-    for share in (Budget(0.2), Rho(0.005)):
-        picks = [EXACT.choose([0, 0, 400], 2, share) for _ in range(30)]
-        assert picks.count(2) > 25
-        assert len({EXACT.choose([5, 5, 5], 2, share) for _ in range(60)}) == 3
-
-
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_the_steps_add_up_to_the_budget(schema, rows, order, delta):
@@ -245,7 +259,8 @@ def test_the_steps_add_up_to_the_budget(schema, rows, order, delta):
     record = functional.measure(PrivateTable(rows, schema), plan)
     accesses = record.accesses
     assert not overspent([found.share for found in record.measurements], budget)
-    assert len(accesses) == (1 if order == 1 else 3) + bool(plan.ranges)
+    assert len(accesses) == sum(share is not None for share in plan.shares)
+    assert bool(record.find("moments")) == (order == 2)
 
 
 def test_every_family_is_measured_within_its_budget():

@@ -73,7 +73,7 @@ def test_dry_run_plans_and_leaves_nothing(run, world):
     run("ledger", "open", "ledger.db", "--dataset", "loans", "--epsilon", 1)
     code, out, _ = run(*RELEASE, 1, "--dry-run", "--ledger", "ledger.db")
     assert code == 0
-    assert "measure order" in out
+    assert "measure features" in out
     assert "nothing was released or charged" in out
     assert not (world / "new.veil").exists()
     assert json.loads(run("ledger", "show", "ledger.db", "--json")[1])["entries"] == []

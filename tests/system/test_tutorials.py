@@ -40,7 +40,7 @@ QUICK = {
         FEW_ROWS,
         ("--sign office.key", "--sign office.key --epochs 2"),
         ("--mechanism functional --quick", "--mechanism paper --epsilon 0.1 --runs 20"),
-        ("measure order 1 counts", "measure order …"),
+        ("measure features and what goes together", "measure features …"),
     ],
     "researcher": [
         ("counterveil-lab holes", "counterveil-lab holes --help"),

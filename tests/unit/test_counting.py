@@ -10,7 +10,7 @@ import pyarrow.feather
 import pytest
 from rows import random_rows
 
-from counterveil.curator.coefficients import MOST_JOINT, GridCounts, groups_of
+from counterveil.curator.coefficients import GridCounts, PairCounts
 from counterveil.curator.table import PrivateTable
 from counterveil.errors import DataError
 from counterveil.population.grid import Grid
@@ -67,16 +67,17 @@ def test_every_source_gives_the_integers_of_the_slow_way(schema, odd_rows, tmp_p
     table = PrivateTable(sources(odd_rows, tmp_path)[kind], schema)
     grid = Grid(schema, 16)
     coarse = grid.merged(4)
-    counts = GridCounts(grid, len(schema.label.classes), coarse, pairs=True)
+    every = list(combinations(range(len(schema.features)), 2))
+    counts, met = GridCounts(grid, len(schema.label.classes)), PairCounts(grid, coarse, every)
     for columns, classes in table.private_columns():
         counts.add(columns, classes)
+        met.add(columns, classes)
     singles, pairs, starts, wide = by_points(schema, grid, coarse, table)
     assert singles.sum() > 0
     assert (counts.singles == singles).all()
-    for one, two in combinations(range(len(wide)), 2):
+    for (one, two), found in zip(every, met.tables, strict=True):
         block = pairs[starts[one] : starts[one] + wide[one], starts[two] : starts[two] + wide[two]]
-        assert (counts.pair(one, two) == block).all()
-        assert (counts.pair(two, one) == block.T).all()
+        assert (found == block).all()
     ladders = Ladders(schema, 12)
     ranges = sum(ladders.counts(columns) for columns, _ in table.private_columns(ladders.places))
     whole = sum(
@@ -90,15 +91,6 @@ def test_a_person_counts_as_often_by_columns_as_by_points(schema):
     table = PrivateTable(frame, schema, unit_column="who", max_records=2)
     by_columns = sum(len(classes) for _, classes in table.private_columns())
     assert by_columns == sum(len(classes) for _, classes in table.private_batches()) == 80
-
-
-@pytest.mark.parametrize("wide", [[2], [2, 3], [12] * 11, [40_000, 2, 300, 5], [200] * 5])
-def test_groups_hold_every_pair_once_at_least(wide):
-    groups = groups_of(wide)
-    held = {pair for group in groups for pair in combinations(group, 2)}
-    assert held == set(combinations(range(len(wide)), 2))
-    large = [group for group in groups if len(group) > 2]
-    assert all(np.prod([wide[each] for each in group]) <= MOST_JOINT for group in large)
 
 
 def test_a_function_that_opens_no_stream_is_refused(schema):

@@ -10,7 +10,7 @@ from counterveil.encoding import Encoding
 from counterveil.errors import VeilError
 from counterveil.population import population_of
 from counterveil.population.grid import Grid
-from counterveil.population.mixed import chosen_grid
+from counterveil.population.marginals import chosen_grid
 from counterveil.population.spikes import Slices, with_spikes
 from counterveil.privacy import Budget
 from counterveil.schema import Label, Numeric, Schema

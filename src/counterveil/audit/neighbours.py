@@ -107,8 +107,8 @@ def wide() -> Pair:
     return _pair("eleven features", features, _spread(*names), [first], [second], order=1)
 
 
-def pairs_of_features() -> Pair:
-    """Order 2 on three features: single counts, the choice of a tree, and counts of pairs.
+def what_goes_together() -> Pair:
+    """Order 2 on three features: single counts, and moments.
 
     The replaced record breaks a perfect dependence of x on z and makes one of y on z.
     """
@@ -119,17 +119,9 @@ def pairs_of_features() -> Pair:
     return _pair("order 2", features, others, [first], [second], order=2)
 
 
-def near_tie() -> Pair:
-    """Order 2, where the replaced record decides which of two pairs of features scores higher.
-
-    It moves both scores by as much as a score can move, in opposite directions.
-    """
-    dice = np.random.default_rng(77)
-    drawn = ["".join(dice.choice(list("abc"), 3, p=(0.6, 0.2, 0.2))) for _ in range(12)]
-    others = [_record("xyz", each, CLASSES[row % 2]) for row, each in enumerate(drawn)]
-    replaced = [_record("xyz", "aac", "no")], [_record("xyz", "aca", "no")]
-    features = [_letters(name) for name in "xyz"]
-    return _pair("order 2, near tie", features, others, *replaced, order=2)
+def counted_pairs() -> Pair:
+    """The same as for so many rows that pairs are counted: they follow from the noisy moments."""
+    return replace(what_goes_together(), name="order 2, pairs", planned=10_000_000)
 
 
 def wide_pairs() -> Pair:
@@ -141,17 +133,28 @@ def wide_pairs() -> Pair:
     return replace(pair, name=name, schema=schema, one=one, two=two, order=2)
 
 
-def products() -> Pair:
-    """Four features that are as likely in one class as in the other, and products of their points.
+def moments() -> Pair:
+    """Four features that go together, and their moments.
 
-    The replaced record turns around how two of them go with the other two.
+    The replaced record turns around how two of them go with the other two, and stays in its class.
     """
     names = [f"x{number}" for number in range(4)]
     others = [_record(names, "abca"[row % 4] * 4, CLASSES[row % 2]) for row in range(12)]
     first, second = [_record(names, "aaaa", "no")], [_record(names, "acac", "no")]
     features = [_letters(name) for name in names]
-    pair = _pair("products", features, others, first, second, order=1)
-    return replace(pair, planned=10_000_000)
+    return _pair("moments", features, others, first, second, order=2)
+
+
+def long_rows() -> Pair:
+    """All others are common in every feature; the replaced record is rare in all, or common too.
+
+    Its scores are far longer than the public norm, and are cut: by its own length alone.
+    """
+    names = [f"x{number}" for number in range(6)]
+    others = [_record(names, "a" * 6, CLASSES[row % 2]) for row in range(40)]
+    first, second = [_record(names, "c" * 6, "no")], [_record(names, "a" * 6, "no")]
+    features = [_letters(name) for name in names]
+    return _pair("long rows", features, others, first, second, order=2)
 
 
 def ranges() -> Pair:
@@ -183,9 +186,9 @@ def spikes() -> Pair:
     return replace(pair, planned=1_000_000)
 
 
-def persons_products() -> Pair:
-    """The same for one person with three records that count."""
-    return _of_one_person(products(), "one person, products")
+def persons_moments() -> Pair:
+    """Moments of one person with three records that count."""
+    return _of_one_person(moments(), "one person, moments")
 
 
 def far_number() -> Pair:
@@ -205,7 +208,7 @@ def persons() -> Pair:
 
 def in_parts() -> Pair:
     """Order 2 on a table that workers count part by part."""
-    return replace(near_tie(), name="order 2, in parts", in_parts=True)
+    return replace(counted_pairs(), name="order 2, in parts", in_parts=True)
 
 
 def persons_in_parts() -> Pair:
@@ -215,7 +218,7 @@ def persons_in_parts() -> Pair:
 
 def persons_pairs() -> Pair:
     """The same with order 2."""
-    return _of_one_person(near_tie(), "one person, order 2")
+    return _of_one_person(counted_pairs(), "one person, pairs")
 
 
 def persons_bits() -> Pair:
@@ -292,12 +295,13 @@ def last_of_its_kind() -> Pair:
 PURE_PAIRS = (
     one_feature,
     wide,
-    pairs_of_features,
-    near_tie,
+    what_goes_together,
+    counted_pairs,
     ranges,
     spikes,
-    products,
-    persons_products,
+    moments,
+    long_rows,
+    persons_moments,
     far_number,
     persons,
     in_parts,
@@ -315,9 +319,10 @@ APPROXIMATE_PAIRS = (
     many_bits,
     wide_pairs,
     many_frequencies,
-    near_tie,
+    counted_pairs,
     spikes,
-    products,
+    moments,
+    long_rows,
     features,
     persons_features,
     persons,

@@ -295,7 +295,7 @@ def refusals(pair: Pair, budget: Budget, mechanism: str = "functional") -> Findi
 
 def values_in_errors() -> Finding:
     """Where an error tells the value of a cell that does not fit the schema."""
-    pair = neighbours.pairs_of_features()
+    pair = neighbours.what_goes_together()
     attempts: dict[str, Callable[[Pair], object]] = {
         "a release": lambda bad: release(bad, Budget(1.0), "functional", 0),
         "a check of the table": lambda bad: bad.tables[0].check(),

@@ -155,7 +155,12 @@ def release(
     unit_column: str | None = UNIT_COLUMN,
     max_records: int | None = MAX_RECORDS,
     sign: Path | None = option(None, "Sign it with this key; see counterveil keys new."),
-    order: int | None = option(None, "Overrule the plan: 1 or 2.", min=1, max=2),
+    order: int | None = option(
+        None,
+        "Overrule the plan: 1 measures features alone, 2 what goes together, too.",
+        min=1,
+        max=2,
+    ),
     dry_run: bool = option(False, "Print the plan; release nothing.", "--dry-run"),
     epochs: int | None = option(None, "Instead of the usual number."),
     seed: int = seed_option("For training; the noise takes none."),

@@ -10,8 +10,8 @@ unit (one record, or one person's at most `records` records) can do:
 | `CellCounts` of R ladders | 1 in one cell of each of R ladders | 2·R·records | √(2R)·records |
 | `CellCounts` of R slicings | 1 in one slice of each of R numbers | 2·R·records | √(2R)·records |
 | `GridCounts.singles` | 1 in one cell of each of F features | 2·F·records | √(2F)·records |
-| `GridCounts.pair`, E of them | 1 in one cell of each of E pairs | 2·E·records | √(2E)·records |
-| `GridCounts.products` of m | q_i·q_j for i < j, Σ q² ≤ U² | (m−1)·U²·records | U²·records |
+| `PairCounts` of E pairs | 1 in one cell of each of E pairs | 2·E·records | √(2E)·records |
+| `MomentSums` | x·xᵀ of a row x of norm ≤ U | 2·U²·records, see there | 2·U²·records |
 | `BoundedSums` | a vector of norms ≤ l1, l2 in its class | 2·l1·records | 2·l2·records |
 | `EmbeddingSums` | the same; its count weighs w ≤ l2 | 2·(l1 + w)·records | 2·l2·records |
 
@@ -31,12 +31,11 @@ drawn, and nothing is rounded, before it is there.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -46,13 +45,13 @@ from counterveil.encoding import Array
 from counterveil.errors import InternalError
 from counterveil.parts import Fragments
 from counterveil.population.grid import Grid, Line
-from counterveil.population.scorecard import WholePoints
+from counterveil.population.moments import WholeScores
 from counterveil.privacy.record import Sensitivity, root_above
 from counterveil.schema import Schema
 
 ROWS_A_PART = 2_000_000  # of a table that workers count, at most
 ROWS_AT_A_TIME = 1024  # whose vectors are held together
-MOST_JOINT = 1 << 15  # cells of a joint table of several features: it fits the processor's cache
+ROWS_OF_SCORES = 1 << 13  # whose scores are held together
 
 
 class Sums(ABC):
@@ -99,22 +98,12 @@ class CellCounts(Sums):
 
 
 class GridCounts(Sums):
-    """How many records of each class sit in each cell of each feature, and of each pair.
+    """How many records of each class sit in each cell of each feature."""
 
-    Pairs are counted in groups of features, as many to a group as its joint table has room for: one
-    pass over the rows then counts all pairs of the group.
-    """
-
-    def __init__(self, grid: Grid, classes: int, coarse: tuple[Array, ...], *, pairs: bool) -> None:
-        self.grid, self.coarse, self.features = grid, coarse, len(grid.cells)
+    def __init__(self, grid: Grid, classes: int) -> None:
+        self.grid = grid
         # (class, cell) over all features side by side
         self.singles = np.zeros((classes, grid.width), dtype=np.int64)
-        wide = [int(merge.max()) + 1 for merge in coarse]
-        # Of all classes together: for each group of features, their joint counts.
-        self._joint = {
-            group: np.zeros([wide[each] for each in group], dtype=np.int64)
-            for group in (groups_of(wide) if pairs else ())
-        }
 
     def add(self, private_columns: Sequence[Array], private_classes: Array) -> None:
         """Count a batch in compact form (`Encoding.compact`)."""
@@ -123,68 +112,95 @@ class GridCounts(Sums):
             mine = self.singles[:, start : start + count]
             flat = private_classes * count + code
             mine += np.bincount(flat, minlength=mine.size).reshape(mine.shape)
-        wide = [merge[code] for merge, code in zip(self.coarse, codes, strict=True)]
-        for group, joint in self._joint.items():
-            flat = wide[group[0]]
-            for each, size in zip(group[1:], joint.shape[1:], strict=True):
-                flat = flat * size + wide[each]
-            counted = np.bincount(flat, minlength=joint.size)
-            self._joint[group] += counted.reshape(joint.shape)
 
     @property
     def exact(self) -> Sequence[Array]:
-        """The counts of single features, and those of each group."""
-        return [self.singles, *self._joint.values()]
-
-    def pair(self, first: int, second: int) -> Array:
-        """(coarse cell of first, coarse cell of second)."""
-        group = next(each for each in self._joint if first in each and second in each)
-        others = tuple(axis for axis, each in enumerate(group) if each not in (first, second))
-        table = self._joint[group].sum(axis=others)
-        return table if group.index(first) < group.index(second) else table.T
-
-    def products(self, whole: WholePoints) -> Array:
-        """Σ_rows q_i·q_j for the features i < j of `whole`, (m·(m−1)/2,).
-
-        A row's q are whole numbers that depend on its own coarse cells alone, and their squares add
-        up to at most U² = UNIT², whatever the row is. Sensitivity: with u, v ∈ Zᵐ the q of a row
-        and of the one in its place, |u|, |v| ≤ U,
-
-        - L2²: Σ_{i<j} (u_i·u_j − v_i·v_j)² ≤ ½·‖uuᵀ − vvᵀ‖² ≤ ½·(|u|⁴ + |v|⁴) ≤ U⁴;
-        - L1: Σ_{i<j} |u_i·u_j| = ½·((Σ|u_i|)² − |u|²) ≤ ½·(m − 1)·U², once for each of the two.
-
-        Both are attained by u = (U, U)/√2 and v = (U, −U)/√2.
-        """
-        sums = [
-            one @ self.pair(*whole.features[[i, j]]) @ two
-            for (i, one), (j, two) in combinations(enumerate(whole.values), 2)
-        ]
-        return np.array(sums, dtype=np.int64)
+        """The counts."""
+        return [self.singles]
 
 
-def groups_of(wide: Sequence[int]) -> list[tuple[int, ...]]:
-    """Groups of features such that every pair is in one; `wide`: the cells of each feature.
+class PairCounts(Sums):
+    """How many records, of all classes, sit in each pair of coarse cells of chosen features.
 
-    A joint table has at most `MOST_JOINT` cells where its group has more than two features.
+    `pairs`: the numbers of two features each; `coarse`: the coarse cell of each cell.
     """
-    left = set(combinations(range(len(wide)), 2))
-    groups = []
-    while left:
-        group = list(min(left))
-        while True:
-            room = MOST_JOINT // math.prod(wide[each] for each in group)
-            gains = [
-                (sum((min(one, two), max(one, two)) in left for one in group), -wide[two], two)
-                for two in range(len(wide))
-                if two not in group and wide[two] <= room
-            ]
-            if not gains or max(gains)[0] == 0:
-                break
-            group.append(max(gains)[2])
-        group.sort()
-        left -= set(combinations(group, 2))
-        groups.append(tuple(group))
-    return groups
+
+    def __init__(
+        self, grid: Grid, coarse: Sequence[Array], pairs: Sequence[tuple[int, int]]
+    ) -> None:
+        self.pairs = pairs
+        self._cells = {each: grid.cells[each] for each in sorted({*chain.from_iterable(pairs)})}
+        self.places, self._coarse = tuple(self._cells), coarse
+        wide = [int(merge.max()) + 1 for merge in coarse]
+        sizes = [(wide[one], wide[two]) for one, two in self.pairs]
+        self.tables = [np.zeros(size, dtype=np.int64) for size in sizes]
+
+    def add(self, private_columns: Sequence[Array], private_classes: Array) -> None:
+        """Count a batch in compact form (`Encoding.compact`)."""
+        codes = {
+            each: self._coarse[each][cells.codes_of(private_columns[each])]
+            for each, cells in self._cells.items()
+        }
+        for (one, two), mine in zip(self.pairs, self.tables, strict=True):
+            flat = codes[one] * mine.shape[1] + codes[two]
+            np.add(mine, np.bincount(flat, minlength=mine.size).reshape(mine.shape), out=mine)
+
+    @property
+    def exact(self) -> Sequence[Array]:
+        """The counts of each pair."""
+        return self.tables
+
+
+class MomentSums(Sums):
+    """Second moments of whole-number scores: of all pairs of features, and of (class, feature).
+
+    A record is x ∈ Z^(F+1): the scores q of its cells, which depend on these cells alone and are
+    cut by a rule that looks at this record alone, and the number g ≥ 0 in the place of its class.
+    It adds 2·q_i·q_j for i < j, q_i², and 2·g·q_i in the row of its class; g² is left out.
+
+    Sensitivity: with x of one record and y of the one in its place, a(x) what x adds,
+
+    - L1: |a(x)|₁ = (Σ|q_i|)² + 2·g·Σ|q_i| ≤ (g + Σ|q_i|)² ≤ U² where the L1 norm of x is at most
+      U = UNIT, and twice that for two records: Δ₁ = 2U². Where it is the L2 norm, Σ|x_i| is at
+      most √(F+1)·U: Δ₁ = 2(F+1)·U².
+    - L2: let A(x) = x·xᵀ, with a place for every class. a(x) − a(y) has the entries of
+      A(x) − A(y) that it holds, those off the diagonal twice but in one place instead of two, so
+      |a(x) − a(y)|² ≤ 2·‖A(x) − A(y)‖² = 2·(|x|⁴ + |y|⁴ − 2·(x·y)²) ≤ 4U⁴: Δ₂ = 2U².
+
+    An L1 norm of at most U is an L2 norm of at most U. Δ₁ is attained by scores of one feature for
+    L1, and Δ₂ by x = (U, U)/√2 and y = (U, −U)/√2.
+    """
+
+    def __init__(self, grid: Grid, whole: WholeScores, classes: int) -> None:
+        self.grid, self.whole, features = grid, whole, len(whole.values)
+        self._upper, self._norms = np.triu_indices(features), (whole.l1, whole.l2_squared)
+        self._values = [values.astype(np.float64) for values in whole.values]
+        self._products = np.zeros((features, features), dtype=np.int64)
+        self._sums = np.zeros((classes, features), dtype=np.int64)
+
+    def add(self, private_columns: Sequence[Array], private_classes: Array) -> None:
+        """Add a batch in compact form (`Encoding.compact`), some rows at a time."""
+        codes = self.grid.codes_of(private_columns)
+        for start in range(0, len(private_classes), ROWS_OF_SCORES):
+            some = slice(start, start + ROWS_OF_SCORES)
+            scores = zip(self._values, codes, strict=True)
+            rows = cut(np.stack([values[code[some]] for values, code in scores]).T, *self._norms)
+            # Whole numbers in floats: sums of so few rows stay far below 2⁵³.
+            self._products += (rows.T @ rows).astype(np.int64)
+            for label in range(len(self._sums)):
+                of_class = (private_classes[some] == label) @ rows
+                self._sums[label] += of_class.astype(np.int64)
+
+    @property
+    def exact(self) -> Sequence[Array]:
+        """Plain sums of products and of scores."""
+        return [self._products, self._sums]
+
+    @property
+    def moments(self) -> Array:
+        """What the sums of a record come to: flat, features i ≤ j row by row, then classes."""
+        twice = 2 * self._products - np.diag(np.diag(self._products))
+        return np.concatenate([twice[self._upper], (2 * self.whole.label * self._sums).ravel()])
 
 
 class VectorSums(Sums):
@@ -256,18 +272,18 @@ class EmbeddingSums(BoundedSums):
 
 
 def cut(vectors: Array, l1: int, l2_squared: int) -> Array:
-    """Integer vectors scaled down, towards zero, to an L1 norm of at most l1, and L2 likewise.
+    """Whole numbers (rows, width) scaled down, towards zero, to L1 norms ≤ l1, and L2 likewise.
 
-    What becomes of a vector depends on that vector alone.
+    What becomes of a vector depends on that vector alone. Floats may hold the whole numbers, as
+    long as all sums stay below 2⁵³; the answer is of the same type.
     """
-    size_l1, size_l2 = np.abs(vectors).sum(axis=1), (vectors**2).sum(axis=1)
+    size_l1, size_l2 = np.abs(vectors).sum(axis=1), np.square(vectors).sum(axis=1)
     shrink = np.minimum(l1 / np.maximum(size_l1, 1), np.sqrt(l2_squared / np.maximum(size_l2, 1)))
-    shorter = np.trunc(vectors * shrink[:, None]).astype(np.int64)
-    kept = np.where((shrink < 1)[:, None], shorter, vectors)
+    kept = np.trunc(vectors * np.minimum(shrink, 1.0)[:, None]).astype(vectors.dtype, copy=False)
     # A float may round up past the bound by a hair: take steps off the largest entry then.
-    too_long = (np.abs(kept).sum(axis=1) > l1) | ((kept**2).sum(axis=1) > l2_squared)
+    too_long = (np.abs(kept).sum(axis=1) > l1) | (np.square(kept).sum(axis=1) > l2_squared)
     for row in np.flatnonzero(too_long):
-        while np.abs(kept[row]).sum() > l1 or (kept[row] ** 2).sum() > l2_squared:
+        while np.abs(kept[row]).sum() > l1 or np.square(kept[row]).sum() > l2_squared:
             top = int(np.abs(kept[row]).argmax())
             kept[row, top] -= np.sign(kept[row, top])
     return kept

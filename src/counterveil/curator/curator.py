@@ -169,7 +169,7 @@ class Curator:
         """
         self._check_mechanism(mechanism)
         if order not in {None, 1, 2}:
-            raise RequestError("order must be 1 (single features) or 2 (pairs too)")
+            raise RequestError("order must be 1 (features alone) or 2 (what goes together, too)")
         budget = Budget(epsilon, delta)
         if mechanism != "paper":
             _sensible(budget)

@@ -12,9 +12,8 @@ replace-one of one unit, N public. Proof:
 1. The plan looks at public numbers only. It shares out ε, or ρ of zero-concentrated DP (zCDP) where
    there is a δ and Gaussian noise is the smaller one; all of its steps share the same kind.
 2. Each step adds noise that OpenDP's privacy map certifies for the sensitivity stated in
-   `coefficients`, or selects by certified noisy maxima. With a share of ε it is ε_i-DP (discrete
-   Laplace, permute-and-flip), with one of ρ it is ρ_i-zCDP (discrete Gaussian, maxima with Gumbel
-   noise), whatever the outputs of the steps before it were, on which it may depend.
+   `coefficients`. With a share of ε it is ε_i-DP (discrete Laplace), with one of ρ it is ρ_i-zCDP
+   (discrete Gaussian), whatever the outputs of the steps before it were, on which it may depend.
 3. Pure: the ε_i add up to at most ε (basic composition), in exact arithmetic. Concentrated: the ρ_i
    add up to at most ρ, in exact arithmetic, so that all steps together are ρ-zCDP (adaptive
    composition, Bun and Steinke 2016, Lemma 2.3), and `noise.rho_of` gives a ρ for which that is
@@ -55,7 +54,7 @@ def make_plan(
 
 
 def measure(table: PrivateTable, plan: Plan, noise: NoiseSource = EXACT) -> NoisyRecord:
-    """One pass over the private rows, then noise on every sum: all that leaves the private side.
+    """Passes over the private rows, noise on every sum of each: all that leaves the private side.
 
     The curator always uses the exact noise; an audit may give a `noise` that listens.
     """
@@ -76,8 +75,9 @@ def record_bytes(schema: Schema, plan: Plan) -> int:
         if not plan.features:
             numbers = classes * (1 + Frequencies(schema.images[0], plan.frequencies).width)
     else:
-        grid = Grid(schema, plan.fine)
-        coarse = [int(merge.max()) + 1 for merge in grid.merged(plan.coarse)]
-        pairs = max(coarse) * sum(coarse) if plan.order == 2 else 0  # of any tree
-        numbers = classes * sum(each.count for each in grid.cells) + pairs + plan.products**2
+        grid, features = Grid(schema, plan.fine), len(schema.features)
+        coarse = sorted(int(merge.max()) + 1 for merge in grid.merged(plan.coarse))
+        pairs = plan.pairs * coarse[-1] ** 2  # whichever they are
+        moments = features * (features + 2 * classes + 1) // 2 if plan.norm else 0
+        numbers = classes * sum(each.count for each in grid.cells) + pairs + moments
     return 8 * numbers

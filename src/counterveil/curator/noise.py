@@ -5,7 +5,7 @@ integer mechanisms are exact: no float touches a private number before its noise
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -59,23 +59,6 @@ class NoiseSource:
         how, spent = (noise.kind, noise.scale), spent_by(noise.share)
         return Measurement(name, what, noisy, sensitivity, *how, **spent)
 
-    def choose(self, scores: Sequence[int], sensitivity: int, share: Share) -> int:
-        """The number of (nearly) the highest score.
-
-        Formal guarantee, for scores of which each changes by at most `sensitivity`, in any
-        direction: ε-DP for a budget, which has no δ (permute-and-flip, McKenna & Sheldon 2020);
-        ρ-zCDP for a ρ (the highest score with Gumbel noise of scale s is the exponential mechanism;
-        its log-odds of two answers move by at most 2·sensitivity/s = η, and so it is η²/8-zCDP,
-        Cesar & Rogers 2021). OpenDP's privacy map must confirm it.
-        """
-        measurement = _noisy_max(share, scale_of_choice(sensitivity, share))
-        if not measurement.map(sensitivity) <= _limit(share):
-            raise InternalError("the noisy maximum does not give the privacy that was promised")
-        try:
-            return int(measurement([int(score) for score in scores]))
-        except Exception:  # whatever went wrong, its message may hold an exact private score
-            raise InternalError("the noisy maximum could not be taken") from None
-
 
 EXACT = NoiseSource()
 
@@ -108,30 +91,6 @@ def rho_of(budget: Budget) -> Rho | None:
         low, high = (middle, high) if enough(middle) else (low, middle)
     rho = float_below(Fraction(low) ** 2 / 2)
     return Rho(rho) if rho > 0 else None
-
-
-@lru_cache(maxsize=256)  # of public numbers alone
-def scale_of_choice(sensitivity: int, share: Share) -> float:
-    """The scale of the noise by which `NoiseSource.choose` chooses."""
-    if isinstance(share, Rho):
-        scale = sensitivity / math.sqrt(2 * share.rho)
-    elif share.delta:
-        raise InternalError("a choice spends ε alone, or ρ")
-    else:
-        scale = 2 * sensitivity / share.epsilon
-    return _raised(scale, lambda scale: _noisy_max(share, scale).map(sensitivity) <= _limit(share))
-
-
-def _noisy_max(share: Share, scale: float) -> dp.Measurement:
-    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.linf_distance(T="i64")
-    by_gumbel = isinstance(share, Rho)
-    measure = dp.zero_concentrated_divergence() if by_gumbel else dp.max_divergence()
-    return dp.m.make_noisy_max(*space, measure, scale=scale)
-
-
-def _limit(share: Share) -> float:
-    """What a privacy map may give at most."""
-    return share.rho if isinstance(share, Rho) else share.epsilon
 
 
 def _raised(scale: float, enough: Callable[[float], bool]) -> float:

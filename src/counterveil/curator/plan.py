@@ -1,9 +1,9 @@
 """The plan: what to measure with which share of the budget, from public numbers alone.
 
 The steps of a plan share out one number. Without δ that is ε: every step is pure ε-DP, by Laplace
-noise and permute-and-flip, and the ε add up. With δ it may be ρ of zero-concentrated DP: every step
-is ρ-zCDP, by Gaussian noise and noisy maxima with Gumbel noise, the ρ add up, and their sum gives
-(ε, δ). Which of both is decided by the noise on the main sums of the plan. No plan mixes them.
+noise, and the ε add up. With δ it may be ρ of zero-concentrated DP: every step is ρ-zCDP, by
+Gaussian noise, the ρ add up, and their sum gives (ε, δ). Which of both is decided by the noise on
+the main sums of the plan. No plan mixes them.
 
 Rows, classes, cells, ε and δ are public, so the plan costs nothing and can be printed before a
 single row is read. It gives its reasons, and warns where class structure must drown in the noise.
@@ -20,7 +20,8 @@ from counterveil.privacy.budget import amount_of, with_amount
 from counterveil.privacy.record import Measurement, NoisyRecord, Sensitivity
 
 # What a noisy record holds of its plan.
-OF_TABLES, OF_IMAGES = ("fine", "coarse", "ranges", "products", "ones"), ("frequencies", "features")
+OF_TABLES = ("fine", "coarse", "ranges", "norm", "ones")
+OF_IMAGES = ("frequencies", "features")
 SETTINGS = (*OF_TABLES, *OF_IMAGES, "fixed_point")
 
 
@@ -38,7 +39,8 @@ class Plan:
     fine: int = 1  # mixed: bins of a number for its own counts
     coarse: int = 1  # mixed: bins of a number for pairs
     ranges: int = 0  # mixed: so many numbers are counted on ladders first
-    products: int = 0  # mixed: of so many features sums of products
+    norm: int = 0  # mixed: that rows are cut to for moments, 1 or 2; 0 without moments
+    pairs: int = 0  # mixed: so many pairs are counted
     ones: int = 0  # bits: at most so many a record
     frequencies: int = 0  # images: side of the square of low frequencies
     features: int = 0  # images: random Fourier features, in place of frequencies
@@ -49,12 +51,14 @@ class Plan:
     @property
     def readings(self) -> int:
         """How often the rows are read: where to count may depend on a first, noisy look."""
-        return 2 if self.ranges else 1
+        return 1 + bool(self.ranges) + bool(self.norm) + bool(self.pairs)
 
     @property
     def headline(self) -> str:
         """What is measured, in a few words."""
-        return f"measure order {self.order} counts" if self.family == "mixed" else "measure sums"
+        if self.family != "mixed":
+            return "measure sums"
+        return "measure features and what goes together" if self.norm else "measure features alone"
 
     def _repr_html_(self) -> str:
         """What a notebook shows: what is measured, and why. All of it is public."""

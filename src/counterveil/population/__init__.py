@@ -7,7 +7,7 @@ from counterveil.population.base import Population
 from counterveil.population.bits import BitPopulation
 from counterveil.population.generator import FeaturePopulation, Generator
 from counterveil.population.images import ImagePopulation
-from counterveil.population.mixed import TreePopulation
+from counterveil.population.mixed import MixedPopulation
 from counterveil.privacy.record import NoisyRecord
 from counterveil.schema import Family, Schema
 
@@ -16,13 +16,13 @@ __all__ = [
     "FeaturePopulation",
     "Generator",
     "ImagePopulation",
+    "MixedPopulation",
     "Population",
-    "TreePopulation",
     "population_of",
 ]
 
 MEASURED: dict[Family, str] = {  # names of measurements, in order
-    "mixed": r"(ranges )?singles( tree pairs)?( products)?( spikes)?",
+    "mixed": r"(ranges )?singles( moments( pairs)?)?( spikes)?",
     "binary": r"pooled sums",
     "image": r"sums",
 }
@@ -39,7 +39,7 @@ def population_of(
     if record.family != schema.family or not re.fullmatch(MEASURED[schema.family], names):
         raise VeilError("its noisy record does not fit its schema")
     if schema.family == "mixed":
-        return TreePopulation(schema, record)
+        return MixedPopulation(schema, record)
     if schema.family == "binary":
         return BitPopulation(schema, record)
     if record.features:

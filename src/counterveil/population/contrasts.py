@@ -8,6 +8,8 @@ explains the noisy counts, whose noise is known (Gaussian-process regression; em
 A feature that tells the classes apart by no more than noise ends with equal tables.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from counterveil.encoding import Array
@@ -19,19 +21,33 @@ ROUNDS = 10
 FEW = 4  # cells in order from which their order is used
 
 
+@dataclass(frozen=True)
+class ScoreSums:
+    """What is known of a feature besides its counts: noisy sums (classes,) of `scores` (cells,)."""
+
+    scores: Array
+    sums: Array
+    variance: float
+
+
 def class_tables(
-    noisy: Array, totals: Array, variance: float, in_order: int = 0, pooled: Array | None = None
+    noisy: Array,
+    totals: Array,
+    variance: float,
+    in_order: int = 0,
+    pooled: Array | None = None,
+    known: ScoreSums | None = None,
 ) -> Array:
     """Counts (classes, cells) that add up to `totals` (classes,), from noisy ones.
 
     `variance`: of the noise on each count. `in_order`: so many cells, the first ones, lie side by
     side: bins of a number, or ordered categories. `pooled` (cells,): what all classes have in each
-    cell, where that is known better than from the sums of `noisy`.
+    cell, where that is known better than from the sums of `noisy`. `known`: sums of scores.
     """
     rows = totals.sum()
     whole = to_simplex(noisy.sum(axis=0), rows) if pooled is None else pooled
     share = (whole / rows + 1e-6) / (1 + 1e-6 * len(whole))
-    ratio = 1 + deviations(noisy, share, totals, variance, in_order)
+    ratio = 1 + deviations(noisy, share, totals, variance, in_order, known)
     tables = totals[:, None] * share * np.clip(ratio, 1 / FAR, FAR)
     for _ in range(ROUNDS):  # to the classes' totals, and to what they have together in each cell
         tables = tables * (rows * share / tables.sum(axis=0))
@@ -40,20 +56,34 @@ def class_tables(
 
 
 def deviations(
-    noisy: Array, share: Array, totals: Array, variance: float, in_order: int = 0
+    noisy: Array,
+    share: Array,
+    totals: Array,
+    variance: float,
+    in_order: int = 0,
+    known: ScoreSums | None = None,
 ) -> Array:
     """The expected deviation (classes, cells) of each class from `share` (cells,), given the noise.
 
     The noisy count of a class less its part of the noisy count of all classes is
-    totals·share·deviation plus noise.
+    totals·share·deviation plus noise, and the sum of its scores is one more such number.
     """
     rows, priors = totals.sum(), shapes(noisy.shape[1], in_order)
     part = totals / rows
     residual = noisy - part[:, None] * noisy.sum(axis=0)
     noise = variance * ((1 - part) ** 2 + (len(totals) - 1) * part**2)
     found = np.empty_like(noisy)
-    along_axes = [np.linalg.eigh(share[:, None] * prior * share) for prior in priors]
-    for number, own in enumerate(residual):
+    seen = np.diag(share)  # what is seen of deviations, (numbers, cells)
+    along_axes = [np.linalg.eigh(seen @ prior @ seen.T) for prior in priors]
+    for number, counted in enumerate(residual):
+        own = counted
+        if known is not None:
+            # Told in the unit in which its noise is that of a count.
+            unit = np.sqrt(noise[number] / known.variance)
+            seen = np.vstack([np.diag(share), unit * share * known.scores])
+            beyond = known.sums[number] - totals[number] * (share @ known.scores)
+            own = np.append(own, unit * beyond)
+            along_axes = [np.linalg.eigh(seen @ prior @ seen.T) for prior in priors]
         evidence, means = [], []
         for prior, (spread, axes) in zip(priors, along_axes, strict=True):
             along = axes.T @ own
@@ -61,7 +91,7 @@ def deviations(
                 reach = size * totals[number]
                 total = reach**2 * np.maximum(spread, 0.0) + noise[number]
                 evidence.append(-0.5 * ((along**2 / total).sum() + np.log(total).sum()))
-                means.append(size * reach * (prior @ (share * (axes @ (along / total)))))
+                means.append(size * reach * (prior @ (seen.T @ (axes @ (along / total)))))
         weight = np.exp(np.array(evidence) - max(evidence))
         found[number] = weight @ np.stack(means) / weight.sum()
     return found

@@ -1,30 +1,38 @@
-"""P~ of a mixed table: from noisy counts to a distribution that can be sampled.
+"""P~ of a mixed table: class tables, a copula that says what goes together, and pair tables.
 
-Noisy counts are negative here and there and do not add up. They are shrunk towards what simpler
-counts say by as much as their known noise asks for, and then given the right total; where that is
-done on the simplex it also cuts the many small counts that are nothing but noise. Records are drawn
-class by class along a tree of feature pairs, or feature by feature where there is no tree; a number
-falls first into a coarse bin and then into a fine one.
+| from | what |
+|---|---|
+| counts of single features, class sums of scores | the table of each feature in each class |
+| second moments of scores | correlations: a Gaussian copula (`copula.py`) |
+| counts of the strongest pairs | what correlations do not say: a husband is a man |
+
+Rows are drawn from the copula; where pairs were counted, the features in them are then drawn again
+in turn, each given the rest of its row (Gibbs sampling).
 """
+
+from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 
 import numpy as np
 
 from counterveil.encoding import Array
 from counterveil.errors import RequestError, VeilError
-from counterveil.population.base import Population, positive_totals, to_simplex
-from counterveil.population.contrasts import class_tables
+from counterveil.population.base import Population, to_simplex
+from counterveil.population.copula import Copula
 from counterveil.population.grid import Grid
-from counterveil.population.ladder import Ladders
-from counterveil.population.numbers import ChosenCells, pooled_counts, shaped
-from counterveil.population.spikes import Spikes
+from counterveil.population.marginals import Marginals
+from counterveil.population.moments import Moments
+from counterveil.population.numbers import ChosenCells
 from counterveil.privacy.record import NoisyRecord
 from counterveil.schema import Schema
-from counterveil.schema.cells import NumberCells
 
-__all__ = ["Grid", "TreePopulation", "chosen_grid"]
+__all__ = ["Grid", "MixedPopulation"]
+
+SWEEPS = 2  # over the features whose pairs were counted, when rows are drawn
+MOST_TIMES = 20.0  # more or less often than the copula says that two cells meet
 
 
 @dataclass(frozen=True)
@@ -48,70 +56,96 @@ class Potentials:
         return found
 
 
-class TreePopulation(Population):
+class MixedPopulation(Population):
     """P~ of a mixed table. A `VeilError` if the record is not that of this schema.
 
-    `tables`: for each feature the counts (classes, cells) that are believed; `wide`: the same for
-    coarse cells; `totals`: of each class; `variance`: of the noise on a count of (class, cell).
+    `tables`: for each feature the counts (classes, cells) that are believed; `totals`: of each
+    class; `variance`: of the noise on a count of (class, cell); `copula`: what goes together, None
+    where no moments were measured.
     """
 
     def __init__(self, schema: Schema, record: NoisyRecord) -> None:
         self.record = record
-        grid = chosen_grid(schema, record)
-        self._coarse = grid.merged(record.coarse)
-        noisy, variance = record.read("singles", (len(schema.label.classes), grid.width))
-        self.variance = variance
-        singles = np.split(noisy, grid.starts[1:], axis=1)  # per feature: (classes, fine cells)
-        rows = record.records(float(singles[0].sum()))
-        self.totals = totals = class_totals(singles, rows)
-        self.class_share = totals / totals.sum()
-        spikes = Spikes(schema, record, grid)
-        tables, shapes = [], {}
-        for number, (counts, cells) in enumerate(zip(singles, grid.cells, strict=True)):
-            pooled = None
-            if isinstance(cells, NumberCells):
-                pooled = pooled_counts(counts.sum(axis=0), len(totals) * variance, rows, cells)
-                shapes[number] = spikes.put_into(shaped(cells, pooled), number, pooled)
-            tables.append(class_tables(counts, totals, variance, grid.in_order[number], pooled))
-        self.tables = tuple(tables)
-        self.grid = Grid(schema, record.fine, shapes)
-        self.wide = tuple(map(merge, self.tables, self._coarse))
-        self._edges = self._read_edges() if record.find("tree") else ()
+        known = Marginals(schema, record)
+        self.totals, self.variance, self.tables = known.totals, known.variance, known.tables
+        self.class_share = self.totals / self.totals.sum()
+        self.grid, self._coarse = known.shaped_grid(), known.coarse
+        self.copula: Copula | None = None
+        self._met: tuple[tuple[int, int, Array], ...] = ()  # counted pairs, times the copula's
+        if record.find("moments"):
+            moments = Moments.read(record, known.tables, known.scores, known.rows)
+            self.tables = known.with_sums(moments)
+            self.copula = Copula(self.tables, known.scores, moments)
+            if record.find("pairs"):
+                self._met = self._read_pairs(self.copula)
 
     def _points(self, classes: Array, rng: np.random.Generator) -> Array:
-        codes = np.empty((len(classes), len(self.wide)), dtype=np.int64)
-        drawn = {child for _, child, _ in self._edges}
-        for feature, table in enumerate(self.wide):
-            if feature not in drawn:
-                codes[:, feature] = _draw(table[classes], rng)
-        for parent, child, table in self._edges:
-            codes[:, child] = _draw(table[classes, codes[:, parent]], rng)
-        for feature, (fine, coarse) in enumerate(zip(self.tables, self._coarse, strict=True)):
-            inside = coarse[None, :] == np.arange(coarse.max() + 1)[:, None]
-            codes[:, feature] = _draw((fine[classes] + 1e-9) * inside[codes[:, feature]], rng)
+        if self.copula is None:
+            codes = np.stack([_draw(table[classes], rng) for table in self.tables], axis=1)
+        else:
+            codes = self.copula.draw(classes, rng)
+            for _ in range(SWEEPS if self._met else 0):
+                for feature in sorted({each for *pair, _ in self._met for each in pair}):
+                    odds = self.conditionals(codes, classes, feature)
+                    codes[:, feature] = _draw(odds, rng)
         return self.grid.points(codes, rng)
+
+    def conditionals(self, codes: Array, classes: Array, feature: int) -> Array:
+        """P~(cell of `feature` | the rest of the row, class), (rows, cells).
+
+        `codes`: the cell of each feature, (rows, features); that of `feature` is not looked at.
+        """
+        found = self.potentials.alone[feature][classes]
+        if self.copula is not None:
+            scores = [
+                table[classes, codes[:, each]] for each, table in enumerate(self.copula.scores)
+            ]
+            pulled = self.copula.inverse[feature].copy()
+            pulled[feature] = 0.0
+            toward = -np.stack(scores, axis=1) @ pulled
+            found = found + toward[:, None] * self.copula.scores[feature][classes]
+        for one, two, times in self._met:
+            if feature in (one, two):
+                other = two if feature == one else one
+                table = np.log(times if feature == two else times.T)
+                found = (
+                    found + table[self._coarse[other][codes[:, other]]][:, self._coarse[feature]]
+                )
+        found = np.exp(found - found.max(axis=1, keepdims=True))
+        return found / found.sum(axis=1, keepdims=True)
 
     def log_density(self, points: Array) -> Array:
         """log P~(cells of the row | class), (rows, classes), of encoded rows (rows, width).
 
-        Exact: the product of the tables along the tree. A number counts by the bin it lies in.
+        A number counts by the bin it lies in. Without a copula it adds up to 1 over all cells. With
+        one, a cell has the density of the copula at its middle times its share of people: it adds
+        up to 1 the better the finer the cells are, and counted pairs change it a little. The
+        differences of two rows, and so ranks and `conditionals`, do not depend on that.
         """
-        return self.potentials.log_density(self.grid.codes(points))
+        found = self.potentials.log_density(self.grid.codes(points))
+        if self.copula is not None:
+            found = found - 0.5 * np.linalg.slogdet(self.copula.links)[1]
+        return found
 
     @cached_property
     def potentials(self) -> Potentials:
-        """log P~(cells | class) as a sum over the features and the edges of the tree."""
-        drawn = {child for _, child, _ in self._edges}
-        alone = []
-        for number, (fine, table) in enumerate(zip(self.tables, self.wide, strict=True)):
-            coarse = self._coarse[number]
-            inside = _logs(fine / np.maximum(table[:, coarse], 1e-12))
-            alone.append(inside if number in drawn else inside + _logs(_rows(table))[:, coarse])
-        pairs = tuple(
-            (one, two, _logs(table)[:, self._coarse[one]][:, :, self._coarse[two]])
-            for one, two, table in self._edges
+        """log P~(cells | class), but for a constant, as a sum over features and pairs."""
+        alone = tuple(_logs(_rows(table)) for table in self.tables)
+        if self.copula is None:
+            return Potentials(alone)
+        scores, inverse = self.copula.scores, self.copula.inverse
+        alone = tuple(
+            table - 0.5 * (inverse[number, number] - 1) * scores[number] ** 2
+            for number, table in enumerate(alone)
         )
-        return Potentials(tuple(alone), pairs)
+        met = {(one, two): times for one, two, times in self._met}
+        pairs = []
+        for one, two in combinations(range(len(alone)), 2):
+            table = -inverse[one, two] * scores[one][:, :, None] * scores[two][:, None, :]
+            if (one, two) in met:
+                table = table + np.log(met[one, two])[self._coarse[one]][:, self._coarse[two]]
+            pairs.append((one, two, table))
+        return Potentials(alone, tuple(pairs))
 
     def percentiles(self, feature: int, of_class: int | None = None) -> tuple[Array, Array]:
         """Places in the unit cube and the share of people up to them, of all or of a class.
@@ -132,49 +166,42 @@ class TreePopulation(Population):
         places = np.stack([cells.pieces.low, cells.pieces.high], axis=1).ravel()
         return np.maximum.accumulate(places), np.stack([starts, ends], axis=1).ravel()
 
-    def expected_pair(self, first: int, second: int) -> Array:
-        """Counts of (first, second) if the two were independent inside each class."""
-        one, two = self.wide[first], self.wide[second]
-        return np.einsum("ca,cb->ab", one, _rows(two))
-
-    def _read_edges(self) -> tuple[tuple[int, int, Array], ...]:
-        """Parent, child and P(child | class, parent) of each edge of the tree."""
-        tree = self.record.read("tree", (len(self.wide) - 1, 2))[0].astype(int).tolist()
-        inside = {0}
-        for parent, child in tree:
-            if parent not in inside or child in inside or not 0 <= child < len(self.wide):
-                raise VeilError("its noisy record holds no tree of its features")
-            inside.add(child)
-        expected = [self.expected_pair(parent, child) for parent, child in tree]
+    def _read_pairs(self, copula: Copula) -> tuple[tuple[int, int, Array], ...]:
+        """Two features, and how many times more often than in the copula their cells meet."""
+        chosen, features = self.record.pairs, range(len(self.tables))
+        if not chosen or any(
+            one not in features or two not in features[one + 1 :] for one, two in chosen
+        ):
+            raise VeilError("its noisy record holds no pairs of its features")
+        expected = [self._expected(copula, one, two) for one, two in chosen]
         ends = np.cumsum([table.size for table in expected])
         flat, variance = self.record.read("pairs", (int(ends[-1]),))
-        noisy = np.split(flat, ends[:-1])
-        return tuple(
-            (parent, child, self._conditional(parent, child, counts, prior, variance))
-            for (parent, child), counts, prior in zip(tree, noisy, expected, strict=True)
-        )
+        found = []
+        for (one, two), prior, noisy in zip(
+            chosen, expected, np.split(flat, ends[:-1]), strict=True
+        ):
+            believed = believable(noisy.reshape(1, *prior.shape), prior[None], variance)[0]
+            joint = to_simplex(believed.ravel(), self.totals.sum()).reshape(prior.shape)
+            joint = joint + 1e-3 * prior + 1e-9
+            times = np.clip(joint / np.maximum(prior, 1e-9), 1 / MOST_TIMES, MOST_TIMES)
+            found.append((one, two, times))
+        return tuple(found)
 
-    def _conditional(
-        self, parent: int, child: int, noisy: Array, expected: Array, variance: float
-    ) -> Array:
-        """P(child | class, parent), (classes, parent cells, child cells).
-
-        The noisy pair is pooled over the classes. How the two depend on each other is taken to be
-        the same in all classes, and how often each is met inside a class comes from its own table.
-        """
-        pooled = believable(noisy.reshape(1, *expected.shape), expected[None], variance)[0]
-        joint = to_simplex(pooled.ravel(), self.totals.sum()).reshape(expected.shape)
-        # Where the pair is nearly never met, fall back on independence.
-        joint = joint + 1e-3 * expected + 1e-9
-        raked = rake(joint / np.maximum(expected, 1e-9), self.wide[parent], self.wide[child])
-        return raked / raked.sum(axis=2, keepdims=True)
+    def _expected(self, copula: Copula, one: int, two: int) -> Array:
+        """The counts that the copula expects of two features, in coarse cells."""
+        link = float(copula.links[one, two])
+        first, second = copula.scores[one][:, :, None], copula.scores[two][:, None, :]
+        # The density of two normal numbers with this correlation, over that of two without.
+        odds = (link * first * second - link**2 * (first**2 + second**2) / 2) / (1 - link**2)
+        joint = rake(np.exp(np.clip(odds, -30, 30)), self.tables[one], self.tables[two])
+        return merge(merge(joint.sum(axis=0), self._coarse[two]).T, self._coarse[one]).T
 
 
 def rake(dependence: Array, one: Array, two: Array, rounds: int = 12) -> Array:
     """Joint counts (classes, a, b) with the margins `one` (classes, a) and `two` (classes, b).
 
-    They start from independence times `dependence` (a, b), and are scaled to one margin and to the
-    other in turn (iterative proportional fitting): odds ratios stay those of `dependence`.
+    They start from independence times `dependence` (classes, a, b), and are scaled to one margin
+    and to the other in turn (iterative proportional fitting): odds ratios stay as they are.
     """
     one, two = one + 1e-9, two + 1e-9
     joint = one[:, :, None] * _rows(two)[:, None, :] * dependence
@@ -182,28 +209,6 @@ def rake(dependence: Array, one: Array, two: Array, rounds: int = 12) -> Array:
         joint = joint * (two / joint.sum(axis=1))[:, None, :]
         joint = joint * (one / joint.sum(axis=2))[:, :, None]
     return joint
-
-
-def chosen_grid(schema: Schema, record: NoisyRecord) -> Grid:
-    """The grid that `singles` are counted on; with `ranges`, its bins lie where people are."""
-    if not record.find("ranges"):
-        return Grid(schema, record.fine)
-    ladders = Ladders(schema, record.fine)
-    if len(ladders.places) != record.ranges:
-        raise VeilError("its noisy record does not fit its schema")
-    noisy, variance = record.read("ranges", (ladders.width,))
-    rows = record.records(float(np.split(noisy, ladders.starts[1:])[0].sum()))
-    return Grid(schema, record.fine, ladders.chosen(noisy, variance, rows, record.fine))
-
-
-def class_totals(singles: list[Array], rows: int) -> Array:
-    """How many of `rows` rows each class has, from the counts (classes, cells) of each feature.
-
-    Every feature's counts add up to it; those of few cells carry the least noise.
-    """
-    weights = np.array([1 / counts.shape[1] for counts in singles])
-    sums = np.stack([counts.sum(axis=1) for counts in singles])
-    return positive_totals((weights[:, None] * sums).sum(axis=0) / weights.sum(), rows)
 
 
 def believable(noisy: Array, expected: Array, variance: float) -> Array:

@@ -8,11 +8,9 @@ from fractions import Fraction
 
 from counterveil.errors import VeilError
 from counterveil.privacy.budget import sum_above
-from counterveil.privacy.record import UNIT, Measurement, NoisyRecord
+from counterveil.privacy.record import UNIT, NoisyRecord
 from counterveil.privacy.statement import (
-    CHOICE,
     GAUSSIAN,
-    GUMBEL,
     LAPLACE,
     TARGET_MODEL,
     Access,
@@ -125,38 +123,25 @@ def _check_noise(access: Access) -> None:
     if access.rho is not None:
         if access.l1 is None or access.l2 is None or access.scale is None:
             raise VeilError("its statement does not say how much noise a reading got")
-        spent = rho_spent(access.mechanism, access.l1, access.l2, access.scale)
-        if spent is None or spent > Fraction(access.rho):
+        if access.mechanism != GAUSSIAN or rho_spent(access.l2, access.scale) > access.rho:
             raise VeilError("the noise in its statement is too small for the rho it claims")
         return
-    if access.mechanism not in {LAPLACE, GAUSSIAN, CHOICE, GUMBEL}:
+    if access.mechanism not in {LAPLACE, GAUSSIAN}:
         return
     l1, scale, epsilon = access.l1, access.scale, access.epsilon
     if l1 is None or access.l2 is None or scale is None or epsilon is None:
         raise VeilError("its statement does not say how much noise a reading got")
     if access.mechanism == GAUSSIAN:
         enough = gaussian_delta(access.concentrated or 0.0, epsilon) <= access.delta * (1 + 1e-9)
-    elif access.mechanism == GUMBEL:
-        enough = False  # its privacy is stated as ρ
-    elif access.mechanism == LAPLACE:
+    else:
         enough = Fraction(scale) * Fraction(epsilon) >= l1
-    else:  # each choice has its share of ε: at least this for a single one
-        enough = Fraction(scale) * Fraction(epsilon) >= 2 * l1 * (1 - SLACK)
     if not enough:
         raise VeilError("the noise in its statement is too small for the epsilon it claims")
 
 
-def rho_spent(mechanism: str, l1: int, l2: float, scale: float) -> Fraction | None:
-    """ρ of discrete Gaussian noise, or of one choice with Gumbel noise; None for all else.
-
-    Δ₂²/(2σ²) for sums (Canonne, Kamath and Steinke 2020). For a choice by scores that change by at
-    most s = `l1`: η²/8 with η = 2s/scale (Cesar and Rogers 2021).
-    """
-    if mechanism == GAUSSIAN:
-        return (Fraction(l2) / Fraction(scale)) ** 2 / 2
-    if mechanism == GUMBEL:
-        return (2 * Fraction(l1) / Fraction(scale)) ** 2 / 8
-    return None
+def rho_spent(l2: float, scale: float) -> Fraction:
+    """ρ of discrete Gaussian noise: Δ₂²/(2σ²) (Canonne, Kamath and Steinke 2020)."""
+    return (Fraction(l2) / Fraction(scale)) ** 2 / 2
 
 
 def gaussian_delta(rho: float, epsilon: float) -> float:
@@ -181,36 +166,20 @@ def gaussian_delta(rho: float, epsilon: float) -> float:
 
 def _check_sensitivities(statement: Statement, schema: Schema, record: NoisyRecord) -> None:
     features, records, ones = len(schema.features), statement.max_records, max(1, record.ones)
-    pairs, products = features - 1, max(1, record.products - 1)
-    bits, unit = 4 * (ones + 1), UNIT
+    bits, wider = 4 * (ones + 1), 1 if record.norm == 1 else features + 1
     numbers, point = max(1, record.features), record.fixed_point  # of images
     least: dict[tuple[str, str], tuple[int, int]] = {  # L1 and squared L2, for one record
         ("mixed", "ranges"): (2 * record.ranges, 2 * record.ranges),
         ("mixed", "spikes"): (2 * record.ranges, 2 * record.ranges),
         ("mixed", "singles"): (2 * features, 2 * features),
-        ("mixed", "tree"): (2, 4),
-        ("mixed", "pairs"): (2 * pairs, 2 * pairs),
-        ("mixed", "products"): (products * unit**2, unit**4),
+        ("mixed", "moments"): (2 * wider * UNIT**2, 4 * UNIT**4),
+        ("mixed", "pairs"): (2 * len(record.pairs), 2 * len(record.pairs)),
         ("binary", "pooled"): (2 * ones, 4 * ones),
         ("binary", "sums"): (2 * (ones + 1), bits),
         ("image", "sums"): (2 * numbers * point, 4 * numbers * point**2),
     }
     for found in record.measurements:
-        _check_choices(found, pairs)
         l1, l2_squared = least.get((record.family, found.name), (1, 0))
         stated = found.sensitivity
         if stated.l1 < l1 * records or Fraction(stated.l2) ** 2 < l2_squared * records**2:
             raise VeilError("its noisy record states a smaller sensitivity than its sums have")
-
-
-def _check_choices(found: Measurement, choices: int) -> None:
-    """Whether so many choices together spend no more than a reading states."""
-    stated, l1 = found.sensitivity, found.sensitivity.l1
-    if found.mechanism == CHOICE and found.epsilon is not None:
-        each = Fraction(found.scale) * Fraction(found.epsilon)
-        if each < 2 * l1 * choices * (1 - SLACK):
-            raise VeilError("the noise in its statement is too small for the epsilon it claims")
-    if found.mechanism == GUMBEL and found.rho is not None:
-        one = rho_spent(GUMBEL, l1, stated.l2, found.scale) or Fraction(0)
-        if one * choices > Fraction(found.rho):
-            raise VeilError("the noise in its statement is too small for the rho it claims")

@@ -25,11 +25,11 @@ from safetensors.numpy import save as save_arrays
 from counterveil.encoding import Array
 from counterveil.errors import VeilError
 from counterveil.privacy.budget import Budget, Rho, Share
-from counterveil.privacy.statement import CHOICES, LAPLACE, Access, Mechanism
+from counterveil.privacy.statement import LAPLACE, Access, Mechanism
 from counterveil.schema import Family
 
 MEMBERS = ("record.json", "record.safetensors")
-UNIT = 1 << 10  # products are of whole numbers whose squares add up to at most UNIT² in a record
+UNIT = 1 << 10  # the norm that rows of whole numbers are cut to, for moments
 
 _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False, hide_input_in_errors=True)
 
@@ -56,13 +56,14 @@ class Sensitivity:
         return cls(2 * l1 * records, root_above(4 * l2_squared * records**2))
 
     @classmethod
-    def of_products(cls, features: int, records: int) -> Sensitivity:
-        """Of sums of products q_i·q_j, i < j, of whole numbers whose squares add up to ≤ UNIT².
+    def of_moments(cls, norm: int, features: int, records: int) -> Sensitivity:
+        """Of second moments of rows of an L1 norm (`norm` 1) or an L2 norm (2) of at most UNIT.
 
-        Δ₁ = (features − 1)·UNIT²·records, Δ₂ = UNIT²·records; `coefficients.GridCounts.products`
-        has the proof.
+        Δ₂ = 2·UNIT²·records; Δ₁ = 2·UNIT²·records for the L1 norm, times features + 1 for the L2
+        norm. `coefficients.MomentSums` has the proof.
         """
-        return cls((features - 1) * UNIT**2 * records, root_above(UNIT**4 * records**2))
+        wider = 1 if norm == 1 else features + 1
+        return cls(2 * wider * UNIT**2 * records, root_above(4 * UNIT**4 * records**2))
 
     def __str__(self) -> str:
         return f"L1 {self.l1}, L2 {self.l2:.4g}"
@@ -92,8 +93,7 @@ def _integers(values: Any) -> Array:
 class Measurement:
     """Noisy integers: what they are, what one unit can do to the exact ones, and their noise.
 
-    `values` is an int64 array. For a choice (`mechanism` is one of `CHOICES`) they are what was
-    chosen, and `sensitivity` is that of a single score. What it spends is (ε, δ), or ρ.
+    `values` is an int64 array. What it spends is (ε, δ), or ρ.
     """
 
     name: str
@@ -125,11 +125,10 @@ class Measurement:
     @property
     def access(self) -> Access:
         """This reading of the private rows as the statement tells it."""
-        chosen = self.mechanism in CHOICES
         return Access(
             what=self.what,
             mechanism=self.mechanism,
-            sensitivity=f"each score {self.sensitivity.l1}" if chosen else str(self.sensitivity),
+            sensitivity=str(self.sensitivity),
             l1=self.sensitivity.l1,
             l2=self.sensitivity.l2,
             scale=self.scale,
@@ -154,9 +153,8 @@ class NoisyRecord:
     |---|---|---|
     | mixed | `ranges` | (cells of the ladders of all wide numbers side by side): counts |
     | mixed | `singles` | (classes, cells of all features side by side): counts |
-    | mixed, order 2 | `tree` | (features − 1, 2): parent and child of each edge |
-    | mixed, order 2 | `pairs` | flat: (parent cell, child cell) of each edge in turn |
-    | mixed, two classes | `products` | (m·(m−1)/2,): sums of products of points, m = `products` |
+    | mixed, order 2 | `moments` | flat: of features i ≤ j, row by row; of (class, feature) |
+    | mixed, order 2 | `pairs` | flat: (cell of one, cell of the other) of each pair in turn |
     | mixed | `spikes` | (slices of the bins of all wide numbers side by side): counts |
     | binary | `pooled` | (bits,): sums of each bit |
     | binary | `sums` | (classes, 1 + bits): class counts, class sums of each bit |
@@ -170,7 +168,8 @@ class NoisyRecord:
     measurements: tuple[Measurement, ...]
     fine: Annotated[int, Field(ge=1, le=256)] = 1  # mixed: bins of a number for its own counts
     coarse: Annotated[int, Field(ge=1, le=256)] = 1  # mixed: bins of a number for pairs
-    products: Annotated[int, Field(ge=0, le=256)] = 0  # mixed: features whose products were summed
+    norm: Literal[0, 1, 2] = 0  # mixed: of rows in moments, L1 or L2; 0 without moments
+    pairs: tuple[tuple[int, int], ...] = ()  # mixed: of the features that were counted in pairs
     ranges: Annotated[int, Field(ge=0)] = 0  # mixed: so many numbers were counted on ladders
     ones: Annotated[int, Field(ge=0)] = 0  # binary: records were cut to at most so many ones
     frequencies: Annotated[int, Field(ge=0, le=1 << 12)] = 0  # image: side of the square of them

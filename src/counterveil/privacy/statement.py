@@ -27,17 +27,9 @@ from counterveil.pages import notebook_table
 from counterveil.privacy.budget import Budget, ModelBudget, Unit, sum_above
 from counterveil.text_rules import LONGEST, check_text
 
-Mechanism = Literal[
-    "discrete Laplace",
-    "discrete Gaussian",
-    "permute-and-flip, one edge at a time",
-    "noisy maximum with Gumbel noise, one edge at a time",
-]
+Mechanism = Literal["discrete Laplace", "discrete Gaussian"]
 LAPLACE: Mechanism = "discrete Laplace"
 GAUSSIAN: Mechanism = "discrete Gaussian"
-CHOICE: Mechanism = "permute-and-flip, one edge at a time"
-GUMBEL: Mechanism = "noisy maximum with Gumbel noise, one edge at a time"
-CHOICES = (CHOICE, GUMBEL)
 TARGET_MODEL = "the target model and everything it reveals"  # what a veil does not cover
 MOST_ITEMS = 100  # of each list of a statement
 

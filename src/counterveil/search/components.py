@@ -9,7 +9,7 @@ import torch
 
 from counterveil.encoding import Array, Encoding
 from counterveil.models import TargetModel, TorchModel
-from counterveil.population import TreePopulation
+from counterveil.population import MixedPopulation
 from counterveil.search.actions.costs import Context
 from counterveil.search.actions.search import answers, believable_context, nearest_context
 from counterveil.search.asking import Question
@@ -114,17 +114,17 @@ class SearchComponents:
         return learn_student(self.veil, self.model, self.projection, show=self.shows_progress)
 
     @cached_property
-    def population(self) -> TreePopulation | Drawn | None:
+    def population(self) -> MixedPopulation | Drawn | None:
         """P~, where the veil has one that believable answers can be sought in."""
         if self.veil.record is None:
             return None
         found = self.veil.population()
-        return found if isinstance(found, TreePopulation | Drawn) else None
+        return found if isinstance(found, MixedPopulation | Drawn) else None
 
     @cached_property
     def nearest(self) -> Context:
         """What the nearest answers of a mixed table are sought with. Nothing is learnt."""
-        known = self.population if isinstance(self.population, TreePopulation) else None
+        known = self.population if isinstance(self.population, MixedPopulation) else None
         return nearest_context(self.encoding, known, self.queryable_model, self.device)
 
     @cached_property
@@ -133,7 +133,7 @@ class SearchComponents:
         if self.population is None:
             return None
         stands_in = self.decided_by is DecidedBy.STAND_IN
-        if isinstance(self.population, TreePopulation):
+        if isinstance(self.population, MixedPopulation):
             model = self.queryable_model
             with progress_bar("learning how such models decide", 1, show=self.shows_progress):
                 return believable_context(self.population, model, self.device, stands_in=stands_in)

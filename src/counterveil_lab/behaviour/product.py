@@ -20,7 +20,7 @@ from counterveil.curator.noise import NoiseSource, calibrate
 from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Array, Encoding
 from counterveil.models import Rows, adapt
-from counterveil.population import TreePopulation, population_of
+from counterveil.population import MixedPopulation, population_of
 from counterveil.privacy import Budget, Share
 from counterveil.privacy.record import Measurement, Sensitivity, spent_by
 from counterveil_lab.behaviour.tiny import (
@@ -88,7 +88,7 @@ def population() -> Any:
         people = population_of(schema, record(schema))
         drawn, classes = people.sample(30, np.random.default_rng(2))
         found += [drawn, classes, people.class_share]
-        if isinstance(people, TreePopulation):
+        if isinstance(people, MixedPopulation):
             density = people.log_density(Encoding(schema).encode(rows(schema, 12)))
             found += [density, people.percentiles(0), people.percentiles(1, of_class=1)]
     return found

@@ -14,7 +14,7 @@ from counterveil.population import population_of
 from counterveil.population.mixed import Grid
 from counterveil.privacy import Level, Statement
 from counterveil.privacy.record import Measurement, NoisyRecord, Sensitivity
-from counterveil.privacy.statement import CHOICE, LAPLACE
+from counterveil.privacy.statement import LAPLACE
 from counterveil.schema import Binary, Categorical, Label, Numeric, Pixels, Schema
 
 CPU = torch.device("cpu")
@@ -35,7 +35,6 @@ IMAGE = Schema(
     name="image", label=LABEL, features=(Pixels(name="p", height=4, breadth=4, levels=15),)
 )
 SCHEMAS = (MIXED, BITS, IMAGE)
-TREE = ((0, 1), (0, 2), (2, 3), (3, 4))
 FINE, COARSE = 8, 4
 
 
@@ -72,10 +71,10 @@ def record(schema: Schema) -> NoisyRecord:
     if schema is MIXED:
         grid = Grid(schema, FINE)
         singles = np.concatenate([counts(each, 2) for each in grid.counts], axis=1)
-        wide = [int(merge.max()) + 1 for merge in grid.merged(COARSE)]
-        pairs = np.concatenate([2 * counts(wide[one] * wide[two], 1)[0] for one, two in TREE])
-        measured = {"singles": singles, "tree": np.array(TREE), "pairs": pairs}
-        more = {"fine": FINE, "coarse": COARSE}
+        features = len(grid.cells)
+        moments = dice.integers(-(10**6), 10**7, features * (features + 1) // 2 + 2 * features)
+        measured = {"singles": singles, "moments": moments}
+        more = {"fine": FINE, "coarse": COARSE, "norm": 1}
     elif schema is BITS:
         sums = np.c_[[290, 310], dice.integers(20, 280, (2, schema.width))]
         measured = {"pooled": sums[:, 1:].sum(axis=0) + 3, "sums": sums}
@@ -83,12 +82,11 @@ def record(schema: Schema) -> NoisyRecord:
     else:
         sums = np.c_[[290, 310], dice.integers(-300, 300, (2, 9))] * 16
         measured, more = {"sums": sums}, {"frequencies": 3, "fixed_point": 16}
-    kinds = {"tree": CHOICE}
     made = tuple(
-        Measurement(name, name, values, Sensitivity(2, 2.0), kinds.get(name, LAPLACE), 2.0, 1.0, 0)
+        Measurement(name, name, values, Sensitivity(2, 2.0), LAPLACE, 2.0, 1.0, 0)
         for name, values in measured.items()
     )
-    return NoisyRecord(schema.family, "record", 600, made, **more)
+    return NoisyRecord(schema.family, "record", 600, made, **more)  # type: ignore[arg-type]
 
 
 def veil(schema: Schema) -> Veil:

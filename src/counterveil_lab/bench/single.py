@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from counterveil.models import Rows, TargetModel
-from counterveil.population import TreePopulation
+from counterveil.population import MixedPopulation
 from counterveil.search import Explainer
 from counterveil.search.actions.search import answers, believable_context
 from counterveil.search.asking import Question
@@ -60,7 +60,7 @@ def single(size: Size, seeds: int) -> Iterator[Row]:
     queries = refused(evaluation.data, evaluation.judge, goal, size.queries)
     explainer, model = Explainer(veil, evaluation.model), TimedModel(evaluation.judge)
     population = veil.population()
-    assert isinstance(population, TreePopulation), "Adult is a mixed table"
+    assert isinstance(population, MixedPopulation), "Adult is a mixed table"
     here, held = torch.device("cpu"), wish.personal
     context = believable_context(population, evaluation.judge, here, stands_in=False)
     question, projection = Question(model), Snap(explainer.encoding)

@@ -36,7 +36,7 @@ from counterveil import Explainer, Explanations
 from counterveil.demo.adult import train_target
 from counterveil.encoding import Encoding
 from counterveil.models import Rows, adapt
-from counterveil.population import TreePopulation
+from counterveil.population import MixedPopulation
 from counterveil.schema import Feature
 from counterveil.search.actions.beam import HELPS, LEAST_GAIN
 from counterveil.search.actions.costs import BatchCosts, Context
@@ -83,7 +83,7 @@ class Judge:
     def contexts(self) -> dict[Prefer, Context]:
         """What answers are priced by, as the explainer has it."""
         population, model, here = self.explainer.veil.population(), self.model, torch.device("cpu")
-        assert isinstance(population, TreePopulation), "a mixed table"
+        assert isinstance(population, MixedPopulation), "a mixed table"
         return {
             "believable": believable_context(population, model, here, stands_in=False),
             "nearest": nearest_context(model.encoding, population, model, here),

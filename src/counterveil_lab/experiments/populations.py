@@ -29,7 +29,7 @@ from counterveil.build import scorecard_network
 from counterveil.curator.functional import make_plan, measure
 from counterveil.curator.plan import Plan
 from counterveil.encoding import Array, Encoding
-from counterveil.population import TreePopulation
+from counterveil.population import MixedPopulation
 from counterveil.population.scorecard import scorecard
 from counterveil.privacy import Budget
 from counterveil.schema import Numeric, Schema
@@ -122,7 +122,7 @@ def measure_case(
     """A population of its own noise against held-out rows."""
     table, real, classes, decided = prepared(dataset, bounds, quick)
     schema, plan = table.schema, _plan(dataset, bounds, quick, epsilon, delta)
-    population = TreePopulation(schema, measure(table, plan))  # type: ignore[arg-type]
+    population = MixedPopulation(schema, measure(table, plan))  # type: ignore[arg-type]
     network = scorecard_of(population)
     said = network(torch.as_tensor(real, dtype=torch.float32)).argmax(dim=1).numpy()
     points, _ = population.sample(SAMPLES, np.random.default_rng(draw))
@@ -131,7 +131,7 @@ def measure_case(
     row: Row = {
         "order": plan.order,
         "ranges": plan.ranges,
-        "products": plan.products,
+        "pairs": plan.pairs,
         "bins": plan.fine,
         **quality(said, decided, classes),
         "worst_number": numbers[worst],
@@ -144,7 +144,7 @@ def measure_case(
         row["two_way_singles"] = row["two_way"]
         if plan.order == 2:
             plain = _plan(dataset, bounds, quick, epsilon, delta, order=1)
-            single = TreePopulation(schema, measure(table, plain))  # type: ignore[arg-type]
+            single = MixedPopulation(schema, measure(table, plain))  # type: ignore[arg-type]
             points, _ = single.sample(SAMPLES, np.random.default_rng(draw))
             row["two_way_singles"] = two_way(parts(points), parts(real))
     return [row]
@@ -158,7 +158,7 @@ def _plan(
     return make_plan(table.schema, table.size, Budget(*budget), order=order)
 
 
-def scorecard_of(population: TreePopulation) -> nn.Module:
+def scorecard_of(population: MixedPopulation) -> nn.Module:
     """The private model of a population."""
     return scorecard_network(scorecard(population), population.grid)
 

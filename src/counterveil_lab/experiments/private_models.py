@@ -11,7 +11,7 @@ from functools import partial
 import torch
 
 from counterveil.curator.functional import make_plan, measure
-from counterveil.population import TreePopulation
+from counterveil.population import MixedPopulation
 from counterveil.privacy import Budget
 from counterveil_lab.experiments import releases
 from counterveil_lab.experiments.populations import SPLIT, TABLES, prepared, quality, scorecard_of
@@ -54,7 +54,7 @@ def measure_case(
     budget, real = Budget(epsilon, delta), torch.as_tensor(points, dtype=torch.float32)
     if batch is None or clip is None:
         plan = make_plan(data.schema, table.size, budget)
-        network = scorecard_of(TreePopulation(data.schema, measure(table, plan)))  # type: ignore[arg-type]
+        network = scorecard_of(MixedPopulation(data.schema, measure(table, plan)))  # type: ignore[arg-type]
     else:
         new = partial(new_target, data.schema)
         network = train_privately(

@@ -26,9 +26,11 @@ from counterveil_lab.faults.fault import (
 )
 
 _ADD = "noisy = measurement(flat.tolist())"
-_REST = "singles = rest_of(total, looked, spikes, tree, pairs, moments)"
+_REST = "singles = rest_of(total, looked, spikes, moments, pairs)"
 _RHO = "rho = float_below(Fraction(low) ** 2 / 2)"
-_SINGLES = "measured += [singles]"
+_SINGLES = (
+    'measured += [noise.perturb("singles", what, private_counts.singles, bound, for_singles)]'
+)
 
 # fmt: off
 FAULTS: tuple[Fault, ...] = (
@@ -75,10 +77,11 @@ FAULTS: tuple[Fault, ...] = (
            (SHARES, "all families")),
     fault("measured twice at full ε", "two answers about the same counts are averaged",
            MIXED, _SINGLES,
-           'more = noise.perturb("singles", what, private_counts.singles, bound, for_singles)\n'
-           "    mean = (singles.values + more.values) // 2\n"
-           f"    measured += [{REPLACE}(singles, values=mean)]", (ALONE, ONE)),
-    gaussian("ρ used by every step, order 2", "singles, tree and pairs spend all of ρ each",
+           "asked = what, private_counts.singles, bound, for_singles\n"
+           '    one, two = (noise.perturb("singles", *asked) for _ in range(2))\n'
+           f"    measured += [{REPLACE}(one, values=(one.values + two.values) // 2)]",
+           (ALONE, ONE)),
+    gaussian("ρ used by every step, order 2", "singles and moments spend all of ρ each",
               MIXED, "tuple(with_amount(whole, amount) if amount else None for amount in amounts)",
               "tuple(whole if amount else None for amount in amounts)", (ALONE, WIDE_TWO)),
     gaussian("ρ used by every step, bits", "pooled sums and class sums spend all of ρ each",
@@ -92,12 +95,12 @@ FAULTS: tuple[Fault, ...] = (
               "_gaussian_epsilon(1.0, distance, 1.5 * budget.delta) <= budget.epsilon",
               (ALONE, WIDE)),
     gaussian("shares of ρ with a δ each", "a step of (ε, δ) beside steps of ρ",
-              MIXED, 'noise.perturb("pairs", what, private_pairs, bound, for_pairs)',
-              'noise.perturb("pairs", what, private_pairs, bound, Budget(0.15, 0.005))',
+              MIXED, 'noise.perturb("moments", what, private_sums.moments, bound, for_moments)',
+              'noise.perturb("moments", what, private_sums.moments, bound, Budget(0.15, 0.005))',
               (ALONE, WIDE_TWO)),
     fault("shares of ρ not rounded down", "the shares of ρ add up to more than ρ by a hair",
            MIXED, _REST,
-           "singles = math.nextafter(total - looked - spikes - tree - pairs - moments, 9.0)",
+           "singles = math.nextafter(total - looked - spikes - moments - pairs, 9.0)",
            (SHARES, "all families")),
     fault("ρ rounded up", "the ρ of ε and δ is more than OpenDP has proved",
            NOISE, _RHO, "rho = low * low / 2 * (1 + 1e-8)", (SHARES, "all families")),

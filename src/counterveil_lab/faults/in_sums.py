@@ -1,4 +1,4 @@
-"""Faults in what is measured: the choice of a tree, exact numbers, sensitivities."""
+"""Faults in what is measured: exact numbers, sensitivities."""
 
 from counterveil_lab.faults.fault import (
     ALONE,
@@ -8,78 +8,62 @@ from counterveil_lab.faults.fault import (
     IMAGES,
     IN_PARTS,
     ITSELF,
+    LONG,
     MIXED,
+    MOMENTS,
     MOVES,
-    NOISE,
     NUMBERS,
     ONE,
+    PAIRS,
     PERSON,
     PERSONS_FEATURES,
+    PERSONS_MOMENTS,
     PICTURES,
     PLAN,
-    PRODUCTS,
     RANGES,
     RECORD,
-    REPEATS,
     REPLACE,
-    SCORECARD,
     SHARP,
     SPIKES,
     SUMS,
-    TIE,
-    TREE,
-    TWO,
     WIDE,
     Fault,
     fault,
     gaussian,
 )
 
-_CHOSEN = "return int(measurement([int(score) for score in scores]))"
-_EDGE = "noise.choose(scores, sensitivity, each)"
-_QUIET = (
-    "quiet = _noisy_max(share, scale_of_choice(sensitivity, share) / 100)\n"
-    "            return int(quiet([int(score) for score in scores]))"
-)
-_SINGLES = "measured += [singles]"
+_EACH = 'measured += [noise.perturb("{0}", what, {1}, bound, for_{0})]'
+_SINGLES = _EACH.format("singles", "private_counts.singles")
+_PAIRS, _MOMENTS = _EACH.format("pairs", "flat"), _EACH.format("moments", "private_sums.moments")
+_CUT = "rows = cut(np.stack([values[code[some]] for values, code in scores]).T, *self._norms)"
 _BIT_RECORD = "return record_of(table, plan, pooled, sums)"
 _GRID = "grid = chosen_grid(schema, record_of(table, plan, *measured))"
 _RANGES = 'measured += [noise.perturb("ranges", what, private_ranges, bound, for_ranges)]'
 _SPIKES = 'measured += [noise.perturb("spikes", what, private_spikes, bound, for_spikes)]'
-_PRODUCTS = 'measured += [noise.perturb("products", what, private_products, bound, for_products)]'
 _FIRST = "used[person] < self.records"
 
 # fmt: off
 FAULTS: tuple[Fault, ...] = (
-    # The choice of a tree
-    fault("exact choice of the tree", "the best pair is chosen without noise",
-           MIXED, _EDGE, "int(np.argmax(scores))", (ALONE, TIE)),
-    fault("exact noisy maximum", "the noisy maximum has no noise",
-           NOISE, _CHOSEN, "return int(np.argmax(scores))", (TREE, TIE), (REPEATS, "zeros")),
-    fault("choice with far too large an ε", "each edge spends 20 times the share of all",
-           MIXED, _EDGE, "noise.choose(scores, sensitivity, with_amount(each, 20 * whole.epsilon))",
-           (ALONE, TIE)),
-    gaussian("the choice spends its ρ for every edge", "F−1 choices of all of the share each",
-              MIXED, "with_amount(whole, part_of(amount_of(whole), features - 1))", "whole",
-              (ALONE, TIE)),
-    gaussian("exact noisy maximum with a δ", "the noisy maximum has no noise",
-              NOISE, _CHOSEN, "return int(np.argmax(scores))", (TREE, TIE)),
-    fault("noisy maximum of a hundredth of its scale", "the choice leaks far more than its share",
-           NOISE, _CHOSEN, _QUIET, (TREE, TIE)),
-    gaussian("Gumbel noise of a hundredth of its scale", "the choice leaks far more than its ρ",
-              NOISE, _CHOSEN, _QUIET, (TREE, TIE)),
-    fault("choice sensitivity halved", "a score moves by 2 a record, not by 1",
-           MIXED, "private_counts.features, 2 * plan.records",
-           "private_counts.features, plan.records",
-           (MOVES, TIE)),
     # Exact numbers in the record
     fault("exact counts of single features", "the record holds exact counts",
            MIXED, _SINGLES,
-           f"measured += [{REPLACE}(singles, values=private_counts.singles)]",
+           f"made = {_SINGLES[len('measured += ['):-1]}\n"
+           f"    measured += [{REPLACE}(made, values=private_counts.singles)]",
            (ALONE, ONE)),
-    fault("exact counts of pairs", "the record holds exact counts of order 2",
-           MIXED, "measured += [tree, pairs]",
-           f"measured += [tree, {REPLACE}(pairs, values=private_pairs)]", (ALONE, TWO)),
+    fault("exact counts of pairs", "the record holds exact counts of pairs",
+           MIXED, _PAIRS,
+           f"made = {_PAIRS[len('measured += ['):-1]}\n"
+           f"        measured += [{REPLACE}(made, values=flat)]", (ALONE, PAIRS)),
+    fault("exact moments", "the record holds exact second moments",
+           MIXED, _MOMENTS,
+           f"made = {_MOMENTS[len('measured += ['):-1]}\n"
+           f"        measured += [{REPLACE}(made, values=private_sums.moments)]", (ALONE, MOMENTS)),
+    fault("pairs chosen by exact moments", "which pairs are counted tells of every record",
+           MIXED, "chosen = _strongest(record_of(table, plan, *measured), known, plan.pairs)",
+           f"told = {REPLACE}(measured[-1], values=private_sums.moments)\n"
+           "        told = record_of(table, plan, *measured[:-1], told)\n"
+           "        chosen = _strongest(told, known, plan.pairs)",
+           (ITSELF, PAIRS), (MOVES, PAIRS)),
     fault("exact ranges", "the record holds exact counts of a number",
            MIXED, _RANGES,
            f"made = {_RANGES[len('measured += ['):-1]}\n"
@@ -104,10 +88,6 @@ FAULTS: tuple[Fault, ...] = (
            f"    told = {REPLACE}(measured[0], values=private_ranges) if plan.ranges else None\n"
            "    told = record_of(table, plan, *([told] if told else []))\n"
            "    grid = chosen_grid(schema, told)", (ITSELF, RANGES), (MOVES, RANGES)),
-    fault("exact products", "the record holds exact sums of products",
-           MIXED, _PRODUCTS,
-           f"made = {_PRODUCTS[len('measured += ['):-1]}\n"
-           f"        measured += [{REPLACE}(made, values=private_products)]", (ALONE, PRODUCTS)),
     fault("exact class counts of bits", "column 0 of the class sums is exact",
            BIT_SETS, _BIT_RECORD,
            "known = sums.values.copy()\n    known[:, 0] = private_sums.sums[:, 0]\n"
@@ -137,18 +117,29 @@ FAULTS: tuple[Fault, ...] = (
            "most = max(float(points.max()) for points, _ in table.private_batches())\n"
            "    grid = Grid(table.schema, 8 + int(20 * most))", (ALONE, "far number")),
     # Sensitivity
-    fault("products that count one pair", "a record moves every product of two of its points",
-           RECORD, "(features - 1) * UNIT**2 * records", "UNIT**2 * records // 8",
-           (MOVES, PRODUCTS)),
-    fault("points of any size", "the points of a record are not bounded together",
-           SCORECARD, "size = max(float(np.sqrt((largest**2).sum())), 1e-9)",
-           "size = max(float(largest.max()), 1e-9)", (MOVES, PRODUCTS)),
-    fault("points from exact counts", "one record moves the points of all the others",
-           MIXED, "whole = whole_points(independent, plan.products)",
-           f"told = {REPLACE}(singles, values=private_counts.singles)\n"
-           "        told = record_of(table, plan, *measured[:-1], told)\n"
-           "        exact = TreePopulation(schema, told)\n"
-           "        whole = whole_points(exact, plan.products)", (ITSELF, PRODUCTS)),
+    fault("moments without the factor 2", "a replaced record takes moments away and adds others",
+           RECORD, "return cls(2 * wider * UNIT**2 * records,",
+           "return cls(wider * UNIT**2 * records,", (MOVES, PERSONS_MOMENTS), (MOVES, LONG)),
+    gaussian("moments without the factor 2 in L2", "Gaussian noise for half of the move",
+              RECORD, "root_above(4 * UNIT**4 * records**2)", "root_above(UNIT**4 * records**2)",
+              (MOVES, MOMENTS)),
+    fault("scores of any length", "the scores of a record are not cut to the norm",
+           SUMS, _CUT, "rows = np.stack([values[code[some]] for values, code in scores]).T",
+           (MOVES, LONG)),
+    fault("the weight of the class forgotten", "the norm of a row leaves out the class",
+           "population/moments.py", "UNIT - label, (UNIT - label) ** 2", "UNIT, UNIT**2",
+           (MOVES, LONG)),
+    fault("scores cut by the longest row", "one record changes what is kept of all others",
+           SUMS, _CUT,
+           "rows = np.stack([values[code[some]] for values, code in scores]).T\n"
+           "            rows = np.trunc(rows * 1024 / max(1, np.abs(rows).sum(axis=1).max()))",
+           (ITSELF, LONG)),
+    fault("scores from exact counts", "one record moves the scores of all the others",
+           MIXED, "whole = whole_scores(known.scores, known.tables, plan.norm)",
+           f"told = {REPLACE}(measured[-1], values=private_counts.singles)\n"
+           "        exact = Marginals(schema, record_of(table, plan, *measured[:-1], told))\n"
+           "        whole = whole_scores(exact.scores, exact.tables, plan.norm)",
+           (ITSELF, MOMENTS)),
     fault("counts without the factor 2", "a replaced record leaves a cell and enters another",
            RECORD, "return cls(2 * tables * records,", "return cls(tables * records,",
            (MOVES, WIDE), (NUMBERS, ONE)),
@@ -205,8 +196,9 @@ FAULTS: tuple[Fault, ...] = (
            PICTURES, "bound = private_sums.sensitivity(plan.records)",
            "bound = private_sums.sensitivity(1)", (MOVES, "one person, images")),
     fault("bin edges from the rows", "one far number moves all others to another bin",
-           SUMS, "codes = self.grid.codes_of(private_columns)",
+           SUMS, "codes = self.grid.codes_of(private_columns)\n        for start, count",
            "codes = self.grid.codes_of([each / max(np.nanmax(each), 1e-9)"
-           " if each.dtype.kind == 'f' else each for each in private_columns])",
+           " if each.dtype.kind == 'f' else each for each in private_columns])\n"
+           "        for start, count",
            (MOVES, "far number"), (NUMBERS, "far number")),
 )

@@ -30,7 +30,7 @@ from counterveil.curator import Curator
 from counterveil.encoding import Encoding
 from counterveil.errors import RequestError
 from counterveil.models import Rows
-from counterveil.population import TreePopulation
+from counterveil.population import MixedPopulation
 from counterveil.schema import Feature, Schema
 from counterveil.search.actions.menu import menu_of
 from counterveil.search.asking import class_margin
@@ -257,7 +257,7 @@ class World:
     def _menu(self) -> dict[str, list[Any]]:
         """The values of each feature on the menu, in original units."""
         population, encoding = self.veil.population(), Encoding(self.schema)
-        assert isinstance(population, TreePopulation), "mixed tables have one"
+        assert isinstance(population, MixedPopulation), "mixed tables have one"
         menu = menu_of(encoding, population)
         found = {}
         for number, block in enumerate(encoding.blocks):

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from counterveil.encoding import Array
 from counterveil.models import TargetModel
 from counterveil.networks import fit, seeded
-from counterveil.population import TreePopulation
+from counterveil.population import MixedPopulation
 from counterveil.privacy.record import NoisyRecord
 from counterveil.search.actions.people import People
 from counterveil.search.asking import Question, class_margin
@@ -95,7 +95,7 @@ def committee_of_people(people: People, seed: int = 0) -> Committee:
     """What training on the people might give, as far as the noisy record knows them."""
     rng, population = np.random.default_rng(seed), people.population
     schema = population.grid.schema
-    others = [TreePopulation(schema, _again(population, rng)) for _ in range(MEMBERS - 1)]
+    others = [MixedPopulation(schema, _again(population, rng)) for _ in range(MEMBERS - 1)]
     drawn = [_rows(each, OF_PEOPLE, rng) for each in (population, *others)]
     points = np.concatenate([rows for rows, _ in drawn])
     labels = np.concatenate([classes for _, classes in drawn])
@@ -103,14 +103,14 @@ def committee_of_people(people: People, seed: int = 0) -> Committee:
     return _taught(people, points, labels[:, None].repeat(MEMBERS, axis=1), own, seed)
 
 
-def _rows(population: TreePopulation, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
+def _rows(population: MixedPopulation, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
     """Rows of P~, (rows, width), as many of each class, and their classes."""
     classes = len(population.totals)
     points, labels = population.sample(count, rng, np.full(classes, 1 / classes))
     return points.astype(np.float32), labels
 
 
-def _again(population: TreePopulation, rng: np.random.Generator) -> NoisyRecord:
+def _again(population: MixedPopulation, rng: np.random.Generator) -> NoisyRecord:
     """The record as it might have come out for other people of the same kind, with other noise."""
     measurements = []
     for found in population.record.measurements:

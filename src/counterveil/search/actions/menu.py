@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from counterveil.encoding import Array, Encoding
-from counterveil.population import TreePopulation
+from counterveil.population import MixedPopulation
 from counterveil.population.rounding import roundest
 from counterveil.search.constraints.bounds import linked_columns
 
@@ -88,7 +88,7 @@ class _Entry(NamedTuple):
 
 def menu_of(
     encoding: Encoding,
-    population: TreePopulation | None,
+    population: MixedPopulation | None,
     device: torch.device | None = None,
     *,
     kinks: Mapping[int, Array] | None = None,
@@ -136,7 +136,7 @@ def menu_of(
 
 
 def _numbers(
-    encoding: Encoding, number: int, population: TreePopulation | None, kinks: Array
+    encoding: Encoding, number: int, population: MixedPopulation | None, kinks: Array
 ) -> list[_Entry]:
     """The entries of a number: where the people are, and evenly over its range."""
     block = encoding.blocks[number]
@@ -167,7 +167,9 @@ def _numbers(
     ]
 
 
-def _categories(encoding: Encoding, number: int, population: TreePopulation | None) -> list[_Entry]:
+def _categories(
+    encoding: Encoding, number: int, population: MixedPopulation | None
+) -> list[_Entry]:
     """The entries of a categorical or binary feature; offered are those that are no noise."""
     block, entries = encoding.blocks[number], []
     links = {link.source.start: link for link in linked_columns(encoding)}
@@ -186,7 +188,7 @@ def _categories(encoding: Encoding, number: int, population: TreePopulation | No
     return entries
 
 
-def _are_met(population: TreePopulation, number: int) -> Array:
+def _are_met(population: MixedPopulation, number: int) -> Array:
     """Which cells of a feature hold enough people to be told from noise, and to be told of."""
     people, rows = population.tables[number].sum(axis=0), population.totals.sum()
     noise = np.sqrt(len(population.totals) * population.variance)
@@ -194,7 +196,7 @@ def _are_met(population: TreePopulation, number: int) -> Array:
     return found if found.any() else people >= people.max()
 
 
-def round_values(population: TreePopulation, number: int, values: int) -> Array:
+def round_values(population: MixedPopulation, number: int, values: int) -> Array:
     """Round values of a number, ascending, in the unit cube, where the people of P~ are.
 
     A single value that many people share is offered as it is, and counts no more than others do:
@@ -228,7 +230,7 @@ def round_values(population: TreePopulation, number: int, values: int) -> Array:
 def _shared_values(places: Array, shares: Array, wanted: Array, near: float) -> Array:
     """The value that most people share near each wanted share of people; NaN if few share one.
 
-    `places`, `shares`: as of `TreePopulation.percentiles`.
+    `places`, `shares`: as of `MixedPopulation.percentiles`.
     """
     jumps = np.flatnonzero((np.diff(places) == 0) & (np.diff(shares) >= near))
     found = np.full(len(wanted), np.nan)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from counterveil.encoding import Array
-from counterveil.population import TreePopulation
+from counterveil.population import MixedPopulation
 from counterveil.schema.cells import NumberCells
 from counterveil.search.constraints.bounds import linked_columns
 
@@ -39,7 +39,7 @@ class People:
     that follow from others by links of the schema; what they add is in the tables of their source.
     """
 
-    def __init__(self, population: TreePopulation, device: torch.device | None = None) -> None:
+    def __init__(self, population: MixedPopulation, device: torch.device | None = None) -> None:
         self.population, self.grid, self.device = population, population.grid, device
         blocks = self.grid.encoding.blocks
         self.classes, self.features = len(population.totals), len(self.grid.cells)

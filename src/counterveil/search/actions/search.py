@@ -16,7 +16,7 @@ from torch import Tensor
 
 from counterveil.encoding import Array, Encoding
 from counterveil.models import TargetModel
-from counterveil.population import TreePopulation
+from counterveil.population import MixedPopulation
 from counterveil.search.actions.actions import Actions
 from counterveil.search.actions.beam import BeamSearch
 from counterveil.search.actions.committee import committee_of_model, committee_of_people
@@ -43,7 +43,7 @@ CANDIDATES = 128  # rows of a query among which several answers are chosen
 
 def nearest_context(
     encoding: Encoding,
-    population: TreePopulation | None,
+    population: MixedPopulation | None,
     model: TargetModel,
     device: torch.device,
 ) -> Context:
@@ -52,7 +52,7 @@ def nearest_context(
 
 
 def believable_context(
-    population: TreePopulation, model: TargetModel, device: torch.device, *, stands_in: bool
+    population: MixedPopulation, model: TargetModel, device: torch.device, *, stands_in: bool
 ) -> Context:
     """What searches for believable answers need; `stands_in`: the model does so for another."""
     people, encoding = People(population, device), model.encoding
