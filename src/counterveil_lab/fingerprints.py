@@ -57,6 +57,10 @@ EXPERIMENTS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
     "exhaustive": (SEARCH, ("fuzz.rules_run SEARCHES DECIDES CLEARLY",)),
     "optimal-trees": ((*SEARCH, "judges"), ("experiments.optimal_trees TREES LEAVES SECONDS",)),
     "population": ((*LAB, "distances"), ("experiments.populations SPLIT SAMPLES PARTS",)),
+    "population-peers": (
+        (*LAB, "distances"),
+        ("experiments.population_peers SPLIT SAMPLES BINS ROUNDS SIZE",),
+    ),
     "private-models": ((*LAB, "distances"), ("experiments.private_models DELTA SETTINGS",)),
     "private-answers": (
         (*RELEASE, "believable", "targets", "judges"),
