@@ -87,7 +87,7 @@ def main(given: str, made: str) -> None:
     }
     frame = pl.DataFrame(columns, schema=dict.fromkeys(names, pl.Int64)).lazy()
     keys = {name: [*range(size - 1), None] for name, size in zip(names, sizes, strict=True)}
-    limits = {"rounds": int(asked["rounds"]), "max_size": float(asked["size"])}
+    limits: dict[str, Any] = {"rounds": int(asked["rounds"]), "max_size": float(asked["size"])}
     algorithm = MST() if str(asked["method"]) == "mst" else AIM(queries=2, **limits)
     rho = that_adds_up(rho_of(dp, float(asked["epsilon"]), float(asked["delta"])), len(sizes))
     unit, loss = dp.unit_of(contributions=1), dp.loss_of(rho=rho)
