@@ -64,7 +64,8 @@ class Codes:
                 mine[:, 0] = code
             else:
                 empty = code == len(ends) - 1
-                number = rng.uniform(ends[:-1][code - empty], ends[1:][code - empty])
+                low, high = ends[:-1][code - empty], ends[1:][code - empty]
+                number = rng.uniform(low, np.where(high - low < 2 * TINY, low, high))
                 if block.feature.integer:
                     number = np.floor(number * block.feature.span + TINY) / block.feature.span
                 mine[:, 0] = np.where(empty, 0.5, np.minimum(number, 1.0))

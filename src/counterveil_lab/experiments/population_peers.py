@@ -27,7 +27,8 @@ bins. DP-EBM gets its threshold, the share of class 1, for nothing. All of that 
 
 DP-EBM needs δ > 0. It knows no missing values and reads the schema of `peers.complete`. AIM and MST
 are those of OpenDP, with the largest ρ-zCDP that (ε, δ) allows; for its time AIM counts pairs
-alone, in fewer rounds and with a smaller model than by default. See `marginals` for what they need.
+alone, in fewer rounds and with a smaller model than by default. That is against AIM: with fewer
+rounds than columns it may never count the class beside what tells it. `marginals`: what they need.
 """
 
 import os
