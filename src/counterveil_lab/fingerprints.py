@@ -61,6 +61,10 @@ EXPERIMENTS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
         ("experiments.plausibility FIRST_SEED ROWS LESSONS TREES",),
     ),
     "population": ((*LAB, "distances"), ("experiments.populations SPLIT SAMPLES PARTS",)),
+    "population-peers": (
+        (*LAB, "distances"),
+        ("experiments.population_peers SPLIT SAMPLES BINS ROUNDS SIZE",),
+    ),
     "private-models": ((*LAB, "distances"), ("experiments.private_models DELTA SETTINGS",)),
     "private-answers": (
         (*RELEASE, "believable", "targets", "judges"),

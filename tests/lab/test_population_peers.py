@@ -1,0 +1,86 @@
+"""The private model and the population beside DP-EBM, AIM and MST."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from counterveil.encoding import Encoding
+from counterveil.schema import Schema
+from counterveil_lab.experiments import population_peers
+from counterveil_lab.experiments.runner import Options
+from counterveil_lab.marginals import PYTHON, Codes
+from counterveil_lab.marginals_script import that_adds_up
+from counterveil_lab.results import Row
+
+BUDGET = {"epsilon": 0.75, "delta": 1e-6, "draw": 0}
+
+
+def quick_rows(method: str, **noise: Any) -> dict[str, Row]:
+    found = population_peers.measure_case("adult", method, **(noise or BUDGET), quick=True)
+    return {row["model"]: row for row in found}
+
+
+def test_codes_stand_for_rows_with_the_same_codes(schema: Schema, rows: pd.DataFrame) -> None:
+    points = Encoding(schema).encode(rows)
+    codes = Codes(schema, points, 8)
+    given = codes.of(points)
+    assert (given >= 0).all()
+    assert (given < codes.sizes).all()
+    again = codes.points(given, np.random.default_rng(0))
+    assert (codes.of(again) == given).all()
+    encoding = Encoding(schema)
+    assert np.allclose(encoding.encode(encoding.decode(again)), again)  # legal rows
+
+
+def test_the_parts_of_a_budget_add_up() -> None:
+    for columns in (12, 32, 40):
+        assert 0.99999 < that_adds_up(0.0142, columns) / 0.0142 <= 1
+
+
+def test_what_cannot_be_measured_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(PYTHON, raising=False)
+    monkeypatch.setattr(population_peers, "find_spec", lambda name: None)
+    said: list[str] = []
+    options = Options(tmp_path, seeds=1, quick=True, workers=1, say=said.append)
+    chosen = list(population_peers.POPULATION_PEERS.chosen(options))
+    assert {case["method"] for case in chosen} == {"ours", "real rows"}
+    assert {case["dataset"] for case in chosen} == {"adult"}
+    assert [words.split(":")[0] for words in said] == [
+        "without dp-ebm at δ 0",
+        "without dp-ebm",
+        "without aim and mst",
+    ]
+
+
+@pytest.mark.long
+def test_ours_beside_real_rows() -> None:
+    best = quick_rows("real rows", epsilon=None, delta=None, draw=0)
+    ours = quick_rows("ours")
+    assert best["boosted trees"]["auc"] > 0.88
+    assert best["f"]["agreement"] == 1
+    for model in ("private model", "boosted trees"):
+        assert 0.75 < ours[model]["auc"] < best["boosted trees"]["auc"]
+    assert 0 < ours["boosted trees"]["two_way"] < 0.3
+
+
+@pytest.mark.long
+def test_dp_ebm() -> None:
+    pytest.importorskip("interpret", reason="DP-EBM needs pip install 'counterveil[lab]'")
+    row = quick_rows("dp-ebm")["dp-ebm"]
+    assert 0.75 < row["auc"] < 0.92
+    assert row["balanced_accuracy"] > 0.65
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", population_peers.MARGINALS)
+def test_marginals(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not os.environ.get(PYTHON):
+        pytest.skip(f"needs {PYTHON}, a Python that has opendp, mbi and pandas")
+    monkeypatch.setattr(population_peers, "ROUNDS", 3)
+    row = quick_rows(method)["boosted trees"]
+    assert 0 < row["two_way"] < 0.3  # few rounds of AIM on few rows tell little of the class
+    assert row["bins"] == population_peers.QUICK_BINS
