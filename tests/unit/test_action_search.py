@@ -2,7 +2,6 @@
 
 import json
 import pickle
-from dataclasses import replace
 from itertools import combinations, product
 
 import numpy as np
@@ -100,15 +99,10 @@ def test_density_percentiles_and_codes_are_those_of_the_population(veil, explain
     cells = people.cells(encoded)
     codes = cells - people.starts
     assert (codes.numpy() == population.grid.codes(points)).mean() > 0.999  # float32 at an edge
-    known = population.potentials
-    kept = replace(
-        known,
-        alone=tuple(np.maximum(table, RAREST) for table in known.alone),
-        pairs=tuple((one, two, np.maximum(table, RAREST)) for one, two, table in known.pairs),
-    )
+    kept = population.potentials_from(RAREST)
     found = torch.stack([people.log_density(cells, torch.full((600,), c)) for c in (0, 1)], dim=1)
     assert np.allclose(found, kept.log_density(codes.numpy()), atol=1e-3)
-    exact = population.log_density(points)
+    exact = population.potentials.log_density(codes.numpy())
     assert (found.numpy() >= exact - 1e-3).all()
     shares = people.percentile(encoded).numpy()
     income = np.argsort(rows["income"].to_numpy())

@@ -32,6 +32,7 @@ from counterveil.schema import Schema
 __all__ = ["Grid", "MixedPopulation"]
 
 SWEEPS = 2  # over the features whose pairs were counted, when rows are drawn
+EMPTY = -27.0  # log-share of people of a cell that holds nobody
 MOST_TIMES = 20.0  # more or less often than the copula says that two cells meet
 
 
@@ -130,7 +131,11 @@ class MixedPopulation(Population):
     @cached_property
     def potentials(self) -> Potentials:
         """log P~(cells | class), but for a constant, as a sum over features and pairs."""
-        alone = tuple(_logs(_rows(table)) for table in self.tables)
+        return self.potentials_from(EMPTY)
+
+    def potentials_from(self, rarest: float) -> Potentials:
+        """The same, where no cell by itself has a log-share of people below `rarest`."""
+        alone = tuple(np.maximum(_logs(_rows(table)), rarest) for table in self.tables)
         if self.copula is None:
             return Potentials(alone)
         scores, inverse = self.copula.scores, self.copula.inverse

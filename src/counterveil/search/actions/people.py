@@ -20,7 +20,7 @@ from counterveil.schema.cells import NumberCells
 from counterveil.search.constraints.bounds import linked_columns
 
 SAMPLES = 4000  # rows of P~ of each class that ranks are counted among
-RAREST = -7.0  # a cell or pair adds no less than this to a log-density
+RAREST = -7.0  # no cell by itself has a log-share of people below this
 MOST_OF_ONE_VALUE = 0.1  # of all people, in the capped half of the effort scale
 MIDDLE = (0.1, 0.9)  # percentiles between which the spread of a number is measured
 APART = 4.0  # between the places of two numbers that stand in one line
@@ -100,11 +100,9 @@ class People:
 
     def _read_density(self) -> None:
         """Tables of cells and of pairs of cells, with derived features in their sources."""
-        known = self.population.potentials
-        alone = [np.maximum(table, RAREST).astype(np.float32) for table in known.alone]
-        pairs: list[PairTable] = [
-            (i, j, np.maximum(table, RAREST).astype(np.float32)) for i, j, table in known.pairs
-        ]
+        known = self.population.potentials_from(RAREST)
+        alone = [table.astype(np.float32) for table in known.alone]
+        pairs: list[PairTable] = [(i, j, table.astype(np.float32)) for i, j, table in known.pairs]
         names = [block.feature.name for block in self.grid.encoding.blocks]
         links = zip(linked_columns(self.grid.encoding), self.grid.schema.links, strict=True)
         derived_ones = []
