@@ -146,15 +146,34 @@ def moments() -> Pair:
 
 
 def long_rows() -> Pair:
-    """All others are common in every feature; the replaced record is rare in all, or common too.
+    """Twelve features in any combination; the replaced record changes all of them, and its class.
 
-    Its scores are far longer than the public norm, and are cut: by its own length alone.
+    Scores of so many features are longer than the public norm, and are cut: each row by itself.
     """
-    names = [f"x{number}" for number in range(6)]
-    others = [_record(names, "a" * 6, CLASSES[row % 2]) for row in range(40)]
-    first, second = [_record(names, "c" * 6, "no")], [_record(names, "a" * 6, "no")]
-    features = [_letters(name) for name in names]
-    return _pair("long rows", features, others, first, second, order=2)
+    features, others = _combinations(12)
+    names = [feature.name for feature in features]
+    first, second = _record(names, "c" * 12, "no"), _record(names, "ca" * 6, "yes")
+    return _pair("long rows", features, others, [first], [second], order=2)
+
+
+def chosen_pairs() -> Pair:
+    """Eight features, as for so many rows that most of their pairs are counted, and some are not.
+
+    Which ones follows from the noisy moments.
+    """
+    features, others = _combinations(8)
+    names = [feature.name for feature in features]
+    first, second = _record(names, "c" * 8, "no"), _record(names, "a" * 8, "no")
+    pair = _pair("order 2, chosen pairs", features, others, [first], [second], order=2)
+    return replace(pair, planned=10_000_000)
+
+
+def _combinations(count: int) -> tuple[list[Feature], list[dict[str, Any]]]:
+    """So many features of three letters each, and records of any of them."""
+    names = [f"x{number}" for number in range(count)]
+    drawn = np.random.default_rng(5).choice(list("abc"), (24, count))
+    others = [_record(names, letters, CLASSES[row % 2]) for row, letters in enumerate(drawn)]
+    return [_letters(name) for name in names], others
 
 
 def ranges() -> Pair:
@@ -301,6 +320,7 @@ PURE_PAIRS = (
     spikes,
     moments,
     long_rows,
+    chosen_pairs,
     persons_moments,
     far_number,
     persons,

@@ -63,7 +63,7 @@ FAULTS: tuple[Fault, ...] = (
            f"told = {REPLACE}(measured[-1], values=private_sums.moments)\n"
            "        told = record_of(table, plan, *measured[:-1], told)\n"
            "        chosen = _strongest(told, known, plan.pairs)",
-           (ITSELF, PAIRS), (MOVES, PAIRS)),
+           (ITSELF, "order 2, chosen pairs")),
     fault("exact ranges", "the record holds exact counts of a number",
            MIXED, _RANGES,
            f"made = {_RANGES[len('measured += ['):-1]}\n"
