@@ -133,7 +133,7 @@ FAULTS: tuple[Fault, ...] = (
            SUMS, _CUT,
            "rows = np.stack([values[code[some]] for values, code in scores]).T\n"
            "            rows = np.trunc(rows * 1024 / max(1, np.abs(rows).sum(axis=1).max()))",
-           (ITSELF, LONG)),
+           (ITSELF, "order 2, chosen pairs")),
     fault("scores from exact counts", "one record moves the scores of all the others",
            MIXED, "whole = whole_scores(known.scores, known.tables, plan.norm)",
            f"told = {REPLACE}(measured[-1], values=private_counts.singles)\n"
