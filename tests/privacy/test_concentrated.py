@@ -126,8 +126,8 @@ def test_a_plan_without_delta_is_what_it_was():
     plan = make_plan(neighbours.wide_pairs().schema, 10**6, Budget(0.5), order=2)
     ranges, singles, moments, pairs, spikes = plan.shares
     assert ranges is spikes is None
-    assert (moments, pairs) == tuple(Budget(part * 0.5) for part in (0.25, 0.1))
-    assert singles.epsilon == pytest.approx(0.65 * 0.5)
+    assert (moments, pairs) == tuple(Budget(part * 0.5) for part in (0.25, 0.15))
+    assert singles.epsilon == pytest.approx(0.6 * 0.5)
 
 
 # Noise

@@ -14,10 +14,12 @@ from counterveil.population import BitPopulation, ImagePopulation, MixedPopulati
 from counterveil.population.base import shrinkage, to_simplex
 from counterveil.population.bits import likely_frequencies
 from counterveil.population.contrasts import ScoreSums, class_tables
+from counterveil.population.copula import likely
 from counterveil.population.images import Frequencies
 from counterveil.population.marginals import Marginals
 from counterveil.population.mixed import Grid, believable, rake
 from counterveil.population.moments import normal_scores, scores_of, whole_scores
+from counterveil.population.tree import spanning_tree
 from counterveil.privacy.record import Measurement, NoisyRecord, Sensitivity
 from counterveil.schema import Binary, Label, Numeric, Pixels, Schema
 
@@ -372,3 +374,50 @@ def test_a_record_of_another_table_is_refused(schema):
         )
         with pytest.raises(VeilError):
             population_of(schema, whole)
+
+
+def test_features_with_a_common_cause_are_found_through_noise_that_hides_every_pair():
+    rng, features = np.random.default_rng(0), 24
+    true = np.where(np.arange(features) < 12, 0.9, 0.0)
+    cov, noise = np.outer(true, true), 0.3
+    errors = rng.normal(scale=noise, size=cov.shape)
+    noisy = cov + np.triu(errors, 1) + np.triu(errors, 1).T
+    found = likely(noisy, np.ones(features), noise)
+    assert (np.diag(found) == 0).all()
+    off = ~np.eye(features, dtype=bool)
+    assert np.sqrt(((found - cov)[off] ** 2).mean()) < noise / 2
+    assert not likely(noisy - cov, np.ones(features), noise).any()  # noise alone
+
+
+def test_a_single_pair_is_found_where_it_stands_out():
+    noisy = np.zeros((12, 12))
+    noisy[3, 7] = noisy[7, 3] = 0.5
+    found = likely(noisy, np.ones(12), 0.05)
+    assert 0.4 < found[3, 7] < 0.5  # a little less than it looks: noise may have helped
+    assert np.count_nonzero(np.abs(found) > 0.02) == 2
+
+
+def test_a_tree_takes_the_strongest_pairs_and_parents_come_first():
+    strength = np.zeros((5, 5))
+    for one, two, much in ((0, 1, 0.9), (1, 2, 0.5), (0, 2, 0.4), (3, 2, 0.1)):
+        strength[one, two] = strength[two, one] = much
+    tree = spanning_tree(strength)
+    pairs = {frozenset(pair) for pair in tree if pair[0] >= 0}
+    assert pairs == {frozenset({0, 1}), frozenset({1, 2}), frozenset({2, 3})}
+    seen = {-1}
+    for parent, child in tree:
+        assert parent in seen
+        seen.add(child)
+    assert [parent for parent, child in tree if child == 4] == [-1]
+
+
+def test_rows_that_are_drawn_have_the_counted_pairs(schema):
+    rows = random_rows(schema, 4000, seed=2)
+    rows["member"] = np.where(rows.age > 60, "yes", "no")
+    rows["housing"] = np.where(rows.member == "yes", "own", rows.housing)
+    population = population_of_rows(schema, rows, pairs=6)
+    points, _ = population.sample(20_000, np.random.default_rng(0))
+    drawn = Encoding(schema).decode(points)
+    told = pd.crosstab(rows.member, rows.housing, normalize=True)
+    found = pd.crosstab(drawn.member, drawn.housing, normalize=True).reindex_like(told).fillna(0)
+    assert float((told - found).abs().to_numpy().sum()) < 0.1

@@ -258,7 +258,7 @@ def charged_first(
 def read_once(pair: Pair, budget: Budget, mechanism: str = "functional") -> Finding:
     """Whether a release reads the rows as often as planned, after it has charged what it states.
 
-    That is once, or twice where the bins of numbers lie where a first noisy look found people.
+    That is once, and once more for each step that follows from the noisy numbers of one before.
     """
     with tempfile.TemporaryDirectory() as folder:
         curator = WatchedCurator(pair, budget, folder)
@@ -266,7 +266,8 @@ def read_once(pair: Pair, budget: Budget, mechanism: str = "functional") -> Find
         asked = pair.one, budget.epsilon, budget.delta
         veil = curator.release(*asked, mechanism=mechanism, order=pair.order, **epochs)
         readings, charges = curator.charges_at_readings, curator.charges()
-    planned = pair.plan(budget).readings if mechanism == "functional" else 1
+    plan = replace(pair, planned=None).plan(budget)  # a release plans for the rows that there are
+    planned = plan.readings if mechanism == "functional" else 1
     charge = budget.epsilon, budget.delta, veil.digest
     yield from charged_first(readings, charges, planned, charge)
     stated = veil.statement

@@ -20,7 +20,7 @@ import numpy as np
 
 from counterveil.curator.coefficients import CellCounts, GridCounts, MomentSums, PairCounts, fill
 from counterveil.curator.noise import NoiseSource, calibrate, rho_of
-from counterveil.curator.plan import Plan, drowning, less_noise, record_of
+from counterveil.curator.plan import Plan, about, drowning, less_noise, record_of
 from counterveil.curator.table import PrivateTable
 from counterveil.errors import InternalError
 from counterveil.population.copula import Copula
@@ -40,8 +40,8 @@ ROWS_OVER_NOISE = 100.0  # for one bin; how classes differ drowns in many bins f
 RANGES_FROM = 15.0  # rows over the noise on a count of all classes
 SPIKES_FROM = 50.0  # rows over the noise on a slice
 MOMENTS_UNTIL = 1.0  # noise on the mean score of an average class
-PAIRS_FROM = 4.0  # rows in an average cell of a pair, over the noise scale
-MOST_PAIRS, LEAST_PAIRS = 24, 4
+PAIRS_FROM = 0.125  # rows in an average cell of a pair, over the noise scale, a feature
+MOST_PAIRS, LEAST_PAIRS = 24, 8
 ROWS_A_BIN = 2.0  # expected rows of a class in a bin, over the noise scale
 SCORE = {1: 0.6, 2: 0.6}  # an average score, and an average square of one
 
@@ -59,7 +59,7 @@ class Parts:
     pairs: float
 
 
-OF_EPSILON = Parts(ranges=0.1, spikes=0.05, moments=0.25, pairs=0.1)
+OF_EPSILON = Parts(ranges=0.1, spikes=0.05, moments=0.25, pairs=0.15)
 OF_RHO = Parts(ranges=0.05, spikes=0.04, moments=0.15, pairs=0.12)
 
 
@@ -84,10 +84,11 @@ def _shared_out(schema: Schema, rows: int, whole: Share, records: int, order: in
     features, classes = len(schema.features), len(schema.label.classes)
     total, parts = amount_of(whole), _parts(whole)
     norm = 2 if isinstance(whole, Rho) else 1
-    chosen, why = _order(schema, rows, whole, records)
+    chosen, link_noise, why = _order(schema, rows, whole, records)
     reasons = [why]
     if order is not None and order != chosen:
-        reasons.append(f"order {order} was asked for all the same")
+        asked = "is to be measured" if order == 2 else "is not to be measured"
+        reasons.append(f"you asked for --order {order}: what goes together {asked} all the same")
     order = min(order or chosen, 2 if features > 1 else 1)
     moments = parts.moments * total if order == 2 else 0.0
     many, why = _pairs(schema, rows, whole, records) if order == 2 else (0, "")
@@ -104,10 +105,10 @@ def _shared_out(schema: Schema, rows: int, whole: Share, records: int, order: in
     blur = _blur(bound, whole, singles)
     amounts = looked, singles, moments, pairs, spikes
     named = (
-        f"the ranges of {wide} numbers",
-        f"{features} tables (class, feature)",
+        f"where the {wide} numbers lie" if wide > 1 else "where the number lies",
+        f"each of {features} columns in each class" if features > 1 else "the column in each class",
         "what goes together",
-        f"tables of the {many} strongest pairs",
+        f"the {many} strongest pairs",
         "single values that many people share",
     )
     spent = [
@@ -115,16 +116,16 @@ def _shared_out(schema: Schema, rows: int, whole: Share, records: int, order: in
         for amount, what in zip(amounts, named, strict=True)
         if amount
     ]
-    reasons.append(f"{'ρ' if isinstance(whole, Rho) else 'ε'}: {', '.join(spent)}")
+    reasons.append(f"{'ρ' if isinstance(whole, Rho) else 'ε'} goes: {', '.join(spent)}")
     scale = blur / math.sqrt(2)  # of Laplace noise of this deviation
     if wide:
         fine = int(np.clip((rows / blur / ROWS_OVER_NOISE) ** 2, LEAST_BINS, MOST_BINS))
-        reasons.append(f"about {fine} bins a number, where the first look says that people are")
+        reasons.append(f"numbers are counted in about {fine} bins, where the first look saw people")
     else:
         fine = int(np.clip(rows / (classes * ROWS_A_BIN * scale), COARSE, FINE))
         reasons.append(
-            f"{fine} bins a number: {rows / (classes * fine):.0f} rows of a class in an average "
-            f"bin, noise scale {scale:.0f}"
+            f"numbers are counted in {fine} bins: a class has {about(rows / (classes * fine))} "
+            f"rows in one on average, and a count is off by about {about(blur)}"
         )
     return Plan(
         "mixed",
@@ -138,6 +139,8 @@ def _shared_out(schema: Schema, rows: int, whole: Share, records: int, order: in
         ranges=wide,
         norm=norm if order == 2 else 0,
         pairs=many,
+        noise=blur,
+        link_noise=link_noise if order == 2 else 0.0,
     )
 
 
@@ -156,11 +159,11 @@ def _sees_spikes(wide: int, rows: int, whole: Share, records: int) -> bool:
     return rows >= SPIKES_FROM * _blur(bound, whole, _parts(whole).spikes * amount_of(whole))
 
 
-def _order(schema: Schema, rows: int, whole: Share, records: int) -> tuple[int, str]:
-    """1 or 2: without or with moments; and why."""
+def _order(schema: Schema, rows: int, whole: Share, records: int) -> tuple[int, float, str]:
+    """1 or 2: without or with moments; the noise on a correlation; and why, in words."""
     features, classes = len(schema.features), len(schema.label.classes)
     if features == 1:
-        return 1, "one feature goes with nothing: no moments"
+        return 1, 0.0, "there is one column: it goes together with nothing"
     norm = 2 if isinstance(whole, Rho) else 1
     bound = Sensitivity.of_moments(norm, features, records)
     blur = _blur(bound, whole, _parts(whole).moments * amount_of(whole))
@@ -168,32 +171,25 @@ def _order(schema: Schema, rows: int, whole: Share, records: int) -> tuple[int, 
     size = TYPICAL[norm] * (SCORE[norm] * features) ** (1 / norm) / room  # what UNIT stands for
     of_class = blur / UNIT**2 / (2 * LABEL[norm]) * size / (rows / classes)
     of_pair = blur / UNIT**2 / 2 * size**2 / rows / SCORE[2]
-    order = 2 if of_class <= MOMENTS_UNTIL else 1
-    return order, (
-        f"noise on the correlation of two features is about {of_pair:.2g}, and {of_class:.2g} on "
-        "the mean score of a class: "
-        + ("what goes together is measured" if order == 2 else "too much, features are taken alone")
-    )
+    noise = f"a correlation would be off by about {about(of_pair)}"
+    if of_class > MOMENTS_UNTIL:
+        return 1, of_pair, f"which columns go together is not measured: {noise}"
+    return 2, of_pair, f"which columns go together is measured: {noise}".replace("would be", "is")
 
 
 def _pairs(schema: Schema, rows: int, whole: Share, records: int) -> tuple[int, str]:
-    """How many pairs of features are counted, and why."""
+    """How many pairs of features are counted, and why, in words."""
     features = len(schema.features)
     cells = np.array([merge.max() + 1 for merge in Grid(schema, FINE).merged(COARSE)])
     of_pair = float(np.outer(cells, cells)[np.triu_indices(features, 1)].mean())
     expected, amount = rows / of_pair, _parts(whole).pairs * amount_of(whole)
     most = min(MOST_PAIRS, features * (features - 1) // 2)
     for many in range(most, min(LEAST_PAIRS, most) - 1, -1):
-        scale = _blur(Sensitivity.of_counts(many, records), whole, amount) / math.sqrt(2)
-        if expected >= PAIRS_FROM * scale:
-            return many, (
-                f"an average cell of a pair expects {expected:.0f} rows, {expected / scale:.2g} "
-                f"times the noise scale: the {many} strongest pairs are counted"
-            )
-    return 0, (
-        f"an average cell of a pair expects {expected:.0f} rows, {expected / scale:.2g} times the "
-        "noise scale: no pairs are counted"
-    )
+        blur = _blur(Sensitivity.of_counts(many, records), whole, amount)
+        told = f"a cell holds {about(expected)} rows on average, and is off by about {about(blur)}"
+        if expected >= PAIRS_FROM * features * blur / math.sqrt(2):
+            return many, f"the {many} strongest pairs of columns are counted in full: {told}"
+    return 0, f"no pairs of columns are counted in full: {told}"
 
 
 def measure_mixed(table: PrivateTable, plan: Plan, noise: NoiseSource) -> NoisyRecord:

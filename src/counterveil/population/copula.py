@@ -14,14 +14,12 @@ which adds up over cells and pairs of cells: a cell stands for all numbers in it
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import ndtr
 
 from counterveil.encoding import Array
 from counterveil.population.moments import Moments, normal_scores
 
-LINKS = np.array([0.01, 0.03, 0.1, 0.3, 0.7])  # how strongly two features may go together
-MANY = np.array([5.0, 5.0, 1.0, 1.0, 1.0])  # pairs expected at each strength, before looking
-SURE = 3.0  # deviations of noise that a correlation must stand out by
+EDGE = 1.1  # times the largest eigenvalue of noise alone, that a common cause must stand out by
+SURE = 4.5  # deviations of noise that a correlation without a common cause must stand out by
 STRONGEST = 0.98  # correlation of two features that are not the same
 # Eigenvalue of R: no feature follows from others but for so much of its variance. Noise on the
 # correlations counts as such, up to the second number.
@@ -29,9 +27,12 @@ LEAST = (0.1, 0.5)
 
 
 class Copula:
-    """`scores`: t of each cell of each feature, (classes, cells) each. `links`: R, and `inverse`.
+    """`scores`: t of each cell of each feature, (classes, cells) each. `links`: R.
 
-    `noise`: (features, features), the deviation of the noise on each correlation.
+    `noise`: (features, features), the deviation of the noise on each correlation. `information`:
+    what two features say about each other, in nats, (features, features). `orders`: of the cells of
+    each feature, by their scores. `hidden`: the correlations of normal numbers that, cut into
+    cells, have R; rows are drawn with those.
     """
 
     def __init__(
@@ -45,69 +46,69 @@ class Copula:
         spread = np.sqrt(np.maximum(squares - means**2, 1e-6))  # (classes, features)
         within = np.sqrt(share @ spread**2)
         scale = np.outer(within, within)
-        one, two = np.triu_indices(len(tables), 1)
-        noisy = (moments.products - (means.T * share) @ means) / scale
+        noisy = moments.products - (means.T * share) @ means
         self.noise = moments.noise / scale
-        links = np.eye(len(tables))
-        links[one, two] = links[two, one] = likely_links(noisy[one, two], self.noise[one, two])
+        self._noisy, links = noisy / scale, likely(noisy, within**2, moments.noise) / scale
         least = float(np.clip(np.median(self.noise), *LEAST))
         self.links = correlation_matrix(links, least)
-        self.inverse = np.linalg.inv(self.links)
+        believed = np.where(links != 0, self.links, 0.0)
+        self.information = -0.5 * np.log1p(-(believed**2))
         self.scores = tuple(
             (score - means[:, [number]]) / spread[:, [number]]
             for number, score in enumerate(scores)
         )
         # Of normal numbers that are cut into cells the scores go together less than the numbers.
-        self._orders = [np.argsort(score, kind="stable") for score in scores]
+        self.orders = [np.argsort(score, kind="stable") for score in scores]
         blurred = [
             np.sqrt(share @ [row @ normal_scores(row, order) ** 2 for row in table])
-            for table, order in zip(own, self._orders, strict=True)
+            for table, order in zip(own, self.orders, strict=True)
         ]
-        self._hidden = correlation_matrix(
+        self.hidden = correlation_matrix(
             links / np.maximum(np.outer(blurred, blurred), 0.05), least
         )
-        self._ladders = [
-            np.cumsum(table[:, order], axis=1)
-            for table, order in zip(own, self._orders, strict=True)
-        ]
 
-    def draw(self, classes: Array, rng: np.random.Generator) -> Array:
-        """The cell of each feature, (rows, features), of rows of these classes."""
-        root = np.linalg.cholesky(self._hidden)
-        ranks = ndtr(rng.normal(size=(len(classes), len(root))) @ root.T)
-        codes = np.empty(ranks.shape, dtype=np.int64)
-        for feature, (order, ladder) in enumerate(zip(self._orders, self._ladders, strict=True)):
-            for label in range(len(ladder)):
-                mine = classes == label
-                place = np.searchsorted(ladder[label][:-1], ranks[mine, feature], side="right")
-                codes[mine, feature] = order[place]
-        return codes
+    def odds(self, one: int, two: int) -> Array:
+        """How many times more often than by chance cells of two features meet, (classes, a, b).
+
+        The density of two normal numbers with their correlation, over that of two without.
+        """
+        link = float(self.links[one, two])
+        first, second = self.scores[one][:, :, None], self.scores[two][:, None, :]
+        log = (link * first * second - link**2 * (first**2 + second**2) / 2) / (1 - link**2)
+        odds: Array = np.exp(np.clip(log, -30, 30))
+        return odds
 
     def strongest(self, many: int) -> tuple[tuple[int, int], ...]:
-        """The (at most) `many` pairs of features that go together most."""
+        """The (at most) `many` pairs of features that go together most, or seem to."""
         one, two = np.triu_indices(len(self.links), 1)
-        best = np.argsort(-np.abs(self.links[one, two]), kind="stable")[:many]
+        seem, sure = np.abs(self._noisy[one, two]), self.information[one, two]
+        best = np.lexsort((-seem, -sure))[:many]
         return tuple(zip(one[best].tolist(), two[best].tolist(), strict=True))
 
 
-def likely_links(noisy: Array, noise: Array) -> Array:
-    """The expected correlation of each pair given its noisy one and the deviation of that noise.
+def likely(noisy: Array, variances: Array, noise: float, rounds: int = 20) -> Array:
+    """Covariances that are believed, 0 on the diagonal, (features, features).
 
-    Most pairs hardly go together and some do strongly: a mixture of Gaussians whose shares are
-    learnt from the noisy correlations themselves.
+    `noisy`: with noise of deviation `noise`; its diagonal is not looked at. `variances`: known.
+
+    Where many features go together they have a few causes in common, and noise has none: of the
+    eigenvalues those beyond the largest of noise alone are kept, each without what noise adds to it
+    (for a matrix of noise, the best that can be done by eigenvalues). Single pairs that stand out
+    of what is left come on top.
     """
-    spread = LINKS[:, None] ** 2 + noise**2
-    log_likelihood = -0.5 * (noisy**2 / spread + np.log(spread))
-    likelihood = np.exp(log_likelihood - log_likelihood.max(axis=0))
-    share = MANY / MANY.sum()
-    for _ in range(30):
-        belief = likelihood * share[:, None]
-        belief /= belief.sum(axis=0)
-        share = (belief.sum(axis=1) + MANY) / (len(noisy) + MANY.sum())
-    found = (belief * LINKS[:, None] ** 2 / spread).sum(axis=0) * noisy
-    # Of many pairs the noise alone makes some look strong, and R would be made of those.
-    found = np.where(np.abs(noisy) > SURE * noise, found, 0.0)
-    return np.clip(found, -STRONGEST, STRONGEST)
+    of_noise = 4 * noise**2 * len(noisy)  # the square of its largest eigenvalue, nearly
+    common = np.zeros_like(noisy)
+    for _ in range(rounds):  # the diagonal of the common part is not known: found step by step
+        whole = noisy.copy()
+        np.fill_diagonal(whole, np.minimum(np.diag(common), STRONGEST * variances))
+        values, axes = np.linalg.eigh(whole)
+        kept = np.where(values > EDGE * np.sqrt(of_noise), values**2 - of_noise, 0.0)
+        common = (axes * np.sqrt(np.maximum(kept, 0.0))) @ axes.T
+    rest = noisy - common
+    alone = np.where(np.abs(rest) > SURE * noise, rest - noise**2 / np.where(rest, rest, 1.0), 0.0)
+    found = common + alone
+    np.fill_diagonal(found, 0.0)
+    return found
 
 
 def correlation_matrix(links: Array, least: float, rounds: int = 20) -> Array:

@@ -6,8 +6,9 @@
 | second moments of scores | correlations: a Gaussian copula (`copula.py`) |
 | counts of the strongest pairs | what correlations do not say: a husband is a man |
 
-Rows are drawn from the copula; where pairs were counted, the features in them are then drawn again
-in turn, each given the rest of its row (Gibbs sampling).
+The pairs that say most make a tree (`tree.py`), and every feature has a table with its parent
+there: that of the copula, corrected by the counts of the pair where it was counted. What else goes
+together is left to the copula.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from counterveil.population.grid import Grid
 from counterveil.population.marginals import Marginals
 from counterveil.population.moments import Moments
 from counterveil.population.numbers import ChosenCells
+from counterveil.population.tree import Tree
 from counterveil.privacy.record import NoisyRecord
 from counterveil.schema import Schema
 
 __all__ = ["Grid", "MixedPopulation"]
 
-SWEEPS = 2  # over the features whose pairs were counted, when rows are drawn
 EMPTY = -27.0  # log-share of people of a cell that holds nobody
-MOST_TIMES = 20.0  # more or less often than the copula says that two cells meet
+RAREST_PAIR = 1e-3  # of what the copula expects of two cells: no pair of cells holds fewer
 
 
 @dataclass(frozen=True)
@@ -72,24 +73,33 @@ class MixedPopulation(Population):
         self.class_share = self.totals / self.totals.sum()
         self.grid, self._coarse = known.shaped_grid(), known.coarse
         self.copula: Copula | None = None
-        self._met: tuple[tuple[int, int, Array], ...] = ()  # counted pairs, times the copula's
+        self.tree: Tree | None = None
+        self._joint: dict[int, Array] = {}  # with the parent: (classes, its cells, own cells)
         if record.find("moments"):
             moments = Moments.read(record, known.tables, known.scores, known.rows)
             self.tables = known.with_sums(moments)
             self.copula = Copula(self.tables, known.scores, moments)
-            if record.find("pairs"):
-                self._met = self._read_pairs(self.copula)
+            self.tree, self._joint = self._along_tree(self.copula)
 
     def _points(self, classes: Array, rng: np.random.Generator) -> Array:
-        if self.copula is None:
-            codes = np.stack([_draw(table[classes], rng) for table in self.tables], axis=1)
-        else:
-            codes = self.copula.draw(classes, rng)
-            for _ in range(SWEEPS if self._met else 0):
-                for feature in sorted({each for *pair, _ in self._met for each in pair}):
-                    odds = self.conditionals(codes, classes, feature)
-                    codes[:, feature] = _draw(odds, rng)
-        return self.grid.points(codes, rng)
+        return self.grid.points(self._codes(classes, rng), rng)
+
+    def _codes(self, classes: Array, rng: np.random.Generator) -> Array:
+        """The cell of each feature, (rows, features), of one row of each of these classes."""
+        if self.tree is None or self.copula is None:
+            dice = rng.random((len(classes), len(self.tables)))
+            drawn = [_pick(table[classes], dice[:, each]) for each, table in enumerate(self.tables)]
+            return np.stack(drawn, axis=1)
+        dice = self.tree.draw(len(classes), rng)
+        codes = np.empty(dice.shape, dtype=np.int64)
+        for parent, child in self.tree.parents:
+            if parent < 0:
+                weights = self.tables[child][classes]
+            else:
+                weights = self._joint[child][classes, codes[:, parent]]
+            order = self.copula.orders[child]
+            codes[:, child] = order[_pick(weights[:, order], dice[:, child])]
+        return codes
 
     def conditionals(self, codes: Array, classes: Array, feature: int) -> Array:
         """P~(cell of `feature` | the rest of the row, class), (rows, cells).
@@ -97,21 +107,11 @@ class MixedPopulation(Population):
         `codes`: the cell of each feature, (rows, features); that of `feature` is not looked at.
         """
         found = self.potentials.alone[feature][classes]
-        if self.copula is not None:
-            scores = [
-                table[classes, codes[:, each]] for each, table in enumerate(self.copula.scores)
-            ]
-            pulled = self.copula.inverse[feature].copy()
-            pulled[feature] = 0.0
-            toward = -np.stack(scores, axis=1) @ pulled
-            found = found + toward[:, None] * self.copula.scores[feature][classes]
-        for one, two, times in self._met:
-            if feature in (one, two):
-                other = two if feature == one else one
-                table = np.log(times if feature == two else times.T)
-                found = (
-                    found + table[self._coarse[other][codes[:, other]]][:, self._coarse[feature]]
-                )
+        for one, two, table in self.potentials.pairs:
+            if feature == two:
+                found = found + table[classes, codes[:, one]]
+            elif feature == one:
+                found = found + table[classes, :, codes[:, two]]
         found = np.exp(found - found.max(axis=1, keepdims=True))
         return found / found.sum(axis=1, keepdims=True)
 
@@ -124,8 +124,8 @@ class MixedPopulation(Population):
         differences of two rows, and so ranks and `conditionals`, do not depend on that.
         """
         found = self.potentials.log_density(self.grid.codes(points))
-        if self.copula is not None:
-            found = found - 0.5 * np.linalg.slogdet(self.copula.links)[1]
+        if self.tree is not None:
+            found = found + self.tree.log_scale
         return found
 
     @cached_property
@@ -136,21 +136,22 @@ class MixedPopulation(Population):
     def potentials_from(self, rarest: float) -> Potentials:
         """The same, where no cell by itself has a log-share of people below `rarest`."""
         alone = tuple(np.maximum(_logs(_rows(table)), rarest) for table in self.tables)
-        if self.copula is None:
+        if self.tree is None or self.copula is None:
             return Potentials(alone)
-        scores, inverse = self.copula.scores, self.copula.inverse
+        scores, left_over = self.copula.scores, self.tree.left_over
         alone = tuple(
-            table - 0.5 * (inverse[number, number] - 1) * scores[number] ** 2
+            table - 0.5 * left_over[number, number] * scores[number] ** 2
             for number, table in enumerate(alone)
         )
-        met = {(one, two): times for one, two, times in self._met}
-        pairs = []
+        together = {}
         for one, two in combinations(range(len(alone)), 2):
-            table = -inverse[one, two] * scores[one][:, :, None] * scores[two][:, None, :]
-            if (one, two) in met:
-                table = table + np.log(met[one, two])[self._coarse[one]][:, self._coarse[two]]
-            pairs.append((one, two, table))
-        return Potentials(alone, tuple(pairs))
+            pull = -left_over[one, two]
+            together[one, two] = pull * scores[one][:, :, None] * scores[two][:, None, :]
+        for parent, child in self.tree.pairs:
+            met = _lift(self._joint[child])
+            one, two = min(parent, child), max(parent, child)
+            together[one, two] += met if parent == one else met.swapaxes(1, 2)
+        return Potentials(alone, tuple((*pair, table) for pair, table in together.items()))
 
     def percentiles(self, feature: int, of_class: int | None = None) -> tuple[Array, Array]:
         """Places in the unit cube and the share of people up to them, of all or of a class.
@@ -171,35 +172,48 @@ class MixedPopulation(Population):
         places = np.stack([cells.pieces.low, cells.pieces.high], axis=1).ravel()
         return np.maximum.accumulate(places), np.stack([starts, ends], axis=1).ravel()
 
-    def _read_pairs(self, copula: Copula) -> tuple[tuple[int, int, Array], ...]:
-        """Two features, and how many times more often than in the copula their cells meet."""
+    def _along_tree(self, copula: Copula) -> tuple[Tree, dict[int, Array]]:
+        """The tree, and of each feature with a parent the counts of both in its class.
+
+        Those are (classes, cells of the parent, own cells).
+        """
+        information, times = copula.information.copy(), {}
+        for (one, two), noisy, variance in self._counted_pairs():
+            coarse = self._coarse[one], self._coarse[two]
+            joint = rake(copula.odds(one, two), self.tables[one], self.tables[two]).sum(axis=0)
+            expected = merge(merge(joint, coarse[1]).T, coarse[0]).T
+            believed = believable(noisy[None], expected[None], variance)[0]
+            counts = to_simplex(believed.ravel(), self.totals.sum()).reshape(expected.shape)
+            ratio = np.maximum(counts / np.maximum(expected, 1e-9), RAREST_PAIR)
+            times[one, two] = ratio[coarse[0]][:, coarse[1]]
+            information[one, two] = information[two, one] = _information(counts)
+        tree, found = Tree(copula, information), {}
+        for parent, child in tree.pairs:
+            odds = copula.odds(parent, child)
+            if (parent, child) in times:
+                odds = odds * times[parent, child]
+            elif (child, parent) in times:
+                odds = odds * times[child, parent].T
+            found[child] = rake(odds, self.tables[parent], self.tables[child])
+        return tree, found
+
+    def _counted_pairs(self) -> list[tuple[tuple[int, int], Array, float]]:
+        """Two features, the noisy counts of their coarse cells, and the variance of the noise."""
+        if not self.record.find("pairs"):
+            return []
         chosen, features = self.record.pairs, range(len(self.tables))
         if not chosen or any(
             one not in features or two not in features[one + 1 :] for one, two in chosen
         ):
             raise VeilError("its noisy record holds no pairs of its features")
-        expected = [self._expected(copula, one, two) for one, two in chosen]
-        ends = np.cumsum([table.size for table in expected])
+        cells = [int(coarse.max()) + 1 for coarse in self._coarse]
+        shapes = [(cells[one], cells[two]) for one, two in chosen]
+        ends = np.cumsum([rows * columns for rows, columns in shapes])
         flat, variance = self.record.read("pairs", (int(ends[-1]),))
-        found = []
-        for (one, two), prior, noisy in zip(
-            chosen, expected, np.split(flat, ends[:-1]), strict=True
-        ):
-            believed = believable(noisy.reshape(1, *prior.shape), prior[None], variance)[0]
-            joint = to_simplex(believed.ravel(), self.totals.sum()).reshape(prior.shape)
-            joint = joint + 1e-3 * prior + 1e-9
-            times = np.clip(joint / np.maximum(prior, 1e-9), 1 / MOST_TIMES, MOST_TIMES)
-            found.append((one, two, times))
-        return tuple(found)
-
-    def _expected(self, copula: Copula, one: int, two: int) -> Array:
-        """The counts that the copula expects of two features, in coarse cells."""
-        link = float(copula.links[one, two])
-        first, second = copula.scores[one][:, :, None], copula.scores[two][:, None, :]
-        # The density of two normal numbers with this correlation, over that of two without.
-        odds = (link * first * second - link**2 * (first**2 + second**2) / 2) / (1 - link**2)
-        joint = rake(np.exp(np.clip(odds, -30, 30)), self.tables[one], self.tables[two])
-        return merge(merge(joint.sum(axis=0), self._coarse[two]).T, self._coarse[one]).T
+        return [
+            (pair, noisy.reshape(shape), variance)
+            for pair, noisy, shape in zip(chosen, np.split(flat, ends[:-1]), shapes, strict=True)
+        ]
 
 
 def rake(dependence: Array, one: Array, two: Array, rounds: int = 12) -> Array:
@@ -244,11 +258,23 @@ def _rows(counts: Array) -> Array:
     return counts / np.maximum(counts.sum(axis=1, keepdims=True), 1e-12)
 
 
-def _draw(weights: Array, rng: np.random.Generator) -> Array:
-    """One cell for each row of `weights`, by inversion."""
+def _pick(weights: Array, dice: Array) -> Array:
+    """One cell for each row of `weights` (rows, cells), by inversion; `dice` lie in 0 to 1."""
     ladder = np.cumsum(weights, axis=1)
-    dice = rng.random(len(weights))[:, None] * ladder[:, -1:]
-    return np.minimum((ladder <= dice).sum(axis=1), weights.shape[1] - 1)
+    return np.minimum((ladder <= dice[:, None] * ladder[:, -1:]).sum(axis=1), weights.shape[1] - 1)
+
+
+def _information(counts: Array) -> float:
+    """What two features say about each other, in nats, by the counts (a, b) of their cells."""
+    joint = counts / counts.sum()
+    chance = np.outer(joint.sum(axis=1), joint.sum(axis=0))
+    return float((joint * (_logs(joint) - _logs(chance))).sum())
+
+
+def _lift(joint: Array) -> Array:
+    """log of how many times more often two cells meet than by chance, (classes, a, b)."""
+    one, two = joint.sum(axis=2, keepdims=True), joint.sum(axis=1, keepdims=True)
+    return _logs(joint) - _logs(one * two / joint.sum(axis=(1, 2), keepdims=True))
 
 
 def _logs(values: Array) -> Array:
