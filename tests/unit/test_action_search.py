@@ -16,6 +16,7 @@ from counterveil.encoding import Encoding
 from counterveil.errors import RequestError
 from counterveil.models import Rows
 from counterveil.population.rounding import roundest
+from counterveil.schema import Label, Numeric, Schema
 from counterveil.search.actions import search
 from counterveil.search.actions.actions import Actions
 from counterveil.search.actions.beam import HELPS
@@ -426,3 +427,56 @@ def test_the_surrogate_says_nothing_of_the_model(veil, refused):
 def _changes(result, feature):
     name = result.schema.features[feature].name
     return sum(column == name for column in result.changes()["column"])
+
+
+@pytest.fixture(scope="module")
+def bills(release_once):
+    """A veil of people whose three bills go together, and a model that looks at the last alone."""
+    names = [f"bill_{month}" for month in (1, 2, 3)]
+    schema = Schema(
+        name="bills",
+        label=Label(name="late", classes=("yes", "no")),
+        features=tuple(
+            Numeric(name=name, lower=0, upper=1000, integer=True) for name in (*names, "age")
+        ),
+    )
+    dice = np.random.default_rng(0)
+    level = dice.uniform(100, 900, 6000)
+    rows = pd.DataFrame(
+        {name: np.clip(level + dice.normal(0, 25, 6000), 0, 1000).round() for name in names}
+    )
+    rows["age"] = dice.integers(20, 80, 6000)
+    rows["late"] = np.where(level > 500, "yes", "no")
+    model = nn.Linear(4, 2)
+    with torch.no_grad():
+        model.weight.copy_(torch.tensor([[0, 0, 8.0, 0], [0, 0, -8.0, 0]]))
+        model.bias.copy_(torch.tensor([-4.0, 4.0]))
+    return release_once(schema, rows, 20.0, epochs=2), model, rows
+
+
+def test_features_that_go_together_follow(bills):
+    veil, model, rows = bills
+    queries = rows[(rows.bill_3 > 650) & (rows.bill_3 < 850)].head(30).reset_index(drop=True)
+    explainer = Explainer(veil, model)
+    answers = explainer.explain(queries, target="no", progress=False)
+    assert answers.valid.all()
+    assert (answers.rows.bill_3 < 500).all()  # the model asks for no more
+    for name in ("bill_1", "bill_2"):
+        assert (answers.rows[name] < queries[name]).mean() > 0.9
+    assert (answers.rows.age == queries.age).mean() > 0.9
+    held = explainer.explain(queries, target="no", immutable=["bill_1"], progress=False)
+    assert (held.rows.bill_1 == queries.bill_1).all()
+    few = explainer.explain(queries, target="no", max_changes=1, progress=False)
+    changed = sum(few.rows[name] != queries[name] for name in veil.schema.columns)
+    assert (changed[few.valid] == 1).all()
+
+
+def test_a_change_that_follows_from_another_costs_less(bills):
+    veil, model, _ = bills
+    people = Explainer(veil, model)._components.believable.people
+    effort = torch.tensor([[1.0, 0.5, 0.0, 1.0], [1.0, 0.5, 0.0, 1.0]])
+    changed = torch.tensor([[True, True, False, False], [True, False, False, True]])
+    follows = people.following(effort, changed)
+    assert float(follows[0, 1]) > 0.5
+    assert (follows[0, [0, 2, 3]] == 0).all()  # the leader pays in full
+    assert (follows[1] == 0).all()  # a bill and an age have nothing to do with each other

@@ -23,11 +23,13 @@ from torch.nn.functional import one_hot
 
 from counterveil.search.actions.actions import Actions
 from counterveil.search.actions.costs import BatchCosts
+from counterveil.search.actions.follow import Follow
 from counterveil.search.actions.seen import Seen
 
 BEAM = 12  # rows that are kept of each query
 PROMISING = (32, 64)  # single actions of a query that are combined: two a feature, so many
 LEVELS, MOST_LEVELS = 4, 6  # actions that are always tried; and where there is no answer yet
+FOLLOWED = 3  # single actions of a query that other features follow
 HELPS = 0.02  # units of the model that an action must gain by itself
 LEAST_GAIN = 1e-6  # log-odds, for the nearest answers
 PRICE = 8.0  # times what a shortfall would cost if numbers had no bounds, for the nearest answers
@@ -93,6 +95,7 @@ class BeamSearch:
         if found is None:
             return self.seen
         (singles, beam), active = found, self.everyone
+        self._follow(beam)
         for level in range(1, MOST_LEVELS):
             going = self._goes_on(level, active, beam, singles).nonzero()[:, 0]
             if not len(going):
@@ -106,6 +109,11 @@ class BeamSearch:
             margin, place = beam.margin[left].max(dim=1)
             self.seen.look(beam.rows[left, place], active[left], margin)
         return self.seen
+
+    def _follow(self, beam: Beam) -> None:
+        """Let other features follow the most promising single actions."""
+        query, place = beam.effort[:, :FOLLOWED].isfinite().nonzero(as_tuple=True)
+        Follow(self.costs, self.actions, self.seen)(beam.rows[query, place], query)
 
     def _goes_on(self, level: int, active: Tensor, beam: Beam, singles: Singles) -> Tensor:
         """For which queries a further action is tried, (active,)."""

@@ -5,7 +5,8 @@ A row that the model accepts costs
     J = effort + implausibility + margin shortfall² + instability
 
 - effort: of every changed feature the percentiles that it moves, its relative size, and the price
-  of a change, all times the user's costs; for the nearest answers the squared encoded distance;
+  of a change, all times the user's costs; a change that follows from another one, because both
+  features go together, costs less by as much; for the nearest answers the squared encoded distance;
 - implausibility: how far log P~(row given target) is below the query's own, or below a floor that
   many of P~'s rows are below, if that is higher;
 - margin shortfall: how far the model is below a margin that is safe;
@@ -181,20 +182,26 @@ class BatchCosts:
             effort += size * (size * (weight @ menu.unit.square().T) - 2 * weighted @ menu.unit.T)
             return effort.clamp_(min=0), torch.zeros_like(effort)
         people, prices, context = self._people, self.context.prices, self.context
-        feature = menu.feature
-        way = (menu.value - queries[:, menu.column]).abs_()
-        moved = (context.entry_scale - self._effort_scale[:, feature]).abs_()
-        moved += self._size(way, people.spread[feature])
-        effort = torch.where(self._counted[:, feature], moved, prices.category)
-        if self._feature_costs is not None:
-            effort *= self._feature_costs[:, feature]
-        own = self.cells[:, feature]
+        own = self.cells[:, menu.feature]
         goals = self.targets[:, None]
         less = people.alone[goals, own] - people.alone[goals, context.entry_cell]
         if people.beside is not None:
             field = self.field
             less += field.gather(1, own) - field[:, context.entry_cell]
-        return effort + prices.change, prices.implausible * less
+        return self.entry_effort, prices.implausible * less
+
+    @cached_property
+    def entry_effort(self) -> Tensor:
+        """What every entry of the menu costs by itself, (queries, entries)."""
+        people, prices, menu = self._people, self.context.prices, self.context.menu
+        assert prices is not None
+        way = (menu.value - self.queries[:, menu.column]).abs_()
+        moved = (self.context.entry_scale - self._effort_scale[:, menu.feature]).abs_()
+        moved += self._size(way, people.spread[menu.feature])
+        effort = torch.where(self._counted[:, menu.feature], moved, prices.category)
+        if self._feature_costs is not None:
+            effort *= self._feature_costs[:, menu.feature]
+        return effort + prices.change
 
     @cached_property
     def field(self) -> Tensor:
@@ -217,6 +224,8 @@ class BatchCosts:
         people, prices = self._people, self.context.prices
         cells = people.cells(rows)
         efforts, changed = self._efforts(rows, cells, query)
+        if people.has_links:
+            efforts = efforts * (1 - people.following(efforts, changed))
         effort = (efforts * changed).sum(dim=1)
         density = people.log_density(cells, self.targets[query])
         implausibility = prices.implausible * (self._floor[query] - density)

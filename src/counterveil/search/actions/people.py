@@ -25,6 +25,9 @@ MOST_OF_ONE_VALUE = 0.1  # of all people, in the capped half of the effort scale
 MIDDLE = (0.1, 0.9)  # percentiles between which the spread of a number is measured
 APART = 4.0  # between the places of two numbers that stand in one line
 
+LINKED = 0.4  # correlation from which one feature follows another
+MOST_LINKS = 128  # pairs of features that are looked at for that
+
 PairTable = tuple[int, int, Array]
 
 
@@ -55,6 +58,7 @@ class People:
         ]
         self._read_cells()
         self._read_density()
+        self._read_links()
         ladders = [population.percentiles(int(number)) for number in self._numbers]
         self._shares = Curves(ladders, device)
         self._scales = Curves([(places, _scale(shares)) for places, shares in ladders], device)
@@ -132,6 +136,37 @@ class People:
         self._first, self._second = self._tensor(np.array(depend, dtype=int).reshape(-1, 2).T)
         is_derived = np.isin(np.arange(self.features), derived_ones)
         self.derived, self.has_derived = self._tensor(is_derived), bool(derived_ones)
+
+    def _read_links(self) -> None:
+        """Which features go together so strongly that one follows the other, and how far."""
+        links = np.zeros((self.features, self.features))
+        if self.population.copula is not None:
+            links = np.triu(self.population.copula.links**2, 1)
+            links[:, self.derived.cpu().numpy()] = links[self.derived.cpu().numpy()] = 0.0
+        one, two = np.nonzero(links >= LINKED**2)
+        order = np.argsort(-links[one, two], kind="stable")[:MOST_LINKS]
+        one, two = one[order], two[order]
+        self.has_links = bool(len(one))
+        self._one, self._two = self._tensor(one), self._tensor(two)
+        self._follows = self._tensor(links[one, two], torch.float32)
+        both = np.zeros_like(links)
+        both[one, two] = both[two, one] = links[one, two]
+        self._linked = self._tensor(both, torch.float32)
+
+    def follows(self, moved: Tensor) -> Tensor:
+        """How far each feature follows from one that is `moved`, 0 to 1, (rows, features) both."""
+        return (moved[:, :, None] * self._linked).amax(dim=1)
+
+    def following(self, effort: Tensor, changed: Tensor) -> Tensor:
+        """How far each changed feature follows from a changed one of more effort, (rows, features).
+
+        `effort`: of each feature, (rows, features); `changed`: whether it counts.
+        """
+        found = torch.zeros_like(effort)
+        both = (changed[:, self._one] & changed[:, self._two]) * self._follows
+        first = effort[:, self._one] < effort[:, self._two]  # the smaller one follows
+        column = torch.where(first, self._one, self._two)
+        return found.scatter_reduce_(1, column, both, "amax")
 
     def cells(self, points: Tensor) -> Tensor:
         """The cell of each feature in the line of all cells, (rows, features)."""

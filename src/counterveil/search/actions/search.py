@@ -21,6 +21,7 @@ from counterveil.search.actions.actions import Actions
 from counterveil.search.actions.beam import BeamSearch
 from counterveil.search.actions.committee import committee_of_model, committee_of_people
 from counterveil.search.actions.costs import UNASKED, BatchCosts, Context, Prices
+from counterveil.search.actions.follow import Follow
 from counterveil.search.actions.last_attempt import LastAttempt
 from counterveil.search.actions.menu import menu_of
 from counterveil.search.actions.people import People
@@ -118,6 +119,8 @@ class _PartSearch:
         costs = BatchCosts(context, self.question, batch)
         actions = Actions.of(context.menu, batch, self.projection, offered=costs.believable)
         seen = BeamSearch(costs, actions, several=self.k > 1)()
+        best = seen.answered.nonzero()[:, 0]
+        Follow(costs, actions, seen)(seen.rows[best], best)
         shrink = Shrink(costs, actions, seen)
         proved = torch.zeros(count, dtype=torch.bool, device=batch.queries.device)
         opens: list[Opening | None] = [None] * count
