@@ -32,7 +32,7 @@ from counterveil.cluster import Cluster, Engine, cluster_of
 from counterveil.curator import dpsgd, paper
 from counterveil.curator.functional import make_plan, measure, record_bytes
 from counterveil.curator.job import Job, ReleaseChoices, ScoreChoices
-from counterveil.curator.plan import Plan
+from counterveil.curator.plan import DELTA, Plan, what_delta_buys
 from counterveil.curator.score import Score, count_right, measure_score, score_of
 from counterveil.curator.table import PrivateTable
 from counterveil.errors import BudgetError, InternalError, RequestError, VeilError
@@ -99,7 +99,14 @@ class Curator:
         plan = make_plan(self.schema, table.size, budget, records=table.records, order=order)
         if record_bytes(self.schema, plan) > MEMBER_LIMITS["record.safetensors"]:
             raise RequestError("the schema has too many classes and cells for a veil; merge some")
-        return replace(plan, units=table.size)
+        words = ""
+        if not budget.delta and plan.family == "mixed":
+            with_delta = Budget(budget.epsilon, DELTA)
+            other = make_plan(
+                self.schema, table.size, with_delta, records=table.records, order=order
+            )
+            words = what_delta_buys(plan, other, budget)
+        return replace(plan, units=table.size, delta_buys=words)
 
     def check(self, private_data: Any) -> int:
         """Read every row, release nothing: does this table fit the schema? Returns the units.

@@ -19,6 +19,7 @@ from counterveil.privacy import Budget, Share
 from counterveil.privacy.budget import amount_of, with_amount
 from counterveil.privacy.record import Measurement, NoisyRecord, Sensitivity
 
+DELTA = 1e-9  # what a plan of pure ε is compared with
 # What a noisy record holds of its plan.
 OF_TABLES = ("fine", "coarse", "ranges", "norm", "ones")
 OF_IMAGES = ("frequencies", "features")
@@ -36,6 +37,9 @@ class Plan:
     reasons: tuple[str, ...]
     warnings: tuple[str, ...] = ()
     units: int = 0  # how many rows or people it was made for: public
+    noise: float = 0.0  # mixed: the deviation of the noise on a count, in rows
+    link_noise: float = 0.0  # mixed: that on the correlation of two features, about
+    delta_buys: str = ""  # without δ: what one would buy, in words
     fine: int = 1  # mixed: bins of a number for its own counts
     coarse: int = 1  # mixed: bins of a number for pairs
     ranges: int = 0  # mixed: so many numbers are counted on ladders first
@@ -69,7 +73,7 @@ class Plan:
                 ("made for", f"{self.units:,} rows or people"),
             ],
             headings=("reasons",),
-            rows=[(reason,) for reason in self.reasons],
+            rows=[(reason,) for reason in (*self.reasons, self.delta_buys) if reason],
             warning=" ".join(f"{words[:1].upper()}{words[1:]}." for words in self.warnings),
         )
 
@@ -77,8 +81,27 @@ class Plan:
         """The plan in words."""
         lines = [self.headline]
         lines += [f"  - {reason}" for reason in self.reasons]
+        lines += [f"  + {self.delta_buys}"] if self.delta_buys else []
         lines += [f"  ! {warning}" for warning in self.warnings]
         return "\n".join(lines)
+
+
+def about(number: float) -> str:
+    """A number with two digits that count: 410, 0.011."""
+    return f"{float(f'{number:.2g}'):,g}"
+
+
+def what_delta_buys(pure: Plan, other: Plan, budget: Budget) -> str:
+    """What the plan `other`, with δ, has over one of pure ε, `budget`; "" if it is not much."""
+    if not pure.noise or not other.noise or other.noise > 0.8 * pure.noise:
+        return ""
+    links = f", on a correlation about {about(other.link_noise)}" if other.link_noise else ""
+    same = about(budget.epsilon * pure.noise / other.noise)
+    return (
+        f"with --delta {DELTA:g} a count would be off by about {about(other.noise)} rows, not "
+        f"{about(pure.noise)}{links}: as much as ε {same} buys without. The promise then "
+        f"fails with a chance of at most {DELTA:g}"
+    )
 
 
 def less_noise(budget: Budget, part: float, main: Sensitivity) -> Share:

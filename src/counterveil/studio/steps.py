@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import math
 import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -13,12 +12,10 @@ import numpy as np
 
 from counterveil.curator import Curator
 from counterveil.curator.infer_schema import draft_schema, read_for_draft
-from counterveil.curator.noise import calibrate
 from counterveil.curator.plan import Plan
 from counterveil.errors import RequestError, SchemaError
 from counterveil.privacy import Budget
 from counterveil.privacy.ledger import Ledger, find_account
-from counterveil.privacy.record import Sensitivity
 from counterveil.schema import Label, Schema
 from counterveil.search import Explainer
 from counterveil.service.answers import records
@@ -302,15 +299,13 @@ def _plan_as_dict(schema: Schema, plan: Plan, budget: Budget) -> dict[str, Any]:
         "order": plan.order,
         "reasons": list(plan.reasons),
         "warnings": list(plan.warnings),
+        "delta_buys": plan.delta_buys,
         "units": plan.units,
     }
     if plan.family != "mixed":
         return content
     bought = [name for name, share in zip(STEPS, plan.shares, strict=True) if share is not None]
-    counts = Sensitivity.of_counts(len(schema.features), plan.records)
-    share_of_singles = plan.shares[STEPS.index("singles")]
-    assert share_of_singles is not None, "single features are always counted"
-    noise = math.sqrt(calibrate(counts.l1, counts.l2, share_of_singles).variance)
+    noise = plan.noise
     share = noise * len(schema.label.classes) / plan.units
     grade = "good" if share <= GOOD else "fair" if share <= FAIR else "poor"
     return {**content, "bought": bought, "noise": noise, "share": share, "grade": grade}

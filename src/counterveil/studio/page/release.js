@@ -3,7 +3,7 @@
 
 const EPSILONS = [0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10];
 const DELTAS = [0, 1e-6, 1e-9];
-const BOUGHT = ["singles", "ranges", "pairs", "products", "spikes"];
+const BOUGHT = ["singles", "ranges", "moments", "pairs", "spikes"];
 
 // --- 3: what ε buys ---
 
@@ -71,6 +71,7 @@ function showPlan(plans) {
     parts.push(element("p", { textContent: words("noise", { noise: number(plan.noise, 2), rows: number(Math.round(rows)), share: percent(plan.share) }) }));
   }
   parts.push(element("p", { textContent: words(plan.delta ? "odds_delta" : "odds", { factor: number(Math.exp(plan.epsilon), 3), delta: number(plan.delta) }) }));
+  if (plan.delta_buys) parts.push(element("p", { className: "delta", lang: "en", textContent: `δ: ${plan.delta_buys}.` }));
   for (const warning of plan.warnings) parts.push(element("p", { className: "warned", lang: "en", textContent: warning }));
   if (plan.bought) {
     const list = element("ul", { className: "bought" });
