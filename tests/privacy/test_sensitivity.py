@@ -16,7 +16,14 @@ from rows import random_rows
 from counterveil.audit.concentrated import overspent
 from counterveil.curator import functional
 from counterveil.curator.bits import keep_ones
-from counterveil.curator.coefficients import BoundedSums, GridCounts, MomentSums, PairCounts, cut
+from counterveil.curator.coefficients import (
+    BoundedSums,
+    GridCounts,
+    MomentSums,
+    PairCounts,
+    cut,
+    fill,
+)
 from counterveil.curator.functional import make_plan
 from counterveil.curator.noise import add, calibrate
 from counterveil.curator.table import PrivateTable
@@ -35,8 +42,7 @@ LABEL = Label(name="y", classes=(0, 1))
 
 
 def summed(sums, schema, frame, **unit):
-    for columns, classes in PrivateTable(frame, schema, **unit).private_columns():
-        sums.add(columns, classes)
+    fill(PrivateTable(frame, schema, **unit), sums)
     return sums
 
 

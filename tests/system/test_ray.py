@@ -86,7 +86,7 @@ def small_parts(monkeypatch):
 def counted(schema, place, cluster=None, **unit):
     table = PrivateTable(place, schema, cluster=cluster, **unit)
     grid = Grid(schema, 16)
-    sums = GridCounts(grid, 2, grid.merged(4), pairs=True), CellCounts(Ladders(schema, 12))
+    sums = GridCounts(grid, 2), CellCounts(Ladders(schema, 12))
     fill(table, *sums)
     return [array for each in sums for array in each.exact]
 

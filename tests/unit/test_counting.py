@@ -10,11 +10,12 @@ import pyarrow.feather
 import pytest
 from rows import random_rows
 
-from counterveil.curator.coefficients import GridCounts, PairCounts
+from counterveil.curator.coefficients import CellCounts, GridCounts, MomentSums, PairCounts, fill
 from counterveil.curator.table import PrivateTable
-from counterveil.errors import DataError
+from counterveil.errors import DataError, InternalError
 from counterveil.population.grid import Grid
 from counterveil.population.ladder import Ladders
+from counterveil.population.moments import WholeScores
 
 
 @pytest.fixture
@@ -69,9 +70,9 @@ def test_every_source_gives_the_integers_of_the_slow_way(schema, odd_rows, tmp_p
     coarse = grid.merged(4)
     every = list(combinations(range(len(schema.features)), 2))
     counts, met = GridCounts(grid, len(schema.label.classes)), PairCounts(grid, coarse, every)
-    for columns, classes in table.private_columns():
-        counts.add(columns, classes)
-        met.add(columns, classes)
+    fill(table, counts, CellCounts(Ladders(schema, 12)))
+    assert table.private_kept(grid) is not None
+    fill(table, met)
     singles, pairs, starts, wide = by_points(schema, grid, coarse, table)
     assert singles.sum() > 0
     assert (counts.singles == singles).all()
@@ -84,6 +85,43 @@ def test_every_source_gives_the_integers_of_the_slow_way(schema, odd_rows, tmp_p
         ladders.counts(table.encoding.compact(points)) for points, _ in table.private_batches()
     )
     assert (ranges == whole).all()
+
+
+def test_cells_in_memory_give_the_integers_of_the_rows(schema, odd_rows, monkeypatch):
+    def counted(table):
+        told, grid = [], Grid(schema, 300)  # more cells than a byte tells apart
+        table.tick = lambda done, words="": told.append(done)
+        singles = GridCounts(grid, len(schema.label.classes))
+        every = list(combinations(range(len(schema.features)), 2))
+        pairs = PairCounts(grid, grid.merged(4), every)
+        whole = tuple(np.arange(count) % 37 - 18 for count in grid.counts)
+        moments = MomentSums(grid, WholeScores(whole, 1.0, 9, 60, 900), len(schema.label.classes))
+        for sums in (singles, moments, pairs):
+            fill(table, sums)
+        return [*singles.exact, *moments.exact, *pairs.exact], told, table.private_kept(grid)
+
+    sums, told, kept = counted(PrivateTable(odd_rows, schema))
+    monkeypatch.setattr("counterveil.curator.table.MOST_KEPT", 10)
+    again, told_again, too_many = counted(PrivateTable(odd_rows, schema))
+    assert kept is not None
+    assert too_many is None
+    assert told == told_again == sorted(told)
+    assert told[-1] * len(schema.features) == 3 * sums[0].sum()
+    for one, two in zip(sums, again, strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+def test_cells_of_one_grid_are_not_taken_for_another(schema, odd_rows):
+    table, classes = PrivateTable(odd_rows, schema), len(schema.label.classes)
+    fine, coarse = Grid(schema, 32), Grid(schema, 8)
+    fill(table, GridCounts(fine, classes))
+    counts = GridCounts(coarse, classes)
+    fill(table, counts)
+    afresh = GridCounts(coarse, classes)
+    fill(PrivateTable(odd_rows, schema), afresh)
+    assert (counts.singles == afresh.singles).all()
+    with pytest.raises(InternalError, match="one grid"):
+        fill(table, GridCounts(fine, classes), GridCounts(coarse, classes))
 
 
 def test_a_person_counts_as_often_by_columns_as_by_points(schema):

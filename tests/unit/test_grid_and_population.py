@@ -126,13 +126,13 @@ def population_of_rows(schema, rows, *, noise=0.0, moments=True, pairs=0):
     if moments:
         known = Marginals(schema, recorded("mixed", len(rows), *made, **settings))
         sums = MomentSums(grid, whole_scores(known.scores, known.tables, 2), 2)
-        sums.add(grid.encoding.compact(grid.encoding.encode(rows)), labels)
+        sums.add(codes.T, labels)
         made.append(measured("moments", sums.moments, 1.0))
     if pairs:
         told = MixedPopulation(schema, recorded("mixed", len(rows), *made, **settings))
         settings["pairs"] = told.copula.strongest(pairs)
         counted = PairCounts(grid, known.coarse, settings["pairs"])
-        counted.add(grid.encoding.compact(grid.encoding.encode(rows)), labels)
+        counted.add(codes.T, labels)
         made.append(measured("pairs", np.concatenate([each.ravel() for each in counted.tables])))
     return MixedPopulation(schema, recorded("mixed", len(rows), *made, **settings))
 

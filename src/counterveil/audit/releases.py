@@ -41,6 +41,7 @@ from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Array, Encoding
 from counterveil.errors import CounterveilError, InputError
 from counterveil.population import population_of
+from counterveil.population.grid import Grid
 from counterveil.privacy import Budget, Rho, Share
 from counterveil.privacy.ledger import Ledger
 from counterveil.search import Explainer
@@ -220,7 +221,13 @@ class WatchedTable(PrivateTable):
             curator.charges_at_readings.append(len(curator.charges()))
             yield from read()
 
-        self._source = replace(self._source, batches=batches)
+        self._source, self._curator = replace(self._source, batches=batches), curator
+
+    def private_kept(self, grid: Grid) -> Any:
+        kept = super().private_kept(grid)
+        if kept is not None:
+            self._curator.charges_at_readings.append(len(self._curator.charges()))
+        return kept
 
 
 class WatchedCurator(Curator):

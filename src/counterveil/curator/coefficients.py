@@ -26,7 +26,9 @@ random and extreme neighbours, and attains them.
 `fill` adds rows to sums: in this process, or in parts on the workers of a cluster. A sum over a
 part is the same integers wherever it is made, and what comes back for a part is added once
 (`Cluster.each`). So the total is that of one pass in one process, to the last integer; no noise is
-drawn, and nothing is rounded, before it is there.
+drawn, and nothing is rounded, before it is there. The cells that the rows of a table of some
+millions of rows fall in stay in the memory of this process: on the same grid they are counted again
+without the files.
 """
 
 from __future__ import annotations
@@ -51,17 +53,19 @@ from counterveil.schema import Schema
 
 ROWS_A_PART = 2_000_000  # of a table that workers count, at most
 ROWS_AT_A_TIME = 1024  # whose vectors are held together
-ROWS_OF_SCORES = 1 << 13  # whose scores are held together
+ROWS_OF_SCORES = 1 << 12  # whose scores are held together
 
 
 class Sums(ABC):
     """A running sum over records: batches are added, and so are sums over other records.
 
-    `places`: of the features that it looks at; all of them if None. `by_points`: it takes encoded
-    rows (rows, width), not columns in compact form (`Encoding.compact`).
+    `places`: of the features that it looks at; all of them if None. A batch is columns in compact
+    form (`Encoding.compact`), or where there is a `grid` the cell in it of each row, a column for
+    each feature; with `by_points` it is encoded rows (rows, width).
     """
 
     places: Collection[int] | None = None
+    grid: Grid | None = None
     by_points = False
 
     @abstractmethod
@@ -101,14 +105,14 @@ class GridCounts(Sums):
     """How many records of each class sit in each cell of each feature."""
 
     def __init__(self, grid: Grid, classes: int) -> None:
-        self.grid = grid
+        self.grid: Grid = grid
         # (class, cell) over all features side by side
         self.singles = np.zeros((classes, grid.width), dtype=np.int64)
 
-    def add(self, private_columns: Sequence[Array], private_classes: Array) -> None:
-        """Count a batch in compact form (`Encoding.compact`)."""
-        codes = self.grid.codes_of(private_columns)
-        for start, count, code in zip(self.grid.starts, self.grid.counts, codes, strict=True):
+    def add(self, private_codes: Sequence[Array], private_classes: Array) -> None:
+        """Count a batch of cells."""
+        places = zip(self.grid.starts, self.grid.counts, private_codes, strict=True)
+        for start, count, code in places:
             mine = self.singles[:, start : start + count]
             flat = private_classes * count + code
             mine += np.bincount(flat, minlength=mine.size).reshape(mine.shape)
@@ -128,19 +132,15 @@ class PairCounts(Sums):
     def __init__(
         self, grid: Grid, coarse: Sequence[Array], pairs: Sequence[tuple[int, int]]
     ) -> None:
-        self.pairs = pairs
-        self._cells = {each: grid.cells[each] for each in sorted({*chain.from_iterable(pairs)})}
-        self.places, self._coarse = tuple(self._cells), coarse
+        self.grid, self.pairs, self._coarse = grid, pairs, coarse
+        self.places: Collection[int] = sorted({*chain.from_iterable(pairs)})
         wide = [int(merge.max()) + 1 for merge in coarse]
         sizes = [(wide[one], wide[two]) for one, two in self.pairs]
         self.tables = [np.zeros(size, dtype=np.int64) for size in sizes]
 
-    def add(self, private_columns: Sequence[Array], private_classes: Array) -> None:
-        """Count a batch in compact form (`Encoding.compact`)."""
-        codes = {
-            each: self._coarse[each][cells.codes_of(private_columns[each])]
-            for each, cells in self._cells.items()
-        }
+    def add(self, private_codes: Sequence[Array], private_classes: Array) -> None:
+        """Count a batch of cells."""
+        codes = {each: self._coarse[each][private_codes[each]] for each in self.places}
         for (one, two), mine in zip(self.pairs, self.tables, strict=True):
             flat = codes[one] * mine.shape[1] + codes[two]
             np.add(mine, np.bincount(flat, minlength=mine.size).reshape(mine.shape), out=mine)
@@ -178,12 +178,11 @@ class MomentSums(Sums):
         self._products = np.zeros((features, features), dtype=np.int64)
         self._sums = np.zeros((classes, features), dtype=np.int64)
 
-    def add(self, private_columns: Sequence[Array], private_classes: Array) -> None:
-        """Add a batch in compact form (`Encoding.compact`), some rows at a time."""
-        codes = self.grid.codes_of(private_columns)
+    def add(self, private_codes: Sequence[Array], private_classes: Array) -> None:
+        """Add a batch of cells, some rows at a time."""
         for start in range(0, len(private_classes), ROWS_OF_SCORES):
             some = slice(start, start + ROWS_OF_SCORES)
-            scores = zip(self._values, codes, strict=True)
+            scores = zip(self._values, private_codes, strict=True)
             rows = cut(np.stack([values[code[some]] for values, code in scores]).T, *self._norms)
             # Whole numbers in floats: sums of so few rows stay far below 2⁵³.
             self._products += (rows.T @ rows).astype(np.int64)
@@ -295,9 +294,9 @@ def fill(table: PrivateTable, *private_sums: Sums) -> None:
     Every caller must account for what it does with them. No value of a row can make it fail.
     """
     if table.cluster is None:
-        for private_rows, private_classes in _batches(table, private_sums):
+        for private_rows, private_codes, private_classes in _batches(table, private_sums):
             for each in private_sums:
-                each.add(private_rows, private_classes)
+                each.add(private_rows if each.grid is None else private_codes, private_classes)
             table.tell(len(private_classes))
         return
     parts = table.private_parts(ROWS_A_PART)
@@ -308,12 +307,18 @@ def fill(table: PrivateTable, *private_sums: Sums) -> None:
         table.tell(parts[number][0].rows)
 
 
-def _batches(table: PrivateTable, sums: Sequence[Sums]) -> Iterator[tuple[Any, Array]]:
+def _batches(table: PrivateTable, sums: Sequence[Sums]) -> Iterator[tuple[Any, Any, Array]]:
+    """Batches: rows as sums without a grid take them, their cells in the grid, and classes."""
+    grids = [each.grid for each in sums if each.grid is not None]
+    if any(each is not grids[0] for each in grids):
+        raise InternalError("the sums of one reading are counted on one grid")
+    every = any(each.places is None for each in sums)
+    places = None if every else {place for each in sums for place in each.places or ()}
+    if grids:
+        return table.private_cells(grids[0], places, alone=len(grids) == len(sums))
     if any(each.by_points for each in sums):
-        return table.private_batches()
-    if any(each.places is None for each in sums):
-        return table.private_columns()
-    return table.private_columns({place for each in sums for place in each.places or ()})
+        return ((points, None, classes) for points, classes in table.private_batches())
+    return ((columns, None, classes) for columns, classes in table.private_columns(places))
 
 
 @dataclass(frozen=True)

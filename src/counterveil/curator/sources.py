@@ -177,8 +177,9 @@ def _short(column: pa.Array) -> Any:
         column = column.dictionary_encode()
     if not kinds.is_dictionary(column.type):
         return cells_of(column)
-    codes = pc.fill_null(column.indices.cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
-    return Coded(codes, cells_of(column.dictionary))
+    codes = column.indices.cast(pa.int64())
+    codes = codes.fill_null(-1) if codes.null_count else codes
+    return Coded(codes.to_numpy(), cells_of(column.dictionary))
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -206,7 +207,8 @@ def cells_of(column: pa.Array) -> Any:
         return _objects([NESTED if there else None for there in column.is_valid().to_pylist()])
     if _is_text(kind):
         return _texts(column)
-    return column.to_pandas(integer_object_nulls=True).array
+    plain = not column.null_count and (kinds.is_integer(kind) or kinds.is_floating(kind))
+    return column.to_numpy() if plain else column.to_pandas(integer_object_nulls=True).array
 
 
 def _texts(column: pa.Array) -> Any:

@@ -30,11 +30,13 @@ from counterveil.curator.sources import open_source
 from counterveil.encoding import Array, Encoding
 from counterveil.errors import DataError, RequestError
 from counterveil.parts import Fragments
+from counterveil.population.grid import Grid
 from counterveil.schema import Schema
 from counterveil.schema.columns import empty_cells
 from counterveil.terminal import Tick, silent
 
 MOST_RECORDS = 10_000  # of a person that may count
+MOST_KEPT = 1 << 26  # bytes of cells that are kept in memory between readings
 WHOLE = re.compile(r"(?P<sign>[+-]?)(?P<digits>[0-9]+)(\.0*)?")
 
 
@@ -79,6 +81,7 @@ class PrivateTable:
             self._private_used = private_used
         self.tick: Tick = silent  # told how many rows were counted, in all readings
         self._counted = 0
+        self._private_kept: tuple[Grid, list[list[Array]]] | None = None
 
     @property
     def unit(self) -> Literal["record", "person"]:
@@ -179,6 +182,42 @@ class PrivateTable:
             elif counts.any():
                 kept = [None if each is None else each[counts] for each in columns]
                 yield kept, classes[counts]
+
+    def private_cells(
+        self, grid: Grid, features: Collection[int] | None = None, *, alone: bool = False
+    ) -> Iterator[tuple[list[Any], list[Any], Array]]:
+        """The columns of `private_columns`, the cells of `grid` that they fall in, and classes.
+
+        The cells of all features, where they take little memory, are kept there for the next time
+        that they are wanted `alone`, without the columns.
+        """
+        codes: list[Any]
+        kept = self.private_kept(grid) if alone else None
+        if kept is not None:
+            for small in kept:
+                *codes, classes = (each.astype(np.intp) for each in small)
+                yield [], codes, classes
+            return
+        counts = [*grid.counts, len(self.schema.label.classes)]
+        kinds = [np.min_scalar_type(count - 1) for count in counts]
+        keep = features is None and self.rows * sum(each.itemsize for each in kinds) <= MOST_KEPT
+        new: list[list[Array]] = []
+        for columns, classes in self.private_columns(features):
+            codes = [
+                None if column is None else cells.codes_of(column)
+                for cells, column in zip(grid.cells, columns, strict=True)
+            ]
+            if keep:
+                with_class = zip((*codes, classes), kinds, strict=True)
+                new.append([each.astype(kind) for each, kind in with_class])
+            yield columns, codes, classes
+        if new:
+            self._private_kept = grid, new
+
+    def private_kept(self, grid: Grid) -> list[list[Array]] | None:
+        """The cells of `grid` of all rows, the class last, where they are kept in memory."""
+        kept_on, kept = self._private_kept or (None, None)
+        return kept if kept_on is grid else None
 
     def check(self) -> None:
         """Read every row and refuse a table that does not fit the schema or cannot be explained.

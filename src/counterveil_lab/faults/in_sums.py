@@ -196,9 +196,8 @@ FAULTS: tuple[Fault, ...] = (
            PICTURES, "bound = private_sums.sensitivity(plan.records)",
            "bound = private_sums.sensitivity(1)", (MOVES, "one person, images")),
     fault("bin edges from the rows", "one far number moves all others to another bin",
-           SUMS, "codes = self.grid.codes_of(private_columns)\n        for start, count",
-           "codes = self.grid.codes_of([each / max(np.nanmax(each), 1e-9)"
-           " if each.dtype.kind == 'f' else each for each in private_columns])\n"
-           "        for start, count",
+           "curator/table.py", "else cells.codes_of(column)",
+           "else cells.codes_of(column / max(np.nanmax(column), 1e-9)"
+           " if column.dtype.kind == 'f' else column)",
            (MOVES, "far number"), (NUMBERS, "far number")),
 )
