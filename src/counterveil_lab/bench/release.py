@@ -2,11 +2,11 @@
 
 | column | meaning |
 |---|---|
-| seconds | of `measure`: both passes over the rows, noise, everything |
-| order | of the plan: 1, single features; 2, pairs of all features are counted as well |
-| counting_seconds, rows_per_second | of both passes over the rows alone |
-| reading_seconds | what Arrow takes for the columns of both passes alone: decoding and the disk |
-| bytes_per_second | of the files, in both passes of counting |
+| seconds | of `measure`: all readings of the rows, noise, everything |
+| order | of the plan: 1, single features; 2, moments and pairs of features as well |
+| counting_seconds, rows_per_second | of all readings of the rows alone |
+| reading_seconds | what Arrow takes for the columns of the first two: decoding and the disk |
+| bytes_per_second | of the files, as if read twice |
 | points_rows_per_second | of counting by points, a column a category, as it was done before |
 
 Seconds are those of the processor, in one thread.
@@ -90,9 +90,9 @@ def report_one(parts: str, order: int) -> None:
 
 
 def count_columns(table: PrivateTable, plan: Plan) -> list[Array]:
-    """All passes as a release makes them, without noise, on public bins: the exact sums.
+    """All readings as a release makes them, without noise: the exact sums.
 
-    Scores and pairs are any: they take as long as those that noisy numbers would give.
+    Bins, scores and pairs are any: they take as long as those that noisy numbers would give.
     """
     from counterveil.curator.coefficients import (
         CellCounts,
@@ -105,20 +105,24 @@ def count_columns(table: PrivateTable, plan: Plan) -> list[Array]:
     from counterveil.population.grid import Grid
     from counterveil.population.ladder import Ladders
     from counterveil.population.moments import scores_of, whole_scores
+    from counterveil.population.spikes import Slices
 
-    ladders, grid = Ladders(table.schema, plan.fine), Grid(table.schema, plan.fine)
+    ladders = Ladders(table.schema, plan.fine)
+    like_all = np.ones(ladders.width), 1.0, table.size, plan.fine
+    grid = Grid(table.schema, plan.fine, ladders.chosen(*like_all) if plan.ranges else None)
     classes = len(table.schema.label.classes)
     even = tuple(np.ones((classes, count)) for count in grid.counts)
-    sums: list[Sums] = [CellCounts(ladders), GridCounts(grid, classes)]
+    readings: list[list[Sums]] = [[CellCounts(ladders)]] if plan.ranges else []
+    readings.append([GridCounts(grid, classes), CellCounts(Slices(grid))])
     if plan.norm:
         whole = whole_scores(scores_of(even, grid.in_order), even, plan.norm)
-        sums.append(MomentSums(grid, whole, classes))
+        readings.append([MomentSums(grid, whole, classes)])
     if plan.pairs:
         some = list(combinations(range(len(grid.cells)), 2))[: plan.pairs]
-        sums.append(PairCounts(grid, grid.merged(plan.coarse), some))
-    for each in sums:
-        fill(table, each)
-    return [exact for each in sums for exact in each.exact]
+        readings.append([PairCounts(grid, grid.merged(plan.coarse), some)])
+    for sums in readings:
+        fill(table, *sums)
+    return [exact for sums in readings for each in sums for exact in each.exact]
 
 
 def count_points(table: PrivateTable, plan: Plan) -> None:
