@@ -16,6 +16,7 @@ Neither is calibrated on real rows: no real row was seen, and an f~ that knows f
 is surer than it should be. What a model is worth on real rows is measured (`Curator.score`).
 """
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -23,6 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from counterveil.encoding import Array, Encoding
+from counterveil.population import Population
 from counterveil.privacy import Statement
 from counterveil.schema import Schema
 from counterveil.tables import as_frame
@@ -36,7 +38,8 @@ class PrivateModel:
     """The classifier that a veil holds; made by `Veil.model`.
 
     `classes_` (classes,) and `feature_names_in_` (columns,) are as scikit-learn has them. Answers
-    depend on the row alone, not on those beside it, and are always the same.
+    depend on the row alone, not on those beside it, and are always the same. `population` gives
+    that of the veil, if there is one.
     """
 
     def __init__(
@@ -47,9 +50,11 @@ class PrivateModel:
         *,
         class_share: Array | None = None,
         veil: str = "",
+        population: Callable[[], Population] | None = None,
     ) -> None:
         self.schema, self.statement = schema, statement
         self.veil = veil  # its digest
+        self.population = population
         self.classes: ClassWeights = "even" if class_share is None else "population"
         self.logits = surrogate if class_share is None else _AtShares(surrogate, class_share)
         self.feature_names_in_ = np.array(schema.columns, dtype=object)
@@ -82,10 +87,6 @@ class PrivateModel:
     def predict_proba(self, rows: Any) -> Array:
         """Probabilities (rows, classes); at even shares or those of the people, by `classes`."""
         return self._logits_of(rows).double().softmax(dim=1).numpy()
-
-    def decide(self, points: Array) -> Array:
-        """The class numbers (rows,) of encoded rows (rows, width), each from that row alone."""
-        return _logits(self.logits, points).argmax(dim=1).numpy()
 
     def _logits_of(self, rows: Any) -> Tensor:
         """Logits (rows, classes), a batch at a time; messages count rows over the whole table."""
@@ -128,3 +129,14 @@ def _logits(network: nn.Module, encoded: Array) -> Tensor:
     for row in near.nonzero()[:, 0].tolist():
         logits[row] = network(points[row : row + 1])[0]
     return logits
+
+
+@torch.no_grad()
+def logits_alone(network: nn.Module, encoded: Array) -> Array:
+    """Logits (rows, classes) of encoded rows (rows, width), each a function of its row alone.
+
+    The network is asked about one row at a time, in memory of its own: sums of floats depend on the
+    size of a batch, and on where in memory a row begins, in their last digits.
+    """
+    rows = torch.as_tensor(encoded, dtype=torch.float32).split(1)
+    return torch.cat([network(row.clone()) for row in rows]).double().numpy()

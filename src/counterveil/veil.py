@@ -157,7 +157,12 @@ class Veil:
         share = None if classes == "even" else self.population().class_share
         statement = self.statement.guided_by_surrogate()
         return PrivateModel(
-            self.schema, self.surrogate, statement, class_share=share, veil=self.digest
+            self.schema,
+            self.surrogate,
+            statement,
+            class_share=share,
+            veil=self.digest,
+            population=None if self.record is None else self.population,
         )
 
     def to_bytes(self) -> bytes:

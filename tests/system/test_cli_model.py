@@ -91,6 +91,8 @@ def test_an_exact_score_is_loud_and_written_down(run, world, veil, held_out, acc
     assert found["accuracy"]["value"] == pytest.approx(right.mean())
     mean = right.groupby(held_out.loan).mean().mean()
     assert found["balanced_accuracy"]["value"] == pytest.approx(mean)
+    assert found["auc"]["low"] < found["auc"]["value"] < found["auc"]["high"]
+    assert found["base_rate"]["value"] == held_out.loan.value_counts(normalize=True).max()
 
 
 def test_a_noisy_score_is_paid_for(run, world, held_out, account):
@@ -100,13 +102,15 @@ def test_a_noisy_score_is_paid_for(run, world, held_out, account):
     code, out, _ = run(*paid, "--dataset", "others", "--out", "s.json")
     assert code == 0
     assert "discrete Laplace noise of scale 3.333 on each count: ε = 0.6" in out
-    assert "accuracy" in out
+    for words in ("accuracy", "always the largest class", "AUC"):
+        assert words in out
     (entry,) = account.entries()
     assert (entry.state, entry.dataset, entry.epsilon) == ("released", "others", 0.6)
     assert entry.what == "score of a private model on loans"
     written = json.loads((world / "s.json").read_text())
     assert written["private"] is False
     assert written["access"]["l1"] == 2
+    assert [each["class"] for each in written["classes"]] == ["refused", "granted"]
     assert_refused(run(*paid, "--dataset", "others", "--out", "s.json"), "there already")
     assert_refused(run(*paid, "--dataset", "others"), "cannot pay")
     assert_refused(run(*paid, "--dataset", "loans"), "--other-rows")

@@ -2,7 +2,7 @@
 
 | view | what the adversary sees, or what must hold |
 |---|---|
-| counts of right and wrong | every noisy count, by fast noise |
+| counts of the score | every noisy count, by fast noise |
 | counts, the curator's sampler | the same by the curator's own noise |
 | the score holds noise alone | with public dice for noise, all of it is the same for D and D' |
 | counts move as stated | by at most the stated sensitivity between D and D' |
@@ -10,12 +10,13 @@
 | rows are read once, after the charge | which is of this score's ε and δ |
 | no table is refused | both D and D' are scored |
 
-The model is fixed and public: it decides by the first encoded number alone.
+The model is fixed and public: its log-odds follow from the first encoded number alone.
 """
 
 import tempfile
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import pandas as pd
 import torch
@@ -29,7 +30,7 @@ from counterveil.audit.game import Check, Claim, Effort, Game, Scores
 from counterveil.audit.neighbours import CLASSES, Pair
 from counterveil.audit.releases import Find, Finding, WatchedCurator, charged_first, checks_of
 from counterveil.curator import Curator
-from counterveil.curator.score import measure_score, score_of
+from counterveil.curator.score import measure_score
 from counterveil.errors import InputError
 from counterveil.privacy import Budget, Level, Statement
 from counterveil.private_model import PrivateModel
@@ -55,15 +56,27 @@ def model_of(pair: Pair) -> PrivateModel:
 def many_numbers() -> Pair:
     """The replaced record lies far from all others, which the model tells apart by a little.
 
-    What is decided on a record must depend on this record alone, or all the others move with it.
+    The cell of a record must depend on this record alone, or all the others move with it.
     """
-    others = [{"x": 45.0 + row % 11, "label": CLASSES[row % 2]} for row in range(40)]
-    one, two = ([*others, {"x": far, "label": "no"}] for far in (0.0, 100.0))
-    schema = neighbours.schema_of(Numeric(name="x", lower=0, upper=100))
-    return Pair("numbers near the middle", schema, pd.DataFrame(one), pd.DataFrame(two))
+    return _numbers("numbers near the middle", 400, {"x": 0.0}, {"x": 100.0})
 
 
-PAIRS = (neighbours.one_feature, neighbours.persons, many_numbers)
+def no_label() -> Pair:
+    """The replaced record has a label that is not in the schema, or one that is.
+
+    At ε = 1 one record less, if that were known, would leave fewer bins.
+    """
+    return _numbers("a label that is none", 119, {"label": "perhaps"}, {"label": "yes"})
+
+
+def _numbers(name: str, others: int, first: dict[str, Any], second: dict[str, Any]) -> Pair:
+    records = [{"x": 45.0 + row % 11, "label": CLASSES[row % 2]} for row in range(others)]
+    usual = {"x": 0.0, "label": "no"}
+    one, two = (pd.DataFrame([*records, usual | changed]) for changed in (first, second))
+    return Pair(name, neighbours.schema_of(Numeric(name="x", lower=0, upper=100)), one, two)
+
+
+PAIRS = (neighbours.one_feature, neighbours.persons, many_numbers, no_label)
 
 
 def listened(pair: Pair, budget: Budget) -> tuple[Instrument, Instrument]:
@@ -86,7 +99,7 @@ def games(budget: Budget, effort: Effort) -> Iterator[Game]:
         return likelihood_scores(differing(*listened(pair, budget)), some)
 
     for pair in (make() for make in PAIRS):
-        view = "counts of right and wrong"
+        view = "counts of the score"
         yield Game("score", view, pair.name, claim, effort.draws, partial(fast, pair))
     view, pair = "counts, the curator's sampler", neighbours.one_feature()
     yield Game("score", view, pair.name, claim, some, partial(real, pair))
@@ -110,9 +123,9 @@ def noise_alone(pair: Pair, budget: Budget) -> Finding:
     files = []
     for table in pair.tables:
         dice = Dice()
-        measured = measure_score(table, model_of(pair), budget, dice)
-        files.append(score_of(table, model_of(pair), measured.values, measured).to_json())
-        if len(dice.answers) != 1 or measured is not dice.answers[0]:
+        score = measure_score(table, model_of(pair), budget, dice)
+        files.append(score.to_json())
+        if len(dice.answers) != 1 or score.measurement is not dice.answers[0]:
             yield "the score is not one answer of the noise source"
         if overspent(dice.asked, budget):
             yield "the score asks for more than its budget"

@@ -14,10 +14,10 @@ from counterveil.cli.options import manual, option
 from counterveil.cli.private import LEDGER, MAX_RECORDS, UNIT_COLUMN, warn_of_no_ledger
 from counterveil.cli.public import TRUST, open_veil
 from counterveil.errors import RequestError
-from counterveil.terminal import cell, out, print_json, say, warn, wrote
+from counterveil.terminal import cell, out, print_facts, print_json, say, warn, wrote
 
 if TYPE_CHECKING:
-    from counterveil.curator.score import Score
+    from counterveil.curator.scored import Score
     from counterveil.private_model import PrivateModel
 
 CLASSES = option(
@@ -183,11 +183,11 @@ def _private_model(path: Path, classes: str | None, trust: list[Path] | None) ->
 
 def _show(score: "Score") -> None:
     """The score for a person."""
-    table = Table("class", "right", "wrong", "share right, 95 % interval")
-    rows = zip(score.classes, score.counts.tolist(), score.recalls, strict=True)
-    for name, (wrong, right), share in rows:
-        table.add_row(cell(name), f"{right:,}", f"{wrong:,}", str(share))
+    from counterveil.curator.scored import HEADINGS
+
+    table = Table(*HEADINGS)
+    for row in score.rows:
+        table.add_row(*map(cell, row))
     out.print(table)
-    say(f"accuracy           {score.accuracy}")
-    say(f"balanced accuracy  {score.balanced_accuracy}")
+    print_facts(score.facts)
     say(score.how, "bold red" if score.measurement is None else "dim")

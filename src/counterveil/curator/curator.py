@@ -33,7 +33,8 @@ from counterveil.curator import dpsgd, paper
 from counterveil.curator.functional import make_plan, measure, record_bytes
 from counterveil.curator.job import Job, ReleaseChoices, ScoreChoices
 from counterveil.curator.plan import DELTA, Plan, what_delta_buys
-from counterveil.curator.score import Score, count_right, measure_score, score_of
+from counterveil.curator.score import exact_score, measure_score
+from counterveil.curator.scored import Score
 from counterveil.curator.table import PrivateTable
 from counterveil.errors import BudgetError, InternalError, RequestError, VeilError
 from counterveil.networks import ARCHITECTURES, pick_device
@@ -142,13 +143,12 @@ class Curator:
                 raise RequestError("an exact score spends nothing and is written nowhere")
             if self.ledger:
                 self.ledger.write_down(self.dataset, f"exact score on {self.schema.name}")
-            return score_of(table, model, count_right(table, model), None)
+            return exact_score(table, model)
         job = Job(table, _sensible(Budget(epsilon, delta)), progress=False, **choices)
         if job.save_to is not None:
             files.check_new(job.save_to, overwrite=job.overwrite)
         paid = self._reserve(job, f"score of a private model on {self.schema.name}")
-        measured = measure_score(table, model, job.budget)
-        score = score_of(table, model, measured.values, measured)
+        score = measure_score(table, model, job.budget)
         self._hand_out(score.to_json(), score.digest, job, paid)
         return score
 

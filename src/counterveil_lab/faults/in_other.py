@@ -21,9 +21,12 @@ from counterveil_lab.faults.fault import (
 )
 
 _OPTIMISER = "noise_multiplier=noise,\n        max_grad_norm=clip,"
-_SCORED = 'return noise.perturb("score", what, private_counts, bound, budget.rounded_down())'
+_SCORED = 'measured = noise.perturb("score", what, private_counts.counts, bound, share)'
 _PAID = 'paid = self._reserve(job, f"score of a private model on {self.schema.name}")'
-_POINTS = "points = torch.as_tensor(encoded, dtype=torch.float32)"
+_ALONE = "rows = torch.as_tensor(encoded, dtype=torch.float32).split(1)"
+_FILLED = "    fill(table, private_counts)\n    measured"
+_ADDED = "np.add.at(self.counts, (private_classes, bins), 1)"
+_EDGES = "edges = edges_of(model, bins_for(table.size, table.records, variance))"
 _TRAINING = "schedule, clip = training.schedule, training.clip"
 
 # fmt: off
@@ -72,34 +75,42 @@ FAULTS: tuple[Fault, ...] = (
            "epsilon = budget.epsilon * 0.5", plays=[(SHARES, "all steps")]),
     # The score of a private model
     in_score("exact counts of a score", "the score has no noise", SCORE, _SCORED,
-           f"found = {_SCORED.removeprefix('return ')}\n"
-           f"    return {REPLACE}(found, values=private_counts)", (SCORED, ONE)),
-    in_score("a score with twice its ε", "half of the noise that is due", SCORE, _SCORED,
-           _SCORED.replace("budget.rounded_down()", "Budget(2 * budget.epsilon, budget.delta)"),
+           f"{_SCORED}\n    measured = {REPLACE}(measured, values=private_counts.counts)",
            (SCORED, ONE)),
+    in_score("a score with twice its ε", "half of the noise that is due", SCORE, _SCORED,
+           _SCORED.replace("share)", "Budget(2 * budget.epsilon, budget.delta))"), (SCORED, ONE)),
     in_score("a score with half of its sensitivity", "a record leaves a cell and enters another",
            SCORE, "Sensitivity.of_counts(1, table.records)", "Sensitivity(1, 1.0)", (COUNTS, ONE),
-           ("counts of right and wrong", ONE)),
+           ("counts of the score", ONE)),
     in_score("a score that forgets max_records", "people are counted as records",
            SCORE, "Sensitivity.of_counts(1, table.records)", "Sensitivity.of_counts(1, 1)",
            (COUNTS, PERSON)),
-    in_score("decisions that look at the rows beside", "one record moves the decisions on others",
-           "private_model.py", _POINTS,
-           f"{_POINTS}\n    points = points - points.mean(dim=0) + 0.5",
+    in_score("a record in two cells of a score", "it moves twice as many counts as is stated",
+           SCORE, _ADDED, f"{_ADDED}\n        {_ADDED.replace('bins)', 'bins // 2)')}",
+           (COUNTS, "numbers near the middle")),
+    in_score("edges of a score from the rows", "one record moves the bins of all others",
+           SCORE, _EDGES, f"{_EDGES} + float(table.private_rows()[0].mean()) - 0.5",
+           (COUNTS, "numbers near the middle")),
+    in_score("bins by how many rows have a label", "how many counts there are tells of one record",
+           SCORE, "bins_for(table.size,", "bins_for(len(table.private_rows()[1]),",
+           (SCORED, "a label that is none")),
+    in_score("log-odds that look at the rows beside", "one record moves the cells of all others",
+           "private_model.py", _ALONE,
+           "rows = torch.as_tensor(encoded - encoded.mean(axis=0) + 0.5).float().split(1)",
            (COUNTS, "numbers near the middle")),
     in_score("class counts beside a score", "a public field of the score is read off the rows",
            SCORE, "units=table.size,", "units=1 + int(table.private_rows()[1].sum()),",
            (SCORED, ONE)),
     in_score("exact counts handed out as noisy", "the noise is stated and not used",
-           CURATOR, "score_of(table, model, measured.values, measured)",
-           "score_of(table, model, count_right(table, model), measured)", (READ, ONE)),
+           SCORE, "_score_of(table, model, measured.values, tops, measured)",
+           "_score_of(table, model, private_counts.counts, tops, measured)", (SCORED, ONE)),
     in_score("held-out rows read before the charge", "a crash after the reading would cost nothing",
            CURATOR, _PAID, f"list(table.private_batches())\n        {_PAID}", (READ, ONE)),
     in_score("a score that is not charged", "scores without end", CURATOR, _PAID, "paid = None",
            (READ, ONE)),
     in_score("no score without rows of a class", "whether there is a score depends on one record",
-           SCORE, "    return private_counts.counts\n",
+           SCORE, _FILLED, "    fill(table, private_counts)\n"
            "    if not private_counts.counts.sum(axis=1).all():\n"
            '        raise __import__("counterveil.errors").errors.DataError("an empty class")\n'
-           "    return private_counts.counts\n", (REFUSED, "last of its class")),
+           "    measured", (REFUSED, "last of its class")),
 )
