@@ -213,7 +213,7 @@ def test_a_veil_in_rho_says_so_and_can_be_opened(veil):
     assert all(access.rho and access.epsilon is None and not access.delta for access in readings)
     assert not overspent([found.share for found in veil.record.measurements], Budget(0.75, 1e-4))
     assert "The ρ of these readings add up to" in veil.statement.text()
-    assert any("ρ: " in why for why in veil.statement.plan)
+    assert any("ρ goes: " in why for why in veil.statement.plan)
     again = Veil.from_bytes(veil.to_bytes())
     assert again.digest == veil.digest
     manifest = json.loads(veil._manifest(veil._members()))

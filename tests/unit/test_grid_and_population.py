@@ -19,6 +19,7 @@ from counterveil.population.images import Frequencies
 from counterveil.population.marginals import Marginals
 from counterveil.population.mixed import Grid, believable, rake
 from counterveil.population.moments import normal_scores, scores_of, whole_scores
+from counterveil.population.scorecard import weights_of
 from counterveil.population.tree import spanning_tree
 from counterveil.privacy.record import Measurement, NoisyRecord, Sensitivity
 from counterveil.schema import Binary, Label, Numeric, Pixels, Schema
@@ -202,7 +203,41 @@ def test_scores_are_normal_and_put_categories_in_the_order_of_what_they_say():
     odds = np.log(table[1] / table[0])
     assert abs(np.corrcoef(np.argsort(np.argsort(unordered)), odds)[0, 1]) > 0.9
     (with_missing,) = scores_of((table,), (2,))
-    assert len(np.unique(with_missing)) == 3
+    assert with_missing[2] < with_missing[0] < with_missing[1]  # what is missing comes first
+
+
+def test_weights_are_learnt_beside_each_other_and_never_below_nothing():
+    rng, rows = np.random.default_rng(0), 20_000
+    labels = np.arange(rows) % 2
+    sign = np.array([-0.5, 0.5])
+    x = rng.normal(size=rows) + 1.5 * labels
+    told_by = x * 1.5 - 1.5**2 / 2  # log-odds of x alone
+    noise = rng.normal(size=rows)
+    told = np.stack([told_by, told_by, noise, -told_by], axis=1)[:, None] * sign[:, None]
+    once, _ = weights_of(told[:, :, [0, 2]], labels)
+    np.testing.assert_allclose(once, [1, 0], atol=0.1)
+    weights, offsets = weights_of(told, labels)
+    assert weights.min() == weights[3] == 0
+    np.testing.assert_allclose(
+        weights[:2].sum(), 1, atol=0.1
+    )  # the same thing is not counted twice
+    assert abs(offsets[1] - offsets[0]) < 0.1
+
+
+def test_weights_of_independent_features_are_near_one_for_any_number_of_classes():
+    rng, rows, share = np.random.default_rng(1), 30_000, np.array([[0.7, 0.2, 0.1]] * 3)
+    tables = [
+        np.stack([np.roll(each, shift) for each, shift in zip(share, order, strict=True)])
+        for order in ((0, 1, 2), (1, 1, 0))
+    ]
+    labels = np.arange(rows) % 3
+    told = []
+    for table in tables:
+        ladder = np.cumsum(table[labels], axis=1)
+        cells = (rng.random((rows, 1)) > ladder).sum(axis=1).clip(max=2)
+        told.append(np.log(table[:, cells]).T)
+    weights, _ = weights_of(np.stack(told, axis=2), labels)
+    np.testing.assert_allclose(weights, 1, atol=0.1)
 
 
 def test_the_class_sums_of_scores_make_tables_better(schema):

@@ -82,9 +82,9 @@ class MixedPopulation(Population):
             self.tree, self._joint = self._along_tree(self.copula)
 
     def _points(self, classes: Array, rng: np.random.Generator) -> Array:
-        return self.grid.points(self._codes(classes, rng), rng)
+        return self.grid.points(self.codes(classes, rng), rng)
 
-    def _codes(self, classes: Array, rng: np.random.Generator) -> Array:
+    def codes(self, classes: Array, rng: np.random.Generator) -> Array:
         """The cell of each feature, (rows, features), of one row of each of these classes."""
         if self.tree is None or self.copula is None:
             dice = rng.random((len(classes), len(self.tables)))
@@ -135,7 +135,7 @@ class MixedPopulation(Population):
 
     def potentials_from(self, rarest: float) -> Potentials:
         """The same, where no cell by itself has a log-share of people below `rarest`."""
-        alone = tuple(np.maximum(_logs(_rows(table)), rarest) for table in self.tables)
+        alone = self.singles_from(rarest)
         if self.tree is None or self.copula is None:
             return Potentials(alone)
         scores, left_over = self.copula.scores, self.tree.left_over
@@ -152,6 +152,10 @@ class MixedPopulation(Population):
             one, two = min(parent, child), max(parent, child)
             together[one, two] += met if parent == one else met.swapaxes(1, 2)
         return Potentials(alone, tuple((*pair, table) for pair, table in together.items()))
+
+    def singles_from(self, rarest: float) -> tuple[Array, ...]:
+        """log P~(cell | class) of each feature by itself, at least `rarest`, (classes, cells)."""
+        return tuple(np.maximum(_logs(_rows(table)), rarest) for table in self.tables)
 
     def percentiles(self, feature: int, of_class: int | None = None) -> tuple[Array, Array]:
         """Places in the unit cube and the share of people up to them, of all or of a class.

@@ -2,8 +2,9 @@
 
 Every cell of a feature has a score: the mean of a standard normal number over the share of people
 that the cell holds, cells in order (Φ⁻¹ of its ranks, averaged). Bins and ordered categories have
-an order; other categories are put in the order of what they say about the class, and so is a
-missing value among the numbers. The scores come from noisy counts alone.
+an order; other categories are put in the order of what they say about the class. A missing value
+comes before all others: then columns that are missing together have scores that go together. The
+scores come from noisy counts alone.
 
 The private side takes them in whole numbers. A row x is the scores of its cells, cut to a public
 norm, and a weight g in the place of its class. Summed over the rows are
@@ -74,20 +75,19 @@ def normal_scores(people: Array, order: Array) -> Array:
 
 
 def _order(table: Array, ordered: int) -> Array:
-    """The cells of a feature from low to high; those without an order by what they say."""
+    """The cells of a feature from low to high: what is missing, then cells that have an order.
+
+    Cells without an order are put by what they say about the class.
+    """
     cells, people = table.shape[1], table.sum(axis=0)
+    if ordered >= 2:
+        return np.roll(np.arange(cells), cells - ordered)
     own = np.maximum(table, 1e-9) / np.maximum(table.sum(axis=1, keepdims=True), 1e-9)
     told = np.log(np.maximum(own, 1e-9)) - np.log(np.maximum(people / people.sum(), 1e-9))
     # Of many classes: along the direction in which their shares of the cells differ most.
     weighted = told * np.sqrt(np.maximum(people, 1e-9))
     says = np.linalg.svd(weighted, full_matrices=False)[0][:, 0] @ told
-    if ordered < 2 or ordered == cells:
-        return np.arange(cells) if ordered == cells else np.argsort(says, kind="stable")
-    place = np.arange(float(cells))
-    slope, level = np.polyfit(place[:ordered], says[:ordered], 1, w=np.sqrt(people[:ordered] + 1))
-    if slope:
-        place[ordered:] = np.clip((says[ordered:] - level) / slope, -1.0, ordered)
-    return np.argsort(place + 1e-6, kind="stable")
+    return np.argsort(says, kind="stable")
 
 
 def whole_scores(scores: tuple[Array, ...], tables: tuple[Array, ...], norm: int) -> WholeScores:

@@ -1,11 +1,12 @@
-"""The private model of a mixed table: a scorecard, read off the noisy record alone.
+"""The private model of a mixed table: a scorecard, read off the noisy population alone.
 
 Every cell of every feature has points for each class, log P~(cell | class) − log P~(cell), and a
 row gets the weighted sum of its cells' points. With weights of 1 this is Bayes' rule for features
 that are independent inside a class. Where features go together (income and education), that counts
-the same thing twice. With a copula the weights are those of Fisher's linear discriminant over the
-points of all features. Classes count evenly: a row is put where it would be if every class had as
-many people.
+the same thing twice. So the weights are those with which the sums predict the classes of rows of P~
+best (logistic regression), and never below 0: points for a class are not held against it. Where
+nothing goes together they come out near 1. Classes count evenly: a row is put where it would be if
+every class had as many people.
 """
 
 from dataclasses import dataclass
@@ -13,11 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from counterveil.encoding import Array
-from counterveil.population.copula import Copula
 from counterveil.population.mixed import MixedPopulation
 
-DOUBT = 2.0  # how much the noise on correlations counts against them
-MOST = 1.5  # weight of a feature
+ROWS = 40_000  # of P~, from which weights are learnt
+MOST_NUMBERS = 30_000_000  # rows · classes · features that are held together
+ROUNDS = 12  # of Newton's method, at most
+OWN = 0.002  # weights of 1, and offsets of 0, are believed like so much of the rows
 
 
 @dataclass(frozen=True)
@@ -35,35 +37,44 @@ def scorecard(population: MixedPopulation) -> Scorecard:
         np.log(_rows(table)) - np.log(table.sum(axis=0) / table.sum())
         for table in population.tables
     )
-    weights, offsets = np.ones(len(points)), np.zeros(len(population.totals))
-    if population.copula is not None and len(offsets) == 2:
-        weights = _discriminant(population, population.copula, points)
-        middle = 0.0  # between the classes' mean sums
-        for table, weight, own in zip(population.tables, weights, points, strict=True):
-            middle += weight * float((_rows(table) @ (own[1] - own[0])).mean())
-        offsets = np.array([middle / 2, -middle / 2])
-    return Scorecard(points, weights, offsets)
+    classes, features = len(population.totals), len(points)
+    if population.copula is None:
+        return Scorecard(points, np.ones(features), np.zeros(classes))
+    labels = np.arange(min(ROWS, MOST_NUMBERS // (classes * features))) % classes
+    codes = population.codes(labels, np.random.default_rng(0))
+    told = [own[:, cells].T for own, cells in zip(points, codes.T, strict=True)]
+    return Scorecard(points, *weights_of(np.stack(told, axis=2), labels))
 
 
-def _discriminant(population: MixedPopulation, copula: Copula, points: tuple[Array, ...]) -> Array:
-    """Weights (features,) by Fisher's linear discriminant over the points of two classes."""
-    share, follow, deviation = population.class_share, [], []
-    for table, own, scores in zip(population.tables, points, copula.scores, strict=True):
-        rows, contrast = _rows(table), own[1] - own[0]
-        centred = contrast - (rows @ contrast)[:, None]
-        spread = float(share @ (rows * centred**2).sum(axis=1))
-        deviation.append(np.sqrt(max(spread, 1e-12)))
-        # How closely points follow scores inside a class: as much of a correlation is theirs.
-        follow.append(float(share @ (rows * centred * scores).sum(axis=1)) / deviation[-1])
-    links = copula.links * np.outer(follow, follow)
-    np.fill_diagonal(links, 1.0)
-    # Points are log-ratios: with nothing in common every weight is 1. The noisier the correlations,
-    # the closer to that the weights stay.
-    off = ~np.eye(len(links), dtype=bool)
-    doubt = DOUBT * float(np.sqrt(np.mean(copula.noise[off] ** 2) * len(links))) if off.any() else 0
-    freed = np.linalg.solve(links + doubt * np.eye(len(links)), (1 + doubt) * np.array(deviation))
-    found: Array = np.clip(freed / deviation, 0.0, MOST)
-    return found
+def weights_of(told: Array, labels: Array) -> tuple[Array, Array]:
+    """Weights (features,) ≥ 0 and offsets (classes,) that predict `labels` (rows,) best.
+
+    `told`: the points of each row, (rows, classes, features). The probabilities of the classes are
+    the softmax of offsets and weighted sums. Newton's method; weights below 0 are 0.
+    """
+    rows, classes, features = told.shape
+    one_of = np.broadcast_to(np.eye(classes), (rows, classes, classes))
+    known = np.concatenate([told, one_of], axis=2)
+    size = np.concatenate([told.var(axis=1).mean(axis=0), np.ones(classes)])
+    ridge = OWN * rows * np.maximum(size, 1e-6)
+    start = np.concatenate([np.ones(features), np.zeros(classes)])
+    found, each = start.copy(), np.arange(rows)
+    for _ in range(ROUNDS):
+        sums = known @ found
+        chance = np.exp(sums - sums.max(axis=1, keepdims=True))
+        chance /= chance.sum(axis=1, keepdims=True)
+        mean = (chance[:, None] @ known)[:, 0]
+        slope = (known[each, labels] - mean).sum(axis=0) - ridge * (found - start)
+        spread = (np.sqrt(chance)[:, :, None] * (known - mean[:, None])).reshape(-1, len(found))
+        curve = spread.T @ spread + np.diag(ridge)
+        free = (found > 0) | (slope > 0)
+        free[features:] = True
+        before, step = found.copy(), np.linalg.solve(curve[np.ix_(free, free)], slope[free])
+        found[free] += step
+        found[:features] = np.maximum(found[:features], 0.0)
+        if np.abs(found - before).max() < 1e-3:
+            break
+    return found[:features], found[features:]
 
 
 def _rows(table: Array) -> Array:
