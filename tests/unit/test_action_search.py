@@ -108,7 +108,7 @@ def test_density_percentiles_and_codes_are_those_of_the_population(veil, explain
     shares = people.percentile(encoded).numpy()
     income = np.argsort(rows["income"].to_numpy())
     assert (np.diff(shares[:, 1][income]) >= -1e-6).all()
-    ranks = people.rank(found[:, 1], torch.ones(600, dtype=torch.long))
+    ranks = people.plausibility(cells, torch.ones(600, dtype=torch.long))
     assert ((ranks >= 0) & (ranks <= 1)).all()
 
 

@@ -94,12 +94,12 @@ def _unlike(codes: Array, count: int, dice: Dice) -> Array:
 
 
 def plausibility(veil: Veil, rows: pd.DataFrame) -> Array:
-    """Of rows with the label, each for its own class: the rank of its density, from 0 to 1."""
+    """Of rows with the label, each for its own class, from 0 to 1."""
     population: Any = veil.population()
     people, encoding = People(population), Encoding(veil.schema)
     points = torch.as_tensor(encoding.encode(rows), dtype=torch.float32)
     goals = torch.as_tensor(encoding.labels(rows))
-    return people.rank(people.log_density(people.cells(points), goals), goals).numpy()
+    return people.plausibility(people.cells(points), goals).numpy()
 
 
 def auc(real: Array, copies: Array) -> float:

@@ -5,8 +5,9 @@ A row that the model accepts costs
     J = effort + implausibility + margin shortfall² + instability
 
 - effort: of every changed feature the percentiles that it moves, its relative size, and the price
-  of a change, all times the user's costs; a change that follows from another one, because both
-  features go together, costs less by as much; for the nearest answers the squared encoded distance;
+  of a change, all times the user's costs; a number where none was known costs more than a category;
+  a change that follows from another one, because both features go together, costs less by as much;
+  for the nearest answers the squared encoded distance;
 - implausibility: how far log P~(row given target) is below the query's own, or below a floor that
   many of P~'s rows are below, if that is higher;
 - margin shortfall: how far the model is below a margin that is safe;
@@ -45,6 +46,7 @@ class Prices:
 
     change: float = 0.2  # one more changed feature
     category: float = 0.45  # effort of a changed category
+    unknown: float = 1.5  # effort of a number where none was known
     size: float = 0.1  # a doubling of a number's way, in spreads of that number
     implausible: float = 0.6  # a nat below the floor
     floor: float = 0.45  # the share of P~'s own rows of the target class below it
@@ -136,6 +138,13 @@ class BatchCosts:
         return self._people.is_number & self._people.known(self.queries)
 
     @cached_property
+    def _other_effort(self) -> Tensor:
+        """What a change costs that is not from one number to another, (features,)."""
+        assert self.context.prices is not None
+        prices = self.context.prices
+        return torch.where(self._people.is_number, prices.unknown, prices.category)
+
+    @cached_property
     def _feature_costs(self) -> Tensor | None:
         costs = self.batch.costs
         return None if costs is None else costs[:, self._people.first_column]
@@ -198,7 +207,9 @@ class BatchCosts:
         way = (menu.value - self.queries[:, menu.column]).abs_()
         moved = (self.context.entry_scale - self._effort_scale[:, menu.feature]).abs_()
         moved += self._size(way, people.spread[menu.feature])
-        effort = torch.where(self._counted[:, menu.feature], moved, prices.category)
+        effort = torch.where(
+            self._counted[:, menu.feature], moved, self._other_effort[menu.feature]
+        )
         if self._feature_costs is not None:
             effort *= self._feature_costs[:, menu.feature]
         return effort + prices.change
@@ -242,7 +253,7 @@ class BatchCosts:
             changed &= ~people.derived
         moved = (people.effort_scale(rows) - self._effort_scale[query]).abs_()
         moved += self._size(way, people.spread)
-        effort = torch.where(counted, moved, prices.category)
+        effort = torch.where(counted, moved, self._other_effort)
         if self._feature_costs is not None:
             effort *= self._feature_costs[query]
         return effort + prices.change, changed

@@ -1,7 +1,9 @@
 """What the noisy population P~ says about rows, as tensors to look up on any device.
 
 - **percentile** of a number among all people, and the effort scale built on it;
-- **log-density** log P~(row | class), and its rank among rows of P~ of that class.
+- **log-density** log P~(row | class), as a sum over cells and pairs of cells;
+- **plausibility**: the share of P~'s rows of that class that are less usual, where values that do
+  not go together count more than rare values.
 
 Everything is a function of the veil: nothing here has seen the target model or a query.
 """
@@ -24,7 +26,7 @@ RAREST = -7.0  # no cell by itself has a log-share of people below this
 MOST_OF_ONE_VALUE = 0.1  # of all people, in the capped half of the effort scale
 MIDDLE = (0.1, 0.9)  # percentiles between which the spread of a number is measured
 APART = 4.0  # between the places of two numbers that stand in one line
-
+TOGETHER = 4.0  # times what goes together counts in plausibility
 LINKED = 0.4  # correlation from which one feature follows another
 MOST_LINKS = 128  # pairs of features that are looked at for that
 
@@ -68,13 +70,16 @@ class People:
             whole = max(places[-1] - places[0], 1e-6)
             self.spread[number] = float(max(high - low, 0.05 * whole))
         self._curves_of_class: dict[int, Curves] = {}  # made when first asked for
-        rng, density = np.random.default_rng(0), []
+        rng, density, usual = np.random.default_rng(0), [], []
         for goal in range(self.classes):
             rows, _ = population.sample(SAMPLES, rng, np.eye(self.classes)[goal])
             cells = self.cells(torch.as_tensor(rows, dtype=torch.float32, device=device))
             goals = torch.full((len(rows),), goal, device=device)
             density.append(self.log_density(cells, goals))
-        self._ranks = torch.stack(density).sort(dim=1).values  # (classes, samples)
+            usual.append(self._usual(cells, goals, density[-1]))
+        self._densities, self._ranks = (  # (classes, samples)
+            torch.stack(each).sort(dim=1).values for each in (density, usual)
+        )
 
     def _tensor(self, values: object, dtype: torch.dtype | None = None) -> Tensor:
         return torch.as_tensor(np.asarray(values), dtype=dtype, device=self.device)
@@ -107,6 +112,7 @@ class People:
         known = self.population.potentials_from(RAREST)
         alone = [table.astype(np.float32) for table in known.alone]
         pairs: list[PairTable] = [(i, j, table.astype(np.float32)) for i, j, table in known.pairs]
+        singles = [np.asarray(table) for table in self.population.singles_from(RAREST)]
         names = [block.feature.name for block in self.grid.encoding.blocks]
         links = zip(linked_columns(self.grid.encoding), self.grid.schema.links, strict=True)
         derived_ones = []
@@ -118,6 +124,8 @@ class People:
             follows[: len(codes)] = codes
             alone[source] = alone[source] + alone[derived][:, follows]
             alone[derived] = np.zeros_like(alone[derived])
+            singles[source] = singles[source] + singles[derived][:, follows]
+            singles[derived] = np.zeros_like(singles[derived])
             pairs = [_following(pair, derived, source, follows) for pair in pairs]
         width, starts = self.grid.width, self.grid.starts
         beside = np.zeros((self.classes, width, width), np.float32) if pairs else None
@@ -131,6 +139,7 @@ class People:
             beside[:, first, second] += table
             beside[:, second, first] += table.swapaxes(1, 2)
         self.alone = self._tensor(np.concatenate(alone, axis=1))
+        self._singles = self._tensor(np.concatenate(singles, axis=1), torch.float32)
         self.beside = None if beside is None else self._tensor(beside.reshape(-1, width))
         depend = sorted({(min(pair[:2]), max(pair[:2])) for pair in pairs if pair[0] != pair[1]})
         self._first, self._second = self._tensor(np.array(depend, dtype=int).reshape(-1, 2).T)
@@ -232,17 +241,31 @@ class People:
         of_class = cells + targets[:, None] * self.grid.width
         return torch.nn.functional.embedding_bag(of_class, self.beside, mode="sum")
 
-    def rank(self, density: Tensor, targets: Tensor) -> Tensor:
-        """The share of P~'s rows of the target class that are less likely, (rows,)."""
-        found = torch.empty_like(density)
+    def plausibility(self, cells: Tensor, targets: Tensor) -> Tensor:
+        """The share of P~'s rows of the target class that are less usual, (rows,).
+
+        `cells`: of each feature, (rows, features).
+        """
+        usual = self._usual(cells, targets, self.log_density(cells, targets))
+        found = torch.empty_like(usual)
         for goal in targets.unique().tolist():
             mine = targets == goal
-            found[mine] = torch.searchsorted(self._ranks[goal], density[mine]).to(density)
+            found[mine] = torch.searchsorted(self._ranks[goal], usual[mine]).to(usual)
         return found / self._ranks.shape[1]
+
+    def _usual(self, cells: Tensor, targets: Tensor, density: Tensor) -> Tensor:
+        """How usual rows are, (rows,); `density` is their log-density.
+
+        Σ log P~(cell | class) + TOGETHER·(log P~(row | class) − Σ log P~(cell | class)): the second
+        part is how much more often these values come together than by chance. A contradiction is
+        noticed before a rare value is.
+        """
+        by_chance = self._singles[targets[:, None], cells].sum(dim=1)
+        return by_chance + TOGETHER * (density - by_chance)
 
     def floor(self, share: float) -> Tensor:
         """The log-density that so many of P~'s rows of each class stay below, (classes,)."""
-        return self._ranks[:, int(share * (self._ranks.shape[1] - 1))]
+        return self._densities[:, int(share * (self._densities.shape[1] - 1))]
 
 
 class Curves:

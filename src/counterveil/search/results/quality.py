@@ -55,7 +55,7 @@ class AnswerQuality:
         way = (places[..., 1] - places[..., 0]).abs()
         way = torch.where(way.isnan(), (cells != people.cells(queries)).float(), way)
         effort = way.masked_fill(people.derived, 0.0).sum(dim=1)
-        rank = people.rank(people.log_density(cells, goals), goals)
+        rank = people.plausibility(cells, goals)
         stability = (committee.margins(cells, goals) > 0).float().mean(dim=1)
         found = effort, rank, stability, people.target_percentile(rows, goals), places
         return cls(*(each.double().cpu().numpy() for each in found))
