@@ -4,16 +4,22 @@ import math
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from rich.table import Table
 from typer import Argument, Typer
 
 from counterveil.cli import options
 from counterveil.cli.options import manual, option, seed_option
 from counterveil.errors import DataError, RequestError
 from counterveil.hints import named
-from counterveil.terminal import complain, print_json, say, warn, wrote
+from counterveil.terminal import cell, complain, out, print_json, say, warn, wrote
+
+if TYPE_CHECKING:
+    from counterveil.curator import Curator
 
 DATA = option(
     ...,
@@ -161,7 +167,7 @@ def release(
         min=1,
         max=2,
     ),
-    dry_run: bool = option(False, "Print the plan; release nothing.", "--dry-run"),
+    dry_run: bool = option(False, "Print the plan, and what a δ would buy; release nothing.", "--dry-run"),
     epochs: int | None = option(None, "Instead of the usual number."),
     seed: int = seed_option("For training; the noise takes none."),
     device: str = options.DEVICE,
@@ -204,12 +210,8 @@ def release(
         if mechanism not in MECHANISMS:
             known = ", ".join(MECHANISMS)
             raise RequestError(f"unknown mechanism {mechanism!r}; use one of: {known}")
-        text = f"mechanism {mechanism}: there is no plan"
-        if mechanism == "functional":
-            text = curator.plan(options.place_of(data), epsilon, delta, order=order).text()
-        for line in text.splitlines():
-            say(line)
-        say("nothing was released or charged")
+        asked = (options.place_of(data), epsilon, delta) if mechanism == "functional" else None
+        _show_plan(curator, asked, order, as_json=as_json)
         return
     if out_file is None:
         raise RequestError("give --out X.veil, or --dry-run to release nothing")
@@ -241,6 +243,36 @@ def release(
         wrote(out_file, f"  ({veil.digest[:12]})")
         say(veil.statement.headline)
         say(signer_line(veil.signer))
+
+
+def _show_plan(
+    curator: "Curator",
+    asked: tuple[Any, float, float] | None,
+    order: int | None,
+    *,
+    as_json: bool,
+) -> None:
+    """The plan of rows, ε and δ, if there is one, beside what it would be at other δ."""
+    from counterveil.curator.plan import HEADINGS, meaning_of_delta
+
+    plan = None if asked is None else curator.plan(*asked, order=order)
+    deltas = [] if asked is None else curator.compare_deltas(*asked, order=order)
+    unit = "record" if curator.unit_column is None else "person"
+    meaning = "" if plan is None else meaning_of_delta(plan.units, unit)
+    if as_json:
+        content = None if plan is None else {"headline": plan.headline, **asdict(plan)}
+        rows = [asdict(each) for each in deltas]
+        print_json({"released": False, "plan": content, "deltas": rows, "delta_means": meaning})
+        return
+    for line in ["this mechanism has no plan"] if plan is None else plan.text().splitlines():
+        say(line)
+    if deltas and asked is not None:
+        table = Table(*HEADINGS, title=f"at ε = {asked[1]:g}")
+        for each in deltas:
+            table.add_row(*map(cell, each.cells), style="bold" if each.delta == asked[2] else "")
+        out.print(table)
+        say(meaning)
+    say("nothing was released or charged")
 
 
 @contextmanager

@@ -32,7 +32,7 @@ from counterveil.cluster import Cluster, Engine, cluster_of
 from counterveil.curator import dpsgd, paper
 from counterveil.curator.functional import make_plan, measure, record_bytes
 from counterveil.curator.job import Job, ReleaseChoices, ScoreChoices
-from counterveil.curator.plan import DELTA, Plan, what_delta_buys
+from counterveil.curator.plan import DELTAS, AtDelta, Plan, at_delta
 from counterveil.curator.score import exact_score, measure_score
 from counterveil.curator.scored import Score
 from counterveil.curator.table import PrivateTable
@@ -96,18 +96,25 @@ class Curator:
         table = self._table(private_data)
         return [self._plan(table, _sensible(budget), order) for budget in budgets]
 
+    def compare_deltas(
+        self, private_data: Any, epsilon: float, delta: float = 0.0, *, order: int | None = None
+    ) -> list[AtDelta]:
+        """What a plan would be at this δ, at none and at usual ones; of mixed tables alone.
+
+        Reads the number of rows, or of people, and nothing else: it is public.
+        """
+        if self.schema.family != "mixed":
+            return []
+        deltas = sorted({delta, *DELTAS})
+        budgets = [Budget(epsilon, each) for each in deltas]
+        plans = self.plans(private_data, budgets, order=order)
+        return [at_delta(plan, each) for plan, each in zip(plans, deltas, strict=True)]
+
     def _plan(self, table: PrivateTable, budget: Budget, order: int | None) -> Plan:
         plan = make_plan(self.schema, table.size, budget, records=table.records, order=order)
         if record_bytes(self.schema, plan) > MEMBER_LIMITS["record.safetensors"]:
             raise RequestError("the schema has too many classes and cells for a veil; merge some")
-        words = ""
-        if not budget.delta and plan.family == "mixed":
-            with_delta = Budget(budget.epsilon, DELTA)
-            other = make_plan(
-                self.schema, table.size, with_delta, records=table.records, order=order
-            )
-            words = what_delta_buys(plan, other, budget)
-        return replace(plan, units=table.size, delta_buys=words)
+        return replace(plan, units=table.size)
 
     def check(self, private_data: Any) -> int:
         """Read every row, release nothing: does this table fit the schema? Returns the units.

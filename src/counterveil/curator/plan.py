@@ -19,7 +19,7 @@ from counterveil.privacy import Budget, Share
 from counterveil.privacy.budget import amount_of, with_amount
 from counterveil.privacy.record import Measurement, NoisyRecord, Sensitivity
 
-DELTA = 1e-9  # what a plan of pure ε is compared with
+DELTAS = (0.0, 1e-9, 1e-6)  # what a plan is compared at
 # What a noisy record holds of its plan.
 OF_TABLES = ("fine", "coarse", "ranges", "norm", "ones")
 OF_IMAGES = ("frequencies", "features")
@@ -39,7 +39,6 @@ class Plan:
     units: int = 0  # how many rows or people it was made for: public
     noise: float = 0.0  # mixed: the deviation of the noise on a count, in rows
     link_noise: float = 0.0  # mixed: that on the correlation of two features, about
-    delta_buys: str = ""  # without δ: what one would buy, in words
     fine: int = 1  # mixed: bins of a number for its own counts
     coarse: int = 1  # mixed: bins of a number for pairs
     ranges: int = 0  # mixed: so many numbers are counted on ladders first
@@ -73,7 +72,7 @@ class Plan:
                 ("made for", f"{self.units:,} rows or people"),
             ],
             headings=("reasons",),
-            rows=[(reason,) for reason in (*self.reasons, self.delta_buys) if reason],
+            rows=[(reason,) for reason in self.reasons],
             warning=" ".join(f"{words[:1].upper()}{words[1:]}." for words in self.warnings),
         )
 
@@ -81,7 +80,6 @@ class Plan:
         """The plan in words."""
         lines = [self.headline]
         lines += [f"  - {reason}" for reason in self.reasons]
-        lines += [f"  + {self.delta_buys}"] if self.delta_buys else []
         lines += [f"  ! {warning}" for warning in self.warnings]
         return "\n".join(lines)
 
@@ -91,16 +89,41 @@ def about(number: float) -> str:
     return f"{float(f'{number:.2g}'):,g}"
 
 
-def what_delta_buys(pure: Plan, other: Plan, budget: Budget) -> str:
-    """What the plan `other`, with δ, has over one of pure ε, `budget`; "" if it is not much."""
-    if not pure.noise or not other.noise or other.noise > 0.8 * pure.noise:
-        return ""
-    links = f", on a correlation about {about(other.link_noise)}" if other.link_noise else ""
-    same = about(budget.epsilon * pure.noise / other.noise)
+@dataclass(frozen=True)
+class AtDelta:
+    """What the plan of a mixed table would be at this δ, at the same ε; `HEADINGS` of its cells.
+
+    `noise`: the deviation of the noise on a count, in rows; `link_noise`: that on the correlation
+    of two features, about, and 0 where none is measured.
+    """
+
+    delta: float
+    noise: float
+    link_noise: float
+    measured: str
+
+    @property
+    def cells(self) -> tuple[str, str, str, str]:
+        """The numbers as a person reads them."""
+        link = about(self.link_noise) if self.link_noise else "not measured"
+        return f"{self.delta:g}", f"about {about(self.noise)} rows", link, self.measured
+
+
+HEADINGS = ("δ", "a count is off by", "a correlation by", "measured")
+
+
+def at_delta(plan: Plan, delta: float) -> AtDelta:
+    """What a plan that was made for this δ has to be compared by."""
+    measured = plan.headline.removeprefix("measure ")
+    return AtDelta(delta, plan.noise, plan.link_noise, measured)
+
+
+def meaning_of_delta(units: int, unit: str) -> str:
+    """What δ means for so many units, each a "record" or a "person", in one sentence."""
+    other = "record" if unit == "record" else "person's records"
     return (
-        f"with --delta {DELTA:g} a count would be off by about {about(other.noise)} rows, not "
-        f"{about(pure.noise)}{links}: as much as ε {same} buys without. The promise then "
-        f"fails with a chance of at most {DELTA:g}"
+        "δ is added to what ε allows: whatever is seen is at most exp(ε) times as likely as with "
+        f"any other version of one {other}, plus δ; keep it far below 1/{units:,}"
     )
 
 

@@ -89,6 +89,7 @@ class Studio:
             "schema/check": (bodies.AskSchema, lambda asked: steps.check_schema(asked.content)),
             "schema/save": (bodies.AskSave, steps.save_schema),
             "plans": (bodies.AskPlans, steps.plans),
+            "deltas": (bodies.AskDeltas, steps.deltas),
             "account": (bodies.AskAccount, steps.open_account),
             "veil": (bodies.OfFile, lambda asked: steps.veil(asked.file)),
             "audit/stop": (bodies.Body, lambda _: steps.stop(steps.audits)),

@@ -58,6 +58,13 @@ class AskPlans(Unit):
     delta: float = 0.0
 
 
+class AskDeltas(Unit):
+    """The plans of one ε at several δ: this one among them."""
+
+    epsilon: float
+    delta: float = 0.0
+
+
 class AskAccount(Body):
     """An account to be opened."""
 

@@ -101,6 +101,12 @@ class Steps:
         found = [_plan_as_dict(curator.schema, plan, budget) for plan, budget in plans]
         return {"plans": found, "account": self.account(curator.dataset)}
 
+    def deltas(self, asked: bodies.AskDeltas) -> dict[str, Any]:
+        """What the plan of one ε would be at other δ."""
+        path = self.folder.file(asked.file, TABLES)
+        found = self._curator(asked).compare_deltas(path, asked.epsilon, asked.delta)
+        return {"deltas": [asdict(each) for each in found]}
+
     def account(self, dataset: str) -> dict[str, Any]:
         """The account of these rows, or None, and a ledger of the folder that has it instead."""
         ledger = Ledger(self.ledger)
@@ -299,7 +305,6 @@ def _plan_as_dict(schema: Schema, plan: Plan, budget: Budget) -> dict[str, Any]:
         "order": plan.order,
         "reasons": list(plan.reasons),
         "warnings": list(plan.warnings),
-        "delta_buys": plan.delta_buys,
         "units": plan.units,
     }
     if plan.family != "mixed":

@@ -3,6 +3,7 @@
 
 const EPSILONS = [0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10];
 const DELTAS = [0, 1e-6, 1e-9];
+const SECONDS_AT_REST = 0.3;
 const BOUGHT = ["singles", "ranges", "moments", "pairs", "spikes"];
 
 // --- 3: what ε buys ---
@@ -51,7 +52,26 @@ const loadPlans = careful(async () => {
   showPlan(known);
   showAccount();
   showSteps();
+  await compareDeltas(known, turn);
 });
+
+// What other δ would buy is asked for where the slider rests.
+async function compareDeltas(known, turn) {
+  const { plan, epsilon } = state;
+  if (plan.deltas) return;
+  await sleep(SECONDS_AT_REST);
+  if (turn !== state.turn) return;
+  plan.deltas = (await ask("deltas", { ...unitBody(), epsilon, delta: delta() })).deltas;
+  if (turn === state.turn) showPlan(known);
+}
+
+function deltaTable(deltas) {
+  const row = (tag, cells) => element("tr", {}, ...cells.map((textContent) => element(tag, { textContent })));
+  return element("table", { className: "deltas" },
+    element("caption", { textContent: words("deltas") }),
+    element("thead", {}, row("th", ["δ", words("count_off"), words("link_off")])),
+    element("tbody", {}, ...deltas.map((each) => row("td", [number(each.delta), `±${number(each.noise, 2)}`, each.link_noise ? `±${number(each.link_noise, 2)}` : words("not_bought")]))));
+}
 
 function showPlan(plans) {
   const plan = state.plan, at = EPSILONS.findIndex((each) => each >= state.epsilon);
@@ -71,7 +91,7 @@ function showPlan(plans) {
     parts.push(element("p", { textContent: words("noise", { noise: number(plan.noise, 2), rows: number(Math.round(rows)), share: percent(plan.share) }) }));
   }
   parts.push(element("p", { textContent: words(plan.delta ? "odds_delta" : "odds", { factor: number(Math.exp(plan.epsilon), 3), delta: number(plan.delta) }) }));
-  if (plan.delta_buys) parts.push(element("p", { className: "delta", lang: "en", textContent: `δ: ${plan.delta_buys}.` }));
+  if (plan.deltas && plan.deltas.length) parts.push(deltaTable(plan.deltas));
   for (const warning of plan.warnings) parts.push(element("p", { className: "warned", lang: "en", textContent: warning }));
   if (plan.bought) {
     const list = element("ul", { className: "bought" });
