@@ -13,6 +13,7 @@ All are judged on the same held-out rows, on the split of `populations`. One row
 |---|---|---|
 | auc | high | that a row of class 1 scores above one of class 0 |
 | balanced_accuracy, agreement | high | as in `populations` |
+| slope | near 1 | by what log-odds have to be multiplied to be calibrated; below 1: too sure |
 | two_way | low | of a population, as in `populations` |
 | rows, bins | | what a method was given; bins of a number, at most |
 | seconds | low | to make the model or the population |
@@ -113,10 +114,13 @@ def measure_case(
     table, real, classes, decided = prepared(dataset, 1.0, quick)
 
     def judged(model: str, score: Array, seconds: float | None = None, **more: Any) -> Row:
+        from sklearn.linear_model import LogisticRegression
         from sklearn.metrics import roc_auc_score
 
         auc = float(roc_auc_score(classes, score))
+        mended = LogisticRegression(C=np.inf, class_weight="balanced").fit(score[:, None], classes)
         found = quality((score > 0).astype(int), decided, classes)
+        found["slope"] = float(mended.coef_[0, 0])
         return {"model": model, "auc": auc, **found, **more, "seconds": seconds}
 
     def by_trees(points: Array, labels: Array, **more: Any) -> Row:

@@ -30,6 +30,7 @@ from counterveil.curator.functional import make_plan, measure
 from counterveil.curator.plan import Plan
 from counterveil.encoding import Array, Encoding
 from counterveil.population import MixedPopulation
+from counterveil.population.grid import Grid
 from counterveil.population.scorecard import scorecard
 from counterveil.privacy import Budget
 from counterveil.schema import Numeric, Schema
@@ -86,6 +87,14 @@ class EncodedTable:
         for start in range(0, self.size, BATCH):
             part = slice(start, start + BATCH)
             yield encoding.compact(self.points[part]), self.classes[part]
+
+    def private_cells(
+        self, grid: Grid, features: object = None, *, alone: bool = False
+    ) -> Iterator[tuple[list[Array], list[Array], Array]]:
+        """Rows in compact form, the cells of `grid` that they fall in, and their classes."""
+        for columns, classes in self.private_columns(features):
+            cells = zip(grid.cells, columns, strict=True)
+            yield columns, [each.codes_of(column) for each, column in cells], classes
 
 
 def widened(schema: Schema, times: float) -> Schema:
