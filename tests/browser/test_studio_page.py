@@ -188,6 +188,8 @@ def test_an_account_that_cannot_pay_stops_the_release(browser, folder):
         set_epsilon(page, 2)
         assert "cannot pay" in page.locator("#account").inner_text()
         assert page.get_by_role("button", name="Go on to the release").is_disabled()
+        page.locator(".deltas").wait_for()
+        assert page.locator(".deltas tbody tr").count() == 3
         set_epsilon(page, 0.25)
         assert "ε 0.25" in page.locator("#account").inner_text()
         assert page.get_by_role("button", name="Go on to the release").is_enabled()

@@ -80,6 +80,25 @@ def test_dry_run_plans_and_leaves_nothing(run, world):
     assert run(*RELEASE, 1, "--dry-run", "--mechanism", "paper")[0] == 0
 
 
+def test_a_dry_run_tells_what_a_delta_would_buy(run, world):
+    asked = (*RELEASE, 0.1, "--dry-run")
+    _, out, _ = run(*asked)
+    for words in ("a count is off by", "1e-09", "1e-06", "keep it far below 1/600"):
+        assert words in out
+    found = json.loads(run(*asked, "--json")[1])
+    assert (found["released"], found["plan"]["units"]) == (False, 600)
+    assert [each["delta"] for each in found["deltas"]] == [0, 1e-9, 1e-6]
+    assert found["deltas"][0]["noise"] == found["plan"]["noise"] > found["deltas"][2]["noise"]
+    assert "plus δ" in found["delta_means"]
+    given = json.loads(run(*asked, "--delta", 1e-4, "--json")[1])
+    assert [each["delta"] for each in given["deltas"]] == [0, 1e-9, 1e-6, 1e-4]
+    assert given["deltas"][:3] == found["deltas"]
+    assert given["deltas"][3]["noise"] == given["plan"]["noise"]
+    assert not (world / "new.veil").exists()
+    paper = json.loads(run(*asked, "--mechanism", "paper", "--json")[1])
+    assert (paper["plan"], paper["deltas"]) == (None, [])
+
+
 def test_the_ledger_is_charged_until_it_is_empty(run, world):
     run("ledger", "open", "ledger.db", "--dataset", "mine", "--epsilon", 1, "--delta", 1e-6)
     charged = (*RELEASE, 0.75, "--ledger", "ledger.db", "--dataset", "mine")

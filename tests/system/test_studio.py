@@ -7,6 +7,7 @@ import time
 import urllib.request
 import uuid
 from contextlib import contextmanager
+from dataclasses import asdict
 
 import pytest
 from rows import random_rows
@@ -77,7 +78,7 @@ ADDRESSES = [
         ("POST", f"/v1/{name}")
         for name in (
             *("columns", "draft", "schema/open", "schema/check", "schema/save", "plans"),
-            *("account", "check", "release", "veil", "try", "audit", "audit/stop"),
+            *("deltas", "account", "check", "release", "veil", "try", "audit", "audit/stop"),
             *("attack", "attack/stop", "report"),
         )
     ),
@@ -248,6 +249,10 @@ def test_plans_are_those_of_the_curator(studio, folder, schema):
     assert small > large > 0
     assert answer["account"]["account"] is None
     assert not (folder / "ledger.db").exists()
+    asked = {"file": "rows.csv", "schema_file": "loans.schema.json", "epsilon": 0.1}
+    found = studio.post("/v1/deltas", json=asked).json()["deltas"]
+    wanted = Curator(schema).compare_deltas(folder / "rows.csv", 0.1)
+    assert found == [asdict(each) for each in wanted]
 
 
 def test_people_are_counted_where_a_column_names_them(studio, folder, rows):

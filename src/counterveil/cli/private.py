@@ -167,7 +167,9 @@ def release(
         min=1,
         max=2,
     ),
-    dry_run: bool = option(False, "Print the plan, and what a δ would buy; release nothing.", "--dry-run"),
+    dry_run: bool = option(
+        False, "Print the plan, and what a δ would buy; release nothing.", "--dry-run"
+    ),
     epochs: int | None = option(None, "Instead of the usual number."),
     seed: int = seed_option("For training; the noise takes none."),
     device: str = options.DEVICE,

@@ -114,7 +114,8 @@ HEADINGS = ("δ", "a count is off by", "a correlation by", "measured")
 
 def at_delta(plan: Plan, delta: float) -> AtDelta:
     """What a plan that was made for this δ has to be compared by."""
-    measured = plan.headline.removeprefix("measure ")
+    measured = "what goes together" if plan.norm else "features alone"
+    measured += f", {plan.pairs} pairs in full" if plan.pairs else ""
     return AtDelta(delta, plan.noise, plan.link_noise, measured)
 
 

@@ -9,6 +9,7 @@ const BOUGHT = ["singles", "ranges", "moments", "pairs", "spikes"];
 // --- 3: what ε buys ---
 
 const delta = () => Number($("delta").value || 0);
+const tenth = (each) => `10⁻${"⁰¹²³⁴⁵⁶⁷⁸⁹"[-Math.log10(each)]}`;
 const unitBody = () => {
   const unit = $("unit").value;
   return { file: state.file, schema_file: state.schemaFile, ...(unit ? { unit_column: unit, max_records: Number($("records").value) || 1 } : {}) };
@@ -23,7 +24,7 @@ function showEpsilon() {
   if (free.includes(unit)) $("unit").value = unit;
   $("records-label").hidden = !$("unit").value;
   $("delta").replaceChildren(...DELTAS.map((each) =>
-    element("option", { value: each, textContent: each ? `10⁻${"⁰¹²³⁴⁵⁶⁷⁸⁹"[-Math.log10(each)]}` : words("delta_none") })));
+    element("option", { value: each, textContent: each ? tenth(each) : words("delta_none") })));
   if (chosen) $("delta").value = chosen;
   loadPlans();
 }
@@ -70,7 +71,7 @@ function deltaTable(deltas) {
   return element("table", { className: "deltas" },
     element("caption", { textContent: words("deltas") }),
     element("thead", {}, row("th", ["δ", words("count_off"), words("link_off")])),
-    element("tbody", {}, ...deltas.map((each) => row("td", [number(each.delta), `±${number(each.noise, 2)}`, each.link_noise ? `±${number(each.link_noise, 2)}` : words("not_bought")]))));
+    element("tbody", {}, ...deltas.map((each) => row("td", [each.delta ? tenth(each.delta) : 0, `±${number(each.noise, 2)}`, each.link_noise ? `±${number(each.link_noise, 2)}` : words("not_bought")]))));
 }
 
 function showPlan(plans) {
