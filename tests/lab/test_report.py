@@ -176,6 +176,8 @@ def toys(folder: Path) -> None:
                              for g in ("model", "surrogate")])  # fmt: skip
     put(folder, "believable", judged(0.99))
     put(folder, "believable-images", looked_at(0.99))
+    told = {"auc": 0.6, "auc_dependent": 0.65, "ceiling": 0.7, "ceiling_dependent": 0.8}
+    put(folder, "plausibility", [measured(0, epsilon=e, seed=1, **told) for e in (0.1, 3.0)])
     put(folder, "population", [measured(d, agreement=0.9, two_way=0.04, two_way_singles=0.06,
                                         worst_number=0.02, bounds=b)
                                for d in range(2) for b in (1.0, 10.0)])  # fmt: skip
