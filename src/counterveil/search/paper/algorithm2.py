@@ -159,13 +159,16 @@ def minimise(
     """Step 3 as in the paper, by Adam from δ = 0: the last δ of each query, (queries, latent).
 
     `look(indices, points)`, if given, is shown the points ψ^Dec(ρ_s + δ) of the queries `indices`
-    every few iterations. Queries whose objective is at rest then leave the batch.
+    at the start and every few iterations. Queries whose objective is at rest leave the batch.
     """
     final = objective.no_perturbation
     active = torch.arange(len(final), device=final.device)
     adam = Adam([final.clone()], LEARNING_RATE)
     lowest = torch.full((len(final),), torch.inf, device=final.device)
     looks_at_rest = torch.zeros_like(active)
+    if look is not None:
+        with torch.no_grad():
+            look(active, objective.counterfactual(final))
     for iteration in range(1, iterations + 1):
         delta = adam.tensors[0].detach().requires_grad_(True)
         losses = objective(delta)
