@@ -41,12 +41,13 @@ class Training:
     surrogate: tuple[int, ...]  # neurons of each hidden layer
     surrogate_epochs: int
     generator_steps: int = 70  # of an epoch, where images need a generator
+    rises: bool = False  # as in `networks.TrainingSchedule`
 
 
 TRAININGS: dict[Family, Training] = {
     "mixed": Training(20_000, 24, 256, 5e-3, (32, 16), 15),
     "image": Training(20_000, 30, 256, 1e-3, (128, 64), 10),
-    "binary": Training(20_000, 30, 256, 1e-3, (128, 64), 10),
+    "binary": Training(20_000, 8, 128, 2e-3, (128, 64), 10, rises=True),
 }
 CONVOLUTIONAL_EPOCHS = 6  # of a convolutional surrogate
 
@@ -103,6 +104,7 @@ def fit_networks(
     points, _ = sample()
     hidden = ARCHITECTURES[schema.family].encoder
     autoencoder = Autoencoder.new(schema.width, hidden, seed).to(device)
+    autoencoder.start_at(points.mean(dim=0))
     fit(
         autoencoder,
         lambda rows: reconstruction_loss(autoencoder, points[rows]).sum(dim=1).mean(),
@@ -110,6 +112,7 @@ def fit_networks(
         epochs=training.epochs,
         batch=training.batch,
         rate=training.rate,
+        rises=training.rises,
         seed=seed,
         tick=lambda epoch, words="": tick(done + epoch, words),
     )

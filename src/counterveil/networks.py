@@ -76,6 +76,14 @@ class Autoencoder(nn.Module):
         """A network whose initial weights depend on `seed` alone."""
         return seeded(lambda: cls(width, hidden), seed)
 
+    def start_at(self, means: Tensor) -> None:
+        """Let the decoder begin with the means (width,) of the rows.
+
+        A network of many layers otherwise spends much of its training on them, or all of it.
+        """
+        bias = list(self.decoder.parameters())[-1]
+        bias.data.copy_(torch.logit(means, eps=1e-3))
+
     @property
     def latent(self) -> int:
         """How many numbers a code has."""
@@ -293,13 +301,15 @@ class Adam:
 class TrainingSchedule(TypedDict):
     """How long and how fast a network learns; `batch`: rows in a step.
 
-    `falls`: the rate falls to 0 along a cosine; otherwise it stays.
+    `falls`: the rate falls to 0 along a cosine; `rises`: before that it rises, which a network of
+    many layers needs to learn fast. Otherwise it stays.
     """
 
     epochs: int
     batch: int
     rate: float
     falls: NotRequired[bool]
+    rises: NotRequired[bool]
 
 
 def fit(
@@ -318,8 +328,12 @@ def fit(
     device = next(network.parameters()).device
     generator = torch.Generator().manual_seed(seed)
     optimiser = torch.optim.Adam(network.parameters(), schedule["rate"], fused=True)
-    steps = schedule["epochs"] * -(-rows // schedule["batch"])
-    decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, max(1, steps))
+    steps = max(1, schedule["epochs"] * -(-rows // schedule["batch"]))
+    rates: torch.optim.lr_scheduler.LRScheduler | None = None
+    if schedule.get("rises"):
+        rates = torch.optim.lr_scheduler.OneCycleLR(optimiser, schedule["rate"], steps)
+    elif schedule.get("falls"):
+        rates = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
     for epoch in range(schedule["epochs"]):
         order = torch.randperm(rows, generator=generator).to(device)
         for numbers in order.split(schedule["batch"]):
@@ -327,8 +341,8 @@ def fit(
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
-            if schedule.get("falls"):
-                decay.step()
+            if rates is not None:
+                rates.step()
         tick(epoch + 1, "epochs")
     network.requires_grad_(False).eval()
 
