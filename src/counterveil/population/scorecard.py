@@ -19,7 +19,7 @@ from counterveil.population.mixed import MixedPopulation
 ROWS = 40_000  # of P~, from which weights are learnt
 MOST_NUMBERS = 30_000_000  # rows · classes · features that are held together
 ROUNDS = 12  # of Newton's method, at most
-OWN = 0.002  # weights of 1, and offsets of 0, are believed like so much of the rows
+OWN = 0.02  # weights of 1, and offsets of 0, are believed like so much of the rows
 
 
 @dataclass(frozen=True)
