@@ -16,17 +16,14 @@ from counterveil.networks import (
     ARCHITECTURES,
     Autoencoder,
     class_means,
-    classifier,
     fit,
-    seeded,
     train_surrogate,
 )
 from counterveil.population import FeaturePopulation, Generator, MixedPopulation, Population
 from counterveil.population.generator import train_generator
-from counterveil.population.mixed import Grid
-from counterveil.population.scorecard import Scorecard, scorecard
+from counterveil.population.scorecard import scorecard
+from counterveil.population.whole_scorecard import Surrogate, WholeScorecard
 from counterveil.schema import Family, Pixels, Schema
-from counterveil.schema.columns import MISSING_VALUE
 from counterveil.terminal import Tick, silent
 
 
@@ -58,7 +55,7 @@ class Networks:
 
     autoencoder: Autoencoder
     prototypes: Tensor  # (classes, latent)
-    surrogate: nn.Sequential
+    surrogate: Surrogate
     generator: Generator | None = None  # of images measured by random features
 
 
@@ -120,7 +117,7 @@ def fit_networks(
     prototypes = class_means(autoencoder, *sample(evenly), classes)
     made = None if generator is None else generator.cpu()
     if isinstance(population, MixedPopulation):
-        card = scorecard_network(scorecard(population), population.grid)
+        card = WholeScorecard.of(scorecard(population), population.grid)
         return Networks(autoencoder.cpu(), prototypes.cpu(), card)
     hidden, epochs = training.surrogate, training.surrogate_epochs
     if image is not None:  # neurons of the dense layer follow from the plain network's
@@ -133,52 +130,6 @@ def fit_networks(
 def epochs_of(population: Population, training: Training) -> int:
     """How far `tick` will count in `fit_networks`."""
     return training.epochs * (2 if isinstance(population, FeaturePopulation) else 1)
-
-
-def scorecard_network(card: Scorecard, grid: Grid) -> nn.Sequential:
-    """A scorecard as a network of encoded rows, so that it can be searched and exported like any.
-
-    Categories have the points of their cell. The points of a number are those of each bin at the
-    bin's middle and on straight lines between: a neuron for each gap between two middles holds the
-    share of it that x has gone, (x − middle)/gap cut to 0 … 1. A gap that x is not in adds nothing
-    but its whole step, so no digits are lost, however narrow the gaps are.
-    """
-    classes = len(card.offsets)
-    # Of each neuron: the column that it reads, its threshold, and what a difference is divided by.
-    into: list[tuple[int, float, float]] = []
-    out: list[Array] = []  # of each neuron: what it adds to each class
-    offsets = card.offsets.astype(np.float64).copy()
-    parts = zip(grid.encoding.blocks, grid.cells, card.points, card.weights, strict=True)
-    for block, cells, points, weight in parts:
-        first, mine = block.at.start, weight * points
-        if not len(cells.low):
-            if block.at.stop - first == 1:  # one column for two values
-                offsets += mine[:, 0]
-                into.append((first, 0.0, 1.0))
-                out.append(mine[:, 1] - mine[:, 0])
-            else:
-                into += [(column, 0.0, 1.0) for column in range(first, block.at.stop)]
-                out += list(mine.T)
-            continue
-        middles, bins = (cells.low + cells.high) / 2, len(cells.low)
-        gaps = np.maximum(np.diff(middles), 1e-9)
-        steps = np.diff(mine[:, :bins], axis=1)
-        offsets += mine[:, 0]
-        into += [(first, *pair) for pair in zip(middles[:-1].tolist(), gaps.tolist(), strict=True)]
-        out += list(steps.T)
-        if cells.count > bins:  # the column that says "missing" takes the number's points away
-            resting = np.array([np.interp(MISSING_VALUE, middles, own[:bins]) for own in mine])
-            into.append((first + 1, 0.0, 1.0))
-            out.append(mine[:, bins] - resting)
-    width = grid.encoding.width
-    network = seeded(lambda: classifier(width, (len(into),), classes, "clip"), seed=0)
-    reads = np.zeros((len(into), grid.encoding.width))
-    reads[np.arange(len(into)), [column for column, *_ in into]] = [1 / gap for *_, gap in into]
-    thresholds = -np.array([threshold / gap for _, threshold, gap in into])
-    weights = [reads, thresholds, np.stack(out, axis=1), offsets]
-    for own, values in zip(network.parameters(), weights, strict=True):
-        own.data.copy_(torch.as_tensor(values))
-    return network.requires_grad_(False).eval()
 
 
 def reconstruction_loss(autoencoder: Autoencoder, rows: Tensor) -> Tensor:

@@ -124,23 +124,11 @@ def class_means(autoencoder: Autoencoder, rows: Tensor, labels: Tensor, classes:
     return means
 
 
-class Clip(nn.Hardtanh):
-    """0 below 0, 1 above 1, and itself between."""
-
-    def __init__(self) -> None:
-        super().__init__(0.0, 1.0)
-
-
-ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU, "clip": Clip}
-
-
-def classifier(
-    width: int, hidden: tuple[int, ...], classes: int, activation: str = "tanh"
-) -> nn.Sequential:
+def classifier(width: int, hidden: tuple[int, ...], classes: int) -> nn.Sequential:
     """A classifier of encoded rows in dense layers: (rows, width) to logits (rows, classes)."""
     layers: list[nn.Module] = []
     for size in hidden:
-        layers += [nn.Linear(width, size), ACTIVATIONS[activation]()]
+        layers += [nn.Linear(width, size), nn.Tanh()]
         width = size
     return nn.Sequential(*layers, nn.Linear(width, classes))
 

@@ -25,13 +25,13 @@ from torch import Tensor, nn
 
 from counterveil.encoding import Array, Encoding
 from counterveil.population import Population
+from counterveil.population.whole_scorecard import WholeScorecard
 from counterveil.privacy import Statement
 from counterveil.schema import Schema
 from counterveil.tables import as_frame
 
 ClassWeights = Literal["even", "population"]
 BATCH = 8192  # rows that are asked about together
-NEAR_TIE = 1e-3  # of the largest logit: far more than float arithmetic is off by
 
 
 class PrivateModel:
@@ -56,7 +56,7 @@ class PrivateModel:
         self.veil = veil  # its digest
         self.population = population
         self.classes: ClassWeights = "even" if class_share is None else "population"
-        self.logits = surrogate if class_share is None else _AtShares(surrogate, class_share)
+        self.logits = surrogate if class_share is None else _at_shares(surrogate, class_share)
         self.feature_names_in_ = np.array(schema.columns, dtype=object)
         self.n_features_in_ = len(schema.columns)
         self._encoding = Encoding(schema)
@@ -82,61 +82,58 @@ class PrivateModel:
 
     def predict(self, rows: Any) -> Array:
         """The class of each row, (rows,). `rows`: a table in original units, or one mapping."""
-        return self.classes_[self._logits_of(rows).argmax(dim=1).numpy()]
+        return self.classes_[self._logits_of(rows).argmax(axis=1)]
 
     def predict_proba(self, rows: Any) -> Array:
         """Probabilities (rows, classes); at even shares or those of the people, by `classes`."""
-        return self._logits_of(rows).double().softmax(dim=1).numpy()
+        return torch.as_tensor(self._logits_of(rows)).softmax(dim=1).numpy()
 
-    def _logits_of(self, rows: Any) -> Tensor:
+    def _logits_of(self, rows: Any) -> Array:
         """Logits (rows, classes), a batch at a time; messages count rows over the whole table."""
         frame, found = as_frame(rows, self.schema), []
         for start in range(0, max(len(frame), 1), BATCH):
             part = frame.iloc[start : start + BATCH]
             points = self._encoding.encode(part, np.arange(start, start + len(part)))
-            found.append(_logits(self.logits, points))
-        return torch.cat(found)
+            found.append(logits_alone(self.logits, points))
+        return np.concatenate(found)
 
 
 class _AtShares(nn.Module):
-    """Logits at even shares as those at the given shares of the classes."""
+    """Logits of a network at even shares as those at the given shares of the classes."""
 
     log_share: Tensor
 
-    def __init__(self, surrogate: nn.Module, class_share: Array) -> None:
+    def __init__(self, surrogate: nn.Module, log_share: Array) -> None:
         super().__init__()
         self.surrogate = surrogate
-        share = torch.as_tensor(class_share, dtype=torch.float32)
-        self.register_buffer("log_share", share.clamp(min=1e-6).log())
+        self.register_buffer("log_share", torch.as_tensor(log_share, dtype=torch.float32))
 
     def forward(self, points: Tensor) -> Tensor:
         return self.surrogate(points) + self.log_share
 
 
-@torch.no_grad()
-def _logits(network: nn.Module, encoded: Array) -> Tensor:
-    """Logits (rows, classes) whose largest is the same whatever rows are asked about together.
-
-    Sums of floats depend on the size of a batch in their last digits. Where that could decide, the
-    row is asked about by itself.
-    """
-    points = torch.as_tensor(encoded, dtype=torch.float32)
-    logits: Tensor = network(points)
-    if logits.shape[1] < 2:
-        return logits
-    best = logits.topk(2, dim=1).values
-    near = best[:, 0] - best[:, 1] <= NEAR_TIE * (1 + logits.abs().amax(dim=1))
-    for row in near.nonzero()[:, 0].tolist():
-        logits[row] = network(points[row : row + 1])[0]
-    return logits
+def _at_shares(surrogate: nn.Module, class_share: Array) -> nn.Module:
+    log_share = np.log(np.maximum(class_share, 1e-6))
+    if isinstance(surrogate, WholeScorecard):
+        return surrogate.plus(log_share)
+    return _AtShares(surrogate, log_share)
 
 
 @torch.no_grad()
 def logits_alone(network: nn.Module, encoded: Array) -> Array:
     """Logits (rows, classes) of encoded rows (rows, width), each a function of its row alone.
 
-    The network is asked about one row at a time, in memory of its own: sums of floats depend on the
-    size of a batch, and on where in memory a row begins, in their last digits.
+    A scorecard counts in whole numbers: its sums are exact. Sums of floats in a network depend in
+    their last digits on how many rows and threads there are, and on where in memory a row begins.
+    So it is asked about one row at a time, in memory of its own, by one thread.
     """
-    rows = torch.as_tensor(encoded, dtype=torch.float32).split(1)
-    return torch.cat([network(row.clone()) for row in rows]).double().numpy()
+    points = torch.as_tensor(encoded, dtype=torch.float32)
+    if isinstance(network, WholeScorecard):
+        found: Array = network(points).double().numpy()
+        return found
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return torch.cat([network(row.clone()) for row in points.split(1)]).double().numpy()
+    finally:
+        torch.set_num_threads(threads)

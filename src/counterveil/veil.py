@@ -34,15 +34,16 @@ from pydantic import ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
-from torch import Tensor, nn
+from torch import Tensor
 
 from counterveil.errors import RequestError, SchemaError, VeilError
 from counterveil.files import read_bytes, write_whole
 from counterveil.hints import named
-from counterveil.networks import ACTIVATIONS, Autoencoder, classifier, convolutional, sizes_of
+from counterveil.networks import AsImages, Autoencoder, classifier, convolutional, sizes_of
 from counterveil.pages import notebook_table
 from counterveil.population import Generator, Population, population_of
 from counterveil.population.generator import GeneratorSize
+from counterveil.population.whole_scorecard import Surrogate, WholeScorecard
 from counterveil.privacy import Statement
 from counterveil.privacy.consistency import check_statement
 from counterveil.privacy.record import NoisyRecord, from_members, to_members
@@ -52,7 +53,7 @@ from counterveil.schema.schema import MOST_FEATURES
 from counterveil.signature import PublicKey, Signature, Signer, SigningKey, signer_line, trusted_key
 
 FORMAT = "counterveil-veil"
-VERSION = 6
+VERSION = 7
 MANIFEST, SIGNATURE = "manifest.json", "signature.json"
 MEMBER_LIMITS = {  # bytes
     MANIFEST: 1 << 16,
@@ -76,7 +77,7 @@ class Veil:
     autoencoder: Autoencoder
     prototypes: Tensor  # (classes, latent)
     statement: Statement
-    surrogate: nn.Sequential | None = None
+    surrogate: Surrogate | None = None
     record: NoisyRecord | None = None  # of mechanism `functional`
 
     signature: Signature | None = None
@@ -191,15 +192,12 @@ class Veil:
         }
 
     def _manifest(self, members: dict[str, bytes]) -> bytes:
-        used = {type(layer) for layer in self.surrogate or ()}
-        kinds = [name for name, kind in ACTIVATIONS.items() if kind in used]
         further = {} if self.generator is None else {"generator": asdict(self.generator.size)}
         content = {
             "format": FORMAT,
             "version": VERSION,
             "hidden": list(self.autoencoder.hidden),
-            "surrogate": None if self.surrogate is None else list(sizes_of(self.surrogate)),
-            "activation": None if self.surrogate is None else kinds[0],
+            "surrogate": None if self.surrogate is None else _shape_of(self.surrogate),
             **further,
             "sha256": {name: _sha256(content) for name, content in members.items()},
         }
@@ -320,13 +318,12 @@ def _read_manifest(text: bytes) -> dict[str, Any]:
             f"this counterveil reads veils of version {VERSION}, the file has another; {REMEDY}"
         )
     digests, surrogate = manifest.get("sha256"), manifest.get("surrogate")
-    activation, generator = manifest.get("activation"), manifest.get("generator")
-    if activation not in ((None,) if surrogate is None else tuple(ACTIVATIONS)):
-        raise VeilError("its manifest gives no usable activation")
+    generator = manifest.get("generator")
+    if surrogate is not None and (not isinstance(surrogate, dict) or len(surrogate) != 1):
+        raise VeilError("its manifest gives no usable surrogate")
     return {
         "hidden": _sizes(manifest.get("hidden")),
-        "surrogate": None if surrogate is None else _sizes(surrogate),
-        "activation": activation,
+        "surrogate": {kind: _sizes(sizes) for kind, sizes in (surrogate or {}).items()},
         "generator": None if generator is None else GeneratorSize.from_manifest(generator),
         "sha256": digests if isinstance(digests, dict) else {},
     }
@@ -340,7 +337,7 @@ def _sizes(hidden: Any) -> tuple[int, ...]:
 
 
 def _named(
-    autoencoder: Autoencoder, surrogate: nn.Sequential | None, generator: Generator | None
+    autoencoder: Autoencoder, surrogate: Surrogate | None, generator: Generator | None
 ) -> dict[str, Tensor]:
     """The weights under the names that they have in a file."""
     named: dict[str, Tensor] = autoencoder.state_dict()
@@ -350,36 +347,56 @@ def _named(
     return named
 
 
+def _shape_of(surrogate: Surrogate) -> dict[str, list[int]]:
+    """The kind and the sizes of a surrogate, as a manifest has them."""
+    if isinstance(surrogate, WholeScorecard):
+        return {"scorecard": [len(surrogate.columns)]}
+    kind = "convolutional" if isinstance(surrogate[0], AsImages) else "dense"
+    return {kind: list(sizes_of(surrogate))}
+
+
+def _surrogate_of(described: dict[str, tuple[int, ...]], schema: Schema) -> Surrogate | None:
+    """An empty surrogate of the kind and the sizes of a manifest; None if it has none."""
+    classes = len(schema.label.classes)
+    match [*described.items()]:
+        case []:
+            return None
+        case [("scorecard", (ways,))] if schema.family == "mixed":
+            return WholeScorecard(ways, classes)
+        case [("dense", hidden)]:
+            return classifier(schema.width, hidden, classes)
+        case [("convolutional", (_, _, _) as hidden)] if schema.images:
+            return convolutional(schema.images[0], hidden, classes)
+    raise VeilError("its manifest gives no usable surrogate")
+
+
 def _rebuild(
     members: dict[str, bytes], manifest: dict[str, Any], schema: Schema
-) -> tuple[Autoencoder, Tensor, nn.Sequential | None, Generator | None]:
+) -> tuple[Autoencoder, Tensor, Surrogate | None, Generator | None]:
     """Autoencoder, prototypes, surrogate and generator from the weights of a file."""
     width, classes = schema.width, len(schema.label.classes)
-    tensors, hidden = load_tensors(members["weights.safetensors"]), manifest["surrogate"]
+    tensors, described = load_tensors(members["weights.safetensors"]), manifest["surrogate"]
     with torch.device("meta"):  # shapes first, memory only for what really is in the file
         autoencoder = Autoencoder(width, manifest["hidden"])
-        surrogate = (
-            None if hidden is None else classifier(width, hidden, classes, manifest["activation"])
-        )
-        generator = None
+        surrogate, generator = _surrogate_of(described, schema), None
         if manifest["generator"] is not None:  # only images have one, and a surrogate beside it
-            if not schema.images or hidden is None or len(hidden) != 3:
+            if "convolutional" not in described:
                 raise VeilError("its manifest gives no usable layer sizes")
             generator = Generator(schema.images[0], classes, manifest["generator"])
-            surrogate = convolutional(schema.images[0], hidden, classes)
     built = _named(autoencoder, surrogate, generator)
-    shapes = {name: tensor.shape for name, tensor in built.items()}
-    shapes["prototypes"] = torch.Size((classes, autoencoder.latent))
-    if {name: tensor.shape for name, tensor in tensors.items()} != shapes:
+    expected = {name: (tensor.shape, tensor.dtype) for name, tensor in built.items()}
+    expected["prototypes"] = torch.Size((classes, autoencoder.latent)), torch.float32
+    if {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()} != expected:
         raise VeilError("its weights do not fit its schema")
-    for tensor in tensors.values():
-        if tensor.dtype != torch.float32 or not bool(tensor.isfinite().all()):
-            raise VeilError("its weights are not finite 32-bit numbers")
+    if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
+        raise VeilError("its weights are not finite numbers")
     prototypes = tensors.pop("prototypes")
     for prefix, network in (("surrogate", surrogate), ("generator", generator)):
         if network is not None:
             mine = {name: tensors.pop(f"{prefix}.{name}") for name in network.state_dict()}
             network.load_state_dict(mine, assign=True)
             network.requires_grad_(False).eval()
+    if isinstance(surrogate, WholeScorecard):
+        surrogate.check(width)
     autoencoder.load_state_dict(tensors, assign=True)
     return autoencoder.requires_grad_(False).eval(), prototypes, surrogate, generator

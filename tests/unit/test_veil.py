@@ -211,13 +211,19 @@ def test_a_lie_about_the_size_is_noticed(members, tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"version": 5}, "reads veils of version 6.*release it again"),
-        ({"version": 7}, "reads veils of version 6"),
+        ({"version": 5}, "reads veils of version 7.*release it again"),
+        ({"version": 8}, "reads veils of version 7"),
         ({"format": "other"}, "foreign"),
         ({"hidden": [10**9]}, "layer sizes"),
         ({"hidden": []}, "layer sizes"),
         ({"hidden": [True]}, "layer sizes"),
         ({"hidden": [32, 17]}, "do not fit"),
+        ({"surrogate": [9]}, "usable surrogate"),
+        ({"surrogate": {"scorecard": [9], "dense": [9]}}, "usable surrogate"),
+        ({"surrogate": {"convolutional": [1, 2, 3]}}, "usable surrogate"),
+        ({"surrogate": {"other": [9]}}, "usable surrogate"),
+        ({"surrogate": {"scorecard": [9]}}, "do not fit"),
+        ({"surrogate": {"dense": [9]}}, "do not fit"),
         ({"sha256": {}}, "SHA-256"),
         ({"sha256": 3}, "SHA-256"),
     ],
@@ -289,7 +295,7 @@ def test_a_veil_of_version_1_is_refused_with_the_remedy(members, load):
     manifest = {**json.loads(members["manifest.json"]), "version": 1, "amortiser": [128]}
     old = {name: members[name] for name in ("schema.json", "statement.json", "weights.safetensors")}
     manifest["sha256"] = {name: hashlib.sha256(old[name]).hexdigest() for name in old}
-    with pytest.raises(VeilError, match=r"reads veils of version 6.*or release it again"):
+    with pytest.raises(VeilError, match=r"reads veils of version 7.*or release it again"):
         load({"manifest.json": json.dumps(manifest).encode(), **old}.items())
 
 
@@ -531,7 +537,7 @@ def test_members_that_are_written_otherwise_are_refused(tiny, load):
         ):
             with pytest.raises(VeilError, match=r"not written as|not that of a veil"):
                 load(_with_digest(members, name, text.encode()).items())
-    for extra in ({"more": 1}, {"version": 6.0}):
+    for extra in ({"more": 1}, {"version": 7.0}):
         manifest = {**json.loads(members["manifest.json"]), **extra}
         with pytest.raises(VeilError, match="not written as"):
             load({**members, "manifest.json": json.dumps(manifest, indent=2).encode()}.items())
@@ -548,7 +554,7 @@ def test_members_that_are_written_otherwise_are_refused(tiny, load):
 def test_a_veil_of_an_older_version_is_refused_with_the_remedy(members):
     """Versions 1 and 2 were compressed."""
     old = pack(members.items(), zipfile.ZIP_DEFLATED)
-    with pytest.raises(VeilError, match=r"version 6 are.*release it again"):
+    with pytest.raises(VeilError, match=r"version 7 are.*release it again"):
         Veil.from_bytes(old)
 
 

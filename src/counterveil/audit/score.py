@@ -10,7 +10,7 @@
 | rows are read once, after the charge | which is of this score's ε and δ |
 | no table is refused | both D and D' are scored |
 
-The model is fixed and public: its log-odds follow from the first encoded number alone.
+The model is fixed and public: a scorecard whose log-odds follow from the first number alone.
 """
 
 import tempfile
@@ -20,7 +20,6 @@ from typing import Any
 
 import pandas as pd
 import torch
-from torch import Tensor, nn
 
 from counterveil.audit import neighbours
 from counterveil.audit.checks import Dice, moves, too_quiet
@@ -32,6 +31,7 @@ from counterveil.audit.releases import Find, Finding, WatchedCurator, charged_fi
 from counterveil.curator import Curator
 from counterveil.curator.score import measure_score
 from counterveil.errors import InputError
+from counterveil.population.whole_scorecard import WHOLE, WholeScorecard
 from counterveil.privacy import Budget, Level, Statement
 from counterveil.private_model import PrivateModel
 from counterveil.schema import Numeric
@@ -40,17 +40,16 @@ DELTAS = (0.0, DELTA, SHARP)
 NOTHING = Statement(level=Level.NONE, mechanism="a fixed model", epsilon=None)
 
 
-class FirstNumber(nn.Module):
-    """Logits for the second class where the first encoded number is below a half."""
-
-    def forward(self, points: Tensor) -> Tensor:
-        score = 1 - 2 * points[:, 0]
-        return torch.stack([-score, score], dim=1)
-
-
 def model_of(pair: Pair) -> PrivateModel:
-    """The model that is scored: the same for D and D'."""
-    return PrivateModel(pair.schema, FirstNumber(), NOTHING)
+    """The model that is scored, the same for D and D': as veils of mixed tables hold it.
+
+    Its logits for the second class fall along the first encoded number, from 1 to −1.
+    """
+    card = WholeScorecard(1, 2)
+    card.slopes += 1
+    card.points += torch.tensor([[2.0, -2.0]]) * WHOLE
+    card.offsets += torch.tensor([-1.0, 1.0]) * WHOLE
+    return PrivateModel(pair.schema, card, NOTHING)
 
 
 def many_numbers() -> Pair:
@@ -69,6 +68,14 @@ def no_label() -> Pair:
     return _numbers("a label that is none", 119, {"label": "perhaps"}, {"label": "yes"})
 
 
+def eight_or_nine() -> Pair:
+    """Rows where the decision turns, eight of them or nine: floats sum up the two otherwise."""
+    nine = [{"x": 50.0, "label": "no"}] * 9
+    one, two = (pd.DataFrame([*nine[1:], {"x": 50.0, "label": last}]) for last in ("no", "perhaps"))
+    schema = neighbours.schema_of(Numeric(name="x", lower=0, upper=100))
+    return Pair("eight rows, and one whose label is none", schema, one, two)
+
+
 def _numbers(name: str, others: int, first: dict[str, Any], second: dict[str, Any]) -> Pair:
     records = [{"x": 45.0 + row % 11, "label": CLASSES[row % 2]} for row in range(others)]
     usual = {"x": 0.0, "label": "no"}
@@ -76,7 +83,7 @@ def _numbers(name: str, others: int, first: dict[str, Any], second: dict[str, An
     return Pair(name, neighbours.schema_of(Numeric(name="x", lower=0, upper=100)), one, two)
 
 
-PAIRS = (neighbours.one_feature, neighbours.persons, many_numbers, no_label)
+PAIRS = (neighbours.one_feature, neighbours.persons, many_numbers, no_label, eight_or_nine)
 
 
 def listened(pair: Pair, budget: Budget) -> tuple[Instrument, Instrument]:

@@ -7,18 +7,16 @@ None:
 - "linear", numbers in proportion: one linear layer of torch over the encoding; logistic regression
   and its like of scikit-learn, over the encoding, or over columns that are scaled, filled in or
   encoded one by one;
-- "steps", numbers along a line that bends here and there: a layer of torch whose clipped neurons
-  read one feature each, and a linear layer after it, as the private model has it.
+- "steps", numbers along a line that bends here and there: the scorecard of a private model.
 """
 
 from typing import Any, Literal
 
 import numpy as np
-import torch
 from torch import nn
 
 from counterveil.encoding import Array, Encoding
-from counterveil.networks import Clip
+from counterveil.population.whole_scorecard import WholeScorecard
 from counterveil.schema import Schema
 
 Additive = Literal["linear", "steps"]
@@ -37,17 +35,13 @@ def additive_module(module: nn.Module, encoding: Encoding) -> Additive | None:
     kinds = [type(layer) for layer in layers]
     if kinds == [nn.Linear]:
         return "linear"
-    if kinds == [nn.Linear, Clip, nn.Linear] and _reads_one_feature_each(layers[0], encoding):
-        return "steps"
-    return None
+    return "steps" if kinds == [WholeScorecard] else None
 
 
 def _layers(module: nn.Module) -> list[nn.Module] | None:
     """The layers of a plain chain that change log-odds; None for any other module."""
     if module._forward_hooks or module._forward_pre_hooks:
         return None
-    if type(module).__name__ == "_AtShares":  # the private model at the shares of the people
-        return _layers(module.surrogate)  # type: ignore[arg-type]
     if type(module) is not nn.Sequential:
         return [module]
     found: list[nn.Module] = []
@@ -59,31 +53,20 @@ def _layers(module: nn.Module) -> list[nn.Module] | None:
     return [layer for layer in found if not isinstance(layer, HARMLESS)]
 
 
-def _reads_one_feature_each(layer: nn.Module, encoding: Encoding) -> bool:
-    """Whether no neuron of a linear layer reads columns of two features."""
-    assert isinstance(layer, nn.Linear)
-    if layer.in_features != encoding.width:
-        return False
-    reads = layer.weight != 0
-    features = torch.stack([reads[:, block.at].any(dim=1) for block in encoding.blocks])
-    return bool((features.sum(dim=0) <= 1).all())
-
-
 def kinks_of(module: nn.Module, encoding: Encoding) -> dict[int, Array]:
     """Where the lines of numbers bend in a module that adds up in "steps", by encoded column.
 
-    A neuron clip(w·x + b) bends where w·x + b is 0 and where it is 1; with a missing number it has
-    one value alone. Values in the unit cube, ascending.
+    Values in the unit cube, ascending.
     """
-    first = (_layers(module) or [])[0]
-    assert isinstance(first, nn.Linear)
-    weight, bias = first.weight.detach().double().numpy(), first.bias.detach().double().numpy()
+    (card,) = _layers(module) or []
+    assert isinstance(card, WholeScorecard)
+    columns = card.columns.cpu().numpy()
+    starts, slopes = card.starts.cpu().numpy(), card.slopes.cpu().numpy()
     found = {}
     for block in encoding.blocks:
         if block.feature.is_one_number:
-            slope = weight[:, block.start]
-            reads = slope != 0
-            bends = np.concatenate([(end - bias[reads]) / slope[reads] for end in (0.0, 1.0)])
+            mine = columns == block.start
+            bends = np.concatenate([starts[mine], starts[mine] + 1 / slopes[mine]])
             found[block.start] = np.unique(bends[(bends > 0) & (bends < 1)])
     return found
 

@@ -15,7 +15,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -25,16 +24,20 @@ from counterveil.private_model import PrivateModel
 from counterveil.schema import Schema
 
 OPSET, IR_VERSION = 17, 8
-FLOAT = 1  # ONNX's number for 32-bit floats
+KINDS = {torch.float32: 1, torch.int64: 7, torch.float64: 11}  # what ONNX calls them
 INPUT, OUTPUT = "encoded", "probabilities"
 # Operators that take tensors and nothing else, and what ONNX calls them.
 PLAIN = {
     **{f"aten.{name}.Tensor": name.capitalize() for name in ("add", "sub", "mul", "div")},
-    **{f"aten.{name}.default": name.capitalize() for name in ("tanh", "sigmoid", "relu", "neg")},
-    "aten.exp.default": "Exp",
+    **{
+        f"aten.{name}.default": name.capitalize()
+        for name in ("exp", "neg", "relu", "round", "sigmoid", "tanh")
+    },
     "aten.matmul.default": "MatMul",
     "aten.hardtanh.default": "Clip",
 }
+CHECK = "aten._assert_tensor_metadata.default"  # torch notes what it saw; computes nothing
+CASTS = {"aten.to.dtype", "aten._to_copy.default"}
 ALONG = {"aten.softmax.int": "Softmax", "aten.log_softmax.int": "LogSoftmax"}
 
 
@@ -98,7 +101,7 @@ def onnx_bytes(network: nn.Module, width: int, classes: int, notes: dict[str, st
         if node.op == "placeholder":
             name = held.get(node.name)
             graph.names[node.name] = INPUT if name is None else graph.constant(weights[name])
-        elif node.op == "call_function":
+        elif node.op == "call_function" and str(node.target) != CHECK:
             graph.write(node)
         elif node.op == "output":
             ((answer,),) = node.args
@@ -121,11 +124,12 @@ class _Graph:
 
     def constant(self, tensor: Tensor) -> str:
         """The name of a new constant."""
-        numbers = tensor.detach().cpu().to(torch.float32).contiguous().numpy()
+        numbers = tensor.detach().cpu().contiguous().numpy()
         name = f"w{len(self.constants)}"
         sizes = b"".join(_number(1, size) for size in numbers.shape)
-        raw = np.ascontiguousarray(numbers, dtype="<f4").tobytes()
-        self.constants.append(sizes + _number(2, FLOAT) + _text(8, name) + _bytes(9, raw))
+        raw = numbers.astype(numbers.dtype.newbyteorder("<")).tobytes()
+        kind = _number(2, KINDS[tensor.dtype])
+        self.constants.append(sizes + kind + _text(8, name) + _bytes(9, raw))
         return name
 
     def node(self, kind: str, inputs: Iterable[str], output: str, **whole_numbers: int) -> None:
@@ -139,10 +143,16 @@ class _Graph:
         """One call of the traced network."""
         target, output = str(node.target), f"v{len(self.nodes)}"
         self.names[node.name] = output
+        kind = node.meta["val"].dtype
         if target == "aten.linear.default":
-            self.node("Gemm", map(self._named, node.args), output, transB=1)
+            self.node("Gemm", [self._named(each, kind) for each in node.args], output, transB=1)
         elif target in PLAIN and not node.kwargs:
-            self.node(PLAIN[target], map(self._named, node.args), output)
+            self.node(PLAIN[target], [self._named(each, kind) for each in node.args], output)
+        elif target == "aten.index_select.default":
+            rows, axis, places = node.args
+            self.node("Gather", [self._named(rows), self._named(places)], output, axis=axis)
+        elif target in CASTS:
+            self.node("Cast", [self._named(node.args[0])], output, to=KINDS[kind])
         elif target in ALONG:
             self.node(ALONG[target], [self._named(node.args[0])], output, axis=node.args[1])
         else:
@@ -150,16 +160,17 @@ class _Graph:
                 f"the network uses {target}, which is not written as ONNX; export it as .pt2"
             )
 
-    def _named(self, argument: Any) -> str:
+    def _named(self, argument: Any, kind: torch.dtype = torch.float32) -> str:
         if isinstance(argument, torch.fx.Node):
             return self.names[argument.name]
-        return self.constant(torch.tensor(float(argument)))
+        return self.constant(torch.tensor(float(argument), dtype=kind))
 
 
 def _value(name: str, width: int) -> bytes:
     """That `name` is a tensor of floats, (rows, width)."""
     shape = _bytes(1, _text(2, "rows")) + _bytes(1, _number(1, width))
-    return _text(1, name) + _bytes(2, _bytes(1, _number(1, FLOAT) + _bytes(2, shape)))
+    kind = _number(1, KINDS[torch.float32])
+    return _text(1, name) + _bytes(2, _bytes(1, kind + _bytes(2, shape)))
 
 
 def _number(field: int, value: int) -> bytes:

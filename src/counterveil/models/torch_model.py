@@ -16,7 +16,7 @@ from counterveil.models.additive import additive_module, kinks_of
 from counterveil.models.base import Outputs, TargetModel
 from counterveil.models.exported import ExportedGraph
 from counterveil.models.rows import Rows
-from counterveil.networks import Clip
+from counterveil.population.whole_scorecard import WholeScorecard
 from counterveil.schema import Category, Schema
 
 FEW = 256  # rows, for which calling torch is most of the time
@@ -26,7 +26,6 @@ ArrayLayer = Callable[[Array], Array]
 ACTIVATIONS: dict[type[nn.Module], tuple[Callable[[Tensor], Tensor], ArrayLayer]] = {
     nn.Tanh: (torch.tanh, np.tanh),
     nn.ReLU: (torch.relu, partial(np.maximum, 0)),
-    Clip: (partial(torch.clamp, min=0, max=1), partial(np.clip, a_min=0, a_max=1)),
 }
 
 
@@ -148,6 +147,8 @@ def _without_module_calls(module: nn.Module) -> Callable[[Tensor], Tensor]:
         return partial(_through, [_without_module_calls(layer) for layer in module])
     if type(module) is nn.Linear:
         return _linear(module)
+    if type(module) is WholeScorecard:
+        return module.forward
     return ACTIVATIONS[type(module)][0] if type(module) in ACTIVATIONS else module
 
 
@@ -178,6 +179,8 @@ def _array_layers(module: nn.Module) -> list[ArrayLayer] | None:
 
     For a few rows numpy takes a fraction of the time of torch.
     """
+    if type(module) is WholeScorecard and not _has_hooks(module):
+        return [module.of_array]
     if type(module) is not nn.Sequential or any(map(_has_hooks, (module, *module))):
         return None
     found: list[ArrayLayer] = []

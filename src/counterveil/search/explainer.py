@@ -302,7 +302,7 @@ def _consulted_model(veil: Veil, model: Any, guidance: str) -> tuple[TargetModel
     if guidance == "surrogate":
         stand_in = TorchModel(veil.surrogate, veil.schema, outputs="logits")
         return stand_in, DecidedBy.STAND_IN
-    decides = model if own else veil.model()
+    decides = veil.model(model.classes if own else None)  # by the veil's own weights
     return TorchModel(decides.logits, veil.schema, outputs="logits"), DecidedBy.PRIVATE_MODEL
 
 

@@ -25,13 +25,13 @@ import torch
 from scipy.stats import ks_2samp
 from torch import nn
 
-from counterveil.build import scorecard_network
 from counterveil.curator.functional import make_plan, measure
 from counterveil.curator.plan import Plan
 from counterveil.encoding import Array, Encoding
 from counterveil.population import MixedPopulation
 from counterveil.population.grid import Grid
 from counterveil.population.scorecard import scorecard
+from counterveil.population.whole_scorecard import WholeScorecard
 from counterveil.privacy import Budget
 from counterveil.schema import Numeric, Schema
 from counterveil_lab.experiments import releases
@@ -169,7 +169,7 @@ def _plan(
 
 def scorecard_of(population: MixedPopulation) -> nn.Module:
     """The private model of a population."""
-    return scorecard_network(scorecard(population), population.grid)
+    return WholeScorecard.of(scorecard(population), population.grid)
 
 
 def quality(said: Array, decided: Array, classes: Array) -> Row:
