@@ -90,7 +90,7 @@ def test_every_source_gives_the_integers_of_the_slow_way(schema, odd_rows, tmp_p
 def test_cells_in_memory_give_the_integers_of_the_rows(schema, odd_rows, monkeypatch):
     def counted(table):
         told, grid = [], Grid(schema, 300)  # more cells than a byte tells apart
-        table.tick = lambda done, words="": told.append(done)
+        table.watch(lambda done, words="": told.append(done), 3)
         singles = GridCounts(grid, len(schema.label.classes))
         every = list(combinations(range(len(schema.features)), 2))
         pairs = PairCounts(grid, grid.merged(4), every)
@@ -105,10 +105,29 @@ def test_cells_in_memory_give_the_integers_of_the_rows(schema, odd_rows, monkeyp
     again, told_again, too_many = counted(PrivateTable(odd_rows, schema))
     assert kept is not None
     assert too_many is None
-    assert told == told_again == sorted(told)
-    assert told[-1] * len(schema.features) == 3 * sums[0].sum()
+    assert told == sorted(told)
+    assert told[-1] == told_again[-1] == 100
     for one, two in zip(sums, again, strict=True):
         np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize("unit_column", [None, "person"])
+def test_progress_tells_nothing_of_the_rows(schema, rows, unit_column):
+    """Not how many have a label, nor how many records there are where people are the unit."""
+    told = []
+    more = 6 if unit_column else 0
+    for count, labels in ((40, None), (40 + more, "perhaps")):
+        frame = rows.head(count).assign(person=np.minimum(np.arange(count), 39))
+        if labels:
+            frame.loc[frame.index[-3:], "loan"] = labels
+        table, steps = PrivateTable(frame, schema, unit_column=unit_column), []
+        table.watch(lambda *step, steps=steps: steps.append(step), 2)
+        for _ in range(2):
+            fill(table, GridCounts(Grid(schema, 8), 2))
+        told.append(steps)
+    assert told[0] == told[1]
+    assert told[0][-1] == (100, "%")
+    assert [done for done, _ in told[0]] == ([50, 100] if unit_column else [50, 50, 100, 100])
 
 
 def test_cells_of_one_grid_are_not_taken_for_another(schema, odd_rows):

@@ -297,7 +297,7 @@ def fill(table: PrivateTable, *private_sums: Sums) -> None:
         for private_rows, private_codes, private_classes in _batches(table, private_sums):
             for each in private_sums:
                 each.add(private_rows if each.grid is None else private_codes, private_classes)
-            table.tell(len(private_classes))
+        table.tell_all_read()
         return
     parts = table.private_parts(ROWS_A_PART)
     count = Counting(table.schema, deepcopy(private_sums))  # which stay empty
@@ -305,6 +305,7 @@ def fill(table: PrivateTable, *private_sums: Sums) -> None:
         for mine, theirs in zip(private_sums, found, strict=True):
             mine.merge(theirs)
         table.tell(parts[number][0].rows)
+    table.tell_all_read()
 
 
 def _batches(table: PrivateTable, sums: Sequence[Sums]) -> Iterator[tuple[Any, Any, Array]]:

@@ -272,8 +272,8 @@ class Curator:
     def _by_functional(self, job: Job, plan: Plan) -> Veil:
         """Rows -> noisy record -> population -> networks; only the first step sees rows."""
         schema, table = self.schema, job.table
-        with progress_bar("counting rows", plan.readings * table.rows, show=job.progress) as tick:
-            table.tick = tick
+        with progress_bar("counting rows", 100, show=job.progress) as tick:
+            table.watch(tick, plan.readings)
             record = measure(table, plan)
         population = population_of(schema, record)
         training = job.training or TRAININGS[schema.family]

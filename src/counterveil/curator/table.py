@@ -79,8 +79,8 @@ class PrivateTable:
             self.private_parts(self._source.rows)
         if private_used is not None:
             self._private_used = private_used
-        self.tick: Tick = silent  # told how many rows were counted, in all readings
-        self._counted = 0
+        self._tick: Tick = silent
+        self._readings, self._done, self._rows_read = 1, 0, 0
         self._private_kept: tuple[Grid, list[list[Array]]] | None = None
 
     @property
@@ -126,10 +126,25 @@ class PrivateTable:
             raise DataError(f"unit column {self.unit_column!r} names nobody")
         return used, mine
 
+    def watch(self, tick: Tick, readings: int) -> None:
+        """From now on tell `tick` what share of so many readings is done, in whole percent.
+
+        Nothing that is told depends on what the rows hold: not on how many have a label. With a
+        unit column, how many rows there are is private too: then only whole readings are told.
+        """
+        self._tick, self._readings, self._done = tick, readings, 0
+
     def tell(self, rows: int) -> None:
-        """Tell whoever watches that so many more rows were counted."""
-        self._counted += rows
-        self.tick(self._counted)
+        """Tell whoever watches that so many more rows of the table were read."""
+        if self.unit_column is None:
+            self._rows_read += rows
+            part = self._done + min(self._rows_read / self.rows, 1.0)
+            self._tick(int(100 * part / self._readings), "%")
+
+    def tell_all_read(self) -> None:
+        """Tell whoever watches that a reading is done."""
+        self._done, self._rows_read = self._done + 1, 0
+        self._tick(100 * self._done // self._readings, "%")
 
     def private_parts(self, most: int) -> list[tuple[Fragments, Array | None]]:
         """The rows in parts of at most `most` for the workers of a cluster.
@@ -156,6 +171,7 @@ class PrivateTable:
             if labelled.any():
                 points = self.encoding.encode(private_frame[labelled], strict=False)
                 yield points, classes[labelled]
+            self.tell(len(private_frame))
 
     def private_columns(
         self, features: Collection[int] | None = None
@@ -182,6 +198,7 @@ class PrivateTable:
             elif counts.any():
                 kept = [None if each is None else each[counts] for each in columns]
                 yield kept, classes[counts]
+            self.tell(len(counts))
 
     def private_cells(
         self, grid: Grid, features: Collection[int] | None = None, *, alone: bool = False
