@@ -32,6 +32,8 @@ DOMAIN = b"counterveil veil signature 1\n"  # what is signed here is never valid
 SIGNING, PUBLIC = "counterveil-signing-key", "counterveil-public-key"
 LONGEST_NAME = 100  # characters
 LONGEST_FILE = 4096  # bytes
+PRIME = 2**255 - 19  # of Ed25519, the curve −x² + y² = 1 + d·x²·y²
+CURVE = -121_665 * pow(121_666, -1, PRIME) % PRIME  # its d
 UNSIGNED = "unsigned: anybody could have made this file"
 
 
@@ -46,6 +48,8 @@ class PublicKey:
         _check_name(self.name)
         if len(self.raw) != 32:
             raise ValueError("a key has 32 bytes")
+        if _is_weak(self.raw):
+            raise ValueError("a weak key, under which anybody can sign")
 
     @property
     def fingerprint(self) -> str:
@@ -63,7 +67,10 @@ class PublicKey:
         kind, name, raw = _read(path)
         if kind != PUBLIC:
             raise RequestError(f"{path} is a signing key: keep it secret, and give its .pub file")
-        return cls(name, raw)
+        try:
+            return cls(name, raw)
+        except ValueError as error:
+            raise RequestError(f"{path}: {error}; ask for another key") from None
 
 
 @dataclass(frozen=True)
@@ -252,3 +259,13 @@ def _write_new(path: Path, line: str, mode: int) -> None:
             os.fsync(stream.fileno())
     except OSError as error:
         raise RequestError(f"cannot write {path}: {error.strerror}") from None
+
+
+def _is_weak(raw: bytes) -> bool:
+    """Whether a public key is a point whose order divides 8, or is written with digits too many.
+
+    Signatures under such points can be made without any secret. The points of order 1, 2 and 4 are
+    those with y = 1, −1 and 0. Twice a point of order 8 has y = 0, so that x² = −y² there.
+    """
+    y = int.from_bytes(raw, "little") & (2**255 - 1)
+    return y >= PRIME or y in (0, 1, PRIME - 1) or (CURVE * y**4 + 2 * y * y - 1) % PRIME == 0

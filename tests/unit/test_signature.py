@@ -2,11 +2,12 @@
 
 import os
 import stat
+from base64 import b64encode
 
 import pytest
 
 from counterveil.errors import RequestError
-from counterveil.signature import PublicKey, SigningKey, open_key
+from counterveil.signature import PUBLIC, PublicKey, SigningKey, open_key
 
 
 def mode(path):
@@ -113,3 +114,21 @@ def test_a_signature_is_under_one_manifest_and_one_name():
     assert not renamed.holds_for(b"manifest")
     assert SigningKey.new("Privacy office").public != key.public
     assert key.sign(b"manifest") == signature
+
+
+def test_a_key_under_which_anybody_can_sign_is_refused(tmp_path):
+    """Points whose order divides 8, and ways to write points with digits too many."""
+    prime = 2**255 - 19
+    eighth = bytes.fromhex("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05")
+    minus = (prime - int.from_bytes(eighth, "little")).to_bytes(32, "little")
+    weak = [number.to_bytes(32, "little") for number in (0, 1, prime - 1, prime, prime + 1)]
+    for raw in (*weak, eighth, minus):
+        signed = raw[:31] + bytes([raw[31] | 0x80])
+        for each in (raw, signed):
+            with pytest.raises(ValueError, match="weak key"):
+                PublicKey("anybody", each)
+            (tmp_path / "weak.pub").write_text(f"{PUBLIC} {b64encode(each).decode()} anybody\n")
+            with pytest.raises(RequestError, match="weak key"):
+                PublicKey.load(tmp_path / "weak.pub")
+    for _ in range(50):
+        assert len(SigningKey.new("desk").public.raw) == 32
