@@ -256,6 +256,22 @@ def test_the_first_charge_fixes_the_unit(ledger, other):
     assert ledger.accounts()[0].subject == RECORDS
 
 
+def test_people_by_another_column_are_another_unit(ledger):
+    """A person may have many visits: what protects a visit protects no person."""
+    visits = replace(PEOPLE, unit_column="visit")
+    ledger.reserve("adult", Budget(0.25), "veil", PEOPLE)  # of an earlier version: not told
+    ledger.reserve("adult", Budget(0.25), "veil", visits)
+    words = "one person by 'visit' with .* this charge is for one person by 'patient' with"
+    with pytest.raises(RequestError, match=words):
+        ledger.reserve("adult", Budget(0.25), "veil", replace(PEOPLE, unit_column="patient"))
+    ledger.reserve("adult", Budget(0.25), "veil", visits)
+    assert [entry.unit_column for entry in ledger.entries()] == ["", "visit", "visit"]
+    assert [entry.unit for entry in ledger.entries()] == ["person"] * 3
+    assert ledger.accounts()[0].subject == visits
+    with pytest.raises(RequestError, match="must be empty where the unit is a record"):
+        replace(RECORDS, unit_column="visit")
+
+
 def test_people_with_more_records_are_another_unit(ledger):
     ledger.reserve("adult", Budget(0.25), "veil", PEOPLE)
     words = "is charged for one person with at most 3 records, replace-one, and this charge is for "

@@ -115,6 +115,7 @@ def _account_as_json(account: Account) -> dict[str, object]:
         **account.amounts,
         "opened": account.opened,
         "unit": subject and subject.unit,
+        "unit_column": subject and (subject.unit_column or None),
         "max_records": subject and subject.max_records,
         "relation": subject and subject.relation,
         "looks": account.looks,

@@ -234,6 +234,7 @@ class Curator:
             max_records=table.records,
             units=table.size,
             columns=hashlib.sha256(names.encode()).hexdigest(),
+            unit_column=table.unit_column or "",
         )
         budget, other = job.budget, job.other_rows
         return self.ledger.reserve(self.dataset, budget, what, subject, other_rows=other)

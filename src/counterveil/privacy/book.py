@@ -22,6 +22,7 @@ from counterveil.privacy.budget import Budget, Unit
 
 APPLICATION_ID = 0x43566C67  # "CVlg"
 VERSION = 2
+BY = " by "  # in the cell of the unit: "person by patient"
 
 
 def _text(name: str) -> str:
@@ -113,6 +114,7 @@ class Subject:
     units: int  # how many records or people there are: public
     columns: str  # SHA-256 (hex) of the sorted names of the schema's columns and its label
     relation: str = "replace-one"
+    unit_column: str = ""  # that names the person; "" for records, and where it is not known
 
     def __post_init__(self) -> None:
         if self.unit not in {"record", "person"}:
@@ -121,6 +123,10 @@ class Subject:
             number = getattr(self, name)
             if type(number) is not int or not 1 <= number < 1 << 63:
                 raise RequestError(f"{name} must be a whole number of at least 1")
+        if self.unit_column:
+            check_words("unit_column", self.unit_column)
+        if self.unit == "record" and self.unit_column:
+            raise RequestError("unit_column must be empty where the unit is a record")
         if self.unit == "record" and self.max_records != 1:
             raise RequestError("max_records must be 1 where the unit is a record")
         if not isinstance(self.columns, str) or not re.fullmatch("[0-9a-f]{64}", self.columns):
@@ -133,15 +139,26 @@ class Subject:
         if self.unit == "record":
             return f"one record, {self.relation}"
         records = "record" if self.max_records == 1 else "records"
-        return f"one person with at most {self.max_records} {records}, {self.relation}"
+        person = f"one person by {self.unit_column!r}" if self.unit_column else "one person"
+        return f"{person} with at most {self.max_records} {records}, {self.relation}"
+
+    def adds_up_with(self, other: Subject) -> bool:
+        """Whether budgets for both may be added: they protect the same unit.
+
+        Charges of earlier versions do not say which column names the person.
+        """
+        if not (self.unit_column and other.unit_column):
+            return replace(self, unit_column="").protects == replace(other, unit_column="").protects
+        return self.protects == other.protects
 
 
 @dataclass(frozen=True)
 class Account:
     """What a dataset may spend in all, what it has spent, and for whom.
 
-    `subject` is that of the first charge that has one: its unit, records and relation hold for all
-    later charges. `looks` is the number of exact looks at the rows, which no ε covers.
+    `subject` is that of the first charge that has one, with the column that names the person where
+    a charge tells it: its unit, records and relation hold for all later charges. `looks` is the
+    number of exact looks at the rows, which no ε covers.
     """
 
     dataset: str
@@ -189,6 +206,7 @@ class Entry:
     columns: str | None = None
     relation: str | None = None
     other_rows: bool = False
+    unit_column: str = ""
 
     @property
     def price(self) -> Amount:
@@ -199,7 +217,8 @@ class Entry:
         """Whose privacy it pays for, where that is known."""
         if not (self.unit and self.max_records and self.units and self.columns and self.relation):
             return None
-        return Subject(self.unit, self.max_records, self.units, self.columns, self.relation)
+        whose = self.unit, self.max_records, self.units, self.columns, self.relation
+        return Subject(*whose, self.unit_column)
 
 
 @dataclass(frozen=True)
@@ -242,7 +261,10 @@ class Book:
 
     def add(self, *cells: str, subject: Subject | None = None, other_rows: bool = False) -> None:
         """Write a new entry: `cells` are its id, dataset, kind, ε, δ and what it is for."""
-        whose = ("", 0, 0, "", "") if subject is None else astuple(subject)
+        whose: tuple[Any, ...] = ("", 0, 0, "", "")
+        if subject is not None:
+            unit, *more, column = astuple(subject)
+            whose = unit + (BY + column if column else ""), *more
         row = len(self.entries) + 1, *cells, now(), "", *whose, int(other_rows)
         insert(self.file, "entries", row)
 
@@ -316,7 +338,7 @@ def understand(file: sqlite3.Connection, accounts: Rows, entries: Rows) -> Book:
             book.accounts[entry.dataset] = replace(
                 account,
                 spent=account.spent + entry.price,
-                subject=account.subject or entry.subject,
+                subject=_better_known(account.subject, entry.subject),
                 looks=account.looks + (entry.kind == "looked"),
             )
     except (ValueError, LookupError, InputError):
@@ -331,11 +353,20 @@ def _entry(place: int, row: tuple[Any, ...]) -> Entry:
     price = _amount(epsilon, delta)
     amounts = float(price.epsilon), float(price.delta)
     state: Any = kind if kind == "looked" else "released" if digest else "reserved"
-    known: list[Any] = [cell or None for cell in whose]
+    unit, by, column = whose[0].partition(BY)
+    known: list[Any] = [cell or None for cell in (unit, *whose[1:])]
     entry = Entry(id_, dataset, kind, *amounts, what, state, digest or None, time, *known)
-    if any(whose) and entry.subject is None:
+    entry = replace(entry, other_rows=bool(other_rows), unit_column=column)
+    if (any(whose) and entry.subject is None) or bool(by) != bool(column):
         raise ValueError("not a subject")
-    return replace(entry, other_rows=bool(other_rows))
+    return entry
+
+
+def _better_known(one: Subject | None, two: Subject | None) -> Subject | None:
+    """The first of two subjects, or the second where it tells what the first does not."""
+    if one is None or (two is not None and two.unit_column and not one.unit_column):
+        return two or one
+    return one
 
 
 def _amount(epsilon: str, delta: str) -> Amount:

@@ -120,8 +120,9 @@ class Ledger:
         account's total, whatever other processes do and whatever crashes later. When it raises
         OverdrawnError or RequestError, nothing was charged.
 
-        `what` says in a few public words what it is for. `subject` must have the unit, records and
-        relation of earlier charges: budgets for different units do not add up. If another account
+        `what` says in a few public words what it is for. `subject` must have the unit, the column
+        that names it, the records and the relation of earlier charges: budgets for different units
+        do not add up. If another account
         was charged for rows with the same columns and as many units, and this one never was, the
         charge is refused, unless `other_rows` declares that these are other people.
         """
@@ -344,7 +345,7 @@ def _says_ledger(path: Path) -> bool:
 def _check_unit(account: Account, subject: Subject) -> None:
     """Refuse a charge for another unit than the account's: such budgets do not add up."""
     first = account.subject
-    if first is not None and first.protects != subject.protects:
+    if first is not None and not first.adds_up_with(subject):
         raise RequestError(
             f"dataset {account.dataset!r} is charged for {first.protects}, and this charge is for "
             f"{subject.protects}: budgets for different units do not add up; release for the "
