@@ -217,7 +217,7 @@ def test_a_veil_in_rho_says_so_and_can_be_opened(veil):
     again = Veil.from_bytes(veil.to_bytes())
     assert again.digest == veil.digest
     manifest = json.loads(veil._manifest(veil._members()))
-    assert manifest["version"] == 6
+    assert manifest["version"] == 7
     assert veil.statement.loss_tail(0.75) < 0.05
 
 
@@ -225,7 +225,7 @@ def test_a_veil_without_rho_does_not_speak_of_it(veil):
     pair = neighbours.wide_pairs()
     pure = Curator(pair.schema).release(pair.one, 0.75, order=2, training=TINY, progress=False)
     members = pure._members()
-    assert json.loads(pure._manifest(members))["version"] == 6
+    assert json.loads(pure._manifest(members))["version"] == 7
     for name in ("statement.json", "record.json"):
         assert b"rho" not in members[name]
         assert b"rho" in veil._members()[name]

@@ -169,10 +169,9 @@ def test_what_has_no_generator_is_written_as_before(veil):
 
 
 def test_a_generator_that_does_not_belong_is_refused(veil):
-    with pytest.raises(VeilError, match="do not fit its schema"):  # a convolutional surrogate
-        Veil.from_bytes(replace(veil, generator=None).to_bytes())
-    with pytest.raises(VeilError, match="need a generator"):
-        Veil.from_bytes(replace(veil, generator=None, surrogate=None).to_bytes())
+    for surrogate in (veil.surrogate, None):
+        with pytest.raises(VeilError, match="need a generator"):
+            Veil.from_bytes(replace(veil, generator=None, surrogate=surrogate).to_bytes())
     plain = Curator(SCHEMA).release(halves(60), 1.0, training=SHORT, progress=False)
     foreign = replace(plain, generator=veil.generator, surrogate=veil.surrogate)
     with pytest.raises(VeilError, match="generator"):

@@ -207,6 +207,10 @@ def test_its_own_model_given_by_name_is_the_same(veil, model, schema, people):
         shares = ask_frame(own.model, people).exp()
         assert np.allclose(shares, veil.model(classes).predict_proba(people), atol=1e-6)
     assert Explainer(veil, model).decided_by is DecidedBy.MODEL
+    changed = veil.model()
+    changed.logits = model  # what decides are the veil's own weights, whatever was put there
+    shares = ask_frame(Explainer(veil, changed).model, people).exp()
+    assert np.allclose(shares, veil.model().predict_proba(people), atol=1e-6)
     other = PrivateModel(schema, veil.surrogate, veil.statement, veil="of another file")
     foreign = Explainer(veil, other)
     assert foreign.decided_by is DecidedBy.MODEL

@@ -46,9 +46,9 @@ def model_of(pair: Pair) -> PrivateModel:
     Its logits for the second class fall along the first encoded number, from 1 to −1.
     """
     card = WholeScorecard(1, 2)
-    card.slopes += 1
-    card.points += torch.tensor([[2.0, -2.0]]) * WHOLE
-    card.offsets += torch.tensor([-1.0, 1.0]) * WHOLE
+    card.slopes.add_(1)
+    card.points.add_(torch.tensor([[2.0, -2.0]]), alpha=WHOLE)
+    card.offsets.add_(torch.tensor([-1.0, 1.0]), alpha=WHOLE)
     return PrivateModel(pair.schema, card, NOTHING)
 
 

@@ -23,7 +23,7 @@ from counterveil_lab.faults.fault import (
 _OPTIMISER = "noise_multiplier=noise,\n        max_grad_norm=clip,"
 _SCORED = 'measured = noise.perturb("score", what, private_counts.counts, bound, share)'
 _PAID = 'paid = self._reserve(job, f"score of a private model on {self.schema.name}")'
-_ALONE = "rows = torch.as_tensor(encoded, dtype=torch.float32).split(1)"
+_ALONE = "points = torch.as_tensor(encoded, dtype=torch.float32)"
 _FILLED = "    fill(table, private_counts)\n    measured"
 _ADDED = "np.add.at(self.counts, (private_classes, bins), 1)"
 _EDGES = "edges = edges_of(model, bins_for(table.size, table.records, variance))"
@@ -96,7 +96,7 @@ FAULTS: tuple[Fault, ...] = (
            (SCORED, "a label that is none")),
     in_score("log-odds that look at the rows beside", "one record moves the cells of all others",
            "private_model.py", _ALONE,
-           "rows = torch.as_tensor(encoded - encoded.mean(axis=0) + 0.5).float().split(1)",
+           "points = torch.as_tensor(encoded - encoded.mean(axis=0) + 0.5).float()",
            (COUNTS, "numbers near the middle")),
     in_score("class counts beside a score", "a public field of the score is read off the rows",
            SCORE, "units=table.size,", "units=1 + int(table.private_rows()[1].sum()),",
