@@ -483,6 +483,17 @@ def test_a_record_and_statement_that_were_forged_alike_are_refused(veil, load, c
         load(_forged(veil, **changes).items())
 
 
+@pytest.mark.parametrize("name", ["labels", "pooled", "singles"])
+def test_a_measurement_that_no_release_makes_is_refused(veil, load, name):
+    """Under any name that is not known here, anything could leave, with any bound beside it."""
+    singles = veil.record.find("singles")
+    more = replace(singles, name=name)
+    record = replace(veil.record, measurements=(*veil.record.measurements, more))
+    statement = veil.statement.model_copy(update={"accesses": record.accesses})
+    with pytest.raises(VeilError, match="does not fit its schema"):
+        load(members_of(replace(veil, record=record, statement=statement)).items())
+
+
 @pytest.mark.parametrize("delta", [1e-6, 1e-9])
 def test_gaussian_noise_must_be_enough_for_its_delta(tiny, load, delta):
     (singles,) = tiny.record.measurements
