@@ -48,12 +48,12 @@ class Prices:
     category: float = 0.45  # effort of a changed category
     unknown: float = 1.5  # effort of a number where none was known
     size: float = 0.1  # a doubling of a number's way, in spreads of that number
-    implausible: float = 0.6  # a nat below the floor
-    floor: float = 0.45  # the share of P~'s own rows of the target class below it
+    implausible: float = 0.8  # a nat below the floor
+    floor: float = 0.6  # the share of P~'s own rows of the target class below it
     unstable: float = 0.5  # a unit of doubt of the committee
     sure: float = 0.4  # units from which a member of the committee has no doubt
     refused: float = 7.0  # the square of the units that the model is short of `safe`
-    safe: float = 0.6  # units of the model beyond its boundary
+    safe: float = 0.75  # units of the model beyond its boundary
 
 
 UNASKED = Prices(unstable=1.0, sure=2.0, refused=3.0, safe=2.0)  # where f~ stands in for f
