@@ -212,16 +212,6 @@ def test_a_column_that_a_pipeline_drops_does_no_harm(schema, frame, rows):
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
-def test_boosters_name_their_column(schema, frame, rows):
-    lightgbm = pytest.importorskip("lightgbm", reason="lightgbm is not installed")
-    fitted = lightgbm.LGBMClassifier(n_estimators=2, verbose=-1).fit(
-        frame[NUMBERS].rename(columns={"income": "incme"}), rows.loan
-    )
-    said = refusal(lambda: adapt(fitted, schema))
-    assert "'incme', which the schema has not;" in said
-    assert "did you mean 'income'?" in said
-
-
 def test_a_number_of_columns_that_fits_nothing(schema, frame, rows):
     points = Encoding(schema).encode(frame)[:, :5]
     model = adapt(LogisticRegression().fit(points, rows.loan), schema)

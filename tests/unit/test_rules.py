@@ -237,7 +237,8 @@ def test_every_move_of_a_repair_keeps_the_rules(world, seed):
     gradient = torch.randn(rows.shape, generator=torch.Generator().manual_seed(seed))
     moved = torch.zeros_like(rows, dtype=torch.bool)
     for _ in range(5):
-        after, moved = snap.best_move(rows, gradient, box, moved, 0.25)
+        before, (after, moved) = moved, snap.best_move(rows, gradient, box, moved, 0.25)
+        assert (before <= moved).all()
         assert not snap.broken(after, box).any()
         assert (((after - rows) * gradient).sum(dim=1) >= -1e-5).all()
         rows = after

@@ -677,28 +677,6 @@ def test_a_step_of_the_schema_is_only_made_coarser():
         Rules(steps={"months": 1.5}).tighten(schema)
 
 
-def test_equal_rules_of_a_file_are_one():
-    rules = Rules(
-        steps={"income": 5},
-        relations=[("income", "<=", "bonus")],
-        together=[("income", "bonus")],
-        only_one=[("income", "education")],
-        transitions={"education": [("ba", "ma")]},
-        may_change=["income"],
-    )
-    content = {
-        "steps": {"income": 5},
-        "relations": [["income", "<=", "bonus"]],
-        "together": [["income", "bonus"]],
-        "only_one": [["income", "education"]],
-        "transitions": {"education": [["ba", "ma"]]},
-        "may_change": ["income"],
-    }
-    assert rules == Rules.of_mapping(content)
-    assert hash(rules) == hash(Rules.of_mapping(content))
-    assert rules != Rules.of_mapping({**content, "steps": {"income": 6}})
-
-
 # --- Answers ---
 
 TIED = {
