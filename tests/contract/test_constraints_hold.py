@@ -15,7 +15,7 @@ from worlds import OF_FEATURES, rules_that_fit
 
 from counterveil.encoding import Encoding
 from counterveil.search.constraints.rules import Rules
-from counterveil.service.answers import plain_rows
+from counterveil.tables import plain_rows
 from counterveil_lab.fuzz.rule_judge import violations
 
 CASES, SETS = 10_000, 250

@@ -25,7 +25,7 @@ from counterveil.search.constraints.bounds import (
 from counterveil.search.constraints.decoding import clip_to_rules, decode_answers
 from counterveil.search.constraints.projection import Snap
 from counterveil.search.constraints.rules import Rules
-from counterveil.service.answers import plain_rows
+from counterveil.tables import plain_rows
 from counterveil_lab.fuzz.random_rules import draw_record, draw_schema, frame_of
 from counterveil_lab.fuzz.rule_judge import violations
 

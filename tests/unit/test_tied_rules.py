@@ -21,7 +21,7 @@ from counterveil.search.constraints.bounds import Box, box_around
 from counterveil.search.constraints.decoding import Given, decode_answers
 from counterveil.search.constraints.projection import Snap
 from counterveil.search.constraints.relations import Relation
-from counterveil.service.answers import plain_rows
+from counterveil.tables import plain_rows
 from counterveil_lab.fuzz.random_rules import draw_record, draw_rules, draw_schema, frame_of
 from counterveil_lab.fuzz.rule_judge import NO_RULES, violations
 
