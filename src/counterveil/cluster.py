@@ -34,7 +34,7 @@ class Cluster:
 
     `address`: of a Ray cluster that runs already ("auto", "HOST:6379", "ray://HOST:10001"); without
     one, workers are started on this machine and end with this program. `workers`: how many, by
-    default as many as there are processors. `gpus`: of each worker.
+    default as many as there are processors.
 
     Workers and connection are kept while the cluster is open, `with cluster:`, or else for one call
     of `each`.
@@ -42,7 +42,6 @@ class Cluster:
 
     address: str | None = None
     workers: int | None = None
-    gpus: int = 0
 
     def __post_init__(self) -> None:
         if self.workers is not None and (type(self.workers) is not int or self.workers < 1):
@@ -73,8 +72,7 @@ class Cluster:
         where: dict[str, Any] = {"address": self.address}
         if self.address is None:
             workers = self.workers or os.cpu_count() or 1
-            where = {"address": "local", "num_cpus": workers}
-            where |= {"num_gpus": self.gpus * workers or None, "include_dashboard": False}
+            where = {"address": "local", "num_cpus": workers, "include_dashboard": False}
             where |= {"_node_ip_address": "127.0.0.1"}
         try:
             ray.init(**where, log_to_driver=False, configure_logging=False)
@@ -129,7 +127,7 @@ class Cluster:
 
     def _worker(self, shipped: Any) -> tuple[Any, Any]:
         """One that waits, or a new one: what says that it has its work, and the worker."""
-        make = _ray().remote(num_cpus=1, num_gpus=self.gpus, max_restarts=0)(_Worker)
+        make = _ray().remote(num_cpus=1, max_restarts=0)(_Worker)
         worker = self._idle.pop() if self._idle else make.remote()
         return worker.begin.remote(shipped), worker
 

@@ -35,11 +35,10 @@ def did_you_mean(name: Any, known: Collection[Any]) -> str:
     >>> did_you_mean("agee", ["age", "income"])
     "; did you mean 'age'?"
     """
-    texts = {str(each): each for each, _ in zip(known, range(COMPARED), strict=False)}
-    asked = str(name)[:LONGEST]
-    same = [text for text in texts if text.strip().casefold() == asked.strip().casefold()]
-    near = same or difflib.get_close_matches(asked, [text[:LONGEST] for text in texts], 1)
-    return f"; did you mean {texts[near[0]]!r}?" if near and near[0] in texts else ""
+    known = [str(each) for each, _ in zip(known, range(COMPARED), strict=False)]
+    texts = {text.strip().casefold(): text for text in known if len(text) <= LONGEST}
+    near = difflib.get_close_matches(str(name)[:LONGEST].strip().casefold(), texts, 1)
+    return f"; did you mean {texts[near[0]]!r}?" if near else ""
 
 
 def spelt_otherwise(name: str, present: Collection[Any]) -> str:

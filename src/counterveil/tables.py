@@ -229,6 +229,12 @@ def plain_values(column: "pd.Series[Any]", whole: bool = False) -> list[Any]:
     return [None if missing else plain(value) for value, missing in cells]
 
 
+def plain_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows as values of Python by column, None for what is missing."""
+    columns = [plain_values(table[name]) for name in table.columns]
+    return [dict(zip(table.columns, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
 def without_formulas(table: pd.DataFrame) -> pd.DataFrame:
     """`table` with an apostrophe before texts, names of columns too, that a spreadsheet would run.
 
@@ -258,7 +264,5 @@ def file_content(table: pd.DataFrame, path: str | os.PathLike[str], *, escape: b
                 "write .csv or .json instead"
             ) from None
     if kind == ".json":
-        columns = [plain_values(table[column]) for column in table.columns]
-        records = [dict(zip(table.columns, row, strict=True)) for row in zip(*columns, strict=True)]
-        return json.dumps(records, ensure_ascii=False, indent=2).encode()
+        return json.dumps(plain_rows(table), ensure_ascii=False, indent=2).encode()
     raise RequestError(f"{path}: name the file .csv, .parquet, .json or .html")

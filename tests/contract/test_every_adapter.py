@@ -303,13 +303,6 @@ def test_verdicts_near_a_threshold_are_the_models_own(case: Case) -> None:
     np.testing.assert_array_equal(answer.argmax(dim=1).numpy(), wanted)
 
 
-def test_the_order_of_rows_does_not_matter(case: Case) -> None:
-    frame = rows_of(case, 50)
-    order = np.random.default_rng(1).permutation(50)
-    straight, mixed = ask_frame(case.adapted, frame), ask_frame(case.adapted, frame.iloc[order])
-    torch.testing.assert_close(mixed, straight[order], atol=1e-6, rtol=1e-5)
-
-
 def test_a_row_alone_is_answered_as_in_a_batch(case: Case) -> None:
     frame = rows_of(case, 50)
     together = ask_frame(case.adapted, frame)

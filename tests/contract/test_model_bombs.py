@@ -1,7 +1,6 @@
 """Model files that claim too much are refused before memory is taken for what they claim."""
 
 import io
-import json
 import re
 import resource
 import sys
@@ -10,6 +9,7 @@ import zipfile
 import numpy as np
 import pytest
 import torch
+from archives import GRAPH, WEIGHTS, changed, forge, members_of
 from sklearn.linear_model import LogisticRegression
 from skops import io as skops_io
 from torch import nn
@@ -19,8 +19,6 @@ from counterveil.errors import ModelError
 from counterveil.models import OnnxModel, limits, load_model, save_exported
 from counterveil.models.boosted import check_ubjson
 
-WEIGHTS = "archive/data/weights/model_weights_config.json"
-GRAPH = "archive/models/model.json"
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="memory is bounded on Linux alone")
 
 
@@ -43,21 +41,7 @@ def refusal(path, schema, **options):
 @pytest.fixture
 def honest(schema, tmp_path):
     save_exported(nn.Linear(schema.width, 2), schema, tmp_path / "m.pt2")
-    with zipfile.ZipFile(tmp_path / "m.pt2") as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
-
-
-def forge(members, path, compression=zipfile.ZIP_STORED):
-    with zipfile.ZipFile(path, "w", compression) as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-    return path
-
-
-def changed(members, name, change):
-    content = json.loads(members[name])
-    change(content)
-    return members | {name: json.dumps(content).encode()}
+    return members_of(tmp_path / "m.pt2")
 
 
 @pytest.mark.parametrize("strides", [(0, 0), (16, 1)])
@@ -98,8 +82,7 @@ def test_archives_of_too_many_members_or_of_packed_ones(honest, schema, tmp_path
 @ON_LINUX
 def test_a_graph_that_makes_a_huge_tensor(schema, tmp_path):
     save_exported(Narrow(), schema, tmp_path / "m.pt2")
-    with zipfile.ZipFile(tmp_path / "m.pt2") as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
+    members = members_of(tmp_path / "m.pt2")
     huge = members[GRAPH].replace(b"77777", str(2**33).encode())
     assert huge != members[GRAPH]
     path = forge(members | {GRAPH: huge}, tmp_path / "bomb.pt2")
@@ -164,8 +147,7 @@ def test_a_bomb_in_an_archive_within_skops(estimator, schema, tmp_path):
 
 def test_an_array_of_skops_that_claims_more_than_it_holds(estimator, schema, tmp_path):
     skops_io.dump(estimator, tmp_path / "m.skops")
-    with zipfile.ZipFile(tmp_path / "m.skops") as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
+    members = members_of(tmp_path / "m.skops")
     huge = io.BytesIO()
     header = {"descr": "<f8", "fortran_order": False, "shape": (2**31, 16)}
     np.lib.format.write_array_header_1_0(huge, header)

@@ -188,18 +188,19 @@ def test_the_column_of_a_pipeline_is_named(schema, frame, rows):
     model = adapt(pipeline(frame, rows, income="incomes"), schema)
     said = refusal(lambda: ask_frame(model, frame))
     assert said == (
-        "the model was fitted on a column 'incomes', which the schema has not (did you mean "
-        "'income'?); fit it on the schema's columns under their names, or correct the schema"
+        "the model was fitted on a column 'incomes', which the schema has not; fit it on the "
+        "schema's columns under their names, or correct the schema; did you mean 'income'?"
     )
 
 
 def test_the_column_of_an_estimator_is_named(schema, frame, rows):
-    for name, meant in (("x", ""), ("AGES", " (did you mean 'age'?)")):
+    for name, meant in (("x", "the schema"), ("AGES", "; did you mean 'age'?")):
         fitted = HistGradientBoostingClassifier(max_iter=2).fit(
             frame[NUMBERS].rename(columns={"age": name}), rows.loan
         )
         said = refusal(lambda fitted=fitted: ask_frame(adapt(fitted, schema), frame))
-        assert f"fitted on a column {name!r}, which the schema has not{meant};" in said
+        assert f"fitted on a column {name!r}, which the schema has not;" in said
+        assert said.endswith(meant)
 
 
 def test_a_column_that_a_pipeline_drops_does_no_harm(schema, frame, rows):
@@ -209,15 +210,6 @@ def test_a_column_that_a_pipeline_drops_does_no_harm(schema, frame, rows):
     expected = model.predict_proba(more)[:, ::-1]
     found = ask_frame(adapt(model, schema), frame).exp().numpy()
     np.testing.assert_allclose(found, expected, atol=1e-6)
-
-
-def test_boosters_name_their_column(schema, frame, rows):
-    lightgbm = pytest.importorskip("lightgbm", reason="lightgbm is not installed")
-    fitted = lightgbm.LGBMClassifier(n_estimators=2, verbose=-1).fit(
-        frame[NUMBERS].rename(columns={"income": "incme"}), rows.loan
-    )
-    said = refusal(lambda: adapt(fitted, schema))
-    assert "'incme', which the schema has not (did you mean 'income'?)" in said
 
 
 def test_a_number_of_columns_that_fits_nothing(schema, frame, rows):

@@ -6,13 +6,10 @@ import numpy as np
 import pytest
 import torch
 from asking import ask_frame, ask_points
-from sklearn.compose import make_column_transformer
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder
 
 from counterveil.encoding import Encoding
 from counterveil.errors import ModelError
-from counterveil.models import EstimatorModel, adapt, load_model
+from counterveil.models import adapt, load_model
 from counterveil.models.boosted import BoosterClassifier
 from counterveil.schema import Categorical, Label, Numeric, Schema
 
@@ -98,18 +95,6 @@ def test_labels_of_text_name_the_columns_of_lightgbm(schema, rows, frame, points
     agree(adapt(model, schema), frame, model.predict_proba(points)[:, ::-1])
     with pytest.raises(ModelError, match="numbered"):  # the booster has forgotten the names
         adapt(model.booster_, schema)
-
-
-def test_a_pipeline_in_original_units(package, schema, frame, numbered):
-    columns = make_column_transformer(
-        (OneHotEncoder(handle_unknown="ignore", sparse_output=False), ["housing", "member"]),
-        ("passthrough", ["income", "debt"]),
-    )
-    pipeline = make_pipeline(columns, classifier(package)).fit(frame, numbered)
-    with pytest.raises(ModelError, match="--model-classes"):
-        adapt(pipeline, schema)
-    adapted = EstimatorModel(pipeline, schema, classes=NAMES)
-    agree(adapted, frame, pipeline.predict_proba(frame))
 
 
 @pytest.fixture(scope="module")

@@ -301,7 +301,7 @@ def test_what_stands_for_a_missing_text_is_not_guessed(plain):
     ("place", "column", "words"),
     [
         (0, ("years", WHOLE, ["rows", 1]), "'years' is no column of the schema"),
-        (0, ("ages", WHOLE, ["rows", 1]), r"'ages' is no column .* \(did you mean 'age'"),
+        (0, ("ages", WHOLE, ["rows", 1]), "'ages' is no column .*; did you mean 'age'"),
         (0, ("age", TEXT, ["rows", 1]), "'age' is a tensor.string.: the schema's column holds num"),
         (2, ("housing", FLOAT, ["rows", 1]), "'housing' is a .*: the schema's column holds text"),
         (1, ("net_income", WHOLE, ["rows", 1]), "may be missing; export it as floats"),

@@ -1,20 +1,17 @@
 """A .pt2 file is data: whatever is in it, opening it without trust runs nothing."""
 
 import io
-import json
 import zipfile
 
 import pytest
 import torch
+from archives import GRAPH, WEIGHTS, changed, forge, members_of
 from asking import ask_points
 from torch import nn
 
 from counterveil.errors import ModelError
 from counterveil.models import load_model, save_exported
 from counterveil.models.exported import read_graph
-
-WEIGHTS = "archive/data/weights/model_weights_config.json"
-GRAPH = "archive/models/model.json"
 
 
 class Touch:
@@ -30,21 +27,7 @@ class Touch:
 @pytest.fixture
 def honest(schema, tmp_path):
     save_exported(nn.Linear(schema.width, 2), schema, tmp_path / "m.pt2")
-    with zipfile.ZipFile(tmp_path / "m.pt2") as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
-
-
-def forge(members, path, compression=zipfile.ZIP_STORED):
-    with zipfile.ZipFile(path, "w", compression) as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-    return path
-
-
-def changed(members, name, change):
-    content = json.loads(members[name])
-    change(content)
-    return members | {name: json.dumps(content).encode()}
+    return members_of(tmp_path / "m.pt2")
 
 
 def pickled(thing):

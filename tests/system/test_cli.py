@@ -120,13 +120,6 @@ def test_people_with_several_records(run, world):
     assert (statement["unit"], statement["max_records"]) == ("person", 2)
 
 
-def test_release_streams_a_folder_of_parquet_files(run, world, rows):
-    (world / "many").mkdir()
-    for part in range(3):
-        rows.iloc[part * 200 : part * 200 + 200].to_parquet(world / "many" / f"{part}.parquet")
-    assert run(*RELEASE, 1, "--data", "many")[0] == 0
-
-
 def test_a_draft_does_not_replace_an_edited_schema(run, world):
     edited = (world / "schema.json").read_text()
     draft = ("schema", "draft", "rows.csv", "--label", "loan", "--out", "schema.json")
@@ -305,19 +298,6 @@ def test_faults_and_interrupts_are_one_line(run, world, monkeypatch, fault, code
     assert "1234" not in err
     monkeypatch.setitem(os.environ, "COUNTERVEIL_DEBUG", "1")
     assert ("Traceback" in run("inspect", "loans.veil")[2]) == (code == 3)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("--label", "lone"), "no column 'lone'"),
-        ((), "which column does the model predict? Give --label; it may be the last column"),
-        (("--label", "loan", "--exclude", "x"), "no column 'x'"),
-    ],
-)
-def test_bad_input_to_draft(run, world, arguments, words):
-    assert_refused(run("schema", "draft", "rows.csv", *arguments, "--out", "d.json"), words)
-    assert not (world / "d.json").exists()
 
 
 def test_usage_errors(run):

@@ -40,34 +40,15 @@ def test_without_a_model_the_private_one_is_explained(run, world, veil):
 
 
 def test_rules_of_a_file_are_kept(run, world):
-    rules = {
-        "immutable": None,
-        "allowed": None,
-        "may_change": ["income", "age", "housing", "children"],
-        "steps": {"income": 2.5},
-        "relations": [["children", "<=", "income"], "children <= age - 20"],
-        "together": [["income", "age"]],
-        "only_one": [["housing", "income"]],
-        "transitions": {"housing": [["rent", "own"]]},
-    }
+    rules = {"immutable": None, "may_change": ["income", "housing"], "steps": {"income": 2.5}}
     (world / "rules.json").write_text(json.dumps(rules))
     code, _, _ = run(*EXPLAIN, "--rules", "rules.json", "--target", "granted", "--out", "cf.csv")
     assert code == 0
-    queries, answers = (pd.read_csv(world / name) for name in ("queries.csv", "cf.csv"))
-    found = (answers["status"] == "found").to_numpy()
-    assert found.any()
-    before, after = queries[found].reset_index(), answers[found].reset_index()
-    for name in ("debt", "degree", "region", "member"):
-        assert ((before[name] == after[name]) | after[name].isna()).all()
-    richer, older = after["income"] - before["income"], after["age"] - before["age"]
-    assert ((richer == 0) | (after["income"] % 2.5 == 0)).all()
-    assert not (after["children"] > after["income"]).any()
-    assert not (after["children"] > after["age"] - 20).any()
-    assert ((richer == 0) == (older == 0)).all()
-    assert (richer * older >= 0).all()
-    moved = after["housing"].notna() & (before["housing"] != after["housing"])
-    assert not (moved & (richer != 0)).any()
-    assert (before["housing"][moved].isna() | (before["housing"][moved] == "rent")).all()
+    before, after = (pd.read_csv(world / name) for name in ("queries.csv", "cf.csv"))
+    assert (after["status"] == "found").any()
+    for name in ("age", "degree", "region", "member"):
+        assert (before[name] == after[name]).all()
+    assert ((after["income"] == before["income"]) | (after["income"] % 2.5 == 0)).all()
 
 
 def test_the_declared_budget_of_the_model_is_added(run, world):

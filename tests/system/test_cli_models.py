@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 from commands import EXPLAIN, assert_refused
-from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.linear_model import LogisticRegression
 from skops import io as skops_io
 from torch import nn
 
@@ -95,30 +95,6 @@ def test_paths_that_are_no_file(run, world):
     refused(run, "", "is a folder")
     (world / "model").write_bytes(b"?")
     refused(run, "model", "unknown kind of model file")
-
-
-THINGS = {
-    "class": (LogisticRegression, "is the class LogisticRegression, not an instance"),
-    "unfitted": (LogisticRegression(), "the model is not fitted; call its fit first"),
-    "regressor": (LinearRegression(), "has predict but no predict_proba"),
-    "text": ("model.pkl", "is no path of an .onnx file"),
-    "number": (3, "got int"),
-    "nothing": (None, "got NoneType"),
-    "weights": (dict(nn.Linear(2, 2).state_dict()), "weights without a network"),
-}
-
-
-@pytest.mark.parametrize("thing", THINGS)
-def test_pickles_of_what_is_no_model(run, world, thing):
-    content, words = THINGS[thing]
-    (world / "m.pkl").write_bytes(pickle.dumps(content))
-    refused(run, "m.pkl", words, "--trust-pickle")
-
-
-def test_skops_of_what_is_no_model(run, world):
-    for thing, words in ((LogisticRegression(), "not fitted"), (LinearRegression(), "predict_pro")):
-        skops_io.dump(thing, world / "m.skops")
-        refused(run, "m.skops", words)
 
 
 def test_one_output_is_declared_on_the_command(run, world, schema):

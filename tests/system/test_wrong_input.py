@@ -75,24 +75,7 @@ def test_numbers_and_names_beyond_all_bounds(run, world, case):
 
 
 @pytest.mark.parametrize(
-    "content",
-    [
-        '{"costs": {"age": 1e308}}',
-        '{"costs": {"age": null}}',
-        '{"allowed": {"income": [0, 1' + "0" * 400 + "]}}",
-        '{"allowed": {"age": [[1]]}}',
-        '{"max_changes": 0}',
-        '{"steps": {"age": NaN}}',
-        '{"relations": [["age", "<=", 1]]}',
-        '{"relations": [["income", "<=", "children", -10]]}',
-        '{"relations": ["income <= rent"]}',
-        '{"together": [["age", null]]}',
-        '{"only_one": [["age"]]}',
-        '{"transitions": {"age": [[20, 30]]}}',
-        '{"transitions": {"housing": [["rent", "tent"]]}}',
-        '{"may_change": []}',
-        "[" * 100_000,
-    ],
+    "content", ['{"costs": {"age": null}}', '{"steps": {"age": NaN}}', "3", "[" * 100_000]
 )
 def test_rules_that_are_none(run, world, content):
     (world / "rules.json").write_text(content)

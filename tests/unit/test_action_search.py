@@ -13,8 +13,6 @@ from torch import nn
 
 from counterveil import Explainer
 from counterveil.encoding import Encoding
-from counterveil.errors import RequestError
-from counterveil.models import Rows
 from counterveil.population.rounding import roundest
 from counterveil.schema import Label, Numeric, Schema
 from counterveil.search.actions import search
@@ -285,19 +283,6 @@ def test_costs_keep_a_feature_as_it_is(explainer, refused):
     assert _changes(dear, often) < 0.75 * _changes(free, often)
 
 
-def test_what_only_the_nearest_search_knows_is_not_mixed_up(explainer, veil, model, refused):
-    few = refused.head(3)
-    with pytest.raises(RequestError, match="polish is for Algorithm 2"):
-        explainer.explain(few, prefer="believable", polish=True, progress=False)
-    with pytest.raises(RequestError, match="method 'iterations' is for Algorithm 2"):
-        explainer.explain(few, prefer="believable", method="iterations", progress=False)
-    with pytest.raises(RequestError, match="prefer must be 'believable' or 'nearest'"):
-        explainer.explain(few, prefer="cheap", progress=False)
-    nearest = Explainer(veil, model)
-    result = nearest.explain(few, prefer="nearest", progress=False)
-    assert (result.distance[result.valid] > 0).all()
-
-
 def test_a_model_without_a_gradient_is_asked_itself(veil, schema, model, refused):
     asked = []
 
@@ -385,20 +370,6 @@ def test_the_closest_row_keeps_rules_that_couple_features(veil, schema, rows):
         assert (column, after) == ("income", 10)
 
 
-def test_the_last_attempt_helps_where_no_single_action_does(veil, schema, rows):
-    """A model that wants a high income and a high debt at once, and else says nothing at all."""
-
-    def f(frame):
-        both = (frame["income"] > frame["income"].quantile(0) + 2) & (frame["debt"] > 1)
-        sure = np.where(both, 0.9, 0.1)
-        return np.stack([1 - sure, sure], axis=1)
-
-    few = rows.head(5).assign(debt=-1.0)
-    result = Explainer(veil, f).explain(few, "granted", progress=False)
-    assert set(result.status) <= {"found", "not_found"}
-    assert (result.asked < 5000).all()
-
-
 def test_a_changed_number_is_compared_with_people_of_the_class(schema):
     said = wording.compared(schema, ("income", 3.0, 5.25), 0.71, "granted")
     assert said == ["At least 7 of 10 people with granted have 5.25 or less for income."]
@@ -413,15 +384,6 @@ def test_a_changed_number_is_compared_with_people_of_the_class(schema):
     assert wording.agreement(0.875) == (
         "88% of other models, made from the veil for comparison, would agree."
     )
-
-
-def test_the_surrogate_says_nothing_of_the_model(veil, refused):
-    explainer = Explainer(veil, guidance="surrogate")
-    result = explainer.explain(refused, "granted", progress=False)
-    assert result.flip_ratio > 0.9
-    assert "The model was not asked" in result.text(int(result.found[0]))
-    points = Rows.of_frame(result.rows, explainer.encoding)
-    assert (explainer.model.ask(points).argmax(dim=1).numpy()[result.valid] == 1).all()
 
 
 def _changes(result, feature):

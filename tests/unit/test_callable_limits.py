@@ -7,7 +7,7 @@ from asking import ask_frame, ask_points
 
 from counterveil.encoding import Encoding
 from counterveil.errors import CallLimitError, ModelError, RequestError
-from counterveil.models import CallableModel, TorchModel
+from counterveil.models import CallableModel
 from counterveil.search.paper.student import distil
 
 
@@ -68,14 +68,6 @@ def test_too_many_calls_are_refused_before_the_first(schema, rows, remote):
         ask_frame(model, rows.head(1))
 
 
-def test_a_limit_without_batches_counts_calls(schema, rows, remote):
-    model = CallableModel(remote, schema, max_calls=1)
-    ask_frame(model, rows)
-    with pytest.raises(CallLimitError):
-        ask_frame(model, rows)
-    assert remote.sizes == [600]
-
-
 def test_a_student_respects_the_limit(schema, rows, remote):
     points = torch.tensor(Encoding(schema).encode(rows)).float()
     model = CallableModel(remote, schema, batch=100, max_calls=4)
@@ -124,9 +116,3 @@ def test_a_batch_with_a_wrong_number_of_answers(schema, rows):
 def test_limits_that_mean_nothing(schema, remote, limits):
     with pytest.raises(RequestError, match="must be at least 1"):
         CallableModel(remote, schema, **limits)
-
-
-def test_other_models_have_no_limit(schema, model):
-    adapted = TorchModel(model, schema)
-    assert adapted.calls_left is None
-    assert adapted.batch is None

@@ -7,31 +7,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import results
 from counterveil.errors import RequestError
-from counterveil.privacy import Level, Statement
 from counterveil.schema import Binary, Categorical, Label, Numeric, Pixels, Schema
-from counterveil.search.results.explanations import Explanations
-from counterveil.search.results.figure import shorten, width, wrap
 from counterveil.search.results.refusals import NO_FURTHER
 
 LABEL = Label(name="y", classes=("refused", "granted $x$"))
 
 
 def explanations(features, query, row, status="found", **more):
-    return Explanations(
-        schema=Schema(label=LABEL, features=features),
-        statement=Statement(level=Level.NONE, mechanism="paper", epsilon=1),
-        queries=pd.DataFrame([query]),
-        rows=pd.DataFrame([row]),
-        status=np.array([status]),
-        predicted=np.array([0]),
-        target=np.array([1]),
-        probability=np.array([0.834]),
-        distance=np.array([0.1]),
-        changed=np.array([1]),
-        iterations=1,
-        **more,
-    )
+    more |= {"status": np.array([status]), "probability": np.array([0.834])}
+    return results.explanations(Schema(label=LABEL, features=features), [query], [row], **more)
 
 
 def boxes(picture):
@@ -127,19 +113,6 @@ def test_values_never_lie_on_each_other(before, after):
     words_of(explanations(features, {"x": before}, {"x": after}).plot())
 
 
-def test_many_bits():
-    features = tuple(
-        Binary(name=f"bit {i} " + "of the heart " * (i % 9), immutable=i > 190) for i in range(200)
-    )
-    query = {feature.name: int(i % 2) for i, feature in enumerate(features)}
-    row = query | {feature.name: 1 - query[feature.name] for feature in features[:21]}
-    words = words_of(explanations(features, query, row).plot())
-    assert "query 1 · changed: 21 of 200 features" in words
-    assert (words.count("0  →"), words.count("1  →")) == (11, 10)
-    every = {name: 1 - value for name, value in query.items()}
-    assert "… and 160 more" in words_of(explanations(features, query, every).plot())
-
-
 @pytest.mark.parametrize("channels", [1, 2, 3])
 def test_images_side_by_side(channels):
     image = Pixels(name="p", height=5, breadth=4, channels=channels, levels=15)
@@ -181,18 +154,13 @@ def test_answers_that_were_not_found():
 
 def test_answers_are_numbered():
     one = explanations(FEATURES, QUERY, QUERY | {"age": 20})
-    rows = pd.concat([one.rows, one.queries], ignore_index=True)
-    arrays = ("predicted", "target", "probability", "distance", "changed")
-    two = Explanations(
-        schema=one.schema,
-        statement=one.statement,
-        rows=rows,
-        iterations=1,
+    two = results.explanations(
+        one.schema,
+        pd.concat([one.queries] * 2, ignore_index=True),
+        pd.concat([one.rows, one.queries], ignore_index=True),
         k=2,
-        queries=pd.concat([one.queries] * 2, ignore_index=True),
         status=np.array(["found", "not_found"]),
         reason=np.array(["", NO_FURTHER], dtype=object),
-        **{name: np.repeat(getattr(one, name), 2) for name in arrays},
     )
     assert "query 1 · answer 1 · changed: 1 of 8 features" in words_of(two.plot())
     assert "query 1 · answer 2" in words_of(two.plot(0, 1))
@@ -229,15 +197,3 @@ def test_odd_names():
     row = {" ": 1, features[1].name: 1, "x\t": 0.5}
     words = [text.get_text() for text in explanations(features, query, row).plot().axes[0].texts]
     assert "$a_b$ [31m�<b>" in words
-
-
-def test_lines_of_text():
-    assert shorten("short", 2, 10) == "short"
-    cut = shorten("x" * 200, 2, 10)
-    assert cut.endswith("…")
-    assert 1.8 < width(cut, 10) <= 2
-    lines = wrap(["word"] * 50, 2, 10, lines=3)
-    assert len(lines) == 3
-    assert lines[-1].endswith("more")
-    assert max(width(line, 10) for line in wrap(["word"] * 50, 2, 10)) <= 2
-    assert wrap([], 2, 10) == []

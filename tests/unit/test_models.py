@@ -98,19 +98,6 @@ def test_a_table_that_is_changed_later_does_not_change_rows(schema, rows):
     assert asked.frame["age"].tolist() == before
 
 
-@pytest.mark.parametrize("outputs", ["logits", "probabilities"])
-def test_torch_with_one_output(schema, points, outputs):
-    module = nn.Sequential(nn.Linear(schema.width, 1), nn.Flatten(0))
-    if outputs == "probabilities":
-        module.append(nn.Sigmoid())
-    expected = torch.sigmoid(module[0](points)[:, 0])
-    with torch.no_grad():
-        module[0].weight.mul_(20)  # logits that leave [0, 1]
-        expected = torch.sigmoid(module[0](points)[:, 0])
-        found = ask_points(TorchModel(module, schema, classes=["granted"]), points).exp()[:, 1]
-    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-3)
-
-
 def test_torch_model_is_copied_and_frozen(schema, model):
     module = nn.Sequential(nn.Linear(schema.width, 4), nn.Dropout(), nn.Linear(4, 2)).train()
     adapted = TorchModel(module, schema)
@@ -125,14 +112,6 @@ def test_convolutions_get_their_shape(schema):
     module = nn.Sequential(nn.Conv1d(1, 2, 3), nn.Flatten(), nn.LazyLinear(2))
     module(torch.rand(1, 1, schema.width))
     assert TorchModel(module, schema, shape=(1, schema.width)).classes == 2
-
-
-def test_estimators_over_rows(schema, rows, pipeline, points):
-    adapted = adapt(pipeline, schema)
-    expected = pipeline.predict_proba(rows.drop(columns="loan"))[:, ::-1]  # granted, refused
-    found = ask_frame(adapted, rows.drop(columns="loan")).exp().numpy()
-    np.testing.assert_allclose(found, expected, atol=1e-5)
-    np.testing.assert_allclose(ask_points(adapted, points).exp().numpy(), expected, atol=1e-5)
 
 
 def test_one_output_within_0_and_1_is_ambiguous(schema, points):
@@ -203,19 +182,6 @@ def test_functions_get_a_copy_and_their_errors_stay_closed(schema, rows):
         ask_frame(CallableModel(telling, schema), frame)
     assert "ValueError" in str(caught.value)
     assert str(frame.income[0]) not in str(caught.value)
-
-
-def test_callables_over_rows_and_encoding(schema, rows, points):
-    def by_rows(frame):
-        granted = (frame.income > 5).astype(float)
-        return np.stack([1 - granted, granted], axis=1)
-
-    over_rows = CallableModel(by_rows, schema)
-    over_points = CallableModel(
-        lambda array: array[:, 1], schema, inputs="encoding", classes=["granted"]
-    )
-    assert (ask_frame(over_rows, rows).argmax(dim=1).numpy() == (rows.income > 5)).all()
-    assert (ask_points(over_points, points).argmax(dim=1) == (points[:, 1] > 0.5)).all()
 
 
 @pytest.mark.parametrize(
@@ -313,8 +279,3 @@ def test_skops_files_with_functions_are_refused(schema, points, rows, tmp_path):
         skops_io.dump(step, tmp_path / "m.skops")
         with pytest.raises(ModelError, match=r"not trusted: [\w.]+; add --trust-pickle"):
             load_model(tmp_path / "m.skops", schema)
-
-
-def test_absent_model(schema, tmp_path):
-    with pytest.raises(ModelError, match="no model at"):
-        load_model(tmp_path / "none.pt2", schema)

@@ -17,7 +17,6 @@ from counterveil.encoding import Encoding
 from counterveil.errors import DataError, ModelError, RequestError
 from counterveil.models import adapt, load_model, save_private_model
 from counterveil.models.export import onnx_bytes
-from counterveil.privacy import Level
 from counterveil.private_model import BATCH, PrivateModel, logits_alone
 from counterveil.search.results.refusals import Status
 from counterveil.search.results.wording import DecidedBy
@@ -187,16 +186,6 @@ def test_a_model_that_nobody_asked_is_never_said_to_agree(veil, model, people):
     assert "The target model was not asked" in page
     assert "was not asked" in result.decided_by.meaning
     assert "expected to carry over" in result.decided_by.meaning
-
-
-def test_a_draft_promises_nothing_and_still_says_who_was_asked(veil, people):
-    nominal = veil.statement.model_copy(update={"level": Level.NONE})
-    drafted = replace(veil, statement=nominal)
-    result = Explainer(drafted, guidance="surrogate").explain(
-        people.head(2), "granted", method="iterations", iterations=1, progress=False
-    )
-    assert result.statement.level.value == "none"
-    assert "The model says" not in result.text(0)
 
 
 def test_its_own_model_given_by_name_is_the_same(veil, model, schema, people):

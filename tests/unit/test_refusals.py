@@ -11,15 +11,14 @@ import torch
 from rows import random_rows
 
 from counterveil import Explainer
-from counterveil.privacy import Level, Statement
 from counterveil.report import explanation_table
 from counterveil.schema import Categorical, Label, Numeric, Pixels, Schema
 from counterveil.search.constraints.rules import Rules
-from counterveil.search.results.explanations import Explanations
 from counterveil.search.results.refusals import NO_FURTHER, Opening, Status
 from counterveil.search.results.wording import DecidedBy
 from counterveil.service.answers import records
 from counterveil.terminal import out
+from results import explanations
 
 SCHEMA = Schema(
     name="people",
@@ -49,20 +48,13 @@ def refused(status="impossible", opening=None, opened=None, closest=CLOSEST, **m
         "opens": [opening, None],
         "opened": pd.DataFrame([opened or QUERY, QUERY]),
     }
-    return Explanations(
-        schema=SCHEMA,
-        statement=Statement(level=Level.NONE, mechanism="paper", epsilon=1),
-        queries=pd.DataFrame([QUERY, QUERY]),
-        rows=pd.DataFrame([QUERY, found]),
-        status=np.array([status, "found"], dtype=object),
-        predicted=np.zeros(2, dtype=int),
-        target=np.ones(2, dtype=int),
-        probability=np.array([0.2, 0.8]),
-        distance=np.array([0.0, 0.1]),
-        changed=np.array([0, 1]),
-        iterations=1,
-        **{**fields, **more},
-    )
+    fields |= {
+        "status": np.array([status, "found"], dtype=object),
+        "probability": np.array([0.2, 0.8]),
+        "distance": np.array([0.0, 0.1]),
+        "changed": np.array([0, 1]),
+    }
+    return explanations(SCHEMA, [QUERY, QUERY], [QUERY, found], **(fields | more))
 
 
 def opening(rule="immutable", feature="age", **more):

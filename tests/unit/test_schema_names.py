@@ -12,8 +12,8 @@ from counterveil.errors import SchemaError
 from counterveil.report import explanation_table
 from counterveil.schema import Binary, Categorical, Label, Numeric, Pixels, Schema
 from counterveil.search.results import wording
-from counterveil.search.results.explanations import Explanations
 from counterveil.terminal import out
+from results import explanations
 
 NAMES = {
     "income": {"label": "monthly income"},
@@ -34,26 +34,20 @@ def named(schema):
 
 
 @pytest.fixture(scope="module")
-def result(named, explainer, veil):
+def result(named):
     queries = random_rows(named, 3, seed=1)
     before = queries.assign(income=1.0, housing="rent", children=0, region=1, member="no")
     after = before.assign(income=7.5, housing="own", children=1, region=2, member="yes")
     columns = list(named.columns)
     status = np.array(["found", "not_found", "already"], dtype=object)
     rows = after[columns].where(pd.Series(status == "found"), before[columns])
-    numbers = np.array([0.9, 0.2, 0.8])
-    return Explanations(
-        schema=named,
-        statement=veil.statement,
-        queries=before[columns],
-        rows=rows,
+    return explanations(
+        named,
+        before[columns],
+        rows,
         status=status,
         predicted=np.array([0, 0, 1]),
-        target=np.array([1, 1, 1]),
-        probability=numbers,
-        distance=numbers,
-        changed=np.array([5, 0, 0]),
-        iterations=0,
+        probability=np.array([0.9, 0.2, 0.8]),
     )
 
 

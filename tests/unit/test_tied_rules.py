@@ -21,26 +21,11 @@ from counterveil.search.constraints.bounds import Box, box_around
 from counterveil.search.constraints.decoding import Given, decode_answers
 from counterveil.search.constraints.projection import Snap
 from counterveil.search.constraints.relations import Relation
-from counterveil_lab.fuzz.rule_judge import violations
+from counterveil.tables import plain_rows
+from counterveil_lab.fuzz.random_rules import draw_record, draw_rules, draw_schema, frame_of
+from counterveil_lab.fuzz.rule_judge import NO_RULES, violations
 
 LABEL = Label(name="y", classes=(0, 1))
-NOTHING = {"immutable": [], "direction": {}, "allowed": {}, "steps": {}}
-
-
-def record(row):
-    """A row as plain values, None where one is missing."""
-    values = {name: None if pd.isna(value) else value for name, value in row.items()}
-    return {name: getattr(value, "item", lambda v=value: v)() for name, value in values.items()}
-
-
-def frame_of(schema, rows):
-    types = {
-        f.name: ("Int64" if f.is_whole else "Float64") if f.is_one_number else object
-        for f in schema.features
-    }
-    return pd.DataFrame(
-        {name: pd.Series([row[name] for row in rows], dtype=kind) for name, kind in types.items()}
-    )
 
 
 # --- Ties against brute force, on tiny domains ---
@@ -143,7 +128,7 @@ def test_whatever_is_possible_is_found(part):
         for start, pins in ((own, None), (wild, None), (moved, pinned)):
             rows = snap(start, box, pins)
             assert not snap.broken(rows, box).any()
-            row = record(encoding.decode(rows.double().numpy()).iloc[0])
+            (row,) = plain_rows(encoding.decode(rows.double().numpy()))
             kept = not violations(schema, content, query, row)
             assert bool(box.ties_held(rows)) == kept, (seed, query, row, content)
             if not kept:
@@ -219,14 +204,9 @@ def test_numbers_that_change_are_multiples_of_their_steps(seed):
     assert not snap.broken(found, box).any()
     torch.testing.assert_close(snap(found, box), found)
     answers = decode_answers(encoding, queries, points, found.double().numpy(), rules)
-    for number in range(30):
-        broken = violations(
-            schema,
-            {**NOTHING, "steps": {"rate": 0.1, "months": 12, "credit": 1000}},
-            record(queries.iloc[number]),
-            record(answers.iloc[number]),
-        )
-        assert not broken
+    steps = {**NO_RULES, "steps": {"rate": 0.1, "months": 12, "credit": 1000}}
+    for query, row in zip(plain_rows(queries), plain_rows(answers), strict=True):
+        assert violations(schema, steps, query, row) == []
     decimals = answers["rate"].dropna()[(answers["rate"] != queries["rate"])]
     assert (decimals == decimals.round(1)).all()  # 0.3, not 0.30000000000000004
     assert (answers["credit"] != queries["credit"]).any()
@@ -407,61 +387,14 @@ def test_rules_with_other_offsets_are_others():
     assert again.relations == ("a <= b + 1", Relation("a", "==", "c", 2.0))
 
 
-@st.composite
-def tied_worlds(draw):
-    """Tied rules of a schema with all kinds of feature, and queries."""
-    numbers = [
-        Numeric(
-            name=name,
-            lower=draw(st.integers(-5, 5)),
-            upper=draw(st.integers(6, 500)),
-            integer=draw(st.booleans()),
-            missing=draw(st.booleans()),
-            direction=draw(st.sampled_from(("any", "any", "increase", "decrease"))),
-        )
-        for name in ("a", "b", "c")
-    ]
-    others = [Binary(name="d"), Categorical(name="e", categories=("x", "y", "z"), missing=True)]
-    features = [*numbers, *others]
-    names = [feature.name for feature in features]
-    pairs = st.permutations([feature.name for feature in numbers]).map(lambda some: some[:2])
-    relation = st.tuples(pairs, st.sampled_from(("<=", "==")), st.integers(-20, 20))
-    groups = st.lists(
-        st.lists(st.sampled_from(names), min_size=2, max_size=4, unique=True), max_size=2
-    )
-    rules = {
-        "steps": {"a": 3} if draw(st.booleans()) else {},
-        "allowed": {"b": [6, 6]} if draw(st.booleans()) else {},
-        "relations": [
-            [left, sign, right, offset / 4]
-            for (left, right), sign, offset in draw(st.lists(relation, max_size=2))
-        ],
-        "together": draw(groups)[:1],
-        "only_one": draw(groups),
-        "transitions": {"e": [["x", "y"], ["y", "z"]]} if draw(st.booleans()) else {},
-    }
-    schema = Schema(features=tuple(features), label=LABEL)
-    rows = [
-        {
-            each.name: draw(st.none())
-            if each.missing and draw(st.integers(0, 4)) == 0
-            else draw(st.sampled_from(each.values))
-            if each.values
-            else draw(st.integers(int(each.lower * 8), int(each.upper * 8))) // 8
-            if each.integer
-            else draw(st.integers(int(each.lower * 8), int(each.upper * 8))) / 8
-            for each in features
-        }
-        for _ in range(4)
-    ]
-    return schema, rules, rows
-
-
 @settings(max_examples=150, deadline=None)
-@given(world=tied_worlds(), seed=st.integers(0, 10**6))
-def test_rows_that_hold_keep_the_rules_when_they_are_given_out(world, seed):
+@given(seed=st.integers(0, 10**6))
+def test_rows_that_hold_keep_the_rules_when_they_are_given_out(seed):
     """And who has no reason to move may stay, whatever is allowed."""
-    schema, content, rows = world
+    dice = random.Random(seed)
+    schema = draw_schema(dice)
+    rows = [draw_record(schema, dice) for _ in range(4)]
+    content = draw_rules(schema, dice) | {"max_changes": None}
     try:
         rules = Rules.of_mapping(content)
         rules.tighten(schema)
@@ -569,8 +502,6 @@ def test_a_group_is_given_back_as_a_whole():
     [
         ({"steps": {"incom": 1}}, "steps: no feature 'incom'; the schema has: education, years"),
         ({"steps": {"income": 0}}, "steps: 'income' must be a positive number from 1e-9 to 1e15"),
-        ({"steps": {"income": "2"}}, "steps: 'income' must be a positive number"),
-        ({"steps": {"income": 10**400}}, "steps: 'income' must be a positive number"),
         ({"steps": ["income"]}, "steps: must say something for each feature"),
         ({"steps": {"education": 2}}, "steps: 'education' is no number; leave its step out"),
         ({"steps": {"p": 2}}, "steps: 'p' is no number"),
@@ -581,10 +512,7 @@ def test_a_group_is_given_back_as_a_whole():
         ),
         ({"relations": "income<=bonus"}, "relations: must be a list of lists such as"),
         ({"relations": [["income", "<="]]}, "relations: each must be a list such as"),
-        ({"relations": [["income", "<=", 3]]}, "relations: each must be a list such as"),
         ({"relations": [["income", ">=", "bonus"]]}, "the sign must be <= or ==; name the smaller"),
-        ({"relations": [["income", "==", "income"]]}, "'income' is compared with itself"),
-        ({"relations": [["income", "<=", "bonos"]]}, "relations: no feature 'bonos'.*'bonus'"),
         (
             {"relations": [["education", "<=", "income"]]},
             "relations: education <= income: 'education' is no number; relations are between",
@@ -609,21 +537,11 @@ def test_a_group_is_given_back_as_a_whole():
             {"relations": [["income", "<=", "bonus", "1"]]},
             "relations: 'income' <= 'bonus': the offset must be a number up to 1e15",
         ),
-        ({"relations": [["income", "<=", "bonus", 1e16]]}, "the offset must be a number up to"),
         ({"relations": ["income bonus"]}, "relations: 'income bonus' is not understood; write a"),
         ({"relations": ["incom <= bonus"]}, "no feature 'incom'; .* did you mean 'income'"),
-        ({"relations": ["income <= bonos - 3"]}, "no feature 'bonos'; .* did you mean 'bonus'"),
         ({"relations": ["income >= bonus"]}, "the sign must be <= or ==; name the smaller"),
         ({"relations": ["income <= 60"]}, "'income <= 60' compares with a number; use 'allowed'"),
         ({"relations": ["income == income"]}, "'income' is compared with itself"),
-        (
-            {"relations": ["education <= income"]},
-            "relations: education <= income: 'education' is no number",
-        ),
-        (
-            {"relations": [["income", "==", "bonus"]], "steps": {"income": 5, "bonus": 2}},
-            "relations: bonus and income must be equal: give all of them the same step, or none",
-        ),
         ({"together": [["income"]]}, "together: the group income needs two features or more"),
         ({"together": ["income", "bonus"]}, "together: each group must be a list of feature names"),
         ({"together": {"income": "bonus"}}, "together: must be a list of groups"),
@@ -634,18 +552,12 @@ def test_a_group_is_given_back_as_a_whole():
         ),
         ({"together": [["income", "years"]]}, "together: 'years' follows 'education'; name that"),
         ({"together": [["income", "p"]]}, "together: 'p' are pixels; they can only be immutable"),
-        ({"only_one": [["income"]]}, "only_one: the group income needs two features or more"),
-        ({"only_one": ["income"]}, "only_one: each group must be a list of feature names"),
-        ({"only_one": [["income", "bonos"]]}, "only_one: no feature 'bonos'.*'bonus'"),
-        ({"only_one": [["income", "years"]]}, "only_one: 'years' follows 'education'; name that"),
-        ({"only_one": [["income", "p"]]}, "only_one: 'p' are pixels; they can only be immutable"),
         (
             {"only_one": [["income", "bonus"]], "together": [["bonus", "education", "income"]]},
             "only_one: income, bonus must change together; leave one out",
         ),
         ({"transitions": ["education"]}, "transitions: must say something for each feature"),
         ({"transitions": {"education": "ba"}}, "'education' must be a list of pairs such as"),
-        ({"transitions": {"education": [["ba"]]}}, "'education' must be a list of pairs such as"),
         ({"transitions": {"education": [["ba", None]]}}, "'education' must be a list of pairs"),
         ({"transitions": {"educaton": []}}, "transitions: no feature 'educaton'.*'education'"),
         (
@@ -677,28 +589,6 @@ def test_a_step_of_the_schema_is_only_made_coarser():
         Rules(steps={"months": 1.5}).tighten(schema)
 
 
-def test_equal_rules_of_a_file_are_one():
-    rules = Rules(
-        steps={"income": 5},
-        relations=[("income", "<=", "bonus")],
-        together=[("income", "bonus")],
-        only_one=[("income", "education")],
-        transitions={"education": [("ba", "ma")]},
-        may_change=["income"],
-    )
-    content = {
-        "steps": {"income": 5},
-        "relations": [["income", "<=", "bonus"]],
-        "together": [["income", "bonus"]],
-        "only_one": [["income", "education"]],
-        "transitions": {"education": [["ba", "ma"]]},
-        "may_change": ["income"],
-    }
-    assert rules == Rules.of_mapping(content)
-    assert hash(rules) == hash(Rules.of_mapping(content))
-    assert rules != Rules.of_mapping({**content, "steps": {"income": 6}})
-
-
 # --- Answers ---
 
 TIED = {
@@ -716,18 +606,11 @@ def queries(schema):
 
 
 def broken_rules(result, content):
+    rows = zip(plain_rows(result.queries), plain_rows(result.rows), result.valid, strict=True)
     found = []
-    for before, after, status in zip(
-        result.queries.to_dict("records"),
-        result.rows.to_dict("records"),
-        result.status,
-        strict=True,
-    ):
-        query, row = record(before), record(after)
-        if status == "found":
-            found += violations(result.schema, {**NOTHING, **content}, query, row)
-        else:
-            assert query == row
+    for query, row, valid in rows:
+        assert valid or query == row
+        found += violations(result.schema, {**NO_RULES, **content}, query, row) if valid else []
     return found
 
 

@@ -1,6 +1,5 @@
 """How the search asks a target model, and how the raw answers of models are read."""
 
-import difflib
 import importlib
 import math
 import re
@@ -14,6 +13,7 @@ from torch import Tensor
 
 from counterveil.encoding import Array, Encoding
 from counterveil.errors import ModelError
+from counterveil.hints import did_you_mean
 from counterveil.models.additive import Additive
 from counterveil.models.rows import Rows
 from counterveil.schema import Category, Schema
@@ -264,17 +264,10 @@ def column_called(name: str, columns: Sequence[str]) -> str | None:
 def unknown_column(name: str, schema: Schema) -> str:
     """That a model's column is not in the schema, which one may be meant, and the remedy."""
     return (
-        f"the model was fitted on a column {name!r}, which the schema has not"
-        f"{did_you_mean(name, schema)}; fit it on the schema's columns under their names, "
-        "or correct the schema"
+        f"the model was fitted on a column {name!r}, which the schema has not; fit it on the "
+        "schema's columns under their names, or correct the schema"
+        f"{did_you_mean(name, schema.columns)}"
     )
-
-
-def did_you_mean(name: str, schema: Schema) -> str:
-    """The column of the schema that is written most like `name`, as a question; or nothing."""
-    columns = {column.lower(): column for column in schema.columns}
-    close = difflib.get_close_matches(name.lower(), columns, 1)
-    return f" (did you mean {columns[close[0]]!r}?)" if close else ""
 
 
 def optional(package: str, install: str, what: str) -> Any:

@@ -14,6 +14,7 @@ from torch import Tensor
 from counterveil.encoding import Array
 from counterveil.errors import ModelError
 from counterveil.files import read_bytes
+from counterveil.hints import did_you_mean
 from counterveil.models import base, limits
 from counterveil.models.base import Inputs, Outputs, TargetModel
 from counterveil.models.onnx_file import check_onnx
@@ -241,9 +242,9 @@ def _feeding(
     if len(wanted) != 1:
         stray = next(iter([*strays, *columns]), "")
         raise ModelError(
-            f"the ONNX model has {len(wanted)} inputs and {stray!r} is no column of the schema"
-            f"{base.did_you_mean(stray, schema)}; name the inputs as the columns, "
-            "or export one float tensor over the encoding"
+            f"the ONNX model has {len(wanted)} inputs and {stray!r} is no column of the schema; "
+            "name the inputs as the columns, or export one float tensor over the encoding"
+            f"{did_you_mean(stray, schema.columns)}"
         )
     return _one_tensor(wanted[0], schema, inputs)
 

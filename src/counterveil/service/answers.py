@@ -1,13 +1,12 @@
 """What is said: explanations as plain values, one record a row."""
 
-import math
 from typing import Any
-
-import pandas as pd
 
 from counterveil.search import Explanations
 from counterveil.search.results.refusals import Status
+from counterveil.search.results.tables import or_none
 from counterveil.search.results.wording import DecidedBy
+from counterveil.tables import plain_rows
 
 
 def records(result: Explanations) -> list[dict[str, Any]]:
@@ -46,24 +45,13 @@ def _way(result: Explanations, query: int, way: int, rows: list[dict[str, Any]])
     answer, at = result.answer_of(query, way), result.at(query, way)
     changes = []
     for column, before, after in answer.changes:
-        change = {"column": column, "from": _plain(before), "to": _plain(after)}
+        change = {"column": column, "from": before, "to": after}
         if column in answer.places:
             change["places"] = [round(float(place), 4) for place in answer.places[column]]
         changes.append(change)
     return {
         "changes": changes,
-        **{name: _plain(value) for name, value in answer.numbers.items()},
+        **{name: or_none(value) for name, value in answer.numbers.items()},
         "text": answer.text,
         "row": rows[at],
     }
-
-
-def plain_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows as JSON has them, None for what is missing."""
-    cells = frame.astype(object).where(frame.notna(), None).to_dict(orient="records")
-    return [{str(name): _plain(value) for name, value in row.items()} for row in cells]
-
-
-def _plain(value: Any) -> Any:
-    value = value.item() if hasattr(value, "item") else value
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -21,7 +21,6 @@ from counterveil import __version__
 from counterveil.search import Explainer
 from counterveil.search.results.wording import DecidedBy
 from counterveil.service.access import AccessKeys, Caller, RateLimiter
-from counterveil.service.answers import plain_rows
 from counterveil.service.batcher import AT_ONCE, Batcher
 from counterveil.service.guard import Guard
 from counterveil.service.questions import Decide, Explain, Question, parsed, takes
@@ -38,6 +37,7 @@ from counterveil.service.responses import (
     refused,
 )
 from counterveil.signature import signer_dict
+from counterveil.tables import plain_rows
 
 log = logging.getLogger("counterveil.service")
 PAGE = Path(__file__).with_name("page")

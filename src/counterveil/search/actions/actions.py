@@ -85,12 +85,6 @@ class Actions:
         points = torch.where(menu.is_number[entry][:, None], unit * value[:, None], unit)
         return torch.where(menu.mask[entry], points, rows)
 
-    def with_value(self, rows: Tensor, column: Tensor, value: Tensor) -> Tensor:
-        """Rows (rows, …, width) with other values, (rows, …), in one column each, (rows,)."""
-        rows = rows.clone()
-        at = column.reshape(-1, *[1] * (value.ndim - 1)).expand_as(value)
-        return rows.scatter_(-1, at[..., None], value[..., None])
-
     def lawful(self, rows: Tensor, query: Tensor, moved: Tensor) -> tuple[Tensor, Tensor]:
         """Rows nearby that keep the coupled rules and the limit on changes, and where there are.
 

@@ -14,8 +14,8 @@ of a batch go through this together, as tensors on any device.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, fields
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -35,8 +35,17 @@ LEAST_GAIN = 1e-6  # log-odds, for the nearest answers
 PRICE = 8.0  # times what a shortfall would cost if numbers had no bounds, for the nearest answers
 
 
+class _OfQueries:
+    """What is known of queries: dataclasses of tensors with an entry for each query, or None."""
+
+    def select(self, part: Tensor) -> Self:
+        """What is known of some of the queries."""
+        chosen = (getattr(self, each.name) for each in fields(self))  # type: ignore[arg-type]
+        return type(self)(*(None if known is None else known[part] for known in chosen))
+
+
 @dataclass
-class Singles:
+class Singles(_OfQueries):
     """The most promising single actions of each query, the best first, (queries, actions) each.
 
     `effort`: infinite where there is no action. `implausibility`, `gain`: by how much an action
@@ -55,7 +64,7 @@ class Singles:
 
 
 @dataclass
-class Beam:
+class Beam(_OfQueries):
     """Rows of each query, (queries, beam, …). The effort is infinite where there is no row.
 
     `pairs`: what each action would add to the implausibility beside those taken, (…, actions);
@@ -69,13 +78,6 @@ class Beam:
     margin: Tensor
     pairs: Tensor
     moved: Tensor | None = None
-
-    def select(self, part: Tensor) -> Beam:
-        """The beams of some of the queries."""
-        return _selected(self, part)
-
-
-Part = TypeVar("Part", Singles, Beam)
 
 
 class BeamSearch:
@@ -102,7 +104,7 @@ class BeamSearch:
                 break
             if len(going) < len(active):
                 active, beam = active[going], beam.select(going)
-                singles = _selected(singles, going)
+                singles = singles.select(going)
             beam = self._extended(beam, active, singles)
         left = (~self.seen.answered[active]).nonzero()[:, 0]
         if len(left):
@@ -340,12 +342,3 @@ class BeamSearch:
         changed = (after - self.queries[query]).abs() > 1e-6
         held = self.actions.projection.columns_of_features(moved)
         return torch.where(changed & ~held, after, rows)
-
-
-def _selected(of_queries: Part, part: Tensor) -> Part:
-    """What is known of some of the queries."""
-    chosen: dict[str, Any] = {
-        each.name: None if (known := getattr(of_queries, each.name)) is None else known[part]
-        for each in fields(of_queries)
-    }
-    return replace(of_queries, **chosen)

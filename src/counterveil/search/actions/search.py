@@ -28,7 +28,7 @@ from counterveil.search.actions.people import People
 from counterveil.search.actions.seen import Seen
 from counterveil.search.actions.shrink import Shrink
 from counterveil.search.asking import Question, class_margin
-from counterveil.search.batch import Answers, QueryBatch
+from counterveil.search.batch import Answers, QueryBatch, cheapest
 from counterveil.search.constraints.bounds import SAME
 from counterveil.search.constraints.projection import Snap
 from counterveil.search.results.refusals import Opening
@@ -175,18 +175,16 @@ class _PartSearch:
         ways[query, rank] = changed
         number = torch.zeros_like(dense, dtype=torch.long)
         number[query, rank] = torch.arange(len(query), device=query.device)
-        everyone, picked = torch.arange(len(dense), device=query.device), []
-        for rank_of_answer in range(self._candidates):
-            least, place = dense.min(dim=1)
-            who = least.isfinite().nonzero()[:, 0]
-            if not len(who):
-                break
-            picked.append((number[who, place[who]], torch.full_like(who, rank_of_answer)))
+        everyone = torch.arange(len(dense), device=query.device)
+
+        def alike(place: Tensor) -> Tensor:
             mine = ways[everyone, place][:, None]
             both = (ways & mine).sum(dim=2)
-            same = (both == mine.sum(dim=2)) | (both == ways.sum(dim=2))
-            dense.masked_fill_(same, torch.inf)
-        at, turn = (torch.cat(part) for part in zip(*picked, strict=True))
+            return (both == mine.sum(dim=2)) | (both == ways.sum(dim=2))
+
+        places, there = cheapest(dense, self._candidates, alike)
+        turn, whose = there.T.nonzero(as_tuple=True)
+        at = number[whose, places[whose, turn]]
         return rows[at], query[at], turn, cost[at]
 
     def _opens(self, last: LastAttempt, left: Tensor) -> list[Opening | None]:

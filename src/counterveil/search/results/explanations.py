@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
+import torch
 
-from counterveil.encoding import Array
+from counterveil.encoding import Array, Encoding
 from counterveil.errors import RequestError
 from counterveil.files import write_whole
 from counterveil.privacy import Statement
@@ -168,12 +169,25 @@ class Explanations:
     @property
     def diversity(self) -> float:
         """Mean L2 distance in the unit cube between the answers of a query; NaN without pairs."""
-        return tables.diversity(self)
+        if self.k == 1 or not self.answers:
+            return float("nan")
+        points = torch.from_numpy(Encoding(self.schema).encode(self.rows)).split(self.k)
+        valid = torch.from_numpy(self.valid).split(self.k)
+        several = [rows[ok] for rows, ok in zip(points, valid, strict=True) if ok.sum() > 1]
+        distances = [torch.pdist(rows).mean().item() for rows in several]
+        return float(np.mean(distances)) if distances else float("nan")
 
     @property
     def headline(self) -> str:
         """How the search went, in one line."""
-        return tables.headline(self)
+        more = f" with {self.answers} answers" if self.k > 1 else ""
+        parts = [f"{len(self.found)} found{more}", f"{self.count(Status.NOT_FOUND)} not found"]
+        if self.count(Status.IMPOSSIBLE):
+            parts.append(f"{self.count(Status.IMPOSSIBLE)} impossible")
+        if self.count(Status.ALREADY):
+            parts.append(f"{self.count(Status.ALREADY)} already of the target class")
+        line = f"{len(self)} {'query' if len(self) == 1 else 'queries'}: {', '.join(parts)}"
+        return line + (f"; mean distance {self.mean_distance:.2f}" if len(self.found) else "")
 
     def only(self, queries: Sequence[int]) -> Self:
         """The same for some of the queries, in the given order, numbered anew."""

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import torch
 
-from counterveil.encoding import Array, Encoding
+from counterveil.encoding import Array
 from counterveil.pages import TEMPLATES
 from counterveil.search.results.answer import Refusal, as_records, card
 from counterveil.search.results.refusals import Status
@@ -76,29 +75,6 @@ def with_index(frame: pd.DataFrame, index: pd.Index[Any] | None, k: int) -> pd.D
     if index is None or is_plain(index):
         return frame
     return frame.set_axis(index_of_answers(index, k), axis=0)
-
-
-def headline(result: Explanations) -> str:
-    """How the search went, in one line."""
-    more = f" with {result.answers} answers" if result.k > 1 else ""
-    parts = [f"{len(result.found)} found{more}", f"{result.count(Status.NOT_FOUND)} not found"]
-    if result.count(Status.IMPOSSIBLE):
-        parts.append(f"{result.count(Status.IMPOSSIBLE)} impossible")
-    if result.count(Status.ALREADY):
-        parts.append(f"{result.count(Status.ALREADY)} already of the target class")
-    line = f"{len(result)} {'query' if len(result) == 1 else 'queries'}: {', '.join(parts)}"
-    return line + (f"; mean distance {result.mean_distance:.2f}" if len(result.found) else "")
-
-
-def diversity(result: Explanations) -> float:
-    """Mean L2 distance in the unit cube between the answers of a query; NaN without pairs."""
-    if result.k == 1 or not result.answers:
-        return float("nan")
-    points = torch.from_numpy(Encoding(result.schema).encode(result.rows)).split(result.k)
-    valid = torch.from_numpy(result.valid).split(result.k)
-    several = [rows[ok] for rows, ok in zip(points, valid, strict=True) if ok.sum() > 1]
-    distances = [torch.pdist(rows).mean().item() for rows in several]
-    return float(np.mean(distances)) if distances else float("nan")
 
 
 def as_dict(result: Explanations) -> dict[str, Any]:
