@@ -35,7 +35,7 @@ from counterveil.audit.fast_noise import Steps, draw_steps, log_ratio_of_steps
 from counterveil.audit.functional import Instrument, Moved, differing, likelihood_scores
 from counterveil.audit.game import Check, Claim, Effort, Game, Scores
 from counterveil.audit.game import Dice as Generator
-from counterveil.audit.neighbours import Pair
+from counterveil.audit.pair import Pair
 from counterveil.audit.releases import (
     Find,
     checks_of,
