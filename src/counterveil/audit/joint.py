@@ -27,7 +27,7 @@ from counterveil.privacy.statement import LAPLACE
 FAR, RARE = 7.5, 1e-10
 SEEN = 25.0  # draws that are expected beyond a distance: that none comes is a finding
 USUAL = 1e-6  # a δ at which nothing is heard that is not heard at the others
-LAPLACE_DRAWS, GAUSSIAN_DRAWS = 60_000, 170_000  # in each vector: tails beyond 6 b, and beyond 4 σ
+LAPLACE_DRAWS, GAUSSIAN_DRAWS = 60_000, 180_000  # in each vector: tails beyond 6 b, and beyond 4 σ
 
 
 def large_vectors(share: Share) -> Iterator[str]:

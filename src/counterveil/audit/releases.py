@@ -367,7 +367,7 @@ def heard(pair: Pair, frame: pd.DataFrame, words: str, place: Path, run: Run) ->
 
 def said_otherwise(shown: Iterable[Sequence[Any]]) -> Finding:
     """Which channels of a command differ between D and D'."""
-    names = "exit code", "standard output", "standard error", "list of files"
+    names = "exit code", "standard output", "standard error", "files that are left"
     for name, one, two in zip(names, *shown, strict=True):
         if one != two:
             yield f"the {name} differs between D and D'"
@@ -383,7 +383,8 @@ def command_differs(
             words = f"release --schema schema.json --epsilon {budget.epsilon!r} --epochs 1"
             words += f" --delta {budget.delta!r} --mechanism {mechanism} --out x.veil"
             *said, left = heard(pair, frame, words, Path(folder), run)
-            shown.append((*said, sorted(left)))
+            kept = {name: left[name] for name in sorted(left) if name != "x.veil"}
+            shown.append((*said, kept))
             files.append(unpacked(left["x.veil"]) if "x.veil" in left else {})
     yield from said_otherwise(shown)
     if all(files):
