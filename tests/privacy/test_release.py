@@ -198,7 +198,7 @@ def test_delta_switches_to_gaussian_noise_where_that_is_smaller(schema, rows):
 
 
 @pytest.mark.long
-def test_surrogate_guidance_never_reaches_the_model(veil, schema, rows):
+def test_surrogate_guidance_asks_no_model(veil, schema, rows):
     def explode(frame):
         raise AssertionError("the model was consulted")
 
@@ -212,6 +212,8 @@ def test_surrogate_guidance_never_reaches_the_model(veil, schema, rows):
     assert "already" not in result.status  # what was asked for by name is always sought
     alone = Explainer(veil, guidance="surrogate").explain(queries, "granted", progress=False)
     pd.testing.assert_frame_equal(result.rows, alone.rows)
+    unnamed = Explainer(veil, model, guidance="surrogate").explain(queries[:3], progress=False)
+    assert len(unnamed.rows) == 3
 
 
 def test_surrogate_learns_the_classes(veil, schema, rows):

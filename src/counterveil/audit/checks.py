@@ -5,8 +5,9 @@
 | the record holds noise alone | its numbers are answers of the noise, and nothing else differs |
 | sums move as stated | between D and D' no sum moves further than its sensitivity |
 | every record adds by itself | what replacing it does to a sum is the same among other records |
+| the plan is public | it is made from the number of units, and is the same for D and D' |
 | the noise is enough | the noise on each sum is that much by a formula of our own |
-| the noise is as stated | every number moves from release to release, with the variance stated |
+| the noise is as stated | every number moves from release to release, as `joint` says |
 | the noise never repeats | not for equal seeds of all generators, and not in copies of a process |
 | the veil follows from its record | its networks can be made anew; all else is the same for D' |
 | rows are read once, after the charge | as often as the plan says, by a release with a ledger |
@@ -22,25 +23,25 @@ import math
 import multiprocessing
 import random
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
 
-from counterveil.audit import neighbours
+from counterveil.audit import joint, neighbours
 from counterveil.audit.concentrated import overspent
 from counterveil.audit.functional import Instrument
 from counterveil.audit.game import Check, Claim
-from counterveil.audit.neighbours import Pair
+from counterveil.audit.pair import Pair
 from counterveil.audit.releases import (
     Find,
     Finding,
     checks_of,
     command_differs,
+    plan_differs,
     read_once,
     refusals,
     values_in_errors,
@@ -52,14 +53,14 @@ from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Array
 from counterveil.privacy import Budget, Rho, Share
 from counterveil.privacy.budget import amount_of
-from counterveil.privacy.record import Measurement, Sensitivity, to_members
+from counterveil.privacy.record import Measurement, NoisyRecord, Sensitivity, to_members
 from counterveil.privacy.statement import GAUSSIAN, LAPLACE
 
-REPEATS = 100  # real measurements for the variance of the noise
+REPEATS = 30  # real measurements for the variance of the noise
 FAR = 7.0  # standard errors: a variance further off is a finding
 FAMILIES = (neighbours.counted_pairs, neighbours.ranges, neighbours.bits, neighbours.images)
-VEILS = (neighbours.what_goes_together, neighbours.persons, neighbours.bits, neighbours.images)
-COMMANDS = (neighbours.one_feature, *neighbours.LAST_ONES)
+VEILS = (neighbours.unfit, neighbours.persons, neighbours.bits, neighbours.images)
+COMMANDS = (neighbours.unfit, neighbours.persons, neighbours.last_of_its_class)
 
 
 def checks(budget: Budget) -> Iterator[Check]:
@@ -68,6 +69,7 @@ def checks(budget: Budget) -> Iterator[Check]:
     each = partial(checks_of, "functional", budget)
     numbers: dict[str, Find] = {
         "the record holds noise alone": noise_alone,
+        "the plan is public": plan_differs,
         "sums move as stated": lambda pair, budget: moves(*both(pair, budget)),
         "every record adds by itself": adds_by_itself,
         "the noise is enough": noise_is_enough,
@@ -78,7 +80,10 @@ def checks(budget: Budget) -> Iterator[Check]:
         numbers, neighbours.APPROXIMATE_PAIRS if budget.delta else neighbours.PURE_PAIRS
     )
     noisy = (*FAMILIES, neighbours.features) if budget.delta else FAMILIES
-    yield from each({"the noise is as stated": noise_as_stated}, noisy)
+    if budget.delta != joint.USUAL:
+        yield from each({"the noise is as stated": noise_as_stated}, noisy)
+        drawn = partial(joint.large_vectors, Rho(0.5) if budget.delta else Budget(0.1))
+        yield check("the noise is as stated", "large vectors", find=drawn)
     if budget.delta:
         yield from each(follows, (neighbours.features,))
         yield from each(reads, (neighbours.wide,))
@@ -97,6 +102,7 @@ class Dice(Instrument):
     """A source of noise whose answers are public dice, the same ones for every table."""
 
     dice: np.random.Generator = field(default_factory=lambda: np.random.default_rng(5))
+    records: list[NoisyRecord] = field(default_factory=list)  # that were made of its answers
 
     def answer_to(self, exact: Array) -> Array:
         return np.asarray(self.dice.integers(1_000, 1_000_000, exact.shape))
@@ -120,20 +126,24 @@ class Loud(Instrument):
         return self.told[len(self.answers) - 1] if self.told else answer
 
 
-def both(pair: Pair, budget: Budget) -> tuple[Dice, Dice]:
+def both(pair: Pair, budget: Budget, dice: Callable[[], Dice] = Dice) -> tuple[Dice, Dice]:
     """What is asked of the same dice in a run of the mechanism on D, and in one on D'."""
-    dice = Dice(), Dice()
-    for table, source in zip(pair.tables, dice, strict=True):
-        measure(table, pair.plan(budget), source)
-    return dice
+    sources = dice(), dice()
+    for table, source in zip(pair.tables, sources, strict=True):
+        source.records.append(measure(table, pair.plan(budget), source))
+    return sources
 
 
 def noise_alone(pair: Pair, budget: Budget) -> Finding:
     """What the record holds besides answers of the noise source, or asks for beyond the budget."""
+    yield from more_than_noise(*both(pair, budget), budget)
+
+
+def more_than_noise(one: Dice, two: Dice, budget: Budget) -> Finding:
+    """What the records that came of two runs hold besides the answers of the same dice."""
     members = []
-    for table in pair.tables:
-        dice = Dice()
-        record = measure(table, pair.plan(budget), dice)
+    for dice in (one, two):
+        (record,) = dice.records
         members.append(to_members(record))
         held = record.measurements
         for found, answer in zip(held, dice.answers, strict=False):
@@ -174,18 +184,16 @@ def adds_by_itself(pair: Pair, budget: Budget) -> Finding:
     For the same answers of the noise. What a record adds would then depend on the records around
     it, and one record could move what all of them add.
     """
-    same = (pair.one == pair.two).all(axis=1) | (pair.one.isna() & pair.two.isna()).all(axis=1)
     kept = [name for name in pair.one.columns if name != pair.unit_column]
     moved = []
     for other in (False, True):
         sums = []
-        for frame in (pair.one, pair.two):
+        for frame, same in zip((pair.one, pair.two), pair.shared, strict=True):
             told = frame.copy()
             if other:  # every record that D and D' share becomes the first of them
                 told.loc[same, kept] = frame.loc[same, kept].iloc[[0] * int(same.sum())].to_numpy()
-            units: Any = {"unit_column": pair.unit_column, "max_records": pair.max_records}
             dice = Dice()
-            measure(PrivateTable(told, pair.schema, **units), pair.plan(budget), dice)
+            measure(PrivateTable(told, pair.schema, **pair.units), pair.plan(budget), dice)
             sums.append(dice.exact)
         moved.append([two - one for one, two in zip(*sums, strict=True)])
     for number, (among, elsewhere) in enumerate(zip(*moved, strict=True)):
@@ -238,6 +246,7 @@ def noise_as_stated(pair: Pair, budget: Budget) -> Finding:
         loud = Loud(told=first.answers)
         measure(table, plan, loud)
         runs.append(loud.noise)
+    together = []
     for answer, *noise in zip(first.answers, *runs, strict=True):
         drawn = np.stack(noise).astype(np.float64)
         if (drawn.min(axis=0) == drawn.max(axis=0)).any():
@@ -246,6 +255,8 @@ def noise_as_stated(pair: Pair, budget: Budget) -> Finding:
         away = (drawn**2).mean() / stated - 1
         if abs(away) > FAR * math.sqrt(fourth / drawn.size):
             yield f"the noise on {answer.name} has {1 + away:.2f} of its stated variance"
+        together.append(drawn / math.sqrt(stated))
+    yield from joint.goes_together(together, [answer.name for answer in first.answers])
 
 
 def variance_of(answer: Measurement) -> tuple[float, float]:
@@ -292,8 +303,8 @@ def shares_add_up() -> Finding:
     """Which shares of a plan add up to more than ε or ρ, in exact arithmetic, over many budgets."""
     dice = np.random.default_rng(3)
     schemas = [make().schema for make in (*FAMILIES, neighbours.wide_pairs)]
-    budgets = [Budget(epsilon) for epsilon in dice.uniform(0.01, 4, 100).tolist()]
-    for epsilon, digits in dice.uniform((0.01, 1), (4, 12), (10, 2)).tolist():
+    budgets = [Budget(epsilon) for epsilon in dice.uniform(0.01, 4, 40).tolist()]
+    for epsilon, digits in dice.uniform((0.01, 1), (4, 12), (6, 2)).tolist():
         budgets.append(Budget(epsilon, 10**-digits))
     for budget in budgets:
         for schema in schemas:

@@ -23,7 +23,8 @@ from torch import Tensor
 from counterveil.audit import dpsgd, neighbours
 from counterveil.audit.functional import differing, likelihood_scores, listen, moved_sums
 from counterveil.audit.game import Claim, Effort, Game, Scores
-from counterveil.audit.neighbours import CLASSES, Pair, schema_of
+from counterveil.audit.neighbours import CLASSES, schema_of
+from counterveil.audit.pair import Pair
 from counterveil.audit.releases import SHORT, release
 from counterveil.build import fit_networks
 from counterveil.curator.dpsgd import installed

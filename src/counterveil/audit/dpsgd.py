@@ -35,7 +35,7 @@ from counterveil.audit.fast_noise import Steps, draw_steps, log_ratio_of_steps
 from counterveil.audit.functional import Instrument, Moved, differing, likelihood_scores
 from counterveil.audit.game import Check, Claim, Effort, Game, Scores
 from counterveil.audit.game import Dice as Generator
-from counterveil.audit.neighbours import Pair
+from counterveil.audit.pair import Pair
 from counterveil.audit.releases import (
     Find,
     checks_of,
@@ -133,6 +133,8 @@ def checks(budget: Budget) -> Iterator[Check]:
             "public parts of the veil": public_parts_differ,
         }
         yield from each(views, (neighbours.one_feature,))
+        public: dict[str, Find] = {"public parts of the veil": public_parts_differ}
+        yield from each(public, (neighbours.unfit,))
         refused = {"no table is refused": partial(refusals, mechanism="dpsgd")}
         yield from each(refused, (neighbours.last_of_its_class,))
 
@@ -231,6 +233,13 @@ def public_parts_differ(pair: Pair, budget: Budget) -> Iterator[str]:
     """What differs between real veils of D and of D' though no noise is in it."""
     veils = [release(pair, budget, "dpsgd", table) for table in (0, 1)]
     yield from public_differences(*map(members_of, veils))
+    small, cpu = replace(TINY, batch=5), torch.device("cpu")
+    told = [
+        dpsgd.release(table, budget, small, seed=0, device=cpu, noise=Dice())[1]
+        for table in pair.tables
+    ]
+    if told[0] != told[1]:
+        yield "what is said of the trainings on D and D' differs"
 
 
 def canary_training(schedule: Schedule, budget: Budget, clip: float = dpsgd.CLIP) -> NoisyTraining:

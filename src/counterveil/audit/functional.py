@@ -17,7 +17,7 @@ import numpy as np
 
 from counterveil.audit import fast_noise, neighbours
 from counterveil.audit.game import Claim, Dice, Effort, Game, Scores
-from counterveil.audit.neighbours import Pair
+from counterveil.audit.pair import Pair
 from counterveil.audit.releases import FIRST_VIEW, outcome_games, view_games
 from counterveil.curator.functional import measure
 from counterveil.curator.noise import EXACT, NoiseSource

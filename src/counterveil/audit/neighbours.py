@@ -5,92 +5,20 @@ is easy to get wrong. The tables are tiny: the adversary knows all other records
 would not help it, and the noise does not depend on them.
 """
 
-import io
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.dataset as ds
 
-from counterveil.cluster import Cluster, Work
-from counterveil.curator.functional import make_plan
-from counterveil.curator.images import plan_frequencies
-from counterveil.curator.plan import Plan
-from counterveil.curator.table import PrivateTable
+from counterveil.audit.pair import Pair
 from counterveil.encoding import Array
-from counterveil.parts import Fragments
-from counterveil.privacy import Budget
 from counterveil.schema import Binary, Categorical, Feature, Label, Numeric, Pixels, Schema
 
 CLASSES = ("no", "yes")
-ROWS_A_PART = 5  # of a table that is counted in parts
 Record = dict[str, Any]
 Records = list[Record]
-
-
-class InTurn(Cluster):
-    """In the place of a cluster: this process does one part after the other."""
-
-    def each(self, work: Work[Any, Any], parts: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-        """What the work makes of every part."""
-        done = work()
-        yield from ((number, done(part)) for number, part in enumerate(parts))
-
-
-class TableInParts(PrivateTable):
-    """A private table whose parts are small."""
-
-    def private_parts(self, most: int) -> list[tuple[Fragments, Array | None]]:
-        """Parts of a few rows, so that a person's records are in several."""
-        return super().private_parts(min(most, ROWS_A_PART))
-
-
-def table_in_parts(frame: pd.DataFrame, schema: Schema, **units: Any) -> PrivateTable:
-    """The rows in a Parquet file in memory, of small row groups, counted part by part."""
-    content = io.BytesIO()
-    frame.to_parquet(content, index=False, row_group_size=ROWS_A_PART + 2)
-    file = ds.ParquetFileFormat().make_fragment(pa.BufferReader(content.getvalue()))
-    rows = Fragments((file,), tuple(str(name) for name in frame.columns), len(frame))
-    return TableInParts(rows, schema, cluster=InTurn(), **units)
-
-
-@dataclass(frozen=True)
-class Pair:
-    """Two tables, D (`one`) and D' (`two`), of the same length, that differ in one unit.
-
-    `planned`: the plan is that of a table of so many rows, where a small one would get another.
-    """
-
-    name: str
-    schema: Schema
-    one: pd.DataFrame
-    two: pd.DataFrame
-    order: int | None = None
-    unit_column: str | None = None
-    max_records: int | None = None
-    planned: int | None = None
-    by_frequencies: bool = False  # images that are measured so, however many rows there are
-    in_parts: bool = False  # counted part by part, as the workers of a cluster do it
-
-    @cached_property
-    def tables(self) -> tuple[PrivateTable, PrivateTable]:
-        """D and D' as a release reads them."""
-        units: Any = {"unit_column": self.unit_column, "max_records": self.max_records}
-        opened = partial(table_in_parts if self.in_parts else PrivateTable, schema=self.schema)
-        one, two = (opened(frame, **units) for frame in (self.one, self.two))
-        return one, two
-
-    def plan(self, budget: Budget) -> Plan:
-        """The plan of a release. It reads public numbers only, so it is the same for D and D'."""
-        records = self.max_records or 1
-        rows = self.planned or len(self.one)
-        if self.by_frequencies:
-            return plan_frequencies(self.schema, rows, budget, records, "the audit's choice")
-        return make_plan(self.schema, rows, budget, records=records, order=self.order)
 
 
 def one_feature() -> Pair:
@@ -211,6 +139,30 @@ def persons_moments() -> Pair:
     return _of_one_person(moments(), "one person, moments")
 
 
+def persons_ranges() -> Pair:
+    """The first look at a number, and one person with three records that count."""
+    return _of_one_person(ranges(), "one person, ranges")
+
+
+def persons_spikes() -> Pair:
+    """Values looked at one by one, and one person with three records that count."""
+    return _of_one_person(spikes(), "one person, spikes")
+
+
+def unfit() -> Pair:
+    """Cells that do not fit: in some of the other records, and in all of the replaced one of D.
+
+    It has no label that counts, either. What stands for such a cell must not follow from the rows.
+    """
+    cells = [("?" if row % 3 else 5.0 * row, 7.5 * row, "abc"[row % 3]) for row in range(13)]
+    others = [_record("xyz", each, CLASSES[row % 2]) for row, each in enumerate(cells)]
+    first, second = _record("xyz", ("?", "", 7), "perhaps"), _record("xyz", (99.0, 1.0, "a"), "no")
+    numbers = Numeric(name="x", lower=0, upper=100), Numeric(name="y", lower=0, upper=100)
+    features = [*numbers, _letters("z")]
+    pair = _pair("cells that do not fit", features, others, [first], [second], order=1)
+    return replace(pair, one=pair.one.astype(object), two=pair.two.astype(object))
+
+
 def far_number() -> Pair:
     """The replaced record has a number far from all others, or one among them.
 
@@ -323,6 +275,9 @@ PURE_PAIRS = (
     long_rows,
     chosen_pairs,
     persons_moments,
+    persons_ranges,
+    persons_spikes,
+    unfit,
     far_number,
     persons,
     in_parts,
@@ -342,6 +297,8 @@ APPROXIMATE_PAIRS = (
     many_frequencies,
     counted_pairs,
     spikes,
+    persons_spikes,
+    unfit,
     moments,
     long_rows,
     features,
@@ -381,14 +338,19 @@ def _pair(
 
 
 def _of_one_person(pair: Pair, name: str) -> Pair:
-    """The pair with five of the replaced record, all of one person; three of them are used."""
-    (lone,) = np.flatnonzero((pair.one != pair.two).any(axis=1))
+    """The replaced record as one person's: five of it in D, and thirty of another person in D'.
 
-    def repeated(table: pd.DataFrame) -> pd.DataFrame:
-        with_people = table.assign(who=[f"p{row}" for row in range(len(table))])
-        return with_people.iloc[[*range(len(table)), *[int(lone)] * 4]].reset_index(drop=True)
+    Of each three are used. How many people there are is public, and how many rows is not.
+    """
+    (lone,) = np.flatnonzero(~pair.shared[0])
 
-    one, two = repeated(pair.one), repeated(pair.two)
+    def repeated(table: pd.DataFrame, person: str, records: int) -> pd.DataFrame:
+        people = [f"p{row}" for row in range(len(table))]
+        people[lone] = person
+        rows = [*range(len(table)), *[int(lone)] * (records - 1)]
+        return table.assign(who=people).iloc[rows].reset_index(drop=True)
+
+    one, two = repeated(pair.one, "Ann", 5), repeated(pair.two, "Bob", 30)
     return replace(pair, name=name, one=one, two=two, unit_column="who", max_records=3)
 
 

@@ -15,6 +15,7 @@ and the command; see `checks` for the list.
 
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -34,7 +35,7 @@ import counterveil
 from counterveil.audit import neighbours
 from counterveil.audit.concentrated import overspent
 from counterveil.audit.game import Check, Claim, Effort, Game, Scores, project
-from counterveil.audit.neighbours import Pair
+from counterveil.audit.pair import Pair
 from counterveil.build import Training, fit_networks
 from counterveil.curator import Curator
 from counterveil.curator.table import PrivateTable
@@ -45,6 +46,7 @@ from counterveil.population.grid import Grid
 from counterveil.privacy import Budget, Rho, Share
 from counterveil.privacy.ledger import Ledger
 from counterveil.search import Explainer
+from counterveil.terminal import PROGRESS
 from counterveil.veil import Veil
 
 SHORT = Training(
@@ -63,6 +65,7 @@ MEMBERS = ("manifest.json", "weights.safetensors", "record.safetensors")  # diff
 Finding = Iterator[str]
 Find = Callable[[Pair, Budget], Finding]  # what is wrong, seen in one way
 Ran = tuple[int, str, str]  # exit code, standard output, standard error
+Heard = tuple[int, str, str, dict[str, bytes]]  # and the files that are left
 Run = Callable[[list[str], Path], Ran]  # arguments and the folder to run in
 
 
@@ -105,8 +108,7 @@ def outcome_games(
 
 def release(pair: Pair, budget: Budget, mechanism: str, table: int) -> Veil:
     """A real veil of D (table 0) or of D' (1). The adversary knows the fixed training seed."""
-    curator = Curator(pair.schema, unit_column=pair.unit_column, max_records=pair.max_records)
-    return curator.release(
+    return Curator(pair.schema, **pair.units).release(
         (pair.one, pair.two)[table],
         budget.epsilon,
         budget.delta,
@@ -154,6 +156,16 @@ def checks_of(
     for pair in (make() for make in pairs):
         for view, find in views.items():
             yield Check(mechanism, view, pair.name, claim, partial(find, pair, budget))
+
+
+def plan_differs(pair: Pair, budget: Budget) -> Finding:
+    """Whether the curator plans by anything but the number of units, which D and D' share."""
+    curator, asked = Curator(pair.schema, **pair.units), (budget.epsilon, budget.delta)
+    plans = [curator.plan(frame, *asked, order=pair.order) for frame in (pair.one, pair.two)]
+    if plans[0] != plans[1]:
+        yield "the plan of D' is another one"
+    if any(plan.units != pair.tables[0].size for plan in plans):
+        yield "a plan is not made for the number of units"
 
 
 def members_of(veil: Veil) -> dict[str, bytes]:
@@ -327,9 +339,38 @@ def run_command(arguments: list[str], folder: Path) -> Ran:
     code = (
         f"import sys; sys.path.insert(0, {str(source)!r}); from counterveil import cli; cli.main()"
     )
-    command = [sys.executable, "-c", code, *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, PROGRESS: "lines"},  # as the studio asks for them
+    )
     return done.returncode, done.stdout, done.stderr
+
+
+def heard(pair: Pair, frame: pd.DataFrame, words: str, place: Path, run: Run) -> Heard:
+    """All channels of a command that reads the rows of `frame`, in an empty folder.
+
+    Exit code, standard output, standard error with its lines of progress, files that are left.
+    """
+    frame.to_csv(place / "rows.csv", index=False)
+    pair.schema.save(place / "schema.json")
+    if pair.unit_column is not None:
+        words += f" --unit-column {pair.unit_column} --max-records {pair.max_records}"
+    code, out, complaints = run([*words.split(), "--data", "rows.csv"], place)
+    left = {path.name: path.read_bytes() for path in place.iterdir() if path.name != "rows.csv"}
+    # The digest of a veil is that of its noise.
+    return code, re.sub(r"\b[0-9a-f]{12,64}\b", "digest", out), complaints, left
+
+
+def said_otherwise(shown: Iterable[Sequence[Any]]) -> Finding:
+    """Which channels of a command differ between D and D'."""
+    names = "exit code", "standard output", "standard error", "files that are left"
+    for name, one, two in zip(names, *shown, strict=True):
+        if one != two:
+            yield f"the {name} differs between D and D'"
 
 
 def command_differs(
@@ -339,22 +380,13 @@ def command_differs(
     shown, files = [], []
     for frame in (pair.one, pair.two):
         with tempfile.TemporaryDirectory() as folder:
-            place = Path(folder)
-            frame.to_csv(place / "rows.csv", index=False)
-            pair.schema.save(place / "schema.json")
-            words = f"release --data rows.csv --schema schema.json --epsilon {budget.epsilon!r}"
-            words += f" --delta {budget.delta!r} --mechanism {mechanism} --epochs 1 --out x.veil"
-            if pair.unit_column is not None:
-                words += f" --unit-column {pair.unit_column} --max-records {pair.max_records}"
-            code, out, complaints = run(words.split(), place)
-            # The digest of a veil is that of its noise.
-            shown.append((code, re.sub(r"\b[0-9a-f]{12,64}\b", "digest", out), complaints))
-            file = place / "x.veil"
-            files.append(unpacked(file.read_bytes()) if file.exists() else {})
-    names = "exit code", "standard output", "standard error"
-    for name, one, two in zip(names, *shown, strict=True):
-        if one != two:
-            yield f"the {name} differs between D and D'"
+            words = f"release --schema schema.json --epsilon {budget.epsilon!r} --epochs 1"
+            words += f" --delta {budget.delta!r} --mechanism {mechanism} --out x.veil"
+            *said, left = heard(pair, frame, words, Path(folder), run)
+            kept = {name: left[name] for name in sorted(left) if name != "x.veil"}
+            shown.append((*said, kept))
+            files.append(unpacked(left["x.veil"]) if "x.veil" in left else {})
+    yield from said_otherwise(shown)
     if all(files):
         yield from public_differences(*files)
     elif any(files):

@@ -9,13 +9,16 @@
 | the noise is enough | for ε and δ by a formula of our own |
 | rows are read once, after the charge | which is of this score's ε and δ |
 | no table is refused | both D and D' are scored |
+| the command | what `counterveil model score` says beside noisy numbers is the same |
 
-The model is fixed and public: a scorecard whose log-odds follow from the first number alone.
+The model is fixed and public, and a real one: what a release makes of D without its noise.
 """
 
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -26,30 +29,46 @@ from counterveil.audit.checks import Dice, moves, too_quiet
 from counterveil.audit.concentrated import overspent
 from counterveil.audit.functional import DELTA, SHARP, Instrument, differing, likelihood_scores
 from counterveil.audit.game import Check, Claim, Effort, Game, Scores
-from counterveil.audit.neighbours import CLASSES, Pair
-from counterveil.audit.releases import Find, Finding, WatchedCurator, charged_first, checks_of
+from counterveil.audit.neighbours import CLASSES
+from counterveil.audit.pair import Pair
+from counterveil.audit.releases import (
+    SHORT,
+    Find,
+    Finding,
+    Run,
+    WatchedCurator,
+    charged_first,
+    checks_of,
+    heard,
+    release,
+    run_command,
+    said_otherwise,
+)
+from counterveil.build import fit_networks
 from counterveil.curator import Curator
+from counterveil.curator.functional import measure
 from counterveil.curator.score import measure_score
 from counterveil.errors import InputError
-from counterveil.population.whole_scorecard import WHOLE, WholeScorecard
+from counterveil.population import population_of
 from counterveil.privacy import Budget, Level, Statement
 from counterveil.private_model import PrivateModel
 from counterveil.schema import Numeric
 
 DELTAS = (0.0, DELTA, SHARP)
 NOTHING = Statement(level=Level.NONE, mechanism="a fixed model", epsilon=None)
+MODEL = Budget(100.0)  # of the veil
 
 
 def model_of(pair: Pair) -> PrivateModel:
-    """The model that is scored, the same for D and D': as veils of mixed tables hold it.
+    """The model that is scored: of a veil of D whose noise happened to be 0, the surest there is.
 
-    Its logits for the second class fall along the first encoded number, from 1 to −1.
+    A veil is fixed before the first held-out row is read, and the promise holds for every veil.
     """
-    card = WholeScorecard(1, 2)
-    card.slopes.add_(1)
-    card.points.add_(torch.tensor([[2.0, -2.0]]), alpha=WHOLE)
-    card.offsets.add_(torch.tensor([-1.0, 1.0]), alpha=WHOLE)
-    return PrivateModel(pair.schema, card, NOTHING)
+    record = measure(pair.tables[0], replace(pair, planned=None).plan(MODEL), Instrument())
+    population, cpu = population_of(pair.schema, record), torch.device("cpu")
+    made = fit_networks(population, pair.schema, seed=0, device=cpu, training=SHORT)
+    known: Any = {"class_share": population.class_share, "population": lambda: population}
+    return PrivateModel(pair.schema, made.surrogate, NOTHING, **known)
 
 
 def many_numbers() -> Pair:
@@ -70,7 +89,7 @@ def no_label() -> Pair:
 
 def eight_or_nine() -> Pair:
     """Rows where the decision turns, eight of them or nine: floats sum up the two otherwise."""
-    nine = [{"x": 50.0, "label": "no"}] * 9
+    nine = [{"x": 50.0, "label": CLASSES[row % 2]} for row in range(9)]
     one, two = (pd.DataFrame([*nine[1:], {"x": 50.0, "label": last}]) for last in ("no", "perhaps"))
     schema = neighbours.schema_of(Numeric(name="x", lower=0, upper=100))
     return Pair("eight rows, and one whose label is none", schema, one, two)
@@ -83,14 +102,22 @@ def _numbers(name: str, others: int, first: dict[str, Any], second: dict[str, An
     return Pair(name, neighbours.schema_of(Numeric(name="x", lower=0, upper=100)), one, two)
 
 
-PAIRS = (neighbours.one_feature, neighbours.persons, many_numbers, no_label, eight_or_nine)
+PAIRS = (
+    neighbours.one_feature,
+    neighbours.persons,
+    many_numbers,
+    no_label,
+    eight_or_nine,
+    neighbours.bits,
+    neighbours.images,
+)
 
 
 def listened(pair: Pair, budget: Budget) -> tuple[Instrument, Instrument]:
     """What an instrument hears of the exact counts of D and of D'."""
-    one, two = Instrument(), Instrument()
+    one, two, model = Instrument(), Instrument(), model_of(pair)
     for table, instrument in zip(pair.tables, (one, two), strict=True):
-        measure_score(table, model_of(pair), budget, instrument)
+        measure_score(table, model, budget, instrument)
     return one, two
 
 
@@ -123,14 +150,16 @@ def checks(budget: Budget) -> Iterator[Check]:
     yield from each(numbers, PAIRS)
     yield from each({"rows are read once, after the charge": read_once}, (neighbours.one_feature,))
     yield from each({"no table is refused": refusals}, neighbours.LAST_ONES)
+    if not budget.delta:
+        yield from each({"the command": command_differs}, (neighbours.unfit, neighbours.persons))
 
 
 def noise_alone(pair: Pair, budget: Budget) -> Finding:
     """What a score holds besides answers of the noise source, or asks for beyond the budget."""
-    files = []
+    files, model = [], model_of(pair)
     for table in pair.tables:
         dice = Dice()
-        score = measure_score(table, model_of(pair), budget, dice)
+        score = measure_score(table, model, budget, dice)
         files.append(score.to_json())
         if len(dice.answers) != 1 or score.measurement is not dice.answers[0]:
             yield "the score is not one answer of the noise source"
@@ -161,3 +190,16 @@ def refusals(pair: Pair, budget: Budget) -> Finding:
             Curator(pair.schema).score(frame, model_of(pair), budget.epsilon, budget.delta)
         except InputError:
             yield f"a score of {name} is refused"
+
+
+def command_differs(pair: Pair, budget: Budget, run: Run = run_command) -> Finding:
+    """What `counterveil model score` shows of D and of D' that differs, but for noisy numbers."""
+    shown, veil = [], release(pair, budget, "functional", 0)
+    for frame in (pair.one, pair.two):
+        with tempfile.TemporaryDirectory() as folder:
+            veil.save(Path(folder) / "x.veil")
+            words = f"model score --veil x.veil --epsilon {budget.epsilon!r} --out x.json"
+            code, _, complaints, left = heard(pair, frame, words, Path(folder), run)
+            kept = {name: left[name] for name in sorted(left) if name != "x.json"}
+            shown.append((code, "", complaints, kept))
+    yield from said_otherwise(shown)

@@ -29,6 +29,9 @@ IN_PARTS = "one person, in parts"
 PERSON, BITS, IMAGES = "one person, three records", "bits", "images"
 FEATURES, PERSONS_FEATURES = "images, features", "one person, features"
 EVERY, SOME = "a canary in every batch", "a canary in some batches"
+PLANNED, PUBLIC = "the plan is public", "public parts of the veil"
+LARGE, UNFIT = "large vectors", "cells that do not fit"
+TEST = "a test"  # with its file and name in the place of a pair
 
 Play = tuple[str, str]  # a view and a pair
 
@@ -37,7 +40,7 @@ Play = tuple[str, str]  # a view and a pair
 class Fault:
     """A planted fault: (file, old text, new text), what it breaks, and who must find it.
 
-    `plays` are views and pairs of the audit of `mechanism` at ε = 1 and this δ.
+    `plays` are views and pairs of the audit of `mechanism` at ε = 1 and this δ, or tests by name.
     """
 
     name: str
@@ -65,6 +68,11 @@ def in_dpsgd(name: str, breaks: str, *changes: str, plays: Sequence[Play]) -> Fa
     pairs = zip(changes[::2], changes[1::2], strict=True)
     patches = tuple((DPSGD, old, new) for old, new in pairs)
     return Fault(name, breaks, patches, tuple(plays), "dpsgd", SHARP)
+
+
+def by_test(name: str, breaks: str, file: str, old: str, new: str, test: str) -> Fault:
+    """A fault of one change outside what the audit looks at, which a test must see."""
+    return fault(name, breaks, file, old, new, (TEST, test))
 
 
 def in_score(name: str, breaks: str, file: str, old: str, new: str, *plays: Play) -> Fault:

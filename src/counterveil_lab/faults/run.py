@@ -14,6 +14,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -25,13 +26,29 @@ from pathlib import Path
 from typing import Any
 
 from counterveil.errors import InputError
-from counterveil_lab.faults.fault import COMMAND, ONE, SOUND, Fault, Play
+from counterveil_lab.faults.fault import (
+    ALONE,
+    COMMAND,
+    COUNTS,
+    ENOUGH,
+    ITSELF,
+    MOVES,
+    ONE,
+    PLANNED,
+    SCORED,
+    SOUND,
+    TEST,
+    Fault,
+    Play,
+)
 from counterveil_lab.faults.planted import FAULTS
 from counterveil_lab.results import Row
 
 SOURCE = Path(__file__).parent.parent.parent / "counterveil"
+TESTS = SOURCE.parent.parent / "tests"
 EPSILON, DRAWS, RUNS = 1.0, 10_000, 60
-LIMIT = 300.0  # seconds for one fault
+LIMIT = 600.0  # seconds for one fault; the sound code plays what all of them do
+QUICK = (ALONE, PLANNED, MOVES, ITSELF, ENOUGH, SCORED, COUNTS)  # are played beside
 HEAVY = (
     "pandas",
     "torch",
@@ -52,8 +69,9 @@ def run_all(
 ) -> list[Row]:
     """Plant every fault, and none, in a copy of the product, and tell what was found, in order.
 
-    A row has `fault, breaks, mechanism, delta, caught, caught_by, finding`. The sound code, whose
-    fault is `SOUND`, must be caught by nothing.
+    A row has `fault, breaks, mechanism, delta, caught, caught_by, alone, finding`; `alone`: only
+    one view of the pairs that were looked at has seen it. The sound code, whose fault is `SOUND`,
+    must be caught by nothing.
     """
     for name in HEAVY:  # loaded once, for all processes that are forked off this one
         __import__(name)
@@ -74,7 +92,7 @@ def run_all(
                 found = ours.recv()
             elif not process.is_alive():
                 found = [("", "the process ended without a word", False)]
-            elif time.monotonic() - started > LIMIT:
+            elif time.monotonic() - started > LIMIT and fault.name != SOUND:
                 process.kill()
                 found = [("", f"not done after {LIMIT:g} s", False)]
             else:
@@ -105,6 +123,7 @@ def _row(fault: Fault, found: Sequence[tuple[str, str, bool]]) -> Row:
         "delta": fault.delta,
         "caught": bool(caught) or (fault.name == SOUND and bool(broken)),
         "caught_by": "; ".join(dict.fromkeys(view for view, _ in caught)),
+        "alone": len({view.partition(":")[0] for view, _ in caught}) == 1,
         "finding": "; ".join(dict.fromkeys([*(words for _, words in caught), *broken])),
     }
 
@@ -169,6 +188,10 @@ def _play(fault: Fault, folder: Path) -> Iterator[tuple[str, str, bool]]:
         for game in audit.games_of_claim(fault.mechanism, budget, effort)
     }
     for play in fault.plays:
+        if play[0] == TEST:
+            failed = _test_fails(play[1], folder)
+            yield ": ".join(play), "it fails" if failed else "", failed
+            continue
         if play == (COMMAND, ONE):  # in this process: a new one would take its time to load
             asked = neighbours.one_feature(), budget, fault.mechanism
             words = "; ".join(command_differs(*asked, run=_run_here))
@@ -176,9 +199,29 @@ def _play(fault: Fault, folder: Path) -> Iterator[tuple[str, str, bool]]:
             continue
         if play not in planned:
             raise FaultError(f"the audit does not play {play[0]!r} on {play[1]!r}")
+    pairs = {pair for _, pair in fault.plays}
+    beside = [(view, pair) for view in QUICK for pair in pairs if (view, pair) in planned]
+    asked = [play for play in fault.plays if play in planned and play != (COMMAND, ONE)]
+    for play in dict.fromkeys([*asked, *beside]):
         row = planned[play].play()
         words = row.finding or (f"ε is at least {row.bound:.2f}" if row.refuted else "")
         yield f"{row.view}: {row.pair}", words, row.refuted
+
+
+def _test_fails(test: str, folder: Path) -> bool:
+    """Whether a test fails of the copy in `folder`; an error where it cannot be run."""
+    paths = os.pathsep.join([str(folder), str(SOURCE.parent)])
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(TESTS / test)],
+        cwd=TESTS.parent,
+        env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode not in (0, 1):
+        raise FaultError(f"the test {test} cannot be run")
+    return done.returncode == 1
 
 
 def _run_here(arguments: list[str], folder: Path) -> tuple[int, str, str]:
@@ -187,6 +230,7 @@ def _run_here(arguments: list[str], folder: Path) -> tuple[int, str, str]:
 
     before, out, notes, code = Path.cwd(), StringIO(), StringIO(), 0
     os.chdir(folder)
+    os.environ["COUNTERVEIL_PROGRESS"] = "lines"
     try:
         with redirect_stdout(out), redirect_stderr(notes):
             main(arguments)
