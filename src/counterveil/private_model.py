@@ -16,7 +16,10 @@ Neither is calibrated on real rows: no real row was seen, and an f~ that knows f
 is surer than it should be. What a model is worth on real rows is measured (`Curator.score`).
 """
 
+import copy
 from collections.abc import Callable
+from dataclasses import KW_ONLY, InitVar, dataclass, field
+from threading import Lock
 from typing import Any, Literal
 
 import numpy as np
@@ -32,34 +35,33 @@ from counterveil.tables import as_frame
 
 ClassWeights = Literal["even", "population"]
 BATCH = 8192  # rows that are asked about together
+_ONE_THREAD = Lock()  # how many threads torch uses belongs to the whole process
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class PrivateModel:
-    """The classifier that a veil holds; made by `Veil.model`.
+    """The classifier that a veil holds; made by `Veil.model`. It cannot be changed.
 
     `classes_` (classes,) and `feature_names_in_` (columns,) are as scikit-learn has them. Answers
-    depend on the row alone, not on those beside it, and are always the same. `population` gives
-    that of the veil, if there is one.
+    depend on the row alone, not on those beside it, and are always the same. `veil`: its digest.
+    `population` gives that of the veil, if there is one.
     """
 
-    def __init__(
-        self,
-        schema: Schema,
-        surrogate: nn.Module,
-        statement: Statement,
-        *,
-        class_share: Array | None = None,
-        veil: str = "",
-        population: Callable[[], Population] | None = None,
-    ) -> None:
-        self.schema, self.statement = schema, statement
-        self.veil = veil  # its digest
-        self.population = population
-        self.classes: ClassWeights = "even" if class_share is None else "population"
-        self.logits = surrogate if class_share is None else _at_shares(surrogate, class_share)
-        self.feature_names_in_ = np.array(schema.columns, dtype=object)
-        self.n_features_in_ = len(schema.columns)
-        self._encoding = Encoding(schema)
+    schema: Schema
+    surrogate: InitVar[nn.Module]
+    statement: Statement
+    _: KW_ONLY
+    class_share: InitVar[Array | None] = None
+    veil: str = ""
+    population: Callable[[], Population] | None = None
+    classes: ClassWeights = field(init=False)
+    _network: nn.Module = field(init=False)
+
+    def __post_init__(self, surrogate: nn.Module, class_share: Array | None) -> None:
+        own = copy.deepcopy(surrogate).requires_grad_(False).eval()
+        own = own if class_share is None else _at_shares(own, class_share)
+        object.__setattr__(self, "_network", own)
+        object.__setattr__(self, "classes", "even" if class_share is None else "population")
 
     def __repr__(self) -> str:
         weights = "equally" if self.classes == "even" else "as among the people"
@@ -76,6 +78,21 @@ class PrivateModel:
         return np.array(names, dtype=None if len(kinds) == 1 else object)
 
     @property
+    def feature_names_in_(self) -> Array:
+        """The columns that it takes."""
+        return np.array(self.schema.columns, dtype=object)
+
+    @property
+    def n_features_in_(self) -> int:
+        """How many columns it takes."""
+        return len(self.schema.columns)
+
+    @property
+    def logits(self) -> nn.Module:
+        """A copy of its network: encoded rows (rows, width) to logits (rows, classes)."""
+        return copy.deepcopy(self._network)
+
+    @property
     def probabilities(self) -> nn.Module:
         """The network that is exported: encoded rows (rows, width) to probabilities."""
         return nn.Sequential(self.logits, nn.Softmax(dim=1))
@@ -90,11 +107,11 @@ class PrivateModel:
 
     def _logits_of(self, rows: Any) -> Array:
         """Logits (rows, classes), a batch at a time; messages count rows over the whole table."""
-        frame, found = as_frame(rows, self.schema), []
+        frame, encoding, found = as_frame(rows, self.schema), Encoding(self.schema), []
         for start in range(0, max(len(frame), 1), BATCH):
             part = frame.iloc[start : start + BATCH]
-            points = self._encoding.encode(part, np.arange(start, start + len(part)))
-            found.append(logits_alone(self.logits, points))
+            points = encoding.encode(part, np.arange(start, start + len(part)))
+            found.append(logits_alone(self._network, points))
         return np.concatenate(found)
 
 
@@ -131,9 +148,10 @@ def logits_alone(network: nn.Module, encoded: Array) -> Array:
     if isinstance(network, WholeScorecard):
         found: Array = network(points).double().numpy()
         return found
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        return torch.cat([network(row.clone()) for row in points.split(1)]).double().numpy()
-    finally:
-        torch.set_num_threads(threads)
+    with _ONE_THREAD:
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            return torch.cat([network(row.clone()) for row in points.split(1)]).double().numpy()
+        finally:
+            torch.set_num_threads(threads)

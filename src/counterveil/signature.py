@@ -67,10 +67,7 @@ class PublicKey:
         kind, name, raw = _read(path)
         if kind != PUBLIC:
             raise RequestError(f"{path} is a signing key: keep it secret, and give its .pub file")
-        try:
-            return cls(name, raw)
-        except ValueError as error:
-            raise RequestError(f"{path}: {error}; ask for another key") from None
+        return _public(path, name, raw)
 
 
 @dataclass(frozen=True)
@@ -230,7 +227,14 @@ def open_key(path: Place) -> tuple[str, PublicKey]:
     kind, name, raw = _read(path)
     if kind == SIGNING:
         return "signing key", SigningKey(name, raw).public
-    return "public key", PublicKey(name, raw)
+    return "public key", _public(path, name, raw)
+
+
+def _public(path: Place, name: str, raw: bytes) -> PublicKey:
+    try:
+        return PublicKey(name, raw)
+    except ValueError as error:
+        raise RequestError(f"{path}: {error}; ask for another key") from None
 
 
 def _read(path: Place) -> tuple[str, str, bytes]:

@@ -1,6 +1,7 @@
 """What leaves a release depends on the rows through its noise alone: not its exit nor its words."""
 
 import json
+import tempfile
 from dataclasses import replace
 from decimal import Decimal
 
@@ -19,6 +20,7 @@ from counterveil.errors import DataError, RequestError
 from counterveil.privacy import Budget
 from counterveil.privacy.ledger import Ledger
 from counterveil.schema import Categorical, Label, Numeric, Schema
+from counterveil.terminal import PROGRESS
 from counterveil.veil import Veil
 
 SCHEMA = Schema(
@@ -63,6 +65,53 @@ def test_neighbours_end_alike(pair, tmp_path, capsys):
         seen.append((code, spoken.out.split("(")[0], spoken.err))
     assert seen[0] == seen[1]
     assert seen[0][0] == 0
+
+
+def _people(sizes, **cells):
+    """People with so many records each, in the order of their ids, and cells of the first one."""
+    who = [f"p{number}" for number, size in enumerate(sizes) for _ in range(size)]
+    frame = pd.concat([ROWS] * 9, ignore_index=True).head(len(who)).astype(object)
+    frame["person"] = who
+    for name, value in cells.items():
+        frame.loc[frame.person == "p0", name] = value
+    return frame
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "more"),
+    [
+        (_people([1] * 30), _people([1] * 30, granted="maybe", income="much", region=""), ()),
+        (_people([1], granted="maybe"), _people([1]), ()),
+        (_people([9] + [1] * 19), _people([1] * 20), ("--unit-column", "person")),
+        (
+            _people([2] * 10, granted=None),
+            _people([26] + [2] * 9, income=-1e300),
+            ("--unit-column", "person", "--max-records", 3),
+        ),
+    ],
+    ids=["a record", "the only label", "records of a person", "a person"],
+)
+def test_nothing_that_is_said_kept_or_shown_tells_neighbours_apart(
+    one, two, more, tmp_path, capsys, monkeypatch
+):
+    """Progress told how many rows have a label and, of people, how many records there are."""
+    monkeypatch.setenv(PROGRESS, "lines")
+    seen = []
+    for name, frame in (("one", one), ("two", two)):
+        folder = tmp_path / name
+        folder.mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(folder))
+        codes = [release(folder, frame, SCHEMA, "--order", 2, *more)]
+        scored = ("model", "score", "--veil", folder / "x.veil", "--data", folder / "rows.csv")
+        codes += [command(*scored, "--epsilon", 0.5, "--out", folder / "score.json", *more)]
+        spoken = capsys.readouterr()
+        sizes = {path.name: path.stat().st_size for path in folder.iterdir()}
+        files_made = sorted(set(sizes) - {"rows.csv"})
+        said = spoken.out.replace(str(folder), "").split("(")[0], spoken.err
+        assert "counting rows" in spoken.err
+        seen.append((codes, files_made, sizes["x.veil"], said))
+    assert seen[0] == seen[1]
+    assert seen[0][0] == [0, 0]
 
 
 ODD = [

@@ -1,6 +1,7 @@
 """The private model: a classifier of rows, its files, and explanations of its decisions."""
 
 import json
+from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
@@ -196,13 +197,63 @@ def test_its_own_model_given_by_name_is_the_same(veil, model, schema, people):
         shares = ask_frame(own.model, people).exp()
         assert np.allclose(shares, veil.model(classes).predict_proba(people), atol=1e-6)
     assert Explainer(veil, model).decided_by is DecidedBy.MODEL
-    changed = veil.model()
-    changed.logits = model  # what decides are the veil's own weights, whatever was put there
-    shares = ask_frame(Explainer(veil, changed).model, people).exp()
-    assert np.allclose(shares, veil.model().predict_proba(people), atol=1e-6)
     other = PrivateModel(schema, veil.surrogate, veil.statement, veil="of another file")
     foreign = Explainer(veil, other)
     assert foreign.decided_by is DecidedBy.MODEL
     assert foreign.statement.level.value == "explainer"
     with pytest.raises(ModelError, match="another schema"):
         adapt(other, schema.model_copy(update={"name": "else"}))
+
+
+def test_no_other_network_can_be_put_in_its_place(veil, model, people):
+    """`m.logits = f` still said end-to-end."""
+    own, explainer = veil.model(), Explainer(veil, guidance="surrogate")
+    before = own.predict_proba(people)
+    for name in ("logits", "statement", "veil", "population", "_network", "anything"):
+        with pytest.raises(AttributeError):
+            setattr(own, name, model)
+    for name in ("model", "statement", "decided_by"):
+        with pytest.raises(AttributeError):
+            setattr(explainer, name, model)
+    for buffer in own.logits.buffers():
+        buffer.zero_()
+    assert np.array_equal(own.predict_proba(people), before)
+    surrogate = deepcopy(veil.surrogate)
+    kept = PrivateModel(veil.schema, surrogate, veil.statement)
+    before = kept.predict_proba(people)
+    surrogate.points.zero_()
+    assert np.array_equal(kept.predict_proba(people), before)
+    forged = PrivateModel(veil.schema, model, veil.statement, veil=veil.digest)
+    shares = ask_frame(Explainer(veil, forged).model, people).exp()
+    assert np.allclose(shares, veil.model("even").predict_proba(people), atol=1e-6)
+
+
+def test_nothing_learnt_with_a_model_is_found_by_an_answer_end_to_end(
+    veil, schema, people, tmp_path, monkeypatch
+):
+    """Answers of f~ are the same bytes whether or not a model that agrees with it was explained."""
+    monkeypatch.chdir(tmp_path)
+    own, options = veil.model("even"), {"target": "granted", "progress": False}
+    rows = people.head(6)
+
+    def agrees_on_public_rows(frame):
+        shares = own.predict_proba(frame).round(3)
+        return shares / shares.sum(axis=1, keepdims=True)
+
+    def answers():
+        private = Explainer(veil, guidance="surrogate").explain(rows, **options)
+        return private.rows.to_csv(), Explainer(veil).explain(rows, **options).rows.to_csv()
+
+    before, digest = answers(), veil.digest
+    for prefer in ("believable", "nearest"):
+        Explainer(veil, agrees_on_public_rows).explain(rows, prefer=prefer, **options)
+    Explainer(veil, agrees_on_public_rows).explain(rows, method="iterations", **options)
+    assert veil.digest == digest
+    assert answers() == before
+    assert not list(tmp_path.iterdir())
+    rows.to_parquet(tmp_path / "rows.parquet")
+    asked = tmp_path / "rows.parquet", tmp_path / "answers", "granted"
+    Explainer(veil, agrees_on_public_rows).explain_files(*asked, progress=False)
+    for private in (Explainer(veil), Explainer(veil, guidance="surrogate")):
+        with pytest.raises(RequestError, match="answers of another run"):
+            private.explain_files(*asked, progress=False)

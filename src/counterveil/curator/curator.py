@@ -39,6 +39,7 @@ from counterveil.curator.table import PrivateTable
 from counterveil.errors import BudgetError, InternalError, RequestError, VeilError
 from counterveil.networks import ARCHITECTURES, pick_device
 from counterveil.population import population_of
+from counterveil.population.whole_scorecard import WholeScorecard
 from counterveil.privacy import Access, Budget, Level, Statement
 from counterveil.privacy.ledger import Ledger, Reservation, Subject
 from counterveil.privacy.statement import TARGET_MODEL
@@ -144,6 +145,11 @@ class Curator:
         """
         if model.schema != self.schema:
             raise RequestError("the private model is of another schema than the held-out rows")
+        if self.cluster is not None and not isinstance(model.logits, WholeScorecard):
+            raise RequestError(
+                "a network decides by sums of floats, which other processors may round otherwise: "
+                "score it on one machine, with engine 'here'"
+            )
         table = self._table(private_data)
         if epsilon is None:
             if delta or choices:

@@ -160,6 +160,15 @@ class PrivateTable:
             for part, start in zip(parts, starts, strict=False)
         ]
 
+    def private_frames(self) -> Iterator[pd.DataFrame]:
+        """The rows that count, as they are in the table, whatever their label.
+
+        Every caller must account for what it does with them. No value of a row can make it fail.
+        """
+        for private_frame, _ in self._used():
+            yield private_frame
+            self.tell(len(private_frame))
+
     def private_batches(self) -> Iterator[tuple[Array, Array]]:
         """Encoded rows (rows, width) and class numbers (rows,), batch by batch.
 
@@ -228,7 +237,7 @@ class PrivateTable:
                 with_class = zip((*codes, classes), kinds, strict=True)
                 new.append([each.astype(kind) for each, kind in with_class])
             yield columns, codes, classes
-        if new:
+        if keep:  # also where no row has a label: whether one has would show in the progress
             self._private_kept = grid, new
 
     def private_kept(self, grid: Grid) -> list[list[Array]] | None:

@@ -90,7 +90,8 @@ class WholeScorecard(nn.Module):
         """A `VeilError` unless it reads columns of rows of this width, and its sums are exact."""
         whole = self.points, self.offsets
         fits = bool(((self.columns >= 0) & (self.columns < width)).all())
-        finite = all(bool(each.isfinite().all()) for each in (self.starts, self.slopes, *whole))
+        floats = self.starts, WHOLE * self.slopes, *whole
+        finite = all(bool(each.isfinite().all()) for each in floats)
         exact = finite and all(torch.equal(each, each.round()) for each in whole)
         largest = WHOLE * (self.points.abs().sum(dim=0) + self.offsets.abs())
         if not (fits and exact and bool((largest < MOST).all())):

@@ -186,6 +186,8 @@ def explain_files(
     about = {
         "veil": veil.digest,
         "model": model.digest if is_file else _answers_to_few(explainer, files),
+        "decided by": explainer.decided_by.value,
+        "promise": explainer.statement.headline,
         "asked": {**asked, "copied": copied, "guidance": explainer.guidance},
         "queries": queries,
         "rows": files.rows,

@@ -14,7 +14,7 @@ from counterveil.encoding import Array
 from counterveil.errors import InternalError, RequestError
 from counterveil.models import ModelFile, Rows, TargetModel, TorchModel, adapt
 from counterveil.networks import pick_device
-from counterveil.privacy import ModelBudget
+from counterveil.privacy import ModelBudget, Statement
 from counterveil.private_model import PrivateModel
 from counterveil.schema import Category
 from counterveil.search import bulk
@@ -82,17 +82,17 @@ class Explainer:
         self.veil = veil if isinstance(veil, Veil) else Veil.load(veil)
         if isinstance(model, (str, os.PathLike)):
             model = ModelFile(model)
-        self.model, self.decided_by = _consulted_model(self.veil, model, guidance)
-        self.statement = self.veil.statement
-        if self.decided_by is not DecidedBy.MODEL:
+        consulted, decided_by = _consulted_model(self.veil, model, guidance)
+        statement = self.veil.statement
+        if decided_by is not DecidedBy.MODEL:
             if model_budget is not None:
                 raise RequestError("no target model is consulted: leave its budget out")
-            self.statement = self.statement.guided_by_surrogate()
+            statement = statement.guided_by_surrogate()
         elif model_budget is not None:
-            self.statement = self.statement.composed_with(model_budget)
+            statement = statement.composed_with(model_budget)
         self.guidance = guidance
         self._keywords = {  # of the same Explainer elsewhere
-            "model": None if self.decided_by is DecidedBy.STAND_IN else model,
+            "model": None if decided_by is DecidedBy.STAND_IN else model,
             "guidance": guidance,
             "model_budget": model_budget,
             "weights": weights,
@@ -102,10 +102,25 @@ class Explainer:
         self.weights = weights or Weights.of(self.veil.schema.family, guidance)
         self.device = pick_device(device)
         self._components = SearchComponents(
-            self.veil, self.model, self.decided_by, self.weights, self.device
+            self.veil, consulted, decided_by, self.weights, self.device
         )
         self.encoding = self._components.encoding
-        self._builder = ResultBuilder(self._components, self.statement)
+        self._builder = ResultBuilder(self._components, statement)
+
+    @property
+    def model(self) -> TargetModel:
+        """What is consulted. It cannot be set: the statement is about this one."""
+        return self._components.model
+
+    @property
+    def decided_by(self) -> DecidedBy:
+        """Whose decisions the answers turn around."""
+        return self._components.decided_by
+
+    @property
+    def statement(self) -> Statement:
+        """What the answers promise."""
+        return self._builder.statement
 
     def warm_up(self, *, prefer: Prefer | None = None, progress: bool = True) -> None:
         """Learn what the search needs to know of the model: seconds, once.
