@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import boosters
 import numpy as np
 import pandas as pd
 import pytest
@@ -140,19 +141,14 @@ def pipeline(folder: Path) -> Case:
 
 def boosted(package: str, *, over_rows: bool, raw: bool) -> Callable[[Path], Case]:
     def build(folder: Path) -> Case:
-        module = pytest.importorskip(package, reason=f"{package} is not installed")
-        kind = module.XGBClassifier if package == "xgboost" else module.LGBMClassifier
-        quiet = {} if package == "xgboost" else {"verbose": -1}
-        model = kind(n_estimators=10, n_jobs=1, **quiet)
+        model = boosters.classifier(boosters.package_of(package))
         schema = NUMBERS if over_rows else SCHEMA
 
         def seen(frame: pd.DataFrame) -> Any:
             return frame[list(NUMBERS.columns)] if over_rows else ENCODING.encode(frame)
 
         model.fit(seen(FRAME), (~GRANTED).astype(int))
-        given = model
-        if raw:
-            given = model.get_booster() if package == "xgboost" else model.booster_
+        given = boosters.booster_of(model) if raw else model
         adapted = adapt(given, schema, classes=BACKWARDS)
         return Case(adapted, lambda frame: model.predict_proba(seen(frame))[:, ::-1])
 
