@@ -27,7 +27,6 @@ from torch import nn
 from counterveil.encoding import Encoding
 from counterveil.errors import ModelError
 from counterveil.models import OnnxModel, TargetModel, TorchModel, adapt, load_model, save_exported
-from counterveil.networks import train_surrogate
 from counterveil.schema import Binary, Categorical, Label, Numeric, Schema
 
 SCHEMA = Schema(
@@ -107,12 +106,6 @@ def pt2_file(folder: Path) -> Case:
     module = network()
     save_exported(module, SCHEMA, folder / "m.pt2")
     return torch_case(load_model(folder / "m.pt2", SCHEMA), module)
-
-
-def surrogate(folder: Path) -> Case:
-    labels = torch.as_tensor(GRANTED).long()
-    module = train_surrogate(POINTS, labels, 2, hidden=(16,), epochs=20, seed=0)
-    return torch_case(TorchModel(module, SCHEMA, outputs="logits"), module)
 
 
 def estimator_over_rows(folder: Path) -> Case:
@@ -225,7 +218,6 @@ CASES: dict[str, Callable[[Path], Case]] = {
     "torch module": torch_module,
     "exported program": exported_program,
     ".pt2 file": pt2_file,
-    "surrogate": surrogate,
     "estimator over rows": estimator_over_rows,
     "estimator over the encoding": estimator_over_encoding,
     "pipeline": pipeline,
