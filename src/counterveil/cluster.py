@@ -1,7 +1,7 @@
 """Work in parts on a cluster: Ray's workers on this machine, or on machines that run already.
 
-A worker is given the work once and then part after part, one at a time. Its answer to a part is
-taken once: where a worker dies, another one does its part anew, and nothing of the first is used.
+A worker is given the work and part after part, one at a time. Its answer to a part is taken once:
+where a worker dies, Ray starts it again and it does its part anew; nothing of the first is used.
 
 What goes wrong in a worker comes back as the words of counterveil's own errors, which hold no
 value of a row; of any other error only its kind is told.
@@ -10,7 +10,7 @@ value of a row; of any other error only its kind is told.
 from __future__ import annotations
 
 import os
-from collections import Counter
+import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -24,7 +24,6 @@ Answer = TypeVar("Answer")
 Work = Callable[[], Callable[[Part], Answer]]  # called once by each worker
 Engine = Literal["here", "ray"]
 
-STARTED = -1  # in the place of the number of a part: a worker is ready for its first one
 ATTEMPTS = 4  # at a part, before a cluster counts as broken
 
 
@@ -47,7 +46,7 @@ class Cluster:
         if self.workers is not None and (type(self.workers) is not int or self.workers < 1):
             raise RequestError("workers must be a whole number of at least 1")
         self._inside, self._is_ours = 0, False
-        self._idle: list[Any] = []  # workers that wait for a part
+        self._workers: list[Any] = []
 
     def __enter__(self) -> Cluster:
         self._inside += 1
@@ -59,8 +58,7 @@ class Cluster:
         self._inside -= 1
         if self._inside:
             return
-        self._end(self._idle)
-        self._idle = []
+        self._end_workers()
         if self._is_ours:
             _ray().shutdown()
             self._is_ours = False
@@ -91,60 +89,35 @@ class Cluster:
         """
         with self:
             ray = _ray()
-            shipped = ray.put((version("counterveil"), work))
-            count = self.workers or int(ray.cluster_resources().get("CPU", 1))
-            left, lost = list(range(len(parts)))[::-1], Counter[int]()
-            starting = dict(self._worker(shipped) for _ in range(min(count, len(parts))))
-            idle: list[Any] = []
-            running: dict[Any, tuple[Any, int]] = {}
+            shipped = ray.put((secrets.token_hex(8), version("counterveil"), work))
+            count = min(self.workers or int(ray.cluster_resources().get("CPU", 1)), len(parts))
+            make = ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=ATTEMPTS - 1)(_Worker)
+            self._workers += [make.remote() for _ in range(count - len(self._workers))]
+            pool, is_done = ray.util.ActorPool(self._workers[:count]), False
             try:
-                while left or running:
-                    while left and idle:
-                        worker, number = idle.pop(), left.pop()
-                        running[worker.do.remote(parts[number])] = worker, number
-                    (ready,), _ = ray.wait([*running, *starting], num_returns=1)
-                    worker = starting.pop(ready, None)
-                    worker, number = running.pop(ready, (worker, STARTED))
-                    try:
-                        said = ray.get(ready)
-                    except ray.exceptions.RayTaskError:  # before any of our code ran
-                        raise RequestError(
-                            "a worker cannot open what it was sent: its machine needs the same "
-                            "counterveil, and the packages of the model"
-                        ) from None
-                    except ray.exceptions.RayError:  # the worker died
-                        lost[number] += 1
-                        _check_lost(lost[number], number, len(parts))
-                        left += [] if number == STARTED else [number]
-                        starting |= [self._worker(shipped)]
-                        continue
-                    idle.append(worker)
-                    if number != STARTED:
-                        yield number, _answer(said)
+                for number, said in pool.map_unordered(
+                    lambda worker, part: worker.do.remote(shipped, *part), enumerate(parts)
+                ):
+                    yield number, _answer(said)
+                is_done = True
+            except ray.exceptions.RayTaskError:  # before any of our code ran
+                raise RequestError(
+                    "a worker cannot open what it was sent: its machine needs the same "
+                    "counterveil, and the packages of the model"
+                ) from None
+            except ray.exceptions.RayError:
+                raise RequestError(
+                    f"a part was lost {ATTEMPTS} times: its workers died. Look for a lack of "
+                    "memory on their machines"
+                ) from None
             finally:
-                self._idle += idle
-                self._end([*starting.values(), *(worker for worker, _ in running.values())])
+                if not is_done:  # what is under way is for nobody
+                    self._end_workers()
 
-    def _worker(self, shipped: Any) -> tuple[Any, Any]:
-        """One that waits, or a new one: what says that it has its work, and the worker."""
-        make = _ray().remote(num_cpus=1, max_restarts=0)(_Worker)
-        worker = self._idle.pop() if self._idle else make.remote()
-        return worker.begin.remote(shipped), worker
-
-    def _end(self, workers: Sequence[Any]) -> None:
-        for worker in workers:
+    def _end_workers(self) -> None:
+        for worker in self._workers:
             _ray().kill(worker)
-
-
-def _check_lost(times: int, number: int, parts: int) -> None:
-    """Give up where a part, or the start of a worker, has killed too many workers."""
-    if times < ATTEMPTS:
-        return
-    what = "a worker that starts" if number == STARTED else f"part {number + 1} of {parts}"
-    raise RequestError(
-        f"{what} was lost {ATTEMPTS} times: its workers died. Look for a lack of memory on their "
-        "machines"
-    )
+        self._workers = []
 
 
 def cluster_of(engine: Engine | Cluster) -> Cluster | None:
@@ -162,25 +135,24 @@ def cluster_of(engine: Engine | Cluster) -> Cluster | None:
 class _Worker:
     """What runs on a machine of the cluster."""
 
-    def begin(self, shipped: tuple[str, Work[Any, Any]]) -> None:
-        sent_by, self._make = shipped
-        mine = version("counterveil")
-        self._wrong = None
-        if mine != sent_by:
-            self._wrong = f"a worker has counterveil {mine}, this machine {sent_by}; install one"
-        self._work: Callable[[Any], Any] | None = None
+    _known = ""  # the work that `_work` does
 
-    def do(self, part: Any) -> tuple[str, Any]:
+    def do(self, shipped: tuple[str, str, Work[Any, Any]], number: int, part: Any) -> Any:
+        """The number of a part, and what the work makes of it or an error, in words."""
+        name, sent_by, make = shipped
+        mine = version("counterveil")
         try:
-            if self._wrong:
-                raise RequestError(self._wrong)
-            if self._work is None:
-                self._work = self._make()
-            return "done", self._work(part)
+            if mine != sent_by:
+                raise RequestError(
+                    f"a worker has counterveil {mine}, this machine {sent_by}; install one"
+                )
+            if self._known != name:
+                self._work, self._known = make(), name
+            return number, ("done", self._work(part))
         except CounterveilError as error:
-            return type(error).__name__, str(error)
+            return number, (type(error).__name__, str(error))
         except Exception as error:
-            return "unknown", type(error).__name__
+            return number, ("unknown", type(error).__name__)
 
 
 def _answer(said: tuple[str, Any]) -> Any:
@@ -199,6 +171,7 @@ def _ray() -> Any:
     try:
         import ray
         import ray.exceptions
+        import ray.util
     except ImportError:
         raise RequestError("Ray is not installed: pip install 'counterveil[scale]'") from None
     return ray

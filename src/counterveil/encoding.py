@@ -21,7 +21,7 @@ import pandas as pd
 from counterveil.errors import DataError
 from counterveil.hints import spelt_otherwise
 from counterveil.schema import Feature, Schema, columns
-from counterveil.schema.columns import MISSING_VALUE, NUMBERS, WHOLE, Array
+from counterveil.schema.columns import MISSING_VALUE, NUMBERS, Array
 from counterveil.tables import as_frame
 
 MOST_LAYOUTS = 8  # of tables that are known again
@@ -81,33 +81,6 @@ class _Bits:
         return np.where(points.T[self._at] >= 0.5, self._yes, self._no)
 
 
-class _Numbers:
-    """All numbers, taken at once where each is as usual: for a single row that is quicker."""
-
-    def __init__(self, blocks: Sequence[Block]) -> None:
-        self._places = [(block.places.start, block.feature.is_whole) for block in blocks]
-        self._at = [block.start for block in blocks]
-        ranges = [block.feature.number_range or (0.0, 1.0) for block in blocks]
-        self._low, self._high = np.array(ranges).reshape(-1, 2, 1).swapaxes(0, 1)
-        self._span = self._high - self._low
-
-    def encode(self, arrays: Sequence[Any], points: Array) -> bool:
-        """Fill in their columns of `points`; False where a cell or a column is not as usual."""
-        cells = np.empty((len(self._at), len(points)))
-        for i, (place, is_whole) in enumerate(self._places):
-            column = arrays[place]
-            usual = WHOLE if is_whole else NUMBERS
-            if not isinstance(column, np.ndarray) or column.dtype.kind not in usual:
-                return False
-            cells[i] = column
-        if not ((cells >= self._low) & (cells <= self._high)).all():
-            return False
-        cells -= self._low
-        cells /= self._span
-        points[:, self._at] = cells.T
-        return True
-
-
 class Encoding:
     """How the rows of one schema become points of the unit cube, and back."""
 
@@ -125,9 +98,6 @@ class Encoding:
         self.blocks = tuple(blocks)
         self._bits = _Bits([block for block in blocks if _is_plain_bit(block.feature)])
         self._others = [block for block in blocks if not _is_plain_bit(block.feature)]
-        numbers = [block for block in blocks if block.feature.is_one_number]
-        self._numbers = _Numbers(numbers)
-        self._no_numbers = [block for block in self._others if not block.feature.is_one_number]
         # Column indices of tables that are known again, each with the places of the schema's.
         self._known = [(self._index, list(range(len(self._names))))]
 
@@ -144,9 +114,7 @@ class Encoding:
     ) -> Array:
         """The same for rows whose columns are given as plain arrays, in the schema's order."""
         points = np.zeros((len(arrays[0]), self.width))
-        blocks: Sequence[Block] = self.blocks
-        if self._bits.encode(arrays, points):
-            blocks = self._no_numbers if self._numbers.encode(arrays, points) else self._others
+        blocks = self._others if self._bits.encode(arrays, points) else self.blocks
         with columns.row_numbers_in_errors(row_numbers):
             for block in blocks:
                 block.feature.encode(arrays[block.places], points[:, block.at], strict=strict)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import boosters
 import numpy as np
 import pandas as pd
 import pytest
@@ -26,7 +27,6 @@ from torch import nn
 from counterveil.encoding import Encoding
 from counterveil.errors import ModelError
 from counterveil.models import OnnxModel, TargetModel, TorchModel, adapt, load_model, save_exported
-from counterveil.networks import train_surrogate
 from counterveil.schema import Binary, Categorical, Label, Numeric, Schema
 
 SCHEMA = Schema(
@@ -108,12 +108,6 @@ def pt2_file(folder: Path) -> Case:
     return torch_case(load_model(folder / "m.pt2", SCHEMA), module)
 
 
-def surrogate(folder: Path) -> Case:
-    labels = torch.as_tensor(GRANTED).long()
-    module = train_surrogate(POINTS, labels, 2, hidden=(16,), epochs=20, seed=0)
-    return torch_case(TorchModel(module, SCHEMA, outputs="logits"), module)
-
-
 def estimator_over_rows(folder: Path) -> Case:
     used = list(NUMBERS.columns)
     model = HistGradientBoostingClassifier(max_iter=20).fit(FRAME[used], LOAN)
@@ -140,19 +134,14 @@ def pipeline(folder: Path) -> Case:
 
 def boosted(package: str, *, over_rows: bool, raw: bool) -> Callable[[Path], Case]:
     def build(folder: Path) -> Case:
-        module = pytest.importorskip(package, reason=f"{package} is not installed")
-        kind = module.XGBClassifier if package == "xgboost" else module.LGBMClassifier
-        quiet = {} if package == "xgboost" else {"verbose": -1}
-        model = kind(n_estimators=10, n_jobs=1, **quiet)
+        model = boosters.classifier(boosters.package_of(package))
         schema = NUMBERS if over_rows else SCHEMA
 
         def seen(frame: pd.DataFrame) -> Any:
             return frame[list(NUMBERS.columns)] if over_rows else ENCODING.encode(frame)
 
         model.fit(seen(FRAME), (~GRANTED).astype(int))
-        given = model
-        if raw:
-            given = model.get_booster() if package == "xgboost" else model.booster_
+        given = boosters.booster_of(model) if raw else model
         adapted = adapt(given, schema, classes=BACKWARDS)
         return Case(adapted, lambda frame: model.predict_proba(seen(frame))[:, ::-1])
 
@@ -229,7 +218,6 @@ CASES: dict[str, Callable[[Path], Case]] = {
     "torch module": torch_module,
     "exported program": exported_program,
     ".pt2 file": pt2_file,
-    "surrogate": surrogate,
     "estimator over rows": estimator_over_rows,
     "estimator over the encoding": estimator_over_encoding,
     "pipeline": pipeline,

@@ -6,6 +6,7 @@ import resource
 import sys
 import zipfile
 
+import boosters
 import numpy as np
 import pytest
 import torch
@@ -303,11 +304,10 @@ def test_the_format_of_onnxruntime_itself_is_refused(schema, tmp_path):
 @pytest.mark.parametrize("kind", ["json", "ubj"])
 @pytest.mark.parametrize("name", ["num_feature", "num_trees", "num_nodes", "num_class"])
 def test_xgboost_files_that_claim_too_much(schema, rows, tmp_path, kind, name):
-    xgboost = pytest.importorskip("xgboost", reason="xgboost is not installed")
-    model = xgboost.XGBClassifier(n_estimators=3, max_depth=2, n_jobs=1)
+    model = boosters.classifier(boosters.package_of("xgboost"))
     model.fit(Encoding(schema).encode(rows), rows.loan == "granted")
     path = tmp_path / f"m.{kind}"
-    model.get_booster().save_model(path)
+    boosters.booster_of(model).save_model(path)
     content = path.read_bytes()
     if kind == "json":
         found, grown = rb'"' + name.encode() + rb'":"\d+"', f'"{name}":"2000000000"'.encode()
@@ -359,10 +359,9 @@ def test_ubjson_is_read_as_it_is(content):
 
 @pytest.mark.parametrize("name", ["num_class", "max_feature_idx", "num_leaves", "num_cat"])
 def test_lightgbm_files_that_claim_too_much(schema, rows, tmp_path, name):
-    lightgbm = pytest.importorskip("lightgbm", reason="lightgbm is not installed")
-    model = lightgbm.LGBMClassifier(n_estimators=3, n_jobs=1, verbose=-1)
+    model = boosters.classifier(boosters.package_of("lightgbm"))
     model.fit(Encoding(schema).encode(rows), rows.loan == "granted")
-    model.booster_.save_model(tmp_path / "m.txt")
+    boosters.booster_of(model).save_model(tmp_path / "m.txt")
     text = (tmp_path / "m.txt").read_text()
     lines = text.split("\n")
     place = next(i for i, line in enumerate(lines) if line.startswith(f"{name}="))

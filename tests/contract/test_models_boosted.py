@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from asking import ask_frame, ask_points
+from boosters import booster_of, classifier, package_of, saved
 
 from counterveil.encoding import Encoding
 from counterveil.errors import ModelError
@@ -33,27 +34,7 @@ def points(schema, rows):
 
 @pytest.fixture(scope="module", params=["xgboost", "lightgbm"])
 def package(request):
-    return pytest.importorskip(request.param, reason=f"{request.param} is not installed")
-
-
-def classifier(package, **options):
-    if package.__name__ == "xgboost":
-        return package.XGBClassifier(n_estimators=8, max_depth=3, n_jobs=1, **options)
-    options.pop("enable_categorical", None)
-    return package.LGBMClassifier(n_estimators=8, n_jobs=1, verbose=-1, **options)
-
-
-def booster_of(model):
-    return model.get_booster() if hasattr(model, "get_booster") else model.booster_
-
-
-def saved(model, folder):
-    """The files that the packages themselves write."""
-    booster = booster_of(model)
-    kinds = ("ubj", "json") if hasattr(booster, "save_config") else ("txt",)
-    for kind in kinds:
-        booster.save_model(folder / f"m.{kind}")
-        yield folder / f"m.{kind}"
+    return package_of(request.param)
 
 
 def agree(adapted, frame, expected):
@@ -90,7 +71,7 @@ def test_classes_are_asked_for_where_they_have_names(
 
 
 def test_labels_of_text_name_the_columns_of_lightgbm(schema, rows, frame, points):
-    package = pytest.importorskip("lightgbm", reason="lightgbm is not installed")
+    package = package_of("lightgbm")
     model = classifier(package).fit(points, rows.loan)
     agree(adapt(model, schema), frame, model.predict_proba(points)[:, ::-1])
     with pytest.raises(ModelError, match="numbered"):  # the booster has forgotten the names
@@ -181,7 +162,7 @@ def test_regressions_are_refused(package, schema, points, numbered, tmp_path):
 
 @pytest.mark.parametrize("objective", ["binary:logistic", "binary:logitraw", "multi:softmax"])
 def test_objectives_of_xgboost(schema, points, numbered, objective):
-    package = pytest.importorskip("xgboost", reason="xgboost is not installed")
+    package = package_of("xgboost")
     matrix = package.DMatrix(points, numbered)
     options = {"objective": objective, "nthread": 1}
     if objective.startswith("multi"):
@@ -190,17 +171,6 @@ def test_objectives_of_xgboost(schema, points, numbered, objective):
     found = BoosterClassifier(booster).predict_proba(points)
     np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-6)
     assert (found.argmax(axis=1) == numbered).mean() > 0.9
-
-
-@pytest.mark.parametrize("content", [b"", b"rubbish", b'{"version": 1}', b"tree\nversion=v4\n"])
-@pytest.mark.parametrize("kind", ["ubj", "json", "txt"])
-def test_files_that_are_no_models(schema, tmp_path, kind, content):
-    name = "lightgbm" if kind == "txt" else "xgboost"
-    pytest.importorskip(name, reason=f"{name} is not installed")
-    (tmp_path / f"m.{kind}").write_bytes(content)
-    with pytest.raises(ModelError, match="cannot be read as a model of") as caught:
-        load_model(tmp_path / f"m.{kind}", schema)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.long

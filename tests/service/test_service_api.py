@@ -93,11 +93,6 @@ def test_ways_rules_and_what_must_stay(client, people):
     assert ask(client, people[:1], rules=nothing).status_code == 200
 
 
-def test_the_nearest_answers(client, people):
-    body = ask(client, people[:5], target="granted", prefer="nearest").json()
-    assert len(body["answers"]) == 5
-
-
 def test_what_if(client, explainer, people):
     body = client.post("/v1/decide", json={"rows": people[:3]}).json()
     assert body["classes"] == ["refused", "granted"]
@@ -307,24 +302,6 @@ def test_keys(foreign, people, tmp_path, explainer):
     with TestClient(app, base_url="http://127.0.0.1") as client:
         headers = {"Authorization": f"Bearer {few}"}
         assert client.post("/v1/explain", json={"rows": people[:9]}, headers=headers).is_success
-
-
-def test_keys_that_cannot_be_written(foreign, people, tmp_path, monkeypatch):
-    import sqlite3
-
-    keys = AccessKeys(tmp_path / "keys.db", create=True)
-    headers = {"Authorization": f"Bearer {keys.new('branch')}"}
-
-    def full(*_):
-        raise sqlite3.OperationalError("database or disk is full")
-
-    monkeypatch.setattr(AccessKeys, "use", full)
-    with TestClient(
-        create_app(foreign, Settings(keys=keys)), base_url="http://127.0.0.1"
-    ) as client:
-        answer = client.post("/v1/explain", json={"rows": people[:1]}, headers=headers)
-    assert answer.status_code == 503
-    assert "Nothing was answered" in answer.text
 
 
 def test_a_model_that_raises(veil, schema, people, caplog):

@@ -16,7 +16,6 @@ import pytest
 pytest.importorskip("uvicorn", reason="counterveil[serve] is not installed")
 
 from counterveil.cli import main
-from counterveil.service import run
 
 
 def post(address, body, timeout=60):
@@ -125,24 +124,6 @@ def test_heads_that_are_wrong(head, served_once):
     assert not answer or answer.split()[1][:1] == b"4"
     with urllib.request.urlopen(f"{served_once.address}/v1/health", timeout=30) as fine:
         assert fine.status == 200
-
-
-def test_a_head_that_never_ends_is_given_up(monkeypatch):
-    """The connection is closed by the clock of the protocol."""
-    closed = []
-
-    class Loop:
-        def call_later(self, seconds, action):
-            assert seconds == run.SECONDS_FOR_HEAD
-            return action
-
-    class Connection(run.PatientOnlySoLong):
-        def __init__(self):
-            self.loop, self.cycle = Loop(), None
-            self.transport = type("T", (), {"close": lambda _: closed.append(1)})()
-
-    Connection()._give_up()
-    assert closed
 
 
 @pytest.mark.parametrize(

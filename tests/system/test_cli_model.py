@@ -89,10 +89,6 @@ def test_an_exact_score_is_loud_and_written_down(run, world, veil, held_out, acc
     assert found["private"] is True
     right = veil.model().predict(held_out) == held_out.loan
     assert found["accuracy"]["value"] == pytest.approx(right.mean())
-    mean = right.groupby(held_out.loan).mean().mean()
-    assert found["balanced_accuracy"]["value"] == pytest.approx(mean)
-    assert found["auc"]["low"] < found["auc"]["value"] < found["auc"]["high"]
-    assert found["base_rate"]["value"] == held_out.loan.value_counts(normalize=True).max()
 
 
 def test_a_noisy_score_is_paid_for(run, world, held_out, account):

@@ -2,6 +2,7 @@
 
 import pickle
 
+import boosters
 import pytest
 from commands import EXPLAIN, assert_refused
 from sklearn.linear_model import LogisticRegression
@@ -28,14 +29,10 @@ def pkl(folder, schema, points, loan):
     (folder / "good.pkl").write_bytes(pickle.dumps(LogisticRegression().fit(points, loan)))
 
 
-def boosted(package, name, kind):
+def boosted(package, kind):
     def save(folder, schema, points, loan):
-        module = pytest.importorskip(package, reason=f"{package} is not installed")
-        quiet = {"verbose": -1} if package == "lightgbm" else {}
-        model = getattr(module, name)(n_estimators=2, n_jobs=1, **quiet)
-        model.fit(points, loan == "granted")
-        booster = model.get_booster() if package == "xgboost" else model.booster_
-        booster.save_model(folder / f"good.{kind}")
+        model = boosters.classifier(boosters.package_of(package)).fit(points, loan == "granted")
+        boosters.booster_of(model).save_model(folder / f"good.{kind}")
 
     return save
 
@@ -55,9 +52,9 @@ KINDS = {
     "pt2": pt2,
     "skops": skops,
     "onnx": onnx,
-    "ubj": boosted("xgboost", "XGBClassifier", "ubj"),
-    "json": boosted("xgboost", "XGBClassifier", "json"),
-    "txt": boosted("lightgbm", "LGBMClassifier", "txt"),
+    "ubj": boosted("xgboost", "ubj"),
+    "json": boosted("xgboost", "json"),
+    "txt": boosted("lightgbm", "txt"),
     "pkl": pkl,
 }
 

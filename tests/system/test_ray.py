@@ -299,18 +299,8 @@ def test_a_killed_run_on_workers_goes_on(veil, model, schema, folder, tmp_path):
     veil.save(tmp_path / "x.veil")
     save_exported(model, schema, tmp_path / "model.pt2")
     words = ["--veil", tmp_path / "x.veil", "--model", tmp_path / "model.pt2", "--queries", folder]
-    words += [
-        "--out",
-        tmp_path / "out",
-        "--part-rows",
-        40,
-        "--on",
-        "ray",
-        "--workers",
-        1,
-        "--copy",
-        "id",
-    ]
+    words += ["--out", tmp_path / "out", "--part-rows", 40, "--copy", "id"]
+    words += ["--on", "ray", "--workers", 1]
     command = [sys.executable, "-m", "counterveil", "explain", *map(str, words)]
     run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     while run.poll() is None and len(list((tmp_path / "out").glob("part-*"))) < 3:
