@@ -171,6 +171,14 @@ def test_bounds_are_paid_for_and_a_veil_states_both(folder):
     assert not (folder / "again.json").exists()
 
 
+def test_bounds_and_release_may_each_have_a_delta(folder):
+    schema = Curator(Schema.load("draft.json")).bounds("rows.csv", 0.3, 1e-7)
+    for delta, sum_of_both in ((0.0, 1e-7), (1e-6, 1.1e-6)):
+        veil = Curator(schema).release("rows.csv", 0.5, delta, training=TINY, progress=False)
+        assert (veil.statement.epsilon, veil.statement.delta) == (0.8, sum_of_both)
+        assert veil.statement.loss_tail(0.8 + math.log(2)) >= 2 * sum_of_both * (1 - 1e-9)
+
+
 def test_bounds_for_another_unit_do_not_add_up(folder):
     units = {"unit_column": "person", "max_records": 2}
     made = Curator(Schema.load("draft.json"), **units).bounds("rows.csv", 0.3)

@@ -9,10 +9,15 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from counterveil.build import fit_networks
 from counterveil.cli import app
 from counterveil.curator import Curator
+from counterveil.curator.functional import make_plan
 from counterveil.errors import RequestError
-from counterveil.privacy.recipe import Training
+from counterveil.population import population_of
+from counterveil.privacy import Budget, Statement
+from counterveil.privacy.recipe import Recipe, Training
+from counterveil.privacy.statement import TARGET_MODEL
 from counterveil.recompute import recompute
 from counterveil.schema import Binary, Label, Schema
 from counterveil.veil import Veil
@@ -41,6 +46,34 @@ def test_a_veil_follows_from_its_record(made):
     assert found.equal
     assert [each.part for each in found.parts] == ["private model", "autoencoder", "prototypes"]
     assert found.alike == 1000
+
+
+def test_no_byte_of_a_file_comes_from_elsewhere(made):
+    """Schema, noisy record and public numbers make all of it: the rows have no other way out."""
+    veil = Veil.load(made)
+    told, rows = veil.statement, veil.record.units
+    networks = fit_networks(
+        population_of(veil.schema, veil.record),
+        veil.schema,
+        seed=told.recipe.seed,
+        device=torch.device("cpu"),
+        training=SHORT,
+    )
+    plan = make_plan(veil.schema, rows, Budget(3.0))
+    statement = Statement(
+        level="explainer",
+        mechanism="functional",
+        epsilon=3.0,
+        accesses=veil.record.accesses,
+        plan=(*plan.reasons, *plan.warnings),
+        public_inputs=told.public_inputs,
+        exclusions=(TARGET_MODEL,),
+        versions=told.versions,
+        recipe=Recipe(SHORT, 7, "cpu", told.recipe.threads),
+    )
+    assert any(f"rows, {rows}" in each for each in told.public_inputs)
+    parts = networks.autoencoder, networks.prototypes, statement, networks.surrogate, veil.record
+    assert Veil(veil.schema, *parts).to_bytes() == made.read_bytes()
 
 
 def test_so_do_bits_and_images(digits_veil):

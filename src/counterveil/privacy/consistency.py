@@ -36,11 +36,12 @@ def check_statement(statement: Statement, schema: Schema, record: NoisyRecord | 
     - Unit: a record belongs to itself, so `max_records` is 1 for records; the noisy record has the
       unit of the statement.
     - Record: mechanism `functional` has a noisy record, whose readings are those of the statement,
-      and says how networks were trained on it; the others have none.
+      and says how networks were trained on it; the others have none. Bounds in the schema that
+      were measured come first, for the same unit.
     - Sums, for mechanisms with a proof: the accesses' ε add up to the statement's, and their δ to
       at most its δ, in exact fractions. (Laplace noise leaves its share of δ unspent.) Or all of
-      them state a ρ, for mechanism `functional`: their sum gives the statement's ε and δ, and
-      hardly a smaller δ.
+      them but for the bounds state a ρ: their sum gives what is left of the statement's ε and δ,
+      and hardly a smaller δ.
     - Noise: every reading with discrete noise has a scale that gives its ε and δ, or its ρ, for the
       sensitivity that it states.
     - Sensitivity: what a noisy record states is at least what follows from the schema, the settings
