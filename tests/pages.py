@@ -181,8 +181,12 @@ def draft(page):
 
 
 def confirm_all(page):
-    """In the studio: every column is public knowledge."""
-    for box in page.locator(".column .read input").all():
+    """In the studio: type what stands there in grey, and say that it is public knowledge."""
+    for field in page.locator(".column input:not([type=checkbox]), .column textarea").all():
+        if not field.input_value():
+            field.fill(field.get_attribute("placeholder"))
+            field.blur()
+    for box in page.locator(".column .read input[type=checkbox]").all():
         box.check()
 
 

@@ -23,23 +23,11 @@ from counterveil.population import FeaturePopulation, Generator, MixedPopulation
 from counterveil.population.generator import train_generator
 from counterveil.population.scorecard import scorecard
 from counterveil.population.whole_scorecard import Surrogate, WholeScorecard
+from counterveil.privacy.recipe import Training
 from counterveil.schema import Family, Pixels, Schema
 from counterveil.terminal import Tick, silent
 
-
-@dataclass(frozen=True)
-class Training:
-    """How much to train for one family of data."""
-
-    samples: int  # of P~
-    epochs: int
-    batch: int
-    rate: float
-    surrogate: tuple[int, ...]  # neurons of each hidden layer
-    surrogate_epochs: int
-    generator_steps: int = 70  # of an epoch, where images need a generator
-    rises: bool = False  # as in `networks.TrainingSchedule`
-
+__all__ = ["TRAININGS", "Networks", "Training", "epochs_of", "fit_networks", "reconstruction_loss"]
 
 TRAININGS: dict[Family, Training] = {
     "mixed": Training(20_000, 24, 256, 5e-3, (32, 16), 15),

@@ -111,8 +111,12 @@ class PrivateModel:
         for start in range(0, max(len(frame), 1), BATCH):
             part = frame.iloc[start : start + BATCH]
             points = encoding.encode(part, np.arange(start, start + len(part)))
-            found.append(logits_alone(self._network, points))
+            found.append(self.of_encoded(points))
         return np.concatenate(found)
+
+    def of_encoded(self, points: Array) -> Array:
+        """Logits (rows, classes) of encoded rows (rows, width)."""
+        return logits_alone(self._network, points)
 
 
 class _AtShares(nn.Module):

@@ -79,7 +79,6 @@ class Veil:
     statement: Statement
     surrogate: Surrogate | None = None
     record: NoisyRecord | None = None  # of mechanism `functional`
-
     signature: Signature | None = None
     trusted: PublicKey | None = None  # the key that `check_signer` has found
     generator: Generator | None = None  # of images measured by random features
@@ -221,8 +220,7 @@ class Veil:
         except VeilError as error:
             raise VeilError(f"{name}: {error}") from None
         except (SchemaError, ValidationError, SafetensorError, RecursionError, ValueError):
-            what = "its content is not that of a veil; ask for it again"
-            raise VeilError(f"{name}: {what}") from None
+            raise VeilError(f"{name}: its content is not that of a veil; ask for another") from None
         return veil
 
     @classmethod

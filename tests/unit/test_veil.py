@@ -377,7 +377,7 @@ def _access(number, **values):
         (_set(epsilon=100.0001), "do not add up to its epsilon"),
         (_set(epsilon=math.nextafter(100, 0)), "do not add up to its epsilon"),
         (_set(max_records=2), "a record has one record"),
-        (_set(mechanism="dpsgd"), "none of mechanism dpsgd"),
+        (_set(mechanism="dpsgd"), "its mechanism cannot keep"),
         (_set(mechanism="functional: guarantee explainer"), "a mechanism that there is not"),
         (_set(exclusions=[]), "does not say that the target model is not covered"),
         (_set(unit="person"), "another unit"),
@@ -427,12 +427,14 @@ def test_a_record_and_statement_that_were_forged_alike_are_refused(veil, load, c
         load(_forged(veil, **changes).items())
 
 
-@pytest.mark.parametrize("name", ["labels", "pooled", "singles"])
+@pytest.mark.parametrize("name", ["labels", "pooled", "singles", "moments pairs", "spikes "])
 def test_a_measurement_that_no_release_makes_is_refused(veil, load, name):
     """Under any name that is not known here, anything could leave, with any bound beside it."""
     singles = veil.record.find("singles")
     more = replace(singles, name=name)
-    record = replace(veil.record, measurements=(*veil.record.measurements, more))
+    first = [each for each in veil.record.measurements if each.name in {"ranges", "singles"}]
+    kept = first if " " in name else veil.record.measurements
+    record = replace(veil.record, measurements=(*kept, more), norm=0, pairs=())
     statement = veil.statement.model_copy(update={"accesses": record.accesses})
     with pytest.raises(VeilError, match="does not fit its schema"):
         load(members_of(replace(veil, record=record, statement=statement)).items())
@@ -463,7 +465,7 @@ def test_a_published_veil_cannot_be_passed_off_as_private(schema, rows, veil, lo
     assert load(members.items()).statement.epsilon is None
     claims = {"level": "explainer", "epsilon": 0.1}
     for mechanism, words in (("paper", "cannot keep"), ("functional", "has a noisy record"),
-                             ("dpsgd", "none of mechanism dpsgd")):  # fmt: skip
+                             ("dpsgd", "cannot keep")):  # fmt: skip
         with pytest.raises(VeilError, match=words):
             load(_statement(members, _set(mechanism=mechanism, **claims)).items())
     with pytest.raises(VeilError, match="cannot keep"):
@@ -671,9 +673,5 @@ def test_drafted_and_dpsgd_veils_can_be_opened(schema, rows):
         rows, 1.1, 1e-5, mechanism="dpsgd", epochs=1, training=TINY, progress=False
     )
     opened = Veil.from_bytes(made.to_bytes())
-    assert opened.statement.level is Level.EXPLAINER
-    spent = sum(access.epsilon for access in opened.statement.accesses)
-    forged = json.loads(members_of(made)["statement.json"]) | {"epsilon": spent / 2}
-    members = _with_digest(members_of(made), "statement.json", json.dumps(forged).encode())
-    with pytest.raises(VeilError, match="do not add up"):
-        Veil.from_bytes(pack(members.items()))
+    assert opened.statement.level is Level.NONE
+    assert any("real numbers" in why for why in opened.statement.reasons)

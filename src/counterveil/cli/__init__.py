@@ -1,8 +1,8 @@
 """The `counterveil` command.
 
-Exit codes: 0 done; 1 an audit refuted a promise; 2 something given is wrong (one line on standard
-error says what and how to mend it); 3 a fault of counterveil itself; 130 interrupted; 141 whoever
-reads the output has stopped reading.
+Exit codes: 0 done; 1 an audit refuted a promise, or a veil is not what its record gives; 2
+something given is wrong (one line on standard error says what and how to mend it); 3 a fault of
+counterveil itself; 130 interrupted; 141 whoever reads the output has stopped reading.
 """
 
 import errno
@@ -49,8 +49,9 @@ app = typer.Typer(
     "the veil and the model only ([b]inspect[/b], [b]explain[/b], [b]serve[/b]); a veil also "
     "holds a private model of its own ([b]model[/b]). Veils are signed with [b]keys[/b].\n\n"
     "New here? Run [b]counterveil demo[/b].",
-    epilog="[b]Exit codes[/b] 0 done; 1 an audit refuted a promise; 2 something given is wrong, "
-    "one line says what; 3 a fault of counterveil; 130 interrupted.",
+    epilog="[b]Exit codes[/b] 0 done; 1 an audit refuted a promise, or a veil is not what its "
+    "record gives; 2 something given is wrong, one line says what; 3 a fault of counterveil; 130 "
+    "interrupted.",
 )
 app.add_typer(schema_app, name="schema")
 app.add_typer(model_app, name="model")
@@ -71,6 +72,9 @@ MANUALS: dict[Callable[..., None], str] = {
         "the veil alone, no private rows.",
         "inspect loans.veil",
         "inspect loans.veil --trust office.pub --json",
+        "inspect loans.veil --recompute",
+        codes="0 done; 1 what was computed anew is not equal; 2 something given is wrong; 3 a "
+        "fault of counterveil.",
     ),
     explain: manual(
         "the veil, the model and the rows that you ask about; no private rows.",

@@ -62,13 +62,17 @@ def schema_draft(
     exclude: list[str] | None = option(None, "A column to leave out; repeat for more."),
     out_file: Path | None = option(None, "A file .json, instead of the terminal.", "--out"),
     overwrite: bool = options.OVERWRITE,
+    ledger: Path | None = LEDGER,
+    dataset: str | None = DATASET,
 ) -> None:
     """Draft a schema from a table, for you to edit. Reads the private rows.
 
     The draft LOOKS AT THE DATA: its bounds and categories are those of the rows. Before you release
-    anything, replace them by public knowledge and remove "drafted" from the file. Columns that
-    cannot be features are left out: identifiers, dates, free text, constants. Standard error says
-    which, and what is for you to decide; both tell about the rows.
+    anything, replace them by public knowledge and remove "drafted" from the file, or leave there a
+    list of the columns that you have not replaced. Of numbers, counterveil schema bounds can
+    measure bounds with noise. Columns that cannot be features are left out: identifiers, dates,
+    free text, constants. Standard error says which, and what is for you to decide; both tell about
+    the rows. With --ledger, the look is written down there.
     """
     from counterveil.curator.infer_schema import draft_schema, read_for_draft
     from counterveil.files import check_new, check_output
@@ -77,6 +81,10 @@ def schema_draft(
     options.check_ending(out_file, ".json")
     if out_file is not None:
         check_new(out_file, overwrite=overwrite)
+    if ledger is not None:
+        from counterveil.privacy.ledger import Ledger
+
+        Ledger(ledger).write_down(dataset or file.stem, f"exact draft of a schema of {file.stem}")
     draft = draft_schema(read_for_draft(file), label, exclude=exclude or (), name=file.stem)
     if out_file is None:
         sys.stdout.write(draft.schema.to_json())
@@ -91,6 +99,55 @@ def schema_draft(
         "this draft LOOKED AT THE DATA. Replace its bounds and categories by public knowledge, "
         'then remove "drafted" from the file.'
     )
+
+
+@schema_app.command(
+    "bounds",
+    epilog=manual(
+        "the private rows. Writes the schema, and the charge in the ledger.",
+        "schema bounds loans.draft.json --data loans.csv --epsilon 0.1 --ledger ledger.db "
+        "--out loans.schema.json",
+    ),
+)
+def schema_bounds(
+    schema: Path = Argument(..., help="A drafted schema: a JSON file."),
+    data: Path = DATA,
+    epsilon: float = option(..., "The privacy budget; smaller is more private."),
+    delta: float = option(0.0, "0 for pure ε."),
+    out_file: Path = option(..., "The schema to write, X.json.", "--out"),
+    overwrite: bool = options.OVERWRITE,
+    ledger: Path | None = LEDGER,
+    dataset: str | None = DATASET,
+    other_rows: bool = option(False, "As for release."),
+    unit_column: str | None = UNIT_COLUMN,
+    max_records: int | None = MAX_RECORDS,
+) -> None:
+    """Measure bounds of numbers with noise, in place of those that a draft read off the rows.
+
+    Each number under "drafted" is counted on a public ladder; what stands out of the noise gives
+    its bounds, and whether it is whole and may be missing. They are ε-DP; a veil of the schema
+    states this ε and its own, added up. Numbers beyond the bounds count as the nearest bound.
+    Categories and classes stay marked: replace them by what a form or a code book lists.
+    """
+    from counterveil.curator import Curator
+    from counterveil.files import check_output
+    from counterveil.schema import Schema
+
+    check_output(out_file, data, ledger)
+    options.check_ending(out_file, ".json")
+    units: Any = {"unit_column": unit_column, "max_records": max_records}
+    curator = Curator(Schema.load(schema), ledger=ledger, dataset=dataset, **units)
+    if ledger is None:
+        warn_of_no_ledger(curator.dataset, data, schema, out_file)
+    asked: Any = {"save_to": out_file, "overwrite": overwrite, "other_rows": other_rows}
+    with telling_what_was_charged(ledger, curator.dataset):
+        made = curator.bounds(options.place_of(data), epsilon, delta, **asked)
+    wrote(out_file)
+    for feature in made.features:
+        if feature.name in curator.schema.unreviewed and feature.name not in made.unreviewed:
+            say(f"{feature.name}: {feature.values_in_words}")
+    if made.unreviewed:
+        warn(f"values read off the rows are left, for you to replace: {named(made.unreviewed)}")
 
 
 def _left_out(reasons: Mapping[str, str]) -> Iterator[str]:
@@ -150,7 +207,7 @@ def release(
     overwrite: bool = options.OVERWRITE,
     mechanism: str = option(
         "functional",
-        "functional: proved ε. dpsgd: needs δ. paper: guarantees nothing.",
+        "functional: proved ε. dpsgd and paper: guarantee nothing.",
         values=MECHANISMS,
     ),
     ledger: Path | None = LEDGER,
@@ -205,7 +262,10 @@ def release(
         engine=options.engine_of(on, ray_address, workers),
     )
     if public.drafted:
-        warn("the schema is a draft that looked at the data: the veil will guarantee nothing")
+        warn(
+            "the schema is a draft that looked at the data: the veil will guarantee nothing. Read "
+            f"off the rows: {named(public.unreviewed)}"
+        )
     if math.isinf(epsilon) and mechanism == "paper":
         warn("--epsilon inf adds no noise: nothing is protected")
     if dry_run:

@@ -17,32 +17,47 @@ Veil('table', mechanism functional: guarantee explainer, ε = 1, unsigned)
 import hashlib
 import json
 import os
-import platform
-import tempfile
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any, Unpack
+
+import torch
 
 from counterveil import files
 from counterveil.build import TRAININGS, epochs_of, fit_networks
 from counterveil.cluster import Cluster, Engine, cluster_of
 from counterveil.curator import dpsgd, paper
+from counterveil.curator.bounds import (
+    check_unit,
+    measure_bounds,
+    numbers_to_measure,
+    price_of,
+    with_bounds,
+)
 from counterveil.curator.functional import make_plan, measure, record_bytes
-from counterveil.curator.job import Job, ReleaseChoices, ScoreChoices
+from counterveil.curator.job import (
+    Job,
+    ReleaseChoices,
+    ScoreChoices,
+    draft_note,
+    sensible,
+    versions,
+    write_part,
+)
 from counterveil.curator.plan import DELTAS, AtDelta, Plan, at_delta
 from counterveil.curator.score import exact_score, measure_score
 from counterveil.curator.scored import Score
 from counterveil.curator.table import PrivateTable
-from counterveil.errors import BudgetError, InternalError, RequestError, VeilError
+from counterveil.errors import InternalError, RequestError, VeilError
 from counterveil.networks import ARCHITECTURES, pick_device
 from counterveil.population import population_of
 from counterveil.population.whole_scorecard import WholeScorecard
 from counterveil.privacy import Access, Budget, Level, Statement
+from counterveil.privacy.budget import plus
 from counterveil.privacy.ledger import Ledger, Reservation, Subject
-from counterveil.privacy.statement import TARGET_MODEL
+from counterveil.privacy.recipe import Recipe
+from counterveil.privacy.statement import TARGET_MODEL, access_to_bounds
 from counterveil.private_model import PrivateModel
 from counterveil.schema import Schema
 from counterveil.signature import SigningKey
@@ -51,7 +66,6 @@ from counterveil.veil import MEMBER_LIMITS, Veil
 
 MECHANISMS = ("functional", "paper", "dpsgd")
 MOST_EPOCHS = 100_000
-LEAST_EPSILON, MOST_EPSILON = 1e-6, 1e4  # of a private mechanism: beyond, arithmetic overflows
 
 
 class Curator:
@@ -95,7 +109,7 @@ class Curator:
     ) -> list[Plan]:
         """The plan of each budget, as `plan` makes it; the rows are counted once."""
         table = self._table(private_data)
-        return [self._plan(table, _sensible(budget), order) for budget in budgets]
+        return [self._plan(table, sensible(budget), order) for budget in budgets]
 
     def compare_deltas(
         self, private_data: Any, epsilon: float, delta: float = 0.0, *, order: int | None = None
@@ -110,6 +124,32 @@ class Curator:
         budgets = [Budget(epsilon, each) for each in deltas]
         plans = self.plans(private_data, budgets, order=order)
         return [at_delta(plan, each) for plan, each in zip(plans, deltas, strict=True)]
+
+    def bounds(
+        self,
+        private_data: Any,
+        epsilon: float,
+        delta: float = 0.0,
+        **choices: Unpack[ScoreChoices],
+    ) -> Schema:
+        """The schema with noisy bounds for its numbers that a draft has read off the rows.
+
+        (ε, δ)-DP (see `bounds`); the ledger is charged before the first row is read. A veil of the
+        schema states the ε and δ of both, added up. A number of which nothing stands out of the
+        noise stays as it is, and marked.
+        """
+        names = numbers_to_measure(self.schema)
+        if not names:
+            raise RequestError("no number of the schema has bounds that were read off the rows")
+        job = Job(self._table(private_data), sensible(Budget(epsilon, delta)), False, **choices)
+        price = price_of(self.schema, job.table, job.budget)
+        if job.save_to is not None:
+            files.check_new(job.save_to, overwrite=job.overwrite)
+        paid = self._reserve(job, f"noisy bounds of {len(names)} numbers of {self.schema.name}")
+        made = with_bounds(self.schema, names, measure_bounds(job.table, names, job.budget), price)
+        content = made.to_json().encode()
+        self._hand_out(content, hashlib.sha256(content).hexdigest(), job, paid)
+        return made
 
     def _plan(self, table: PrivateTable, budget: Budget, order: int | None) -> Plan:
         plan = make_plan(self.schema, table.size, budget, records=table.records, order=order)
@@ -157,7 +197,7 @@ class Curator:
             if self.ledger:
                 self.ledger.write_down(self.dataset, f"exact score on {self.schema.name}")
             return exact_score(table, model)
-        job = Job(table, _sensible(Budget(epsilon, delta)), progress=False, **choices)
+        job = Job(table, sensible(Budget(epsilon, delta)), progress=False, **choices)
         if job.save_to is not None:
             files.check_new(job.save_to, overwrite=job.overwrite)
         paid = self._reserve(job, f"score of a private model on {self.schema.name}")
@@ -182,8 +222,8 @@ class Curator:
         folder of them; it is read once, in batches. The ledger is charged before the first row is
         read, and the charge stands whatever happens then.
 
-        `mechanism`: "functional" is (ε, δ)-DP; "dpsgd" is too, by floating-point noise, and needs
-        the extra of that name; "paper" is the published method and guarantees nothing, and
+        `mechanism`: "functional" is (ε, δ)-DP; "dpsgd" would be with noise of real numbers, and
+        needs the extra of that name; "paper" is the published method and guarantees nothing, and
         `epsilon=math.inf` adds no noise to it. `order` overrules the plan. For the rest see
         `ReleaseChoices`.
         """
@@ -192,8 +232,9 @@ class Curator:
             raise RequestError("order must be 1 (features alone) or 2 (what goes together, too)")
         budget = Budget(epsilon, delta)
         if mechanism != "paper":
-            _sensible(budget)
+            sensible(budget)
         job = Job(self._table(private_data), budget, progress, **choices)
+        check_unit(self.schema, job.table)
         if job.epochs is not None and not (
             type(job.epochs) is int and 1 <= job.epochs <= MOST_EPOCHS
         ):
@@ -261,7 +302,7 @@ class Curator:
         self, content: bytes, digest: str, job: Job, reserved: Reservation | None
     ) -> None:
         """Write the file, if one is asked for, commit the charge, put the file in place."""
-        part = None if job.save_to is None else _write_part(job.save_to, content)
+        part = None if job.save_to is None else write_part(job.save_to, content)
         if self.ledger and reserved:
             self.ledger.commit(reserved, digest)
         if part is not None and job.save_to is not None:
@@ -292,7 +333,9 @@ class Curator:
                 population, schema, seed=job.seed, device=self.device, training=training, tick=tick
             )
         statement = self._state("functional", job, record.accesses)
-        statement = statement.model_copy(update={"plan": (*plan.reasons, *plan.warnings)})
+        recipe = Recipe(training, job.seed, str(self.device), torch.get_num_threads())
+        told = {"plan": (*plan.reasons, *plan.warnings), "recipe": recipe}
+        statement = statement.model_copy(update=told)
         return Veil(
             schema,
             made.autoencoder,
@@ -313,8 +356,8 @@ class Curator:
                 job.table, job.budget, architecture, seed=job.seed, device=self.device, tick=tick
             )
         statement = self._state("dpsgd", job, accesses)
-        floats = "attacks on the floating-point noise of training"
-        statement = statement.model_copy(update={"exclusions": (*statement.exclusions, floats)})
+        told = {"level": Level.NONE, "reasons": (*statement.reasons, dpsgd.NO_PROOF)}
+        statement = statement.model_copy(update=told)
         return Veil(self.schema, made.autoencoder, made.prototypes, statement, made.surrogate)
 
     def _by_paper(self, job: Job) -> Veil:
@@ -328,58 +371,27 @@ class Curator:
                 job.table, job.budget, architecture, seed=job.seed, device=self.device, tick=tick
             )
         statement = paper.state(job.budget, architecture)
-        reasons = (*statement.reasons, *_draft_note(self.schema))
-        statement = statement.model_copy(update={"reasons": reasons, "versions": _versions()})
+        reasons = (*statement.reasons, *draft_note(self.schema))
+        statement = statement.model_copy(update={"reasons": reasons, "versions": versions()})
         return Veil(self.schema, autoencoder.cpu(), prototypes.cpu(), statement)
 
     def _state(self, mechanism: str, job: Job, accesses: tuple[Access, ...]) -> Statement:
         """What a private mechanism promises; nothing if its schema was read off the rows."""
-        table, budget = job.table, job.budget
+        table, budget, paid = job.table, job.budget, self.schema.measured
         return Statement(
             level=Level.NONE if self.schema.drafted else Level.EXPLAINER,
             mechanism=mechanism,
-            epsilon=budget.epsilon,
-            delta=budget.delta,
+            epsilon=plus(budget.epsilon, paid.epsilon) if paid else budget.epsilon,
+            delta=plus(budget.delta, paid.delta) if paid else budget.delta,
             unit=table.unit,
             max_records=table.records,
-            accesses=accesses,
+            accesses=(*access_to_bounds(self.schema), *accesses),
             public_inputs=(
                 f"the schema {self.schema.name!r}: columns, bounds, categories, classes",
                 f"the number of {'people' if table.unit == 'person' else 'rows'}, {table.size}",
                 "bins, clips and shares of the budget, computed from these, ε and δ",
             ),
-            reasons=_draft_note(self.schema),
+            reasons=draft_note(self.schema),
             exclusions=(TARGET_MODEL,),
-            versions=_versions(),
+            versions=versions(),
         )
-
-
-def _write_part(path: str | os.PathLike[str], content: bytes) -> Path:
-    """The veil on the disk, beside its place; if that cannot be written, it is not lost."""
-    try:
-        return files.write_part(path, content)
-    except RequestError as error:
-        kept = files.write_part(Path(tempfile.gettempdir()) / Path(path).name, content)
-        raise RequestError(f"{error}; the file is paid for, and whole at {kept}") from None
-
-
-def _sensible(budget: Budget) -> Budget:
-    if not LEAST_EPSILON <= budget.epsilon <= MOST_EPSILON:
-        raise BudgetError(
-            f"epsilon must be between {LEAST_EPSILON:g} and {MOST_EPSILON:g} for a private "
-            "mechanism, for example 0.75"
-        )
-    return budget
-
-
-def _draft_note(schema: Schema) -> tuple[str, ...]:
-    note = (
-        "the schema is a draft read off the private rows, and nobody has reviewed it: its bounds "
-        "and categories were published as they are in the rows"
-    )
-    return (note,) if schema.drafted else ()
-
-
-def _versions() -> dict[str, str]:
-    packages = ("counterveil", "opendp", "torch", "numpy")
-    return {"python": platform.python_version()} | {name: version(name) for name in packages}

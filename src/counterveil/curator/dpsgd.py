@@ -5,9 +5,10 @@
     2. Release class sums of codes and class counts with exact integer noise: the prototypes.
     3. Train the surrogate by DP-SGD; the noisy counts of step 2 make its classes count alike.
 
-Formal guarantee: the output of `release` is (ε, δ)-DP under replace-one of one record, N public, by
-basic composition of the three shares of `split`; each step reads the rows and the outputs of the
-steps before it.
+**No formal guarantee: the level of its statement is `none`.** With noise of real numbers, where the
+code has floats, the output of `release` would be (ε, δ)-DP under replace-one of one record, N
+public, by basic composition of the three shares of `split`; each step reads the rows and the
+outputs of the steps before it. What follows is the proof of that.
 
 Training (`calibrate_training`): sampling rate, steps, clip and the divisor of the gradient are
 public and fixed, so the training is a mechanism on tables of any size. Opacus' RDP accountant
@@ -23,11 +24,13 @@ Prototypes (`CodeSums`): calibrated for replace-one directly, by the certified i
 `noise`.
 
 **The noise of training is floating point from torch's generator: not exact, not cryptographic.**
-The proof is about real numbers; the noise is not certified against attacks on the low bits of
-floats (Mironov 2012) or on the state of a generator. `functional` has neither weakness. What can be
-done is: for every step the whole state of the generator comes anew from the operating system (a
-seed would leave 2³² streams to try), and batches are drawn by a generator with 128 bits of the same
-entropy, as amplification by sampling needs secret batches. `seed` steers initial weights alone.
+The sum of a gradient and such noise is rounded: some values can be reached from one table and not
+from its neighbour, and what the low bits of weights tell has no bound (Mironov 2012). Clipped norms
+are sums of floats as well, and Opacus' accountant computes in floats. `functional` has neither
+weakness. What can be done is: for every step the whole state of the generator comes anew from the
+operating system (a seed would leave 2³² streams to try), and batches are drawn by a generator with
+128 bits of the same entropy, as amplification by sampling needs secret batches. `seed` steers
+initial weights alone.
 """
 
 from __future__ import annotations
@@ -82,6 +85,10 @@ ORDERS = (*range(2, 33), 36, 40, 48, 56, 64, 80, 96, 128, 192, 256, 512)
 TOLERANCE = 5e-4  # of ε: the noise may be that much more than the least
 AT_ONCE = 1 << 23  # numbers that the gradients of one part of a batch may take: fits a cache
 TWISTER = slice(24, 24 + 8 * 624)  # the words of the Mersenne twister in torch's CPU generator
+NO_PROOF = (
+    "the proof of mechanism dpsgd is about real numbers, and its training adds noise of floating "
+    "point from torch's generator: what the low bits of the weights tell is not bounded"
+)
 FLOATS = "floating-point noise of torch's generator, not exact and not cryptographic"
 
 
@@ -166,8 +173,8 @@ def release(
 ) -> tuple[Networks, tuple[Access, ...]]:
     """The networks of a veil, and the readings of the rows they cost.
 
-    Formal guarantee: (ε, δ)-DP under replace-one of a record, N public; see the module for the
-    proof and for what floating point takes from it. `tick` counts to twice the epochs. The seed
+    In real numbers (ε, δ)-DP under replace-one of a record, N public; see the module for the proof
+    and for what floating point takes from it. `tick` counts to twice the epochs. The seed
     steers initial weights alone. `noise` is for the sums of codes.
     """
     check(table, budget)
@@ -302,8 +309,8 @@ def train(
 
     `rows`: how many records there are to draw from, where that is not what the schedule is for.
 
-    Formal guarantee: the weights are `training.budget`-DP under replace-one (see the module), if
-    the loss of a record depends on that record alone. The optimiser is Opacus' `DPOptimizer`; an
+    In real numbers the weights are `training.budget`-DP under replace-one (see the module), if the
+    loss of a record depends on that record alone. The optimiser is Opacus' `DPOptimizer`; an
     audit may give a subclass that listens where it adds the noise.
     """
     from opacus import GradSampleModule

@@ -1,13 +1,23 @@
 """What may be said of a release or a score, and what one of them is about."""
 
 import os
+import platform
+import tempfile
 from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
 from typing import TypedDict
 
+from counterveil import files
 from counterveil.build import Training
 from counterveil.curator.table import PrivateTable
+from counterveil.errors import BudgetError, RequestError
+from counterveil.hints import named
 from counterveil.privacy import Budget
+from counterveil.schema import Schema
 from counterveil.signature import SigningKey
+
+LEAST_EPSILON, MOST_EPSILON = 1e-6, 1e4  # of a private mechanism: beyond, arithmetic overflows
 
 
 class ReleaseChoices(TypedDict, total=False):
@@ -55,3 +65,37 @@ class Job:
     overwrite: bool = False
     sign: SigningKey | None = None
     other_rows: bool = False
+
+
+def write_part(path: str | os.PathLike[str], content: bytes) -> Path:
+    """The veil on the disk, beside its place; if that cannot be written, it is not lost."""
+    try:
+        return files.write_part(path, content)
+    except RequestError as error:
+        kept = files.write_part(Path(tempfile.gettempdir()) / Path(path).name, content)
+        raise RequestError(f"{error}; the file is paid for, and whole at {kept}") from None
+
+
+def sensible(budget: Budget) -> Budget:
+    """The budget, if a private mechanism can compute with it."""
+    if not LEAST_EPSILON <= budget.epsilon <= MOST_EPSILON:
+        raise BudgetError(
+            f"epsilon must be between {LEAST_EPSILON:g} and {MOST_EPSILON:g} for a private "
+            "mechanism, for example 0.75"
+        )
+    return budget
+
+
+def draft_note(schema: Schema) -> tuple[str, ...]:
+    """Why a veil of this schema promises nothing, if it is a draft."""
+    note = (
+        "the schema is a draft read off the private rows: bounds and categories were published as "
+        f"they are in the rows, and nobody has replaced those of {named(schema.unreviewed)}"
+    )
+    return (note,) if schema.drafted else ()
+
+
+def versions() -> dict[str, str]:
+    """The programs that make a veil."""
+    packages = ("counterveil", "opendp", "torch", "numpy")
+    return {"python": platform.python_version()} | {name: version(name) for name in packages}

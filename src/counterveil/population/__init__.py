@@ -35,8 +35,9 @@ def population_of(
 
     A record of random features needs the generator that was trained on it before rows can be drawn.
     """
-    names = " ".join(measurement.name for measurement in record.measurements)
-    if record.family != schema.family or not re.fullmatch(MEASURED[schema.family], names):
+    names = [measurement.name for measurement in record.measurements]
+    known = all(map(str.isalpha, names)) and re.fullmatch(MEASURED[schema.family], " ".join(names))
+    if record.family != schema.family or not known:
         raise VeilError("its noisy record does not fit its schema")
     if schema.family == "mixed":
         return MixedPopulation(schema, record)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from decimal import Decimal
 from fractions import Fraction
 from typing import Literal
 
@@ -181,6 +182,16 @@ class ModelBudget:
         if self.unit != unit:
             words += f"; one {self.unit} covers one of their {unit}s"
         return words
+
+
+def plus(one: float, two: float) -> float:
+    """The sum of two numbers as the decimals that they are written as: 0.1 and 0.2 are 0.3."""
+    return float(Decimal(repr(one)) + Decimal(repr(two)))
+
+
+def less(total: float, part: float) -> float:
+    """The same for a difference."""
+    return float(Decimal(repr(total)) - Decimal(repr(part)))
 
 
 def sum_above(*parts: float) -> float:

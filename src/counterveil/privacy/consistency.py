@@ -7,7 +7,7 @@ import math
 from fractions import Fraction
 
 from counterveil.errors import VeilError
-from counterveil.privacy.budget import sum_above
+from counterveil.privacy.budget import less, sum_above
 from counterveil.privacy.record import UNIT, NoisyRecord
 from counterveil.privacy.statement import (
     GAUSSIAN,
@@ -16,10 +16,11 @@ from counterveil.privacy.statement import (
     Access,
     Level,
     Statement,
+    access_to_bounds,
 )
 from counterveil.schema import Schema
 
-WITH_A_PROOF = ("functional", "dpsgd")  # mechanisms whose veils may promise something
+WITH_A_PROOF = ("functional",)  # mechanisms whose veils may promise something
 SLACK = Fraction(1, 10**9)  # relative; accesses add up to all of ε but for this
 DELTA_SLACK = 0.05  # relative; the accesses' ρ give all of δ but for this
 
@@ -34,12 +35,13 @@ def check_statement(statement: Statement, schema: Schema, record: NoisyRecord | 
       needs a mechanism with a proof, an ε, and a schema that is not a draft.
     - Unit: a record belongs to itself, so `max_records` is 1 for records; the noisy record has the
       unit of the statement.
-    - Record: mechanism `functional` has a noisy record, whose readings are those of the statement;
-      the others have none.
+    - Record: mechanism `functional` has a noisy record, whose readings are those of the statement,
+      and says how networks were trained on it; the others have none. Bounds in the schema that
+      were measured come first, for the same unit.
     - Sums, for mechanisms with a proof: the accesses' ε add up to the statement's, and their δ to
       at most its δ, in exact fractions. (Laplace noise leaves its share of δ unspent.) Or all of
-      them state a ρ, for mechanism `functional`: their sum gives the statement's ε and δ, and
-      hardly a smaller δ.
+      them but for the bounds state a ρ: their sum gives what is left of the statement's ε and δ,
+      and hardly a smaller δ.
     - Noise: every reading with discrete noise has a scale that gives its ε and δ, or its ρ, for the
       sensitivity that it states.
     - Sensitivity: what a noisy record states is at least what follows from the schema, the settings
@@ -54,11 +56,16 @@ def check_statement(statement: Statement, schema: Schema, record: NoisyRecord | 
     if record is not None:
         if record.unit != statement.unit:
             raise VeilError("its noisy record protects another unit than its statement")
-        if record.accesses != statement.accesses:
+        if (*access_to_bounds(schema), *record.accesses) != statement.accesses:
             raise VeilError("its noisy record is not the one its statement tells of")
         _check_sensitivities(statement, schema, record)
+    if (statement.recipe is not None) != (record is not None):
+        raise VeilError("its statement must say how networks were trained on a noisy record")
+    paid = schema.measured
+    if paid and (paid.unit, paid.max_records) != (statement.unit, statement.max_records):
+        raise VeilError("the bounds in its schema were measured for another unit")
     if statement.mechanism in WITH_A_PROOF:
-        _check_sums(statement)
+        _check_sums(statement, schema)
         for access in statement.accesses:
             _check_noise(access)
 
@@ -66,7 +73,7 @@ def check_statement(statement: Statement, schema: Schema, record: NoisyRecord | 
 def _check_level(statement: Statement, schema: Schema) -> None:
     if statement.level not in {Level.NONE, Level.EXPLAINER}:
         raise VeilError(f"its statement claims {statement.level.value}, a level of answers alone")
-    if statement.mechanism not in (*WITH_A_PROOF, "paper"):
+    if statement.mechanism not in (*WITH_A_PROOF, "dpsgd", "paper"):
         raise VeilError("its statement names a mechanism that there is not")
     if statement.level is Level.EXPLAINER:
         if statement.mechanism not in WITH_A_PROOF or statement.epsilon is None:
@@ -75,42 +82,37 @@ def _check_level(statement: Statement, schema: Schema) -> None:
             raise VeilError("its statement does not say that the target model is not covered")
         if schema.drafted:
             raise VeilError("its statement makes a promise, but its schema is a draft")
-    if statement.mechanism == "dpsgd" and (
-        statement.unit != "record"
-        or not statement.delta
-        or len(statement.accesses) != 3
-        or any(access.scale is None for access in statement.accesses)
-    ):
-        raise VeilError("its statement is none of mechanism dpsgd: records, δ, three readings")
 
 
-def _check_sums(statement: Statement) -> None:
-    if any(access.rho is not None for access in statement.accesses):
-        _check_sum_of_rho(statement)
-        return
-    epsilons = [access.epsilon for access in statement.accesses]
-    deltas = [access.delta for access in statement.accesses]
-    if statement.epsilon is None or None in epsilons:
-        raise VeilError("its statement does not say what each reading of the rows spends")
-    spent = sum(Fraction(each) for each in epsilons if each is not None)
-    if not (1 - SLACK) * Fraction(statement.epsilon) <= spent <= _as_written(statement.epsilon):
-        raise VeilError("the readings in its statement do not add up to its epsilon")
-    if sum(map(Fraction, deltas)) > _as_written(statement.delta):
-        raise VeilError("the readings in its statement spend more than its delta")
-
-
-def _check_sum_of_rho(statement: Statement) -> None:
-    """Whether the readings' ρ add up to one that gives ε and δ."""
-    parts = [access.rho for access in statement.accesses if access.rho is not None]
-    if len(parts) < len(statement.accesses) or statement.mechanism != "functional":
-        raise VeilError("the readings in its statement do not all spend the same: ε, or ρ")
+def _check_sums(statement: Statement, schema: Schema) -> None:
+    """Whether the readings of the release add up to what is left beside the bounds' price."""
+    accesses = statement.accesses[len(access_to_bounds(schema)) :]
     if statement.epsilon is None:
         raise VeilError("its statement does not say what each reading of the rows spends")
-    rho = sum_above(*parts)
-    if gaussian_delta(rho, statement.epsilon) > statement.delta * (1 + 1e-9):
-        raise VeilError("the readings in its statement spend more than its epsilon and delta")
-    if gaussian_delta(rho, statement.epsilon) < statement.delta * (1 - DELTA_SLACK):
-        raise VeilError("the readings in its statement do not add up to its epsilon and delta")
+    epsilon, delta = statement.epsilon, statement.delta
+    if schema.measured is not None:
+        epsilon = less(epsilon, schema.measured.epsilon)
+        delta = less(delta, schema.measured.delta)
+        if epsilon <= 0 or delta < 0:
+            raise VeilError("the bounds in its schema cost more than its statement says")
+    parts = [access.rho for access in accesses if access.rho is not None]
+    if parts:
+        if len(parts) < len(accesses):
+            raise VeilError("the readings in its statement do not all spend the same: ε, or ρ")
+        found = gaussian_delta(sum_above(*parts), epsilon)
+        if found > delta * (1 + 1e-9):
+            raise VeilError("the readings in its statement spend more than its epsilon and delta")
+        if found < delta * (1 - DELTA_SLACK):
+            raise VeilError("the readings in its statement do not add up to its epsilon and delta")
+        return
+    epsilons = [access.epsilon for access in accesses]
+    if None in epsilons:
+        raise VeilError("its statement does not say what each reading of the rows spends")
+    spent = sum(Fraction(each) for each in epsilons if each is not None)
+    if not (1 - SLACK) * Fraction(epsilon) <= spent <= _as_written(epsilon):
+        raise VeilError("the readings in its statement do not add up to its epsilon")
+    if sum(Fraction(access.delta) for access in accesses) > _as_written(delta):
+        raise VeilError("the readings in its statement spend more than its delta")
 
 
 def _as_written(number: float) -> Fraction:
@@ -179,7 +181,7 @@ def _check_sensitivities(statement: Statement, schema: Schema, record: NoisyReco
         ("image", "sums"): (2 * numbers * point, 4 * numbers * point**2),
     }
     for found in record.measurements:
-        l1, l2_squared = least.get((record.family, found.name), (1, 0))
+        l1, l2_squared = least[record.family, found.name]  # `population_of` refuses other names
         stated = found.sensitivity
         if stated.l1 < l1 * records or Fraction(stated.l2) ** 2 < l2_squared * records**2:
             raise VeilError("its noisy record states a smaller sensitivity than its sums have")

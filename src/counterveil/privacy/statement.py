@@ -25,6 +25,8 @@ from pydantic import (
 from counterveil.errors import BudgetError, RequestError
 from counterveil.pages import notebook_table
 from counterveil.privacy.budget import Budget, ModelBudget, Unit, sum_above
+from counterveil.privacy.recipe import Recipe
+from counterveil.schema import Schema
 from counterveil.text_rules import LONGEST, check_text
 
 Mechanism = Literal["discrete Laplace", "discrete Gaussian"]
@@ -129,6 +131,20 @@ class Access(_Frozen):
         return ratio * ratio / 2
 
 
+def access_to_bounds(schema: Schema) -> tuple[Access, ...]:
+    """The reading of the rows that bounds in the schema come from, if they were measured."""
+    paid = schema.measured
+    if paid is None:
+        return ()
+    spent = Budget(paid.epsilon, paid.delta).rounded_down()
+    about: dict[str, Any] = {
+        "what": "bounds of numbers in the schema",
+        "mechanism": "counts on a public ladder with exact discrete noise, charged by themselves",
+        "sensitivity": "as certified when they were measured",
+    }
+    return (Access(**about, epsilon=spent.epsilon, delta=spent.delta),)
+
+
 class Statement(_Frozen):
     """What is guaranteed about the rows behind a Veil, and what is not.
 
@@ -141,7 +157,7 @@ class Statement(_Frozen):
     - `plan`: why these readings were chosen, from public numbers alone.
     - `public_inputs`, `exclusions`: what was public from the start; what is not covered.
     - `reasons`: where nothing is guaranteed, why not.
-    - `versions`: the programs that made the veil.
+    - `versions`: the programs that made the veil; `recipe`: how its networks were trained on P~.
     """
 
     level: Level
@@ -157,6 +173,7 @@ class Statement(_Frozen):
     reasons: Texts = ()
     exclusions: Texts = ()
     versions: dict[Text, Text] = Field(default={}, max_length=MOST_ITEMS)
+    recipe: Recipe | None = None
 
     @property
     def amount(self) -> str:
@@ -268,7 +285,7 @@ class Statement(_Frozen):
             return ""
         return (
             f"The ρ of these readings add up to {_rounded_up(sum_above(*parts))}. A mechanism of "
-            "this ρ (zero-concentrated differential privacy) has the ε and δ of the veil."
+            "this ρ (zero-concentrated differential privacy) has the ε and δ that they spend."
         )
 
     @property
@@ -351,6 +368,8 @@ class Statement(_Frozen):
         ):
             if items:
                 lines += ["", f"{title}:", *(f"  - {item}" for item in items)]
+        if self.recipe is not None:
+            lines += ["", f"Networks: {self.recipe.text}."]
         if self.versions:
             names = ", ".join(f"{name} {version}" for name, version in self.versions.items())
             lines += ["", f"Made with {names}."]

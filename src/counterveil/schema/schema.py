@@ -86,19 +86,32 @@ class Link(Frozen):
         return hash((self.source, self.derived, tuple(self.values.items())))
 
 
+class Measured(Frozen):
+    """What bounds of numbers have cost that were measured with noise, and whom that protects."""
+
+    epsilon: float = Field(gt=0)
+    delta: float = Field(default=0.0, ge=0, lt=1)
+    unit: Literal["record", "person"] = "record"
+    max_records: int = Field(default=1, ge=1)
+    unit_column: str = ""  # that names the person
+
+
 class Schema(Frozen):
     """The public description of a whole table; it travels inside every veil.
 
     - `label`: the column that the model predicts.
     - `features`: one for each column, or for each image.
     - `links`: features that follow others.
-    - `drafted`: true while nobody has replaced what a draft read off the data.
+    - `drafted`: the columns, or true for all of them, whose values a draft has read off the data
+      and nobody has replaced.
+    - `measured`: what noisy bounds of its numbers have cost.
     """
 
     version: Literal[1] = 1
     name: str = "table"
     note: str = ""
-    drafted: bool = False
+    drafted: bool | tuple[str, ...] = False
+    measured: Measured | None = None
     label: Label
     features: tuple[Feature, ...] = Field(min_length=1, max_length=MOST_FEATURES)
     links: tuple[Link, ...] = ()
@@ -113,6 +126,9 @@ class Schema(Frozen):
                 raise ValueError(f"column {column!r} is named twice; every column once")
             seen.add(column)
         self._check_shown_names()
+        unknown = {*self.unreviewed} - {self.label.name, *(each.name for each in self.features)}
+        if unknown or self.drafted == ():
+            raise ValueError("'drafted' must be true or list columns of the schema")
         _check_links(self.links, {feature.name: feature for feature in self.features})
         return self
 
@@ -124,6 +140,12 @@ class Schema(Frozen):
                 twice = f"two columns would be called {each.shown_name!r}"
                 raise ValueError(f"{twice}; give {each.name!r} a 'label' of its own")
             seen.add(each.shown_name)
+
+    @property
+    def unreviewed(self) -> tuple[str, ...]:
+        """The columns, the label's among them, whose values were read off the rows."""
+        every = (self.label.name, *(feature.name for feature in self.features))
+        return self.drafted if isinstance(self.drafted, tuple) else every * self.drafted
 
     @property
     def columns(self) -> tuple[str, ...]:

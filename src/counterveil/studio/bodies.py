@@ -36,10 +36,10 @@ class AskSchema(Body):
 
 
 class AskSave(AskSchema):
-    """A schema to be written. `confirmed`: columns of which a person knows the values publicly."""
+    """A schema to be written. `typed`: columns whose values a person has typed in."""
 
     file: Name
-    confirmed: list[str]
+    typed: list[str]
     replace: bool = False
 
 

@@ -66,6 +66,8 @@ class Steps:
         """A schema that looked at the rows, and which columns cannot be in one."""
         path = self.folder.file(asked.file, TABLES)
         name = path.name.partition(".")[0]
+        if self.account(name)["account"] is not None:
+            Ledger(self.ledger).write_down(name, f"exact draft of a schema of {name}")
         draft = draft_schema(read_for_draft(path), asked.label, exclude=asked.exclude, name=name)
         return {"schema": _as_dict(draft.schema), "left_out": draft.left_out}
 
@@ -78,20 +80,19 @@ class Steps:
         return {"problems": _problems(content)}
 
     def save_schema(self, asked: bodies.AskSave) -> dict[str, Any]:
-        """Write a schema; it stays a draft unless every column and the label were confirmed."""
+        """Write a schema; what a draft read off the rows stays marked until a person typed it."""
         problems = _problems(asked.content)
         if problems:
             raise Problem(422, "the schema cannot be used yet", str(problems[0]["words"]))
         schema = Schema(**asked.content)
-        names = {schema.label.name, *(feature.name for feature in schema.features)}
-        drafted = bool(names - set(asked.confirmed))
-        note = schema.note if drafted or not schema.drafted else ""  # the draft's own warning
-        schema = schema.model_copy(update={"drafted": drafted, "note": note})
+        left = tuple(name for name in schema.unreviewed if name not in asked.typed)
+        note = schema.note if left or not schema.drafted else ""  # the draft's own warning
+        schema = schema.model_copy(update={"drafted": left or False, "note": note})
         path = self.folder.new(asked.file, ".json")
         if path.exists() and not asked.replace:
             raise Problem(409, "there is such a file", "Choose another name, or replace it.")
         schema.save(path)
-        return {"file": path.name, "drafted": drafted}
+        return {"file": path.name, "drafted": left}
 
     def plans(self, asked: bodies.AskPlans) -> dict[str, Any]:
         """What each ε would buy; the rows are counted, and that number is public."""
@@ -139,7 +140,7 @@ class Steps:
         """The words of `counterveil release`; refuses a schema that nobody has confirmed."""
         schema = self.folder.file(asked.schema_file, SCHEMA)
         if Schema.load(schema).drafted:
-            detail = "Confirm every column first: a veil of a draft would promise nothing."
+            detail = "Type what was read off the rows: a veil of a draft would promise nothing."
             raise Problem(409, "the schema is a draft", detail)
         words = ["release", "--data", str(self.folder.file(asked.file, TABLES))]
         words += ["--schema", str(schema), "--epsilon", repr(asked.epsilon)]

@@ -1,15 +1,17 @@
 "use strict";
-// Step 2: a card for each column. What a person changes is in state.schema at once.
+// Step 2: a card for each column. What a person changes is in state.schema at once. Fields of values
+// that a draft read off the rows are empty, the value behind them in grey, until a person types one.
 
 const KINDS = ["numeric", "categorical", "binary"];
 const MANY_BITS = 12; // columns of 0 and 1 from which on they are one card
 const MOST_LISTED = 50; // whole numbers that become a list of values by themselves
 
-function useSchema(schema, leftOut, confirmed) {
+function useSchema(schema, leftOut) {
   state.schema = schema;
   state.leftOut = leftOut;
-  state.confirmed = new Set(confirmed);
-  state.replaced = new Set();
+  state.marked = new Set(schema.drafted === true ? columnNames() : schema.drafted || []);
+  state.confirmed = new Set(columnNames().filter((name) => !state.marked.has(name)));
+  state.typed = new Map();
   state.oneByOne = false;
   state.dirty = true;
   state.schemaFile = null;
@@ -18,6 +20,31 @@ function useSchema(schema, leftOut, confirmed) {
 
 const columnNames = () => [state.schema.label.name, ...state.schema.features.map((feature) => feature.name)];
 const unconfirmed = () => columnNames().filter((name) => !state.confirmed.has(name));
+const FIELDS = { numeric: ["lower", "upper"], categorical: ["categories"], binary: [0, 1], pixels: [] };
+
+function isTyped(name) {
+  const feature = state.schema.features.find((each) => each.name === name);
+  const keys = feature ? FIELDS[feature.kind] : ["classes"];
+  return keys.every((key) => state.typed.get(name)?.has(key));
+}
+const isOpen = (name) => state.marked.has(name) && !isTyped(name);
+
+// Whether an empty field keeps what the draft read off the rows.
+function keeps(name, key, value) {
+  const typed = state.typed.get(name) || new Set();
+  state.typed.set(name, typed);
+  typed[value.trim() === "" ? "delete" : "add"](key);
+  return state.marked.has(name) && value.trim() === "";
+}
+// While a person types, the box below can be reached already.
+function typing(input, name, key) {
+  input.addEventListener("input", () => {
+    keeps(name, key, input.value);
+    markCard(name);
+  });
+  return input;
+}
+const shownIn = (name, key, value) => state.marked.has(name) && !state.typed.get(name)?.has(key) ? { placeholder: value } : { value };
 
 // `unsure`: its bounds or values are others now, and want to be confirmed. The card stays as it is,
 // for a person may be on the way to another field of it.
@@ -25,7 +52,6 @@ function changed(name, unsure) {
   state.dirty = true;
   if (unsure) {
     state.confirmed.delete(name);
-    state.replaced.add(name);
     markCard(name);
   }
   showConfirmed();
@@ -71,33 +97,34 @@ function tick(feature, key) {
 }
 
 function numberField(feature, key) {
-  const input = element("input", { type: "number", step: "any", value: feature[key] ?? "" });
+  const input = element("input", { type: "number", step: "any", ...shownIn(feature.name, key, String(feature[key] ?? "")) });
   input.addEventListener("change", () => {
-    feature[key] = input.value === "" ? null : Number(input.value);
+    if (!keeps(feature.name, key, input.value)) feature[key] = input.value === "" ? null : Number(input.value);
     changed(feature.name, true);
   });
-  return labelled(key, input);
+  return labelled(key, typing(input, feature.name, key));
 }
 
 function listField(holder, key, heading, name) {
   const before = holder[key];
-  const input = element("textarea", { rows: Math.min(6, Math.max(2, before.length)), value: before.join("\n"), spellcheck: false });
+  const input = element("textarea", { rows: Math.min(6, Math.max(2, before.length)), ...shownIn(name, key, before.join("\n")), spellcheck: false });
   input.addEventListener("change", () => {
-    holder[key] = valuesOf(input.value, before);
+    if (!keeps(name, key, input.value)) holder[key] = valuesOf(input.value, before);
     changed(name, true);
   });
-  return labelled(heading, input);
+  return labelled(heading, typing(input, name, key));
 }
 
 function valueField(feature, place) {
-  const input = element("input", { value: String(feature.values[place]) });
+  const input = element("input", shownIn(feature.name, place, String(feature.values[place])));
   input.addEventListener("change", () => {
+    if (keeps(feature.name, place, input.value)) return changed(feature.name, true);
     const texts = feature.values.map((value, at) => (at === place ? input.value : String(value)));
     feature.values = valuesOf(texts.join("\n"), feature.values);
     if (feature.values.length < 2) feature.values = texts;
     changed(feature.name, true);
   });
-  return labelled(place ? "yes" : "no", input);
+  return labelled(place ? "yes" : "no", typing(input, feature.name, place));
 }
 
 function whoField(feature) {
@@ -123,6 +150,7 @@ function kindField(feature) {
     const at = state.schema.features.indexOf(feature);
     state.schema.features[at] = withKind(feature, select.value);
     state.confirmed.delete(feature.name);
+    state.typed.delete(feature.name);
     changed(feature.name, false);
     showColumn(feature.name);
     cardOf(feature.name).querySelector("select").focus();
@@ -131,7 +159,7 @@ function kindField(feature) {
 }
 
 function confirmBox(name, numeric) {
-  const box = element("input", { type: "checkbox", checked: state.confirmed.has(name) });
+  const box = element("input", { type: "checkbox", checked: state.confirmed.has(name), disabled: isOpen(name) });
   box.addEventListener("change", () => {
     if (box.checked) state.confirmed.add(name);
     else state.confirmed.delete(name);
@@ -139,9 +167,9 @@ function confirmBox(name, numeric) {
     changed(name, false);
   });
   const read = element("div", { className: "read" });
-  const found = state.replaced.has(name) ? "replaced" : numeric ? "read_numbers" : "read_list";
+  const found = isOpen(name) ? numeric ? "read_numbers" : "read_list" : "replaced";
   read.classList.toggle("replaced", found === "replaced");
-  if (state.schema.drafted) read.append(element("p", { textContent: words(found) }));
+  if (state.marked.has(name)) read.append(element("p", { textContent: words(found) }));
   read.append(element("label", {}, box, ` ${words(numeric ? "confirm_numbers" : "confirm_list")}`));
   return read;
 }
@@ -155,14 +183,18 @@ function grouped() {
 
 function bitsCard(names) {
   const sure = names.every((name) => state.confirmed.has(name));
-  const box = element("input", { type: "checkbox", checked: sure });
+  const box = element("input", { placeholder: "0, 1", value: sure ? "0, 1" : "" });
   const card = element("article", { className: `column ${sure ? "sure" : "open"}` }, element("h3", { textContent: words("bits_head", { n: number(names.length) }) }),
     element("p", { textContent: words("bits_how") }), element("details", {}, element("summary", { textContent: names[0] }), names.join(", ")),
-    element("div", { className: "read" }, element("label", {}, box, ` ${words("confirm_bits")}`)),
+    element("div", { className: "read" }, element("label", {}, `${words("confirm_bits")} `, box)),
     element("button", { type: "button", className: "quiet leave", textContent: words("one_by_one"), onclick: () => { state.oneByOne = true; showSchema(); } }));
   box.addEventListener("change", () => {
-    for (const name of names) state.confirmed[box.checked ? "add" : "delete"](name);
-    card.className = `column ${box.checked ? "sure" : "open"}`;
+    const right = /^0\W+1$/.test(box.value.trim());
+    for (const name of names) {
+      state.confirmed[right ? "add" : "delete"](name);
+      state.typed.set(name, new Set(right ? FIELDS.binary : []));
+    }
+    card.className = `column ${right ? "sure" : "open"}`;
     changed("", false);
   });
   return card;
@@ -172,8 +204,8 @@ function markCard(name) {
   const card = cardOf(name), sure = state.confirmed.has(name), read = card.querySelector(".read");
   card.classList.toggle("sure", sure);
   card.classList.toggle("open", !sure);
-  read.querySelector("input").checked = sure;
-  if (!state.replaced.has(name)) return;
+  Object.assign(read.querySelector("input"), { checked: sure, disabled: isOpen(name) });
+  if (isOpen(name)) return;
   read.classList.add("replaced");
   if (read.querySelector("p")) read.querySelector("p").textContent = words("replaced");
 }
@@ -285,10 +317,10 @@ async function saveSchema(draft) {
   }
   const left = unconfirmed();
   if (left.length && !draft) {
-    (cardOf(left[0]) || $("columns")).querySelector(".open .read input, .read input").focus();
+    (cardOf(left[0]) || $("columns")).querySelector("input:not(:disabled), textarea").focus();
     throw new Refused(words("confirm_first", { names: left.slice(0, 5).join(", ") + (left.length > 5 ? ", …" : "") }));
   }
-  const body = { content: state.schema, file: $("schema-name").value, confirmed: draft ? [] : [...state.confirmed], replace: $("replace").checked };
+  const body = { content: state.schema, file: $("schema-name").value, typed: columnNames().filter(isTyped), replace: $("replace").checked };
   let saved;
   try {
     saved = await ask("schema/save", body);

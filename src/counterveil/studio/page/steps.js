@@ -60,7 +60,7 @@ const draft = careful(() => alone([$("draft")], async () => {
   const job = await ask("draft", { file: state.file, label, exclude: left.filter((name) => name !== label) });
   try {
     const found = await follow(job, () => { $("draft-work").textContent = words("drafting"); });
-    useSchema(found.schema, found.left_out, []);
+    useSchema(found.schema, found.left_out);
     $("schema-name").value = "";
     go(2);
   } finally {
@@ -70,7 +70,7 @@ const draft = careful(() => alone([$("draft")], async () => {
 
 const openSchema = careful(async () => {
   const { schema } = await ask("schema/open", { file: $("schemas").value });
-  useSchema(schema, {}, schema.drafted ? [] : [schema.label.name, ...schema.features.map((feature) => feature.name)]);
+  useSchema(schema, {});
   $("schema-name").value = $("schemas").value;
   if (!schema.drafted) Object.assign(state, { schemaFile: $("schemas").value, dirty: false });
   go(2);

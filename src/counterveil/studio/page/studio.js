@@ -5,7 +5,7 @@ const STEPS = 7;
 const SECONDS_BETWEEN_LOOKS = 0.4;
 const state = {
   step: 1, about: null, file: null, columns: [], // the table
-  schema: null, confirmed: new Set(), leftOut: {}, replaced: new Set(), oneByOne: false, schemaFile: null, dirty: false, // its schema
+  schema: null, marked: new Set(), confirmed: new Set(), leftOut: {}, typed: new Map(), oneByOne: false, schemaFile: null, dirty: false, // its schema
   plans: new Map(), plan: null, account: null, epsilon: 0.75, turn: 0, // what ε buys
   releaseId: null, released: null, veil: null, answers: null, busy: false,
   audit: null, attack: null, report: null, // what was checked, and the report that is read
