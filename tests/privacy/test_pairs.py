@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pairs import batches, budgets, pairs
 
+from counterveil.audit import score
 from counterveil.audit.checks import Dice, both, more_than_noise, moves, too_quiet
 from counterveil.audit.releases import plan_differs
 from counterveil.curator import coefficients, sources
@@ -56,6 +57,15 @@ drawn = given(pairs(), budgets, batches, st.integers(0, 99), st.sampled_from([0,
 @drawn
 def test_no_pair_tells_more_than_its_noise(pair, budget, batch, seed, size):
     holds(pair, budget, batch, seed, size)
+
+
+@settings(FEW, max_examples=12)
+@given(pairs(families=("mixed",)), budgets, batches)
+def test_no_pair_moves_the_score_of_a_real_model_further_than_stated(pair, budget, batch):
+    read, summed = batched(batch)
+    with read, summed:
+        found = [*moves(*score.listened(pair, budget)), *score.noise_alone(pair, budget)]
+    assert not found
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """The studio over HTTP: who may ask, which files it touches, and what it charges."""
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ from dataclasses import asdict
 import pytest
 from rows import random_rows
 
+from counterveil.audit import neighbours
 from counterveil.curator import Curator
 from counterveil.privacy import Budget
 from counterveil.privacy.ledger import Ledger
@@ -311,6 +313,24 @@ def test_a_release_that_is_asked_for_twice_is_charged_once(studio, folder, schem
         "--other-rows" in ended(studio, studio.post("/v1/release", json=body))["problem"]["detail"]
     )
     assert len(Ledger(folder / "ledger.db").entries()) == 1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("make", [neighbours.persons, neighbours.unfit])
+def test_jobs_and_plans_of_neighbours_are_alike(studio, folder, make):
+    """What the page is told: states, progress, warnings, results, but for what names the noise."""
+    pair, told = make(), []
+    pair.schema.save(folder / "drawn.json")
+    studio.post("/v1/account", json={"dataset": pair.schema.name, "epsilon": 5.0})
+    for frame in (pair.one, pair.two):
+        frame.to_csv(folder / "drawn.csv", index=False)
+        asked = {"file": "drawn.csv", "schema_file": "drawn.json", **pair.units}
+        plans = studio.post("/v1/plans", json={**asked, "epsilons": [1.0]}).json()["plans"]
+        job = ended(studio, studio.post("/v1/release", json=release_body(**asked)))
+        assert job["state"] == "done", job["problem"]
+        (folder / "loans.veil").unlink()
+        told.append(re.sub(r"[0-9a-f-]{12,64}", "digest", json.dumps([plans, job])))
+    assert told[0] == told[1]
 
 
 @pytest.mark.long

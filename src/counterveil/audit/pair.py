@@ -83,8 +83,8 @@ class Pair:
     def shared(self) -> tuple[Array, Array]:
         """Which rows of D, and which of D', are of units that are in both."""
         if self.unit_column is None:
-            one, two = (frame.astype(object).fillna("") for frame in (self.one, self.two))
-            same = (one == two).all(axis=1).to_numpy()
+            cells = [frame.astype(object).fillna("") for frame in (self.one, self.two)]
+            same = (cells[0] == cells[1]).all(axis=1).to_numpy()
             return same, same
         one, two = (frame[self.unit_column] for frame in (self.one, self.two))
         return one.isin(two).to_numpy(), two.isin(one).to_numpy()

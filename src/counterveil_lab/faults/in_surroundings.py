@@ -5,7 +5,6 @@ from counterveil_lab.faults.fault import (
     CURATOR,
     DPSGD,
     MIXED,
-    PERSON,
     PUBLIC,
     TEST,
     UNFIT,
@@ -33,9 +32,9 @@ FAULTS: tuple[Fault, ...] = (
     fault("progress in rows that count", "the page of the studio shows how many have a label",
            CURATOR, _DONE, f"{_DONE}        with progress_bar('counted', table.rows) as tick:\n"
            "            tick(len(table.private_rows()[1]))\n", (COMMAND, UNFIT)),
-    fault("progress in records of people", "how many records there are is private",
-           TABLE, "        if self.unit_column is None:\n            self._rows_read",
-           "        if True:\n            self._rows_read", (COMMAND, PERSON)),
+    by_test("progress in records of people", "how many records there are is private",
+            TABLE, "        if self.unit_column is None:\n            self._rows_read",
+            "        if True:\n            self._rows_read", _PROGRESS),
     fault("a warning where a class is empty", "whether a record is the last of its class",
            CURATOR, _DONE, f"{_DONE}        if len(set(table.private_rows()[1].tolist())) < 2:\n"
            "            from counterveil.terminal import warn\n            warn('one class')\n",

@@ -201,8 +201,8 @@ def _play(fault: Fault, folder: Path) -> Iterator[tuple[str, str, bool]]:
             raise FaultError(f"the audit does not play {play[0]!r} on {play[1]!r}")
     pairs = {pair for _, pair in fault.plays}
     beside = [(view, pair) for view in QUICK for pair in pairs if (view, pair) in planned]
-    asked = [play for play in fault.plays if play in planned and play != (COMMAND, ONE)]
-    for play in dict.fromkeys([*asked, *beside]):
+    named = [play for play in fault.plays if play in planned and play != (COMMAND, ONE)]
+    for play in dict.fromkeys([*named, *beside]):
         row = planned[play].play()
         words = row.finding or (f"ε is at least {row.bound:.2f}" if row.refuted else "")
         yield f"{row.view}: {row.pair}", words, row.refuted
