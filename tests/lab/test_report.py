@@ -786,8 +786,8 @@ def test_other_data_is_marked_and_never_counted(report: Report) -> None:
 def test_guarantees() -> None:
     rows = [ours("paper", 0.75), ours("functional", 0.75),
             {**ours("functional", 0.75), "guidance": "surrogate"}, ours("functional", "none"),
-            {"method": "revise"}]  # fmt: skip
-    levels = ["none", "explainer", "end-to-end", "none", ""]
+            ours("dpsgd", 3.0), {"method": "revise"}]  # fmt: skip
+    levels = ["none", "explainer", "end-to-end", "none", "none", ""]
     assert list(described(rows).guarantee) == levels
 
 

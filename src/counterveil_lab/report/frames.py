@@ -116,7 +116,7 @@ def _description_of(settings: tuple[tuple[str, Any], ...]) -> Row:
     amount += f", δ {row['delta']:g}" if row.get("delta") and mechanism else ""
     place: Key = (0, place_in(PEERS, method))
     if mechanism:
-        sound = mechanism != "paper" and math.isfinite(number)
+        sound = mechanism == "functional" and math.isfinite(number)
         level = (Level.END_TO_END if surrogate else Level.EXPLAINER).value if sound else "none"
         usual = "published" if mechanism == "paper" else "full"
         search = row.get("search") or usual
