@@ -62,7 +62,8 @@ FAULTS: tuple[Fault, ...] = (
            (MOVES, UNFIT)),
     fault("the usual category in place of an unknown one", "one record moves what others count as",
            "schema/features.py", "elsewhere = empty if self.missing else 0",
-           "elsewhere = empty if self.missing else int(np.bincount(codes[codes >= 0], minlength=empty)"
+           "elsewhere = empty if self.missing else int("
+           "np.bincount(codes[codes >= 0], minlength=empty)"
            "[:empty].argmax())", (MOVES, UNFIT)),
     fault("bounds of a number widened by the rows", "one far number moves all the others",
            "schema/numeric.py", "return (numbers - self.lower) / self.span",
