@@ -154,11 +154,13 @@ def unfit() -> Pair:
 
     It has no label that counts, either. What stands for such a cell must not follow from the rows.
     """
-    cells = [("?" if row % 3 else 5.0 * row, 7.5 * row, "abc"[row % 3]) for row in range(13)]
+    letters = "?bab?abab?ab?"  # of which most are b, unless an a comes
+    numbers = ["?" if row % 3 else 5.0 if row < 9 else 95.0 for row in range(13)]
+    cells = list(zip(numbers, range(0, 91, 7), letters, strict=True))
     others = [_record("xyz", each, CLASSES[row % 2]) for row, each in enumerate(cells)]
     first, second = _record("xyz", ("?", "", 7), "perhaps"), _record("xyz", (99.0, 1.0, "a"), "no")
-    numbers = Numeric(name="x", lower=0, upper=100), Numeric(name="y", lower=0, upper=100)
-    features = [*numbers, _letters("z")]
+    features: list[Feature] = [Numeric(name=name, lower=0, upper=100) for name in "xy"]
+    features.append(_letters("z"))
     pair = _pair("cells that do not fit", features, others, [first], [second], order=1)
     return replace(pair, one=pair.one.astype(object), two=pair.two.astype(object))
 

@@ -62,11 +62,12 @@ FAULTS: tuple[Fault, ...] = (
            (MOVES, UNFIT)),
     fault("the usual category in place of an unknown one", "one record moves what others count as",
            "schema/features.py", "elsewhere = empty if self.missing else 0",
-           "elsewhere = empty if self.missing else int(np.bincount(codes[codes >= 0])[:empty]"
-           ".argmax())", (MOVES, UNFIT)),
+           "elsewhere = empty if self.missing else int("
+           "np.bincount(codes[codes >= 0], minlength=empty)"
+           "[:empty].argmax())", (MOVES, UNFIT)),
     fault("bounds of a number widened by the rows", "one far number moves all the others",
            "schema/numeric.py", "return (numbers - self.lower) / self.span",
-           "return (numbers - self.lower) / max(self.span, np.nanmax(numbers) - self.lower + 1)",
+           "return (numbers - self.lower) / max(np.nanmax(numbers) - self.lower, 1e-9)",
            (MOVES, "far number")),
     fault("the norm bound of products too large", "rows are longer than their sensitivity says",
            "population/moments.py", "label, UNIT - label, (UNIT - label) ** 2",
