@@ -64,7 +64,7 @@ def model(digits):
 @pytest.fixture(scope="module")
 def stranger(digits):
     """A network of another kind that no search sees."""
-    return _taught(digits, lambda: classifier(64, (64,), 10, "relu"), 12)
+    return _taught(digits, lambda: classifier(64, (64,), 10), 12)
 
 
 @pytest.fixture(scope="module")

@@ -37,6 +37,7 @@ _HALF = [part * 10.0**decade for decade in DECADES for part in (1, 1.5, 2, 2.5, 
 EDGES = np.array([*(-each for each in reversed(_HALF)), 0.0, *_HALF, 1e15])
 CELLS = len(EDGES)  # the last one is for cells without a number
 WIDEST = 4  # cells that are looked at together
+BEYOND = 2  # cells on either side of what stands out
 OVER = 7.0  # deviations of the noise: one cell in 10,000 is that far off, if nobody is there
 
 
@@ -70,8 +71,8 @@ def bounds_from(noisy: Array, variance: float) -> dict[str, Any] | None:
         return None
     first, last = np.flatnonzero(seen)[[0, -1]]
     # A tail that the noise hides goes on beyond what is seen; 0 is where numbers often end.
-    low = EDGES[first] if EDGES[first] == 0 else EDGES[max(first - 1, 0)]
-    high = EDGES[min(last + 2, CELLS - 1)]
+    low = EDGES[first] if EDGES[first] == 0 else EDGES[max(first - BEYOND, 0)]
+    high = EDGES[min(last + 1 + BEYOND, CELLS - 1)]
     whole = not _standing_out(noisy[1, :-1], least / math.sqrt(2)).any()
     if whole:
         low, high = math.floor(low), math.ceil(high)
@@ -139,9 +140,7 @@ def with_bounds(
         if (new := bounds_from(noisy, measured.variance))
     }
     features = tuple(
-        _with_new(each, found[each.name])
-        if isinstance(each, Numeric) and each.name in found
-        else each
+        _with_new(each, found[each.name]) if each.name in found else each
         for each in schema.features
     )
     left = tuple(name for name in schema.unreviewed if name not in found)
@@ -149,7 +148,7 @@ def with_bounds(
     return schema.model_copy(update=changes)
 
 
-def _with_new(feature: Numeric, new: dict[str, Any]) -> Numeric:
+def _with_new(feature: Any, new: dict[str, Any]) -> Numeric:
     """The feature within other bounds; rules of its that do not fit them are left out."""
     try:
         return Numeric(**{**feature.to_dict(), **new})

@@ -10,7 +10,7 @@ import math
 from decimal import ROUND_CEILING, Context
 from enum import StrEnum
 from fractions import Fraction
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -26,8 +26,10 @@ from counterveil.errors import BudgetError, RequestError
 from counterveil.pages import notebook_table
 from counterveil.privacy.budget import Budget, ModelBudget, Unit, sum_above
 from counterveil.privacy.recipe import Recipe
-from counterveil.schema import Schema
 from counterveil.text_rules import LONGEST, check_text
+
+if TYPE_CHECKING:
+    from counterveil.schema import Schema
 
 Mechanism = Literal["discrete Laplace", "discrete Gaussian"]
 LAPLACE: Mechanism = "discrete Laplace"

@@ -265,7 +265,8 @@ def flip_ratios(frame: pd.DataFrame) -> Table:
 def faults(frame: pd.DataFrame) -> Table:
     """Planted faults, and what the audit found of each."""
     heads = ("fault", "what it breaks", "caught by", "by one alone", "what was found")
-    shown = frame.reindex(columns=["fault", "breaks", "caught_by", "alone", "finding"]).fillna("")
+    columns = ["fault", "breaks", "caught_by", "alone", "finding"]
+    shown = frame.reindex(columns=columns).astype(object).fillna("")
     shown["alone"] = ["yes" if alone is True else "" for alone in shown["alone"]]
     lines = shown[shown["fault"] != SOUND].itertuples(index=False, name=None)
     return table_of_texts("Planted faults", heads, lines)
