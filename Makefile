@@ -6,7 +6,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(BIN)/pip install --quiet --no-compile --constraint constraints.txt
 
-.PHONY: demo test long slow check docs notebooks wheel clean
+.PHONY: demo test long nightly check docs notebooks wheel clean
 
 demo: .venv/demo-ready ## the main job on embedded data: writes demo/report.html
 	$(BIN)/counterveil demo
@@ -14,10 +14,10 @@ demo: .venv/demo-ready ## the main job on embedded data: writes demo/report.html
 test: .venv/ready check docs ## everything that must hold, in minutes
 	$(BIN)/pytest -n 2 --dist worksteal -m "not long and not slow"
 
-long: .venv/ready ## what takes seconds to minutes a test: processes, browsers, clusters, all faults
+long: .venv/ready ## what takes seconds to minutes a test: processes, browsers, clusters, some planted faults
 	$(BIN)/pytest -n 2 --dist worksteal -m "long and not slow"
 
-slow: .venv/ready ## what takes longer still: experiments, campaigns
+nightly: .venv/ready ## what takes longer still: all planted faults, many neighbours, campaigns
 	$(BIN)/pytest -n 2 --dist worksteal -m slow
 
 check: .venv/ready ## style, types, import contracts

@@ -178,6 +178,40 @@ def toys(folder: Path) -> None:
     put(folder, "believable-images", looked_at(0.99))
     told = {"auc": 0.6, "auc_dependent": 0.65, "ceiling": 0.7, "ceiling_dependent": 0.8}
     put(folder, "plausibility", [measured(0, epsilon=e, seed=1, **told) for e in (0.1, 3.0)])
+    put(
+        folder,
+        "second-opinion",
+        [
+            {
+                "how": "one run",
+                "epsilon": 1.0,
+                "delta": 0.0,
+                "bound": bound,
+                "fault": fault,
+                "refuted": False,
+            }
+            for fault, bound in (("sound", 0.3), ("half of the noise", 0.9))
+        ],
+    )
+    put(
+        folder,
+        "population-peers",
+        [
+            measured(
+                d,
+                model=m,
+                method=m,
+                auc=0.9,
+                delta=1e-6,
+                rows=100,
+                bins=8,
+                two_way=0.04,
+                seconds=1.0,
+            )
+            for d in range(2)
+            for m in ("private model", "dp-ebm", "boosted trees")
+        ],
+    )
     put(folder, "population", [measured(d, agreement=0.9, two_way=0.04, two_way_singles=0.06,
                                         worst_number=0.02, bounds=b)
                                for d in range(2) for b in (1.0, 10.0)])  # fmt: skip

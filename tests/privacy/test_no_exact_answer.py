@@ -140,12 +140,17 @@ def _row(changes):
 def test_one_odd_cell_does_not_change_how_the_others_count(tmp_path):
     """In a CSV file pandas reads a column as text where one cell is no number."""
     schema = Schema(
-        features=(Numeric(name="x", lower=0, upper=9), Categorical(name="c", categories=(1, 2, 3))),
+        features=(
+            Numeric(name="x", lower=0, upper=9),
+            Categorical(name="c", categories=(1, 2, 3)),
+            Categorical(name="code", categories=("07", "7")),  # numbers, if all cells look like one
+        ),
         label=Label(name="y", classes=(0, 1)),
     )
-    frame = pd.DataFrame({"x": [1.5, 2.25, 0.1], "c": [1, 2, 3], "y": [0, 1, 1]}, dtype=object)
+    columns = {"x": [1.5, 2.25, 0.1], "c": [1, 2, 3], "code": ["07", "7", "7"], "y": [0, 1, 1]}
+    frame = pd.DataFrame(columns, dtype=object)
     other = frame.copy()
-    other.loc[2] = ["?", "?", "?"]
+    other.loc[2] = "?"
     tables = []
     for number, rows in enumerate((frame, other)):
         path = tmp_path / f"{number}.csv"
