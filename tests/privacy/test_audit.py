@@ -416,7 +416,7 @@ FUNCTIONAL = planned("functional", 0.5)
 
 
 def long_ones_are_slow(names):
-    """Games of the whole command are the longest: `make slow` plays them."""
+    """Games of the whole command are the longest: `make nightly` plays them."""
     long = pytest.mark.slow
     return [pytest.param(name, marks=long if "the command" in name else ()) for name in names]
 
