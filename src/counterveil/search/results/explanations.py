@@ -219,7 +219,8 @@ class Explanations:
     effort = _of_quality("effort")
     plausibility = _of_quality("plausibility")
     stability = _of_quality("stability")
-    standing = _of_quality("standing")
+    beyond = _of_quality("beyond")
+    veil_knows = _of_quality("veil_knows")
 
     @property
     def meanings(self) -> tuple[str, ...]:
@@ -271,9 +272,10 @@ class Explanations:
         status = Status(str(self.status[at]))
         quality = self.quality if status is Status.FOUND else None
         numbers = {"probability": self.probability, "distance": self.distance}
-        numbers |= quality.measures if quality else {}
-        standing = quality.standing[at].tolist() if quality else ()
-        places = quality.places[at].tolist() if quality else ()
+        veil_knows = quality.veil_knows if quality else None
+        numbers |= quality.measures if quality and veil_knows else {}
+        beyond = quality.beyond[at].tolist() if quality and veil_knows else ()
+        places = quality.places[at].tolist() if quality and veil_knows else ()
         return Answer(
             schema=self.schema,
             decided_by=self.decided_by,
@@ -287,7 +289,7 @@ class Explanations:
             kept=[(column, own[column][at]) for column in own if column not in changed],
             fixed=self.fixed,
             numbers={name: float(values[at]) for name, values in numbers.items()},
-            standing=dict(zip(features, standing, strict=False)),
+            beyond=dict(zip(features, beyond, strict=False)),
             places={
                 name: (before, after)
                 for name, (before, after) in zip(features, places, strict=False)
@@ -295,6 +297,7 @@ class Explanations:
             },
             reason="" if self.reason is None else str(self.reason[at]),
             refusal=None if answer else self.refusal_of(query),
+            veil_knows=veil_knows,
         )
 
     def answers_of(self, query: int) -> list[Answer]:
@@ -302,7 +305,7 @@ class Explanations:
         return [self.answer_of(query, answer) for answer in range(self.k)]
 
     def text(self, query: int, answer: int = 0) -> str:
-        """One answer in sentences; where there is none, why, and what comes closest."""
+        """What has to be different, in one sentence; without an answer why, and the closest row."""
         return self.answer_of(query, answer).text
 
     def measures(self, query: int, answer: int = 0) -> str:
@@ -310,7 +313,10 @@ class Explanations:
         return self.answer_of(query, answer).measures
 
     def explain(self, query: int | None = None) -> str:
-        """The answers to one query in sentences, or those to every query that has any."""
+        """The answers to one query, and how they compare with other people, for a case worker.
+
+        Without `query`, those to every query that has any.
+        """
         if query is None:
             numbers = self.found.tolist()
             every = "\n\n".join(f"Query {number + 1}: {self.explain(number)}" for number in numbers)

@@ -10,6 +10,8 @@ from typing import Any
 from counterveil.schema import Category, Schema
 
 Change = tuple[str, Any, Any]  # column, plain value before, plain value after
+MOST_NAMED = 4  # values of a number that are listed by their names
+TOO_NOISY = "The veil is too noisy at this ε to compare the answer with other people."
 
 
 class DecidedBy(StrEnum):
@@ -123,30 +125,42 @@ def _quoted(text: str) -> str:
 
 
 def compared(schema: Schema, change: Change, share: float | None, goal: Category) -> list[str]:
-    """How a changed number compares with those of people of the target class; or nothing.
+    """How many people of the target class have a changed number, or are beyond it; or nothing.
 
-    `goal`: what people call that class. `share`: of these people, how many have less, those with
-    the same number counted as half. So no fewer have this number or less. Said in full tenths: the
-    numbers come from a noisy population.
+    `goal`: what people call that class. `share`: at least so many of them, in tenths; 0, NaN or
+    None where that is not known.
     """
     column, before, after = change
-    if share is None or math.isnan(share) or not isinstance(after, (int, float)):
+    tenths = round(10 * share) if share and not math.isnan(share) else 0
+    there = _beyond(schema, column, after, rises=before is None or after > before) if tenths else ""
+    if not there:
         return []
-    rises = not isinstance(before, (int, float)) or after > before
-    share = share if rises else 1 - share
-    tenths = int(10 * share)
-    if tenths < 1:
-        return []
-    less, value = "less" if rises else "more", _quoted(show(schema.shown_value(column, after)))
-    rest = f"{value} or {less} for {schema.shown_name(column)}."
-    if share > 0.95:
-        return [f"Nearly everybody with {goal} has {rest}"]
-    return [f"At least {tenths} of 10 people with {goal} have {rest}"]
+    who = f"Of people whose decision is “{goal}”, at least {tenths} in 10"
+    return [f"{who} have {there} for {schema.shown_name(column)}."]
+
+
+def _beyond(schema: Schema, column: str, value: float, *, rises: bool) -> str:
+    """A number and all that are beyond it; values with names by their names, "" if too many."""
+    feature = schema.feature(column)
+    low, high = feature.number_range or (value, value)
+    if feature.is_whole:
+        there = range(int(value), int(high) + 1) if rises else range(int(low), int(value) + 1)
+        if any(each in there for each, _ in feature.value_names):
+            names = [show(feature.shown_value(each)) for each in there[: MOST_NAMED + 1]]
+            return _either(names) if len(names) <= MOST_NAMED else ""
+    end, more = (high, "or more") if rises else (low, "or less")
+    return _in_full(value, 4) if value == end else f"{_in_full(value, 4)} {more}"
+
+
+def _either(names: Sequence[str]) -> str:
+    """Names in a list with commas and an "or"."""
+    return " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def agreement(share: float) -> str:
     """How many of the models that were learnt from the veil agree with an answer."""
-    return f"{share:.0%} of other models, made from the veil for comparison, would agree."
+    some = f"{share:.0%} of the" if share < 1 else "All"
+    return f"{some} models trained for comparison decide the same."
 
 
 def steadiness(share: float, goal: Category) -> str:
