@@ -13,6 +13,7 @@ from counterveil_lab.experiments import (
     answers,
     believable,
     believable_images,
+    claims,
     exhaustive,
     image_populations,
     images,
@@ -57,6 +58,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     "exhaustive": exhaustive.EXHAUSTIVE,
     "optimal-trees": optimal_trees.OPTIMAL_TREES,
     "plausibility": plausibility.PLAUSIBILITY,
+    "claims": claims.CLAIMS,
 }
 
 
