@@ -220,12 +220,16 @@ class Explanations:
     plausibility = _of_quality("plausibility")
     stability = _of_quality("stability")
     beyond = _of_quality("beyond")
-    veil_knows = _of_quality("veil_knows")
+
+    @property
+    def veil_knows(self) -> bool | None:
+        """Whether the veil is clear enough to compare answers with people; None without a P~."""
+        return None if self.quality is None else self.quality.veil_knows
 
     @property
     def meanings(self) -> tuple[str, ...]:
         """What the measures mean, a sentence each."""
-        return wording.meanings(self.schema, with_quality=self.quality is not None)
+        return wording.meanings(self.schema, with_quality=bool(self.veil_knows))
 
     def at(self, query: int, answer: int) -> int:
         """The position of an answer in every field."""
