@@ -243,7 +243,7 @@ def box_around(
 def bounds_of_good(encoding: Encoding, queries: Tensor) -> Box | None:
     """The box of what is no worse for the person, whatever the rules are; None for any row."""
     free = _with_good_alone(encoding)
-    return free and box_around(free, queries.cpu().numpy()).to(queries.device)
+    return None if free is None else box_around(free, queries.cpu().numpy()).to(queries.device)
 
 
 @lru_cache(maxsize=32)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Self
 
 import torch
@@ -40,7 +40,7 @@ class AnswerQuality:
     stability: Array
     beyond: Array
     places: Array
-    veil_knows: bool = True
+    veil_knows: bool = field(default=True, kw_only=True)
 
     @classmethod
     def of(cls, context: Context, before: Array, after: Array, targets: Array) -> Self:
@@ -60,17 +60,16 @@ class AnswerQuality:
         effort = way.masked_fill(people.derived, 0.0).sum(dim=1)
         rank = people.plausibility(cells, goals)
         stability = (committee.margins(cells, goals) > 0).float().mean(dim=1)
-        effort, rank, stability, places = (
-            each.double().cpu().numpy() for each in (effort, rank, stability, places)
-        )
         shares = people.sure_shares
-        beyond = shares.beyond(before, after, targets)
-        return cls(effort, rank, stability, beyond, places, shares.veil_knows)
+        beyond = torch.as_tensor(shares.beyond(before, after, targets))
+        found = effort, rank, stability, beyond, places
+        arrays = (each.double().cpu().numpy() for each in found)
+        return cls(*arrays, veil_knows=shares.veil_knows)
 
     def select(self, at: Array) -> Self:
         """The quality of the answers at these positions."""
-        arrays = (getattr(self, each.name)[at] for each in fields(self)[:-1])
-        return type(self)(*arrays, self.veil_knows)
+        arrays = (getattr(self, each.name)[at] for each in fields(self) if not each.kw_only)
+        return type(self)(*arrays, veil_knows=self.veil_knows)
 
     @property
     def measures(self) -> dict[str, Array]:
