@@ -387,14 +387,14 @@ NAMED = Schema(
 @pytest.mark.parametrize(
     ("change", "share", "words"),
     [
-        (("hours", 30, 45), 0.4, "“repaid in full”, at least 4 in 10 have 45 or more for hours."),
+        (("hours", 30, 45), 0.4, "at least 4 in 10 have 45 or more for hours"),
         (("hours", None, 45), 0.4, "45 or more"),
-        (("hours", 50, 45), 0.7, "at least 7 in 10 have 45 or less for hours."),
-        (("hours", 30, 60), 0.1, "at least 1 in 10 have 60 for hours."),
-        (("hours", 30, 0), 0.3, "have 0 for hours."),
-        (("status", 2, 1), 0.3, "have on time or partly settled for status."),
-        (("status", 1, 5), 0.3, "have 5 or more for status."),
-        (("grade", 3, 7), 0.3, "have grade 7 or grade 8 for grade."),
+        (("hours", 50, 45), 0.7, "at least 7 in 10 have 45 or less for hours"),
+        (("hours", 30, 60), 0.1, "at least 1 in 10 have 60 for hours"),
+        (("hours", 30, 0), 0.3, "have 0 for hours"),
+        (("status", 2, 1), 0.3, "have on time or partly settled for status"),
+        (("status", 1, 5), 0.3, "have 5 or more for status"),
+        (("grade", 3, 7), 0.3, "have grade 7 or grade 8 for grade"),
         (("grade", 3, 4), 0.9, None),  # too many names
         (("hours", 30, 45), 0.0, None),
         (("hours", 30, 45), float("nan"), None),
@@ -402,8 +402,10 @@ NAMED = Schema(
     ],
 )
 def test_a_changed_number_is_compared_with_people_of_the_class(change, share, words):
-    said = "".join(wording.compared(NAMED, change, share, "repaid in full"))
+    said = wording.compared(NAMED, change, share)
     assert words in said if words else not said
+    people = wording.people_with("repaid in full", ["at least 4 …", "at least 3 …"])
+    assert people == "Of people whose decision is “repaid in full”, at least 4 … and at least 3 …."
 
 
 def test_a_veil_of_noise_compares_with_nobody(explainer, refused):

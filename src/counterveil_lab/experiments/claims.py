@@ -82,7 +82,7 @@ def claims_of(result: Explanations, data: Dataset) -> Iterator[tuple[float, floa
         for change in answer.changes:
             column, before, after = change
             told = answer.beyond.get(column)
-            if wording.compared(data.schema, change, told, answer.classes[1]):
+            if wording.compared(data.schema, change, told):
                 rises = before is None or after > before
                 beyond = people[column] >= after if rises else people[column] <= after
                 yield told or 0.0, float(beyond.fillna(False).mean())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any
 
 from counterveil.schema import Category, Schema
@@ -126,11 +125,12 @@ class Answer:
             return []
         if self.schema.family == "image":
             return [wording.steadiness(share, goal)]
-        said = (
-            wording.compared(self.schema, change, self.beyond.get(change[0]), goal)
+        told = [
+            wording.compared(self.schema, change, self.beyond.get(change[0]))
             for change in self.changes
-        )
-        return [*chain(*said), wording.agreement(share)]
+        ]
+        people = [wording.people_with(goal, [*filter(None, told)])] if any(told) else []
+        return [*people, wording.agreement(share)]
 
     @property
     def warning(self) -> str:

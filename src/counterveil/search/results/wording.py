@@ -115,7 +115,7 @@ def _listed(schema: Schema, changes: Sequence[Change], each: str, counted: str) 
     parts = [each.format(name=name, was=_quoted(was), to=_quoted(to)) for name, was, to in shown]
     if len(changes) > len(shown):
         parts.append(f"{len(changes) - len(shown)} of {len(pixels)} {counted}")
-    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+    return _together(parts, "and")
 
 
 def _quoted(text: str) -> str:
@@ -124,19 +124,21 @@ def _quoted(text: str) -> str:
     return f"“{text}”" if is_open else text
 
 
-def compared(schema: Schema, change: Change, share: float | None, goal: Category) -> list[str]:
-    """How many people of the target class have a changed number, or are beyond it; or nothing.
+def compared(schema: Schema, change: Change, share: float | None) -> str:
+    """How many people of the target class have a changed number, or are beyond it; "" for nothing.
 
-    `goal`: what people call that class. `share`: at least so many of them, in tenths; 0, NaN or
-    None where that is not known.
+    To be read after `people_with`. `share`: at least so many of them, in tenths; 0, NaN or None
+    where that is not known.
     """
     column, before, after = change
     tenths = round(10 * share) if share and not math.isnan(share) else 0
     there = _beyond(schema, column, after, rises=before is None or after > before) if tenths else ""
-    if not there:
-        return []
-    who = f"Of people whose decision is “{goal}”, at least {tenths} in 10"
-    return [f"{who} have {there} for {schema.shown_name(column)}."]
+    return there and f"at least {tenths} in 10 have {there} for {schema.shown_name(column)}"
+
+
+def people_with(goal: Category, told: Sequence[str]) -> str:
+    """What is told of the people of the target class, which people call `goal`."""
+    return f"Of people whose decision is “{goal}”, {_together(told, 'and')}."
 
 
 def _beyond(schema: Schema, column: str, value: float, *, rises: bool) -> str:
@@ -146,15 +148,15 @@ def _beyond(schema: Schema, column: str, value: float, *, rises: bool) -> str:
     if feature.is_whole:
         there = range(int(value), int(high) + 1) if rises else range(int(low), int(value) + 1)
         if any(each in there for each, _ in feature.value_names):
-            names = [show(feature.shown_value(each)) for each in there[: MOST_NAMED + 1]]
-            return _either(names) if len(names) <= MOST_NAMED else ""
+            names = [_quoted(show(feature.shown_value(v))) for v in there[: MOST_NAMED + 1]]
+            return _together(names, "or") if len(names) <= MOST_NAMED else ""
     end, more = (high, "or more") if rises else (low, "or less")
     return _in_full(value, 4) if value == end else f"{_in_full(value, 4)} {more}"
 
 
-def _either(names: Sequence[str]) -> str:
-    """Names in a list with commas and an "or"."""
-    return " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+def _together(parts: Sequence[str], last: str) -> str:
+    """Parts in a list with commas and, before the last one, an "and" or "or"."""
+    return f" {last} ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def agreement(share: float) -> str:
