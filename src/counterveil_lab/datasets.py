@@ -94,7 +94,7 @@ def _free(schema: Schema) -> Schema:
     """The schema without what limits an answer: the paper limits none."""
     features = []
     for feature in schema.features:
-        range_free = {"allowed": None} if isinstance(feature, Numeric) else {}
+        range_free = {"allowed": None, "good": None} if isinstance(feature, Numeric) else {}
         features.append(feature.model_copy(update={"immutable": False, **range_free}))
     return schema.model_copy(update={"features": tuple(features)})
 

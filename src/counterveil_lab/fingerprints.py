@@ -60,6 +60,10 @@ EXPERIMENTS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
         (*RELEASE, "judges", "shuffles"),
         ("experiments.plausibility FIRST_SEED ROWS LESSONS TREES",),
     ),
+    "claims": (
+        (*RELEASE, "believable"),
+        ("experiments.claims FIRST_SEED QUERIES POINTS", "believability WISHES"),
+    ),
     "population": ((*LAB, "distances"), ("experiments.populations SPLIT SAMPLES PARTS",)),
     "population-peers": (
         (*LAB, "distances"),

@@ -212,6 +212,7 @@ def toys(folder: Path) -> None:
             for m in ("private model", "dp-ebm", "boosted trees")
         ],
     )
+    put(folder, "claims", [said_of_people(0.0)])
     put(folder, "population", [measured(d, agreement=0.9, two_way=0.04, two_way_singles=0.06,
                                         worst_number=0.02, bounds=b)
                                for d in range(2) for b in (1.0, 10.0)])  # fmt: skip
@@ -272,6 +273,12 @@ def told_apart(low: float, high: float) -> list[Row]:
     """How well plausibility tells real rows at two ε."""
     head = {"dataset": "adult", "seed": 1}
     return [{**head, "epsilon": e, "auc": auc} for e, auc in ((0.1, low), (3.0, high))]
+
+
+def said_of_people(false: float) -> Row:
+    """How many claims about people were false at one ε."""
+    head = {"dataset": "adult", "part": "whole", "rows": 3000, "epsilon": 0.75, "seed": 1}
+    return {**head, "claims": 10_000, "claims_an_answer": 0.8, "false": false}
 
 
 def beside_treecf(faults: int) -> Row:
@@ -1046,6 +1053,7 @@ BOTH_WAYS: list[tuple[str, str, list[Row], list[Row]]] = [
     ("exhaustive", "at most 3 %", [judged_by_all(0)], [judged_by_all(1)]),
     ("plausibility", "tells real rows", told_apart(0.6, 0.7), told_apart(0.4, 0.45)),
     ("plausibility", "More ε", told_apart(0.6, 0.7), told_apart(0.7, 0.6)),
+    ("claims", "At most 2 %", [said_of_people(0.0)], [said_of_people(0.1)]),
     ("optimal-trees", "No answer", [beside_treecf(0)], [beside_treecf(1)]),
     ("optimal-trees", "at most 5 %", [beside_treecf(0)], [beside_treecf(1)]),
     ("bench-release", "A million rows", [{"rows": 9, "order": 1, "rows_per_second": 2e6}],

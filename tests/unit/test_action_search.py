@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from dataclasses import replace
 from itertools import combinations, product
 
 import numpy as np
@@ -222,7 +223,8 @@ def test_worth_is_told_in_numbers_words_and_json(explainer, refused):
     for record, found in zip(told, valid, strict=True):
         assert (record["effort"] is None) == (not found)
     query = int(result.found[0])
-    assert "of other models, made from the veil for comparison, would agree." in result.text(query)
+    assert "models trained for comparison decide the same" in result.explain(query)
+    assert "comparison" not in result.text(query)
     assert "effort" in result.measures(query)
     assert "stability" in " ".join(result.meanings)
     one = result.only([query])
@@ -370,20 +372,76 @@ def test_the_closest_row_keeps_rules_that_couple_features(veil, schema, rows):
         assert (column, after) == ("income", 10)
 
 
-def test_a_changed_number_is_compared_with_people_of_the_class(schema):
-    said = wording.compared(schema, ("income", 3.0, 5.25), 0.71, "granted")
-    assert said == ["At least 7 of 10 people with granted have 5.25 or less for income."]
-    assert wording.compared(schema, ("debt", 3.0, 1.0), 0.18, "granted") == [
-        "At least 8 of 10 people with granted have 1 or more for debt."
+NAMED = Schema(
+    label=Label(name="loan", classes=("no", "yes")),
+    features=(
+        Numeric(name="hours", lower=0, upper=60, integer=True),
+        Numeric(name="status", lower=0, upper=9, integer=True, value_names={
+            "0": "on time", "1": "partly settled", "2": "unpaid"}),
+        Numeric(name="grade", lower=1, upper=8, integer=True, value_names={
+            str(each): f"grade {each}" for each in range(1, 9)}),
+    ),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "share", "words"),
+    [
+        (("hours", 30, 45), 0.4, "at least 4 in 10 have 45 or more for hours"),
+        (("hours", None, 45), 0.4, "45 or more"),
+        (("hours", 50, 45), 0.7, "at least 7 in 10 have 45 or less for hours"),
+        (("hours", 30, 60), 0.1, "at least 1 in 10 have 60 for hours"),
+        (("hours", 30, 0), 0.3, "have 0 for hours"),
+        (("status", 2, 1), 0.3, "have on time or partly settled for status"),
+        (("status", 1, 5), 0.3, "have 5 or more for status"),
+        (("grade", 3, 7), 0.3, "have grade 7 or grade 8 for grade"),
+        (("grade", 3, 4), 0.9, None),  # too many names
+        (("hours", 30, 45), 0.0, None),
+        (("hours", 30, 45), float("nan"), None),
+        (("hours", 30, 45), None, None),
+    ],
+)
+def test_a_changed_number_is_compared_with_people_of_the_class(change, share, words):
+    said = wording.compared(NAMED, change, share)
+    assert words in said if words else not said
+    people = wording.people_with("repaid in full", ["at least 4 …", "at least 3 …"])
+    assert people == "Of people whose decision is “repaid in full”, at least 4 … and at least 3 …."
+
+
+def test_a_veil_of_noise_compares_with_nobody(explainer, refused):
+    result = explainer.explain(refused.head(5), "granted", k=2, progress=False)
+    assert result.veil_knows
+    noisy = replace(result, assess=lambda: replace(result.quality, veil_knows=False))
+    query = int(result.found[0])
+    assert "too noisy" not in result.explain(query) + result.to_html()
+    assert noisy.explain(query).count(wording.TOO_NOISY) == 1
+    assert "comparison" not in noisy.explain(query)
+    assert "stability" not in noisy.measures(query)
+    assert wording.TOO_NOISY in noisy.to_html()
+    assert noisy.to_dict()["veil_knows"] is False
+    assert noisy.text(query) == result.text(query)
+
+
+def test_nobody_is_told_to_owe_more(veil, refused):
+    """Not even where it would help, nor as what a lifted rule would open."""
+
+    class Owing(nn.Module):
+        def forward(self, points):
+            score = 20 * (points[:, 2] - 0.9) - 40 * points[:, 3]  # debt, and whether it is missing
+            return torch.stack([-score, score], dim=1)
+
+    schema = veil.schema
+    features = [
+        each.model_copy(update={"good": "down", "allowed": None}) if each.name == "debt" else each
+        for each in schema.features
     ]
-    assert wording.compared(schema, ("income", 3.0, 9.9), 0.99, "granted") == [
-        "Nearly everybody with granted has 9.9 or less for income."
-    ]
-    assert wording.compared(schema, ("income", 3.0, 3.1), 0.02, "granted") == []
-    assert wording.compared(schema, ("housing", "rent", "own"), float("nan"), "granted") == []
-    assert wording.agreement(0.875) == (
-        "88% of other models, made from the veil for comparison, would agree."
-    )
+    kind = replace(veil, schema=schema.model_copy(update={"features": tuple(features)}))
+    some = refused.assign(debt=0.0).head(4)
+    told = Explainer(kind, Owing()).explain(some, "granted", progress=False)
+    assert not told.answers
+    assert told.opens == [None] * 4
+    asked = Rules(direction={"debt": "any"})
+    assert Explainer(kind, Owing()).explain(some, "granted", rules=asked, progress=False).answers
 
 
 def _changes(result, feature):

@@ -20,6 +20,7 @@ from counterveil.population.marginals import Marginals
 from counterveil.population.mixed import Grid, believable, rake
 from counterveil.population.moments import normal_scores, scores_of, whole_scores
 from counterveil.population.scorecard import weights_of
+from counterveil.population.shares import SureShares, _both_ways
 from counterveil.population.tree import spanning_tree
 from counterveil.privacy.record import Measurement, NoisyRecord, Sensitivity
 from counterveil.schema import Binary, Label, Numeric, Pixels, Schema
@@ -455,3 +456,70 @@ def test_rows_that_are_drawn_have_the_counted_pairs(schema):
     told = pd.crosstab(rows.member, rows.housing, normalize=True)
     found = pd.crosstab(drawn.member, drawn.housing, normalize=True).reindex_like(told).fillna(0)
     assert float((told - found).abs().to_numpy().sum()) < 0.1
+
+
+SHARED = Schema(
+    label=LABEL,
+    features=(
+        Numeric(name="late", lower=0, upper=9, integer=True, missing=True),
+        Numeric(name="income", lower=0, upper=100),
+    ),
+)
+
+
+def shared_rows(count, seed=0):
+    rng = np.random.default_rng(seed)
+    late = pd.array(rng.binomial(9, 0.3, count), dtype="Int64")
+    late[rng.random(count) < 0.1] = pd.NA
+    income = np.where(rng.random(count) < 0.4, 20.0, rng.uniform(0, 100, count))
+    return pd.DataFrame({"late": late, "income": income, "y": rng.integers(0, 2, count)})
+
+
+@pytest.mark.parametrize("noise", [0.0, 20.0])
+def test_so_many_people_have_a_number_or_are_beyond_it(noise):
+    rows = shared_rows(6000)
+    population = population_of_rows(SHARED, rows, noise=noise, moments=False)
+    after = Encoding(SHARED).encode(rows.head(400))
+    before, goals = after[::-1].copy(), np.arange(400) % 2
+    found = SureShares(population).beyond(before, after, goals)
+    told = 0
+    for number, name in enumerate(("late", "income")):
+        for at in np.flatnonzero(found[:, number] > 0):
+            value, was = rows[name][at], rows[name][399 - at]
+            people = rows[name][rows.y == goals[at]]
+            beyond = people >= value if pd.isna(was) or value > was else people <= value
+            share = beyond.fillna(False).mean()
+            assert found[at, number] <= share
+            told += found[at, number] >= share - (0.3 if noise else 0.2)
+    assert told > 300  # what is said is not far from what is so
+    assert np.isnan(found[before[:, 0] == after[:, 0], 0]).all()
+    assert np.isnan(found[after[:, 1] == 1, 0]).all()  # a missing number
+
+
+def test_what_nearly_everybody_has_is_not_told():
+    rows = shared_rows(2000).assign(late=0)
+    rows.loc[:20, "late"] = 5
+    shares = SureShares(population_of_rows(SHARED, rows, moments=False))
+    points = Encoding(SHARED).encode(rows.iloc[[0, -1]])
+    goals = np.zeros(2, dtype=int)
+    to_none, to_five = shares.beyond(points, points[::-1], goals)[:, 0]
+    assert np.isnan(to_none)
+    assert to_five == 0
+    assert shares.veil_knows
+    assert not SureShares(population_of_rows(SHARED, rows, noise=1e4, moments=False)).veil_knows
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    share=st.floats(0.05, 0.95),
+    people=st.integers(20, 5000),
+    scale=st.floats(0.1, 200),
+    cells=st.integers(2, 30),
+    seed=st.integers(0, 999),
+)
+def test_noise_seldom_makes_a_share_too_large(share, people, scale, cells, seed):
+    rng = np.random.default_rng(seed)
+    whose = np.append(share, np.full(cells - 1, (1 - share) / (cells - 1)))
+    counts = rng.multinomial(people, whose, size=4000) + rng.laplace(0, scale, (4000, cells))
+    said = _both_ways(counts, cells, 2 * scale**2)[0, :, 1]
+    assert (said > share).mean() < 0.01

@@ -13,7 +13,7 @@ from rows import random_rows
 from worlds import OF_FEATURES, rules_that_fit
 
 from counterveil.encoding import Encoding
-from counterveil.errors import RequestError
+from counterveil.errors import RequestError, SchemaError
 from counterveil.schema import Binary, Categorical, Label, Link, Numeric, Pixels, Schema
 from counterveil.search.constraints.bounds import (
     ANY_NUMBER,
@@ -34,6 +34,14 @@ def world_of(number):
     """A schema, rules for each of six queries as JSON has them, and the queries."""
     dice = Random(number)
     schema = draw_schema(dice)
+    ways = Random(-number)  # what is good for the person, wherever that has a meaning
+    features = tuple(
+        each.model_copy(update={"good": ways.choice((None, None, "up", "down"))})
+        if each.ordered and each.direction == "any"
+        else each
+        for each in schema.features
+    )
+    schema = schema.model_copy(update={"features": features})
     rules = [rules_that_fit(schema, dice, OF_FEATURES) for _ in range(6)]
     return schema, rules, frame_of(schema, [draw_record(schema, dice) for _ in range(6)])
 
@@ -148,7 +156,7 @@ def test_pixels_can_only_be_immutable():
 
 
 def test_equal_rules_are_one(schema):
-    one = Rules(immutable=["age"], allowed={"income": (1, 2)}, direction={"debt": "any"})
+    one = Rules(immutable=["age"], allowed={"income": (1, 2)}, direction={})
     other = Rules.of_mapping({"immutable": ["age"], "allowed": {"income": [1, 2]}})
     assert one == other
     assert hash(one) == hash(other)
@@ -331,3 +339,31 @@ def test_a_rule_that_is_none_says_nothing():
     assert Rules(immutable=None).immutable == frozenset()
     with pytest.raises(RequestError, match="no rule 'age'"):
         Rules.of_mapping({"age": None})
+
+
+def test_answers_move_no_worse_way_unless_asked():
+    schema = Schema(
+        label=Label(name="loan", classes=("no", "yes")),
+        features=(
+            Numeric(name="debt", lower=0, upper=10, missing=True, good="down"),
+            Categorical(name="degree", categories=("none", "school"), ordered=True, good="up"),
+            Binary(name="savings", good="up"),
+        ),
+    )
+    encoding = Encoding(schema)
+    frame = pd.DataFrame({"debt": [4.0, None], "degree": ["school"] * 2, "savings": [1, 0]})
+    box = box_around(encoding, encoding.encode(frame))
+    debt, none, savings = 0, 2, 4
+    assert box.upper[:, debt].tolist() == [pytest.approx(0.4), 1]  # a missing debt may be any
+    assert box.upper[0, none] == 0
+    assert box.lower[:, savings].tolist() == [1, 0]
+    asked = Rules(direction={"debt": "increase", "degree": "any"})
+    box = box_around(encoding, encoding.encode(frame), asked)
+    assert (box.lower[0, debt], box.upper[0, debt]) == (pytest.approx(0.4), 1)
+    assert box.upper[0, none] == 1
+    assert asked != Rules(direction={"debt": "increase"})
+    assert schema.feature("debt").changes_in_words == "may decrease"
+    with pytest.raises(SchemaError, match="leads away from 'good'"):
+        Numeric(name="debt", lower=0, upper=1, good="up", direction="decrease")
+    with pytest.raises(SchemaError, match="'ordered'"):
+        Categorical(name="c", categories=("a", "b"), good="up")

@@ -153,5 +153,6 @@ def _with_new(feature: Any, new: dict[str, Any]) -> Numeric:
     try:
         return Numeric(**{**feature.to_dict(), **new})
     except SchemaError:
-        kept: dict[str, Any] = {"label": feature.label, "immutable": feature.immutable}
-        return Numeric(name=feature.name, direction=feature.direction, **kept, **new)
+        names = ("name", "label", "immutable", "direction", "good")
+        kept: dict[str, Any] = {name: getattr(feature, name) for name in names}
+        return Numeric(**kept, **new)

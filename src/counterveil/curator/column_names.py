@@ -6,6 +6,8 @@ lists are of English and German words; a name that has none of them says nothing
 
 import re
 
+from counterveil.schema import Good
+
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
@@ -67,6 +69,22 @@ PERSONAL = {
     ),
     "health": _words("genetic genetics genotype pregnant pregnancy schwanger"),
 }
+# Which way of a number is better for the person, where the name says so plainly.
+GOOD: dict[Good, frozenset[str]] = {
+    "up": _words(
+        "income incomes salary salaries wage wages earnings saving savings einkommen gehalt lohn "
+        "ersparnis ersparnisse sparguthaben"
+    ),
+    "down": _words(
+        "debt debts overdue arrears owed unpaid late+times late+payment late+payments late+days "
+        "late+months late+fees past+due missed+payment missed+payments schulden verschuldung "
+        "rückstand rueckstand rückstände rueckstaende zahlungsverzug überfällig ueberfaellig "
+        "mahnung mahnungen"
+    ),
+}
+UNPLAIN = _words(  # days since the last arrears, income tax, debt free: which way is not plain
+    "change code free kind last limit no paid rate ratio repaid since share source tax type without"
+)
 THINGS = _words(  # that have an age
     "account building business car company contract credit debt device equipment firm house "
     "invoice loan machine policy product property vehicle"
@@ -118,16 +136,27 @@ def personal_attribute(name: str) -> str | None:
     ('family', None)
     """
     words = words_of(name)
-    found = [
-        attribute
-        for attribute, phrases in PERSONAL.items()
-        if any(words >= set(phrase.split("+")) for phrase in phrases)
-    ]
+    found = [attribute for attribute, phrases in PERSONAL.items() if _has_any(words, phrases)]
     if words & THINGS and "age" in found:
         found.remove("age")
     if words & AMOUNT and "family" in found:
         found.remove("family")
     return found[0] if found else None
+
+
+def better_way(name: str) -> Good | None:
+    """Which way is better for the person, by the name of a number; None where it is not plain.
+
+    >>> better_way("MonthlyIncome"), better_way("days_overdue"), better_way("debt_to_income_ratio")
+    ('up', 'down', None)
+    """
+    words = words_of(name)
+    found = [way for way, phrases in GOOD.items() if _has_any(words, phrases)]
+    return found[0] if len(found) == 1 and not words & (UNPLAIN | GROUPED) else None
+
+
+def _has_any(words: frozenset[str], phrases: frozenset[str]) -> bool:
+    return any(words >= set(phrase.split("+")) for phrase in phrases)
 
 
 def like_a_label(name: str) -> float:

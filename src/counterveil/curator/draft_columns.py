@@ -62,6 +62,7 @@ class Decide(StrEnum):
     BOUNDS = "bounds of {}: they are those of the rows; put the public ones"
     CATEGORIES = "categories of {}: list all that a form allows, seen here or not"
     PERSONAL = "immutable, as the name says something personal: {}"
+    GOOD = 'which way is better for the person, as the name says: {}; see "good"'
     MUTABLE = 'what else no answer may change: add "immutable": true, or a "direction"'
     CODES = '{}: numbers taken for codes; "numeric" if they are amounts'
     AMOUNTS = '{}: taken for amounts; "categorical" if they are codes'
@@ -321,10 +322,14 @@ def _shared_divisor(number: Array) -> int:
 
 
 def with_rules(feature: Drafted, decisions: Decisions) -> Drafted:
-    """The feature, immutable where its name says that it is personal."""
+    """The feature, immutable where its name says that it is personal, or with its good way."""
     attribute = column_names.personal_attribute(feature.name)
     if attribute is None:
-        return feature
+        way = column_names.better_way(feature.name) if feature.ordered else None
+        if way is None:
+            return feature
+        decisions[Decide.GOOD].append(f"{feature.name} ({way})")
+        return feature.model_copy(update={"good": way})
     named_so = feature.name.casefold() == attribute
     decisions[Decide.PERSONAL].append(feature.name if named_so else f"{feature.name} ({attribute})")
     return feature.model_copy(update={"immutable": True})

@@ -27,21 +27,22 @@ class Marginals:
 
     `grid`: whose bins lie where people are. `totals`: of each class. `tables`: for each feature the
     counts (classes, cells) that are believed. `scores`: (cells,) of each feature, see `moments`.
-    `rows`: how many there are. `variance`: of the noise on a count of (class, cell).
+    `rows`: how many there are. `noisy`: for each feature the noisy counts (classes, cells), and
+    `variance`: of the noise on one of them.
     """
 
     def __init__(self, schema: Schema, record: NoisyRecord) -> None:
         self.record, self._schema, self._counted = record, schema, chosen_grid(schema, record)
         shape = len(schema.label.classes), self._counted.width
         noisy, self.variance = record.read("singles", shape)
-        self._noisy = np.split(noisy, self._counted.starts[1:], axis=1)
-        self.rows = record.records(float(self._noisy[0].sum()))
-        self.totals = class_totals(self._noisy, self.rows)
+        self.noisy = np.split(noisy, self._counted.starts[1:], axis=1)
+        self.rows = record.records(float(self.noisy[0].sum()))
+        self.totals = class_totals(self.noisy, self.rows)
         variance = len(self.totals) * self.variance
         self._pooled = {
             number: pooled_counts(counts.sum(axis=0), variance, self.rows, cells)
             for number, (counts, cells) in enumerate(
-                zip(self._noisy, self._counted.cells, strict=True)
+                zip(self.noisy, self._counted.cells, strict=True)
             )
             if isinstance(cells, NumberCells)
         }
@@ -76,7 +77,7 @@ class Marginals:
 
     def _tables(self, moments: Moments | None = None) -> tuple[Array, ...]:
         found = []
-        for number, counts in enumerate(self._noisy):
+        for number, counts in enumerate(self.noisy):
             known = None
             if moments is not None:
                 sums, variance = moments.sums[:, number], moments.sums_variance

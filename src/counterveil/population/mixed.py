@@ -62,14 +62,15 @@ class MixedPopulation(Population):
     """P~ of a mixed table. A `VeilError` if the record is not that of this schema.
 
     `tables`: for each feature the counts (classes, cells) that are believed; `totals`: of each
-    class; `variance`: of the noise on a count of (class, cell); `copula`: what goes together, None
-    where no moments were measured.
+    class; `noisy`: the counts as measured; `variance`: of the noise on each of them; `copula`: what
+    goes together, None where no moments were measured.
     """
 
     def __init__(self, schema: Schema, record: NoisyRecord) -> None:
         self.record = record
         known = Marginals(schema, record)
         self.totals, self.variance, self.tables = known.totals, known.variance, known.tables
+        self.noisy = known.noisy
         self.class_share = self.totals / self.totals.sum()
         self.grid, self._coarse = known.shaped_grid(), known.coarse
         self.copula: Copula | None = None

@@ -130,4 +130,6 @@ def explanation_table(result: Explanations, query: int) -> RenderableType:
         if len(answer.changes) > MOST_LINES:
             table.add_row(f"… and {len(answer.changes) - MOST_LINES} more", "", "")
         parts += [cell(title, "bold"), table]
+    if found[0].warning:
+        parts.append(cell(found[0].warning))
     return Group(*parts)

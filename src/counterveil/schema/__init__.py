@@ -2,7 +2,7 @@
 
 from counterveil.schema.columns import Category
 from counterveil.schema.features import Binary, Categorical, Feature, Pixels
-from counterveil.schema.kind import Direction
+from counterveil.schema.kind import Direction, Good
 from counterveil.schema.numeric import Numeric
 from counterveil.schema.schema import Family, Label, Link, Schema
 
@@ -13,6 +13,7 @@ __all__ = [
     "Direction",
     "Family",
     "Feature",
+    "Good",
     "Label",
     "Link",
     "Numeric",

@@ -37,7 +37,7 @@ from counterveil.hints import named
 from counterveil.schema import columns
 from counterveil.schema.cells import BitCells, Cells
 from counterveil.schema.columns import Array, Category
-from counterveil.schema.kind import Bounds, Direction, Kind, Mark, Rule
+from counterveil.schema.kind import Bounds, Direction, Good, Kind, Mark, Rule
 from counterveil.schema.numeric import EMPTY, Numeric
 
 MAX_WIDTH = 1 << 17  # numbers that encode a row
@@ -52,6 +52,7 @@ class Categorical(Kind):
     ordered: bool = False
     missing: bool = False
     direction: Direction = "any"
+    good: Good | None = None
     allowed: tuple[Category, ...] | None = None
     one_hot: ClassVar[bool] = True
     step: ClassVar[None] = None
@@ -59,8 +60,9 @@ class Categorical(Kind):
     @validator(mode="after")
     def _check(self) -> Self:
         columns.check_distinct(self.name, self.categories, at_least=2 - self.missing)
-        if self.direction != "any" and not self.ordered:
-            self._contradiction("a direction needs 'ordered': true")
+        if not self.ordered and (self.direction != "any" or self.good):
+            self._contradiction("'direction' and 'good' need 'ordered': true")
+        self._check_good(self.direction)
         if self.allowed is not None and not set(self.allowed) <= set(self.categories):
             self._contradiction("'allowed' names an unknown category")
         if self.allowed == ():
@@ -135,6 +137,7 @@ class Binary(Kind):
     kind: Literal["binary"] = "binary"
     values: tuple[Category, Category] = (0, 1)
     direction: Direction = "any"
+    good: Good | None = None
     missing: ClassVar[bool] = False
     ordered: ClassVar[bool] = True
     step: ClassVar[None] = None
@@ -142,6 +145,7 @@ class Binary(Kind):
     @validator(mode="after")
     def _check(self) -> Self:
         columns.check_distinct(self.name, self.values, at_least=2)
+        self._check_good(self.direction)
         return self
 
     def encode(self, arrays: Sequence[Any], out: Array, *, strict: bool = True) -> None:

@@ -12,6 +12,7 @@ from counterveil.schema.named import Named
 
 CONTINUUM = 2.0**100  # parts of a unit: rounding to them changes no float that matters
 Direction = Literal["any", "increase", "decrease"]
+Good = Literal["up", "down"]
 
 
 class Mark:
@@ -109,7 +110,8 @@ class Kind(Named):
             return "never changes"
         direction, allowed = getattr(self, "direction", "any"), getattr(self, "allowed", None)
         step = getattr(self, "step", None)
-        words = ["may change" if direction == "any" else f"may {direction}"]
+        way = self.better if direction == "any" else direction
+        words = ["may change" if way == "any" else f"may {way}"]
         if allowed is not None:
             pair = f"{allowed[0]:,.15g} and {allowed[-1]:,.15g}" if self.number_range else ""
             words.append(f"between {pair}" if pair else f"to {named(allowed)}")
@@ -126,6 +128,12 @@ class Kind(Named):
         numbers = [high - low if self.is_whole else CONTINUUM] * len(self.columns)
         return numbers + [1.0] * (self.width - len(numbers))  # 1: whether it is missing
 
+    @property
+    def better(self) -> Direction:
+        """Which way is better for the person: no other way is advised unless it is asked for."""
+        ways: dict[Good | None, Direction] = {"up": "increase", "down": "decrease"}
+        return ways.get(getattr(self, "good", None), "any")
+
     def allows(self, value: Any) -> bool:
         """Whether an answer may have this value."""
         return value in self.listed_values
@@ -136,6 +144,10 @@ class Kind(Named):
 
     def _contradiction(self, words: str) -> NoReturn:
         raise ValueError(f"feature {self.name!r}: {words}")
+
+    def _check_good(self, direction: Direction) -> None:
+        if {direction, self.better} == {"increase", "decrease"}:
+            self._contradiction("'direction' leads away from 'good'; make it immutable")
 
     def _refuse_step(self, rule: Rule) -> None:
         if rule.step is not None:

@@ -12,7 +12,16 @@ from pydantic import model_validator as validator
 from counterveil.schema import columns
 from counterveil.schema.cells import Cells, NumberCells
 from counterveil.schema.columns import MISSING_VALUE, Array
-from counterveil.schema.kind import Bounds, Direction, Kind, Mark, Rule, is_multiple, is_number
+from counterveil.schema.kind import (
+    Bounds,
+    Direction,
+    Good,
+    Kind,
+    Mark,
+    Rule,
+    is_multiple,
+    is_number,
+)
 
 LARGEST = 1e15  # up to which floats tell whole numbers apart
 SLACK = 1e-6  # what float arithmetic may be off by
@@ -29,6 +38,7 @@ class Numeric(Kind):
     integer: bool = False
     missing: bool = False
     direction: Direction = "any"
+    good: Good | None = None
     allowed: tuple[float, float] | None = None
     step: float | None = Field(default=None, gt=0)
     values: ClassVar[None] = None
@@ -45,6 +55,7 @@ class Numeric(Kind):
             self._contradiction("integer bounds must be whole numbers")
         if not math.isfinite(self.span) or max(-self.lower, self.upper) > LARGEST:
             self._contradiction("bounds beyond 1e15; use another unit")
+        self._check_good(self.direction)
         if self.allowed is not None:
             low, high = self.allowed
             if not self.lower <= low <= high <= self.upper:

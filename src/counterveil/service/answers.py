@@ -14,10 +14,11 @@ def records(result: Explanations) -> list[dict[str, Any]]:
 
     `status` is that of the first way. Numbers of a way: `probability` of the target class,
     `distance` (L2, every encoded number between 0 and 1), and `effort`, `plausibility` and
-    `stability` where the veil knows the people. `places`: of each number the share of people below
-    it, before and after. A query without a way has a `text`, and as far as it is known: `asked`,
-    how many rows the model was asked about; `closest`, the changes of the allowed row for which it
-    is surest; `best_probability`, how sure; `opens`, a rule whose lifting opens a way.
+    `stability` where the veil knows the people; `veil_knows` is false where it is too noisy for
+    that. `places`: of each number the share of people below it, before and after. A query without a
+    way has a `text`, and as far as it is known: `asked`, how many rows the model was asked about;
+    `closest`, the changes of the allowed row for which it is surest; `best_probability`, how sure;
+    `opens`, a rule whose lifting opens a way.
     """
     rows, valid = plain_rows(result.rows), result.valid
     asked = result.decided_by is not DecidedBy.STAND_IN
@@ -52,6 +53,7 @@ def _way(result: Explanations, query: int, way: int, rows: list[dict[str, Any]])
     return {
         "changes": changes,
         **{name: or_none(value) for name, value in answer.numbers.items()},
+        "veil_knows": answer.veil_knows,
         "text": answer.text,
         "row": rows[at],
     }

@@ -13,6 +13,7 @@ from counterveil_lab.experiments import (
     answers,
     believable,
     believable_images,
+    claims,
     exhaustive,
     image_populations,
     images,
@@ -59,6 +60,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     "optimal-trees": optimal_trees.OPTIMAL_TREES,
     "plausibility": plausibility.PLAUSIBILITY,
     "second-opinion": second_opinion.SECOND_OPINION,
+    "claims": claims.CLAIMS,
 }
 
 

@@ -51,7 +51,7 @@ def _of_features(
         for limits in (getattr(feature, "allowed", None), rules["allowed"].get(name)):
             if limits is not None and not _is_allowed(feature, after, limits):
                 yield f"allowed {name}"
-        ways = {feature.direction, rules["direction"].get(name, "any")}
+        ways = {feature.direction, rules["direction"].get(name, feature.better)}
         way = 0 if before is None else _place(feature, after) - _place(feature, before)
         if ("increase" in ways and way < 0) or ("decrease" in ways and way > 0):
             yield f"direction of {name}"

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from counterveil.encoding import Encoding
 from counterveil.search.actions.menu import Menu
 from counterveil.search.batch import QueryBatch
-from counterveil.search.constraints.bounds import SAME
+from counterveil.search.constraints.bounds import SAME, bounds_of_good
 from counterveil.search.constraints.projection import Snap
 
 
@@ -58,10 +59,17 @@ class Actions:
             is_open &= ~again
         return cls(menu, batch, projection, value, is_open)
 
-    def closed(self) -> Actions:
-        """The entries that rules close to each query, as if they were open; values as listed."""
+    def closed(self, encoding: Encoding) -> Actions:
+        """The entries that rules close to each query, as if they were open; values as listed.
+
+        What is worse for the person stays closed: nobody is told that it would help.
+        """
         menu, now = self.menu, self.batch.queries[:, self.menu.column]
         differs = (menu.value - now).abs() > SAME
+        good = bounds_of_good(encoding, self.batch.queries)
+        if good is not None:
+            differs &= menu.value >= good.lower[:, menu.column] - SAME
+            differs &= menu.value <= good.upper[:, menu.column] + SAME
         if bool(menu.offered.any()):
             differs &= menu.offered
         return replace(self, value=menu.value, is_open=differs & ~self.is_open)

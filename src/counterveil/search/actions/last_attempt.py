@@ -215,7 +215,8 @@ class LastAttempt:
         `left`: queries without an answer. Returns the rows, (left, width), and the entry that leads
         there, (left,); -1 where there is none.
         """
-        closed = LastAttempt(self.costs, self.actions.closed(), self.seen)
+        actions = self.actions.closed(self.costs.context.encoding)
+        closed = LastAttempt(self.costs, actions, self.seen)
         found, entry = self.seen.surest[left].clone(), torch.full_like(left, -1)
         least = torch.zeros(len(left), device=left.device)  # of the negative margin
         most, starts = self.costs.batch.max_changes, [found.clone()]

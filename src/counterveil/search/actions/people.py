@@ -11,6 +11,7 @@ Everything is a function of the veil: nothing here has seen the target model or 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from torch import Tensor
 
 from counterveil.encoding import Array
 from counterveil.population import MixedPopulation
+from counterveil.population.shares import SureShares
 from counterveil.schema.cells import NumberCells
 from counterveil.search.constraints.bounds import linked_columns
 
@@ -69,7 +71,6 @@ class People:
             low, high = np.interp(MIDDLE, shares, places)
             whole = max(places[-1] - places[0], 1e-6)
             self.spread[number] = float(max(high - low, 0.05 * whole))
-        self._curves_of_class: dict[int, Curves] = {}  # made when first asked for
         rng, density, usual = np.random.default_rng(0), [], []
         for goal in range(self.classes):
             rows, _ = population.sample(SAMPLES, rng, np.eye(self.classes)[goal])
@@ -198,19 +199,10 @@ class People:
         found = self._along(self._shares, points, torch.nan)
         return torch.where(self.known(points), found, torch.nan)
 
-    def target_percentile(self, points: Tensor, targets: Tensor) -> Tensor:
-        """The share of P~'s people of the target class below each number, (rows, features)."""
-        found = torch.full((len(points), self.features), torch.nan, device=points.device)
-        for goal in targets.unique().tolist():
-            mine = targets == goal
-            found[mine] = self._along(self._of_class(goal), points[mine], torch.nan)
-        return found
-
-    def _of_class(self, goal: int) -> Curves:
-        if goal not in self._curves_of_class:
-            ladders = [self.population.percentiles(int(each), goal) for each in self._numbers]
-            self._curves_of_class[goal] = Curves(ladders, self.device)
-        return self._curves_of_class[goal]
+    @cached_property
+    def sure_shares(self) -> SureShares:
+        """What is sure about how many people have a number or more."""
+        return SureShares(self.population)
 
     def _along(self, curves: Curves, points: Tensor, otherwise: float) -> Tensor:
         """The values of curves for all numbers; `otherwise` for all other features."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -238,6 +238,26 @@ def box_around(
     for link in links:
         starts += [link.with_category(starts[0], box, place) for place in range(len(link.table))]
     return replace(box, ties=ties.with_feasibility(starts, box.sides))
+
+
+def bounds_of_good(encoding: Encoding, queries: Tensor) -> Box | None:
+    """The box of what is no worse for the person, whatever the rules are; None for any row."""
+    free = _with_good_alone(encoding)
+    return None if free is None else box_around(free, queries.cpu().numpy()).to(queries.device)
+
+
+@lru_cache(maxsize=32)
+def _with_good_alone(encoding: Encoding) -> Encoding | None:
+    """The encoding of a schema with no rules but what is good; None where it does not say."""
+    every = encoding.schema.features
+    if all(each.better == "any" for each in every):
+        return None
+    lifted: dict[str, Any] = {"immutable": False, "direction": "any", "allowed": None, "step": None}
+    features = tuple(
+        each.model_copy(update={k: v for k, v in lifted.items() if k in type(each).model_fields})
+        for each in every
+    )
+    return Encoding(encoding.schema.model_copy(update={"features": features, "links": ()}))
 
 
 def distinct_rules(

@@ -102,7 +102,8 @@ def clip_to_rules(feature: Feature, before: Any, after: Any, rules: ManyRules = 
     allowed, whole_range = feature.allowed_range(), feature.number_range
     if allowed is None or whole_range is None:
         return after
-    is_free = feature.direction == "any" and feature.step is None and allowed == whole_range
+    one_way = feature.direction != "any" or feature.better != "any"
+    is_free = not one_way and feature.step is None and allowed == whole_range
     if rules is None and is_free:
         return after
     distinct, which = distinct_rules(rules, len(after))

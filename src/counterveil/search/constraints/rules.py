@@ -1,8 +1,8 @@
 """Rules of one query: what this person can act on, besides what the schema says of everybody.
 
 Rules only ever tighten the schema: what is immutable in either stays, allowed values must be
-allowed by both, and opposite directions leave a feature where it is. docs/rules.md says what each
-rule means, with examples.
+allowed by both, and opposite directions leave a feature where it is. Only what is `good` for the
+person gives way, to a direction that is asked for. docs/rules.md says what each rule means.
 
 >>> rules = Rules(immutable=["sex"], direction={"age": "increase"}, allowed={"hours": (20, 40)})
 >>> rules == Rules.of_mapping({"immutable": ["sex"], "direction": {"age": "increase"},
@@ -55,6 +55,7 @@ class Rules:
 
     - `immutable`: features that must stay.
     - `direction`: "increase", "decrease" or "any" for numbers, binaries and ordered categories.
+      What is said here takes the place of what the schema says is `good` for the person.
     - `allowed`: a range (low, high) of a number, or a list of categories, that an answer may move
       to.
     - `max_changes`: how many features may change at most.
@@ -149,7 +150,7 @@ class Rules:
         """Equal for rules that ask the same."""
         return (
             self.immutable,
-            frozenset((name, way) for name, way in self.direction.items() if way != "any"),
+            frozenset(self.direction.items()),
             frozenset((name, tuple(allowed)) for name, allowed in self.allowed.items()),
             self.max_changes,
             frozenset(self.costs.items()),
@@ -200,8 +201,10 @@ class Rules:
         relations = self.relations_of(schema)
         for each in relations:
             self._check_names("relations", (each.left, each.right), features)
-        for name in {*self.immutable, *self.direction, *self.allowed, *self.steps}:
-            features[name] = self.tighten_feature(features[name])
+        said = {*self.immutable, *self.direction, *self.allowed, *self.steps}
+        for name, feature in features.items():
+            if name in said or feature.better != "any":
+                features[name] = self.tighten_feature(feature)
         self._check_followers(schema, features)
         for name, pairs in self.transitions.items():
             _check_transitions(features[name], pairs)
@@ -252,7 +255,7 @@ class Rules:
     def tighten_feature(self, feature: Feature) -> Feature:
         """One feature under these rules as well."""
         name = feature.name
-        direction, allowed = self.direction.get(name, "any"), self.allowed.get(name)
+        direction, allowed = self.direction.get(name, feature.better), self.allowed.get(name)
         step = self.steps.get(name)
         return feature.tightened(Rule(name in self.immutable, direction, allowed, step))
 

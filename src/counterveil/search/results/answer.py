@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any
 
 from counterveil.schema import Category, Schema
@@ -69,8 +68,10 @@ class Answer:
     - `kept`: the columns that stay, with their values.
     - `fixed`: features held besides those of the schema.
     - `numbers`: probability, distance and the measures of `AnswerQuality`, by name.
-    - `standing`, `places`: of numbers, by feature; see `AnswerQuality`.
+    - `beyond`, `places`: of numbers, by feature; see `AnswerQuality`.
     - `refusal`: of the first answer of a query that has none.
+    - `veil_knows`: whether the veil knows people well enough to compare with them; None where there
+      is nothing to compare.
     """
 
     schema: Schema
@@ -85,10 +86,11 @@ class Answer:
     kept: list[tuple[str, Any]]
     fixed: tuple[str, ...]
     numbers: Mapping[str, float]
-    standing: Mapping[str, float]
+    beyond: Mapping[str, float]
     places: Mapping[str, tuple[float, float]]
     reason: str
     refusal: Refusal | None
+    veil_knows: bool | None = None
 
     @property
     def is_found(self) -> bool:
@@ -123,20 +125,26 @@ class Answer:
             return []
         if self.schema.family == "image":
             return [wording.steadiness(share, goal)]
-        said = (
-            wording.compared(self.schema, change, self.standing.get(change[0]), goal)
+        told = [
+            wording.compared(self.schema, change, self.beyond.get(change[0]))
             for change in self.changes
-        )
-        return [*chain(*said), wording.agreement(share)]
+        ]
+        people = [wording.people_with(goal, [*filter(None, told)])] if any(told) else []
+        return [*people, wording.agreement(share)]
+
+    @property
+    def warning(self) -> str:
+        """Why the answer is not compared with people, where noise forbids it."""
+        return wording.TOO_NOISY if self.veil_knows is False else ""
 
     @property
     def text(self) -> str:
-        """The answer in sentences; where there is none, why, and what comes closest."""
+        """What has to be different, in one sentence; without an answer why, and the closest row."""
         now, goal = self.classes
         if not self.is_found:
             return " ".join(filter(None, (self.verdict, self.closest, self.opens)))
         start = wording.opening(now, goal, self.decided_by)
-        return " ".join([f"{start} ({self.sure}) if {self.condition}.", *self.quality_in_words])
+        return f"{start} ({self.sure}) if {self.condition}."
 
     @property
     def verdict(self) -> str:
@@ -198,16 +206,16 @@ def as_records(changes: Sequence[Change]) -> list[dict[str, Any]]:
 
 
 def in_sentences(answers: Sequence[Answer]) -> str:
-    """The answers to one query in sentences."""
+    """The answers to one query in sentences, and how they compare with other people."""
     first, found = answers[0], [each for each in answers if each.is_found]
     if len(found) < 2:
-        return first.text
+        return " ".join(filter(None, [first.text, *first.quality_in_words, first.warning]))
     lines = [wording.opening(*first.classes, first.decided_by)]
     for each in found:
         start = "if" if len(lines) == 1 else "Or: if"
         line = f"  ({each.rank + 1}) {start} {each.condition} ({each.sure})."
         lines.append(" ".join([line, *each.quality_in_words]))
-    return "\n".join(lines)
+    return "\n".join(filter(None, [*lines, first.warning]))
 
 
 def card(answers: Sequence[Answer]) -> dict[str, Any]:
@@ -242,7 +250,7 @@ def card(answers: Sequence[Answer]) -> dict[str, Any]:
                 "rank": each.rank + 1,
                 "text": each.text if pixels else "",
                 "measures": each.measures,
-                "quality": each.quality_in_words,
+                "quality": [*each.quality_in_words, *filter(None, [each.warning])],
                 **table(each.changes),
             }
             for each in found

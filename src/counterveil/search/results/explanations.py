@@ -219,12 +219,17 @@ class Explanations:
     effort = _of_quality("effort")
     plausibility = _of_quality("plausibility")
     stability = _of_quality("stability")
-    standing = _of_quality("standing")
+    beyond = _of_quality("beyond")
+
+    @property
+    def veil_knows(self) -> bool | None:
+        """Whether the veil is clear enough to compare answers with people; None without a P~."""
+        return None if self.quality is None else self.quality.veil_knows
 
     @property
     def meanings(self) -> tuple[str, ...]:
         """What the measures mean, a sentence each."""
-        return wording.meanings(self.schema, with_quality=self.quality is not None)
+        return wording.meanings(self.schema, with_quality=bool(self.veil_knows))
 
     def at(self, query: int, answer: int) -> int:
         """The position of an answer in every field."""
@@ -271,9 +276,10 @@ class Explanations:
         status = Status(str(self.status[at]))
         quality = self.quality if status is Status.FOUND else None
         numbers = {"probability": self.probability, "distance": self.distance}
-        numbers |= quality.measures if quality else {}
-        standing = quality.standing[at].tolist() if quality else ()
-        places = quality.places[at].tolist() if quality else ()
+        veil_knows = quality.veil_knows if quality else None
+        numbers |= quality.measures if quality and veil_knows else {}
+        beyond = quality.beyond[at].tolist() if quality and veil_knows else ()
+        places = quality.places[at].tolist() if quality and veil_knows else ()
         return Answer(
             schema=self.schema,
             decided_by=self.decided_by,
@@ -287,7 +293,7 @@ class Explanations:
             kept=[(column, own[column][at]) for column in own if column not in changed],
             fixed=self.fixed,
             numbers={name: float(values[at]) for name, values in numbers.items()},
-            standing=dict(zip(features, standing, strict=False)),
+            beyond=dict(zip(features, beyond, strict=False)),
             places={
                 name: (before, after)
                 for name, (before, after) in zip(features, places, strict=False)
@@ -295,6 +301,7 @@ class Explanations:
             },
             reason="" if self.reason is None else str(self.reason[at]),
             refusal=None if answer else self.refusal_of(query),
+            veil_knows=veil_knows,
         )
 
     def answers_of(self, query: int) -> list[Answer]:
@@ -302,7 +309,7 @@ class Explanations:
         return [self.answer_of(query, answer) for answer in range(self.k)]
 
     def text(self, query: int, answer: int = 0) -> str:
-        """One answer in sentences; where there is none, why, and what comes closest."""
+        """What has to be different, in one sentence; without an answer why, and the closest row."""
         return self.answer_of(query, answer).text
 
     def measures(self, query: int, answer: int = 0) -> str:
@@ -310,7 +317,10 @@ class Explanations:
         return self.answer_of(query, answer).measures
 
     def explain(self, query: int | None = None) -> str:
-        """The answers to one query in sentences, or those to every query that has any."""
+        """The answers to one query, and how they compare with other people, for a case worker.
+
+        Without `query`, those to every query that has any.
+        """
         if query is None:
             numbers = self.found.tolist()
             every = "\n\n".join(f"Query {number + 1}: {self.explain(number)}" for number in numbers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Self
 
 import torch
@@ -23,21 +23,24 @@ class AnswerQuality:
       answer.
     - `stability`: the share of a committee of models learnt from P~ that gives the target class,
       too.
-    - `standing`, (answers, features): the share of P~'s people of the target class whose number is
-      below the answer's; NaN for what is no number.
+    - `beyond`, (answers, features): at least what share of the people of the target class have the
+      answer's number or one beyond it; see `SureShares.beyond`.
     - `places`, (answers, features, 2): the share of all people whose number is below the query's
       and below the answer's; NaN for what is no number, or missing.
 
     Of images: `effort` is the mean absolute change of a pixel, `stability` the share of views in
     which the model, and the private model, still see the target class
     (`counterveil.search.images.ground`).
+
+    `veil_knows`: whether the noise leaves enough for any of this to be true of people.
     """
 
     effort: Array
     plausibility: Array
     stability: Array
-    standing: Array
+    beyond: Array
     places: Array
+    veil_knows: bool = field(default=True, kw_only=True)
 
     @classmethod
     def of(cls, context: Context, before: Array, after: Array, targets: Array) -> Self:
@@ -57,12 +60,16 @@ class AnswerQuality:
         effort = way.masked_fill(people.derived, 0.0).sum(dim=1)
         rank = people.plausibility(cells, goals)
         stability = (committee.margins(cells, goals) > 0).float().mean(dim=1)
-        found = effort, rank, stability, people.target_percentile(rows, goals), places
-        return cls(*(each.double().cpu().numpy() for each in found))
+        shares = people.sure_shares
+        beyond = torch.as_tensor(shares.beyond(before, after, targets))
+        found = effort, rank, stability, beyond, places
+        arrays = (each.double().cpu().numpy() for each in found)
+        return cls(*arrays, veil_knows=shares.veil_knows)
 
     def select(self, at: Array) -> Self:
         """The quality of the answers at these positions."""
-        return type(self)(*(getattr(self, each.name)[at] for each in fields(self)))
+        arrays = (getattr(self, each.name)[at] for each in fields(self) if not each.kw_only)
+        return type(self)(*arrays, veil_knows=self.veil_knows)
 
     @property
     def measures(self) -> dict[str, Array]:

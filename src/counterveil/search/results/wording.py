@@ -10,6 +10,8 @@ from typing import Any
 from counterveil.schema import Category, Schema
 
 Change = tuple[str, Any, Any]  # column, plain value before, plain value after
+MOST_NAMED = 4  # values of a number that are listed by their names
+TOO_NOISY = "The veil is too noisy at this ε to compare the answer with other people."
 
 
 class DecidedBy(StrEnum):
@@ -113,7 +115,7 @@ def _listed(schema: Schema, changes: Sequence[Change], each: str, counted: str) 
     parts = [each.format(name=name, was=_quoted(was), to=_quoted(to)) for name, was, to in shown]
     if len(changes) > len(shown):
         parts.append(f"{len(changes) - len(shown)} of {len(pixels)} {counted}")
-    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+    return _together(parts, "and")
 
 
 def _quoted(text: str) -> str:
@@ -122,31 +124,45 @@ def _quoted(text: str) -> str:
     return f"“{text}”" if is_open else text
 
 
-def compared(schema: Schema, change: Change, share: float | None, goal: Category) -> list[str]:
-    """How a changed number compares with those of people of the target class; or nothing.
+def compared(schema: Schema, change: Change, share: float | None) -> str:
+    """How many people of the target class have a changed number, or are beyond it; "" for nothing.
 
-    `goal`: what people call that class. `share`: of these people, how many have less, those with
-    the same number counted as half. So no fewer have this number or less. Said in full tenths: the
-    numbers come from a noisy population.
+    To be read after `people_with`. `share`: at least so many of them, in tenths; 0, NaN or None
+    where that is not known.
     """
     column, before, after = change
-    if share is None or math.isnan(share) or not isinstance(after, (int, float)):
-        return []
-    rises = not isinstance(before, (int, float)) or after > before
-    share = share if rises else 1 - share
-    tenths = int(10 * share)
-    if tenths < 1:
-        return []
-    less, value = "less" if rises else "more", _quoted(show(schema.shown_value(column, after)))
-    rest = f"{value} or {less} for {schema.shown_name(column)}."
-    if share > 0.95:
-        return [f"Nearly everybody with {goal} has {rest}"]
-    return [f"At least {tenths} of 10 people with {goal} have {rest}"]
+    tenths = round(10 * share) if share and not math.isnan(share) else 0
+    there = _beyond(schema, column, after, rises=before is None or after > before) if tenths else ""
+    return there and f"at least {tenths} in 10 have {there} for {schema.shown_name(column)}"
+
+
+def people_with(goal: Category, told: Sequence[str]) -> str:
+    """What is told of the people of the target class, which people call `goal`."""
+    return f"Of people whose decision is “{goal}”, {_together(told, 'and')}."
+
+
+def _beyond(schema: Schema, column: str, value: float, *, rises: bool) -> str:
+    """A number and all that are beyond it; values with names by their names, "" if too many."""
+    feature = schema.feature(column)
+    low, high = feature.number_range or (value, value)
+    if feature.is_whole:
+        there = range(int(value), int(high) + 1) if rises else range(int(low), int(value) + 1)
+        if any(each in there for each, _ in feature.value_names):
+            names = [_quoted(show(feature.shown_value(v))) for v in there[: MOST_NAMED + 1]]
+            return _together(names, "or") if len(names) <= MOST_NAMED else ""
+    end, more = (high, "or more") if rises else (low, "or less")
+    return _in_full(value, 4) if value == end else f"{_in_full(value, 4)} {more}"
+
+
+def _together(parts: Sequence[str], last: str) -> str:
+    """Parts in a list with commas and, before the last one, an "and" or "or"."""
+    return f" {last} ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def agreement(share: float) -> str:
     """How many of the models that were learnt from the veil agree with an answer."""
-    return f"{share:.0%} of other models, made from the veil for comparison, would agree."
+    some = f"{share:.0%} of the" if share < 1 else "All"
+    return f"{some} models trained for comparison decide the same."
 
 
 def steadiness(share: float, goal: Category) -> str:

@@ -296,6 +296,7 @@ function cardOf(way, at, goal) {
   }
   facts.append(fact(words("distance"), number(way.distance, 2)));
   card.append(facts);
+  if (way.veil_knows === false) card.append(element("p", { className: "fine", textContent: words("noisy") }));
   if (!isPicture())
     card.append(element("button", { type: "button", textContent: words("try"), onclick: () => startTrying(way) }));
   return card;

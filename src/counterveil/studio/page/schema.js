@@ -130,13 +130,14 @@ function valueField(feature, place) {
 function whoField(feature) {
   const directed = feature.kind === "numeric" || feature.kind === "binary" || feature.ordered;
   const select = element("select");
-  for (const way of ["any", ...(directed ? ["increase", "decrease"] : []), "immutable"])
+  for (const way of ["any", ...(directed ? ["increase", "decrease", "up", "down"] : []), "immutable"])
     select.append(element("option", { value: way, textContent: words(way) }));
-  select.value = feature.immutable ? "immutable" : (directed && feature.direction) || "any";
-  if (!directed) delete feature.direction;
+  select.value = feature.immutable ? "immutable" : (directed && (feature.direction || feature.good)) || "any";
+  if (!directed) delete feature.direction, delete feature.good;
   select.addEventListener("change", () => {
     set(feature, "immutable", select.value === "immutable");
     set(feature, "direction", ["increase", "decrease"].includes(select.value) ? select.value : "");
+    set(feature, "good", ["up", "down"].includes(select.value) ? select.value : "");
     changed(feature.name, false);
   });
   return labelled("who", select);
@@ -175,7 +176,7 @@ function confirmBox(name, numeric) {
 }
 
 // Tables with hundreds of columns of 0 and 1 have one card for all of them.
-const isBit = (feature) => feature.kind === "binary" && !feature.immutable && !feature.direction && String(feature.values || [0, 1]) === "0,1";
+const isBit = (feature) => feature.kind === "binary" && !feature.immutable && !feature.direction && !feature.good && String(feature.values || [0, 1]) === "0,1";
 function grouped() {
   const bits = state.schema.features.filter(isBit).map((feature) => feature.name);
   return state.oneByOne || bits.length < MANY_BITS ? [] : bits;
