@@ -25,6 +25,7 @@ from counterveil_lab.experiments import (
     private_models,
     readings,
     red_team,
+    regions,
     theorem_3,
 )
 from counterveil_lab.experiments.releases import CACHE, PAPER_EPOCHS
@@ -57,6 +58,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     "exhaustive": exhaustive.EXHAUSTIVE,
     "optimal-trees": optimal_trees.OPTIMAL_TREES,
     "plausibility": plausibility.PLAUSIBILITY,
+    "regions": regions.REGIONS,
 }
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain
 from typing import Any
 
 from counterveil.schema import Category, Schema
-from counterveil.search.results import wording
+from counterveil.search.results import regions, wording
 from counterveil.search.results.refusals import UNCONVINCED, Opening, Status
+from counterveil.search.results.regions import Region
 from counterveil.search.results.wording import Change, DecidedBy
 
 MOST_COLUMNS = 40  # of one row on a page
@@ -70,6 +72,7 @@ class Answer:
     - `fixed`: features held besides those of the schema.
     - `numbers`: probability, distance and the measures of `AnswerQuality`, by name.
     - `standing`, `places`: of numbers, by feature; see `AnswerQuality`.
+    - `find_regions`: gives the `Region` of each change.
     - `refusal`: of the first answer of a query that has none.
     """
 
@@ -88,6 +91,7 @@ class Answer:
     standing: Mapping[str, float]
     places: Mapping[str, tuple[float, float]]
     reason: str
+    find_regions: Callable[[], list[Region]]
     refusal: Refusal | None
 
     @property
@@ -129,6 +133,24 @@ class Answer:
         )
         return [*chain(*said), wording.agreement(share)]
 
+    @cached_property
+    def regions(self) -> dict[str, Region]:
+        """Which values of each change work, by column."""
+        return {region.column: region for region in self.find_regions()}
+
+    def works(self, change: Change, language: str = "en") -> str:
+        """Which values of a change work, in words; "" where there is nothing to add."""
+        region = self.regions.get(change[0])
+        return "" if region is None else regions.in_words(self.schema, region, change, language)
+
+    @property
+    def regions_in_words(self) -> list[str]:
+        """Which other values work, as a sentence; nothing where there are none."""
+        told = {self.schema.shown_name(each[0]): self.works(each) for each in self.changes}
+        parts = [f"{name} {words}" for name, words in told.items() if words]
+        start = "What works" if len(told) == 1 else "What works, one at a time"
+        return [f"{start}: {'; '.join(parts)}."] if parts else []
+
     @property
     def text(self) -> str:
         """The answer in sentences; where there is none, why, and what comes closest."""
@@ -136,7 +158,8 @@ class Answer:
         if not self.is_found:
             return " ".join(filter(None, (self.verdict, self.closest, self.opens)))
         start = wording.opening(now, goal, self.decided_by)
-        return " ".join([f"{start} ({self.sure}) if {self.condition}.", *self.quality_in_words])
+        said = [*self.regions_in_words, *self.quality_in_words]
+        return " ".join([f"{start} ({self.sure}) if {self.condition}.", *said])
 
     @property
     def verdict(self) -> str:
@@ -206,7 +229,7 @@ def in_sentences(answers: Sequence[Answer]) -> str:
     for each in found:
         start = "if" if len(lines) == 1 else "Or: if"
         line = f"  ({each.rank + 1}) {start} {each.condition} ({each.sure})."
-        lines.append(" ".join([line, *each.quality_in_words]))
+        lines.append(" ".join([line, *each.regions_in_words, *each.quality_in_words]))
     return "\n".join(lines)
 
 
@@ -222,9 +245,11 @@ def card(answers: Sequence[Answer]) -> dict[str, Any]:
     missing = [each for each in answers if not each.is_found]
     closest = first.refusal if first.refusal and first.refusal.changes and not pixels else None
 
-    def table(changes: Sequence[Change]) -> dict[str, Any]:
-        shown = [] if pixels else [wording.told(schema, change) for change in changes]
-        return {"changes": shown[:MOST_COLUMNS], "more": len(shown[MOST_COLUMNS:])}
+    def table(changes: Sequence[Change], of: Answer | None = None) -> dict[str, Any]:
+        shown = [] if pixels else changes[:MOST_COLUMNS]
+        rows = [(*wording.told(schema, each), of.works(each) if of else "") for each in shown]
+        more = 0 if pixels else len(changes[MOST_COLUMNS:])
+        return {"changes": rows, "more": more, "works": any(row[-1] for row in rows)}
 
     kept = [dict(each.kept) for each in found]
     in_all = [
@@ -243,7 +268,7 @@ def card(answers: Sequence[Answer]) -> dict[str, Any]:
                 "text": each.text if pixels else "",
                 "measures": each.measures,
                 "quality": each.quality_in_words,
-                **table(each.changes),
+                **table(each.changes, each),
             }
             for each in found
         ],
