@@ -27,7 +27,7 @@ def result(explainer, schema):
     queries.index = pd.Index([f"P-{each}" for each in range(80)], name="customer")
     held = {"immutable": ["member"]}
     result = explainer.explain(queries, "granted", **held, max_changes=2, progress=False)
-    assert {"found", "already", "impossible"} <= set(result.status)
+    assert {"found", "already", "not_found"} <= set(result.status)
     return result
 
 
@@ -54,16 +54,16 @@ def test_letters_of_every_status(result):
     assert "We took as they are: region, member." in found
     for word in ("model", "sure", "probability", "%", "people"):
         assert word not in found
-    impossible = result.letter(first(result, "impossible"))
-    assert "could not have been “granted”" in impossible
-    assert "have a person look" in impossible
+    missing = result.letter(first(result, "not_found"))
+    assert "and found none" in missing
+    assert "have a person look" in missing
     already = result.letter(first(result, "already"))
     assert "Nothing needs to change" in already
     assert "reason" not in already
-    missing = replace(result, status=np.array(["not_found"] * len(result)))
-    assert "and found none" in missing.letter(0)
-    assert "keine gefunden" in missing.letter(0, "de")
-    assert "\n\n\n" not in found + impossible + already + missing.letter(0)
+    proved = replace(result, status=np.array(["impossible"] * len(result)))
+    assert "could not have been “granted”" in proved.letter(0)
+    assert "nicht „granted“" in proved.letter(0, "de")
+    assert "\n\n\n" not in found + missing + already + proved.letter(0)
 
 
 def test_a_letter_as_a_page_escapes_what_the_table_holds(result, schema):
@@ -164,7 +164,7 @@ def test_details_tell_everything(result):
     told = result.details(query)
     for word in ("checked: exact", "log-odds", "Rule max_changes: 2", "Statement:", "stability"):
         assert word in told
-    assert "Rule" in result.details(first(result, "impossible"))
+    assert "Rule" in result.details(first(result, "not_found"))
 
 
 def test_what_is_put_off_travels_and_stays_in_place(result):

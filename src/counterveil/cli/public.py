@@ -233,17 +233,17 @@ def explain(
 
     engine = options.engine_of(on, ray_address, workers)
     to_folder = _is_folder(out_file)
-    if to_folder and (report is not None or where or queries is None or letters or mail_merge):
+    for_one_run = report or letters or mail_merge
+    if to_folder and (for_one_run is not None or where or queries is None):
         raise RequestError(
             "a folder of answers is for --queries of many rows, without --where, --report, "
             "--letters and --mail-merge"
         )
-    if not to_folder and on == "ray":
-        raise RequestError("--on ray is for answers in parts: give --out a folder")
-    if not to_folder and copied and mail_merge is None:
-        raise RequestError("--copy is for a folder of --out, or for --mail-merge")
-    if mail_merge is not None and mail_merge.suffix.lower() != ".csv":
-        raise RequestError(f"--mail-merge {mail_merge}: name the file .csv")
+    if not to_folder and (on == "ray" or (copied and mail_merge is None)):
+        raise RequestError(
+            "--on ray and --copy are for answers in parts: give --out a folder (--copy is for "
+            "--mail-merge, too)"
+        )
     outputs = {"--out": None if to_folder else out_file, "--report": report}
     outputs["--mail-merge"] = mail_merge
     options.check_outputs(outputs, veil, queries, model, rules, letter_template, *(trust or ()))
@@ -287,9 +287,9 @@ def explain(
         result.save(out_file, escape=not raw_csv)
     if report is not None:
         write_whole(report, result.to_html().encode("utf-8", "replace"))
-    if letters is not None or mail_merge is not None:
-        about = language, letter_template
-        write_letters(result, letters, mail_merge, *about, escape=not raw_csv)
+    written = write_letters(
+        result, letters, mail_merge, language, letter_template, escape=not raw_csv
+    )
     if as_json:
         print_json(result.to_dict())
         return
@@ -297,7 +297,7 @@ def explain(
         out.print(explanation_table(result, int(query)))
     say(result.headline)
     say(result.decided_by.meaning)
-    for path in filter(None, (out_file, report, mail_merge, letters)):
+    for path in filter(None, (out_file, report, *written)):
         wrote(path)
     say(result.statement.headline, "dim")
     say(f"the veil is {signer_line(result.signer)}", "dim")

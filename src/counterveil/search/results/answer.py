@@ -154,11 +154,19 @@ class Answer:
     @property
     def text(self) -> str:
         """The answer in sentences; where there is none, why, and what comes closest."""
+        return self._in_sentences([])
+
+    @property
+    def explanation(self) -> str:
+        """The same, with what else works."""
+        return self._in_sentences(self.regions_in_words if self.is_found else [])
+
+    def _in_sentences(self, also: list[str]) -> str:
         now, goal = self.classes
         if not self.is_found:
             return " ".join(filter(None, (self.verdict, self.closest, self.opens)))
         start = wording.opening(now, goal, self.decided_by)
-        said = [*self.regions_in_words, *self.quality_in_words]
+        said = [*also, *self.quality_in_words]
         return " ".join([f"{start} ({self.sure}) if {self.condition}.", *said])
 
     @property
@@ -224,7 +232,7 @@ def in_sentences(answers: Sequence[Answer]) -> str:
     """The answers to one query in sentences."""
     first, found = answers[0], [each for each in answers if each.is_found]
     if len(found) < 2:
-        return first.text
+        return first.explanation
     lines = [wording.opening(*first.classes, first.decided_by)]
     for each in found:
         start = "if" if len(lines) == 1 else "Or: if"

@@ -22,9 +22,10 @@ def details(result: Explanations, query: int) -> str:
             continue
         lines.append(f"{each.name.capitalize()}: {each.measures}")
         for column, region in each.regions.items():
-            ends = f"{value_text(region.low)} to {value_text(region.high)}"
-            told = ", ".join(map(value_text, region.values)) or ends
-            lines.append(f"  {names(column)} works: {told} (checked: {region.checked})")
+            told = region.values or dict.fromkeys((region.low, region.high))
+            values = [value_text(result.schema.shown_value(column, value)) for value in told]
+            works = (", " if region.values else " to ").join(values)
+            lines.append(f"  {names(column)} works: {works} (checked: {region.checked})")
     lines += ["", *result.meanings]
     lines.append("A region is about one change, while the others are as said.")
     if reasons := result.reasons_of(query):

@@ -18,6 +18,7 @@ The words are in templates, pages/letters/letter.LANGUAGE.txt, to copy and to ed
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,18 +40,7 @@ from counterveil.search.results.wording import Change, DecidedBy
 if TYPE_CHECKING:
     from counterveil.search.results.explanations import Explanations
 
-LINES = {  # of a change: alone, and beside others
-    "en": (
-        "{name}: {works} (now {before})",
-        "{name}: {after} (now {before}; with the rest as listed, {works})",
-        "{name}: {after} (now {before})",
-    ),
-    "de": (
-        "{name}: {works} (jetzt {before})",
-        "{name}: {after} (jetzt {before}; wenn alles andere wie genannt ist, {works})",
-        "{name}: {after} (jetzt {before})",
-    ),
-}
+LINES = {"en": "{name}: {value} instead of {before}", "de": "{name}: {value} statt {before}"}
 _LETTERS = ImmutableSandboxedEnvironment(
     trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
 )
@@ -94,11 +84,12 @@ class Letters:
     def text(self, query: int) -> str:
         """The letter about one query."""
         try:
-            return self._template.render(self.content(query)).strip() + "\n"
+            text = self._template.render(self.content(query))
         except RequestError:
             raise
         except Exception as error:  # whatever a template does
             raise self._mistake(error, _line_in(error, str(self._path))) from None
+        return re.sub(r"\n{3,}", "\n\n", text.strip()) + "\n"
 
     def _mistake(self, error: Exception, line: int | None) -> RequestError:
         where = f"{self._path}, line {line}" if line else str(self._path)
@@ -142,14 +133,13 @@ class Letters:
     def _change(self, answer: Answer, change: Change, *, is_one: bool) -> dict[str, str]:
         column, before, after = change
         told = {
-            "name": answer.schema.shown_name(column),
+            "name": _capital(answer.schema.shown_name(column)),
             "before": self._value(column, before),
             "after": self._value(column, after),
             "works": answer.works(change, self._language),
         }
-        alone, beside, without = LINES[self._language]
-        line = without if not told["works"] else alone if is_one else beside
-        return {**told, "text": _capital(line.format(**told))}
+        value = (is_one and told["works"]) or told["after"]
+        return {**told, "text": LINES[self._language].format(value=value, **told)}
 
 
 def mail_merge(result: Explanations, letters: Letters) -> pd.DataFrame:

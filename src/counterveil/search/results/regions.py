@@ -21,6 +21,7 @@ WORDS = {
         "most": "at most {high}",
         "between": "between {low} and {high}",
         "or": "or",
+        "quotes": "“”",
         "unknown": "unknown",
     },
     "de": {
@@ -28,6 +29,7 @@ WORDS = {
         "most": "höchstens {high}",
         "between": "zwischen {low} und {high}",
         "or": "oder",
+        "quotes": "„“",
         "unknown": "unbekannt",
     },
 }
@@ -82,7 +84,7 @@ def in_words(schema: Schema, region: Region, change: Change, language: str = "en
 
     if region.told is None or region.low is None or region.high is None:
         others = [value for value in region.values if value != after]
-        some = [text(value) for value in (after, *others[: MOST_NAMED - 1])]
+        some = [quoted(text(value), language) for value in (after, *others[: MOST_NAMED - 1])]
         return " ".join([", ".join(some[:-1]), words["or"], some[-1]]) if others else ""
     if region.low == region.high or region.holds(before):
         return ""
@@ -90,6 +92,13 @@ def in_words(schema: Schema, region: Region, change: Change, language: str = "en
     least, most = schema.feature(column).number_range or (low, high)
     way = "between" if low > least and high < most else "least" if low > least else "most"
     return words[way].format(low=text(low), high=text(high))
+
+
+def quoted(text: str, language: str) -> str:
+    """A value in a list: in quotation marks where it has a comma, an "and" or an "or" itself."""
+    is_open = any(mark in text for mark in (", ", " and ", " or ", " und ", " oder "))
+    first, last = WORDS[language]["quotes"]
+    return f"{first}{text}{last}" if is_open else text
 
 
 def value_text(value: Any, language: str = "en") -> str:
