@@ -129,7 +129,7 @@ def test_reasons_are_features_that_count_against_the_person(result):
         assert {each.feature for each in reasons} <= {"income", "housing"}  # all that f looks at
         assert all(each.gain > 0 for each in reasons)
         assert [each.gain for each in reasons] == sorted((r.gain for r in reasons), reverse=True)
-        own = "own" == plain_rows(result.queries)[query]["housing"]
+        own = plain_rows(result.queries)[query]["housing"] == "own"
         assert not (own and "housing" in [each.feature for each in reasons])
 
 

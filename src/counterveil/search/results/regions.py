@@ -97,8 +97,8 @@ def in_words(schema: Schema, region: Region, change: Change, language: str = "en
 def quoted(text: str, language: str) -> str:
     """A value in a list: in quotation marks where it has a comma, an "and" or an "or" itself."""
     is_open = any(mark in text for mark in (", ", " and ", " or ", " und ", " oder "))
-    first, last = WORDS[language]["quotes"]
-    return f"{first}{text}{last}" if is_open else text
+    marks = WORDS[language]["quotes"]
+    return f"{marks[0]}{text}{marks[1]}" if is_open else text
 
 
 def value_text(value: Any, language: str = "en") -> str:
