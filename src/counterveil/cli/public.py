@@ -252,7 +252,7 @@ def explain(
     budget = _model_budget(model_epsilon, model_delta, model_unit, model_relation)
     opened = open_veil(veil, trust)
     schema = opened.schema
-    rows = None if to_folder else asked_rows(queries, where, schema)
+    rows = None if to_folder else with_index(asked_rows(queries, where, schema), copied or ())
     target_model = None
     if guidance != "surrogate" and model is not None:
         about_model = (schema, model_input, model_outputs, model_classes)
@@ -282,7 +282,7 @@ def explain(
         summary = explainer.explain_files(*places, goal, **asked)
         _show_summary(summary, explainer, as_json=as_json)
         return
-    result = explainer.explain(with_index(rows, copied or ()), goal, **asked)
+    result = explainer.explain(rows, goal, **asked)
     if out_file is not None:
         result.save(out_file, escape=not raw_csv)
     if report is not None:
