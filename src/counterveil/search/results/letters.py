@@ -115,7 +115,7 @@ class Letters:
 
     def _reasons(self, query: int) -> list[dict[str, str]]:
         found = self._result.reasons_of(query)
-        values = [self._value(each.feature, each.value) for each in found]
+        values = [self._value(each.feature, _short(each.value)) for each in found]
         return [
             {"text": _capital(each.text), "code": each.code, "value": value}
             for each, value in zip(found, values, strict=True)
@@ -134,7 +134,7 @@ class Letters:
         column, before, after = change
         told = {
             "name": _capital(answer.schema.shown_name(column)),
-            "before": self._value(column, before),
+            "before": self._value(column, before if _short(before) == after else _short(before)),
             "after": self._value(column, after),
             "works": answer.works(change, self._language),
         }
@@ -172,6 +172,13 @@ def _held(result: Explanations, query: int) -> list[str]:
     rules, schema = result.rules_of(query), result.schema
     held = {*schema.immutable_names, *result.fixed, *(rules.held(schema) if rules else ())}
     return [each.name for each in schema.features if each.name in held]
+
+
+def _short(own: Any) -> Any:
+    """The person's own value with four digits at least; nobody has to reach it in full."""
+    if not isinstance(own, float):
+        return own
+    return float(round(own)) if abs(own) >= 10_000 else float(f"{own:.4g}")
 
 
 def _capital(text: str) -> str:
