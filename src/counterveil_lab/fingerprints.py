@@ -74,6 +74,10 @@ EXPERIMENTS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
         (*RELEASE, "believable", "targets", "judges"),
         ("experiments.private_answers SPLIT QUERIES", "believability WISHES KINDS"),
     ),
+    "regions": (
+        (*RELEASE, "believable", "targets", "judges", "regions"),
+        ("experiments.regions EPOCHS QUERIES POINTS GRID", "believability WISHES"),
+    ),
     "table-extraction": (ATTACKS, RED_TEAM),
     "fig-membership": (ATTACKS, RED_TEAM),
     "fig-attribute": (ATTACKS, RED_TEAM),

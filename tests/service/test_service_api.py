@@ -64,6 +64,16 @@ def test_answers_are_those_of_the_library(client, explainer, people, schema):
             assert {"probability", "distance", "effort", "plausibility", "stability"} <= set(way)
 
 
+def test_regions_and_reasons_come_when_they_are_asked_for(client, people):
+    plain = ask(client, people[:4], target="granted").json()["answers"]
+    told = ask(client, people[:4], target="granted", regions=True).json()["answers"]
+    assert "reasons" not in plain[0]
+    changes = [change for each in told for way in each["ways"] for change in way["changes"]]
+    assert changes
+    assert all("checked" in each and {"values", "low"} & each.keys() for each in changes)
+    assert any(each["reasons"] for each in told)
+
+
 def test_ways_rules_and_what_must_stay(client, people):
     body = ask(client, people[:5], k=3, immutable=["age"], rules={"max_changes": 2}).json()
     for record, row in zip(body["answers"], people, strict=False):

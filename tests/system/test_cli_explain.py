@@ -222,3 +222,23 @@ def test_the_rows_of_an_excel_file_and_a_page(run, world):
     assert "wrote cf.html" in out
     assert "<article" in (world / "cf.html").read_text()
     assert_refused(run(*EXPLAIN, "--out", "cf.pdf"), "name the file .csv, .parquet, .json or .html")
+
+
+def test_letters_and_a_mail_merge(run, world):
+    queries = pd.read_csv(world / "queries.csv").assign(customer=lambda rows: 7000 + rows.index)
+    queries.to_csv(world / "queries.csv", index=False)
+    letters = ("--letters", "letters", "--mail-merge", "merge.csv", "--language", "de")
+    code, out, _ = run(*EXPLAIN, "--target", "granted", *letters, "--copy", "customer")
+    assert code == 0
+    assert "merge.csv" in out
+    merged = pd.read_csv(world / "merge.csv", keep_default_na=False)
+    assert merged["customer"].tolist() == queries["customer"].tolist()
+    texts = [path.read_text() for path in sorted((world / "letters").glob("*.txt"))]
+    assert texts == merged["letter"].tolist()
+    assert all(text.startswith("Entscheidung (loan): ") for text in texts)
+    assert len(list((world / "letters").glob("*.html"))) == len(texts)
+    (world / "own.txt").write_text("{{ decision }}\n{% for %}")
+    own = ("--letter-template", "own.txt")
+    assert_refused(run(*EXPLAIN, *letters, *own), "own.txt, line 2")
+    assert_refused(run(*EXPLAIN, *letters, "--copy", "custmer"), "did you mean 'customer'")
+    assert_refused(run(*EXPLAIN, "--mail-merge", "merge.txt"), "name the file .csv")

@@ -186,9 +186,10 @@ def explain(
     ),
     copied: list[str] | None = option(
         None,
-        "A column of the queries to copy beside the answers, to a folder; repeat for more.",
+        "A column of the queries to copy beside the answers, to a folder of parts or to "
+        "--mail-merge; repeat for more.",
         "--copy",
-        panel=options.PARTS,
+        panel=OUTPUT,
     ),
     part_rows: int = option(50_000, "Rows of a part.", min=1, max=1_000_000, panel=options.PARTS),
     on: str = options.ON,
@@ -201,6 +202,16 @@ def explain(
         panel=OUTPUT,
     ),
     report: Path | None = option(None, "Write an HTML page for people.", panel=OUTPUT),
+    letters: Path | None = option(
+        None, "Write a letter for each row, .txt and .html, to this folder.", panel=OUTPUT
+    ),
+    mail_merge: Path | None = option(
+        None, "Write a .csv of a row a person: decision, reasons, changes, letter.", panel=OUTPUT
+    ),
+    language: str = option("en", "Of letters: en or de.", values=("en", "de"), panel=OUTPUT),
+    letter_template: Path | None = option(
+        None, "Your own template of letters (docs/letters.md).", panel=OUTPUT
+    ),
     show: int = option(3, "How many explanations to print.", min=0, panel=OUTPUT),
     as_json: bool = options.JSON,
 ) -> None:
@@ -213,6 +224,7 @@ def explain(
     constant memory; the same command goes on after it was cut off. With --on ray several workers do
     so.
     """
+    from counterveil.cli.letters import with_index, write_letters
     from counterveil.cli.where import asked_rows
     from counterveil.files import write_whole
     from counterveil.report import explanation_table
@@ -221,20 +233,26 @@ def explain(
 
     engine = options.engine_of(on, ray_address, workers)
     to_folder = _is_folder(out_file)
-    if to_folder and (report is not None or where or queries is None):
+    for_one_run = report or letters or mail_merge
+    if to_folder and (for_one_run is not None or where or queries is None):
         raise RequestError(
-            "a folder of answers is for --queries of many rows, without --where and --report"
+            "a folder of answers is for --queries of many rows, without --where, --report, "
+            "--letters and --mail-merge"
         )
-    if not to_folder and (on == "ray" or copied):
-        raise RequestError("--on ray and --copy are for answers in parts: give --out a folder")
+    if not to_folder and (on == "ray" or (copied and mail_merge is None)):
+        raise RequestError(
+            "--on ray and --copy are for answers in parts: give --out a folder (--copy is for "
+            "--mail-merge, too)"
+        )
     outputs = {"--out": None if to_folder else out_file, "--report": report}
-    options.check_outputs(outputs, veil, queries, model, rules, *(trust or ()))
+    outputs["--mail-merge"] = mail_merge
+    options.check_outputs(outputs, veil, queries, model, rules, letter_template, *(trust or ()))
     if model_epsilon is not None and (guidance == "surrogate" or model is None):
         raise RequestError("no target model is consulted: leave --model-epsilon out")
     budget = _model_budget(model_epsilon, model_delta, model_unit, model_relation)
     opened = open_veil(veil, trust)
     schema = opened.schema
-    rows = None if to_folder else asked_rows(queries, where, schema)
+    rows = None if to_folder else with_index(asked_rows(queries, where, schema), copied or ())
     target_model = None
     if guidance != "surrogate" and model is not None:
         about_model = (schema, model_input, model_outputs, model_classes)
@@ -269,6 +287,9 @@ def explain(
         result.save(out_file, escape=not raw_csv)
     if report is not None:
         write_whole(report, result.to_html().encode("utf-8", "replace"))
+    written = write_letters(
+        result, letters, mail_merge, language, letter_template, escape=not raw_csv
+    )
     if as_json:
         print_json(result.to_dict())
         return
@@ -276,7 +297,7 @@ def explain(
         out.print(explanation_table(result, int(query)))
     say(result.headline)
     say(result.decided_by.meaning)
-    for path in filter(None, (out_file, report)):
+    for path in filter(None, (out_file, report, *written)):
         wrote(path)
     say(result.statement.headline, "dim")
     say(f"the veil is {signer_line(result.signer)}", "dim")

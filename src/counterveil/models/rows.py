@@ -62,12 +62,13 @@ class Rows:
 
     def repeated(self, times: int) -> Self:
         """Rows in original units, each so many times, one after the other."""
-        if times == 1:
-            return self
-        again = np.repeat(np.arange(len(self)), times)
+        return self if times == 1 else self.select(np.repeat(np.arange(len(self)), times))
+
+    def select(self, at: Array) -> Self:
+        """Some rows in original units, by their places; a place may come more than once."""
         rows = type(self)(self._encoding)
-        rows.cells = [column.take(again) for column in self.cells]
-        rows._given, rows.from_frame, rows.encoded = rows.cells, True, self.encoded[again]
+        rows.cells = [column.take(at) for column in self.cells]
+        rows._given, rows.from_frame, rows.encoded = rows.cells, True, self.encoded[at]
         return rows
 
     @classmethod

@@ -5,10 +5,12 @@ in the templates beside this file; whoever shows something fills them. Everythin
 """
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import jinja2
 
 MOST_ROWS = 40  # of a table in a notebook
+LETTERS = Path(__file__).parent / "letters"  # templates for persons, to copy and to edit
 
 TEMPLATES = jinja2.Environment(
     loader=jinja2.PackageLoader("counterveil", "pages"),

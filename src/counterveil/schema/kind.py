@@ -5,6 +5,8 @@ import math
 from collections.abc import Collection
 from typing import Any, ClassVar, Literal, NamedTuple, NoReturn, Self
 
+from pydantic import model_validator
+
 from counterveil.errors import RequestError
 from counterveil.hints import named
 from counterveil.schema.columns import Category
@@ -50,11 +52,24 @@ class Rule(NamedTuple):
 
 
 class Kind(Named):
-    """What the kinds have in common."""
+    """What the kinds have in common.
+
+    `reason`, `reason_code`: how letters say that it counts against a person, such as "Length of
+    employment"; by default what people call the column, and no code.
+    """
 
     immutable: bool = False
+    reason: str = ""
+    reason_code: str = ""
     one_hot: ClassVar[bool] = False  # whether each category has an encoded column
     is_one_number: ClassVar[bool] = False  # whether it is a single number of a range
+
+    @model_validator(mode="after")
+    def _check_reason(self) -> Self:
+        for field in ("reason", "reason_code"):
+            if getattr(self, field):
+                self._check_name(field, getattr(self, field))
+        return self
 
     def to_dict(self) -> dict[str, Any]:
         """As in the JSON file: what is not a default."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any, Unpack
 
 import pandas as pd
@@ -190,6 +191,8 @@ class Explainer:
             # f~ does not know what f has decided: a class that was named is sought for everybody.
             sought = torch.ones_like(sought)
         request = Request(asked, index, batch, before, rules, fixed, k, sought, options.iterations)
+        if not options.soft_margin:
+            request = replace(request, least=options.margin)
         return self._builder(request, self._search(request, options, progress))
 
     def explain_files(

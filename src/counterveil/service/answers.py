@@ -9,16 +9,17 @@ from counterveil.search.results.wording import DecidedBy
 from counterveil.tables import plain_rows
 
 
-def records(result: Explanations) -> list[dict[str, Any]]:
+def records(result: Explanations, *, regions: bool = False) -> list[dict[str, Any]]:
     """One record for each query, with its ways.
 
-    `status` is that of the first way. Numbers of a way: `probability` of the target class,
-    `distance` (L2, every encoded number between 0 and 1), and `effort`, `plausibility` and
-    `stability` where the veil knows the people; `veil_knows` is false where it is too noisy for
+        `status` is that of the first way. Numbers of a way: `probability` of the target class,
+        `distance` (L2, every encoded number between 0 and 1), and `effort`, `plausibility` and
+        `stability` where the veil knows the people; `veil_knows` is false where it is too noisy for
     that. `places`: of each number the share of people below it, before and after. A query without a
     way has a `text`, and as far as it is known: `asked`, how many rows the model was asked about;
     `closest`, the changes of the allowed row for which it is surest; `best_probability`, how sure;
-    `opens`, a rule whose lifting opens a way.
+    `opens`, a rule whose lifting opens a way. With `regions` each change has what works there, and
+    each record the main `reasons`.
     """
     rows, valid = plain_rows(result.rows), result.valid
     asked = result.decided_by is not DecidedBy.STAND_IN
@@ -31,22 +32,27 @@ def records(result: Explanations) -> list[dict[str, Any]]:
             "decision": now if asked else None,
             "target": goal,
             "ways": [
-                _way(result, query, way, rows)
+                _way(result, query, way, rows, regions=regions)
                 for way in range(result.k)
                 if valid[result.at(query, way)]
             ],
         }
         if result.status[first] != Status.FOUND.value:
             record["text"] = result.text(query)
+        if regions:
+            record["reasons"] = [reason.record for reason in result.reasons_of(query)]
         found.append(record | (refusal.record if refusal else {}))
     return found
 
 
-def _way(result: Explanations, query: int, way: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _way(
+    result: Explanations, query: int, way: int, rows: list[dict[str, Any]], *, regions: bool
+) -> dict[str, Any]:
     answer, at = result.answer_of(query, way), result.at(query, way)
+    known = {each["column"]: each for each in result.region_of(query, way)} if regions else {}
     changes = []
     for column, before, after in answer.changes:
-        change = {"column": column, "from": before, "to": after}
+        change = {"column": column, "from": before, "to": after, **known.get(column, {})}
         if column in answer.places:
             change["places"] = [round(float(place), 4) for place in answer.places[column]]
         changes.append(change)

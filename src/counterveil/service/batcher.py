@@ -42,7 +42,7 @@ class Piece:
     def kind(self) -> tuple[Any, ...]:
         """Equal for pieces that can be searched together."""
         asked = self.question
-        return asked.k, asked.prefer, asked.target is None, self.rules is None
+        return asked.k, asked.prefer, asked.regions, asked.target is None, self.rules is None
 
 
 @dataclass
@@ -206,7 +206,7 @@ def _explained(explainer: Explainer, pieces: Sequence[Piece]) -> list[dict[str, 
         prefer=first.prefer,
         progress=False,
     )
-    return records(result)
+    return records(result, regions=first.regions)
 
 
 def _decisions(explainer: Explainer, rows: Sequence[Row]) -> list[dict[str, Any]]:

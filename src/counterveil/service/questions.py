@@ -43,6 +43,10 @@ class Question(BaseModel):
             json_schema_extra={"propertyNames": {"enum": [each.name for each in fields(Rules)]}},
         ),
     ] = None
+    regions: Annotated[
+        bool,
+        Field(description="With what works of each change, and the main reasons; takes longer."),
+    ] = False
 
     @property
     def all_rules(self) -> Rules | None:

@@ -140,7 +140,18 @@ def _asked(explainer: Explainer, **options: Any) -> Any:
     """The summary of the answers to a few queries, with what they are worth, and the changes."""
     queries = rows(explainer.veil.schema, 5, seed=6)
     given = explainer.explain(queries, progress=False, **options)
-    return [given.summary().drop(columns="reason", errors="ignore"), given.changes()]
+    changes = given.changes().drop(columns=["low", "high", "values"])
+    return [given.summary().drop(columns="reason", errors="ignore"), changes]
+
+
+def regions() -> Any:
+    """Regions of answers in a mixed table: of a network, and of the private model."""
+    released, queries = veil(MIXED), rows(MIXED, 5, seed=6)
+    found = [
+        Explainer(released, each).explain(queries, "granted", progress=False)
+        for each in (model(MIXED), None)
+    ]
+    return [each.region_of(at) for each in found for at in each.found.tolist()]
 
 
 class Quiet(NoiseSource):

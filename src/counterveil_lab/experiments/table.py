@@ -26,6 +26,7 @@ from counterveil_lab.experiments import (
     private_models,
     readings,
     red_team,
+    regions,
     second_opinion,
     theorem_3,
 )
@@ -61,6 +62,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     "plausibility": plausibility.PLAUSIBILITY,
     "second-opinion": second_opinion.SECOND_OPINION,
     "claims": claims.CLAIMS,
+    "regions": regions.REGIONS,
 }
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from counterveil.schema import Category, Schema
-from counterveil.search.results import wording
+from counterveil.search.results import regions, wording
 from counterveil.search.results.refusals import UNCONVINCED, Opening, Status
+from counterveil.search.results.regions import Region
 from counterveil.search.results.wording import Change, DecidedBy
 
 MOST_COLUMNS = 40  # of one row on a page
@@ -69,6 +71,7 @@ class Answer:
     - `fixed`: features held besides those of the schema.
     - `numbers`: probability, distance and the measures of `AnswerQuality`, by name.
     - `beyond`, `places`: of numbers, by feature; see `AnswerQuality`.
+    - `find_regions`: gives the `Region` of each change.
     - `refusal`: of the first answer of a query that has none.
     - `veil_knows`: whether the veil knows people well enough to compare with them; None where there
       is nothing to compare.
@@ -89,6 +92,7 @@ class Answer:
     beyond: Mapping[str, float]
     places: Mapping[str, tuple[float, float]]
     reason: str
+    find_regions: Callable[[], list[Region]]
     refusal: Refusal | None
     veil_knows: bool | None = None
 
@@ -136,6 +140,29 @@ class Answer:
     def warning(self) -> str:
         """Why the answer is not compared with people, where noise forbids it."""
         return wording.TOO_NOISY if self.veil_knows is False else ""
+
+    @cached_property
+    def regions(self) -> dict[str, Region]:
+        """Which values of each change work, by column."""
+        return {region.column: region for region in self.find_regions()}
+
+    def works(self, change: Change, language: str = "en") -> str:
+        """Which values of a change work, in words; "" where there is nothing to add."""
+        region = self.regions.get(change[0])
+        return "" if region is None else regions.in_words(self.schema, region, change, language)
+
+    @property
+    def regions_in_words(self) -> list[str]:
+        """Which other values work, as a sentence; nothing where there are none."""
+        told = {self.schema.shown_name(each[0]): self.works(each) for each in self.changes}
+        parts = [f"{name} {words}" for name, words in told.items() if words]
+        start = "What works" if len(told) == 1 else "What works, one at a time"
+        return [f"{start}: {'; '.join(parts)}."] if parts else []
+
+    @property
+    def also(self) -> list[str]:
+        """What else works, and how the answer compares, for a case worker."""
+        return [*(self.regions_in_words if self.is_found else []), *self.quality_in_words]
 
     @property
     def text(self) -> str:
@@ -209,12 +236,12 @@ def in_sentences(answers: Sequence[Answer]) -> str:
     """The answers to one query in sentences, and how they compare with other people."""
     first, found = answers[0], [each for each in answers if each.is_found]
     if len(found) < 2:
-        return " ".join(filter(None, [first.text, *first.quality_in_words, first.warning]))
+        return " ".join(filter(None, [first.text, *first.also, first.warning]))
     lines = [wording.opening(*first.classes, first.decided_by)]
     for each in found:
         start = "if" if len(lines) == 1 else "Or: if"
         line = f"  ({each.rank + 1}) {start} {each.condition} ({each.sure})."
-        lines.append(" ".join([line, *each.quality_in_words]))
+        lines.append(" ".join([line, *each.also]))
     return "\n".join(filter(None, [*lines, first.warning]))
 
 
@@ -230,9 +257,11 @@ def card(answers: Sequence[Answer]) -> dict[str, Any]:
     missing = [each for each in answers if not each.is_found]
     closest = first.refusal if first.refusal and first.refusal.changes and not pixels else None
 
-    def table(changes: Sequence[Change]) -> dict[str, Any]:
-        shown = [] if pixels else [wording.told(schema, change) for change in changes]
-        return {"changes": shown[:MOST_COLUMNS], "more": len(shown[MOST_COLUMNS:])}
+    def table(changes: Sequence[Change], of: Answer | None = None) -> dict[str, Any]:
+        shown = [] if pixels else changes[:MOST_COLUMNS]
+        rows = [(*wording.told(schema, each), of.works(each) if of else "") for each in shown]
+        more = 0 if pixels else len(changes[MOST_COLUMNS:])
+        return {"changes": rows, "more": more, "works": any(row[-1] for row in rows)}
 
     kept = [dict(each.kept) for each in found]
     in_all = [
@@ -251,7 +280,7 @@ def card(answers: Sequence[Answer]) -> dict[str, Any]:
                 "text": each.text if pixels else "",
                 "measures": each.measures,
                 "quality": [*each.quality_in_words, *filter(None, [each.warning])],
-                **table(each.changes),
+                **table(each.changes, each),
             }
             for each in found
         ],

@@ -13,15 +13,20 @@ from torch import Tensor
 
 from counterveil.encoding import Array, Encoding
 from counterveil.models import Rows
+from counterveil.population import MixedPopulation
 from counterveil.privacy import Statement
 from counterveil.schema import Schema
+from counterveil.search.asking import Question
 from counterveil.search.batch import Answers, QueryBatch
 from counterveil.search.components import SearchComponents
 from counterveil.search.constraints.bounds import ANY_NUMBER, SAME, Box, ManyRules
 from counterveil.search.constraints.decoding import Given, decode_cells
 from counterveil.search.constraints.rules import Rules
 from counterveil.search.results.explanations import Explanations
+from counterveil.search.results.put_off import PutOff
+from counterveil.search.results.reasons import Gain, ReasonFinder
 from counterveil.search.results.refusals import NO_FURTHER, UNCONVINCED, Status
+from counterveil.search.results.region_finder import RegionFinder
 from counterveil.search.results.tables import with_index
 
 
@@ -38,6 +43,7 @@ class Request:
     k: int
     sought: Tensor  # which queries do not have their target class already, (queries,)
     iterations: int  # that the search was allowed
+    least: float = 0.0  # how probable the target class must be
 
 
 @dataclass(frozen=True)
@@ -66,9 +72,12 @@ class ResultBuilder:
         encoded, after = given_out.encoded, request.before.repeat_interleave(k, dim=0)
         if wanted.any():  # else these are the queries
             after = model.ask(given_out)
-        valid = (after.argmax(dim=1).numpy() == targets) & wanted
+        valid, box = (
+            (after.argmax(dim=1).numpy() == targets) & wanted,
+            request.batch.repeated(k).box,
+        )
         if request.batch.box.ties is not None:
-            valid &= self._legal(queries, given_out, rules, request.batch.repeated(k).box)
+            valid &= self._legal(queries, given_out, rules, box)
         lost = wanted & ~valid
         if lost.any():
             encoded[lost] = points[lost]
@@ -104,9 +113,43 @@ class ResultBuilder:
             signer=self.components.veil.signer,
             index=request.index,
             decided_by=self.components.decided_by,
+            rules=request.rules,
             assess=partial(self.components.quality, points, encoded, targets),
+            regions=PutOff(
+                len(valid),
+                RegionFinder(
+                    self.components,
+                    self._legal,
+                    queries,
+                    given_out,
+                    rules,
+                    box,
+                    targets,
+                    valid,
+                    probability,
+                    request.least,
+                ),
+            ),
+            gains=self._gains(request),
             **known,
         )
+
+    def _gains(self, request: Request) -> PutOff[Gain]:
+        """What counts most against the person of each query; nothing where P~ is not known.
+
+        A model whose calls are counted is not asked.
+        """
+
+        def find(at: Array) -> list[list[Gain]]:
+            model, population = self.components.model, self.components.population
+            if not isinstance(population, MixedPopulation) or model.calls_left is not None:
+                return [[] for _ in at]
+            now, targets = request.before.argmax(dim=1), request.batch.targets
+            points = request.batch.queries.cpu()
+            finder = ReasonFinder(Question(model), population, points, now.numpy(), targets.numpy())
+            return finder(at)
+
+        return PutOff(len(request.asked), find)
 
     def _without_answer(
         self, request: Request, told: Answers, missing: Array

@@ -16,13 +16,20 @@ import torch
 
 from counterveil.encoding import Array, Encoding
 from counterveil.errors import RequestError
-from counterveil.files import write_whole
+from counterveil.files import Place, write_whole
 from counterveil.privacy import Statement
 from counterveil.schema import Category, Schema
+from counterveil.search.constraints.bounds import ManyRules
+from counterveil.search.constraints.rules import Rules
 from counterveil.search.results import tables, wording
 from counterveil.search.results.answer import Answer, Refusal, in_sentences
+from counterveil.search.results.details import details
+from counterveil.search.results.letters import Letters, as_html, mail_merge
+from counterveil.search.results.put_off import PutOff
 from counterveil.search.results.quality import AnswerQuality
+from counterveil.search.results.reasons import Gain, Reason
 from counterveil.search.results.refusals import Opening, Status
+from counterveil.search.results.regions import Region
 from counterveil.search.results.tables import LazyFrame, index_of_answers, with_index
 from counterveil.search.results.wording import Change, DecidedBy, same
 from counterveil.signature import Signer
@@ -88,6 +95,9 @@ class Explanations:
       positions from 0, all frames have it, too; with k > 1 those of answers have one more level,
       `answer`, from 1.
     - `decided_by`: whose decisions these are.
+    - `rules`: the rules of all queries, or one for each; None where there were none.
+    - `regions`: of each answer, which values of its changes work; found when first looked at.
+    - `gains`: of each query, which features count against the person, and how much; the same.
     - `assess`: computes the `quality` of the answers when that is first looked at: the model may
       then be asked, and a committee be learnt. It gives None where a veil has no population.
     """
@@ -114,6 +124,9 @@ class Explanations:
     signer: Signer | None = None
     index: pd.Index[Any] | None = None
     decided_by: DecidedBy = DecidedBy.MODEL
+    rules: ManyRules = None
+    regions: PutOff[Region] = PutOff()  # noqa: RUF009
+    gains: PutOff[Gain] = PutOff()  # noqa: RUF009
     assess: Callable[[], AnswerQuality | None] = _known
 
     def __len__(self) -> int:
@@ -193,7 +206,7 @@ class Explanations:
         """The same for some of the queries, in the given order, numbered anew."""
         some = np.asarray(queries, dtype=int)
         at = (some[:, None] * self.k + np.arange(self.k)).ravel()
-        index = None if self.index is None else self.index[some]
+        index, rules = None if self.index is None else self.index[some], self.rules
 
         def part(name: str, at: Array, k: int) -> Any:
             whole = getattr(self, name)
@@ -206,6 +219,9 @@ class Explanations:
         return replace(
             self,
             index=index,
+            rules=rules if isinstance(rules, Rules) else rules and [rules[i] for i in some],
+            regions=self.regions.select(at),
+            gains=self.gains.select(some),
             assess=lambda: None if self.quality is None else self.quality.select(at),
             **{name: part(name, at, self.k) for name in _BY_ANSWER},
             **{name: part(name, some, 1) for name in _BY_QUERY},
@@ -242,6 +258,24 @@ class Explanations:
         """The changed columns of one answer with their values before and after."""
         at = self.at(query, answer)
         return self._differences(at, "rows", at)
+
+    def region_of(self, query: int, answer: int = 0) -> list[dict[str, Any]]:
+        """Which values of each change work, while the rest of the answer stays as it is.
+
+        A record for each changed column: `low` and `high` of a number, both included, or the
+        `values` of a category without the person's own; and how that was `checked`.
+        """
+        return [region.record for region in self.regions[self.at(query, answer)]]
+
+    def reasons_of(self, query: int) -> list[Reason]:
+        """What counts most against the person, for the decision as it is now.
+
+        At most four, the weightiest first; see `counterveil.search.results.reasons`. None where the
+        veil has no population of a mixed table, or the calls of the model are counted.
+        """
+        at, found = self.at(query, 0), self.gains[query]
+        own = self._cells["queries"]
+        return [Reason.of(self.schema.feature(name), own[name][at], gain) for name, gain in found]
 
     def kept_of(self, query: int, answer: int = 0) -> list[tuple[str, Any]]:
         """The columns of one answer that stay as they are, with their values."""
@@ -300,6 +334,7 @@ class Explanations:
                 if not math.isnan(before) and not math.isnan(after)
             },
             reason="" if self.reason is None else str(self.reason[at]),
+            find_regions=partial(self.regions.__getitem__, at),
             refusal=None if answer else self.refusal_of(query),
             veil_knows=veil_knows,
         )
@@ -326,6 +361,30 @@ class Explanations:
             every = "\n\n".join(f"Query {number + 1}: {self.explain(number)}" for number in numbers)
             return every or f"{self.headline}."
         return in_sentences(self.answers_of(query))
+
+    def letter(
+        self, query: int, language: str = "en", template: Place | None = None, *, html: bool = False
+    ) -> str:
+        """What to tell the person: the decision, its main reasons, and what would change it.
+
+        Short, and without measures: see docs/letters.md. `language`: "en" or "de". `template`: the
+        path of a template of your own. `html`: as a page of one file.
+        """
+        text = Letters(self, language, template).text(query)
+        return as_html(text, language) if html else text
+
+    def details(self, query: int) -> str:
+        """Everything that is known about the answers to one query, for whoever looks into it."""
+        return details(self, query)
+
+    def mail_merge(self, language: str = "en", template: Place | None = None) -> pd.DataFrame:
+        """One row a person: the caller's index, decision, reasons, changes in words, letter."""
+        return mail_merge(self, Letters(self, language, template))
+
+    def rules_of(self, query: int) -> Rules | None:
+        """The rules of one query; None where there were none."""
+        rules = self.rules
+        return rules if rules is None or isinstance(rules, Rules) else rules[query]
 
     def plot(self, query: int = 0, answer: int = 0) -> Figure:
         """One answer as a picture: a matplotlib Figure, to show or to `.savefig("cf.png")`.
@@ -358,7 +417,9 @@ class Explanations:
     def changes(self) -> pd.DataFrame:
         """One row for each changed column: query, (with k > 1) answer, column, from, to.
 
-        Query and answer count from 1. The index is that of the queries, if their table has one.
+        And what works there, while the rest of the answer stays as it is: `low` and `high` of a
+        number, `values` of a category. Query and answer count from 1. The index is that of the
+        queries, if their table has one.
         """
         return tables.changes(self)
 

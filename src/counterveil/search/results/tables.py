@@ -148,11 +148,14 @@ def summary(
 def changes(result: Explanations) -> pd.DataFrame:
     """One row for each changed column of every answer that was found."""
     rows = [
-        (query + 1, rank + 1, *change)
+        (query + 1, rank + 1, *change, region.get("low"), region.get("high"), region.get("values"))
         for query, rank in (divmod(at, result.k) for at in np.flatnonzero(result.valid).tolist())
+        for regions in [{each["column"]: each for each in result.region_of(query, rank)}]
         for change in result.changes_of(query, rank)
+        for region in [regions.get(change[0], {})]
     ]
-    table = pd.DataFrame(rows, columns=["query", "answer", "column", "from", "to"])
+    columns = ["query", "answer", "column", "from", "to", "low", "high", "values"]
+    table = pd.DataFrame(rows, columns=columns)
     if result.index is not None and not is_plain(result.index):
         table.index = result.index[table["query"].to_numpy(int) - 1]
     return table if result.k > 1 else table.drop(columns="answer")
@@ -165,6 +168,9 @@ def records(result: Explanations) -> list[dict[str, Any]]:
     for record, query, rank in zip(found, *_positions(result), strict=True):
         record.update({name: or_none(record[name]) for name in _measures(result)})
         record["changes"] = as_records(result.changes_of(query, rank))
+        record["regions"] = result.region_of(query, rank)
+        if rank == 0:
+            record["reasons"] = [each.record for each in result.reasons_of(query)]
         if rank == 0 and (refusal := result.refusal_of(query)):
             record.update(refusal.record)
     return found

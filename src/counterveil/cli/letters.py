@@ -1,0 +1,57 @@
+"""Letters of `explain`: a file for each person, and one table for a mail merge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from counterveil.errors import RequestError
+from counterveil.files import write_whole
+from counterveil.hints import did_you_mean, named
+
+if TYPE_CHECKING:
+    from counterveil.search import Explanations
+
+
+def with_index(rows: pd.DataFrame, copied: Sequence[str]) -> pd.DataFrame:
+    """The rows with the columns of --copy as their index, which answers have, too."""
+    for name in copied:
+        if name not in rows.columns:
+            there = f"the queries have: {named(rows.columns)}{did_you_mean(name, rows.columns)}"
+            raise RequestError(f"--copy {name}: no such column; {there}")
+    return rows.set_index([*copied], drop=False) if copied else rows
+
+
+def write_letters(
+    result: Explanations,
+    folder: Path | None,
+    merged: Path | None,
+    language: str,
+    template: Path | None,
+    *,
+    escape: bool,
+) -> list[Path]:
+    """Write letter-N.txt and letter-N.html of every query, and the table of a mail merge.
+
+    Returns what was written; `folder` and `merged` are None where they were not asked for.
+    """
+    if folder is None and merged is None:
+        return []
+    from counterveil.search.results.letters import Letters, as_html, mail_merge
+    from counterveil.tables import file_content
+
+    if merged is not None and merged.suffix.lower() != ".csv":
+        raise RequestError(f"--mail-merge {merged}: name the file .csv")
+    letters, digits = Letters(result, language, template), len(str(len(result)))
+    if merged is not None:
+        table = mail_merge(result, letters)
+        write_whole(merged, file_content(table, merged, escape=escape))
+    for query in range(len(result)) if folder is not None else ():
+        text = letters.text(query)
+        name = f"letter-{query + 1:0{digits}}"
+        for ending, content in ((".txt", text), (".html", as_html(text, language))):
+            write_whole(Path(folder or "") / f"{name}{ending}", content.encode())
+    return [path for path in (merged, folder) if path is not None]

@@ -1,0 +1,196 @@
+"""Letters: what a person is told of a decision, in plain text, HTML, or cells for a mail merge.
+
+A letter says what was decided, the main reasons, what would have led to the other decision, and
+what was taken as it is. It names no model, no probability and no claim about other people. Its
+numbers are the person's own, those of the answer, and those of regions, which the model bears out.
+
+The words are in templates, pages/letters/letter.LANGUAGE.txt, to copy and to edit. A template has:
+
+| name | what |
+|---|---|
+| `label`, `decision`, `goal` | what people call the label, the class that was decided, the other |
+| `status` | found, not_found, impossible or already |
+| `reasons` | each with `text`, `code` and the person's own `value`, the weightiest first |
+| `ways` | each a list of changes: `name`, `before`, `after`, `works` (the region), `text` (all) |
+| `kept` | the features that the rules hold |
+| `language` | the language of numbers |
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jinja2
+import pandas as pd
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from counterveil.errors import RequestError
+from counterveil.files import Place, read_bytes
+from counterveil.hints import named
+from counterveil.pages import LETTERS, TEMPLATES
+from counterveil.search.results.answer import Answer
+from counterveil.search.results.reasons import MOST_REASONS
+from counterveil.search.results.refusals import Status
+from counterveil.search.results.regions import value_text
+from counterveil.search.results.tables import free_name, is_plain
+from counterveil.search.results.wording import Change, DecidedBy
+
+if TYPE_CHECKING:
+    from counterveil.search.results.explanations import Explanations
+
+LINES = {"en": "{name}: {value} instead of {before}", "de": "{name}: {value} statt {before}"}
+_LETTERS = ImmutableSandboxedEnvironment(
+    trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+)
+
+
+def as_html(text: str, language: str) -> str:
+    """A letter as a page of one file."""
+    return TEMPLATES.get_template("letters/letter.html").render(text=text, language=language)
+
+
+class Letters:
+    """The letters about the queries of a result, by one template.
+
+    `template`: the path of a file; by default that of the language.
+    """
+
+    def __init__(
+        self, result: Explanations, language: str = "en", template: Place | None = None
+    ) -> None:
+        if language not in LINES:
+            raise RequestError(f"no letters in {language!r}; there are: {named(LINES)}")
+        if result.decided_by is DecidedBy.STAND_IN:
+            raise RequestError(
+                "a letter says what was decided and why, and the model that decides was not asked; "
+                "explain with guidance 'model'"
+            )
+        if result.schema.images:
+            raise RequestError("letters are about tables; an image has no reasons in words")
+        self._result, self._language = result, language
+        self._path = Path(template or LETTERS / f"letter.{language}.txt")
+        content = read_bytes(self._path, "template of letters", RequestError)
+        try:
+            code = _LETTERS.compile(content.decode(), filename=str(self._path))
+        except UnicodeDecodeError:
+            raise RequestError(f"{self._path}: a template of letters is text in UTF-8") from None
+        except jinja2.TemplateSyntaxError as error:
+            raise self._mistake(error, error.lineno) from None
+        globals_ = _LETTERS.make_globals(None)
+        self._template = _LETTERS.template_class.from_code(_LETTERS, code, globals_)
+
+    def text(self, query: int) -> str:
+        """The letter about one query."""
+        try:
+            text = self._template.render(self.content(query))
+        except RequestError:
+            raise
+        except Exception as error:  # whatever a template does
+            raise self._mistake(error, _line_in(error, str(self._path))) from None
+        return re.sub(r"\n{3,}", "\n\n", text.strip()) + "\n"
+
+    def _mistake(self, error: Exception, line: int | None) -> RequestError:
+        where = f"{self._path}, line {line}" if line else str(self._path)
+        said = str(error) if isinstance(error, jinja2.TemplateError) else type(error).__name__
+        return RequestError(f"{where}: {said}; docs/letters.md says what a template may name")
+
+    def content(self, query: int) -> dict[str, Any]:
+        """What the template is filled with."""
+        result, schema = self._result, self._result.schema
+        answers = result.answers_of(query)
+        first, found = answers[0], [each for each in answers if each.is_found]
+        is_already = first.status is Status.ALREADY
+        return {
+            "label": schema.label.shown_name,
+            "decision": value_text(first.classes[0], self._language),
+            "goal": value_text(first.classes[1], self._language),
+            "status": first.status.value,
+            "reasons": [] if is_already else self._reasons(query),
+            "ways": [self._way(each) for each in found],
+            "kept": [schema.shown_name(name) for name in _held(result, query)],
+            "language": self._language,
+        }
+
+    def _reasons(self, query: int) -> list[dict[str, str]]:
+        found = self._result.reasons_of(query)
+        values = [self._value(each.feature, _short(each.value)) for each in found]
+        return [
+            {"text": _capital(each.text), "code": each.code, "value": value}
+            for each, value in zip(found, values, strict=True)
+        ]
+
+    def _value(self, column: str, value: Any) -> str:
+        return value_text(self._result.schema.shown_value(column, value), self._language)
+
+    def _way(self, answer: Answer) -> list[dict[str, str]]:
+        """The changes of an answer, without what only follows from another change."""
+        derived = {link.derived for link in answer.schema.links}
+        changes = [each for each in answer.changes if each[0] not in derived]
+        return [self._change(answer, each, is_one=len(changes) == 1) for each in changes]
+
+    def _change(self, answer: Answer, change: Change, *, is_one: bool) -> dict[str, str]:
+        column, before, after = change
+        told = {
+            "name": _capital(answer.schema.shown_name(column)),
+            "before": self._value(column, before if _short(before) == after else _short(before)),
+            "after": self._value(column, after),
+            "works": answer.works(change, self._language),
+        }
+        value = (is_one and told["works"]) or told["after"]
+        return {**told, "text": LINES[self._language].format(value=value, **told)}
+
+
+def mail_merge(result: Explanations, letters: Letters) -> pd.DataFrame:
+    """One row a person: the caller's index, decision, reasons, changes of the first way, letter."""
+    told = [letters.content(query) for query in range(len(result))]
+    ways = [each["ways"][0] if each["ways"] else [] for each in told]
+    most = max((len(way) for way in ways), default=0)
+    columns: dict[str, list[Any]] = {"query": [query + 1 for query in range(len(result))]}
+    for name in ("label", "decision", "goal", "status"):
+        columns[name] = [each[name] for each in told]
+    for place in range(MOST_REASONS):
+        columns[f"reason_{place + 1}"] = [_nth(each["reasons"], place) for each in told]
+    for place in range(most):
+        columns[f"change_{place + 1}"] = [_nth(way, place) for way in ways]
+    columns["letter"] = [letters.text(query) for query in range(len(result))]
+    table = pd.DataFrame(columns)
+    if result.index is None or is_plain(result.index):
+        return table
+    levels = pd.DataFrame(index=result.index).reset_index(allow_duplicates=True)
+    levels.columns = [free_name(str(name), table.columns) for name in levels.columns]
+    return pd.concat([levels, table], axis=1)
+
+
+def _nth(listed: list[dict[str, str]], place: int) -> str:
+    return listed[place]["text"] if place < len(listed) else ""
+
+
+def _held(result: Explanations, query: int) -> list[str]:
+    """The features that schema and rules hold for a query, in the order of the schema."""
+    rules, schema = result.rules_of(query), result.schema
+    held = {*schema.immutable_names, *result.fixed, *(rules.held(schema) if rules else ())}
+    return [each.name for each in schema.features if each.name in held]
+
+
+def _short(own: Any) -> Any:
+    """The person's own value with four digits at least; nobody has to reach it in full."""
+    if not isinstance(own, float):
+        return own
+    return float(round(own)) if abs(own) >= 10_000 else float(f"{own:.4g}")
+
+
+def _capital(text: str) -> str:
+    """A text that begins with a capital letter."""
+    return text[:1].upper() + text[1:]
+
+
+def _line_in(error: Exception, path: str) -> int | None:
+    """The line of a template at which it failed."""
+    line, trace = None, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == path:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return line
