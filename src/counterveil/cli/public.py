@@ -15,7 +15,7 @@ from counterveil.terminal import out, print_facts, print_json, say, wrote
 
 if TYPE_CHECKING:
     from counterveil.privacy import ModelBudget
-    from counterveil.search import Explainer
+    from counterveil.search import Explainer, Explanations
     from counterveil.search.bulk import Summary
     from counterveil.veil import Veil
 
@@ -201,6 +201,15 @@ def explain(
         panel=OUTPUT,
     ),
     report: Path | None = option(None, "Write an HTML page for people.", panel=OUTPUT),
+    certificates: Path | None = option(
+        None,
+        "Write a certificate of every answer, to check later with verify: a folder, a file each; "
+        "or X.jsonl, one a line.",
+        panel=OUTPUT,
+    ),
+    sign: Path | None = option(
+        None, "Sign the certificates with this key, X.key (keys new).", panel=OUTPUT
+    ),
     show: int = option(3, "How many explanations to print.", min=0, panel=OUTPUT),
     as_json: bool = options.JSON,
 ) -> None:
@@ -214,21 +223,27 @@ def explain(
     so.
     """
     from counterveil.cli.where import asked_rows
-    from counterveil.files import write_whole
     from counterveil.report import explanation_table
     from counterveil.search import Explainer
-    from counterveil.signature import signer_line
+    from counterveil.search.results.certificate import save_certificates
+    from counterveil.signature import SigningKey, signer_line
 
     engine = options.engine_of(on, ray_address, workers)
     to_folder = _is_folder(out_file)
-    if to_folder and (report is not None or where or queries is None):
+    if to_folder and (report or certificates or where or queries is None):
         raise RequestError(
-            "a folder of answers is for --queries of many rows, without --where and --report"
+            "a folder of answers is for --queries of many rows, without --where, --report and "
+            "--certificates"
         )
+    if sign is not None and certificates is None:
+        raise RequestError("--sign signs certificates: give --certificates, too")
     if not to_folder and (on == "ray" or copied):
         raise RequestError("--on ray and --copy are for answers in parts: give --out a folder")
     outputs = {"--out": None if to_folder else out_file, "--report": report}
-    options.check_outputs(outputs, veil, queries, model, rules, *(trust or ()))
+    if certificates is not None and certificates.suffix:
+        outputs["--certificates"] = certificates
+    options.check_outputs(outputs, veil, queries, model, rules, sign, *(trust or ()))
+    key = None if sign is None else SigningKey.load(sign)
     if model_epsilon is not None and (guidance == "surrogate" or model is None):
         raise RequestError("no target model is consulted: leave --model-epsilon out")
     budget = _model_budget(model_epsilon, model_delta, model_unit, model_relation)
@@ -249,7 +264,7 @@ def explain(
     goal = None if target is None else schema.label.class_called(target)
     asked: dict[str, Any] = {
         "k": k,
-        "rules": _rules(rules, max_changes),
+        "rules": rules_of(rules, max_changes),
         "immutable": immutable or (),
         "prefer": prefer,
         "method": method,
@@ -265,10 +280,9 @@ def explain(
         _show_summary(summary, explainer, as_json=as_json)
         return
     result = explainer.explain(rows, goal, **asked)
-    if out_file is not None:
-        result.save(out_file, escape=not raw_csv)
-    if report is not None:
-        write_whole(report, result.to_html().encode("utf-8", "replace"))
+    _write(result, out_file, report, raw_csv=raw_csv)
+    if certificates is not None:
+        save_certificates(result, certificates, key)
     if as_json:
         print_json(result.to_dict())
         return
@@ -276,10 +290,22 @@ def explain(
         out.print(explanation_table(result, int(query)))
     say(result.headline)
     say(result.decided_by.meaning)
-    for path in filter(None, (out_file, report)):
+    for path in filter(None, (out_file, report, certificates)):
         wrote(path)
     say(result.statement.headline, "dim")
     say(f"the veil is {signer_line(result.signer)}", "dim")
+
+
+def _write(
+    result: "Explanations", out_file: Path | None, report: Path | None, *, raw_csv: bool
+) -> None:
+    """Write the rows and the page, where they are asked for."""
+    from counterveil.files import write_whole
+
+    if out_file is not None:
+        result.save(out_file, escape=not raw_csv)
+    if report is not None:
+        write_whole(report, result.to_html().encode("utf-8", "replace"))
 
 
 def _is_folder(path: Path | None) -> bool:
@@ -336,7 +362,7 @@ def _model_budget(
     )
 
 
-def _rules(path: Path | None, max_changes: int | None) -> Any:
+def rules_of(path: Path | None, max_changes: int | None = None) -> Any:
     """The Rules of the JSON file at `path`, each with the limit of the command line."""
     from counterveil.files import read_bytes
     from counterveil.search import Rules

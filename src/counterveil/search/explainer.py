@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, Unpack
 
 import pandas as pd
@@ -37,8 +37,11 @@ from counterveil.search.options import (
 )
 from counterveil.search.paper.algorithm2 import TargetClasses, Weights, select_targets
 from counterveil.search.results.builder import Request, ResultBuilder
+from counterveil.search.results.certificate import Certificate
 from counterveil.search.results.explanations import Explanations
 from counterveil.search.results.wording import DecidedBy
+from counterveil.search.verification import Verdict, verify
+from counterveil.signature import PublicKey
 from counterveil.tables import as_frame
 from counterveil.terminal import Tick, progress_bar
 from counterveil.veil import Veil
@@ -82,7 +85,7 @@ class Explainer:
         self.veil = veil if isinstance(veil, Veil) else Veil.load(veil)
         if isinstance(model, (str, os.PathLike)):
             model = ModelFile(model)
-        consulted, decided_by = _consulted_model(self.veil, model, guidance)
+        consulted, decided_by, named = _consulted_model(self.veil, model, guidance)
         statement = self.veil.statement
         if decided_by is not DecidedBy.MODEL:
             if model_budget is not None:
@@ -105,7 +108,7 @@ class Explainer:
             self.veil, consulted, decided_by, self.weights, self.device
         )
         self.encoding = self._components.encoding
-        self._builder = ResultBuilder(self._components, statement)
+        self._builder = ResultBuilder(self._components, statement, named)
 
     @property
     def model(self) -> TargetModel:
@@ -189,8 +192,26 @@ class Explainer:
         if self.decided_by is DecidedBy.STAND_IN and target is not None:
             # f~ does not know what f has decided: a class that was named is sought for everybody.
             sought = torch.ones_like(sought)
-        request = Request(asked, index, batch, before, rules, fixed, k, sought, options.iterations)
+        held = immutable, fixed
+        request = Request(asked, index, batch, before, rules, *held, k, sought, options.iterations)
         return self._builder(request, self._search(request, options, progress))
+
+    def verify(
+        self,
+        certificate: Certificate,
+        query: Any = None,
+        *,
+        rules: Rules | None = None,
+        trusted: Sequence[PublicKey] = (),
+    ) -> Verdict:
+        """Check the certificate of an answer with this veil and this model.
+
+        - `query`: the row that was asked about, or a table with it. Without it only signature and
+          digests can be checked.
+        - `rules`: those that the certificate must name, if not any.
+        - `trusted`: one of these keys must have signed it, if any are given.
+        """
+        return verify(self, certificate, query, rules=rules, trusted=trusted)
 
     def explain_files(
         self,
@@ -297,8 +318,10 @@ class Explainer:
         return found
 
 
-def _consulted_model(veil: Veil, model: Any, guidance: str) -> tuple[TargetModel, DecidedBy]:
-    """What the search may consult, and whose decisions its answers are.
+def _consulted_model(
+    veil: Veil, model: Any, guidance: str
+) -> tuple[TargetModel, DecidedBy, dict[str, str]]:
+    """What the search may consult, whose decisions its answers are, and how certificates name it.
 
     That is f; or f~ where it decides itself; or f~ in place of f, which is then not even kept.
     """
@@ -306,9 +329,10 @@ def _consulted_model(veil: Veil, model: Any, guidance: str) -> tuple[TargetModel
         raise RequestError("guidance must be 'model' or 'surrogate'")
     own = isinstance(model, PrivateModel) and model.veil == veil.digest
     if guidance == "model" and isinstance(model, ModelFile):
-        return model.load(veil.schema), DecidedBy.MODEL
+        named = {"kind": "file", "sha256": model.digest}
+        return model.load(veil.schema), DecidedBy.MODEL, named
     if guidance == "model" and model is not None and not own:
-        return adapt(model, veil.schema), DecidedBy.MODEL
+        return adapt(model, veil.schema), DecidedBy.MODEL, {"kind": "in memory"}
     if veil.surrogate is None:
         raise RequestError(
             f"this veil has no surrogate, no private model (mechanism {veil.statement.mechanism}); "
@@ -316,9 +340,11 @@ def _consulted_model(veil: Veil, model: Any, guidance: str) -> tuple[TargetModel
         )
     if guidance == "surrogate":
         stand_in = TorchModel(veil.surrogate, veil.schema, outputs="logits")
-        return stand_in, DecidedBy.STAND_IN
+        return stand_in, DecidedBy.STAND_IN, {"kind": DecidedBy.STAND_IN.value}
     decides = veil.model(model.classes if own else None)  # by the veil's own weights
-    return TorchModel(decides.logits, veil.schema, outputs="logits"), DecidedBy.PRIVATE_MODEL
+    named = {"kind": DecidedBy.PRIVATE_MODEL.value, "classes": decides.classes}
+    private_model = TorchModel(decides.logits, veil.schema, outputs="logits")
+    return private_model, DecidedBy.PRIVATE_MODEL, named
 
 
 def _shifted(tick: Tick, start: int) -> Tick:

@@ -21,19 +21,22 @@ from counterveil.privacy import Statement
 from counterveil.schema import Category, Schema
 from counterveil.search.results import tables, wording
 from counterveil.search.results.answer import Answer, Refusal, in_sentences
+from counterveil.search.results.certificate import Certificate
 from counterveil.search.results.quality import AnswerQuality
 from counterveil.search.results.refusals import Opening, Status
-from counterveil.search.results.tables import LazyFrame, index_of_answers, with_index
+from counterveil.search.results.tables import LazyFrame, cells_of, index_of_answers, with_index
 from counterveil.search.results.wording import Change, DecidedBy, same
-from counterveil.signature import Signer
-from counterveil.tables import file_content, plain_values
+from counterveil.signature import Signer, SigningKey
+from counterveil.tables import file_content
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from counterveil.search.constraints.rules import Rules
+
 _MISSING = (Status.NOT_FOUND.value, Status.IMPOSSIBLE.value)
 _FRAMES = ("queries", "rows", "closest", "opened")
-_BY_QUERY = ("closest", "opened", "asked", "best_probability", "opens")
+_BY_QUERY = ("closest", "opened", "asked", "best_probability", "opens", "rules")
 _BY_ANSWER = (
     *("queries", "rows", "status", "predicted", "target"),
     *("probability", "distance", "changed", "reason"),
@@ -88,6 +91,8 @@ class Explanations:
       positions from 0, all frames have it, too; with k > 1 those of answers have one more level,
       `answer`, from 1.
     - `decided_by`: whose decisions these are.
+    - `rules`: what every answer to a query keeps, one entry a query.
+    - `origin`: tells the digest of the veil, and how a certificate names the model.
     - `assess`: computes the `quality` of the answers when that is first looked at: the model may
       then be asked, and a committee be learnt. It gives None where a veil has no population.
     """
@@ -114,6 +119,8 @@ class Explanations:
     signer: Signer | None = None
     index: pd.Index[Any] | None = None
     decided_by: DecidedBy = DecidedBy.MODEL
+    rules: Sequence[Rules] = ()
+    origin: Callable[[], dict[str, Any]] | None = None
     assess: Callable[[], AnswerQuality | None] = _known
 
     def __len__(self) -> int:
@@ -127,7 +134,9 @@ class Explanations:
     def __getstate__(self) -> dict[str, Any]:
         """For pickle and copy: all that was put off is computed, and the model is left out."""
         frames = {f"_{name}": getattr(self, name) for name in _FRAMES}
-        return {**self.__dict__, **frames, "assess": partial(_known, self.quality)}
+        origin: Any = self.origin and partial(dict, self.origin())
+        known = {"assess": partial(_known, self.quality), "origin": origin}
+        return {**self.__dict__, **frames, **known}
 
     @property
     def valid(self) -> Array:
@@ -237,6 +246,17 @@ class Explanations:
         """The changed columns of one answer with their values before and after."""
         at = self.at(query, answer)
         return self._differences(at, "rows", at)
+
+    def query_of(self, query: int) -> dict[str, Any]:
+        """The row that was asked about, as plain values by column."""
+        at = self.at(query, 0)
+        return {column: values[at] for column, values in self._cells["queries"].items()}
+
+    def certificate(
+        self, query: int, answer: int = 0, key: SigningKey | None = None
+    ) -> Certificate:
+        """What proves one answer later, signed where a `key` is given: `Explainer.verify`."""
+        return Certificate.of(self, query, answer, key)
 
     def kept_of(self, query: int, answer: int = 0) -> list[tuple[str, Any]]:
         """The columns of one answer that stay as they are, with their values."""
@@ -403,12 +423,5 @@ class Explanations:
     @cached_property
     def _cells(self) -> dict[str, dict[str, list[Any]]]:
         """The columns of each frame as plain values; a row of pandas makes integers floats."""
-        return {
-            name: {
-                column: plain_values(frame[column], feature.is_whole)
-                for feature in self.schema.features
-                for column in feature.columns
-            }
-            for name in _FRAMES
-            if len(frame := getattr(self, name))
-        }
+        frames = {name: getattr(self, name) for name in _FRAMES}
+        return {name: cells_of(frame, self.schema) for name, frame in frames.items() if len(frame)}
