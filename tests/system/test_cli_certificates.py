@@ -1,4 +1,4 @@
-"""`explain --certificates` and `verify` as a person meets them."""
+"""`explain --certificates`, `verify` and `summary` as a person meets them."""
 
 import json
 
@@ -60,3 +60,18 @@ def test_what_cannot_be_checked(run, certified):
         ((*EXPLAIN, "--certificates", "c", "--sign", "desk.pub"), "cannot sign"),
     ):
         assert_refused(run(*words), message)
+
+
+def test_the_summary_of_actions(run, world):
+    command = ("summary", "--veil", "loans.veil", "--model", "model.pt2")
+    code, out, _ = run(*command, "--draw", "150", "--groups", "member", "--out", "a.html")
+    assert code == 0
+    assert "drawn from the veil" in out
+    assert "member: yes" in (world / "a.html").read_text()
+    code, out, err = run(*command, "--queries", "rows.csv", "--json")
+    assert code == 0
+    assert "no ε covers it" in err
+    assert json.loads(out)["actions"][0]["helps"] > 0.02
+    assert_refused(run(*command, "--groups", "income"), "is a number")
+    assert_refused(run(*command, "--out", "a.txt"), ".html")
+    assert_refused(run(*command, "--target", "maybe"), "maybe")

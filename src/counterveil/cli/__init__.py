@@ -24,6 +24,7 @@ from counterveil.cli.options import manual, option, seed_option
 from counterveil.cli.private import check, release, schema_app
 from counterveil.cli.public import explain, inspect
 from counterveil.cli.serve import serve, studio
+from counterveil.cli.summary import summary
 from counterveil.cli.verify import verify
 from counterveil.errors import InputError, InternalError, fault_of, shortened
 from counterveil.terminal import close_output, complain, drop_output, open_output
@@ -48,7 +49,7 @@ app = typer.Typer(
     "The private side reads the rows and turns them into a veil, once ([b]schema draft[/b], "
     "[b]check[/b], [b]release[/b], with [b]ledger[/b] to account for it; all of it on a page: "
     "[b]studio[/b]). The public side needs "
-    "the veil and the model only ([b]inspect[/b], [b]explain[/b], [b]verify[/b], "
+    "the veil and the model only ([b]inspect[/b], [b]explain[/b], [b]summary[/b], [b]verify[/b], "
     "[b]serve[/b]); a veil also "
     "holds a private model of its own ([b]model[/b]). Veils are signed with [b]keys[/b].\n\n"
     "New here? Run [b]counterveil demo[/b].",
@@ -85,6 +86,11 @@ MANUALS: dict[Callable[..., None], str] = {
         "--immutable sex --out answers.csv --report answers.html",
         "explain --veil loans.veil --queries people.xlsx --where id=17 --k 3",
         "explain --veil loans.veil --where age=39 --where income=2500 --where housing=rent",
+    ),
+    summary: manual(
+        "the veil and the model; no private rows, unless --queries has some.",
+        "summary --veil loans.veil --model model.pt2 --target granted --groups sex",
+        "summary --veil loans.veil --queries refused.csv --out actions.html",
     ),
     verify: manual(
         "the certificates, the veil, the model and the rows that they are about; no private rows.",

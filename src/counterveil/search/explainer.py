@@ -18,6 +18,7 @@ from counterveil.privacy import ModelBudget, Statement
 from counterveil.private_model import PrivateModel
 from counterveil.schema import Category
 from counterveil.search import bulk
+from counterveil.search.action_summary import ActionSummary, summary_of_actions
 from counterveil.search.actions.costs import BatchCosts, Context
 from counterveil.search.asking import Question
 from counterveil.search.batch import Answers, Found, QueryBatch
@@ -212,6 +213,28 @@ class Explainer:
         - `trusted`: one of these keys must have signed it, if any are given.
         """
         return verify(self, certificate, query, rules=rules, trusted=trusted)
+
+    def summary_of_actions(
+        self,
+        people: Any = None,
+        target: Category | None = None,
+        *,
+        most: int = 5,
+        groups: Collection[str] = (),
+        rules: Rules | None = None,
+        draw: int = 1000,
+    ) -> ActionSummary:
+        """The few actions that would help most of those who do not get a class, best first.
+
+        - `people`: a table, about which the figures are then exact; by default `draw` people from
+          the veil, at no further ε.
+        - `target`: the class; by default the last of the label.
+        - `most`: how many actions, of everybody and of each group.
+        - `groups`: categories and binary features, told value by value as well.
+        - `rules`: what everybody may change.
+        """
+        chosen: Any = {"most": most, "groups": groups, "rules": rules, "draw": draw}
+        return summary_of_actions(self, people, target, **chosen)
 
     def explain_files(
         self,
