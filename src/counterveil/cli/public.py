@@ -225,7 +225,7 @@ def explain(
     from counterveil.cli.where import asked_rows
     from counterveil.report import explanation_table
     from counterveil.search import Explainer
-    from counterveil.search.results.certificate import save_certificates
+    from counterveil.search.results.certificate import is_file, save_certificates
     from counterveil.signature import SigningKey, signer_line
 
     engine = options.engine_of(on, ray_address, workers)
@@ -240,7 +240,7 @@ def explain(
     if not to_folder and (on == "ray" or copied):
         raise RequestError("--on ray and --copy are for answers in parts: give --out a folder")
     outputs = {"--out": None if to_folder else out_file, "--report": report}
-    if certificates is not None and certificates.suffix:
+    if certificates is not None and is_file(certificates):
         outputs["--certificates"] = certificates
     options.check_outputs(outputs, veil, queries, model, rules, sign, *(trust or ()))
     key = None if sign is None else SigningKey.load(sign)

@@ -139,8 +139,9 @@ def _differences(explainer: AnExplainer, content: Row, row: Row) -> list[str]:
     rows = {"the answer": after}
     for region in content["region"]:
         column, own = region["column"], after[region["column"]]
-        ends = region["values"] if "values" in region else [region["low"], region["high"]]
-        if not (own in ends if "values" in region else ends[0] <= own <= ends[1]):
+        values = region.get("values")
+        ends = [region["low"], region["high"]] if values is None else values
+        if not (ends[0] <= own <= ends[1] if values is None else own in values):
             return [f"the region of {column!r}: the answer lies outside of it"]
         for end in ends:
             each = with_value(explainer.veil.schema, after, column, end)

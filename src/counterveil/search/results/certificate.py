@@ -125,6 +125,11 @@ class Certificate:
         return found
 
 
+def is_file(place: Place) -> bool:
+    """Whether certificates go to a file, by its name, and not to a folder."""
+    return Path(place).suffix.lower() in {".json", ".jsonl"}
+
+
 def save_certificates(result: Explanations, place: Place, key: SigningKey | None = None) -> None:
     """Write the certificates of all answers that were found.
 
@@ -132,7 +137,7 @@ def save_certificates(result: Explanations, place: Place, key: SigningKey | None
     """
     places = [divmod(at, result.k) for at in result.valid.nonzero()[0].tolist()]
     made = {each: result.certificate(*each, key).text + "\n" for each in places}
-    if Path(place).suffix:
+    if is_file(place):
         write_whole(place, "".join(made.values()).encode())
     else:
         for (query, rank), line in made.items():
