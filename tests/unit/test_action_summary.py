@@ -91,6 +91,7 @@ def test_it_is_shown_in_every_form(found):
         assert "member: yes" in shown
 
 
+@pytest.mark.long
 def test_from_the_veil_with_trees_and_with_the_private_model(veil, rows, schema):
     trees = classifier(package_of("lightgbm"))
     trees.fit(Encoding(schema).encode(rows), (rows.loan == "granted").astype(int))

@@ -80,6 +80,7 @@ def test_fresh_ones_hold(explains, result, queries):
                 assert holds(explains, certificate, queries.loc[[query]], rules=RULES)
 
 
+@pytest.mark.long
 def test_of_every_kind_of_model(veil, schema, rows, queries, model, tmp_path):
     given = [*models_of(schema, rows, tmp_path), None, veil.model("even"), model]
     explainers = [Explainer(veil, each) for each in given]
