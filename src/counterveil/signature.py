@@ -1,4 +1,4 @@
-"""Ed25519 keys and signatures: who vouches for a veil.
+"""Ed25519 keys and signatures: who vouches for a veil, or for the certificate of an answer.
 
 A key pair is two files of one line each: the signing key, which stays with its owner, and the
 public key, which everybody may have:
@@ -28,7 +28,9 @@ from counterveil.errors import RequestError, VeilError
 from counterveil.files import Place, read_bytes
 from counterveil.text_rules import check_text
 
-DOMAIN = b"counterveil veil signature 1\n"  # what is signed here is never valid anywhere else
+# What is signed as one of these is never valid as the other, nor anywhere else.
+VEIL = b"counterveil veil signature 1\n"
+CERTIFICATE = b"counterveil certificate signature 1\n"
 SIGNING, PUBLIC = "counterveil-signing-key", "counterveil-public-key"
 LONGEST_NAME = 100  # characters
 LONGEST_FILE = 4096  # bytes
@@ -92,10 +94,13 @@ class SigningKey:
         private = Ed25519PrivateKey.from_private_bytes(self.raw)
         return PublicKey(self.name, private.public_key().public_bytes_raw())
 
-    def sign(self, manifest: bytes) -> Signature:
-        """The signature under the manifest of a veil, and with it under all of the veil."""
+    def sign(self, manifest: bytes, kind: bytes = VEIL) -> Signature:
+        """The signature under the manifest of a veil, and with it under all of the veil.
+
+        `kind`: `CERTIFICATE` where it is the text of a certificate.
+        """
         private = Ed25519PrivateKey.from_private_bytes(self.raw)
-        return Signature(self.public, private.sign(_signed_bytes(self.name, manifest)))
+        return Signature(self.public, private.sign(_signed_bytes(kind, self.name, manifest)))
 
     def save(self, path: Place) -> Path:
         """Write the signing key to `path`, for its owner alone, and the public key beside it.
@@ -129,35 +134,45 @@ class SigningKey:
 
 @dataclass(frozen=True)
 class Signature:
-    """A signature under a veil: by which key, under the name that the signer claims."""
+    """A signature: by which key, under the name that the signer claims."""
 
     key: PublicKey
     value: bytes
 
-    def holds_for(self, manifest: bytes) -> bool:
-        """Whether the owner of the key signed this manifest under this name."""
+    def holds_for(self, manifest: bytes, kind: bytes = VEIL) -> bool:
+        """Whether the owner of the key signed this manifest under this name, as this kind."""
         try:
             public = Ed25519PublicKey.from_public_bytes(self.key.raw)
-            public.verify(self.value, _signed_bytes(self.key.name, manifest))
+            public.verify(self.value, _signed_bytes(kind, self.key.name, manifest))
         except InvalidSignature:
             return False
         return True
 
-    def to_json(self) -> bytes:
-        """The member `signature.json` of a veil file."""
+    def to_dict(self) -> dict[str, str]:
+        """Name, key and signature as texts."""
         key, value = _base64(self.key.raw), _base64(self.value)
-        content = {"name": self.key.name, "key": key, "signature": value}
-        return json.dumps(content, indent=2).encode()
+        return {"name": self.key.name, "key": key, "signature": value}
 
     @classmethod
-    def from_json(cls, text: bytes) -> Signature:
-        """Read the member; a ValueError unless it would be written alike."""
-        content: Any = json.loads(text)
+    def of_dict(cls, content: Any) -> Signature:
+        """Read the texts; a ValueError unless they would be written alike."""
         names = ("name", "key", "signature")
         if not isinstance(content, dict) or not all(type(content.get(n)) is str for n in names):
             raise ValueError("a signature needs a name, a key and a signature")
         name, key, value = (content[n] for n in names)
         signature = cls(PublicKey(name, base64.b64decode(key)), base64.b64decode(value))
+        if signature.to_dict() != content:
+            raise ValueError("the signature is not written as signatures are")
+        return signature
+
+    def to_json(self) -> bytes:
+        """The member `signature.json` of a veil file."""
+        return json.dumps(self.to_dict(), indent=2).encode()
+
+    @classmethod
+    def from_json(cls, text: bytes) -> Signature:
+        """Read the member; a ValueError unless it would be written alike."""
+        signature = cls.of_dict(json.loads(text))
         if signature.to_json() != text:
             raise ValueError("the signature is not written as signatures are")
         return signature
@@ -165,7 +180,7 @@ class Signature:
 
 @dataclass(frozen=True)
 class Signer:
-    """Who signed a veil, as every surface says it. Only a trusted signer's name is known."""
+    """Who signed, as every surface says it. Only a trusted signer's name is known."""
 
     name: str
     fingerprint: str
@@ -207,9 +222,9 @@ def trusted_key(signature: Signature | None, trusted: Sequence[PublicKey]) -> Pu
     )
 
 
-def _signed_bytes(name: str, manifest: bytes) -> bytes:
+def _signed_bytes(kind: bytes, name: str, manifest: bytes) -> bytes:
     """The name is one line, so that no other name and manifest give the same bytes."""
-    return DOMAIN + name.encode() + b"\n" + manifest
+    return kind + name.encode() + b"\n" + manifest
 
 
 def _check_name(name: str) -> None:

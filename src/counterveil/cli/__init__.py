@@ -1,8 +1,9 @@
 """The `counterveil` command.
 
-Exit codes: 0 done; 1 an audit refuted a promise, or a veil is not what its record gives; 2
-something given is wrong (one line on standard error says what and how to mend it); 3 a fault of
-counterveil itself; 130 interrupted; 141 whoever reads the output has stopped reading.
+Exit codes: 0 done; 1 an audit refuted a promise, a veil is not what its record gives, or a
+certificate was refused; 2 something given is wrong (one line on standard error says what and how to
+mend it); 3 a fault of counterveil itself; 130 interrupted; 141 whoever reads the output has stopped
+reading.
 """
 
 import errno
@@ -23,6 +24,8 @@ from counterveil.cli.options import manual, option, seed_option
 from counterveil.cli.private import check, release, schema_app
 from counterveil.cli.public import explain, inspect
 from counterveil.cli.serve import serve, studio
+from counterveil.cli.summary import summary
+from counterveil.cli.verify import verify
 from counterveil.errors import InputError, InternalError, fault_of, shortened
 from counterveil.terminal import close_output, complain, drop_output, open_output
 
@@ -46,12 +49,13 @@ app = typer.Typer(
     "The private side reads the rows and turns them into a veil, once ([b]schema draft[/b], "
     "[b]check[/b], [b]release[/b], with [b]ledger[/b] to account for it; all of it on a page: "
     "[b]studio[/b]). The public side needs "
-    "the veil and the model only ([b]inspect[/b], [b]explain[/b], [b]serve[/b]); a veil also "
+    "the veil and the model only ([b]inspect[/b], [b]explain[/b], [b]summary[/b], [b]verify[/b], "
+    "[b]serve[/b]); a veil also "
     "holds a private model of its own ([b]model[/b]). Veils are signed with [b]keys[/b].\n\n"
     "New here? Run [b]counterveil demo[/b].",
-    epilog="[b]Exit codes[/b] 0 done; 1 an audit refuted a promise, or a veil is not what its "
-    "record gives; 2 something given is wrong, one line says what; 3 a fault of counterveil; 130 "
-    "interrupted.",
+    epilog="[b]Exit codes[/b] 0 done; 1 an audit refuted a promise, a veil is not what its "
+    "record gives, or a certificate was refused; 2 something given is wrong, one line says what; 3 "
+    "a fault of counterveil; 130 interrupted.",
 )
 app.add_typer(schema_app, name="schema")
 app.add_typer(model_app, name="model")
@@ -82,6 +86,18 @@ MANUALS: dict[Callable[..., None], str] = {
         "--immutable sex --out answers.csv --report answers.html",
         "explain --veil loans.veil --queries people.xlsx --where id=17 --k 3",
         "explain --veil loans.veil --where age=39 --where income=2500 --where housing=rent",
+    ),
+    summary: manual(
+        "the veil and the model; no private rows, unless --queries has some.",
+        "summary --veil loans.veil --model model.pt2 --target granted --groups sex",
+        "summary --veil loans.veil --queries refused.csv --out actions.html",
+    ),
+    verify: manual(
+        "the certificates, the veil, the model and the rows that they are about; no private rows.",
+        "verify query-1.json --veil loans.veil --model model.pt2 --query people.csv --trust "
+        "office.pub",
+        codes="0 every certificate holds; 1 one was refused; 2 something given is wrong; 3 a fault "
+        "of counterveil.",
     ),
     serve: manual(
         "the veil, the model and the rows that it is asked about; no private rows.",

@@ -15,7 +15,7 @@ from counterveil.terminal import out, print_facts, print_json, say, wrote
 
 if TYPE_CHECKING:
     from counterveil.privacy import ModelBudget
-    from counterveil.search import Explainer
+    from counterveil.search import Explainer, Explanations
     from counterveil.search.bulk import Summary
     from counterveil.veil import Veil
 
@@ -212,6 +212,15 @@ def explain(
     letter_template: Path | None = option(
         None, "Your own template of letters (docs/letters.md).", panel=OUTPUT
     ),
+    certificates: Path | None = option(
+        None,
+        "Write a certificate of every answer, to check later with verify: a folder, a file each; "
+        "or X.jsonl, one a line.",
+        panel=OUTPUT,
+    ),
+    sign: Path | None = option(
+        None, "Sign the certificates with this key, X.key (keys new).", panel=OUTPUT
+    ),
     show: int = option(3, "How many explanations to print.", min=0, panel=OUTPUT),
     as_json: bool = options.JSON,
 ) -> None:
@@ -226,19 +235,21 @@ def explain(
     """
     from counterveil.cli.letters import with_index, write_letters
     from counterveil.cli.where import asked_rows
-    from counterveil.files import write_whole
     from counterveil.report import explanation_table
     from counterveil.search import Explainer
-    from counterveil.signature import signer_line
+    from counterveil.search.results.certificate import is_file, save_certificates
+    from counterveil.signature import SigningKey, signer_line
 
     engine = options.engine_of(on, ray_address, workers)
     to_folder = _is_folder(out_file)
-    for_one_run = report or letters or mail_merge
+    for_one_run = report or letters or mail_merge or certificates
     if to_folder and (for_one_run is not None or where or queries is None):
         raise RequestError(
             "a folder of answers is for --queries of many rows, without --where, --report, "
-            "--letters and --mail-merge"
+            "--letters, --mail-merge and --certificates"
         )
+    if sign is not None and certificates is None:
+        raise RequestError("--sign signs certificates: give --certificates, too")
     if not to_folder and (on == "ray" or (copied and mail_merge is None)):
         raise RequestError(
             "--on ray and --copy are for answers in parts: give --out a folder (--copy is for "
@@ -246,7 +257,11 @@ def explain(
         )
     outputs = {"--out": None if to_folder else out_file, "--report": report}
     outputs["--mail-merge"] = mail_merge
-    options.check_outputs(outputs, veil, queries, model, rules, letter_template, *(trust or ()))
+    if certificates is not None and is_file(certificates):
+        outputs["--certificates"] = certificates
+    read = (veil, queries, model, rules, letter_template, sign, *(trust or ()))
+    options.check_outputs(outputs, *read)
+    key = None if sign is None else SigningKey.load(sign)
     if model_epsilon is not None and (guidance == "surrogate" or model is None):
         raise RequestError("no target model is consulted: leave --model-epsilon out")
     budget = _model_budget(model_epsilon, model_delta, model_unit, model_relation)
@@ -267,7 +282,7 @@ def explain(
     goal = None if target is None else schema.label.class_called(target)
     asked: dict[str, Any] = {
         "k": k,
-        "rules": _rules(rules, max_changes),
+        "rules": rules_of(rules, max_changes),
         "immutable": immutable or (),
         "prefer": prefer,
         "method": method,
@@ -283,13 +298,12 @@ def explain(
         _show_summary(summary, explainer, as_json=as_json)
         return
     result = explainer.explain(rows, goal, **asked)
-    if out_file is not None:
-        result.save(out_file, escape=not raw_csv)
-    if report is not None:
-        write_whole(report, result.to_html().encode("utf-8", "replace"))
+    _write(result, out_file, report, raw_csv=raw_csv)
     written = write_letters(
         result, letters, mail_merge, language, letter_template, escape=not raw_csv
     )
+    if certificates is not None:
+        save_certificates(result, certificates, key)
     if as_json:
         print_json(result.to_dict())
         return
@@ -297,10 +311,22 @@ def explain(
         out.print(explanation_table(result, int(query)))
     say(result.headline)
     say(result.decided_by.meaning)
-    for path in filter(None, (out_file, report, *written)):
+    for path in filter(None, (out_file, report, certificates, *written)):
         wrote(path)
     say(result.statement.headline, "dim")
     say(f"the veil is {signer_line(result.signer)}", "dim")
+
+
+def _write(
+    result: "Explanations", out_file: Path | None, report: Path | None, *, raw_csv: bool
+) -> None:
+    """Write the rows and the page, where they are asked for."""
+    from counterveil.files import write_whole
+
+    if out_file is not None:
+        result.save(out_file, escape=not raw_csv)
+    if report is not None:
+        write_whole(report, result.to_html().encode("utf-8", "replace"))
 
 
 def _is_folder(path: Path | None) -> bool:
@@ -357,7 +383,7 @@ def _model_budget(
     )
 
 
-def _rules(path: Path | None, max_changes: int | None) -> Any:
+def rules_of(path: Path | None, max_changes: int | None = None) -> Any:
     """The Rules of the JSON file at `path`, each with the limit of the command line."""
     from counterveil.files import read_bytes
     from counterveil.search import Rules

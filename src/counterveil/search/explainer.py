@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any, Unpack
 
@@ -19,6 +19,7 @@ from counterveil.privacy import ModelBudget, Statement
 from counterveil.private_model import PrivateModel
 from counterveil.schema import Category
 from counterveil.search import bulk
+from counterveil.search.action_summary import ActionSummary, summary_of_actions
 from counterveil.search.actions.costs import BatchCosts, Context
 from counterveil.search.asking import Question
 from counterveil.search.batch import Answers, Found, QueryBatch
@@ -38,8 +39,11 @@ from counterveil.search.options import (
 )
 from counterveil.search.paper.algorithm2 import TargetClasses, Weights, select_targets
 from counterveil.search.results.builder import Request, ResultBuilder
+from counterveil.search.results.certificate import Certificate
 from counterveil.search.results.explanations import Explanations
 from counterveil.search.results.wording import DecidedBy
+from counterveil.search.verification import Verdict, verify
+from counterveil.signature import PublicKey
 from counterveil.tables import as_frame
 from counterveil.terminal import Tick, progress_bar
 from counterveil.veil import Veil
@@ -83,7 +87,7 @@ class Explainer:
         self.veil = veil if isinstance(veil, Veil) else Veil.load(veil)
         if isinstance(model, (str, os.PathLike)):
             model = ModelFile(model)
-        consulted, decided_by = _consulted_model(self.veil, model, guidance)
+        consulted, decided_by, named = _consulted_model(self.veil, model, guidance)
         statement = self.veil.statement
         if decided_by is not DecidedBy.MODEL:
             if model_budget is not None:
@@ -106,7 +110,7 @@ class Explainer:
             self.veil, consulted, decided_by, self.weights, self.device
         )
         self.encoding = self._components.encoding
-        self._builder = ResultBuilder(self._components, statement)
+        self._builder = ResultBuilder(self._components, statement, named)
 
     @property
     def model(self) -> TargetModel:
@@ -190,10 +194,50 @@ class Explainer:
         if self.decided_by is DecidedBy.STAND_IN and target is not None:
             # f~ does not know what f has decided: a class that was named is sought for everybody.
             sought = torch.ones_like(sought)
-        request = Request(asked, index, batch, before, rules, fixed, k, sought, options.iterations)
+        held = immutable, fixed
+        request = Request(asked, index, batch, before, rules, *held, k, sought, options.iterations)
         if not options.soft_margin:
             request = replace(request, least=options.margin)
         return self._builder(request, self._search(request, options, progress))
+
+    def verify(
+        self,
+        certificate: Certificate,
+        query: Any = None,
+        *,
+        rules: Rules | None = None,
+        trusted: Sequence[PublicKey] = (),
+    ) -> Verdict:
+        """Check the certificate of an answer with this veil and this model.
+
+        - `query`: the row that was asked about, or a table with it. Without it only signature and
+          digests can be checked.
+        - `rules`: those that the certificate must name, if not any.
+        - `trusted`: one of these keys must have signed it, if any are given.
+        """
+        return verify(self, certificate, query, rules=rules, trusted=trusted)
+
+    def summary_of_actions(
+        self,
+        people: Any = None,
+        target: Category | None = None,
+        *,
+        most: int = 5,
+        groups: Collection[str] = (),
+        rules: Rules | None = None,
+        draw: int = 1000,
+    ) -> ActionSummary:
+        """The few actions that would help most of those who do not get a class, best first.
+
+        - `people`: a table, about which the figures are then exact; by default `draw` people from
+          the veil, at no further ε.
+        - `target`: the class; by default the last of the label.
+        - `most`: how many actions, of everybody and of each group.
+        - `groups`: categories and binary features, told value by value as well.
+        - `rules`: what everybody may change.
+        """
+        chosen: Any = {"most": most, "groups": groups, "rules": rules, "draw": draw}
+        return summary_of_actions(self, people, target, **chosen)
 
     def explain_files(
         self,
@@ -300,8 +344,10 @@ class Explainer:
         return found
 
 
-def _consulted_model(veil: Veil, model: Any, guidance: str) -> tuple[TargetModel, DecidedBy]:
-    """What the search may consult, and whose decisions its answers are.
+def _consulted_model(
+    veil: Veil, model: Any, guidance: str
+) -> tuple[TargetModel, DecidedBy, dict[str, str]]:
+    """What the search may consult, whose decisions its answers are, and how certificates name it.
 
     That is f; or f~ where it decides itself; or f~ in place of f, which is then not even kept.
     """
@@ -309,9 +355,10 @@ def _consulted_model(veil: Veil, model: Any, guidance: str) -> tuple[TargetModel
         raise RequestError("guidance must be 'model' or 'surrogate'")
     own = isinstance(model, PrivateModel) and model.veil == veil.digest
     if guidance == "model" and isinstance(model, ModelFile):
-        return model.load(veil.schema), DecidedBy.MODEL
+        named = {"kind": "file", "sha256": model.digest}
+        return model.load(veil.schema), DecidedBy.MODEL, named
     if guidance == "model" and model is not None and not own:
-        return adapt(model, veil.schema), DecidedBy.MODEL
+        return adapt(model, veil.schema), DecidedBy.MODEL, {"kind": "in memory"}
     if veil.surrogate is None:
         raise RequestError(
             f"this veil has no surrogate, no private model (mechanism {veil.statement.mechanism}); "
@@ -319,9 +366,11 @@ def _consulted_model(veil: Veil, model: Any, guidance: str) -> tuple[TargetModel
         )
     if guidance == "surrogate":
         stand_in = TorchModel(veil.surrogate, veil.schema, outputs="logits")
-        return stand_in, DecidedBy.STAND_IN
+        return stand_in, DecidedBy.STAND_IN, {"kind": DecidedBy.STAND_IN.value}
     decides = veil.model(model.classes if own else None)  # by the veil's own weights
-    return TorchModel(decides.logits, veil.schema, outputs="logits"), DecidedBy.PRIVATE_MODEL
+    named = {"kind": DecidedBy.PRIVATE_MODEL.value, "classes": decides.classes}
+    private_model = TorchModel(decides.logits, veil.schema, outputs="logits")
+    return private_model, DecidedBy.PRIVATE_MODEL, named
 
 
 def _shifted(tick: Tick, start: int) -> Tick:

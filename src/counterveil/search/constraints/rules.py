@@ -186,6 +186,13 @@ class Rules:
                 raise RequestError(f"rules: no rule {name!r}; there are: {named(known)}{meant}")
         return cls(**content)
 
+    def to_dict(self, schema: Schema) -> dict[str, Any]:
+        """The rules as a JSON file has them, relations as lists; only what says something."""
+        content = {each.name: _as_json(getattr(self, each.name)) for each in fields(self)}
+        relations = ((e.left, e.sign, e.right, e.offset) for e in self.relations_of(schema))
+        content["relations"] = [list(each) for each in relations]
+        return {name: said for name, said in content.items() if said not in (None, [], {})}
+
     def and_immutable(self, names: Collection[str]) -> Rules:
         """These rules, with more features that must stay."""
         if isinstance(names, str):
@@ -277,6 +284,15 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value)(each.item() if isinstance(each, np.generic) else each for each in value)
     return value
+
+
+def _as_json(value: Any) -> Any:
+    """A rule as plain values; what has no order is sorted."""
+    if isinstance(value, Mapping):
+        return {name: _as_json(said) for name, said in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_as_json(each) for each in value]
+    return sorted(value, key=str) if isinstance(value, (set, frozenset)) else value
 
 
 def _are(values: Any, kinds: type | tuple[type, ...]) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from counterveil.schema import Schema
 from counterveil.search.asking import Question
 from counterveil.search.batch import Answers, QueryBatch
 from counterveil.search.components import SearchComponents
-from counterveil.search.constraints.bounds import ANY_NUMBER, SAME, Box, ManyRules
+from counterveil.search.constraints.bounds import ANY_NUMBER, SAME, Box, ManyRules, distinct_rules
 from counterveil.search.constraints.decoding import Given, decode_cells
 from counterveil.search.constraints.rules import Rules
 from counterveil.search.results.explanations import Explanations
@@ -39,6 +40,7 @@ class Request:
     batch: QueryBatch  # the queries as the search takes them
     before: Tensor  # log-probabilities of the queries by the model, (queries, classes)
     rules: ManyRules
+    immutable: Collection[str]  # features that must stay, besides those of schema and rules
     fixed: tuple[str, ...]  # features held for every query besides those of the schema
     k: int
     sought: Tensor  # which queries do not have their target class already, (queries,)
@@ -48,15 +50,22 @@ class Request:
 
 @dataclass(frozen=True)
 class ResultBuilder:
-    """What results are made with."""
+    """What results are made with. `model`: how certificates name the model."""
 
     components: SearchComponents
     statement: Statement
+    model: dict[str, str]
+
+    @cached_property
+    def origin(self) -> dict[str, Any]:
+        """What certificates say of veil and model."""
+        return {"veil": self.components.veil.digest, "model": self.model}
 
     def __call__(self, request: Request, found: Answers) -> Explanations:
         """The result for what was found; the model is asked about rows exactly as given out."""
         encoding, model = self.components.encoding, self.components.model
         k, rules = request.k, request.rules
+        distinct, which = distinct_rules(rules, len(request.asked), request.immutable)
         if rules is not None and not isinstance(rules, Rules):
             rules = [each for each in rules for _ in range(k)]  # one an answer
         queries = request.asked.repeated(k)  # one row an answer
@@ -72,12 +81,10 @@ class ResultBuilder:
         encoded, after = given_out.encoded, request.before.repeat_interleave(k, dim=0)
         if wanted.any():  # else these are the queries
             after = model.ask(given_out)
-        valid, box = (
-            (after.argmax(dim=1).numpy() == targets) & wanted,
-            request.batch.repeated(k).box,
-        )
+        valid = (after.argmax(dim=1).numpy() == targets) & wanted
+        box = request.batch.repeated(k).box
         if request.batch.box.ties is not None:
-            valid &= self._legal(queries, given_out, rules, box)
+            valid &= self.legal(queries, given_out, rules, box)
         lost = wanted & ~valid
         if lost.any():
             encoded[lost] = points[lost]
@@ -113,13 +120,14 @@ class ResultBuilder:
             signer=self.components.veil.signer,
             index=request.index,
             decided_by=self.components.decided_by,
-            rules=request.rules,
+            rules=[distinct[each] for each in which],
+            origin=lambda: self.origin,
             assess=partial(self.components.quality, points, encoded, targets),
             regions=PutOff(
                 len(valid),
                 RegionFinder(
                     self.components,
-                    self._legal,
+                    self.legal,
                     queries,
                     given_out,
                     rules,
@@ -166,7 +174,7 @@ class ResultBuilder:
         cells = decode_cells(encoding, asked.cells, points, tried, request.rules)
         rows, broken = asked.with_cells(cells), np.zeros_like(missing)
         if batch.box.ties is not None:
-            broken = missing & ~self._legal(asked, rows, request.rules, batch.box)
+            broken = missing & ~self.legal(asked, rows, request.rules, batch.box)
         is_target = np.zeros_like(missing)
         if missing.any():
             frame = _without(rows, broken, asked)[missing].reset_index(drop=True)
@@ -187,8 +195,8 @@ class ResultBuilder:
         }
         return known, is_target
 
-    def _legal(self, queries: Rows, answers: Rows, rules: ManyRules, box: Box) -> Array:
-        """Which answers keep every rule as they are given out, (answers,)."""
+    def legal(self, queries: Rows, answers: Rows, rules: ManyRules, box: Box) -> Array:
+        """Which answers keep schema and rules as they are given out, (answers,)."""
         encoding = self.components.encoding
         changed = _changed(encoding, np.abs(answers.encoded - queries.encoded))
         given = Given(encoding, queries.cells, answers.cells, changed)

@@ -19,10 +19,9 @@ from counterveil.errors import RequestError
 from counterveil.files import Place, write_whole
 from counterveil.privacy import Statement
 from counterveil.schema import Category, Schema
-from counterveil.search.constraints.bounds import ManyRules
-from counterveil.search.constraints.rules import Rules
 from counterveil.search.results import tables, wording
 from counterveil.search.results.answer import Answer, Refusal, in_sentences
+from counterveil.search.results.certificate import Certificate
 from counterveil.search.results.details import details
 from counterveil.search.results.letters import Letters, as_html, mail_merge
 from counterveil.search.results.put_off import PutOff
@@ -30,17 +29,19 @@ from counterveil.search.results.quality import AnswerQuality
 from counterveil.search.results.reasons import Gain, Reason
 from counterveil.search.results.refusals import Opening, Status
 from counterveil.search.results.regions import Region
-from counterveil.search.results.tables import LazyFrame, index_of_answers, with_index
+from counterveil.search.results.tables import LazyFrame, cells_of, index_of_answers, with_index
 from counterveil.search.results.wording import Change, DecidedBy, same
-from counterveil.signature import Signer
-from counterveil.tables import file_content, plain_values
+from counterveil.signature import Signer, SigningKey
+from counterveil.tables import file_content
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from counterveil.search.constraints.rules import Rules
+
 _MISSING = (Status.NOT_FOUND.value, Status.IMPOSSIBLE.value)
 _FRAMES = ("queries", "rows", "closest", "opened")
-_BY_QUERY = ("closest", "opened", "asked", "best_probability", "opens")
+_BY_QUERY = ("closest", "opened", "asked", "best_probability", "opens", "rules")
 _BY_ANSWER = (
     *("queries", "rows", "status", "predicted", "target"),
     *("probability", "distance", "changed", "reason"),
@@ -95,9 +96,10 @@ class Explanations:
       positions from 0, all frames have it, too; with k > 1 those of answers have one more level,
       `answer`, from 1.
     - `decided_by`: whose decisions these are.
-    - `rules`: the rules of all queries, or one for each; None where there were none.
+    - `rules`: what every answer to a query keeps, one entry a query.
     - `regions`: of each answer, which values of its changes work; found when first looked at.
     - `gains`: of each query, which features count against the person, and how much; the same.
+    - `origin`: tells the digest of the veil, and how a certificate names the model.
     - `assess`: computes the `quality` of the answers when that is first looked at: the model may
       then be asked, and a committee be learnt. It gives None where a veil has no population.
     """
@@ -124,9 +126,10 @@ class Explanations:
     signer: Signer | None = None
     index: pd.Index[Any] | None = None
     decided_by: DecidedBy = DecidedBy.MODEL
-    rules: ManyRules = None
+    rules: Sequence[Rules] = ()
     regions: PutOff[Region] = PutOff()  # noqa: RUF009
     gains: PutOff[Gain] = PutOff()  # noqa: RUF009
+    origin: Callable[[], dict[str, Any]] | None = None
     assess: Callable[[], AnswerQuality | None] = _known
 
     def __len__(self) -> int:
@@ -140,7 +143,9 @@ class Explanations:
     def __getstate__(self) -> dict[str, Any]:
         """For pickle and copy: all that was put off is computed, and the model is left out."""
         frames = {f"_{name}": getattr(self, name) for name in _FRAMES}
-        return {**self.__dict__, **frames, "assess": partial(_known, self.quality)}
+        origin: Any = self.origin and partial(dict, self.origin())
+        known = {"assess": partial(_known, self.quality), "origin": origin}
+        return {**self.__dict__, **frames, **known}
 
     @property
     def valid(self) -> Array:
@@ -206,7 +211,7 @@ class Explanations:
         """The same for some of the queries, in the given order, numbered anew."""
         some = np.asarray(queries, dtype=int)
         at = (some[:, None] * self.k + np.arange(self.k)).ravel()
-        index, rules = None if self.index is None else self.index[some], self.rules
+        index = None if self.index is None else self.index[some]
 
         def part(name: str, at: Array, k: int) -> Any:
             whole = getattr(self, name)
@@ -219,7 +224,6 @@ class Explanations:
         return replace(
             self,
             index=index,
-            rules=rules if isinstance(rules, Rules) else rules and [rules[i] for i in some],
             regions=self.regions.select(at),
             gains=self.gains.select(some),
             assess=lambda: None if self.quality is None else self.quality.select(at),
@@ -276,6 +280,17 @@ class Explanations:
         at, found = self.at(query, 0), self.gains[query]
         own = self._cells["queries"]
         return [Reason.of(self.schema.feature(name), own[name][at], gain) for name, gain in found]
+
+    def query_of(self, query: int) -> dict[str, Any]:
+        """The row that was asked about, as plain values by column."""
+        at = self.at(query, 0)
+        return {column: values[at] for column, values in self._cells["queries"].items()}
+
+    def certificate(
+        self, query: int, answer: int = 0, key: SigningKey | None = None
+    ) -> Certificate:
+        """What proves one answer later, signed where a `key` is given: `Explainer.verify`."""
+        return Certificate.of(self, query, answer, key)
 
     def kept_of(self, query: int, answer: int = 0) -> list[tuple[str, Any]]:
         """The columns of one answer that stay as they are, with their values."""
@@ -382,9 +397,8 @@ class Explanations:
         return mail_merge(self, Letters(self, language, template))
 
     def rules_of(self, query: int) -> Rules | None:
-        """The rules of one query; None where there were none."""
-        rules = self.rules
-        return rules if rules is None or isinstance(rules, Rules) else rules[query]
+        """The rules of one query; None where they are not known."""
+        return self.rules[query] if self.rules else None
 
     def plot(self, query: int = 0, answer: int = 0) -> Figure:
         """One answer as a picture: a matplotlib Figure, to show or to `.savefig("cf.png")`.
@@ -474,12 +488,5 @@ class Explanations:
     @cached_property
     def _cells(self) -> dict[str, dict[str, list[Any]]]:
         """The columns of each frame as plain values; a row of pandas makes integers floats."""
-        return {
-            name: {
-                column: plain_values(frame[column], feature.is_whole)
-                for feature in self.schema.features
-                for column in feature.columns
-            }
-            for name in _FRAMES
-            if len(frame := getattr(self, name))
-        }
+        frames = {name: getattr(self, name) for name in _FRAMES}
+        return {name: cells_of(frame, self.schema) for name, frame in frames.items() if len(frame)}

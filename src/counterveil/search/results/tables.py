@@ -12,9 +12,11 @@ import pandas as pd
 
 from counterveil.encoding import Array
 from counterveil.pages import TEMPLATES
+from counterveil.schema import Schema
 from counterveil.search.results.answer import Refusal, as_records, card
 from counterveil.search.results.refusals import Status
 from counterveil.signature import signer_dict, signer_line
+from counterveil.tables import plain_values
 
 if TYPE_CHECKING:
     from counterveil.search.results.explanations import Explanations
@@ -75,6 +77,15 @@ def with_index(frame: pd.DataFrame, index: pd.Index[Any] | None, k: int) -> pd.D
     if index is None or is_plain(index):
         return frame
     return frame.set_axis(index_of_answers(index, k), axis=0)
+
+
+def cells_of(frame: pd.DataFrame, schema: Schema) -> dict[str, list[Any]]:
+    """The columns of a frame as plain values; a row of pandas makes integers floats."""
+    return {
+        column: plain_values(frame[column], feature.is_whole)
+        for feature in schema.features
+        for column in feature.columns
+    }
 
 
 def as_dict(result: Explanations) -> dict[str, Any]:
