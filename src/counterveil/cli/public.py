@@ -243,18 +243,19 @@ def explain(
     engine = options.engine_of(on, ray_address, workers)
     to_folder = _is_folder(out_file)
     for_one_run = report or letters or mail_merge or certificates
-    if to_folder and (for_one_run is not None or where or queries is None):
-        raise RequestError(
+    no_model = model_epsilon is not None and (guidance == "surrogate" or model is None)
+    _refuse(
+        {
             "a folder of answers is for --queries of many rows, without --where, --report, "
-            "--letters, --mail-merge and --certificates"
-        )
-    if sign is not None and certificates is None:
-        raise RequestError("--sign signs certificates: give --certificates, too")
-    if not to_folder and (on == "ray" or (copied and mail_merge is None)):
-        raise RequestError(
+            "--letters, --mail-merge and --certificates": to_folder
+            and (for_one_run or where or queries is None),
             "--on ray and --copy are for answers in parts: give --out a folder (--copy is for "
-            "--mail-merge, too)"
-        )
+            "--mail-merge, too)": not to_folder
+            and (on == "ray" or (copied and mail_merge is None)),
+            "--sign signs certificates: give --certificates, too": sign and certificates is None,
+            "no target model is consulted: leave --model-epsilon out": no_model,
+        }
+    )
     outputs = {"--out": None if to_folder else out_file, "--report": report}
     outputs["--mail-merge"] = mail_merge
     if certificates is not None and is_file(certificates):
@@ -262,8 +263,6 @@ def explain(
     read = (veil, queries, model, rules, letter_template, sign, *(trust or ()))
     options.check_outputs(outputs, *read)
     key = None if sign is None else SigningKey.load(sign)
-    if model_epsilon is not None and (guidance == "surrogate" or model is None):
-        raise RequestError("no target model is consulted: leave --model-epsilon out")
     budget = _model_budget(model_epsilon, model_delta, model_unit, model_relation)
     opened = open_veil(veil, trust)
     schema = opened.schema
@@ -315,6 +314,13 @@ def explain(
         wrote(path)
     say(result.statement.headline, "dim")
     say(f"the veil is {signer_line(result.signer)}", "dim")
+
+
+def _refuse(mistakes: dict[str, Any]) -> None:
+    """A RequestError with the first of these words that is true of what was asked."""
+    for words, is_so in mistakes.items():
+        if is_so:
+            raise RequestError(words)
 
 
 def _write(
