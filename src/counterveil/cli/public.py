@@ -249,7 +249,7 @@ def explain(
     goal = None if target is None else schema.label.class_called(target)
     asked: dict[str, Any] = {
         "k": k,
-        "rules": _rules(rules, max_changes),
+        "rules": read_rules(rules, max_changes),
         "immutable": immutable or (),
         "prefer": prefer,
         "method": method,
@@ -336,7 +336,7 @@ def _model_budget(
     )
 
 
-def _rules(path: Path | None, max_changes: int | None) -> Any:
+def read_rules(path: Path | None, max_changes: int | None) -> Any:
     """The Rules of the JSON file at `path`, each with the limit of the command line."""
     from counterveil.files import read_bytes
     from counterveil.search import Rules

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, Unpack
 
 import pandas as pd
@@ -25,6 +25,7 @@ from counterveil.search.components import SearchComponents
 from counterveil.search.constraints import bounds
 from counterveil.search.constraints.bounds import ManyRules
 from counterveil.search.constraints.rules import Rules
+from counterveil.search.fairness import fairness_of
 from counterveil.search.options import (
     Choices,
     FileChoices,
@@ -38,6 +39,7 @@ from counterveil.search.options import (
 from counterveil.search.paper.algorithm2 import TargetClasses, Weights, select_targets
 from counterveil.search.results.builder import Request, ResultBuilder
 from counterveil.search.results.explanations import Explanations
+from counterveil.search.results.fairness import Fairness
 from counterveil.search.results.wording import DecidedBy
 from counterveil.tables import as_frame
 from counterveil.terminal import Tick, progress_bar
@@ -209,6 +211,29 @@ class Explainer:
         `Rules` for all.
         """
         return bulk.explain_files(self, os.fspath(queries), os.fspath(out), target, choices)
+
+    def fairness(
+        self,
+        groups: Sequence[str],
+        target: Category,
+        *,
+        people: Any = None,
+        immutable: Collection[str] = (),
+        progress: bool = True,
+        **choices: Unpack[Choices],
+    ) -> Fairness:
+        """What the decisions and the answers are like for groups of people, with intervals.
+
+        - `groups`: columns with a list of values, such as sex and race. Every value is a group, and
+          so are two values of two columns.
+        - `target`: the class that people want.
+        - `people`: a table of people. The numbers are then theirs, exactly, and as private as they
+          are. By default people are drawn from the veil, which costs no ε.
+        - `immutable`, `choices`: as for `explain`. The columns of `groups` stay in every answer.
+        """
+        return fairness_of(
+            self, groups, target, people, immutable=immutable, progress=progress, **choices
+        )
 
     def decide(self, rows: Any) -> Array:
         """What the model that decides says of rows: the probability of each class.
