@@ -1,6 +1,7 @@
 """Fairness by groups: exact figures against pandas, and people whom the veil knows."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,10 +9,15 @@ import pandas as pd
 import pytest
 
 from counterveil import Explainer
-from counterveil.errors import RequestError
+from counterveil.curator import Curator
+from counterveil.encoding import Encoding
+from counterveil.errors import RequestError, VeilError
+from counterveil.population import population_of
 from counterveil.population.again import noise_again
+from counterveil.schema import Categorical, Schema
 from counterveil.search import fairness
 from counterveil.search.results.fairness import MEASURES, NOT_KNOWN, TOO_FEW, Cell, Known
+from counterveil.veil import Veil
 
 RULES: dict[str, Any] = {"max_changes": 1, "progress": False}
 
@@ -107,3 +113,42 @@ def test_noise_again_is_that_of_the_record(explainer: Explainer) -> None:
             assert not moved.any()
         elif moved.size > 100:
             assert moved.std() == pytest.approx(one.variance**0.5, rel=0.5)
+
+
+@pytest.fixture(scope="module")
+def grouped(release_once: Any, schema: Schema, rows: pd.DataFrame) -> Veil:
+    """A veil with hardly any noise, of rows in which members who rent are old."""
+    of_group = (rows["member"] == "yes") & (rows["housing"] == "rent")
+    told = rows.assign(age=np.where(of_group, 90, rows["age"].clip(18, 60)))
+    return release_once(schema, told, 1000.0, epochs=1, order=1, groups=("member", "housing"))
+
+
+def test_a_veil_knows_the_groups_that_were_named(grouped: Veil) -> None:
+    people = grouped.population().by_groups()
+    rng = np.random.default_rng(0)
+    points, _ = people.sample(4000, rng)
+    frame = Encoding(grouped.schema).decode(points)
+    of_group = (frame["member"] == "yes") & (frame["housing"] == "rent")
+    assert of_group.mean() == pytest.approx(1 / 8, abs=0.04)
+    assert (frame["age"][of_group] > 70).mean() > 0.8
+    assert (frame["age"][~of_group] > 70).mean() < 0.1
+    assert Veil.from_bytes(grouped.to_bytes()).digest == grouped.digest
+    assert any("groups: member, housing" in reason for reason in grouped.statement.plan)
+
+
+def test_counts_of_groups_that_do_not_fit_are_refused(grouped: Veil) -> None:
+    for places in ((), (7,), (7, 7), (0, 4), (7, 99)):
+        with pytest.raises(VeilError, match="noisy record"):
+            population_of(grouped.schema, replace(grouped.record, groups=places))
+
+
+def test_groups_that_a_release_refuses(schema: Schema, rows: pd.DataFrame) -> None:
+    curator = Curator(schema)
+    with pytest.raises(RequestError, match="number"):
+        curator.plan(rows, 1.0, groups=["income"])
+    many = [Categorical(name=f"c{n}", categories=tuple("abcdefghi")) for n in range(2)]
+    wide = Schema(features=(*many, *schema.features), label=schema.label)
+    with pytest.raises(RequestError, match="81 groups"):
+        Curator(wide).plan(rows.assign(c0="a", c1="a"), 1.0, groups=["c0", "c1"])
+    with pytest.raises(RequestError, match="functional"):
+        curator.release(rows, 1.0, mechanism="paper", groups=["member"], progress=False)

@@ -218,6 +218,7 @@ class Explainer:
         target: Category,
         *,
         people: Any = None,
+        rules: Rules | None = None,
         immutable: Collection[str] = (),
         progress: bool = True,
         **choices: Unpack[Choices],
@@ -229,11 +230,11 @@ class Explainer:
         - `target`: the class that people want.
         - `people`: a table of people. The numbers are then theirs, exactly, and as private as they
           are. By default people are drawn from the veil, which costs no ε.
-        - `immutable`, `choices`: as for `explain`. The columns of `groups` stay in every answer.
+        - `rules`, `immutable`, `choices`: as for `explain`. The columns of `groups` stay in every
+          answer.
         """
-        return fairness_of(
-            self, groups, target, people, immutable=immutable, progress=progress, **choices
-        )
+        how: Any = {"rules": rules, "immutable": immutable, "progress": progress, **choices}
+        return fairness_of(self, groups, target, people, **how)
 
     def decide(self, rows: Any) -> Array:
         """What the model that decides says of rows: the probability of each class.

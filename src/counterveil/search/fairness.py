@@ -32,7 +32,10 @@ from counterveil.population import MixedPopulation
 from counterveil.population.again import noise_again
 from counterveil.population.groups import Groups
 from counterveil.search.results.fairness import (
+    ALL,
+    ANSWERS,
     MEASURES,
+    REFUSED,
     Cell,
     Fairness,
     GroupFigures,
@@ -52,7 +55,8 @@ AGAIN = 20  # how often the record gets noise once more
 COARSE = 8  # bins of a number, for least squares
 RIDGE = 3.0  # people of no effect in each cell, for least squares
 SEED = 0
-LIKE_TOGETHER, LIKE_ALONE = 60, 15  # people, where it was measured what goes together, or not
+# People: groups that were named; else where it was measured what goes together, or was not.
+LIKE_NAMED, LIKE_TOGETHER, LIKE_ALONE = 80, 50, 15
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,10 @@ class Group:
     def holds(self, codes: Array) -> Array:
         """Which rows are in it, (rows,), by their values' positions, (rows, columns)."""
         return np.all([codes[:, column] == code for column, code in self.values], axis=0)
+
+    def named(self, columns: Groups) -> dict[str, Any]:
+        """Its values as people call them, by column."""
+        return {columns.names[column]: columns.value(column, code) for column, code in self.values}
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,35 +100,25 @@ def fairness_of(
     **choices: Any,
 ) -> Fairness:
     """As `Explainer.fairness` says."""
-    schema = explainer.veil.schema
-    columns = Groups.named(schema, names)
-    if explainer.decided_by is DecidedBy.STAND_IN:
-        raise RequestError("fairness is of a model that is asked: guidance must be 'model'")
-    wanted = schema.label.class_called(target)
-    if wanted not in schema.label.classes:
-        raise RequestError(f"target: say which class people want: {named(schema.label.classes)}")
-    every = every_group(columns)
-    population = explainer.veil.population() if given is None else None
+    columns, wanted = _checked(explainer, names, target)
+    every, schema = every_group(columns), explainer.veil.schema
+    noise, like = np.zeros((len(every), len(MEASURES))), np.inf
+    population = _population(explainer) if given is None else None
     if population is None:
         people, codes = _given(explainer, columns, every, given), np.empty(0)
-    elif isinstance(population, MixedPopulation):
-        people, codes = _drawn(explainer, population, columns, every)
     else:
-        raise RequestError("of images and sets of bits a veil knows no groups; give people")
+        people, codes = _drawn(explainer, population, columns, every)
     held = {*immutable, *columns.names}
     told = _told(explainer, people, wanted, immutable=held, progress=progress, **choices)
-    noise, like = np.zeros((len(every), len(MEASURES))), np.inf
-    if isinstance(population, MixedPopulation):
+    if population is not None:
         noise = noise_errors(population, columns, every, codes, told.values, progress=progress)
         like = LIKE_TOGETHER if population.copula else LIKE_ALONE
+        like = LIKE_NAMED if _knows(population, columns) else like
     figures = []
     for number, group in enumerate(every):
         share = float(people.shares[number])
-        values = {
-            columns.names[column]: columns.value(column, code) for column, code in group.values
-        }
         cells = _cells(told.of(number), share * people.rows, noise[number], like)
-        figures.append(GroupFigures(values, share, cells))
+        figures.append(GroupFigures(group.named(columns), share, cells))
     return Fairness(
         table=schema.name,
         target=str(schema.label.shown_value(wanted)),
@@ -130,6 +128,26 @@ def fairness_of(
         groups=tuple(figures),
         signed=signer_line(explainer.veil.signer),
     )
+
+
+def _checked(explainer: Explainer, names: Sequence[str], target: Any) -> tuple[Groups, Any]:
+    """The columns that tell groups, and the class that people want."""
+    label = explainer.veil.schema.label
+    columns, wanted = Groups.named(explainer.veil.schema, names), label.class_called(target)
+    if wanted not in label.classes:
+        raise RequestError(f"target: say which class people want: {named(label.classes)}")
+    if explainer.decided_by is DecidedBy.STAND_IN:
+        raise RequestError("fairness is of a model that is asked: guidance must be 'model'")
+    return columns, wanted
+
+
+def _population(explainer: Explainer) -> MixedPopulation:
+    """P~ of the veil, if people with groups can be drawn from it."""
+    veil = explainer.veil
+    population = None if veil.record is None else veil.population()
+    if not isinstance(population, MixedPopulation):
+        raise RequestError("this veil knows no people of groups: give a table of people")
+    return population
 
 
 def every_group(columns: Groups) -> list[Group]:
@@ -157,12 +175,13 @@ def _drawn(
     explainer: Explainer, population: MixedPopulation, columns: Groups, every: list[Group]
 ) -> tuple[People, Array]:
     """People of P~, the first that are drawn of each group, and the cells of their features."""
-    rng, codes = np.random.default_rng(SEED), draw(population, SEED)
+    rng, source = np.random.default_rng(SEED), _source(population, columns)
+    codes = draw(source, SEED)
     for number in range(1, DRAWS):
         sizes = [group.holds(codes[:, columns.places]).sum() for group in every]
         if min(sizes) >= DECIDED:
             break
-        codes = np.concatenate([codes, draw(population, SEED + number)])
+        codes = np.concatenate([codes, draw(source, SEED + number)])
     held = [group.holds(codes[:, columns.places]) for group in every]
     groups = [np.flatnonzero(each)[:DECIDED] for each in held]
     asked = np.unique(np.concatenate(groups))
@@ -171,6 +190,16 @@ def _drawn(
     shares = np.array([each.mean() for each in held])
     people = People(frame, groups, shares, float(population.totals.sum()), ANSWERED)
     return people, codes[asked]
+
+
+def _knows(population: MixedPopulation, columns: Groups) -> bool:
+    """Whether these columns were named as groups at release."""
+    return population.groups is not None and {*columns.places} <= {*population.groups.places}
+
+
+def _source(population: MixedPopulation, columns: Groups) -> MixedPopulation:
+    """P~ to draw people from: that of groups, where these were named."""
+    return population.by_groups() if _knows(population, columns) else population
 
 
 def draw(population: MixedPopulation, seed: int) -> Array:
@@ -224,13 +253,13 @@ def _told(explainer: Explainer, people: People, wanted: Any, **how: Any) -> Told
 
 def _cells(told: list[Array], people: float, noise: Array, like: float) -> tuple[Cell, ...]:
     """What is known of a group; `people`: how many of it stand behind the veil."""
-    found = []
-    for place, (measure, values) in enumerate(zip(MEASURES, told, strict=True)):
-        known = Known.of(measure, values, people, float(noise[place]), like)
-        found.append(Cell.of(measure, known))
-        if place < 2 and len(values):  # measures that follow are of the refused, and of answers
-            people *= float(values.mean())
-    return tuple(found)
+    shares = [float(values.mean()) if len(values) else 0.0 for values in told[:2]]
+    of = {ALL: people, REFUSED: people * shares[0], ANSWERS: people * shares[0] * shares[1]}
+    known = [
+        Known.of(measure, values, of[measure.of], float(error), like)
+        for measure, values, error in zip(MEASURES, told, noise, strict=True)
+    ]
+    return tuple(map(Cell.of, MEASURES, known))
 
 
 def noise_errors(
@@ -251,7 +280,7 @@ def noise_errors(
     judge = LeastSquares(population, codes, told)
 
     def judged(other: MixedPopulation) -> Array:
-        rows = draw(other, SEED)
+        rows = draw(_source(other, columns), SEED)
         held = np.stack([group.holds(rows[:, columns.places]) for group in every])
         return judge.means(rows, held)
 
@@ -296,6 +325,7 @@ class LeastSquares:
         found = self._means + self._effects[self._places(codes)].sum(axis=1)
         refused = np.clip(found[:, 0], 0.001, 1)
         answered = refused * np.clip(found[:, 1], 0.001, 1)
-        weights = np.stack([np.ones(len(codes)), *[refused] * 2, *[answered] * 4], axis=1)
+        of = {ALL: np.ones(len(codes)), REFUSED: refused, ANSWERS: answered}
+        weights = np.stack([of[measure.of] for measure in MEASURES], axis=1)
         total = np.maximum(held @ weights, 1e-9)
         return np.asarray(held @ (weights * found) / total)

@@ -14,6 +14,7 @@ from counterveil_lab.experiments import (
     believable,
     believable_images,
     exhaustive,
+    fairness,
     image_populations,
     images,
     optimal_trees,
@@ -55,6 +56,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     "believable": believable.BELIEVABLE,
     "believable-images": believable_images.BELIEVABLE_IMAGES,
     "exhaustive": exhaustive.EXHAUSTIVE,
+    "fairness": fairness.FAIRNESS,
     "optimal-trees": optimal_trees.OPTIMAL_TREES,
     "plausibility": plausibility.PLAUSIBILITY,
 }

@@ -26,6 +26,7 @@ from counterveil.search.results.wording import DecidedBy
 ERROR = 0.05  # the probability that an interval misses
 LEAST_PEOPLE = 30  # whom a number is about
 LEAST_KNOWN = 20  # people that what is known of a group must be worth
+ALL, REFUSED, ANSWERS = "all people", "the refused", "answers"  # whom a number is about
 TOO_FEW, NOT_KNOWN = "too few to tell", "not known"
 
 
@@ -39,13 +40,13 @@ class Measure(NamedTuple):
 
 
 MEASURES = (
-    Measure("refused", "refused", "all people"),
-    Measure("answered", "has an answer", "the refused"),
-    Measure("impossible", "proved impossible", "the refused"),
-    Measure("effort", "effort", "answers", is_share=False),
-    Measure("changes", "changes", "answers", is_share=False),
-    Measure("stability", "stability", "answers", is_share=False),
-    Measure("agreement", "private model agrees", "answers"),
+    Measure("refused", "refused", ALL),
+    Measure("answered", "has an answer", REFUSED),
+    Measure("impossible", "proved impossible", REFUSED),
+    Measure("effort", "effort", ANSWERS, is_share=False),
+    Measure("changes", "changes", ANSWERS, is_share=False),
+    Measure("stability", "stability", ANSWERS, is_share=False),
+    Measure("agreement", "private model agrees", ANSWERS),
 )
 MEANINGS = (
     "Refused: the model does not give them the class that was asked for.",
