@@ -37,7 +37,10 @@ def test_exact_figures_are_those_of_pandas(explainer: Explainer, rows: pd.DataFr
         {"refused": refused, "answered": told.valid, "effort": told.effort, "changes": told.changed}
     ).groupby(people["housing"].fillna("missing").to_numpy())
     for group in found.groups:
-        own, cells = frame.get_group(group.name), {c.measure.name: c for c in group.cells}
+        own, cells = (
+            frame.get_group(group.values["housing"]),
+            {c.measure.name: c for c in group.cells},
+        )
         no, answered = own[own["refused"]], own[own["refused"] & own["answered"]]
         expected = {
             "refused": own["refused"].mean(),

@@ -1,13 +1,18 @@
 """`counterveil fairness`: decisions and answers by groups of people."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from counterveil.cli import options
 from counterveil.cli.options import option
 from counterveil.cli.public import CHANGES, OUTPUT, TRUST, open_veil, read_rules
 from counterveil.terminal import cell, out, print_json, say, warn, wrote
+
+if TYPE_CHECKING:
+    from counterveil.search.results.fairness import Fairness
 
 
 def fairness(
@@ -74,13 +79,25 @@ def fairness(
         print_json(found.to_dict())
         return
     for of in found.choices:
-        table = Table(*found.headings, title=" and ".join(of))
-        for row in found.rows(of):
-            table.add_row(*map(cell, row))
-        out.print(table)
+        _show(found, of)
     for gap in found.gaps:
         if gap.is_sure:
             say(gap.text)
     if out_file is not None:
         wrote(out_file)
     say(found.how, "bold red" if found.exact else "dim")
+
+
+def _show(found: "Fairness", of: tuple[str, ...]) -> None:
+    """Decisions and answers of the groups that some columns make, a narrow table each."""
+    from counterveil.search.results.fairness import ANSWERS
+
+    whose = [measure.of for measure in found.measures]
+    first = len(found.headings) - whose.count(ANSWERS)
+    for columns in (range(first), (0, *range(first, len(found.headings)))):
+        table = Table(title=" and ".join(of), box=SIMPLE_HEAD)
+        for column in columns:
+            table.add_column(found.headings[column], no_wrap=column == 1)
+        for row in found.rows(of):
+            table.add_row(*(cell(row[column]) for column in columns))
+        out.print(table)

@@ -150,8 +150,8 @@ class GroupFigures:
 
     @property
     def name(self) -> str:
-        """The values side by side."""
-        return ", ".join(str(value) for value in self.values.values())
+        """The values side by side: sex = female, race = Black."""
+        return ", ".join(f"{column} = {value}" for column, value in self.values.items())
 
     @property
     def of(self) -> tuple[str, ...]:
@@ -273,20 +273,20 @@ class Fairness:
     @property
     def headings(self) -> tuple[str, ...]:
         """Of `rows`."""
-        more = () if self.exact else ("the veil may be off by",)
-        return ("group", "of all", *(each.title for each in self.measures), *more)
+        more = () if self.exact else ("veil off by",)
+        return ("group", "of all", *more, *(each.title for each in self.measures))
 
     def rows(self, of: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
         """A line for each group as a person reads it; of all, or of those that columns make.
 
-        What the veil may be off by is about the share that is refused.
+        What the veil may be off by is one standard deviation of the share that is refused.
         """
         found = []
         for group in self.members(of) if of else self.groups:
             told = [cell.text for cell in group.cells if cell.measure in self.measures]
             error = group.veil_error
             more = [] if self.exact else ["" if error is None else f"{100 * error:.0f} points"]
-            found.append((group.name, f"{100 * group.share:.1f} %", *told, *more))
+            found.append((group.name, f"{100 * group.share:.1f} %", *more, *told))
         return found
 
     def _repr_html_(self) -> str:
