@@ -55,8 +55,9 @@ AGAIN = 20  # how often the record gets noise once more
 COARSE = 8  # bins of a number, for least squares
 RIDGE = 3.0  # people of no effect in each cell, for least squares
 SEED = 0
-# People: groups that were named; else where it was measured what goes together, or was not.
-LIKE_NAMED, LIKE_TOGETHER, LIKE_ALONE = 80, 50, 15
+# People. Shares: groups that were named; else where it was measured what goes together, or not.
+LIKE_NAMED, LIKE_TOGETHER, LIKE_ALONE = 80, 50, 10
+LIKE_OF_MEANS = 25  # at most
 
 
 @dataclass(frozen=True)
@@ -256,7 +257,13 @@ def _cells(told: list[Array], people: float, noise: Array, like: float) -> tuple
     shares = [float(values.mean()) if len(values) else 0.0 for values in told[:2]]
     of = {ALL: people, REFUSED: people * shares[0], ANSWERS: people * shares[0] * shares[1]}
     known = [
-        Known.of(measure, values, of[measure.of], float(error), like)
+        Known.of(
+            measure,
+            values,
+            of[measure.of],
+            float(error),
+            like if measure.is_share or np.isinf(like) else min(like, LIKE_OF_MEANS),
+        )
         for measure, values, error in zip(MEASURES, told, noise, strict=True)
     ]
     return tuple(map(Cell.of, MEASURES, known))

@@ -15,7 +15,7 @@ least 30 held-out people.
 
 The number of held-out people has an error of its own, for which no interval allows. What a veil
 cannot know of a group (`LIKE_NAMED` and others of `search.fairness`) was chosen on the split of
-seed 0; the splits of the seeds from 1 on are measured.
+seed 0, those of means after a look at seed 1; the splits of the seeds from 2 on are measured.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,7 +31,7 @@ from counterveil_lab.experiments import releases
 from counterveil_lab.experiments.runner import Case, Experiment, Options
 from counterveil_lab.results import Row
 
-FIRST_SEED = 1  # seed 0 is for choosing
+FIRST_SEED = 2  # seeds 0 and 1 are for choosing
 EPSILONS = (0.1, 0.75, 3.0)
 GROUPS: Mapping[str, tuple[str, str]] = {
     "adult": ("sex", "race"),
@@ -41,7 +41,7 @@ GROUPS: Mapping[str, tuple[str, str]] = {
 NAMED, UNNAMED = "named", "not named"
 HELD_OUT = 6000  # people
 MOST_CHANGES = 1
-EVERY = "all"  # in the place of a measure
+EVERY = "all"  # in the place of a measure: all but the changes, which are one in each answer
 
 
 def cases(options: Options) -> Iterator[Case]:
@@ -80,7 +80,8 @@ def _row(name: str, by_veil: Fairness, truth: Fairness) -> Row:
         (mine.estimate, real.known.mean)
         for one, two in zip(by_veil.groups, truth.groups, strict=True)
         for mine, real in zip(one.cells, two.cells, strict=True)
-        if name in (EVERY, mine.measure.name)
+        if name == mine.measure.name
+        or (name == EVERY and mine.measure.name != "changes")
         and real.known is not None
         and real.known.asked >= LEAST_PEOPLE
     ]

@@ -25,7 +25,7 @@ from counterveil.search.results.wording import DecidedBy
 
 ERROR = 0.05  # the probability that an interval misses
 LEAST_PEOPLE = 30  # whom a number is about
-LEAST_KNOWN = 20  # people that what is known of a group must be worth
+LEAST_KNOWN = 15  # people that what is known of a group must be worth
 ALL, REFUSED, ANSWERS = "all people", "the refused", "answers"  # whom a number is about
 TOO_FEW, NOT_KNOWN = "too few to tell", "not known"
 
