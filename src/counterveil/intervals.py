@@ -1,6 +1,20 @@
-"""Exact bounds on a share that was counted."""
+"""Estimates with intervals, and exact bounds on a share that was counted."""
+
+from dataclasses import dataclass
 
 from scipy.stats import beta
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A share with an interval that holds the true one with a confidence of 95 %."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.3f} ({self.low:.3f} to {self.high:.3f})"
 
 
 def clopper_pearson(hits: float, draws: float, error: float) -> tuple[float, float]:

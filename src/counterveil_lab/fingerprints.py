@@ -55,6 +55,10 @@ EXPERIMENTS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
         ("image_judges QUERIES TWINS REAL_IMAGES", "experiments.believable_images DELTA WAYS"),
     ),
     "exhaustive": (SEARCH, ("fuzz.rules_run SEARCHES DECIDES CLEARLY",)),
+    "fairness": (
+        (*SEARCH, "targets", "judges"),
+        ("experiments.fairness GROUPS HELD_OUT MOST_CHANGES", "believability WISHES"),
+    ),
     "optimal-trees": ((*SEARCH, "judges"), ("experiments.optimal_trees TREES LEAVES SECONDS",)),
     "plausibility": (
         (*RELEASE, "judges", "shuffles"),

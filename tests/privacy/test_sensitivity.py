@@ -18,6 +18,7 @@ from counterveil.curator.bits import keep_ones
 from counterveil.curator.coefficients import (
     BoundedSums,
     GridCounts,
+    GroupCounts,
     MomentSums,
     PairCounts,
     cut,
@@ -29,13 +30,14 @@ from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Encoding
 from counterveil.errors import InternalError
 from counterveil.population import population_of
+from counterveil.population.groups import Groups
 from counterveil.population.ladder import Ladders
 from counterveil.population.mixed import Grid
 from counterveil.population.moments import WholeScores
 from counterveil.population.spikes import Slices
 from counterveil.privacy import Budget
 from counterveil.privacy.record import UNIT, Sensitivity
-from counterveil.schema import Binary, Label, Numeric, Pixels, Schema
+from counterveil.schema import Binary, Categorical, Label, Numeric, Pixels, Schema
 
 LABEL = Label(name="y", classes=(0, 1))
 
@@ -106,6 +108,37 @@ def test_the_bounds_of_moments_are_attained():
     moved = moved_by(whole, (0.0, 0.0), (0.0, 9.0))
     declared = Sensitivity.of_moments(2, 2, 1).l2
     assert 0.995 * declared < math.sqrt((moved**2).sum()) <= declared
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 10**6), most=st.integers(1, 3))
+def test_the_bound_of_groups_holds_and_is_attained(seed, most):
+    letters = [Categorical(name=name, categories=("a", "b", "c")) for name in "uv"]
+    schema = Schema(features=(*letters, *NUMBERS.features), label=LABEL)
+    rng, groups = np.random.default_rng(seed), Groups.counted(schema, ["u", "v"])
+
+    def drawn(records):
+        cells = {name: rng.choice(list("abc"), records) for name in "uv"}
+        cells |= {name: rng.integers(0, 10, records) for name in "ab"}
+        return pd.DataFrame({**cells, "y": rng.integers(0, 2, records), "who": 1})
+
+    others = drawn(6).assign(who=2)
+
+    def counts(person):
+        sums = GroupCounts(Grid(schema, 16), groups, 2)
+        frame = pd.concat([person, others], ignore_index=True)
+        return summed(sums, schema, frame, unit_column="who", max_records=most).counts
+
+    declared = Sensitivity.of_counts(3, most)
+    moved = counts(drawn(rng.integers(1, 6))) - counts(drawn(rng.integers(1, 6)))
+    assert np.abs(moved).sum() <= declared.l1
+    assert math.sqrt((moved**2).sum()) <= declared.l2
+    here, there = (
+        pd.DataFrame([{"u": at, "v": at, "a": 0, "b": 0, "y": 0, "who": 1}] * 4) for at in "ab"
+    )
+    moved = counts(here) - counts(there)
+    assert np.abs(moved).sum() == declared.l1
+    assert math.sqrt((moved**2).sum()) == pytest.approx(declared.l2)
 
 
 def test_scores_are_cut_by_their_own_row_alone():

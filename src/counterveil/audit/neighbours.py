@@ -134,6 +134,20 @@ def spikes() -> Pair:
     return replace(pair, planned=1_000_000)
 
 
+def groups() -> Pair:
+    """Two columns make groups that are named; the record changes both, its class and the rest."""
+    names = ("x", "y", "z")
+    first, second = _record(names, "abc", "no"), _record(names, "cab", "yes")
+    features = [_letters(name) for name in names]
+    pair = _pair("groups", features, _spread(*names), [first], [second], order=1)
+    return replace(pair, groups=("x", "y"))
+
+
+def persons_groups() -> Pair:
+    """The same, and one person with three records that count."""
+    return _of_one_person(groups(), "one person, groups")
+
+
 def persons_moments() -> Pair:
     """Moments of one person with three records that count."""
     return _of_one_person(moments(), "one person, moments")
@@ -273,6 +287,8 @@ PURE_PAIRS = (
     counted_pairs,
     ranges,
     spikes,
+    groups,
+    persons_groups,
     moments,
     long_rows,
     chosen_pairs,
@@ -300,6 +316,7 @@ APPROXIMATE_PAIRS = (
     counted_pairs,
     spikes,
     persons_spikes,
+    persons_groups,
     unfit,
     moments,
     long_rows,

@@ -61,6 +61,7 @@ class Pair:
     one: pd.DataFrame
     two: pd.DataFrame
     order: int | None = None
+    groups: tuple[str, ...] = ()
     unit_column: str | None = None
     max_records: int | None = None
     planned: int | None = None
@@ -95,4 +96,5 @@ class Pair:
         rows = self.planned or self.tables[0].size
         if self.by_frequencies:
             return plan_frequencies(self.schema, rows, budget, records, "the audit's choice")
-        return make_plan(self.schema, rows, budget, records=records, order=self.order)
+        planned: Any = {"records": records, "order": self.order, "groups": self.groups}
+        return make_plan(self.schema, rows, budget, **planned)

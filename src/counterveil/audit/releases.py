@@ -114,6 +114,7 @@ def release(pair: Pair, budget: Budget, mechanism: str, table: int) -> Veil:
         budget.delta,
         mechanism=mechanism,
         order=pair.order,
+        groups=pair.groups,
         epochs=SHORT.epochs,
         training=SHORT,
         progress=False,
@@ -161,7 +162,10 @@ def checks_of(
 def plan_differs(pair: Pair, budget: Budget) -> Finding:
     """Whether the curator plans by anything but the number of units, which D and D' share."""
     curator, asked = Curator(pair.schema, **pair.units), (budget.epsilon, budget.delta)
-    plans = [curator.plan(frame, *asked, order=pair.order) for frame in (pair.one, pair.two)]
+    plans = [
+        curator.plan(frame, *asked, order=pair.order, groups=pair.groups)
+        for frame in (pair.one, pair.two)
+    ]
     if plans[0] != plans[1]:
         yield "the plan of D' is another one"
     if any(plan.units != pair.tables[0].size for plan in plans):
@@ -283,7 +287,8 @@ def read_once(pair: Pair, budget: Budget, mechanism: str = "functional") -> Find
         curator = WatchedCurator(pair, budget, folder)
         epochs: Any = {"epochs": SHORT.epochs, "training": SHORT, "progress": False}
         asked = pair.one, budget.epsilon, budget.delta
-        veil = curator.release(*asked, mechanism=mechanism, order=pair.order, **epochs)
+        epochs |= {"order": pair.order, "groups": pair.groups}
+        veil = curator.release(*asked, mechanism=mechanism, **epochs)
         readings, charges = curator.charges_at_readings, curator.charges()
     plan = replace(pair, planned=None).plan(budget)  # a release plans for the rows that there are
     planned = plan.readings if mechanism == "functional" else 1

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 import typer
 
 from counterveil.cli.audit import audit
+from counterveil.cli.fairness import fairness
 from counterveil.cli.keys import keys_app
 from counterveil.cli.ledger import ledger_app
 from counterveil.cli.model import model_app
@@ -49,8 +50,8 @@ app = typer.Typer(
     "The private side reads the rows and turns them into a veil, once ([b]schema draft[/b], "
     "[b]check[/b], [b]release[/b], with [b]ledger[/b] to account for it; all of it on a page: "
     "[b]studio[/b]). The public side needs "
-    "the veil and the model only ([b]inspect[/b], [b]explain[/b], [b]summary[/b], [b]verify[/b], "
-    "[b]serve[/b]); a veil also "
+    "the veil and the model only ([b]inspect[/b], [b]explain[/b], [b]fairness[/b], [b]summary[/b], "
+    "[b]verify[/b], [b]serve[/b]); a veil also "
     "holds a private model of its own ([b]model[/b]). Veils are signed with [b]keys[/b].\n\n"
     "New here? Run [b]counterveil demo[/b].",
     epilog="[b]Exit codes[/b] 0 done; 1 an audit refuted a promise, a veil is not what its "
@@ -98,6 +99,12 @@ MANUALS: dict[Callable[..., None], str] = {
         "office.pub",
         codes="0 every certificate holds; 1 one was refused; 2 something given is wrong; 3 a fault "
         "of counterveil.",
+    ),
+    fairness: manual(
+        "the veil and the model; with --data a table of people, exactly.",
+        "fairness --veil loans.veil --model model.pt2 --groups sex,race --target granted "
+        "--out fairness.html",
+        "fairness --veil loans.veil --groups sex --target granted --data people.csv",
     ),
     serve: manual(
         "the veil, the model and the rows that it is asked about; no private rows.",

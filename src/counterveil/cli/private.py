@@ -224,6 +224,9 @@ def release(
         min=1,
         max=2,
     ),
+    groups: str | None = option(
+        None, "Columns whose groups counterveil fairness will compare: sex,race. A quarter of ε."
+    ),
     dry_run: bool = option(
         False, "Print the plan, and what a δ would buy; release nothing.", "--dry-run"
     ),
@@ -268,18 +271,20 @@ def release(
         )
     if math.isinf(epsilon) and mechanism == "paper":
         warn("--epsilon inf adds no noise: nothing is protected")
+    named_groups = [name.strip() for name in groups.split(",")] if groups else []
     if dry_run:
         if mechanism not in MECHANISMS:
             known = ", ".join(MECHANISMS)
             raise RequestError(f"unknown mechanism {mechanism!r}; use one of: {known}")
         asked = (options.place_of(data), epsilon, delta) if mechanism == "functional" else None
-        _show_plan(curator, asked, order, as_json=as_json)
+        _show_plan(curator, asked, as_json=as_json, order=order, groups=named_groups)
         return
     if out_file is None:
         raise RequestError("give --out X.veil, or --dry-run to release nothing")
     check_new(out_file, overwrite=overwrite)
     if mechanism == "functional":
-        for words in curator.plan(options.place_of(data), epsilon, delta, order=order).warnings:
+        planned: Any = {"order": order, "groups": named_groups}
+        for words in curator.plan(options.place_of(data), epsilon, delta, **planned).warnings:
             warn(words)
     if ledger is None and mechanism != "paper":
         warn_of_no_ledger(curator.dataset, data, schema, out_file)
@@ -290,6 +295,7 @@ def release(
             delta,
             mechanism=mechanism,
             order=order,
+            groups=named_groups,
             seed=seed,
             epochs=epochs,
             save_to=out_file,
@@ -310,15 +316,15 @@ def release(
 def _show_plan(
     curator: "Curator",
     asked: tuple[Any, float, float] | None,
-    order: int | None,
     *,
     as_json: bool,
+    **how: Any,
 ) -> None:
     """The plan of rows, ε and δ, if there is one, beside what it would be at other δ."""
     from counterveil.curator.plan import HEADINGS, meaning_of_delta
 
-    plan = None if asked is None else curator.plan(*asked, order=order)
-    deltas = [] if asked is None else curator.compare_deltas(*asked, order=order)
+    plan = None if asked is None else curator.plan(*asked, **how)
+    deltas = [] if asked is None else curator.compare_deltas(*asked, **how)
     unit = "record" if curator.unit_column is None else "person"
     meaning = "" if plan is None else meaning_of_delta(plan.units, unit)
     if as_json:

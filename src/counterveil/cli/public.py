@@ -281,7 +281,7 @@ def explain(
     goal = None if target is None else schema.label.class_called(target)
     asked: dict[str, Any] = {
         "k": k,
-        "rules": rules_of(rules, max_changes),
+        "rules": read_rules(rules, max_changes),
         "immutable": immutable or (),
         "prefer": prefer,
         "method": method,
@@ -389,7 +389,7 @@ def _model_budget(
     )
 
 
-def rules_of(path: Path | None, max_changes: int | None = None) -> Any:
+def read_rules(path: Path | None, max_changes: int | None = None) -> Any:
     """The Rules of the JSON file at `path`, each with the limit of the command line."""
     from counterveil.files import read_bytes
     from counterveil.search import Rules

@@ -6,7 +6,7 @@ from rich.table import Table
 
 from counterveil.cli import options
 from counterveil.cli.options import option
-from counterveil.cli.public import TRUST, open_veil, rules_of
+from counterveil.cli.public import TRUST, open_veil, read_rules
 from counterveil.errors import RequestError
 from counterveil.terminal import cell, out, print_json, say, warn, wrote
 
@@ -49,7 +49,7 @@ def summary(
     options.check_outputs({"--out": out_file}, veil, queries, model, rules, *(trust or ()))
     options.check_ending(out_file, ".html", ".json")
     opened = open_veil(veil, trust)
-    asked = rules_of(rules)
+    asked = read_rules(rules)
     if isinstance(asked, list):
         raise RequestError(f"--rules {rules}: give one object, for everybody")
     about_model = (opened.schema, model_input, model_outputs, model_classes)

@@ -7,7 +7,7 @@ from typer import Argument, Exit
 
 from counterveil.cli import options
 from counterveil.cli.options import option
-from counterveil.cli.public import open_veil, rules_of
+from counterveil.cli.public import open_veil, read_rules
 from counterveil.cli.where import asked_rows
 from counterveil.errors import RequestError
 from counterveil.hints import named
@@ -54,7 +54,7 @@ def verify(
     certificates = Certificate.load(file)
     trusted = [PublicKey.load(each) for each in trust or ()]
     opened = open_veil(veil, None)
-    asked_for = rules_of(rules)
+    asked_for = read_rules(rules)
     if isinstance(asked_for, list):
         raise RequestError(f"--rules {rules}: give the rules of one query, an object")
     rows = asked_rows(query, where, opened.schema) if query or where else None

@@ -11,6 +11,7 @@ unit (one record, or one person's at most `records` records) can do:
 | `CellCounts` of R slicings | 1 in one slice of each of R numbers | 2·R·records | √(2R)·records |
 | `GridCounts.singles` | 1 in one cell of each of F features | 2·F·records | √(2F)·records |
 | `PairCounts` of E pairs | 1 in one cell of each of E pairs | 2·E·records | √(2E)·records |
+| `GroupCounts` in T tables | 1 in one cell of each of T tables | 2·T·records | √(2T)·records |
 | `MomentSums` | x·xᵀ of a row x of norm ≤ U | 2·U²·records, see there | 2·U²·records |
 | `BoundedSums` | a vector of norms ≤ l1, l2 in its class | 2·l1·records | 2·l2·records |
 | `EmbeddingSums` | the same; its count weighs w ≤ l2 | 2·(l1 + w)·records | 2·l2·records |
@@ -47,6 +48,7 @@ from counterveil.encoding import Array
 from counterveil.errors import InternalError
 from counterveil.parts import Fragments
 from counterveil.population.grid import Grid, Line
+from counterveil.population.groups import Groups, coarse_cells, count_width
 from counterveil.population.moments import WholeScores
 from counterveil.privacy.record import Sensitivity, root_above
 from counterveil.schema import Schema
@@ -149,6 +151,38 @@ class PairCounts(Sums):
     def exact(self) -> Sequence[Array]:
         """The counts of each pair."""
         return self.tables
+
+
+class GroupCounts(Sums):
+    """How many records of each group and class there are, and in each coarse cell of each feature.
+
+    A group is a combination of values of the columns of `groups`; the features are all others.
+    `counts`: (groups · classes, 1 + coarse cells of these features side by side), the number of
+    records in column 0. A record adds 1 to that, and to one cell of each of F − G features, all of
+    it in one row: 1 to one cell of each of F − G + 1 histograms.
+    """
+
+    def __init__(self, grid: Grid, groups: Groups, classes: int) -> None:
+        self.grid, self.groups, self._classes = grid, groups, classes
+        self._coarse = coarse_cells(grid, groups)
+        self.counts = np.zeros((groups.count * classes, count_width(grid, groups)), dtype=np.int64)
+
+    def add(self, private_codes: Sequence[Array], private_classes: Array) -> None:
+        """Count a batch of cells."""
+        rows = self.groups.numbers(private_codes) * self._classes + private_classes
+        self.counts[:, 0] += np.bincount(rows, minlength=len(self.counts))
+        start = 1
+        for place, coarse in self._coarse.items():
+            cells = int(coarse.max()) + 1
+            mine = self.counts[:, start : start + cells]
+            flat = rows * cells + coarse[private_codes[place]]
+            mine += np.bincount(flat, minlength=mine.size).reshape(mine.shape)
+            start += cells
+
+    @property
+    def exact(self) -> Sequence[Array]:
+        """The counts."""
+        return [self.counts]
 
 
 class MomentSums(Sums):

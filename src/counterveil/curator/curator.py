@@ -99,20 +99,37 @@ class Curator:
         self.cluster = cluster_of(engine)
 
     def plan(
-        self, private_data: Any, epsilon: float, delta: float = 0.0, *, order: int | None = None
+        self,
+        private_data: Any,
+        epsilon: float,
+        delta: float = 0.0,
+        *,
+        order: int | None = None,
+        groups: Sequence[str] = (),
     ) -> Plan:
         """What `functional` would measure. Reads the number of rows, or of people: it is public."""
-        return self.plans(private_data, [Budget(epsilon, delta)], order=order)[0]
+        return self.plans(private_data, [Budget(epsilon, delta)], order=order, groups=groups)[0]
 
     def plans(
-        self, private_data: Any, budgets: Sequence[Budget], *, order: int | None = None
+        self,
+        private_data: Any,
+        budgets: Sequence[Budget],
+        *,
+        order: int | None = None,
+        groups: Sequence[str] = (),
     ) -> list[Plan]:
         """The plan of each budget, as `plan` makes it; the rows are counted once."""
         table = self._table(private_data)
-        return [self._plan(table, sensible(budget), order) for budget in budgets]
+        return [self._plan(table, sensible(budget), order, groups) for budget in budgets]
 
     def compare_deltas(
-        self, private_data: Any, epsilon: float, delta: float = 0.0, *, order: int | None = None
+        self,
+        private_data: Any,
+        epsilon: float,
+        delta: float = 0.0,
+        *,
+        order: int | None = None,
+        groups: Sequence[str] = (),
     ) -> list[AtDelta]:
         """What a plan would be at this δ, at none and at usual ones; of mixed tables alone.
 
@@ -122,7 +139,7 @@ class Curator:
             return []
         deltas = sorted({delta, *DELTAS})
         budgets = [Budget(epsilon, each) for each in deltas]
-        plans = self.plans(private_data, budgets, order=order)
+        plans = self.plans(private_data, budgets, order=order, groups=groups)
         return [at_delta(plan, each) for plan, each in zip(plans, deltas, strict=True)]
 
     def bounds(
@@ -151,8 +168,12 @@ class Curator:
         self._hand_out(content, hashlib.sha256(content).hexdigest(), job, paid)
         return made
 
-    def _plan(self, table: PrivateTable, budget: Budget, order: int | None) -> Plan:
-        plan = make_plan(self.schema, table.size, budget, records=table.records, order=order)
+    def _plan(
+        self, table: PrivateTable, budget: Budget, order: int | None, groups: Sequence[str]
+    ) -> Plan:
+        plan = make_plan(
+            self.schema, table.size, budget, records=table.records, order=order, groups=groups
+        )
         if record_bytes(self.schema, plan) > MEMBER_LIMITS["record.safetensors"]:
             raise RequestError("the schema has too many classes and cells for a veil; merge some")
         return replace(plan, units=table.size)
@@ -213,6 +234,7 @@ class Curator:
         *,
         mechanism: str = "functional",
         order: int | None = None,
+        groups: Sequence[str] = (),
         progress: bool = True,
         **choices: Unpack[ReleaseChoices],
     ) -> Veil:
@@ -224,10 +246,14 @@ class Curator:
 
         `mechanism`: "functional" is (ε, δ)-DP; "dpsgd" would be with noise of real numbers, and
         needs the extra of that name; "paper" is the published method and guarantees nothing, and
-        `epsilon=math.inf` adds no noise to it. `order` overrules the plan. For the rest see
+        `epsilon=math.inf` adds no noise to it. `order` overrules the plan. `groups`: columns
+        such as sex and race, whose groups `Explainer.fairness` compares; a quarter of ε goes to
+        them. For the rest see
         `ReleaseChoices`.
         """
         self._check_mechanism(mechanism)
+        if groups and mechanism != "functional":
+            raise RequestError("groups are counted by mechanism functional alone")
         if order not in {None, 1, 2}:
             raise RequestError("order must be 1 (features alone) or 2 (what goes together, too)")
         budget = Budget(epsilon, delta)
@@ -249,7 +275,7 @@ class Curator:
             raise RequestError("the schema is too large for a veil; it may have 8 MiB as JSON")
         if mechanism == "dpsgd":
             dpsgd.check(job.table, budget)
-        plan = self._plan(job.table, budget, order) if mechanism == "functional" else None
+        plan = self._plan(job.table, budget, order, groups) if mechanism == "functional" else None
         with self.cluster or nullcontext():  # a cluster that cannot be had costs nothing
             reserved = self._reserve(job, f"release by {mechanism} of {self.schema.name}")
             if plan is not None:

@@ -23,12 +23,16 @@ What is built from the record (population, autoencoder, prototypes, surrogate, c
 post-processing.
 """
 
+from collections.abc import Sequence
+
 from counterveil.curator.bits import measure_bits, plan_bits
 from counterveil.curator.images import measure_images, plan_images
 from counterveil.curator.mixed import measure_mixed, plan_mixed
 from counterveil.curator.noise import EXACT, NoiseSource
 from counterveil.curator.plan import Plan
 from counterveil.curator.table import PrivateTable
+from counterveil.errors import RequestError
+from counterveil.population.groups import Groups, count_width
 from counterveil.population.images import Frequencies
 from counterveil.population.mixed import Grid
 from counterveil.privacy import Budget
@@ -37,9 +41,17 @@ from counterveil.schema import Schema
 
 
 def make_plan(
-    schema: Schema, rows: int, budget: Budget, *, records: int = 1, order: int | None = None
+    schema: Schema,
+    rows: int,
+    budget: Budget,
+    *,
+    records: int = 1,
+    order: int | None = None,
+    groups: Sequence[str] = (),
 ) -> Plan:
     """The plan for a table of `rows` rows. `order` overrules the choice for mixed tables.
+
+    `groups`: columns of a mixed table whose combinations are counted by themselves.
 
     Images: order 1 asks for low frequencies where random features could be afforded.
 
@@ -47,7 +59,9 @@ def make_plan(
     """
     budget = budget.rounded_down()
     if schema.family == "mixed":
-        return plan_mixed(schema, rows, budget, records, order)
+        return plan_mixed(schema, rows, budget, records, order, groups)
+    if groups:
+        raise RequestError("groups are of mixed tables, not of images or sets of bits")
     if schema.family == "binary":
         return plan_bits(schema, rows, budget, records)
     return plan_images(schema, rows, budget, records, order)
@@ -80,4 +94,7 @@ def record_bytes(schema: Schema, plan: Plan) -> int:
         pairs = plan.pairs * coarse[-1] ** 2  # whichever they are
         moments = features * (features + 2 * classes + 1) // 2 if plan.norm else 0
         numbers = classes * sum(each.count for each in grid.cells) + pairs + moments
+        if plan.groups:
+            groups = Groups(schema, plan.groups)
+            numbers += classes * groups.count * count_width(grid, groups)
     return 8 * numbers

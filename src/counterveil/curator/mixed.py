@@ -7,6 +7,7 @@
 | `moments` | sums of products of the scores of all features | what goes with what |
 | `pairs` | counts of the strongest pairs, all classes together | what correlations do not say |
 | `spikes` | counts in narrow slices of the bins of wide numbers | values that many people share |
+| `groups` | counts of (group, class) with a cell of every other feature | groups that were named |
 
 `singles` are always counted; the others where the noise leaves something of them. Bins follow from
 the noisy `ranges`, scores from the noisy `singles`, and which pairs are counted from the noisy
@@ -14,16 +15,25 @@ the noisy `ranges`, scores from the noisy `singles`, and which pairs are counted
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from counterveil.curator.coefficients import CellCounts, GridCounts, MomentSums, PairCounts, fill
+from counterveil.curator.coefficients import (
+    CellCounts,
+    GridCounts,
+    GroupCounts,
+    MomentSums,
+    PairCounts,
+    fill,
+)
 from counterveil.curator.noise import NoiseSource, calibrate, rho_of
 from counterveil.curator.plan import Plan, about, drowning, less_noise, record_of
 from counterveil.curator.table import PrivateTable
 from counterveil.errors import InternalError
 from counterveil.population.copula import Copula
+from counterveil.population.groups import Groups
 from counterveil.population.ladder import Ladders
 from counterveil.population.marginals import Marginals, chosen_grid
 from counterveil.population.mixed import Grid
@@ -38,6 +48,7 @@ FINE, COARSE = 32, 16  # bins of a number: for its own counts, and for pairs
 MOST_BINS, LEAST_BINS = 128, 12  # of a number whose range was looked for
 ROWS_OVER_NOISE = 100.0  # for one bin; how classes differ drowns in many bins first
 RANGES_FROM = 15.0  # rows over the noise on a count of all classes
+GROUPS = 0.25  # of ε or ρ, where groups are named
 SPIKES_FROM = 50.0  # rows over the noise on a slice
 MOMENTS_UNTIL = 1.0  # noise on the mean score of an average class
 PAIRS_FROM = 0.125  # rows in an average cell of a pair, over the noise scale, a feature
@@ -63,24 +74,40 @@ OF_EPSILON = Parts(ranges=0.1, spikes=0.05, moments=0.25, pairs=0.15)
 OF_RHO = Parts(ranges=0.05, spikes=0.04, moments=0.15, pairs=0.12)
 
 
-def plan_mixed(schema: Schema, rows: int, budget: Budget, records: int, order: int | None) -> Plan:
+def plan_mixed(
+    schema: Schema,
+    rows: int,
+    budget: Budget,
+    records: int,
+    order: int | None,
+    groups: Sequence[str] = (),
+) -> Plan:
     """What to count in a table of `rows` rows of at most `records` a unit.
 
     With a δ the steps share out ρ, unless Laplace noise on the counts of single features would be
     smaller.
     """
-    rho = rho_of(budget)
+    rho, places = rho_of(budget), Groups.counted(schema, groups).places if groups else ()
     if rho is not None:
-        plan = _shared_out(schema, rows, rho, records, order)
+        plan = _shared_out(schema, rows, rho, records, order, places)
         bound = Sensitivity.of_counts(len(schema.features), records)
         part = amount_of(plan.shares[1] or rho) / rho.rho
         if less_noise(budget, part, bound) == rho:
             return plan
-    return _shared_out(schema, rows, Budget(budget.epsilon), records, order)
+    return _shared_out(schema, rows, Budget(budget.epsilon), records, order, places)
 
 
-def _shared_out(schema: Schema, rows: int, whole: Share, records: int, order: int | None) -> Plan:
-    """The plan whose steps share out all of `whole`."""
+def _shared_out(
+    schema: Schema,
+    rows: int,
+    whole: Share,
+    records: int,
+    order: int | None,
+    groups: tuple[int, ...],
+) -> Plan:
+    """The plan whose steps share out all of `whole`; `groups`: the places of their features."""
+    every, for_groups = amount_of(whole), GROUPS * amount_of(whole) if groups else 0.0
+    whole = with_amount(whole, rest_of(every, for_groups)) if groups else whole
     features, classes = len(schema.features), len(schema.label.classes)
     total, parts = amount_of(whole), _parts(whole)
     norm = 2 if isinstance(whole, Rho) else 1
@@ -104,7 +131,7 @@ def _shared_out(schema: Schema, rows: int, whole: Share, records: int, order: in
         singles = rest_of(total, moments, pairs)
     blur = _blur(bound, whole, singles)
     amounts = looked, singles, moments, pairs, spikes
-    named = (
+    steps = (
         f"where the {wide} numbers lie" if wide > 1 else "where the number lies",
         f"each of {features} columns in each class" if features > 1 else "the column in each class",
         "what goes together",
@@ -112,10 +139,13 @@ def _shared_out(schema: Schema, rows: int, whole: Share, records: int, order: in
         "single values that many people share",
     )
     spent = [
-        f"{amount / total:.0%} on {what}"
-        for amount, what in zip(amounts, named, strict=True)
+        f"{amount / every:.0%} on {what}"
+        for amount, what in zip(amounts, steps, strict=True)
         if amount
     ]
+    if groups:
+        columns = ", ".join(schema.features[place].shown_name for place in groups)
+        spent.append(f"{for_groups / every:.0%} on groups: {columns}")
     reasons.append(f"{'ρ' if isinstance(whole, Rho) else 'ε'} goes: {', '.join(spent)}")
     scale = blur / math.sqrt(2)  # of Laplace noise of this deviation
     if wide:
@@ -130,13 +160,17 @@ def _shared_out(schema: Schema, rows: int, whole: Share, records: int, order: in
     return Plan(
         "mixed",
         order,
-        tuple(with_amount(whole, amount) if amount else None for amount in amounts),
+        (
+            *(with_amount(whole, amount) if amount else None for amount in amounts),
+            *([with_amount(whole, for_groups)] if groups else []),
+        ),
         records,
         tuple(reasons),
         drowning(rows, classes, scale),
         fine=fine,
         coarse=COARSE,
         ranges=wide,
+        groups=groups,
         norm=norm if order == 2 else 0,
         pairs=many,
         noise=blur,
@@ -195,7 +229,7 @@ def _pairs(schema: Schema, rows: int, whole: Share, records: int) -> tuple[int, 
 def measure_mixed(table: PrivateTable, plan: Plan, noise: NoiseSource) -> NoisyRecord:
     """Count; then noise, step by step."""
     schema = table.schema
-    for_ranges, for_singles, for_moments, for_pairs, for_spikes = plan.shares
+    for_ranges, for_singles, for_moments, for_pairs, for_spikes, *for_groups = plan.shares
     measured = []
     if for_ranges is not None:
         ladders = Ladders(schema, plan.fine)
@@ -210,7 +244,9 @@ def measure_mixed(table: PrivateTable, plan: Plan, noise: NoiseSource) -> NoisyR
     if for_singles is None:
         raise InternalError("a plan of a mixed table always counts single features")
     private_counts, in_slices = GridCounts(grid, classes), CellCounts(Slices(grid))
-    fill(table, private_counts, *([in_slices] if for_spikes is not None else []))
+    more = [in_slices] if for_spikes is not None else []
+    in_groups = [GroupCounts(grid, Groups(schema, plan.groups), classes)] if for_groups else []
+    fill(table, private_counts, *more, *in_groups)
     private_spikes = in_slices.counts
     what = f"counts of (class, feature) for {features} features"
     bound = Sensitivity.of_counts(features, plan.records)
@@ -236,6 +272,12 @@ def measure_mixed(table: PrivateTable, plan: Plan, noise: NoiseSource) -> NoisyR
         what = f"counts in narrow slices of {plan.ranges} numbers"
         bound = Sensitivity.of_counts(plan.ranges, plan.records)
         measured += [noise.perturb("spikes", what, private_spikes, bound, for_spikes)]
+    for counted, share in zip(in_groups, for_groups, strict=True):
+        if share is not None:
+            tables = 1 + features - len(plan.groups)
+            what = f"counts of the groups that {len(plan.groups)} columns make, in {tables} tables"
+            bound = Sensitivity.of_counts(tables, plan.records)
+            measured += [noise.perturb("groups", what, counted.counts, bound, share)]
     return replace(record_of(table, plan, *measured), pairs=chosen)
 
 

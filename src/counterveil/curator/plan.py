@@ -21,14 +21,17 @@ from counterveil.privacy.record import Measurement, NoisyRecord, Sensitivity
 
 DELTAS = (0.0, 1e-9, 1e-6)  # what a plan is compared at
 # What a noisy record holds of its plan.
-OF_TABLES = ("fine", "coarse", "ranges", "norm", "ones")
+OF_TABLES = ("fine", "coarse", "ranges", "norm", "groups", "ones")
 OF_IMAGES = ("frequencies", "features")
 SETTINGS = (*OF_TABLES, *OF_IMAGES, "fixed_point")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to measure. `shares` are those of the steps, in order; None for a step not taken."""
+    """What to measure. `shares` are those of the steps, in order; None for a step not taken.
+
+    Where groups were named, their share is one more, the last.
+    """
 
     family: str
     order: int
@@ -44,6 +47,7 @@ class Plan:
     ranges: int = 0  # mixed: so many numbers are counted on ladders first
     norm: int = 0  # mixed: that rows are cut to for moments, 1 or 2; 0 without moments
     pairs: int = 0  # mixed: so many pairs are counted
+    groups: tuple[int, ...] = ()  # mixed: the features that make groups which were named
     ones: int = 0  # bits: at most so many a record
     frequencies: int = 0  # images: side of the square of low frequencies
     features: int = 0  # images: random Fourier features, in place of frequencies

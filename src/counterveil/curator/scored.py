@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from counterveil.encoding import Array
-from counterveil.intervals import clopper_pearson
+from counterveil.intervals import Estimate, clopper_pearson
 from counterveil.pages import notebook_table
 from counterveil.privacy.record import Measurement
 from counterveil.privacy.statement import LAPLACE
@@ -23,18 +23,6 @@ DRAWS = 4000  # of the noise, for intervals
 TINY = 1e-9
 LEAST_BINS = 4  # of noisy counts, for an AUC
 HEADINGS = ("class", "share of rows", "right", "wrong", "share right, 95 % interval")
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A share with an interval that holds the true one with a confidence of 95 %."""
-
-    value: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        return f"{self.value:.3f} ({self.low:.3f} to {self.high:.3f})"
 
 
 @dataclass(frozen=True, eq=False)

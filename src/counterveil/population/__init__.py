@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 MEASURED: dict[Family, str] = {  # names of measurements, in order
-    "mixed": r"(ranges )?singles( moments( pairs)?)?( spikes)?",
+    "mixed": r"(ranges )?singles( moments( pairs)?)?( spikes)?( groups)?",
     "binary": r"pooled sums",
     "image": r"sums",
 }

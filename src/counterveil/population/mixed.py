@@ -13,9 +13,11 @@ together is left to the copula.
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +26,8 @@ from counterveil.errors import RequestError, VeilError
 from counterveil.population.base import Population, to_simplex
 from counterveil.population.copula import Copula
 from counterveil.population.grid import Grid
+from counterveil.population.group_tables import tables_of_groups
+from counterveil.population.groups import Groups, count_width
 from counterveil.population.marginals import Marginals
 from counterveil.population.moments import Moments
 from counterveil.population.numbers import ChosenCells
@@ -73,14 +77,50 @@ class MixedPopulation(Population):
         self.noisy = known.noisy
         self.class_share = self.totals / self.totals.sum()
         self.grid, self._coarse = known.shaped_grid(), known.coarse
+        self._counted = known.counted
         self.copula: Copula | None = None
         self.tree: Tree | None = None
+        self._odds: dict[int, Array] = {}  # of meeting, with the parent: (classes, its cells, own)
         self._joint: dict[int, Array] = {}  # with the parent: (classes, its cells, own cells)
         if record.find("moments"):
             moments = Moments.read(record, known.tables, known.scores, known.rows)
             self.tables = known.with_sums(moments)
             self.copula = Copula(self.tables, known.scores, moments)
-            self.tree, self._joint = self._along_tree(self.copula)
+            self.tree, self._odds = self._along_tree(self.copula)
+            self._joint = self._raked(self.tables)
+        self.groups = Groups.of_record(schema, record)
+        if self.groups is not None:
+            rows = self.groups.count * len(self.totals)
+            self._in_groups = record.read("groups", (rows, count_width(self._counted, self.groups)))
+
+    def _raked(self, tables: tuple[Array, ...], whose: Any = slice(None)) -> dict[int, Array]:
+        """Of each feature with a parent the counts of both, in each class of `tables`.
+
+        `whose`: the class of the veil that each class of the tables is of.
+        """
+        pairs = () if self.tree is None else self.tree.pairs
+        return {
+            child: rake(self._odds[child][whose], tables[parent], tables[child])
+            for parent, child in pairs
+        }
+
+    def by_groups(self) -> MixedPopulation:
+        """P~ whose classes are (group, class), where groups were named at release: to draw from.
+
+        The tables of a group are those of its class, as far as its noisy counts do not tell
+        otherwise; what goes together is what goes together in the class.
+        """
+        if self.groups is None:
+            raise RequestError("no groups were named when this veil was released")
+        other, classes = copy(self), len(self.totals)
+        totals, tables = tables_of_groups(
+            self.groups, self._counted, self.tables, self.totals, *self._in_groups
+        )
+        other.__dict__.pop("potentials", None)
+        other.totals, other.tables = totals, tables
+        other.class_share = totals / totals.sum()
+        other._joint = self._raked(tables, np.tile(np.arange(classes), self.groups.count))
+        return other
 
     def _points(self, classes: Array, rng: np.random.Generator) -> Array:
         return self.grid.points(self.codes(classes, rng), rng)
@@ -178,7 +218,7 @@ class MixedPopulation(Population):
         return np.maximum.accumulate(places), np.stack([starts, ends], axis=1).ravel()
 
     def _along_tree(self, copula: Copula) -> tuple[Tree, dict[int, Array]]:
-        """The tree, and of each feature with a parent the counts of both in its class.
+        """The tree, and of each feature with a parent how often cells of both meet, beside chance.
 
         Those are (classes, cells of the parent, own cells).
         """
@@ -199,7 +239,7 @@ class MixedPopulation(Population):
                 odds = odds * times[parent, child]
             elif (child, parent) in times:
                 odds = odds * times[child, parent].T
-            found[child] = rake(odds, self.tables[parent], self.tables[child])
+            found[child] = odds
         return tree, found
 
     def _counted_pairs(self) -> list[tuple[tuple[int, int], Array, float]]:

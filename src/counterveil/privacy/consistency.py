@@ -169,6 +169,7 @@ def gaussian_delta(rho: float, epsilon: float) -> float:
 def _check_sensitivities(statement: Statement, schema: Schema, record: NoisyRecord) -> None:
     features, records, ones = len(schema.features), statement.max_records, max(1, record.ones)
     bits, wider = 4 * (ones + 1), 1 if record.norm == 1 else features + 1
+    grouped = 1 + features - len(record.groups)  # histograms, with that of the groups alone
     numbers, point = max(1, record.features), record.fixed_point  # of images
     least: dict[tuple[str, str], tuple[int, int]] = {  # L1 and squared L2, for one record
         ("mixed", "ranges"): (2 * record.ranges, 2 * record.ranges),
@@ -176,6 +177,7 @@ def _check_sensitivities(statement: Statement, schema: Schema, record: NoisyReco
         ("mixed", "singles"): (2 * features, 2 * features),
         ("mixed", "moments"): (2 * wider * UNIT**2, 4 * UNIT**4),
         ("mixed", "pairs"): (2 * len(record.pairs), 2 * len(record.pairs)),
+        ("mixed", "groups"): (2 * grouped, 2 * grouped),
         ("binary", "pooled"): (2 * ones, 4 * ones),
         ("binary", "sums"): (2 * (ones + 1), bits),
         ("image", "sums"): (2 * numbers * point, 4 * numbers * point**2),

@@ -156,6 +156,7 @@ class NoisyRecord:
     | mixed, order 2 | `moments` | flat: of features i ≤ j, row by row; of (class, feature) |
     | mixed, order 2 | `pairs` | flat: (cell of one, cell of the other) of each pair in turn |
     | mixed | `spikes` | (slices of the bins of all wide numbers side by side): counts |
+    | mixed | `groups` | (combinations · classes, 1 + coarse cells of all other features): counts |
     | binary | `pooled` | (bits,): sums of each bit |
     | binary | `sums` | (classes, 1 + bits): class counts, class sums of each bit |
     | image | `sums` | (classes, 1 + channels·frequencies²): class counts, class sums |
@@ -171,6 +172,7 @@ class NoisyRecord:
     norm: Literal[0, 1, 2] = 0  # mixed: of rows in moments, L1 or L2; 0 without moments
     pairs: tuple[tuple[int, int], ...] = ()  # mixed: of the features that were counted in pairs
     ranges: Annotated[int, Field(ge=0)] = 0  # mixed: so many numbers were counted on ladders
+    groups: tuple[int, ...] = ()  # mixed: the features whose values make the groups that were named
     ones: Annotated[int, Field(ge=0)] = 0  # binary: records were cut to at most so many ones
     frequencies: Annotated[int, Field(ge=0, le=1 << 12)] = 0  # image: side of the square of them
     features: Annotated[int, Field(ge=0, le=1 << 14)] = 0  # image: random Fourier features, if any
@@ -205,8 +207,9 @@ def to_members(record: NoisyRecord | None) -> dict[str, bytes]:
     measurements = record.measurements if record else ()
     unused = [{"values"} if found.rho else {"values", "rho"} for found in measurements]
     without: Any = {"measurements": dict(enumerate(unused))}
-    if record and not record.features:  # fields that are not used are written as before they were
-        without["features"] = True
+    for name in ("features", "groups"):  # what is not used is written as before it was there
+        if record and not getattr(record, name):
+            without[name] = True
     text = _RECORD.dump_json(record, indent=2, exclude=without if record else None)
     arrays = save_arrays({found.name: found.values for found in measurements})
     return dict(zip(MEMBERS, (text, arrays), strict=True))

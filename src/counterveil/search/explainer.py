@@ -27,6 +27,7 @@ from counterveil.search.components import SearchComponents
 from counterveil.search.constraints import bounds
 from counterveil.search.constraints.bounds import ManyRules
 from counterveil.search.constraints.rules import Rules
+from counterveil.search.fairness import fairness_of
 from counterveil.search.options import (
     Choices,
     FileChoices,
@@ -41,6 +42,7 @@ from counterveil.search.paper.algorithm2 import TargetClasses, Weights, select_t
 from counterveil.search.results.builder import Request, ResultBuilder
 from counterveil.search.results.certificate import Certificate
 from counterveil.search.results.explanations import Explanations
+from counterveil.search.results.fairness import Fairness
 from counterveil.search.results.wording import DecidedBy
 from counterveil.search.verification import Verdict, verify
 from counterveil.signature import PublicKey
@@ -256,6 +258,30 @@ class Explainer:
         `Rules` for all.
         """
         return bulk.explain_files(self, os.fspath(queries), os.fspath(out), target, choices)
+
+    def fairness(
+        self,
+        groups: Sequence[str],
+        target: Category,
+        *,
+        people: Any = None,
+        rules: Rules | None = None,
+        immutable: Collection[str] = (),
+        progress: bool = True,
+        **choices: Unpack[Choices],
+    ) -> Fairness:
+        """What the decisions and the answers are like for groups of people, with intervals.
+
+        - `groups`: columns with a list of values, such as sex and race. Every value is a group, and
+          so are two values of two columns.
+        - `target`: the class that people want.
+        - `people`: a table of people. The numbers are then theirs, exactly, and as private as they
+          are. By default people are drawn from the veil, which costs no ε.
+        - `rules`, `immutable`, `choices`: as for `explain`. The columns of `groups` stay in every
+          answer.
+        """
+        how: Any = {"rules": rules, "immutable": immutable, "progress": progress, **choices}
+        return fairness_of(self, groups, target, people, **how)
 
     def decide(self, rows: Any) -> Array:
         """What the model that decides says of rows: the probability of each class.

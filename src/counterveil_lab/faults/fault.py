@@ -25,6 +25,7 @@ ONE, WIDE, TWO, PAIRS = "one feature", "eleven features", "order 2", "order 2, p
 WIDE_TWO = "twelve features, order 2"
 MOMENTS, LONG, PERSONS_MOMENTS = "moments", "long rows", "one person, moments"
 RANGES, SPIKES = "ranges", "spikes"
+GROUPS, PERSONS_GROUPS = "groups", "one person, groups"
 IN_PARTS = "one person, in parts"
 PERSON, BITS, IMAGES = "one person, three records", "bits", "images"
 FEATURES, PERSONS_FEATURES = "images, features", "one person, features"

@@ -49,7 +49,7 @@ FAULTS: tuple[Fault, ...] = (
            TABLE, _SIZE, _SIZE.replace("self.rows", "len(self.private_rows()[1])"),
            (ALONE, UNFIT), (PLANNED, UNFIT)),
     fault("a plan made from records instead of people", "how many records a person has is public",
-           CURATOR, "make_plan(self.schema, table.size,", "make_plan(self.schema, table.rows,",
+           CURATOR, "self.schema, table.size, budget,", "self.schema, table.rows, budget,",
            (PLANNED, PERSON)),
     fault("a plan that tells how many records there are", "that is private where people are units",
            CURATOR, "replace(plan, units=table.size)", "replace(plan, units=table.rows)",

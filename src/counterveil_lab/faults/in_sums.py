@@ -5,6 +5,7 @@ from counterveil_lab.faults.fault import (
     BIT_SETS,
     BITS,
     FEATURES,
+    GROUPS,
     IMAGES,
     IN_PARTS,
     ITSELF,
@@ -17,6 +18,7 @@ from counterveil_lab.faults.fault import (
     PAIRS,
     PERSON,
     PERSONS_FEATURES,
+    PERSONS_GROUPS,
     PERSONS_MOMENTS,
     PICTURES,
     PLAN,
@@ -40,6 +42,7 @@ _BIT_RECORD = "return record_of(table, plan, pooled, sums)"
 _GRID = "grid = chosen_grid(schema, record_of(table, plan, *measured))"
 _RANGES = 'measured += [noise.perturb("ranges", what, private_ranges, bound, for_ranges)]'
 _SPIKES = 'measured += [noise.perturb("spikes", what, private_spikes, bound, for_spikes)]'
+_GROUPS = 'measured += [noise.perturb("groups", what, counted.counts, bound, share)]'
 _FIRST = "used[person] < self.records"
 
 # fmt: off
@@ -78,6 +81,18 @@ FAULTS: tuple[Fault, ...] = (
     gaussian("spikes of one number with a δ", "a record moves the slices of every number",
               MIXED, _SPIKES, f"bound = Sensitivity.of_counts(1, plan.records)\n        {_SPIKES}",
               (MOVES, SPIKES)),
+    fault("exact counts of groups", "the record holds exact counts of groups",
+           MIXED, _GROUPS,
+           f"made = {_GROUPS[len('measured += ['):-1]}\n"
+           f"            measured += [{REPLACE}(made, values=counted.counts)]", (ALONE, GROUPS)),
+    fault("groups counted in one table", "a record moves a table of every feature",
+           MIXED, _GROUPS,
+           f"bound = Sensitivity.of_counts(1, plan.records)\n            {_GROUPS}",
+           (MOVES, GROUPS)),
+    fault("groups of one record a person", "a person moves as many records as count",
+           MIXED, _GROUPS,
+           f"bound = Sensitivity.of_counts(tables, 1)\n            {_GROUPS}",
+           (MOVES, PERSONS_GROUPS)),
     fault("slices cut by the rows", "one far number moves all others to another slice",
            SUMS, "self.counts += self.cells.counts(private_columns)",
            "self.counts += self.cells.counts([each if each is None or each.dtype.kind != 'f'"
