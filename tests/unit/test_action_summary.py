@@ -79,6 +79,9 @@ def test_each_share_is_what_counting_gives(explains, people, found):
             helped |= mine
             assert told.so_far == pytest.approx(helped.mean())
             assert told.effort > 0
+            is_so = [after(row, told.changes) == row for row in records]
+            assert told.have_it == pytest.approx(np.mean(is_so))
+            assert told.have_it >= 0.02
     assert found.table.so_far.max() > 0.3
 
 
@@ -113,7 +116,7 @@ def test_who_needs_nothing_and_whom_nothing_helps(explains, people):
     assert json.dumps(none.to_dict(), allow_nan=False)
     assert none.to_html()
     ignored = explains.summary_of_actions(people, rules=Rules(may_change=["children"]))
-    assert "no action helps" in ignored.text
+    assert "no usual action helps" in ignored.text
     lacking = people[explains.decide(people).argmax(axis=1) == 0]
     assert "too few to tell" in explains.summary_of_actions(lacking.head(5)).text
 

@@ -77,7 +77,7 @@ def summary(
         return
     say(found.headline)
     for title, actions in found.groups():
-        table = Table("action", "helps", "effort", "so far", title_justify="left")
+        table = Table("action", "helps", "effort", "so far", "have it", title_justify="left")
         table.title = cell(title, "bold")
         for cells in actions:
             table.add_row(*map(cell, cells))

@@ -110,7 +110,12 @@ def run_demo(folder: Path, *, queries: int, epochs: int, seed: int, workers: int
         "accuracy of the model": f"{accuracy:.3f}",
         "training epochs of paper": f"{epochs} (published: 300)",
     }
-    write_whole(folder / "report.html", demo_page(scores, curve, shown, facts).encode())
+    _note("people drawn from the veil: what would help most of them, and women beside men")
+    goal = schema.label.classes[1]
+    actions = explainers[SHOWN].summary_of_actions(target=goal, groups=["sex"])
+    groups = explainers[SHOWN].fairness(["sex"], goal, progress=False)
+    page = demo_page(scores, curve, shown, facts, actions, groups)
+    write_whole(folder / "report.html", page.encode())
     schema.save(folder / "adult.schema.json")
     write_whole(folder / "queries.csv", asked.to_csv(index=False).encode())
     for which in COMPARED:

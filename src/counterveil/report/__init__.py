@@ -12,8 +12,10 @@ from rich.text import Text
 
 from counterveil.pages import TEMPLATES
 from counterveil.privacy import Level, Statement
+from counterveil.search.action_summary import ActionSummary
 from counterveil.search.results.answer import card
 from counterveil.search.results.explanations import Explanations
+from counterveil.search.results.fairness import Fairness
 from counterveil.search.results.wording import pixel_columns, told
 from counterveil.signature import signer_line
 from counterveil.terminal import cell, visible
@@ -48,10 +50,12 @@ def demo_page(
     curve: Curve,
     result: Explanations,
     facts: dict[str, str],
+    actions: ActionSummary,
+    fairness: Fairness,
 ) -> str:
     """The report of `counterveil demo`: scores, curve, and every explanation of `result`.
 
-    `facts`: names and values shown at the top.
+    `facts`: names and values shown at the top. `actions` and `fairness`: of people of the veil.
     """
     return TEMPLATES.get_template("demo.html").render(
         title="counterveil demo: counterfactuals that do not leak the training rows",
@@ -61,6 +65,9 @@ def demo_page(
         statement=result.statement,
         signed=signer_line(result.signer),
         facts=facts,
+        letter=result.letter(0),
+        actions=actions,
+        fairness=fairness,
         fixed=[result.schema.shown_name(name) for name in result.schema.immutable_names],
     )
 

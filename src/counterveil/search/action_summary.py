@@ -1,10 +1,12 @@
 """The few actions that would help most of the people to whom a model does not give a class.
 
 An action is a set of changes that many can make: a number of at least, or at most, so much, or a
-category. Candidates are what answers to some of the people have in common. Each is tried on every
-person: who has more already keeps it, the rules must allow it, and the model is asked about the row
-as it then is. Few are chosen, one after the other: each time the one that adds most people for its
-effort (greedy set cover). So every figure is counted, none is estimated.
+category. Candidates are what answers to some of the people, and the nearest values that would also
+do (their regions), have in common. Each is tried on every person: who has more already keeps it,
+the rules must allow it, and the model is asked about the row as it then is. Few are chosen, one
+after the other: each time the one that adds most people for what it asks (greedy set cover). An
+action asks more the more effort it takes, and the fewer people have it already: hardly anybody
+becomes a doctor. So every figure is counted, none is estimated.
 """
 
 from __future__ import annotations
@@ -41,9 +43,12 @@ PAIRED = 8  # of the best single changes: they are tried in pairs as well
 LEAST = 0.02  # of the people: an action that adds fewer is left out
 FEW = 20  # people: of fewer nothing is told
 PRICE = 0.25  # of any action, besides its effort
+RARITY = 0.5  # effort that an action asks besides, for each factor e by which it is rarer
+RAREST = 0.02  # share of people: what fewer have already is advised to nobody
 MEANINGS = (
     "Helps, so far: shares of those who do not get it. Effort: how far numbers move among all "
-    "people, in shares of them; any other change counts 1."
+    "people, in shares of them; any other change counts 1. Have it: the share of everybody who is "
+    "so already."
 )
 
 
@@ -86,8 +91,8 @@ class ActionSummary:
     `goal`: what people call the class. `headline`: about whom all of it is. `table`: an action a
     row, best first, for everybody and for groups. Its columns: `group`; how many `people` it has,
     and how many are `without` the class; `action` in words; the share of these that it `helps`;
-    their mean `effort`; the share that it or one before it helps, `so_far`; and its `changes`. A
-    group without actions has one row that says why.
+    their mean `effort`; the share that it or one before it helps, `so_far`; the share of everybody
+    who `have_it` already; and its `changes`. A group without actions has one row that says why.
     """
 
     goal: str
@@ -95,12 +100,13 @@ class ActionSummary:
     table: pd.DataFrame
 
     def groups(self) -> Iterator[tuple[str, list[list[str]]]]:
-        """Each group and its actions as texts: action, helps, effort, so far."""
+        """Each group and its actions as texts: action, helps, effort, so far, have it."""
         for name, part in self.table.groupby("group", sort=False):
             told: list[list[str]] = []
             for each in part.itertuples():
                 shares = f"{each.helps:.0%}", f"{each.effort:.2f}", f"{each.so_far:.0%}"
-                told.append([str(each.action), *(shares if each.changes else ("", "", ""))])
+                shares = *shares, f"{each.have_it:.1%}"
+                told.append([str(each.action), *(shares if each.changes else ("", "", "", ""))])
             counts = f"{part.without.iloc[0]:,} of {part.people.iloc[0]:,}"
             yield f"{name}: {counts} do not get {self.goal}", told
 
@@ -110,8 +116,9 @@ class ActionSummary:
         lines = [self.headline]
         for title, actions in self.groups():
             lines += ["", title]
-            for action, helps, effort, so_far in actions:
-                told = f": helps {helps}, effort {effort}; {so_far} so far" if helps else ""
+            for action, helps, effort, so_far, have_it in actions:
+                told = f": helps {helps}, effort {effort}; {so_far} so far; {have_it} have it"
+                told = told if helps else ""
                 lines.append(f"  {action}{told}")
         return "\n".join([*lines, "", MEANINGS])
 
@@ -158,7 +165,7 @@ def summary_of_actions(
     headline = f"{len(every):,} {whose}: {without.sum():,} of them do not get {shown}"
     if len(some) < without.sum():
         headline += f"; actions were tried on {len(some):,} of these"
-    trial = Trial(explainer, every.frame.iloc[some].reset_index(drop=True), goal, rules or Rules())
+    trial = Trial(explainer, every.frame, some, goal, rules or Rules())
     parts = {"everybody": np.ones(len(every), dtype=bool)}
     for feature in map(schema.feature, groups):
         for value in feature.listed_values:
@@ -172,14 +179,18 @@ def summary_of_actions(
 
 
 class Trial:
-    """Actions that were tried on people without the class, a frame.
+    """Actions that were tried on people without the class: `some` of a frame of everybody.
 
     `actions`; and for each and every person whether it `helps`, and the `effort`, both (actions,
-    people).
+    people); `have_it`: the share of everybody who is so already, (actions,).
     """
 
-    def __init__(self, explainer: Any, frame: pd.DataFrame, goal: int, rules: Rules) -> None:
+    def __init__(
+        self, explainer: Any, every: pd.DataFrame, some: Array, goal: int, rules: Rules
+    ) -> None:
+        frame = every.iloc[some].reset_index(drop=True)
         self.explainer, self.frame, self.goal, self.rules = explainer, frame, goal, rules
+        self._every, self.have_it = plain_rows(every), np.zeros(0)
         self.schema = explainer.veil.schema
         self.actions: list[Action] = []
         self.helps, self.effort = np.zeros((0, len(frame)), dtype=bool), np.zeros((0, len(frame)))
@@ -213,16 +224,20 @@ class Trial:
                 self.actions.append(action)
                 self.helps = np.vstack([self.helps, helps])
                 self.effort = np.vstack([self.effort, effort])
+                met = [all(e.is_met_by(row[e.column]) for e in action) for row in self._every]
+                self.have_it = np.append(self.have_it, np.mean(met))
                 tick(number)
 
     def cover(self, members: Array, most: int) -> list[dict[str, Any]]:
         """The actions for those who are `members`, (people,), best first, as rows of the table."""
         told: list[dict[str, Any]] = []
         left, count = members.copy(), int(members.sum())
+        rarity = -RARITY * np.log(np.maximum(self.have_it, RAREST))[:, None]
         while count >= FEW and len(told) < most:
             new = self.helps & left
-            worth = np.where(new, 1 / (PRICE + self.effort), 0.0).sum(axis=1)
+            worth = np.where(new, 1 / (PRICE + self.effort + rarity), 0.0).sum(axis=1)
             worth[new.sum(axis=1) < LEAST * count] = 0.0
+            worth[self.have_it < RAREST] = 0.0
             if not worth.any():
                 break
             best = int(worth.argmax())
@@ -230,24 +245,30 @@ class Trial:
             changes = self.actions[best]
             words = [each.in_words(self.schema.feature(each.column)) for each in changes]
             shares = {"helps": mine.sum() / count, "effort": self.effort[best, mine].mean()}
-            shares["so_far"] = 1 - left.sum() / count
+            shares |= {"so_far": 1 - left.sum() / count, "have_it": self.have_it[best]}
             changed = [each._asdict() for each in changes]
             told.append({"action": "; ".join(words), **shares, "changes": changed})
         few = "too few to tell" if count else "all of them get it already"
-        none = f"no action helps {LEAST:.0%} of them" if count >= FEW else few
-        empty = dict.fromkeys(("helps", "effort", "so_far"), math.nan)
+        none = f"no usual action helps {LEAST:.0%} of them" if count >= FEW else few
+        empty = dict.fromkeys(("helps", "effort", "so_far", "have_it"), math.nan)
         return told or [{"action": none, **empty, "changes": []}]
 
 
 def candidates(found: Explanations) -> list[Action]:
-    """What the answers that were found have in common, the most frequent first."""
+    """What answers, and the nearest values that also do, have in common, most frequent first."""
     schema, counts = found.schema, [Counter[Action]() for _ in CANDIDATES]
     derived = {link.derived for link in schema.links}
     for query in found.found.tolist():
         changes = [change for change in found.changes_of(query) if change[0] not in derived]
-        made = sorted(_shared(schema.feature(column), was, to) for column, was, to in changes)
-        for size, counter in enumerate(counts, 1):
-            counter.update(combinations(made, size))
+        ends = {each["column"]: each for each in found.region_of(query) if "low" in each}
+        for nearest in (False, True):
+            made = []
+            for column, was, to in changes:
+                end = ends.get(column) if nearest and was is not None else None
+                value = to if end is None else end["low"] if to > was else end["high"]
+                made.append(_shared(schema.feature(column), was, value))
+            for size, counter in enumerate(counts, 1):
+                counter.update(combinations(sorted(made), size))
     ranked = zip(counts, CANDIDATES, strict=True)
     return [action for counter, most in ranked for action, _ in counter.most_common(most)]
 
