@@ -41,7 +41,8 @@ GROUPS: Mapping[str, tuple[str, str]] = {
 NAMED, UNNAMED = "named", "not named"
 HELD_OUT = 6000  # people
 MOST_CHANGES = 1
-EVERY = "all"  # in the place of a measure: all but the changes, which are one in each answer
+EVERY = "all"  # in the place of a measure
+EVERY_MEASURE = {each.name for each in MEASURES} - {"changes"}  # which are one in each answer
 
 
 def cases(options: Options) -> Iterator[Case]:
@@ -80,12 +81,9 @@ def _row(name: str, by_veil: Fairness, truth: Fairness) -> Row:
         (mine.estimate, real.known.mean)
         for one, two in zip(by_veil.groups, truth.groups, strict=True)
         for mine, real in zip(one.cells, two.cells, strict=True)
-        if name == mine.measure.name
-        or (
-            (name == EVERY and mine.measure.name != "changes")
-            and real.known is not None
-            and real.known.asked >= LEAST_PEOPLE
-        )
+        if mine.measure.name in (EVERY_MEASURE if name == EVERY else {name})
+        and real.known is not None
+        and real.known.asked >= LEAST_PEOPLE
     ]
     told = [(found, real) for found, real in cells if found is not None]
     return {
