@@ -1,4 +1,4 @@
-"""Figures of stored results, as PNG and SVG: the house style, and the search benchmark.
+"""Figures of stored results, as SVG: the house style, and the search benchmark.
 
 Needs matplotlib; import this where it is drawn. Nothing here touches pyplot: no window, no backend,
 no figure that stays open.
@@ -51,14 +51,13 @@ MILLISECONDS = "milliseconds a query"
 Style = dict[str, Any]
 
 
-def save(figure: Figure, stem: Path) -> list[Path]:
-    """Write `figure` as PNG and SVG; the same rows give the same files."""
+def save(figure: Figure, stem: Path) -> Path:
+    """Write `figure` as SVG; the same rows give the same file."""
     stem.parent.mkdir(parents=True, exist_ok=True)
-    paths = [stem.parent / f"{stem.name}.{kind}" for kind in ("png", "svg")]
+    path = stem.parent / f"{stem.name}.svg"
     with mpl.rc_context({"svg.hashsalt": "counterveil", "svg.fonttype": "none"}):
-        figure.savefig(paths[0])
-        figure.savefig(paths[1], metadata={"Date": None})
-    return paths
+        figure.savefig(path, metadata={"Date": None})
+    return path
 
 
 def grid(

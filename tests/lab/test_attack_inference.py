@@ -320,4 +320,4 @@ def test_experiments_give_rows_that_can_be_drawn(
     assert len(red_team.attribute_sentences(rows)) == 6
     assert "balanced accuracy" in attribute_sentence(attribute_table(rows)[0])
     red_team.FIG_ATTRIBUTE.paint(rows, tmp_path)
-    assert {path.suffix for path in tmp_path.iterdir()} == {".png", ".svg"}
+    assert {path.suffix for path in tmp_path.iterdir()} == {".svg"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -21,7 +20,7 @@ from counterveil_lab.bench import peers, roofline, run_benchmark, search
 from counterveil_lab.bench.peers import QUICK, evaluation_of, release
 from counterveil_lab.cli import app
 from counterveil_lab.product import query_batch
-from counterveil_lab.results import Row
+from counterveil_lab.results import Row, stored_rows
 from counterveil_lab.targets import encoded
 
 torch.set_num_threads(1)
@@ -187,9 +186,7 @@ def test_every_part_has_its_picture_and_the_same_one_again(tmp_path: Path) -> No
     from counterveil_lab.figures import draw_search
 
     paths = draw_search(ROWS, tmp_path)
-    assert {path.name for path in paths} == {
-        f"bench-search-{part}.{kind}" for part in search.PARTS for kind in ("png", "svg")
-    }
+    assert {path.name for path in paths} == {f"bench-search-{part}.svg" for part in search.PARTS}
     some = [row for row in ROWS if row["part"] == "peers"]
     for path in draw_search(some, tmp_path / "again"):
         assert path.read_bytes() == (tmp_path / path.name).read_bytes()
@@ -267,11 +264,9 @@ def test_one_part_goes_into_files_of_its_own(
 ) -> None:
     monkeypatch.setattr(peers, "QUICK", replace(TOY, features=(4,)))
     search.measure_parts(str(tmp_path), "the command", True, "features", 1)
-    stored = json.loads((tmp_path / "bench-search-features.json").read_text())
-    assert stored["command"] == "the command"
-    assert {row["part"] for row in stored["rows"]} == {"features"}
-    assert (tmp_path / "bench-search-features.csv").exists()
-    assert (tmp_path / "bench-search-features.png").exists() == has_matplotlib
+    stored = stored_rows(tmp_path, "bench-search-features")
+    assert {(row["part"], row["command"]) for row in stored} == {("features", "the command")}
+    assert (tmp_path / "bench-search-features.svg").exists() == has_matplotlib
     assert "features: counterveil on binary" in capsys.readouterr().out
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +25,7 @@ from counterveil_lab.experiments import answers, images, over_epsilon, peers, re
 from counterveil_lab.experiments.images import gradcam, noisy_pixels, shares_of
 from counterveil_lab.experiments.peers import CompleteDice, complete
 from counterveil_lab.experiments.runner import Options
-from counterveil_lab.results import Row
+from counterveil_lab.results import pictures_of, stored_rows
 
 OWN = ("targets", "fig-mse", "fig-reconstructions", "table-fr", "table-ad", "fig-time", "fig-case",
        "paper-adult", "paper-readings", "frontier")  # fmt: skip
@@ -72,22 +71,15 @@ def measured(toy: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def stored(folder: Path, name: str) -> list[Row]:
-    def refuse(constant: str) -> Any:
-        raise AssertionError(f"{constant} is not JSON")
-
-    text = (folder / f"{name}.json").read_text()
-    rows: list[Row] = json.loads(text, parse_constant=refuse)["rows"]
-    return rows
+stored = stored_rows
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OWN)
-def test_every_experiment_leaves_rows_that_are_json(measured: Path, name: str) -> None:
+def test_every_experiment_leaves_rows(measured: Path, name: str) -> None:
     rows = stored(measured, name)
     assert rows
     assert all(row.keys() >= COMMON for row in rows)
-    assert (measured / f"{name}.csv").exists()
     ratios = [row[key] for row in rows for key in ("flip_ratio", "flip_ratio_specified", "legal")
               if row.get(key) is not None]  # fmt: skip
     assert all(0 <= ratio <= 1 for ratio in ratios)
@@ -99,8 +91,6 @@ def test_every_experiment_leaves_rows_that_are_json(measured: Path, name: str) -
 )
 def test_figures_are_drawn_and_can_be_redrawn(measured: Path, name: str, tmp_path: Path) -> None:
     assert (measured / f"{name}.svg").stat().st_size > 1000
-    if (measured / f"{name}.npz").exists():
-        (tmp_path / f"{name}.npz").write_bytes((measured / f"{name}.npz").read_bytes())
     paint = table.EXPERIMENTS[name].paint
     assert paint is not None
     paint(stored(measured, name), tmp_path)
@@ -156,11 +146,10 @@ def test_without_noise_is_written_none(measured: Path) -> None:
 
 
 @pytest.mark.slow
-def test_pictures_are_bytes_beside_the_rows(measured: Path) -> None:
-    with np.load(measured / "fig-case.npz") as file:
-        assert all(file[name].dtype == np.uint8 for name in file.files)
-        assert file["digits query"].shape == (1, 8, 8)
-    assert "pictures" not in stored(measured, "fig-case")[0]
+def test_pictures_are_bytes_in_the_rows(measured: Path) -> None:
+    pictures = pictures_of(stored(measured, "fig-case"))
+    assert all(picture.dtype == np.uint8 for picture in pictures.values())
+    assert pictures["digits query"].shape == (1, 8, 8)
 
 
 @pytest.mark.slow
@@ -169,9 +158,9 @@ def test_what_is_stored_is_not_measured_again(
 ) -> None:
     monkeypatch.setenv("COUNTERVEIL_COMMIT", "test")
     said: list[str] = []
-    before = (measured / "fig-mse.json").read_bytes()
+    before = (measured / "fig-mse.parquet").read_bytes()
     table.run_named("fig-mse", options(measured, "digits", say=said.append))
-    assert (measured / "fig-mse.json").read_bytes() == before
+    assert (measured / "fig-mse.parquet").read_bytes() == before
     assert said == []
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import math
 import re
 import shutil
@@ -28,6 +26,7 @@ from counterveil_lab.report.page import Report, Stored, gather, quoted, render, 
 from counterveil_lab.report.pivots import Measure, Pivot, Table, table_of
 from counterveil_lab.report.sections import ROWS, behind, claims_of
 from counterveil_lab.results import Row, stored_rows
+from counterveil_lab.results import write as store
 
 ROOT = Path(__file__).parents[2]
 QUOTING = [
@@ -37,15 +36,11 @@ QUOTING = [
 ]
 MANY = 10**6  # queries, so that small differences are settled
 NAMES = [spec["name"] for chapter in SECTIONS["chapter"] for spec in chapter["section"]]
-PIXEL = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
-)
 
 
 def put(folder: Path, name: str, rows: list[Row], command: str = "") -> None:
-    content = {"experiment": name, "command": command or f"counterveil-lab run {name}",
-               "commit": "abc1234", "rows": rows}  # fmt: skip
-    (folder / f"{name}.json").write_text(json.dumps(content))
+    made_by = {"command": command or f"counterveil-lab run {name}", "commit": "abc1234"}
+    store(folder / f"{name}.parquet", [made_by | row for row in rows])
 
 
 def ours(mechanism: str, epsilon: float | str, **more: Any) -> Row:
@@ -222,9 +217,7 @@ def toys(folder: Path) -> None:
         [*stolen("model", 0.9), *stolen("surrogate", 0.8)])  # fmt: skip
     whole = ("audit", "crosscheck-attacks", "exhaustive", "optimal-trees")
     for name in (*whole, "bench-search", "bench-gpu", "bench-no", "bench-release"):
-        text = (ROOT / "results" / f"{name}.json").read_text()
-        (folder / f"{name}.json").write_text(text)
-    (folder / "fig-mse.png").write_bytes(PIXEL)
+        shutil.copy(ROOT / "results" / f"{name}.parquet", folder)
     (folder / "fig-mse.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
 
 
@@ -471,9 +464,9 @@ def test_an_empty_folder_says_how_to_make_every_file(tmp_path: Path) -> None:
     check((tmp_path / "page.html").read_text("utf-8"))
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"rows": 3}', '{"rows": []}'])
-def test_a_broken_file_is_a_missing_one(tmp_path: Path, content: str) -> None:
-    (tmp_path / "fig-mse.json").write_text(content)
+@pytest.mark.parametrize("content", [b"", b"PAR1", b'{"rows": []}'])
+def test_a_broken_file_is_a_missing_one(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "fig-mse.parquet").write_bytes(content)
     said = write(tmp_path, tmp_path / "page.html", tmp_path / "results.md")
     assert any(line.startswith("fig-mse:") and "makes it" in line for line in said)
 
@@ -503,10 +496,6 @@ def test_figures_are_inside_the_page(full: Path, tmp_path: Path) -> None:
     spec = {**spec, "picture": {"a": "first", "b": "second"}}
     (tmp_path / "a.svg").write_bytes(b" " * pages.LARGEST_PICTURE)
     assert pages.pictures(tmp_path, spec) == []
-    (tmp_path / "a.png").write_bytes(PIXEL)
-    (figure,) = pages.pictures(tmp_path, spec)
-    assert figure["source"].startswith("data:image/png")
-    assert figure["alt"] == "first"
 
 
 @pytest.mark.long

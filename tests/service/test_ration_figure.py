@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
@@ -15,8 +14,7 @@ QUESTIONS = 500
 
 
 def test_the_figure_is_that_of_the_red_team():
-    rows = json.loads((ROOT / "results" / "table-extraction.json").read_text())["rows"]
-    table = pd.DataFrame(rows)
+    table = pd.read_parquet(ROOT / "results" / "table-extraction.parquet")
     # The answers of the service say the decision, and lie where the model itself agrees.
     asked = table[
         (table.dataset == "adult")

@@ -84,7 +84,7 @@ def bench(
     against: Path | None = None,
 ) -> None:
     """Measure every model, with the present code and with that of `against`."""
-    results = Results(folder, "bench-no", command, fresh=True)
+    results = Results(folder, "bench-no", command)
     schema, people, released = embedded_adult(EPSILON)
     columns, codes = list(schema.columns), {"present": None, "earlier": against}
     measured = {code: source for code, source in codes.items() if code == "present" or source}

@@ -48,7 +48,7 @@ def bench(folder: Path, command: str, *, quick: bool, say: Callable[[str], None]
     The tables are Adult rows drawn again and again, in a folder of Parquet files. Every size and
     order runs in a process of its own, so that its peak memory is its own.
     """
-    results = Results(folder, "bench-release", command, fresh=True)
+    results = Results(folder, "bench-release", command)
     for rows in SIZES[:1] if quick else SIZES:
         with tempfile.TemporaryDirectory() as parts:
             write_parts(Path(parts), rows)

@@ -187,7 +187,7 @@ def bench(
     name = torch.cuda.get_device_name(device)
     say(f"{name}, torch {torch.__version__}")
     given = Inputs.make(epochs) if inputs is None else Inputs.load(inputs)
-    results = Results(folder, "bench-gpu", command, fresh=True)
+    results = Results(folder, "bench-gpu", command)
     for row in measure_device(given, device, QUICK_BATCH if quick else GPU_BATCH):
         results.add({"device": name, **row})
         say(

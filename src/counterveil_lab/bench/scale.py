@@ -50,7 +50,7 @@ EPSILON, DELTA = 0.75, 1e-6
 
 def bench(folder: Path, command: str, *, quick: bool, say: Callable[[str], None]) -> None:
     """Count, then explain; the tables are Adult rows drawn again and again."""
-    results = Results(folder, "bench-scale", command, fresh=True)
+    results = Results(folder, "bench-scale", command)
     for row in chain(counting(quick), explaining(quick)):
         results.add(row)
         speed = f"{row['rows_per_second']:,.0f} rows a second"

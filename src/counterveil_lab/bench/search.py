@@ -91,7 +91,7 @@ def measure_parts(
     """Every part, or one of them into files of its own: one file, one run."""
     torch.set_num_threads(1)
     name = "bench-search" + (f"-{only}" if only else "")
-    results = Results(Path(folder), name, command, fresh=True)
+    results = Results(Path(folder), name, command)
     size = peers.QUICK if quick else Size()
     size = replace(size, datasets=datasets or size.datasets)
     for part in [only] if only else PARTS:

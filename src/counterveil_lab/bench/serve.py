@@ -67,7 +67,7 @@ def bench(
     against: Path | None = None,
 ) -> None:
     """Measure every part; `against`: the folder `src` of an earlier version of the code."""
-    results = Results(folder, "bench-serve", command, fresh=True)
+    results = Results(folder, "bench-serve", command)
     schema, people, released = embedded_adult(EPSILON)
     clients = QUICK_CLIENTS if quick else CLIENTS
     table = people.test[list(schema.columns)].head(LOOKED_AT)

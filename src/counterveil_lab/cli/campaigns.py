@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from counterveil.cli.options import option
-from counterveil_lab.cli.shared import OUT, app, notes, one_line_errors, refuse, say
+from counterveil_lab.cli.shared import OUT, OVERWRITE, app, notes, one_line_errors, refuse, say
 
 
 @app.command()
@@ -106,6 +106,7 @@ def fuzz_service(
 def faults(
     names: list[str] | None = typer.Argument(None, help="Faults with these words; none: all."),
     workers: int = option(2, "Processes at a time.", min=1, max=2),
+    overwrite: bool = OVERWRITE,
     folder: Path = OUT,
 ) -> None:
     """Plant known faults in copies of the product: does the audit catch each of them?
@@ -114,7 +115,7 @@ def faults(
     """
     from counterveil.curator import dpsgd
     from counterveil_lab import faults as planted
-    from counterveil_lab.results import Results
+    from counterveil_lab.results import Results, begin_anew
 
     with one_line_errors():
         dpsgd.check_installed()
@@ -127,11 +128,12 @@ def faults(
         if not chosen:
             refuse(f"no fault is called {' or '.join(words)}; leave the name out for all")
         asked = " ".join(["counterveil-lab faults", *map(shlex.quote, names or ())])
-        stored = Results(folder, "audit_faults", asked, fresh=True)
+        begin_anew(folder, "audit_faults", overwrite=overwrite)
+        stored = Results(folder, "audit_faults", asked)
         stored.add(*planted.run_all(chosen, workers=workers, say=say))
     failed = planted.failures(stored.rows)
     for failure in failed:
         notes.print(f"[red]failed:[/red] {failure}", highlight=False)
-    notes.print(f"stored in {folder}/audit_faults.json and .csv")
+    notes.print(f"stored in {folder}/audit_faults.parquet")
     if failed:
         raise typer.Exit(1)

@@ -12,9 +12,11 @@ from rich.console import Console
 from counterveil.cli.options import option
 from counterveil_lab.cli.shared import (
     OUT,
+    OVERWRITE,
     PAGE,
     QUICK,
     app,
+    folder_of,
     listed,
     notes,
     one_line_errors,
@@ -76,21 +78,22 @@ def run(
     data: Path | None = option(None, "The folder of datasets, instead of COUNTERVEIL_DATA."),
     datasets: str | None = NAMES,
     mechanisms: str | None = NAMES,
-    add: bool = option(False, "Keep stored rows of other commits and commands too.", "--add"),
+    overwrite: bool = OVERWRITE,
     cache: Path | None = option(
         None, "Keep models and veils here for later; empty it when the code changes."
     ),
     paper_epochs: int | None = option(None, PAPER_EPOCHS, min=1),
 ) -> None:
-    """Run an experiment; a run that was cut short goes on where it stopped.
+    """Run an experiment; what the present code has measured is not measured again.
 
     With --datasets and --mechanisms (in tables also cadex, vae, dice) parts add up in one file.
     """
     from counterveil_lab.experiments.runner import CasesFailed, Options
     from counterveil_lab.experiments.table import run_named
 
-    chosen = listed(datasets), listed(mechanisms)
-    options = Options(folder, seeds, quick, workers, *chosen, add, data, cache, paper_epochs, say)
+    folder, chosen = folder_of(folder, quick=quick), (listed(datasets), listed(mechanisms))
+    more = (overwrite or quick, data, cache, paper_epochs, say)
+    options = Options(folder, seeds, quick, workers, *chosen, *more)
     with one_line_errors():
         try:
             failures = run_named(name, options)
@@ -141,10 +144,12 @@ def bench(
     datasets: str | None = option(None, "search: only these in warm-up, separated by commas."),
     inputs: Path | None = option(None, INPUTS),
     against: Path | None = option(None, "serve, no: `src` of an earlier version, measured beside."),
+    overwrite: bool = OVERWRITE,
     folder: Path = OUT,
 ) -> None:
     """Run a benchmark."""
     from counterveil_lab.bench import BENCHMARKS, run_benchmark
+    from counterveil_lab.results import begin_anew
 
     if name not in BENCHMARKS:
         refuse(f"no benchmark {name!r}; there are: {', '.join(BENCHMARKS)}")
@@ -165,10 +170,12 @@ def bench(
     command += f" --seeds {seeds}" if seeds > 1 else ""
     command += f" --datasets {shlex.quote(datasets)}" if datasets else ""
     command += " --against EARLIER/src" if against else ""
-    with one_line_errors():
-        run_benchmark(name, folder, command, quick=quick, say=say, **options)
     stem = f"bench-{name}" + (f"-{only}" if only else "")
-    notes.print(f"stored in {folder}/{stem}.json and .csv")
+    folder = folder_of(folder, quick=quick)
+    with one_line_errors():
+        begin_anew(folder, stem, overwrite=overwrite or quick)
+        run_benchmark(name, folder, command, quick=quick, say=say, **options)
+    notes.print(f"stored in {folder}/{stem}.parquet")
 
 
 @app.command()
@@ -185,3 +192,41 @@ def report(
     with one_line_errors():
         for line in write(folder, page, docs):
             say(line)
+
+
+@app.command()
+def export(
+    name: str = typer.Argument(help="An experiment with stored rows."),
+    out: Path = option(..., "The table to write, .csv."),
+    folder: Path = option(Path("results"), "Stored results.", "--results"),
+) -> None:
+    """Write the rows of an experiment as CSV."""
+    import pandas as pd
+
+    from counterveil_lab.results import PICTURES, stored_rows
+
+    with one_line_errors():
+        rows = stored_rows(folder, name)
+    if not rows:
+        there = ", ".join(sorted(path.stem for path in folder.glob("*.parquet")))
+        refuse(f"no rows of {name!r} in {folder}; there are: {there or 'none'}")
+    table = pd.DataFrame(rows).drop(columns=PICTURES, errors="ignore")
+    table.to_csv(out, index=False)
+    notes.print(f"{len(table)} rows written to {out}")
+
+
+@app.command("import")
+def import_rows(
+    files: list[Path] = typer.Argument(help="JSON files, as `counterveil audit --out` writes."),
+    overwrite: bool = OVERWRITE,
+    folder: Path = OUT,
+) -> None:
+    """Store rows that another command wrote as JSON."""
+    from counterveil_lab.results import begin_anew, rows_of_json, write
+
+    with one_line_errors():
+        for path in files:
+            name, rows = rows_of_json(path)
+            begin_anew(folder, name, overwrite=overwrite)
+            write(folder / f"{name}.parquet", rows)
+            say(f"{len(rows)} rows stored in {folder}/{name}.parquet")

@@ -17,18 +17,16 @@ compare inside one run of the command alone: `run`.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import pandas as pd
 
-from counterveil.files import write_whole
 from counterveil_lab.evaluation import AS_PUBLISHED, QUERIES, Evaluation
 from counterveil_lab.experiments import peers, releases
 from counterveil_lab.experiments.runner import Case, Experiment, Options, figure
 from counterveil_lab.metrics import timed
-from counterveil_lab.paper_values import DATASETS, DISTANCE, FLIP_RATIO
+from counterveil_lab.paper_values import DATASETS
 from counterveil_lab.results import Row
 
 ORDER = (*DATASETS, "purchase-substitute", "texas-substitute", "digits")
@@ -151,28 +149,6 @@ def _timed_methods(evaluation: Evaluation, seed: int, quick: bool) -> Iterator[t
             yield {"method": another.name}, partial(evaluation.explain_by, another)
 
 
-def markdown(
-    rows: Sequence[Row], columns: Sequence[str], printed: Printed, full: int = FULL
-) -> str:
-    """A table like the paper's: methods down, datasets across, with its note."""
-    lines = methods_by_dataset(rows, columns, printed, full)
-    heads, *others = ("| " + " | ".join(line) + " |" for line in lines)
-    rule = "|---" * len(lines[0]) + "|"
-    return "\n".join([heads, rule, *others, "", f"† fewer than {full} queries a seed."])
-
-
-def write_table(
-    name: str,
-    columns: Sequence[str],
-    printed: Printed,
-    full: int,
-    rows: Sequence[Row],
-    folder: Path,
-) -> None:
-    """Write the table as Markdown."""
-    write_whole(folder / name, (markdown(rows, columns, printed, full) + "\n").encode())
-
-
 def methods_by_dataset(
     rows: Sequence[Row], columns: Sequence[str], printed: Printed, full: int = FULL
 ) -> list[list[str]]:
@@ -211,7 +187,6 @@ TABLE_FR = Experiment(
     "the paper's table of flip ratios: every method, every dataset.",
     flip_cases,
     partial(measure_answers, several=False),
-    write=partial(write_table, "table-fr.md", FLIPS, FLIP_RATIO, FULL),
     why_not=_why_not,
     chosen_by=("part",),
 )
@@ -219,7 +194,6 @@ TABLE_AD = Experiment(
     "the paper's table of average distances: ten counterfactuals a query.",
     lambda options: (case for case in flip_cases(options) if case["part"] != "dpsgd"),
     partial(measure_answers, several=True),
-    write=partial(write_table, "table-ad.md", ("distance",), DISTANCE, 100),
     why_not=_why_not,
     chosen_by=("part",),
 )

@@ -15,11 +15,11 @@ from counterveil.search import Explainer, Explanations
 from counterveil.search.options import Guidance, Prefer
 from counterveil.veil import Veil
 from counterveil_lab.experiments import releases
-from counterveil_lab.experiments.images import PICTURES, grey, image_of, keeper, read
+from counterveil_lab.experiments.images import grey, image_of
 from counterveil_lab.experiments.runner import Case, Experiment, Options
 from counterveil_lab.image_judges import ImageJudges
 from counterveil_lab.metrics import timed
-from counterveil_lab.results import Row
+from counterveil_lab.results import PICTURES, Row, pictures_of
 from counterveil_lab.targets import encoded
 
 FIRST_SEED = 1  # seed 0 is for choosing
@@ -93,7 +93,7 @@ def paint(rows: Sequence[Row], folder: Path) -> None:
     """A sheet for each dataset, from stored pictures."""
     from counterveil_lab import figures, figures_believable
 
-    stored = read(folder / "believable-images.npz")
+    stored = pictures_of(rows)
     for dataset in dict.fromkeys(row["dataset"] for row in rows):
         sheet = figures_believable.image_answers(dataset, stored)
         figures.save(sheet, folder / f"believable-images-{dataset}")
@@ -118,5 +118,4 @@ BELIEVABLE_IMAGES = Experiment(
     paint=paint,
     sentences=sentences,
     chosen_by=(),
-    store=lambda folder: keeper(folder / "believable-images.npz"),
 )

@@ -15,10 +15,10 @@ import torch
 
 from counterveil.curator import Curator
 from counterveil_lab.experiments import releases
-from counterveil_lab.experiments.images import PICTURES, grey, image_of, keeper, read
+from counterveil_lab.experiments.images import grey, image_of
 from counterveil_lab.experiments.runner import Case, Experiment, Options
 from counterveil_lab.metrics import timed
-from counterveil_lab.results import Row
+from counterveil_lab.results import PICTURES, Row, pictures_of
 from counterveil_lab.targets import classes_of, encoded
 
 EPSILONS = (3.0, 0.75, 0.1, 0.025)
@@ -73,7 +73,7 @@ def paint(rows: Sequence[Row], folder: Path) -> None:
     """The sheet of images over ε, from stored rows and pictures."""
     from counterveil_lab import figures, figures_experiments
 
-    stored = read(folder / "fig-images.npz")
+    stored = pictures_of(rows)
     strips = []
     for name, pictures in stored.items():
         dataset, epsilon, asked = name.split()
@@ -108,5 +108,4 @@ FIG_IMAGES = Experiment(
     paint=paint,
     sentences=sentences,
     chosen_by=(),
-    store=lambda folder: keeper(folder / "fig-images.npz"),
 )

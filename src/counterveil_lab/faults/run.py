@@ -5,7 +5,7 @@ It is planted in a copy of `counterveil`; a new process loads that copy and play
 checks that must find it. The sound copy plays the very same ones, and none may find anything.
 
 `counterveil-lab faults` does it for all of them and stores what was found in
-`results/audit_faults.json` and `.csv`. A fault whose text is no longer in the product is an error:
+`results/audit_faults.parquet`. A fault whose text is no longer in the product is an error:
 it must follow the code.
 """
 
