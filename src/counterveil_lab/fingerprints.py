@@ -35,7 +35,6 @@ EXPERIMENTS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
     "fig-mse": (LAB, (RELEASES, "experiments.over_epsilon MSE_ROWS")),
     "fig-reconstructions": ((*LAB, "pictures"), (RELEASES, "experiments.images SEED")),
     "fig-images": (LAB, ("experiments.image_populations DELTA ORDERS",)),
-    "paper-adult": (ANSWERS, ("experiments.over_epsilon PUBLISHED_EPOCHS",)),
     "frontier": (ANSWERS, (RELEASES,)),
     "paper-readings": (ANSWERS, (RELEASES, "experiments.readings QUERIES")),
     "theorem-3": ((*ANSWERS, "bias"), (RELEASES, "experiments.theorem_3 QUERIES DRAWS MAPS")),
@@ -54,7 +53,7 @@ EXPERIMENTS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
         (*SEARCH, "targets", "measure", "pictures"),
         ("image_judges QUERIES TWINS REAL_IMAGES", "experiments.believable_images DELTA WAYS"),
     ),
-    "exhaustive": (SEARCH, ("fuzz.rules_run SEARCHES DECIDES CLEARLY",)),
+    "exhaustive": (SEARCH, ("worlds.world CLEARLY",)),
     "optimal-trees": ((*SEARCH, "judges"), ("experiments.optimal_trees TREES LEAVES SECONDS",)),
     "plausibility": (
         (*RELEASE, "judges", "shuffles"),
@@ -74,16 +73,12 @@ EXPERIMENTS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
     "fig-membership": (ATTACKS, RED_TEAM),
     "fig-attribute": (ATTACKS, RED_TEAM),
     "fig-tradeoff": (ATTACKS, ("experiments.red_team EPSILON MARGINS TRADEOFF_QUERIES",)),
-    "bench-release": (("encoding", "population", "mechanism"), ("bench.release BY_POINTS_UNTIL",)),
-    "bench-scale": (SEARCH, ("bench.scale COUNTED EXPLAINED PART EPSILON DELTA",)),
+    "bench-release": (("encoding", "population", "mechanism"), ()),
+    "bench-scale": (SEARCH, ()),
     "bench-search": ((*SEARCH, "targets", "measure", "others"), ("bench.peers METHODS EPSILON",)),
     "bench-gpu": (SEARCH, ("bench.roofline GPU_BATCH EPSILON",)),
-    "bench-no": (SEARCH, ("bench.no PEOPLE ASKED",)),
-    "bench-serve": ((*SEARCH, "service"), ("bench.serve CLIENTS SECONDS ROUNDS",)),
+    "bench-serve": (SEARCH, ()),
     "audit_faults": (("mechanism", "audit", "faults"), ("faults.run DRAWS RUNS",)),
-    "fuzz": (SEARCH, ("fuzz.world RULES", "fuzz.cases COMMANDS")),
-    "fuzz-rules": (SEARCH, ("fuzz.rules_run SEARCHES DECIDES CLEARLY",)),
-    "fuzz-service": ((*SEARCH, "service"), ("fuzz.service_run STATUSES METHODS",)),
 }
 
 

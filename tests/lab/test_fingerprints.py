@@ -109,8 +109,8 @@ def test_a_changed_group_changes_its_experiments_alone(monkeypatch: pytest.Monke
 def test_without_a_package_that_a_case_needs_there_is_no_fingerprint(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(product, "service", lambda: __import__("counterveil.no_such_module"))
-    assert behaviour("service") is None
+    monkeypatch.setattr(product, "audit", lambda: __import__("counterveil.no_such_module"))
+    assert behaviour("audit") is None
     monkeypatch.setattr(fingerprints, "behaviours", dict.fromkeys)
     assert fingerprint("bench-serve") is None
 

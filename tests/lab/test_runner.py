@@ -160,7 +160,7 @@ def test_run_all_goes_on_after_a_failure(tmp_path: Path, monkeypatch: pytest.Mon
     [
         (["nothing"], "no experiment"),
         (["fig-mse", "--datasets", "nothing"], "no dataset"),
-        (["paper-adult", "--mechanisms", "paper"], "no option --mechanisms"),
+        (["targets", "--mechanisms", "paper"], "no option --mechanisms"),
     ],
 )
 def test_wrong_requests_are_one_line(arguments: list[str], words: str, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Benchmarks: how fast, and how much memory. Results are stored like those of experiments.
 
-A benchmark is imported when it is asked for: `release` measures the memory of its process, and
-`gpu` runs where nothing can be released.
+A benchmark is imported when it is asked for: `gpu` runs where nothing can be released. Benchmarks
+of releases, of the service and of many workers are in tools/bench.
 """
 
 from importlib import import_module
@@ -9,11 +9,7 @@ from pathlib import Path
 from typing import Any
 
 BENCHMARKS = {
-    "release": "counterveil_lab.bench.release",
     "search": "counterveil_lab.bench.search",
-    "serve": "counterveil_lab.bench.serve",
-    "no": "counterveil_lab.bench.no",
-    "scale": "counterveil_lab.bench.scale",
     "gpu": "counterveil_lab.bench.roofline",
 }
 

@@ -26,11 +26,10 @@ from counterveil_lab.cli.shared import (
 
 NAMES = option(None, "Only these, separated by commas.")
 BENCHMARK = (
-    "release: reading and counting over rows. search: time and quality of answers beside other "
-    "methods, on one core. serve: the service under load. no: what a no costs beside a yes. scale: "
-    "very many rows on workers. gpu: answers a second of a CUDA device."
+    "search: time and quality of answers beside other methods, on one core. gpu: answers a second "
+    "of a CUDA device. Others are in tools/bench."
 )
-PARTS = "believable, peers, warm-up, single, batch, features, floor or boosted"
+PARTS = "peers, warm-up or single"
 PAPER_EPOCHS = (
     "Train mechanism paper for so many epochs. The published ones are 300 on tables, 30 on images "
     "and 500 on sets of bits: without a GPU very long for the last."
@@ -143,7 +142,6 @@ def bench(
     seeds: int = option(1, "search: repetitions of what peers says of quality.", min=1),
     datasets: str | None = option(None, "search: only these in warm-up, separated by commas."),
     inputs: Path | None = option(None, INPUTS),
-    against: Path | None = option(None, "serve, no: `src` of an earlier version, measured beside."),
     overwrite: bool = OVERWRITE,
     folder: Path = OUT,
 ) -> None:
@@ -157,19 +155,12 @@ def bench(
         refuse("--only, --seeds and --datasets are for the benchmark search")
     if name != "gpu" and inputs is not None:
         refuse("--inputs is for the benchmark gpu")
-    if against is not None and name not in {"serve", "no"}:
-        refuse("--against is for the benchmarks serve and no")
-    if against is not None and not (against / "counterveil").is_dir():
-        refuse(f"no package counterveil in {against}; say --against FOLDER/src")
     search: dict[str, Any] = {"only": only, "seeds": seeds, "datasets": listed(datasets)}
-    beside: dict[str, Any] = {"against": against}
-    own = {"search": search, "gpu": {"inputs": inputs}, "serve": beside, "no": beside}
-    options = own.get(name, {})
+    options = search if name == "search" else {"inputs": inputs}
     command = f"counterveil-lab bench {shlex.quote(name)}{' --quick' if quick else ''}"
     command += f" --only {shlex.quote(only)}" if only else ""
     command += f" --seeds {seeds}" if seeds > 1 else ""
     command += f" --datasets {shlex.quote(datasets)}" if datasets else ""
-    command += " --against EARLIER/src" if against else ""
     stem = f"bench-{name}" + (f"-{only}" if only else "")
     folder = folder_of(folder, quick=quick)
     with one_line_errors():

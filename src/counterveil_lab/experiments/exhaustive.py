@@ -47,12 +47,11 @@ from counterveil.search.constraints.bounds import box_around, column_costs
 from counterveil.search.constraints.rules import Rules
 from counterveil.search.options import Prefer
 from counterveil_lab.experiments.runner import Case, Experiment, Options
-from counterveil_lab.fuzz.random_rules import draw_model, draw_record, frame_of
-from counterveil_lab.fuzz.rule_judge import NO_RULES, violations
-from counterveil_lab.fuzz.rules_run import CLEARLY, Tally, World, record
-from counterveil_lab.fuzz.world import learning_less
 from counterveil_lab.product import embedded_adult
 from counterveil_lab.results import Row
+from counterveil_lab.worlds.random_rules import draw_model, draw_record, frame_of
+from counterveil_lab.worlds.rule_judge import NO_RULES, violations
+from counterveil_lab.worlds.world import CLEARLY, Tally, World, learning_less, record
 
 EPSILON, TARGET = 0.75, ">50K"
 ADULT = ("logistic", "boosted", "network", "private model")

@@ -44,7 +44,6 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     "fig-membership": red_team.FIG_MEMBERSHIP,
     "fig-attribute": red_team.FIG_ATTRIBUTE,
     "fig-tradeoff": red_team.FIG_TRADEOFF,
-    "paper-adult": over_epsilon.PAPER_ADULT,
     "paper-readings": readings.PAPER_READINGS,
     "frontier": over_epsilon.FRONTIER,
     "population": populations.POPULATION,

@@ -1,7 +1,4 @@
-"""Random schemas, rules, queries and models, for `counterveil-lab fuzz-rules`.
-
-Everything is drawn by numbers that depend on the seed and on the number of the world alone.
-"""
+"""Random schemas, rules, queries and models, all drawn by the dice that are given."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`bench serve`: `counterveil serve` under load, beside the same server without batching.
+"""`python tools/bench serve`: `counterveil serve` under load, with batching and without.
 
 A veil of the embedded Adult rows is served by its private model in a process of its own.
 

@@ -1,4 +1,4 @@
-"""`bench release`: rows a second and peak memory of reading, counting and noise.
+"""`python tools/bench release`: rows a second and peak memory of reading, counting and noise.
 
 | column | meaning |
 |---|---|
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from counterveil.curator.table import PrivateTable
     from counterveil.encoding import Array
 
+HERE = str(Path(__file__).parent)
 SIZES = (100_000, 300_000, 1_000_000, 10_000_000)
 ORDERS = (1, 2)
 ROWS_A_FILE = 500_000
@@ -53,7 +54,7 @@ def bench(folder: Path, command: str, *, quick: bool, say: Callable[[str], None]
         with tempfile.TemporaryDirectory() as parts:
             write_parts(Path(parts), rows)
             for order in ORDERS:
-                code = "from counterveil_lab.bench.release import report_one; "
+                code = f"import sys; sys.path.insert(0, {HERE!r}); from release import report_one; "
                 call = [sys.executable, "-c", f"{code}report_one({parts!r}, {order})"]
                 done = subprocess.run(call, capture_output=True, text=True, check=True)
                 found: Row = json.loads(done.stdout)

@@ -1,4 +1,4 @@
-"""`counterveil-lab fuzz-service`: random requests against the routes of the service.
+"""Random requests against the routes of the service.
 
 The service answers in this process, as an ASGI application, about a small veil. Addresses, methods
 and the fields of bodies are those of the OpenAPI document that the service gives out. A request has
@@ -13,26 +13,16 @@ of other kinds, fields as the document describes them, or sound ones. A request 
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
-from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-import pandas as pd
 from starlette.types import Message
 
-from counterveil import Explainer
-from counterveil.curator import Curator
 from counterveil.service import guard, responses
-from counterveil.service.app import Settings, create_app
 from counterveil.service.responses import JSON
-from counterveil_lab.fuzz.random_rules import draw_record, draw_schema, frame_of
-from counterveil_lab.fuzz.world import learning_less
-from counterveil_lab.results import Row
 
 MARK = "zq7-mark-81"  # a value that is hidden in requests, and never to be seen again
 NAME = "other"  # of a column or field that is not there
@@ -44,8 +34,6 @@ ODD: tuple[Any, ...] = (
     *({"steps": {NAME: 0}}, {"relations": [MARK]}, {"may_change": MARK}, [[[[[]]]]], "\0"),
 )
 _NAME_TOLD = re.compile(f'cannot be answered|"detail": "[^":]*{MARK}[^":]*: '.encode())
-AT_ONCE = 200
-ROWS = 300
 
 
 @dataclass(frozen=True)
@@ -72,29 +60,6 @@ def operations(document: dict[str, Any]) -> list[Operation]:
             fields = body["schema"].get("properties", {})
             found.append(Operation(path, method.upper(), fields, statuses))
     return found
-
-
-def run_requests(count: int, seed: int) -> Iterator[tuple[Row, list[str]]]:
-    """A row and the failures of every thousand requests."""
-    dice = Random(seed)
-    schema = draw_schema(dice)
-    people = frame_of(schema, [draw_record(schema, dice) for _ in range(ROWS)])
-    label = schema.label
-    decided = people.assign(**{label.name: [dice.choice(label.classes) for _ in range(ROWS)]})
-    with learning_less():
-        veil = Curator(schema).release(decided, 20.0, progress=False)
-        explainer = Explainer(veil)
-        explainer.warm_up(progress=False)
-        rows = json.loads(people[list(schema.columns)].head(20).to_json(orient="records"))
-        known = operations(create_app(explainer).openapi())
-        for start in range(0, count, 1000):
-            part = min(1000, count - start)
-            requests = [draw_request(dice, rows, known) for _ in range(part)]
-            found, failures = asyncio.run(_ask(explainer, requests, known))
-            yield (
-                {"requests": part, **{f"status_{k}": v for k, v in sorted(found.items())}},
-                failures,
-            )
 
 
 def draw_request(
@@ -178,30 +143,6 @@ def _odd(dice: Random) -> Any:
     return dice.choice(ODD)
 
 
-async def _ask(
-    explainer: Explainer, requests: list[dict[str, Any]], known: list[Operation]
-) -> tuple[Counter[int], list[str]]:
-    app = create_app(explainer, Settings(most_bytes=20_000))
-    found: Counter[int] = Counter()
-    failures: list[str] = []
-    allowed = {(each.path, each.method): each.statuses for each in known}
-    async with app.router.lifespan_context(app):
-        for start in range(0, len(requests), AT_ONCE):
-            part = requests[start : start + AT_ONCE]
-            for request, answer in zip(
-                part, await asyncio.gather(*(answered(app, r) for r in part)), strict=True
-            ):
-                status, headers, body = answer
-                found[status] += 1
-                scope = request["scope"]
-                statuses = allowed.get((scope["path"], scope["method"]), frozenset(STATUSES))
-                if words := _wrong(status, statuses, headers, body):
-                    failures.append(
-                        f"{words}: {scope['method']} {scope['path']} {request['body'][:300]!r}"
-                    )
-    return found, failures
-
-
 async def answered(app: Any, request: dict[str, Any]) -> tuple[int, dict[bytes, bytes], bytes]:
     """Status, headers and body of the answer to a request of `draw_request`."""
     sent: list[Message] = []
@@ -219,7 +160,9 @@ async def answered(app: Any, request: dict[str, Any]) -> tuple[int, dict[bytes, 
     return start["status"], dict(start["headers"]), body
 
 
-def _wrong(status: int, statuses: frozenset[int], headers: dict[bytes, bytes], body: bytes) -> str:
+def fault_of(
+    status: int, statuses: frozenset[int], headers: dict[bytes, bytes], body: bytes
+) -> str:
     """What is wrong with an answer; nothing if it is fine."""
     if status not in STATUSES & statuses:
         return f"status {status}"
@@ -235,9 +178,3 @@ def _wrong(status: int, statuses: frozenset[int], headers: dict[bytes, bytes], b
             "" if not body or json.loads(body)["status"] == status else "another status in the body"
         )
     return "" if status < 400 else "a refusal that is no problem+json"
-
-
-def table(rows: list[Row]) -> Row:
-    """All rows in one."""
-    frame = pd.DataFrame(rows).fillna(0).sum().astype(int)
-    return {str(name): int(value) for name, value in frame.items()}

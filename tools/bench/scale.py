@@ -1,4 +1,4 @@
-"""`bench scale`: counting many rows, and explaining many, on workers of this machine.
+"""`python tools/bench scale`: counting many rows, and explaining many, on workers of this machine.
 
 Counting (`work` is "count"): both readings of a release of order 2, without noise, on public bins.
 
@@ -33,14 +33,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow.parquet as pq
 import torch
+from release import count_columns, write_parts
 
 from counterveil.demo.adult import adult_schema
-from counterveil_lab.bench.release import count_columns, write_parts
 from counterveil_lab.results import Results, Row
 
 if TYPE_CHECKING:
     from counterveil.encoding import Array
 
+HERE = str(Path(__file__).parent)
 COUNTED, QUICK_COUNTED = 100_000_000, 1_000_000
 EXPLAINED, COMPARED, QUICK_EXPLAINED = 10_000_000, 100_000, 20_000
 UNPOLISHED = "nearest, not polished"
@@ -64,7 +65,7 @@ def counting(quick: bool) -> Iterator[Row]:
         write_parts(Path(parts), rows)
         alone: list[Array] = []
         for where, workers in (("here", 1), ("ray", 1), ("ray", 2)):
-            code = "from counterveil_lab.bench.scale import count_once; "
+            code = f"import sys; sys.path.insert(0, {HERE!r}); from scale import count_once; "
             with tempfile.NamedTemporaryFile(suffix=".npz") as sums, PeakOfWorkers() as peak:
                 call = f"{code}count_once({parts!r}, {where!r}, {workers}, {sums.name!r})"
                 done = subprocess.run(

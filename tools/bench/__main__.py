@@ -1,0 +1,40 @@
+"""Benchmarks of the product under load: releases, the service, many workers.
+
+python tools/bench release|scale|serve [--quick] [--overwrite] [--against EARLIER/src]
+
+release: reading and counting over rows. scale: very many rows on workers. serve: the service under
+load; --against measures an earlier version of the code beside.
+"""
+
+import argparse
+import shlex
+import sys
+from importlib import import_module
+from pathlib import Path
+
+from counterveil_lab.results import begin_anew
+
+
+def main() -> None:
+    """Run one of them and store its rows."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name", choices=["release", "scale", "serve"])
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--overwrite", action="store_true")
+    parser.add_argument("--against", type=Path)
+    parser.add_argument("--out", type=Path, default=Path("results"))
+    asked = parser.parse_args()
+    command = shlex.join(["python", "tools/bench", *sys.argv[1:]])
+    folder = asked.out / "quick" if asked.quick else asked.out
+    begin_anew(folder, f"bench-{asked.name}", overwrite=asked.overwrite or asked.quick)
+    more = {"against": asked.against} if asked.name == "serve" else {}
+    bench = import_module(asked.name).bench
+    bench(folder, command, quick=asked.quick, say=_say, **more)
+
+
+def _say(words: str) -> None:
+    sys.stdout.write(f"{words}\n")
+
+
+if __name__ == "__main__":
+    main()
