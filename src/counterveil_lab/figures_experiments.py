@@ -118,6 +118,7 @@ def frontier(rows: Sequence[Row]) -> Figure:
 
 def times(rows: Sequence[Row]) -> Figure:
     """Seconds for ten queries, means over seeds; whiskers from the fastest to the slowest run."""
+    rows = [row for row in rows if row.get("seconds_for_ten") is not None]
     table = pd.DataFrame(rows)
     methods = [name_of({**row, "epsilon": None}) for row in rows]
     table["name"] = [figures.TITLES.get(name, name) for name in methods]

@@ -163,6 +163,11 @@ def measure_case_study(
         row |= {
             f"mean_{name}": float(values.float().nanmean()) for name, values in measured.items()
         }
+        wrong = given != TO  # as in the picture that the paper shows
+        row |= {
+            f"misled_{name}": float(measured[name][wrong].nanmean())
+            for name in ("gradcam_on_noise", "noise_area")
+        }
         row[PICTURES] = {
             f"{data.schema.name} query": grey(queries[:1].numpy(), image),
             f"{dataset} {mechanism} {way} {epsilon}": np.concatenate(

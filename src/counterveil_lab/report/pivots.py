@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from counterveil_lab import paper_values
-from counterveil_lab.report.frames import ANSWERS, Key, Mean, means
+from counterveil_lab.report.frames import THRESHOLDS, Key, Mean, means
 from counterveil_lab.results import Row
 
 T = TypeVar("T")
@@ -232,7 +232,7 @@ def _with_best(cells: dict[int, Cell], behind: Mapping[int, Row], better: str) -
 
 
 def _answers(behind: Row) -> bool:
-    return "flip_ratio" not in behind or not behind["flip_ratio"] < ANSWERS
+    return "flip_ratio" not in behind or not behind["flip_ratio"] < THRESHOLDS["answering"]
 
 
 def _notes(seeds: set[int], queries: set[float]) -> Iterator[str]:

@@ -9,7 +9,7 @@ import pandas as pd
 from counterveil_lab import paper_values
 from counterveil_lab.attacks.extraction import ATTACKERS, BASES
 from counterveil_lab.evaluation import QUERIES
-from counterveil_lab.experiments.answers import FLIPS, methods_by_dataset
+from counterveil_lab.experiments.answers import FLIPS, OVER_EPSILON, methods_by_dataset
 from counterveil_lab.faults import SOUND
 from counterveil_lab.report import attacks, claims, frames, pivots
 from counterveil_lab.report.claims import Claim
@@ -111,10 +111,10 @@ def planned_order(frame: pd.DataFrame) -> pd.DataFrame:
 def latest_run(frame: pd.DataFrame) -> pd.DataFrame:
     """Times compare inside one run of the command: the latest of each dataset."""
     rows = with_values(frame, ["dataset", "seconds_for_ten", "run"])
-    if rows.empty:
-        return rows
-    rows = rows[rows.run == rows.groupby("dataset").run.transform("max")]
-    return rows.assign(seconds=rows.seconds_for_ten)
+    latest = rows.run == rows.groupby("dataset").run.transform("max") if len(rows) else []
+    return pd.concat(
+        [rows[latest].assign(seconds=rows.seconds_for_ten), select(frame, part=OVER_EPSILON)]
+    )
 
 
 def every_attacker(frame: pd.DataFrame) -> pd.DataFrame:
@@ -265,7 +265,11 @@ def flip_ratios(frame: pd.DataFrame) -> Table:
 def faults(frame: pd.DataFrame) -> Table:
     """Planted faults, and what the audit found of each."""
     heads = ("fault", "what it breaks", "caught by", "by one alone", "what was found")
-    shown = frame.reindex(columns=["fault", "breaks", "caught_by", "alone", "finding"]).fillna("")
+    shown = (
+        frame.reindex(columns=["fault", "breaks", "caught_by", "alone", "finding"])
+        .astype(object)
+        .fillna("")
+    )
     shown["alone"] = ["yes" if alone is True else "" for alone in shown["alone"]]
     lines = shown[shown["fault"] != SOUND].itertuples(index=False, name=None)
     return table_of_texts("Planted faults", heads, lines)
