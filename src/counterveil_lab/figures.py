@@ -6,6 +6,8 @@ no figure that stays open.
 
 from __future__ import annotations
 
+import io
+import re
 from collections.abc import Iterable, Sequence
 from math import ceil
 from pathlib import Path
@@ -41,6 +43,7 @@ COLOURS = {
     "algorithm-2": WARM,
 }
 MILLISECONDS = "milliseconds a query"
+DIGITS = re.compile(r"(\d\.\d\d)\d+")  # more than are needed
 Style = dict[str, Any]
 
 
@@ -48,8 +51,13 @@ def save(figure: Figure, stem: Path) -> Path:
     """Write `figure` as SVG; the same rows give the same file."""
     stem.parent.mkdir(parents=True, exist_ok=True)
     path = stem.parent / f"{stem.name}.svg"
+    drawn = io.StringIO()
     with mpl.rc_context({"svg.hashsalt": "counterveil", "svg.fonttype": "none"}):
-        figure.savefig(path, metadata={"Date": None})
+        figure.savefig(drawn, format="svg", metadata={"Date": None})
+    bare = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", drawn.getvalue(), flags=re.DOTALL)
+    # Hundredths of a point are enough for whatever is drawn; words stay as they are.
+    short = re.sub(r"<[^>]*>", lambda tag: DIGITS.sub(r"\1", tag[0]), bare)
+    path.write_text(short, "utf-8")
     return path
 
 

@@ -46,12 +46,15 @@ DOCS = (
 
 @app.command("list")
 def list_experiments() -> None:
-    """The experiments there are."""
+    """The experiments there are: what each reproduces, and about how long it takes on two cores."""
     from counterveil_lab.experiments.table import EXPERIMENTS
+    from counterveil_lab.report.frames import SECTIONS
 
+    known = {each["name"]: each for chapter in SECTIONS["chapter"] for each in chapter["section"]}
     for name, experiment in EXPERIMENTS.items():
-        sys.stdout.write(f"{name:20} {experiment.about}\n")
-    sys.stdout.write(f"{'all':20} every one of them, one after the other\n")
+        place, takes = (known.get(name, {}).get(key, "") for key in ("place", "takes"))
+        sys.stdout.write(f"{name:20} {place:18} {takes:13} {experiment.about}\n")
+    sys.stdout.write(f"{'all':20} {'':18} {'a day':13} every one of them, one after the other\n")
 
 
 @app.command()
@@ -183,6 +186,18 @@ def report(
     with one_line_errors():
         for line in write(folder, page, docs):
             say(line)
+
+
+@app.command()
+def show(
+    name: str = typer.Argument(help="An experiment with stored rows."),
+    folder: Path = option(Path("results"), "Stored results.", "--results"),
+) -> None:
+    """Print all tables of an experiment as Markdown."""
+    from counterveil_lab.report.page import show as tables_as_text
+
+    with one_line_errors():
+        sys.stdout.write(tables_as_text(folder, name) + "\n")
 
 
 @app.command()

@@ -25,6 +25,7 @@ from counterveil_lab.targets import encoded
 FIRST_SEED = 1  # seed 0 is for choosing
 EPSILONS = (0.75, 3.0, 0.1, 0.025)
 DELTA = 1e-6
+FEW = ("believable, ε 0.75", "nearest")  # lines of the small sheet
 SHOWN = 20  # answers of each
 WAYS: tuple[tuple[Guidance, Prefer], ...] = (
     ("model", "believable"),
@@ -97,6 +98,9 @@ def paint(rows: Sequence[Row], folder: Path) -> None:
     for dataset in dict.fromkeys(row["dataset"] for row in rows):
         sheet = figures_believable.image_answers(dataset, stored)
         figures.save(sheet, folder / f"believable-images-{dataset}")
+        if dataset == "mnist":
+            few = figures_believable.image_answers(dataset, stored, FEW)
+            figures.save(few, folder / "believable-images-few")
 
 
 def sentences(rows: Sequence[Row]) -> Iterator[str]:

@@ -23,6 +23,8 @@ from counterveil_lab import intervals, paper_values
 from counterveil_lab.report.frames import THRESHOLDS, Mean, means, select, with_values
 from counterveil_lab.report.pivots import as_text
 
+ASIDE = " (not counted: "
+
 
 class State(StrEnum):
     """What became of a claim."""
@@ -71,6 +73,11 @@ class Verdict:
     state: State
     detail: str
 
+    @property
+    def short(self) -> str:
+        """The detail; what does not count only where there is nothing else."""
+        return self.detail if self.state is State.OPEN else self.detail.partition(ASIDE)[0]
+
 
 def judge(claim: Claim, frame: pd.DataFrame) -> Verdict:
     """Decide a claim by described rows."""
@@ -78,7 +85,7 @@ def judge(claim: Claim, frame: pd.DataFrame) -> Verdict:
     if claim.of_paper and "dataset" in rows:
         counts = rows.dataset.isin([*paper_values.DATASETS])
         others = claim.decide(rows[~counts]) if not counts.all() else {}
-        aside = f" (not counted: {_told(others, states=True)})" if others else ""
+        aside = f"{ASIDE}{_told(others, states=True)})" if others else ""
         rows = rows[counts]
     outcomes = claim.decide(rows) if len(rows) else {}
     if not outcomes:

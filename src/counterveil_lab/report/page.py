@@ -3,12 +3,12 @@
 Nothing is measured here. A section whose results file is missing says how to make it.
 """
 
-import base64
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 import jinja2
 import pandas as pd
@@ -27,6 +27,7 @@ from counterveil_lab.report.sections import Spec, behind, claims_of, rows_of, ta
 from counterveil_lab.results import Row, earlier, read
 
 LARGEST_PICTURE = 1_500_000  # bytes
+BEYOND = "beyond the paper"
 
 
 class Stored:
@@ -147,7 +148,8 @@ def gather(stored: Stored) -> Report:
         if rows := stored.rows(name):
             frame = rows_of(spec, stored.frame(name))
             verdicts = [judge(claim, frame) for each in spec["claim"] for claim in claims_of(each)]
-            tables = [table for each in spec["table"] for table in stored.tables(name, each, frame)]
+            wanted = [each for each in spec["table"] if each.get("shown") != "command"]
+            tables = [table for each in wanted for table in stored.tables(name, each, frame)]
             notes = [*fewer_epochs(frame), stored.earlier(name, rows)]
             shown = (verdicts, tables, pictures(stored.folder, spec), [it for it in notes if it])
             toy = any("--quick" in row["command"] for row in rows)
@@ -175,9 +177,10 @@ def pictures(folder: Path, spec: Spec) -> list[Mapping[str, str]]:
     for stem, alt in spec.get("picture", only).items():
         path = folder / f"{stem}.svg"
         if path.exists() and path.stat().st_size < LARGEST_PICTURE:
-            code = base64.b64encode(path.read_bytes()).decode("ascii")
-            source = f"data:image/svg+xml;base64,{code}"
-            found.append({"name": stem, "source": source, "alt": alt.replace("`", "")})
+            code = " ".join(path.read_text("utf-8").split()).replace('"', "'")
+            source = "data:image/svg+xml," + quote(code, safe=" /:;,.=()'!?&+*@$~[]{}^|-_")
+            words = {"alt": alt.replace("`", ""), "title": spec["title"]}
+            found.append({"name": stem, "source": source, **words})
     return found
 
 
@@ -291,6 +294,25 @@ def _cell(it: Cell) -> str:
     return " ".join(filter(None, (value + it.mark, it.spread, printed)))
 
 
+def anchor(title: str) -> str:
+    """What mkdocs and GitHub call a heading in an address."""
+    return re.sub(r"[ -]+", "-", re.sub(r"[^\w\s-]", "", title.lower()))
+
+
+def show(results: Path, name: str) -> str:
+    """All tables of an experiment as Markdown, those that are too long for the report too."""
+    stored, parts = Stored(results), []
+    specs = [spec for chapter in SECTIONS["chapter"] for spec in chapter["section"]]
+    for spec in (spec for spec in specs if spec["name"] == name and stored.rows(name)):
+        frame = rows_of(spec, stored.frame(name))
+        for table in (table for each in spec["table"] for table in tables_of(each, frame)):
+            parts += [f"**{table.title}**", pipes(table), *table.notes]
+    if not parts:
+        shown = [spec["name"] for spec in specs if stored.rows(spec["name"])]
+        raise InputError(f"nothing of {name!r} is stored; there are: {', '.join(shown)}")
+    return "\n\n".join(parts)
+
+
 def render(template: str, report: Report, page: str = "") -> str:
     """The HTML page, or the text of docs/results.md; `page` is where the HTML page lies."""
     loaders: list[jinja2.BaseLoader] = [jinja2.PackageLoader("counterveil_lab", "report")]
@@ -303,6 +325,7 @@ def render(template: str, report: Report, page: str = "") -> str:
         keep_trailing_newline=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters |= {"rich": rich, "pipes": pipes}
-    words = {"report": report, "words": SECTIONS, "State": State, "page": page}
-    return environment.get_template(template).render(words)
+    environment.filters |= {"rich": rich, "pipes": pipes, "anchor": anchor}
+    words = {"report": report, "words": SECTIONS, "State": State, "BEYOND": BEYOND}
+    text = environment.get_template(template).render({**words, "page": page})
+    return re.sub(r"\n{3,}", "\n\n", text) if template.endswith(".md") else text

@@ -35,7 +35,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """A table; the first `keys` columns name a line."""
+    """A table; the first `keys` columns name a line.
+
+    `shown`: on the "page" of the documentation too, in the "report", or by the "command" alone.
+    """
 
     title: str
     columns: tuple[str, ...]
@@ -43,6 +46,7 @@ class Table:
     notes: tuple[str, ...] = ()
     folded: bool = False
     keys: int = 1
+    shown: str = "report"
 
     @property
     def numeric(self) -> list[bool]:

@@ -1,6 +1,7 @@
 """Tables and claims as sections.toml has them, and the rows that the tables are made of."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -45,7 +46,8 @@ def tables_of(spec: Spec, frame: pd.DataFrame) -> list[Table]:
     else:
         pivot = pivot_of(spec, spec.get("title", ""), spec.get("folded", False))
         made = [table_of(rows_of(spec, frame), pivot)]
-    return [table for table in made if table and table.rows]
+    shown = spec.get("shown", "report")
+    return [replace(table, shown=shown) for table in made if table and table.rows]
 
 
 def pivot_of(spec: Spec, title: str, folded: bool) -> pivots.Pivot:
@@ -138,6 +140,13 @@ def believing(frame: pd.DataFrame) -> pd.DataFrame:
     ]
     base = base.assign(**{"defence name": "`none`", "printed accuracy": printed})
     return pd.concat([_placed(base, "defence place"), select(frame, attacker="naive")])
+
+
+def table_4(frame: pd.DataFrame) -> pd.DataFrame:
+    """What the paper's Table 4 has: predictions alone, counterfactuals without privacy, `paper`."""
+    rows = select(believing(frame), architecture="known", predictions="probabilities")
+    alone = rows[rows.attacker == "base-n"] if len(rows) else rows
+    return pd.concat([alone, select(rows, attacker="naive", defence=["no-noise", "paper"])])
 
 
 def single_values(frame: pd.DataFrame) -> pd.DataFrame:
@@ -236,6 +245,7 @@ ROWS: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
     "every_attacker": every_attacker,
     "believing": believing,
     "single_values": single_values,
+    "table_4": table_4,
     "strongest_finding": strongest_finding,
     "largest_call": largest_call,
     "timed_once": timed_once,
