@@ -34,7 +34,6 @@ EXPERIMENTS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
     "targets": (("encoding", "training", "targets"), ()),
     "fig-mse": (LAB, (RELEASES, "experiments.over_epsilon MSE_ROWS")),
     "fig-reconstructions": ((*LAB, "pictures"), (RELEASES, "experiments.images SEED")),
-    "fig-images": (LAB, ("experiments.image_populations DELTA ORDERS",)),
     "frontier": (ANSWERS, (RELEASES,)),
     "paper-readings": (ANSWERS, (RELEASES, "experiments.readings QUERIES")),
     "theorem-3": ((*ANSWERS, "bias"), (RELEASES, "experiments.theorem_3 QUERIES DRAWS MAPS")),
@@ -78,7 +77,7 @@ EXPERIMENTS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
     "bench-search": ((*SEARCH, "targets", "measure", "others"), ("bench.peers METHODS EPSILON",)),
     "bench-gpu": (SEARCH, ("bench.roofline GPU_BATCH EPSILON",)),
     "bench-serve": (SEARCH, ()),
-    "audit_faults": (("mechanism", "audit", "faults"), ("faults.run DRAWS RUNS",)),
+    "audit_faults": (("mechanism", "audit"), ()),
 }
 
 

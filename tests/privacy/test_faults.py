@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from faults import FAULTS, SOUND, Fault, FaultError, failures, plant, run
 from filelock import FileLock
 
 import counterveil
 from counterveil.curator import dpsgd
-from counterveil_lab.faults import FAULTS, SOUND, Fault, FaultError, failures, plant, run
 from counterveil_lab.results import stored_rows
 
 needs_opacus = pytest.mark.skipif(
@@ -59,8 +59,9 @@ def _stored(tmp_path_factory, name, faults):
 def _run(folder, names):
     folder.mkdir(exist_ok=True)
     source = str(Path(counterveil.__file__).parent.parent)
-    environment = {**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "counterveil_lab.cli", "faults", "--out", str(folder)]
+    paths = os.pathsep.join([source, str(Path(__file__).parents[2] / "tools")])
+    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "faults", "--out", str(folder)]
     command += ["--", *names]
     done = subprocess.run(
         command, capture_output=True, text=True, env=environment, check=False, timeout=1500

@@ -23,7 +23,6 @@ from counterveil_lab.behaviour.tiny import IMAGE, MIXED, model, points, rows, ve
 from counterveil_lab.datasets import Dataset
 from counterveil_lab.evaluation import AS_PUBLISHED, QUERIES, Evaluation
 from counterveil_lab.experiments import images, plausibility, populations, theorem_3
-from counterveil_lab.faults.planted import FAULTS
 from counterveil_lab.image_judges import MaxPooled
 from counterveil_lab.percentiles import PercentileNetwork
 from counterveil_lab.product import runner_up
@@ -114,8 +113,3 @@ def distances() -> Any:
 def bias() -> Any:
     """The bias, its error and the spread of given ends of a search."""
     return theorem_3.bias_of(torch.as_tensor(np.random.default_rng(0).random((3, 10, 4))))
-
-
-def faults() -> Any:
-    """The faults that are planted, and who must find each."""
-    return [(each.name, each.mechanism, each.delta, each.plays) for each in FAULTS]

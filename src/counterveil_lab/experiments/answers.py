@@ -16,7 +16,7 @@ compare inside one run of the command alone: `run`. On Adult, `paper` is also ti
 without noise, 500 queries in a call (`part`).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from statistics import fmean
 from typing import Any
@@ -31,11 +31,8 @@ from counterveil_lab.paper_values import DATASETS
 from counterveil_lab.results import Row
 
 ORDER = (*DATASETS, "purchase-substitute", "texas-substitute", "digits")
-FLIPS = ("flip_ratio_any", "flip_ratio_specified")
 PUBLISHED, FULL_SEARCH = "published", "full"
 SEARCHES: dict[str, dict[str, Any]] = {PUBLISHED: AS_PUBLISHED, FULL_SEARCH: {}}
-FULL = 500  # queries a seed
-Printed = Mapping[str, Sequence[str]]  # a method and its numbers in the paper's order
 EPSILONS = (0.025, 0.75)
 QUICK_QUERIES = 20
 ANSWERS, QUICK_ANSWERS = 10, 3
@@ -164,29 +161,6 @@ def _timed_methods(evaluation: Evaluation, seed: int, quick: bool) -> Iterator[t
         for method in peers.dice_methods(evaluation.data.schema)[1:] if part == "dice" else ():
             another = peers.dice(evaluation, method, seed)
             yield {"method": another.name}, partial(evaluation.explain_by, another)
-
-
-def methods_by_dataset(
-    rows: Sequence[Row], columns: Sequence[str], printed: Printed, full: int = FULL
-) -> list[list[str]]:
-    """The means of `columns`, one behind the other with a slash, below a line of headings."""
-    table = pd.DataFrame(rows).assign(name=[name_of(row) for row in rows])
-    for column in columns:
-        table[column] = pd.to_numeric(table[column]) if column in table else float("nan")
-    names = [name for name in ORDER if name in set(table.dataset)]
-    lines = [["method", *names]]
-    for method in sorted(set(table.name), key=lambda name: ("ε" not in name, name)):
-        line = [method]
-        for dataset in names:
-            here = table[(table.name == method) & (table.dataset == dataset)]
-            cell = "/".join(f"{mean:.3f}" for mean in here[list(columns)].mean().dropna())
-            fewer = "queries" in here and (here.queries < full).any()
-            line.append(cell + ("†" if cell and fewer else ""))
-        lines.append(line)
-    for method, values in printed.items():
-        theirs = dict(zip(DATASETS, values, strict=True))
-        lines.append([f"*printed:* {method}", *(theirs.get(name, "") for name in names)])
-    return lines
 
 
 def name_of(row: Row) -> str:

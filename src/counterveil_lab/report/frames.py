@@ -167,13 +167,6 @@ def _description_of(settings: tuple[tuple[str, Any], ...]) -> Row:
     }
 
 
-def records(frame: pd.DataFrame) -> list[Row]:
-    """Described rows as they were stored, but for ε, which is a number or NaN."""
-    names = set(_description({})) - {"epsilon", "search", "flip_ratio_any"}
-    stored = frame[[name for name in frame if name not in names]]
-    return [{str(name): value for name, value in row.items()} for row in stored.to_dict("records")]
-
-
 def place_in(names: Sequence[str] | Mapping[str, str], name: str) -> int:
     """Where a name comes in an order; unknown names come last."""
     return list(names).index(name) if name in names else len(names)

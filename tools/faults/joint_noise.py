@@ -1,6 +1,6 @@
 """Faults that a variance does not show: tails, numbers that go together, noise that comes twice."""
 
-from counterveil_lab.faults.fault import LARGE, NOISE, STATED, Fault, fault, gaussian
+from faults.fault import LARGE, NOISE, STATED, Fault, fault, gaussian
 
 _ADD = "noisy = measurement(flat.tolist())"
 _DRAWN = f"{_ADD}\n        drawn = np.array(noisy) - flat\n        "

@@ -1,6 +1,6 @@
 """Faults of mechanism `dpsgd`, and of the score of a private model."""
 
-from counterveil_lab.faults.fault import (
+from faults.fault import (
     CODES,
     COUNTS,
     CURATOR,

@@ -1,6 +1,6 @@
 """Faults in what is measured: exact numbers, sensitivities."""
 
-from counterveil_lab.faults.fault import (
+from faults.fault import (
     ALONE,
     BIT_SETS,
     BITS,

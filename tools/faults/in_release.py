@@ -1,6 +1,6 @@
 """Faults around the measurement: readings, charges, refusals, and what a veil holds."""
 
-from counterveil_lab.faults.fault import (
+from faults.fault import (
     BITS,
     COMMAND,
     CURATOR,

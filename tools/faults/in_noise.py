@@ -1,6 +1,6 @@
 """Faults in the noise, and in the shares of the budget that pay for it."""
 
-from counterveil_lab.faults.fault import (
+from faults.fault import (
     ALONE,
     BIT_SETS,
     BITS,

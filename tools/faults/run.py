@@ -4,7 +4,7 @@ Every fault is a small change of the product's text that breaks privacy, as a sl
 It is planted in a copy of `counterveil`; a new process loads that copy and plays the games and
 checks that must find it. The sound copy plays the very same ones, and none may find anything.
 
-`counterveil-lab faults` does it for all of them and stores what was found in
+`python tools/faults` does it for all of them and stores what was found in
 `results/audit_faults.parquet`. A fault whose text is no longer in the product is an error:
 it must follow the code.
 """
@@ -25,8 +25,10 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import counterveil
 from counterveil.errors import InputError
-from counterveil_lab.faults.fault import (
+from counterveil_lab.results import Row
+from faults.fault import (
     ALONE,
     COMMAND,
     COUNTS,
@@ -41,11 +43,10 @@ from counterveil_lab.faults.fault import (
     Fault,
     Play,
 )
-from counterveil_lab.faults.planted import FAULTS
-from counterveil_lab.results import Row
+from faults.planted import FAULTS
 
-SOURCE = Path(__file__).parent.parent.parent / "counterveil"
-TESTS = SOURCE.parent.parent / "tests"
+SOURCE = Path(counterveil.__file__).parent
+TESTS = Path(__file__).parents[2] / "tests"
 EPSILON, DRAWS, RUNS = 1.0, 10_000, 60
 LIMIT = 600.0  # seconds for one fault; the sound code plays what all of them do
 QUICK = (ALONE, PLANNED, MOVES, ITSELF, ENOUGH, SCORED, COUNTS)  # are played beside

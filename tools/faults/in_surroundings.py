@@ -1,6 +1,6 @@
 """Faults around a release: what is shown and left, the account, guidance, keys, and drafts."""
 
-from counterveil_lab.faults.fault import (
+from faults.fault import (
     COMMAND,
     CURATOR,
     DPSGD,

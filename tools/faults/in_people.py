@@ -1,6 +1,6 @@
 """Faults of units: people taken for records, rows that do not count, cells that do not fit."""
 
-from counterveil_lab.faults.fault import (
+from faults.fault import (
     ALONE,
     CURATOR,
     MIXED,

@@ -3,7 +3,7 @@
 The texts follow the code: one that is not there exactly once is refused when it is planted.
 """
 
-from counterveil_lab.faults import (
+from faults import (
     in_noise,
     in_other,
     in_people,
