@@ -179,7 +179,8 @@ def rows_of_json(path: Path) -> tuple[str, list[Row]]:
 def packed(pictures: Mapping[str, Array]) -> bytes:
     """Pictures by name as what the entry `pictures` of a row holds."""
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, **pictures)
+    arrays: dict[str, Any] = {**pictures}
+    np.savez_compressed(buffer, **arrays)
     return buffer.getvalue()
 
 

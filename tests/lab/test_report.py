@@ -159,6 +159,13 @@ def toys(folder: Path) -> None:
     errors = [ours("paper", e, dataset=d, mse=0.1 / (1 if e == "none" else e), epochs=60,
                    mse_of_pooled_mean=0.2)
               for d in ("adult", "purchase-substitute") for e in ("none", 0.75, 0.025)]  # fmt: skip
+    put(folder, "population-peers", [
+        {"dataset": "adult", "model": model, "method": method, "epsilon": 0.75, "delta": 1e-6,
+         "seed": 0, "auc": auc, "balanced_accuracy": 0.8, "slope": 1.0, "rows": 9, "bins": 3,
+         "two_way": 0.1, "seconds": 1.0}
+        for model, method, auc in (("private model", "ours", 0.9), ("dp-ebm", "ebm", 0.8),
+                                   ("boosted trees", "ours", 0.9))
+    ])  # fmt: skip
     put(folder, "fig-mse", errors)
     put(folder, "fig-reconstructions", errors)
     put(folder, "table-fr", [*answers(), *answers("purchase-substitute")])
@@ -526,16 +533,20 @@ def test_text_is_escaped() -> None:
 # Markers.
 
 
+def judging() -> list[Row]:
+    """Target models, two seeds."""
+    worth = {"balanced_accuracy": 0.7, "majority_share": 0.2, "paper_accuracy": 0.9}
+    head = {"dataset": "mnist", "method": "target", **worth}
+    return [{**head, "seed": seed, "accuracy": 0.8 + seed / 10} for seed in (0, 1)]
+
+
 def test_quoted_tables_are_made_anew_between_their_markers(tmp_path: Path) -> None:
-    put(tmp_path, "table-fr", answers())
-    text = "before\n<!-- results:table-fr -->\nold\n<!-- end:table-fr -->\nafter\n"
+    put(tmp_path, "targets", judging())
+    text = "before\n<!-- results:targets -->\nold\n<!-- end:targets -->\nafter\n"
     new = quoted(text, Stored(tmp_path))
-    assert new.startswith("before\n<!-- results:table-fr -->\n| method | mnist |\n|---|---|\n")
-    assert "| functional, ε 0.025 | 1.000/1.000 |\n" in new
-    assert "| paper, ε 0.75 | 0.810/0.800 |\n" in new
-    assert "| cadex-0 | 0.700/0.300† |\n" in new
-    assert "| *printed:* paper, ε 0.75 | 0.790/0.742 |\n\nThese rows were measured by" in new
-    assert new.endswith(".\n<!-- end:table-fr -->\nafter\n")
+    assert new.startswith("before\n<!-- results:targets -->\n| name | accuracy |")
+    assert "| mnist | 0.850 | 0.700 | 0.200 | 0.900 |\n\nThese rows were measured by" in new
+    assert new.endswith(".\n<!-- end:targets -->\nafter\n")
     assert quoted(new, Stored(tmp_path)) == new
 
 
@@ -576,17 +587,17 @@ def test_documents_have_no_measured_number_outside_of_the_markers() -> None:
 
 
 def test_a_quoted_table_says_which_rows_are_of_earlier_code(tmp_path: Path) -> None:
-    text = "<!-- results:table-fr -->\nold\n<!-- end:table-fr -->\n"
-    rows = changed(answers(), fingerprint=fingerprint("table-fr"))
-    put(tmp_path, "table-fr", rows)
+    text = "<!-- results:targets -->\nold\n<!-- end:targets -->\n"
+    rows = changed(judging(), fingerprint=fingerprint("targets"))
+    put(tmp_path, "targets", rows)
     assert "earlier version" not in quoted(text, Stored(tmp_path))
-    put(tmp_path, "table-fr", [*rows, {**rows[0], "fingerprint": "0", "commit": "def5678"}])
+    put(tmp_path, "targets", [*rows, {**rows[0], "fingerprint": "0", "commit": "def5678"}])
     note = "Some of these rows were measured by an earlier version of the code "
-    note += "(commit `def5678`): mnist `paper`."
-    assert f"\n\n{note}\n<!-- end:table-fr -->" in quoted(text, Stored(tmp_path))
-    put(tmp_path, "table-fr", answers())  # rows without a fingerprint
+    note += "(commit `def5678`): mnist."
+    assert f"\n\n{note}\n<!-- end:targets -->" in quoted(text, Stored(tmp_path))
+    put(tmp_path, "targets", judging())  # rows without a fingerprint
     note = "These rows were measured by an earlier version of the code (commit `abc1234`)."
-    assert f"\n\n{note}\n<!-- end:table-fr -->" in quoted(text, Stored(tmp_path))
+    assert f"\n\n{note}\n<!-- end:targets -->" in quoted(text, Stored(tmp_path))
     assert note in render("page.html", gather(Stored(tmp_path))).replace("<code>", "`").replace(
         "</code>", "`"
     )

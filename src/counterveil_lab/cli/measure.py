@@ -94,8 +94,8 @@ def run(
     from counterveil_lab.experiments.table import run_named
 
     folder, chosen = folder_of(folder, quick=quick), (listed(datasets), listed(mechanisms))
-    more = (overwrite or quick, data, cache, paper_epochs, say)
-    options = Options(folder, seeds, quick, workers, *chosen, *more)
+    again = overwrite or quick
+    options = Options(folder, seeds, quick, workers, *chosen, again, data, cache, paper_epochs, say)
     with one_line_errors():
         try:
             failures = run_named(name, options)

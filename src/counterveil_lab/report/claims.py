@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from itertools import combinations, product
-from math import isnan, nan
+from math import isnan, nan, sqrt
 from operator import eq, ge, gt, le, lt
 from statistics import median, median_high
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from counterveil_lab import intervals, paper_values
@@ -176,7 +177,9 @@ def sides(frame: pd.DataFrame, by: Sequence[str], column: str) -> dict[tuple[Any
     keys = [rows[name] for name in by]
     each = rows[column].groupby([*keys, seed.rename("seed")], sort=False, dropna=False).mean()
     seeds: dict[tuple[Any, ...], dict[Any, float]] = {}
-    for (*key, number), value in each.items():
+    value: Any
+    for whole, value in each.items():
+        *key, number = whole if isinstance(whole, tuple) else (whole,)
         seeds.setdefault(tuple(key), {})[number] = value
     counted = _answers(rows).groupby([*keys, seed.rename("seed")], dropna=False).max()
     totals = counted.groupby(level=list(range(len(by))), dropna=False).sum(min_count=1)
@@ -323,8 +326,8 @@ def difference(a: Side, b: Side) -> Mean | None:
     if len(common) < 2:
         return None
     gaps = pd.Series([a.seeds[seed] - b.seeds[seed] for seed in common]).round(12)
-    low, high = intervals.of_mean(gaps.mean(), len(gaps), gaps.sem())
-    return Mean(float(gaps.mean()), low, high, len(gaps))
+    mean, spread = float(gaps.mean()), float(np.std(gaps, ddof=1)) / sqrt(len(gaps))
+    return Mean(mean, *intervals.of_mean(mean, len(gaps), spread), len(gaps))
 
 
 def overlap(a: Mean, b: Mean) -> bool:

@@ -112,7 +112,7 @@ def planned_order(frame: pd.DataFrame) -> pd.DataFrame:
 def latest_run(frame: pd.DataFrame) -> pd.DataFrame:
     """Times compare inside one run of the command: the latest of each dataset."""
     rows = with_values(frame, ["dataset", "seconds_for_ten", "run"])
-    latest = rows.run == rows.groupby("dataset").run.transform("max") if len(rows) else []
+    latest: Any = rows.run == rows.groupby("dataset").run.transform("max") if len(rows) else []
     return pd.concat(
         [rows[latest].assign(seconds=rows.seconds_for_ten), select(frame, part=OVER_EPSILON)]
     )
