@@ -103,23 +103,10 @@ def paint(rows: Sequence[Row], folder: Path) -> None:
             figures.save(few, folder / "believable-images-few")
 
 
-def sentences(rows: Sequence[Row]) -> Iterator[str]:
-    """What each row says, in a line."""
-    for row in rows:
-        shares = ", ".join(
-            f"{name} {row[name]:.3f}"
-            for name in ("flip_ratio", "twins", "stranger", "effort")
-            if row[name] is not None
-        )
-        head = f"{row['dataset']}, ε = {row['epsilon']:g}, seed {row['seed']}"
-        yield f"{head}, guidance {row['guidance']}, {row['prefer']}: {shares}"
-
-
 BELIEVABLE_IMAGES = Experiment(
     "whether answers about images can be believed: other networks judge them; and a sheet of them.",
     cases,
     measure,
     paint=paint,
-    sentences=sentences,
     chosen_by=(),
 )

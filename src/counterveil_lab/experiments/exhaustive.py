@@ -289,20 +289,9 @@ def random_model(world: World, seed: int, kind: str) -> Any:
     return None
 
 
-def sentences(rows: Sequence[Row]) -> Iterable[str]:
-    """What was missed, over all queries."""
-    frame = pd.DataFrame(rows)
-    sums = frame[["queries", "missed", "disproved", "broken"]].sum()
-    yield ", ".join(f"{name} {count}" for name, count in sums.items())
-    for (part, prefer), some in frame.groupby(["part", "prefer"]):
-        mean = (some.times_best * some.found).sum() / some.found.sum()
-        yield f"{part}, {prefer}: {mean:.3f} times the best allowed row"
-
-
 EXHAUSTIVE = Experiment(
     "answers beside exhaustive search: what is missed, and what answers cost too much.",
     cases,
     measure_case,
-    sentences=sentences,
     chosen_by=("model",),
 )

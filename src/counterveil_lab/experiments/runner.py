@@ -77,15 +77,13 @@ class Experiment:
     `about`: one line for `counterveil-lab list`. `cases(options)`: what is to be measured.
     `measure(**case, quick)`: the rows of a case. `why_not(case)`: why it cannot be measured here,
     or None. `chosen_by`: the entries of a case that `--mechanisms` chooses by; none: no such
-    option. `paint(rows, folder)` draws, `sentences(rows)` says what follows. `stamped`: rows get
-    the time of the command as `run`.
+    option. `paint(rows, folder)` draws. `stamped`: rows get the time of the command as `run`.
     """
 
     about: str
     cases: Callable[[Options], Iterable[Case]]
     measure: Measure
     paint: Finish | None = None
-    sentences: Callable[[Sequence[Row]], Iterable[str]] | None = None
     why_not: Callable[[Case], str | None] | None = None
     chosen_by: tuple[str, ...] = ("mechanism",)
     stamped: bool = False
@@ -132,8 +130,6 @@ def run(name: str, experiment: Experiment, options: Options, pool: Executor | No
         run_cases(results, cases, measure, workers=workers, say=say, more=extra, pool=pool)
     finally:
         rows = results.rows
-        for words in experiment.sentences(rows) if rows and experiment.sentences else ():
-            options.say(words)
         if experiment.paint and not rows:
             options.say("nothing measured, nothing to draw")
         elif experiment.paint and find_spec("matplotlib") is None:
