@@ -75,7 +75,7 @@ EXPERIMENTS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
     "bench-release": (("encoding", "population", "mechanism"), ()),
     "bench-scale": (SEARCH, ()),
     "bench-search": ((*SEARCH, "targets", "measure", "others"), ("bench.peers METHODS EPSILON",)),
-    "bench-gpu": (SEARCH, ("bench.roofline GPU_BATCH EPSILON",)),
+    "bench-gpu": (SEARCH, ()),
     "bench-serve": (SEARCH, ()),
     "audit_faults": (("mechanism", "audit"), ()),
 }

@@ -1,7 +1,7 @@
 """What several parts of the lab need that stands on the inside of counterveil.
 
 Nothing here loads the private side: whatever needs the Curator imports it where it is used, so that
-`bench gpu` runs on machines that can release nothing.
+`tools/bench gpu` runs on machines that can release nothing.
 """
 
 from itertools import pairwise

@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 import torch
+from bench import gpu as roofline
 from torch import nn
 from typer.testing import CliRunner
 
 from counterveil.curator import curator
+from counterveil.errors import RequestError
 from counterveil.search.paper import student
-from counterveil_lab.bench import peers, roofline, run_benchmark, search
+from counterveil_lab.bench import head, peers, search
 from counterveil_lab.bench.peers import QUICK, evaluation_of, release
 from counterveil_lab.cli import app
 from counterveil_lab.product import query_batch
@@ -24,6 +26,8 @@ from counterveil_lab.results import Row, stored_rows
 from counterveil_lab.targets import encoded
 
 torch.set_num_threads(1)
+
+TOOLS = Path(__file__).parents[2] / "tools"
 
 TOY = replace(QUICK, queries=12, train=300, repeats=1)
 has_dice = importlib.util.find_spec("dice_ml") is not None
@@ -110,7 +114,7 @@ def test_a_dataset_that_is_not_there_is_left_out(monkeypatch: pytest.MonkeyPatch
 
 
 def a_row(part: str, **columns: Any) -> Row:
-    about = roofline.head("adult", "counterveil", 0.75)
+    about = head("adult", "counterveil", 0.75)
     measured = {"batch": 500, "seconds_per_query": 1e-4, "flip_ratio": 1.0, "distance": 0.5}
     return {"part": part, **about, **measured, **columns}
 
@@ -135,7 +139,7 @@ def test_the_picture_is_the_same_again(tmp_path: Path) -> None:
 
 def test_what_runs_on_a_gpu_needs_nothing_of_the_private_side() -> None:
     code = (
-        "import sys, counterveil_lab.bench, counterveil_lab.bench.roofline, counterveil_lab.cli; "
+        f"import sys; sys.path.insert(0, {str(TOOLS)!r}); import bench.gpu, counterveil_lab.cli; "
         "sys.exit(any(name in sys.modules for name in ('opendp', 'counterveil.curator')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
@@ -178,25 +182,15 @@ def test_the_device_is_measured_against_its_limits(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_without_cuda_the_gpu_benchmark_says_so(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["bench", "gpu", "--out", str(tmp_path)])
-    assert result.exit_code == 2
-    assert "needs a CUDA device" in " ".join(result.stderr.split())
+    with pytest.raises(RequestError, match="needs a CUDA device"):
+        roofline.bench(tmp_path, "the command", quick=True, say=print)
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["nothing"], "there are: search, gpu"),
-        (["search", "--only", "nothing"], "there are: peers, warm-up, single"),
-        (["gpu", "--seeds", "2"], "are for the benchmark search"),
-        (["search", "--inputs", "there"], "is for the benchmark gpu"),
-    ],
-)
-def test_what_is_not_there_is_refused(arguments: list[str], words: str, tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["bench", *arguments, "--out", str(tmp_path)])
+def test_an_unknown_part_is_refused(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["bench", "--only", "nothing", "--out", str(tmp_path)])
     assert result.exit_code == 2
-    assert words in " ".join(result.stderr.split())
+    assert "there are: peers, warm-up, single" in " ".join(result.stderr.split())
 
 
 def test_one_part_goes_into_files_of_its_own(
@@ -229,11 +223,11 @@ def test_the_child_process_is_held_to_one_thread(
 
     monkeypatch.setattr(search.subprocess, "Popen", Child)
     lines: list[str] = []
-    options = {"quick": True, "only": "floor", "seeds": 2, "say": lines.append}
-    run_benchmark("search", tmp_path, "c", **options)
+    options = {"quick": True, "only": "single", "seeds": 2, "say": lines.append}
+    search.bench(tmp_path, "c", **options)
     assert lines == ["a line"]
     assert seen["env"]["OMP_NUM_THREADS"] == "1"
-    assert seen["code"].endswith(f"measure_parts({str(tmp_path)!r}, 'c', True, 'floor', 2, None)")
+    assert seen["code"].endswith(f"measure_parts({str(tmp_path)!r}, 'c', True, 'single', 2, None)")
 
 
 def test_learning_is_shared_out_over_the_queries(monkeypatch: pytest.MonkeyPatch) -> None:

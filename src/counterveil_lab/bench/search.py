@@ -1,4 +1,4 @@
-"""`bench search`: what an answer costs on one core, and how good it is, beside other methods.
+"""`counterveil-lab bench`: what an answer costs on one core, and its worth, beside other methods.
 
 | part | measures |
 |---|---|

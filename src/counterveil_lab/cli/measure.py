@@ -4,7 +4,6 @@ import os
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
 
 import typer
 from rich.console import Console
@@ -25,18 +24,10 @@ from counterveil_lab.cli.shared import (
 )
 
 NAMES = option(None, "Only these, separated by commas.")
-BENCHMARK = (
-    "search: time and quality of answers beside other methods, on one core. gpu: answers a second "
-    "of a CUDA device. Others are in tools/bench."
-)
 PARTS = "peers, warm-up or single"
 PAPER_EPOCHS = (
     "Train mechanism paper for so many epochs. The published ones are 300 on tables, 30 on images "
     "and 500 on sets of bits: without a GPU very long for the last."
-)
-INPUTS = (
-    "gpu: a folder with veil, model and queries; left there if there are none yet, for a machine "
-    "that can release nothing."
 )
 DOCS = (
     "The documentation: also write results.md in this folder, and make the tables anew that "
@@ -139,36 +130,27 @@ def train_paper(
 
 @app.command()
 def bench(
-    name: str = typer.Argument(help=BENCHMARK),
     quick: bool = QUICK,
-    only: str | None = option(None, f"search: one part of it, into files of its own: {PARTS}."),
-    seeds: int = option(1, "search: repetitions of what peers says of quality.", min=1),
-    datasets: str | None = option(None, "search: only these in warm-up, separated by commas."),
-    inputs: Path | None = option(None, INPUTS),
+    only: str | None = option(None, f"One part of it, into a file of its own: {PARTS}."),
+    seeds: int = option(1, "Repetitions of what peers says of quality.", min=1),
+    datasets: str | None = option(None, "Only these in warm-up, separated by commas."),
     overwrite: bool = OVERWRITE,
     folder: Path = OUT,
 ) -> None:
-    """Run a benchmark."""
-    from counterveil_lab.bench import BENCHMARKS, run_benchmark
+    """Time and quality of answers beside other methods, on one core."""
+    from counterveil_lab.bench import search
     from counterveil_lab.results import begin_anew
 
-    if name not in BENCHMARKS:
-        refuse(f"no benchmark {name!r}; there are: {', '.join(BENCHMARKS)}")
-    if name != "search" and (only is not None or seeds > 1 or datasets is not None):
-        refuse("--only, --seeds and --datasets are for the benchmark search")
-    if name != "gpu" and inputs is not None:
-        refuse("--inputs is for the benchmark gpu")
-    search: dict[str, Any] = {"only": only, "seeds": seeds, "datasets": listed(datasets)}
-    options = search if name == "search" else {"inputs": inputs}
-    command = f"counterveil-lab bench {shlex.quote(name)}{' --quick' if quick else ''}"
+    command = f"counterveil-lab bench{' --quick' if quick else ''}"
     command += f" --only {shlex.quote(only)}" if only else ""
     command += f" --seeds {seeds}" if seeds > 1 else ""
     command += f" --datasets {shlex.quote(datasets)}" if datasets else ""
-    stem = f"bench-{name}" + (f"-{only}" if only else "")
+    stem = "bench-search" + (f"-{only}" if only else "")
     folder = folder_of(folder, quick=quick)
     with one_line_errors():
         begin_anew(folder, stem, overwrite=overwrite or quick)
-        run_benchmark(name, folder, command, quick=quick, say=say, **options)
+        given = {"only": only, "seeds": seeds, "datasets": listed(datasets)}
+        search.bench(folder, command, quick=quick, say=say, **given)
     notes.print(f"stored in {folder}/{stem}.parquet")
 
 

@@ -25,12 +25,12 @@ from counterveil.search.batch import QueryBatch
 from counterveil.search.constraints.projection import Snap
 from counterveil.search.options import Prefer
 from counterveil.veil import Veil
+from counterveil_lab.bench import SLOW_S, head
 from counterveil_lab.datasets import load
 from counterveil_lab.product import log_proba_at, nearest_legal, query_batch
 from counterveil_lab.results import Results, Row
 from counterveil_lab.targets import encoded, new_target, train_target
 
-SLOW_S = 10.0
 SQUARE = 2048  # the side of the large matrices
 LONG = 16384  # rows of the matrices of the networks' own shapes
 GPU_BATCH, QUICK_BATCH = 2**20, 2**14
@@ -39,22 +39,6 @@ EPSILON = 0.75
 VEIL, TENSORS = "adult.veil", "f-and-queries.safetensors"
 JITTER = 0.05  # of a number's range: no two queries are the same
 AT_A_TIME = 2**17  # queries that f is asked about together
-
-
-def head(
-    dataset: str, method: str, epsilon: float | None, seed: int = 0, guidance: str | None = "model"
-) -> Row:
-    """What a row is about; a method without an ε has no mechanism either."""
-    private = epsilon is not None
-    return {
-        "dataset": dataset,
-        "method": method,
-        "mechanism": "functional" if private else None,
-        "guidance": guidance if private else None,
-        "epsilon": epsilon,
-        "delta": 0.0 if private else None,
-        "seed": seed,
-    }
 
 
 def seconds_of(call: Callable[[], object], *, repeats: int = 9, warm: int = 1) -> list[float]:
@@ -173,7 +157,7 @@ def bench(
     say: Callable[[str], None],
     inputs: Path | None = None,
 ) -> None:
-    """`bench gpu`: answers a second of a CUDA device on Adult, against its limits.
+    """`python tools/bench gpu`: answers a second of a CUDA device on Adult, against its limits.
 
     `inputs`: where veil, f and queries are, or are left for a machine that can release nothing.
     """
