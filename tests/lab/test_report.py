@@ -1104,6 +1104,13 @@ def test_the_paper_is_judged_by_its_own_datasets() -> None:
     assert state("table-fr", wrong, words) is State.OPEN
 
 
+def test_rows_of_the_decoder_decide_where_they_were_measured() -> None:
+    rows = [{**row, "flip_ratio_any_unsnapped": 1 - row["epsilon"] if row["epsilon"] else None}
+            for row in answers()]  # fmt: skip
+    assert state("table-fr", answers(), "at least as many queries") is State.HOLDS
+    assert state("table-fr", rows, "at least as many queries") is State.FAILS
+
+
 def test_a_mean_over_few_answers_settles_nothing() -> None:
     few = [{**row, "queries": 5} for row in answers()]
     (found,) = verdicts("table-fr", few, "at least as many queries").values()

@@ -225,6 +225,7 @@ def side(
     printed: bool = False,
     end: str = "",
     answering: bool = False,
+    unsnapped: bool = False,
     **where: Any,
 ) -> Sides:
     """One side of a comparison: means of a column by case, over the rows with these values.
@@ -232,7 +233,8 @@ def side(
     With two columns the second is the flip ratio to a specified class. `over` takes of each dataset
     (or of all) the max, min, median or median_high of the means. `printed` takes the paper's
     numbers, `end` the rows of the largest (max) or smallest (min) ε of each dataset, `answering`
-    those of methods that answer nearly all queries. Without columns to go `by` there is one mean
+    those of methods that answer nearly all queries, `unsnapped` the rows as
+    the decoder gives them, where that was measured. Without columns to go `by` there is one mean
     for all cases, called "".
     """
     rows = select(frame, **where)
@@ -242,6 +244,8 @@ def side(
     if end and len(rows):
         low, high = (rows.groupby("dataset").epsilon.transform(name) for name in ("min", "max"))
         rows = rows[(rows.epsilon == (low if end == "min" else high)) & (low < high)]
+    if unsnapped and with_values(rows, [f"{column}_unsnapped"]).size:
+        column = f"{column}_unsnapped"
     if not by:
         rows, by = rows.assign(all=""), ("all",)
     if over:
