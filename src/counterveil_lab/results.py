@@ -58,7 +58,9 @@ class Results:
 
     def check_nothing_is_lost(self, cases: Iterable[Row]) -> None:
         """Refuse cases whose rows would replace stored ones, unless that was allowed."""
-        lost = [row for row in self.rows if any(self._replaced(row, case) for case in cases)]
+        wanted = {repr(each): each for each in map(_without_repetitions, cases)}.values()
+        old = [row for row in self.rows if not self._is_present(row)]
+        lost = [row for row in old if any(is_of(row, case) for case in wanted)]
         if lost and not self._overwrite:
             raise InputError(
                 f"{self._path} has {len(lost)} rows of these cases, measured by earlier code; "
@@ -89,8 +91,8 @@ class Results:
 
     def _replaced(self, row: Row, case: Row) -> bool:
         """Whether new rows of a case take the place of this one."""
-        repeated = {name: value for name, value in case.items() if name not in REPETITIONS}
-        return is_of(row, case) or (not self._is_present(row) and is_of(row, repeated))
+        whole = case if self._is_present(row) else _without_repetitions(case)
+        return is_of(row, whole)
 
 
 def begin_anew(folder: Path, experiment: str, *, overwrite: bool) -> None:
@@ -115,6 +117,10 @@ def _stored(row: Row) -> Row:
         {PICTURES: packed(row[PICTURES]) if row[PICTURES] else None} if PICTURES in row else {}
     )
     return {**plain({name: row[name] for name in row if name != PICTURES}), **pictures}
+
+
+def _without_repetitions(case: Row) -> Row:
+    return {name: value for name, value in case.items() if name not in REPETITIONS}
 
 
 def is_of(row: Row, case: Row) -> bool:

@@ -177,14 +177,6 @@ def test_a_veil_and_a_model_are_made_once(
     assert not torch.equal(first.veil.prototypes, other_noise.veil.prototypes)
 
 
-def test_tables_mark_fewer_queries() -> None:
-    rows = [{"dataset": "adult", "method": "revise", "queries": 500, "distance": 1.0},
-            {"dataset": "adult", "method": "cchvae", "queries": 20, "distance": None},
-            {"dataset": "mnist", "method": "cchvae", "queries": 20, "distance": 2.0}]  # fmt: skip
-    lines = answers.markdown(rows, ("distance",), {}).splitlines()
-    assert lines[2:4] == ["| cchvae |  | 2.000† |", "| revise | 1.000 |  |"]
-
-
 class Bright(nn.Module):
     """Class 1 is the sum of a convolution that copies the picture; class 0 is its opposite."""
 

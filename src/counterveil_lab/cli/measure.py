@@ -149,8 +149,8 @@ def bench(
     folder = folder_of(folder, quick=quick)
     with one_line_errors():
         begin_anew(folder, stem, overwrite=overwrite or quick)
-        given = {"only": only, "seeds": seeds, "datasets": listed(datasets)}
-        search.bench(folder, command, quick=quick, say=say, **given)
+        names = listed(datasets)
+        search.bench(folder, command, quick=quick, say=say, only=only, seeds=seeds, datasets=names)
     notes.print(f"stored in {folder}/{stem}.parquet")
 
 
