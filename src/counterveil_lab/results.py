@@ -28,7 +28,6 @@ from counterveil_lab.fingerprints import fingerprint
 
 Row = dict[str, Any]
 REPETITIONS = ("seed", "draw")  # the entries of a case that a mean runs over
-MADE_BY = ("command", "commit", "fingerprint")
 PICTURES = "pictures"
 AS_JSON = {b"as": b"json"}
 

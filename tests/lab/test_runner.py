@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -198,3 +199,23 @@ def test_the_command_names_data_and_chooses(
 def test_the_list_names_them_all() -> None:
     lines = cli.invoke(app, ["list"]).stdout.splitlines()
     assert {line.split()[0] for line in lines} == {*table.EXPERIMENTS, "all"}
+
+
+def test_rows_of_another_command_are_stored_and_exported(tmp_path: Path) -> None:
+    rows = [{"bound": 0.5, "view": "x"}, {"bound": None, "view": 3}]
+    content = {"experiment": "audit", "command": "counterveil audit", "commit": "abc", "rows": rows}
+    (tmp_path / "audit.json").write_text(json.dumps(content))
+    given = ["import", str(tmp_path / "audit.json"), "--out", str(tmp_path)]
+    assert cli.invoke(app, given).exit_code == 0
+    assert "--overwrite" in " ".join(cli.invoke(app, given).stderr.split())  # it is there already
+    found = stored_rows(tmp_path, "audit")
+    assert [(row["bound"], row["view"], row["commit"]) for row in found] == [
+        (0.5, "x", "abc"),
+        (None, 3, "abc"),
+    ]
+    out = tmp_path / "audit.csv"
+    asked = ["export", "audit", "--results", str(tmp_path), "--out", str(out)]
+    assert cli.invoke(app, asked).exit_code == 0
+    assert out.read_text().startswith("bound,view,")
+    missing = cli.invoke(app, ["export", "none", "--results", str(tmp_path), "--out", str(out)])
+    assert "there are: audit" in " ".join(missing.stderr.split())
