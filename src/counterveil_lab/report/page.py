@@ -185,17 +185,27 @@ def pictures(folder: Path, spec: Spec) -> list[Mapping[str, str]]:
 
 
 def fewer_epochs(frame: pd.DataFrame) -> list[str]:
-    """Where the autoencoder of `paper` was trained for less long than published."""
+    """How long autoencoders were trained: of `paper` if less long than published, and of others."""
     rows = frames.with_values(frames.select(frame, mechanism="paper"), ["dataset", "epochs"])
+    full = [paper_values.of(paper_values.EPOCHS, name) for name in rows.dataset]
+    said = [f"{epochs:g} instead of {most}" if most and epochs < most else None
+            for epochs, most in zip(rows.epochs, full, strict=True)]  # fmt: skip
+    others = frames.with_values(frame, ["dataset", "vae_epochs"])
+    told = [f"{epochs:g}" for epochs in others.vae_epochs]
+    starts = {
+        "`paper` was trained for fewer epochs than published": _by_words(rows, said),
+        "C-CHVAE and REVISE was trained for so many epochs": _by_words(others, told),
+    }
+    return [f"The autoencoder of {start}: {words}." for start, words in starts.items() if words]
+
+
+def _by_words(rows: pd.DataFrame, words: Sequence[str | None]) -> str:
+    """Such as "10 on Adult, Hospital; 5 on MNIST"."""
     found: dict[str, dict[str, None]] = {}
-    columns = ["dataset", "dataset name", "epochs"]
-    for dataset, name, epochs in rows.reindex(columns=columns).itertuples(index=False):
-        full = paper_values.of(paper_values.EPOCHS, dataset)
-        if full and epochs < full:
-            found.setdefault(f"{epochs:g} instead of {full}", {})[name] = None
-    words = "; ".join(f"{how} on {', '.join(names)}" for how, names in found.items())
-    start = "The autoencoder of `paper` was trained for fewer epochs than published: "
-    return [f"{start}{words}."] if words else []
+    for name, each in zip(rows["dataset name"] if len(rows) else (), words, strict=True):
+        if each:
+            found.setdefault(each, {})[name] = None
+    return "; ".join(f"{how} on {', '.join(names)}" for how, names in found.items())
 
 
 def data_table() -> Table:
