@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 import re
 import shutil
@@ -11,6 +12,8 @@ from collections.abc import Mapping
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
+from xml.etree import ElementTree
 
 import pandas as pd
 import pytest
@@ -34,6 +37,8 @@ QUOTING = [
     for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
     if re.search("<!-- (results|value):", path.read_text("utf-8"))
 ]
+DRAWN = """<svg xmlns="http://www.w3.org/2000/svg">
+<text style="font: 8px 'DejaVu Sans', sans-serif; fill: #1c2330">50 % &amp; "more"</text></svg>"""
 MANY = 10**6  # queries, so that small differences are settled
 NAMES = [spec["name"] for chapter in SECTIONS["chapter"] for spec in chapter["section"]]
 
@@ -222,7 +227,7 @@ def toys(folder: Path) -> None:
     whole = ("audit", "crosscheck-attacks", "exhaustive", "optimal-trees")
     for name in (*whole, "bench-search", "bench-gpu", "bench-release"):
         shutil.copy(ROOT / "results" / f"{name}.parquet", folder)
-    (folder / "fig-mse.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
+    (folder / "fig-mse.svg").write_text(DRAWN)
 
 
 def judged_by_all(faults: int) -> Row:
@@ -505,6 +510,9 @@ def test_figures_are_inside_the_page(full: Path, tmp_path: Path) -> None:
     spec = {"name": "fig-mse", "title": "Errors", "sees": "of `paper`"}
     (figure,) = pages.pictures(full, spec)
     assert figure["source"].startswith("data:image/svg+xml,")
+    drawn = ElementTree.fromstring(unquote(html.unescape(figure["source"].partition(",")[2])))
+    assert drawn[0].text == '50 % & "more"'.replace('"', "'")
+    assert "'DejaVu Sans'" in drawn[0].attrib["style"]
     assert figure["alt"] == "Errors. of paper"
     spec = {**spec, "picture": {"a": "first", "b": "second"}}
     (tmp_path / "a.svg").write_bytes(b" " * pages.LARGEST_PICTURE)

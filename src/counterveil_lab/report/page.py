@@ -177,8 +177,9 @@ def pictures(folder: Path, spec: Spec) -> list[Mapping[str, str]]:
     for stem, alt in spec.get("picture", only).items():
         path = folder / f"{stem}.svg"
         if path.exists() and path.stat().st_size < LARGEST_PICTURE:
-            code = " ".join(path.read_text("utf-8").split()).replace('"', "'")
-            source = "data:image/svg+xml," + quote(code, safe=" /:;,.=()'!?&+*@$~[]{}^|-_")
+            drawn = " ".join(path.read_text("utf-8").split())
+            code = drawn.replace("'", "&apos;").replace('"', "'")
+            source = "data:image/svg+xml," + quote(code, safe=" /:;,.=()'!?+*@$~[]{}^|-_")
             words = {"alt": alt.replace("`", ""), "title": spec["title"]}
             found.append({"name": stem, "source": source, **words})
     return found
