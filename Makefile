@@ -6,7 +6,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(BIN)/pip install --quiet --no-compile --constraint constraints.txt
 
-.PHONY: demo test long nightly check docs notebooks wheel clean
+.PHONY: demo test long nightly check docs faults notebooks wheel clean
 
 demo: .venv/demo-ready ## the main job on embedded data: writes demo/report.html
 	$(BIN)/counterveil demo
@@ -28,6 +28,9 @@ check: .venv/ready ## style, types, import contracts
 
 docs: .venv/ready ## the documentation into site/
 	$(BIN)/mkdocs build --strict  # --quiet would hide the warnings that --strict counts
+
+faults: .venv/ready ## plants known faults in copies of the product; the audit must catch each (NAMES="…": some)
+	OMP_NUM_THREADS=1 $(BIN)/python tools/faults $(if $(NAMES),"$(NAMES)" --out results/quick) --overwrite
 
 notebooks: .venv/ready ## run examples/*.ipynb and store their new outputs
 	OMP_NUM_THREADS=1 $(BIN)/python tools/notebooks.py

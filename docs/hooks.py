@@ -1,4 +1,4 @@
-"""Makes a page of every notebook in examples/ while mkdocs builds the site.
+"""Makes a page of every notebook in examples/, and takes in the figures of results/.
 
 A page holds the text, the code and the stored outputs of a notebook: nothing is run. Links from one
 notebook to another lead to its page.
@@ -15,6 +15,12 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
+RESULTS = Path(__file__).parent.parent / "results"
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Figures are linked where they lie beside docs/; the site has them in img/results/."""
+    return markdown.replace("(../results/", "(img/results/")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -25,6 +31,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, f"examples/{path.stem}.md", content=text + "\n"))
         for name, content in pictures.items():
             files.append(File.generated(config, f"examples/{name}", content=content))
+    for path in sorted(RESULTS.glob("*.svg")):
+        place = f"img/results/{path.name}"
+        files.append(File.generated(config, place, content=path.read_bytes()))
     return files
 
 

@@ -9,8 +9,8 @@ from typing import Any
 from counterveil.errors import RequestError
 from counterveil.schema import Schema
 from counterveil.search.constraints.rules import Rules
-from counterveil_lab.fuzz.random_rules import draw_rules
-from counterveil_lab.fuzz.rule_judge import NO_RULES
+from counterveil_lab.worlds.random_rules import draw_rules
+from counterveil_lab.worlds.rule_judge import NO_RULES
 
 OF_FEATURES = ("immutable", "direction", "allowed")  # rules about one feature each
 

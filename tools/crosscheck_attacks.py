@@ -8,7 +8,8 @@ The packages go into an environment of their own, for they pin and pull much; no
 Then, in the environment of this project and in the other one:
 
     python tools/crosscheck_attacks.py dump attacks.npz
-    cross/bin/python tools/crosscheck_attacks.py check attacks.npz results
+    cross/bin/python tools/crosscheck_attacks.py check attacks.npz .
+    counterveil-lab import --overwrite crosscheck-attacks.json
 
 | ours | theirs |
 |---|---|

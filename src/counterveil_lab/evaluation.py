@@ -4,7 +4,8 @@ Held-out rows, towards the class that f finds next likely (unspecified: the easi
 more than two classes, towards a class drawn at random (specified). Where no class is specified the
 paper counts an answer that f puts into any other class, `flip_ratio_any`; `flip_ratio` wants the
 class that was asked for. With two classes they are the same. All answers are legal rows: those of
-every method are snapped.
+every method are snapped. Of the published search, what the decoder gives is measured beside, as the
+paper has it: columns that end in `_unsnapped`, over all queries whether f accepts or not.
 """
 
 from __future__ import annotations
@@ -22,10 +23,18 @@ from torch import Tensor, nn
 from counterveil.encoding import Array, Encoding
 from counterveil.models import TargetModel, adapt
 from counterveil.search import Explainer, Explanations
+from counterveil.veil import Veil
 from counterveil_lab.baselines import Answers, Baseline
 from counterveil_lab.datasets import Dataset
 from counterveil_lab.metrics import measure, plausibility, timed
-from counterveil_lab.product import any_other, decided, last_iterates, log_proba_at, runner_up
+from counterveil_lab.product import (
+    any_other,
+    decided,
+    last_iterates,
+    log_proba_at,
+    runner_up,
+    unsnapped,
+)
 from counterveil_lab.results import Row
 
 QUERIES = 500
@@ -132,7 +141,21 @@ class Evaluation:
         if self.specified is not None:
             other = self.explain(explainer, targets=self.specified, **options)
             row["flip_ratio_specified"] = float(self.accepted(other, self.specified).mean())
+        row |= self._unsnapped(explainer.veil) if options.get("keep") == "last" else {}
         return {**row, "seconds_per_query": seconds / len(self.queries)}
+
+    def _unsnapped(self, veil: Veil) -> Row:
+        """Flip ratios and distance of the rows that Algorithm 2 ends at, before they are legal."""
+        points, judge = self.points, self.judge
+        ends = unsnapped(veil, judge, points, self.targets)
+        said, before = (log_proba_at(judge, each).argmax(dim=1) for each in (ends, points))
+        row: Row = {"flip_ratio_any_unsnapped": float((said != before).float().mean())}
+        row["distance_unsnapped"] = float((ends - points).norm(dim=1).mean())
+        if self.specified is not None:
+            said = log_proba_at(judge, unsnapped(veil, judge, points, self.specified)).argmax(dim=1)
+            reached = (said == self.specified).float().mean()
+            row["flip_ratio_specified_unsnapped"] = float(reached)
+        return row
 
     def _until(
         self, baseline: Baseline, starts: range, k: int, limit: float | None

@@ -1,4 +1,4 @@
-"""Figures of stored results, as PNG and SVG: the house style, and the search benchmark.
+"""Figures of stored results, as SVG: the house style, and the search benchmark.
 
 Needs matplotlib; import this where it is drawn. Nothing here touches pyplot: no window, no backend,
 no figure that stays open.
@@ -6,7 +6,9 @@ no figure that stays open.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import io
+import re
+from collections.abc import Iterable, Sequence
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -27,8 +29,6 @@ WIDTH, DPI = 8.54, 150  # inches and dots an inch: 1280 pixels
 TITLES = {
     "counterveil": "counterveil",
     "counterveil-unpolished": "counterveil, not polished",
-    "counterveil-nearest": "nearest",
-    "counterveil-believable": "believable",
     "algorithm-2": "Algorithm 2, 300 iterations",
     "cadex-0": "CADEX, threshold 0",
     "cadex-0.5": "CADEX, threshold .5",
@@ -36,29 +36,29 @@ TITLES = {
     "revise": "REVISE",
     "dice-random": "dice-ml, random",
     "dice-gradient": "dice-ml, gradient",
-    "tensors-unpolished": "tensors to tensors, not polished",
-    "xgboost": "XGBoost",
-    "lightgbm": "LightGBM",
 }
 COLOURS = {
     "counterveil": OURS,
-    "counterveil-believable": OURS,
     "counterveil-unpolished": FADED,
-    "counterveil-nearest": FADED,
     "algorithm-2": WARM,
 }
 MILLISECONDS = "milliseconds a query"
+DIGITS = re.compile(r"(\d\.\d\d)\d+")  # more than are needed
 Style = dict[str, Any]
 
 
-def save(figure: Figure, stem: Path) -> list[Path]:
-    """Write `figure` as PNG and SVG; the same rows give the same files."""
+def save(figure: Figure, stem: Path) -> Path:
+    """Write `figure` as SVG; the same rows give the same file."""
     stem.parent.mkdir(parents=True, exist_ok=True)
-    paths = [stem.parent / f"{stem.name}.{kind}" for kind in ("png", "svg")]
+    path = stem.parent / f"{stem.name}.svg"
+    drawn = io.StringIO()
     with mpl.rc_context({"svg.hashsalt": "counterveil", "svg.fonttype": "none"}):
-        figure.savefig(paths[0])
-        figure.savefig(paths[1], metadata={"Date": None})
-    return paths
+        figure.savefig(drawn, format="svg", metadata={"Date": None})
+    bare = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", drawn.getvalue(), flags=re.DOTALL)
+    # Hundredths of a point are enough for whatever is drawn; words stay as they are.
+    short = re.sub(r"<[^>]*>", lambda tag: DIGITS.sub(r"\1", tag[0]), bare)
+    path.write_text(short, "utf-8")
+    return path
 
 
 def grid(
@@ -96,15 +96,12 @@ def legend(
     figure.legend(keys, list(words), **{"loc": "outside lower center", **style, **more})
 
 
-def draw_search(rows: Sequence[Row], folder: Path) -> list[Path]:
-    """A figure for every part of `bench search` that has rows; returns the files."""
+def draw_search(rows: Sequence[Row], folder: Path) -> None:
+    """The figure of `bench search`, where it measured other methods too."""
     table = pd.DataFrame(rows)
-    written = []
-    for part, paint in PAINTERS.items():
-        mine = table[table.part == part].dropna(axis=1, how="all")
-        if len(mine):
-            written += save(paint(mine, table), folder / f"bench-search-{part}")
-    return written
+    mine = table[table.part == "peers"].dropna(axis=1, how="all")
+    if len(mine):
+        save(_peers(mine), folder / "bench-search-peers")
 
 
 def _panels(count: int, height: float) -> tuple[Figure, list[Axes]]:
@@ -141,7 +138,7 @@ def _label(row: pd.Series[Any]) -> str:
     return words if pd.isna(row.epsilon) else f"{words}, ε {row.epsilon:g}"
 
 
-def _peers(rows: pd.DataFrame, _: pd.DataFrame) -> Figure:
+def _peers(rows: pd.DataFrame) -> Figure:
     rows = rows[rows.seed == 0]
     rows = rows.assign(label=rows.apply(_label, axis=1), colour=_colours(rows))
     best = rows[rows.batch == rows.batch.max()].sort_values("seconds_per_query", ascending=False)
@@ -175,130 +172,3 @@ def _peers(rows: pd.DataFrame, _: pd.DataFrame) -> Figure:
 
 def _colours(rows: pd.DataFrame) -> list[str]:
     return [COLOURS.get(method, THEIRS) for method in rows.method]
-
-
-def _lines(axes: Axes, rows: pd.DataFrame, x: str) -> None:
-    for method, here in rows.sort_values(x, kind="stable").groupby("method", sort=False):
-        style: Style = {"color": COLOURS.get(str(method), THEIRS), "marker": "o", "markersize": 5}
-        label = TITLES.get(str(method), str(method))
-        axes.plot(here[x], 1000 * here.seconds_per_query, linewidth=1.8, label=label, **style)
-    _log(axes, "x")
-    _log(axes, "y")
-    axes.set_xticks(sorted(rows[x].unique()))
-
-
-def _believable(rows: pd.DataFrame, _: pd.DataFrame) -> Figure:
-    batches = sorted(rows.batch.unique(), reverse=True)
-    figure, panels = _panels(len(batches) + 1, 2.6)
-    once = rows[rows.batch == batches[0]]
-    shown = [(once.warm_up_seconds, "Warm-up", "seconds")]
-    for batch in batches:
-        title = f"{batch:,} queries at once" if batch > 1 else "A single query"
-        shown.append((1000 * rows[rows.batch == batch].seconds_per_query, title, MILLISECONDS))
-    for axes, (values, title, unit) in zip(panels, shown, strict=True):
-        names = [TITLES[name] for name in once.method]
-        _bars(axes, names, values, _colours(once), [f"{value:.3g}" for value in values])
-        axes.set_xlim(0, 1.35 * values.max())
-        _name(axes, title, unit)
-    return figure
-
-
-def _warm_up(rows: pd.DataFrame, _: pd.DataFrame) -> Figure:
-    figure, panels = _panels(rows.dataset.nunique(), 4.2)
-    marks = {"milliseconds_of_500": "o", "milliseconds_of_50000": "D"}
-    order = list(dict.fromkeys(rows.apply(_label, axis=1)))[::-1]
-    for axes, (dataset, here) in zip(panels, rows.groupby("dataset", sort=False), strict=True):
-        places = [order.index(label) for label in here.apply(_label, axis=1)]
-        for column, mark in marks.items():
-            style: Style = {"marker": mark, "s": 34, "linewidths": 0}
-            axes.scatter(here[column], places, c=_colours(here), **style)
-        axes.set_yticks(range(len(order)), order)
-        _log(axes, "x")
-        _name(axes, str(dataset), MILLISECONDS)
-    keys = [Line2D([], [], color=SOFT, linestyle="", marker=mark) for mark in marks.values()]
-    legend(figure, keys, ["learning shared by 500 queries", "by 50,000"])
-    return figure
-
-
-def _single(rows: pd.DataFrame, _: pd.DataFrame) -> Figure:
-    figure, (axes,) = _panels(1, 2.8)
-    values = 1000 * rows.cpu_seconds_per_query
-    labels = [f"{value:.3g} ({share:.0%})" for value, share in zip(values, rows.share, strict=True)]
-    _bars(axes, list(rows.stage), values, OURS, labels)
-    axes.set_xlim(0, 1.35 * values.max())
-    title = "A single believable answer (Adult, one core)"
-    _name(axes, title, "milliseconds of the processor, median")
-    return figure
-
-
-def _batch(rows: pd.DataFrame, everything: pd.DataFrame) -> Figure:
-    figure, (axes,) = _panels(1, 4.6)
-    _lines(axes, rows, "batch")
-    floor = everything[everything.part == "floor"]
-    if len(floor):
-        least = 1000 * floor.floor_seconds.iloc[0]
-        axes.axhline(least, color=SOFT, linestyle=":", linewidth=1.4)
-        style: Style = {"textcoords": "offset points", "fontsize": 9, "color": SOFT, "ha": "right"}
-        axes.annotate("matrix products alone", (rows.batch.max(), least), (0, 5), **style)
-    title = "Time over the number of queries asked at once (Adult, one core)"
-    _name(axes, title, "queries at once", MILLISECONDS)
-    axes.legend(loc="best", fontsize=9, labelcolor=INK, framealpha=0.9, edgecolor="white")
-    return figure
-
-
-def _features(rows: pd.DataFrame, _: pd.DataFrame) -> Figure:
-    kinds = sorted(rows.dataset.unique())
-    figure, panels = _panels(len(kinds), 4.6)
-    for axes, kind in zip(panels, kinds, strict=True):
-        here = rows[rows.dataset == kind]
-        _lines(axes, here, "features")
-        top = here[(here.features == here.features.max()) & (here.method == "counterveil")].iloc[0]
-        ends = (here.features.min(), top.features)
-        through = [1000 * top.seconds_per_query * end / top.features for end in ends]
-        style: Style = {"color": SOFT, "linestyle": ":", "linewidth": 1.4}
-        axes.plot(ends, through, label="in proportion to the features", **style)
-        numbers = {"binary": "binary", "mixed": "numbers and categories"}.get(kind, kind)
-        _name(axes, f"Features: {numbers}", "features", MILLISECONDS if axes is panels[0] else "")
-    legend(figure, *panels[0].get_legend_handles_labels())
-    return figure
-
-
-def _floor(rows: pd.DataFrame, _: pd.DataFrame) -> Figure:
-    batches = sorted(rows.batch.unique())
-    figure, panels = _panels(len(batches), 3.2)
-    for axes, batch in zip(panels, batches, strict=True):
-        here = rows[rows.batch == batch].sort_values("times_floor", ascending=False)
-        names = [TITLES[name] for name in here.method]
-        words = [f"{times:,.3g}×" for times in here.times_floor]
-        _bars(axes, names, here.times_floor, _colours(here), words)
-        _log(axes, "x")
-        axes.set_xlim(1, 12 * rows.times_floor.max())
-        _name(axes, f"{batch:,} queries at once", "times the matrix products alone")
-    return figure
-
-
-def _boosted(rows: pd.DataFrame, _: pd.DataFrame) -> Figure:
-    figure, panels = _panels(3, 2.8)
-    labels = [_label(row) for _, row in rows.iterrows()]
-    shown = (
-        (1000 * rows.seconds_per_query, "Time", MILLISECONDS),
-        (rows.flip_ratio, "Flip ratio", f"of {rows.batch.iloc[0]:.0f} queries"),
-        (rows.distance, "Distance", "L2 in the encoding"),
-    )
-    for axes, (values, title, unit) in zip(panels, shown, strict=True):
-        _bars(axes, labels, values, OURS, [f"{value:.3g}" for value in values])
-        axes.set_xlim(0, 1.35 * values.max())
-        _name(axes, title, unit)
-    return figure
-
-
-PAINTERS: dict[str, Callable[[pd.DataFrame, pd.DataFrame], Figure]] = {
-    "peers": _peers,
-    "warm-up": _warm_up,
-    "believable": _believable,
-    "single": _single,
-    "batch": _batch,
-    "features": _features,
-    "floor": _floor,
-    "boosted": _boosted,
-}

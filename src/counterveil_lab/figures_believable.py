@@ -58,12 +58,13 @@ def quality_over_epsilon(rows: Sequence[Row]) -> Figure:
     return figure
 
 
-def image_answers(dataset: str, stored: Mapping[str, Array]) -> Figure:
+def image_answers(dataset: str, stored: Mapping[str, Array], only: Sequence[str] = ()) -> Figure:
     """The first queries of a dataset, and below them their answers at every ε and the differences.
 
     `stored`: bytes of shape (answers, height, breadth), called "DATASET EPSILON GUIDANCE PREFER";
     beside them "DATASET queries" and "DATASET targets". Of the nearest answers, which hardly
-    depend on ε, those at the largest one are shown.
+    depend on ε, those at the largest one are shown. `only`: the answers to show, by what their line
+    says.
     """
     queries, targets = (stored[f"{dataset} {each}"] for each in ("queries", "targets"))
     strips: list[tuple[str, Array, bool]] = [("query", queries, False)]
@@ -79,6 +80,7 @@ def image_answers(dataset: str, stored: Mapping[str, Array]) -> Figure:
         if guidance == "model" and prefer == "believable":
             change = stored[name].astype(np.int64) - queries
             strips.append(("difference", change, True))
+    strips = [strip for strip in strips if not only or strip[0] in {"query", *only}]
     figure, panels = grid(len(strips), 1, height=0.46)
     gap = queries.shape[2] // 8 + 1
     for axes, (words, pictures, is_change) in zip(panels, strips, strict=True):
@@ -86,7 +88,7 @@ def image_answers(dataset: str, stored: Mapping[str, Array]) -> Figure:
         colours: Style = {"cmap": "gray", "vmin": 0, "vmax": 255}
         if is_change:
             colours = {"cmap": "RdBu_r", "vmin": -255, "vmax": 255}
-        axes.imshow(np.concatenate(list(apart), axis=1), **colours)
+        axes.imshow(np.concatenate(list(apart), axis=1), interpolation="none", **colours)
         axes.set_yticks([])
         axes.set_xticks([])
         axes.grid(False)

@@ -118,6 +118,7 @@ def frontier(rows: Sequence[Row]) -> Figure:
 
 def times(rows: Sequence[Row]) -> Figure:
     """Seconds for ten queries, means over seeds; whiskers from the fastest to the slowest run."""
+    rows = [row for row in rows if row.get("seconds_for_ten") is not None]
     table = pd.DataFrame(rows)
     methods = [name_of({**row, "epsilon": None}) for row in rows]
     table["name"] = [figures.TITLES.get(name, name) for name in methods]
@@ -165,7 +166,7 @@ def case_study(lines: Sequence[tuple[str, Array, Array, Array]]) -> Figure:
         _picture(found, answer)
         _picture(change, answer.astype(float) - query, cmap="coolwarm", vmin=-255)
         _picture(looked, answer)
-        looked.imshow(seen, cmap="inferno", vmin=0, vmax=255, alpha=0.6)
+        looked.imshow(seen, cmap="inferno", vmin=0, vmax=255, alpha=0.6, interpolation="none")
         _beside(asked, words)
     return figure
 
@@ -341,7 +342,7 @@ def _caption(figure: Figure, first: Axes, words: str) -> None:
 
 
 def _picture(axes: Axes, picture: Array, cmap: str = "gray", vmin: int = 0) -> None:
-    axes.imshow(picture, cmap=cmap, vmin=vmin, vmax=255)
+    axes.imshow(picture, cmap=cmap, vmin=vmin, vmax=255, interpolation="none")
     axes.set_xticks([])
     axes.set_yticks([])
     axes.grid(False)

@@ -1,7 +1,7 @@
 """What several parts of the lab need that stands on the inside of counterveil.
 
 Nothing here loads the private side: whatever needs the Curator imports it where it is used, so that
-`bench gpu` runs on machines that can release nothing.
+`tools/bench gpu` runs on machines that can release nothing.
 """
 
 from itertools import pairwise
@@ -20,7 +20,7 @@ from counterveil.search.batch import QueryBatch
 from counterveil.search.constraints.bounds import Box, box_around
 from counterveil.search.constraints.projection import Snap
 from counterveil.search.options import SearchOptions
-from counterveil.search.paper.algorithm2 import ITERATIONS
+from counterveil.search.paper.algorithm2 import ITERATIONS, SearchObjective, Weights, minimise
 from counterveil.veil import Veil
 
 BOXES_AT_A_TIME = 2**17
@@ -98,3 +98,19 @@ def last_iterates(explainer: Explainer, points: Tensor, targets: Tensor) -> Tens
     starts = range(0, len(points), explainer.chunk)
     parts = [batch.select(slice(start, start + explainer.chunk)) for start in starts]
     return torch.cat([explainer.answer_tensors(part, options)[0].detach() for part in parts])
+
+
+def unsnapped(veil: Veil, judge: TargetModel, points: Tensor, targets: Tensor) -> Tensor:
+    """The end of Algorithm 2 as the decoder gives it, not made a legal row: (queries, width)."""
+    objective = SearchObjective(
+        model=judge,
+        autoencoder=veil.autoencoder,
+        weights=Weights.of(veil.schema.family),
+        queries=points,
+        targets=targets,
+        prototypes=veil.prototypes,
+        box=Box(torch.zeros_like(points), torch.ones_like(points)),  # nothing is forbidden
+    )
+    delta = minimise(objective, ITERATIONS)
+    with torch.no_grad():
+        return objective.counterfactual(delta)

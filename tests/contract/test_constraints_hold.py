@@ -1,7 +1,7 @@
 """Ten thousand random (query, rules) cases: no rule is ever broken, no row is ever illegal.
 
 What is checked is the table as it is given out, in original units, by means that share nothing with
-the search: the judge of the fuzzing, in plain Python.
+the search: a second reading of the rules, in plain Python.
 """
 
 from random import Random
@@ -16,7 +16,7 @@ from worlds import OF_FEATURES, rules_that_fit
 from counterveil.encoding import Encoding
 from counterveil.search.constraints.rules import Rules
 from counterveil.tables import plain_rows
-from counterveil_lab.fuzz.rule_judge import violations
+from counterveil_lab.worlds.rule_judge import violations
 
 CASES, SETS = 10_000, 250
 KINDS = (*OF_FEATURES, "costs", "max_changes", "transitions", "may_change")

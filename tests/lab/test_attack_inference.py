@@ -20,12 +20,9 @@ from counterveil_lab.attacks.attribute import HiddenValues, balanced, infer, pre
 from counterveil_lab.attacks.counterfactuals import distances, linkage, twins
 from counterveil_lab.attacks.defences import Released, build
 from counterveil_lab.attacks.headlines import (
-    attribute_sentence,
     attribute_table,
     both_ways,
-    linkage_sentence,
     linked,
-    sentence,
     strongest,
 )  # fmt: skip
 from counterveil_lab.attacks.protocol import QUICK, Arena, Size
@@ -290,13 +287,12 @@ def test_the_strongest_attacker_is_picked_on_other_people_than_he_is_scored_on()
     (line,) = strongest(rows)
     assert line["attack"] == "lucky"
     assert line["auc"] == pytest.approx(0.4)
-    assert "best of 2: lucky" in sentence(line)
+    assert line["attackers"] == 2
     rows += [{**row, "attack": "low", "auc_first": 0.3, "auc_second": 0.35} for row in rows[:3]]
     high, low = both_ways(rows)
     assert (high["attack"], high["end"], high["direction"]) == ("lucky", "highest", 1)
     assert (low["attack"], low["end"], low["direction"]) == ("low", "lowest", -1)
     assert low["picked_by"] == pytest.approx(0.2)
-    assert "told apart from chance: members score lower than others" in sentence(low)
 
 
 @pytest.mark.long
@@ -312,12 +308,10 @@ def test_experiments_give_rows_that_can_be_drawn(
     rows += [{**case, **row} for row in
              red_team.measure_membership(**{**case, "part": "cf-k"}, quick=True)]  # fmt: skip
     assert {row["defence"] for row in rows} == {"none", "cf-k"}
-    assert "exact rows of members" in linkage_sentence(linked(rows)[0])
+    assert linked(rows)[0]["exact_excess_low"] <= linked(rows)[0]["exact_excess_high"]
     red_team.FIG_MEMBERSHIP.paint(rows, tmp_path)
     rows = [{**case, **row} for row in red_team.measure_attribute(**case, quick=True)]
     assert len(attribute_table(rows)) == 4
     assert len(attribute_table(rows, "attribute-paper")) == 2  # f' alone, as in the paper
-    assert len(red_team.attribute_sentences(rows)) == 6
-    assert "balanced accuracy" in attribute_sentence(attribute_table(rows)[0])
     red_team.FIG_ATTRIBUTE.paint(rows, tmp_path)
-    assert {path.suffix for path in tmp_path.iterdir()} == {".png", ".svg"}
+    assert {path.suffix for path in tmp_path.iterdir()} == {".svg"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,21 +11,25 @@ from typing import Any
 
 import pytest
 import torch
+from bench import gpu as roofline
 from torch import nn
 from typer.testing import CliRunner
 
 from counterveil.curator import curator
+from counterveil.errors import RequestError
 from counterveil.search.paper import student
-from counterveil_lab.bench import peers, roofline, run_benchmark, search
+from counterveil_lab.bench import head, peers, search
 from counterveil_lab.bench.peers import QUICK, evaluation_of, release
 from counterveil_lab.cli import app
 from counterveil_lab.product import query_batch
-from counterveil_lab.results import Row
+from counterveil_lab.results import Row, stored_rows
 from counterveil_lab.targets import encoded
 
 torch.set_num_threads(1)
 
-TOY = replace(QUICK, queries=12, train=300, repeats=1, largest_batch=4, rows=60)
+TOOLS = Path(__file__).parents[2] / "tools"
+
+TOY = replace(QUICK, queries=12, train=300, repeats=1)
 has_dice = importlib.util.find_spec("dice_ml") is not None
 has_matplotlib = importlib.util.find_spec("matplotlib") is not None
 KEYS = {"dataset", "method", "mechanism", "guidance", "epsilon", "delta", "seed", "batch"}
@@ -97,17 +100,6 @@ def test_peers_are_measured_beside_counterveil(monkeypatch: pytest.MonkeyPatch) 
     assert all(row["legal"] == 1 for row in found if row.get("flip_ratio", 0) > 0)
 
 
-def test_believable_answers_are_measured_beside_the_nearest() -> None:
-    found = run("believable")
-    assert [(row["method"], row["batch"]) for row in found] == [
-        (f"counterveil-{prefer}", batch) for prefer in search.PREFERENCES for batch in (12, 1)
-    ]
-    for row in found:
-        assert row["warm_up_seconds"] > 0
-        assert 0 <= row["flip_ratio"] <= 1
-        assert (row["times_nearest"] == 1) == (row["method"] == "counterveil-nearest")
-
-
 def test_the_stages_of_a_single_answer() -> None:
     found = {row["stage"]: row for row in run("single")}
     assert list(found) == ["whole", "read", "search", "asking"]
@@ -116,48 +108,13 @@ def test_the_stages_of_a_single_answer() -> None:
     assert {row["batch"] for row in found.values()} == {1}
 
 
-def test_batch_sizes() -> None:
-    found = run("batch")
-    assert [row["batch"] for row in found if row["method"] == "counterveil"] == [1, 4]
-
-
-@pytest.mark.slow
-def test_features() -> None:
-    found = run("features", replace(TOY, features=(4, 6), most_mixed=4))
-    assert {(row["dataset"], row["features"], row["width"]) for row in found} == {
-        ("binary", 4, 4), ("binary", 6, 6), ("mixed", 4, 10)
-    }  # fmt: skip
-
-
-def test_floor(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(roofline, "matrix_rate", lambda shapes: 1e9)
-    found = run("floor")
-    for row in found:
-        assert row["floor_seconds"] == row["multiply_adds"] / 1e9
-        assert row["times_floor"] == pytest.approx(row["seconds_per_query"] / row["floor_seconds"])
-    assert {row["method"] for row in found} == {
-        "tensors-unpolished", "counterveil", "counterveil-unpolished"
-    }  # fmt: skip
-
-
-@pytest.mark.skipif(
-    not any(importlib.util.find_spec(name) for name in ("xgboost", "lightgbm")),
-    reason="neither xgboost nor lightgbm is installed",
-)
-def test_boosted() -> None:
-    found = run("boosted")
-    there = {name for name in ("xgboost", "lightgbm") if importlib.util.find_spec(name)}
-    assert {row["method"] for row in found} == there
-    assert all(0 <= row["flip_ratio"] <= 1 for row in found)
-
-
 def test_a_dataset_that_is_not_there_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COUNTERVEIL_DATA", raising=False)
     assert list(peers.with_warm_up(replace(TOY, datasets=("mnist",)), 1)) == []
 
 
 def a_row(part: str, **columns: Any) -> Row:
-    about = roofline.head("adult", "counterveil", 0.75)
+    about = head("adult", "counterveil", 0.75)
     measured = {"batch": 500, "seconds_per_query": 1e-4, "flip_ratio": 1.0, "distance": 0.5}
     return {"part": part, **about, **measured, **columns}
 
@@ -167,37 +124,22 @@ ROWS = [
     a_row("peers", batch=1, distance=None, flip_ratio=None),
     a_row("peers", guidance="surrogate", flip_ratio=0.0, distance=float("nan")),
     a_row("peers", method="cadex-0", epsilon=None, guidance=None, seconds_per_query=1e-2),
-    a_row("warm-up", milliseconds_of_500=2.0, milliseconds_of_50000=0.2),
-    a_row("warm-up", dataset="mnist", milliseconds_of_500=3.0, milliseconds_of_50000=0.3),
-    a_row("believable", method="counterveil-nearest", warm_up_seconds=9.0),
-    a_row("believable", method="counterveil-believable", warm_up_seconds=2.0),
-    a_row("single", stage="whole", cpu_seconds_per_query=1e-3, share=1.0),
-    a_row("batch", batch=1),
-    a_row("batch", batch=4),
-    a_row("features", dataset="binary", features=10),
-    a_row("features", dataset="mixed", features=10),
-    a_row("floor", floor_seconds=1e-6, times_floor=100.0),
-    a_row("boosted", method="xgboost"),
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not has_matplotlib, reason="matplotlib is not installed")
-def test_every_part_has_its_picture_and_the_same_one_again(tmp_path: Path) -> None:
+def test_the_picture_is_the_same_again(tmp_path: Path) -> None:
     from counterveil_lab.figures import draw_search
 
-    paths = draw_search(ROWS, tmp_path)
-    assert {path.name for path in paths} == {
-        f"bench-search-{part}.{kind}" for part in search.PARTS for kind in ("png", "svg")
-    }
-    some = [row for row in ROWS if row["part"] == "peers"]
-    for path in draw_search(some, tmp_path / "again"):
-        assert path.read_bytes() == (tmp_path / path.name).read_bytes()
+    for folder in ("first", "again"):
+        draw_search(ROWS, tmp_path / folder)
+    first, again = (tmp_path / each / "bench-search-peers.svg" for each in ("first", "again"))
+    assert first.read_bytes() == again.read_bytes()
 
 
 def test_what_runs_on_a_gpu_needs_nothing_of_the_private_side() -> None:
     code = (
-        "import sys, counterveil_lab.bench, counterveil_lab.bench.roofline, counterveil_lab.cli; "
+        f"import sys; sys.path.insert(0, {str(TOOLS)!r}); import bench.gpu, counterveil_lab.cli; "
         "sys.exit(any(name in sys.modules for name in ('opendp', 'counterveil.curator')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
@@ -240,39 +182,25 @@ def test_the_device_is_measured_against_its_limits(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_without_cuda_the_gpu_benchmark_says_so(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["bench", "gpu", "--out", str(tmp_path)])
-    assert result.exit_code == 2
-    assert "needs a CUDA device" in " ".join(result.stderr.split())
+    with pytest.raises(RequestError, match="needs a CUDA device"):
+        roofline.bench(tmp_path, "the command", quick=True, say=print)
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["nothing"], "there are: release, search, serve, no, scale, gpu"),
-        (["search", "--only", "nothing"], "there are: peers, warm-up, believable, batch, features"),
-        (["release", "--only", "peers"], "are for the benchmark search"),
-        (["gpu", "--seeds", "2"], "are for the benchmark search"),
-        (["search", "--inputs", "there"], "is for the benchmark gpu"),
-    ],
-)
-def test_what_is_not_there_is_refused(arguments: list[str], words: str, tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["bench", *arguments, "--out", str(tmp_path)])
+def test_an_unknown_part_is_refused(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["bench", "--only", "nothing", "--out", str(tmp_path)])
     assert result.exit_code == 2
-    assert words in " ".join(result.stderr.split())
+    assert "there are: peers, warm-up, single" in " ".join(result.stderr.split())
 
 
 def test_one_part_goes_into_files_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(peers, "QUICK", replace(TOY, features=(4,)))
-    search.measure_parts(str(tmp_path), "the command", True, "features", 1)
-    stored = json.loads((tmp_path / "bench-search-features.json").read_text())
-    assert stored["command"] == "the command"
-    assert {row["part"] for row in stored["rows"]} == {"features"}
-    assert (tmp_path / "bench-search-features.csv").exists()
-    assert (tmp_path / "bench-search-features.png").exists() == has_matplotlib
-    assert "features: counterveil on binary" in capsys.readouterr().out
+    monkeypatch.setattr(peers, "QUICK", TOY)
+    search.measure_parts(str(tmp_path), "the command", True, "single", 1)
+    stored = stored_rows(tmp_path, "bench-search-single")
+    assert {(row["part"], row["command"]) for row in stored} == {("single", "the command")}
+    assert "single: counterveil" in capsys.readouterr().out
 
 
 def test_the_child_process_is_held_to_one_thread(
@@ -295,11 +223,11 @@ def test_the_child_process_is_held_to_one_thread(
 
     monkeypatch.setattr(search.subprocess, "Popen", Child)
     lines: list[str] = []
-    options = {"quick": True, "only": "floor", "seeds": 2, "say": lines.append}
-    run_benchmark("search", tmp_path, "c", **options)
+    options = {"quick": True, "only": "single", "seeds": 2, "say": lines.append}
+    search.bench(tmp_path, "c", **options)
     assert lines == ["a line"]
     assert seen["env"]["OMP_NUM_THREADS"] == "1"
-    assert seen["code"].endswith(f"measure_parts({str(tmp_path)!r}, 'c', True, 'floor', 2, None)")
+    assert seen["code"].endswith(f"measure_parts({str(tmp_path)!r}, 'c', True, 'single', 2, None)")
 
 
 def test_learning_is_shared_out_over_the_queries(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,6 +54,10 @@ def test_any_other_class_counts_where_none_is_specified(asked: Evaluation) -> No
     result = asked.explain(explainer, **AS_PUBLISHED, iterations=3)
     left = asked.left(explainer, result, **AS_PUBLISHED)
     assert (left >= asked.accepted(result)).all()
+    # Two numbers are legal as they are, so that the rows of the decoder are worth the same.
+    full = asked.score_explainer(explainer, **AS_PUBLISHED)
+    assert full["flip_ratio_any_unsnapped"] == full["flip_ratio_any"]
+    assert full["distance_unsnapped"] > 0
 
 
 def test_with_the_full_search_both_are_the_same(asked: Evaluation) -> None:

@@ -8,9 +8,8 @@ from counterveil import Explainer
 from counterveil.encoding import Encoding
 from counterveil.schema import Categorical, Label, Numeric, Schema
 from counterveil_lab.experiments import exhaustive
-from counterveil_lab.fuzz.random_rules import draw_schema, frame_of
-from counterveil_lab.fuzz.rules_run import World
-from counterveil_lab.fuzz.world import learning_less
+from counterveil_lab.worlds.random_rules import draw_schema, frame_of
+from counterveil_lab.worlds.world import World, learning_less
 
 
 def test_every_allowed_row_once():

@@ -23,7 +23,7 @@ from counterveil_lab.behaviour import lab, product
 from counterveil_lab.behaviour.__main__ import behaviour
 from counterveil_lab.experiments.table import EXPERIMENTS
 from counterveil_lab.fingerprints import behaviours, declared, fingerprint, told
-from counterveil_lab.results import Results, earlier
+from counterveil_lab.results import Results, earlier, stored_rows
 
 GROUPS = tuple(dict.fromkeys(each for of, _ in fingerprints.EXPERIMENTS.values() for each in of))
 QUICK = (
@@ -109,8 +109,8 @@ def test_a_changed_group_changes_its_experiments_alone(monkeypatch: pytest.Monke
 def test_without_a_package_that_a_case_needs_there_is_no_fingerprint(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(product, "service", lambda: __import__("counterveil.no_such_module"))
-    assert behaviour("service") is None
+    monkeypatch.setattr(product, "audit", lambda: __import__("counterveil.no_such_module"))
+    assert behaviour("audit") is None
     monkeypatch.setattr(fingerprints, "behaviours", dict.fromkeys)
     assert fingerprint("bench-serve") is None
 
@@ -131,15 +131,20 @@ def test_values_are_told_as_json(value: Any, plain: Any) -> None:
 
 def test_stored_rows_carry_the_fingerprint(tmp_path: Path) -> None:
     Results(tmp_path, "targets", "command").add({"accuracy": 0.8})
-    (row,) = json.loads((tmp_path / "targets.json").read_text())["rows"]
-    assert row == {"accuracy": 0.8, "fingerprint": fingerprint("targets")}
-    assert earlier([row], "targets", "abc") == ""
-    assert earlier([{}], "targets", "abc").startswith("These rows were measured by an earlier")
-    assert earlier([row, {"commit": "def"}], "targets", "abc").endswith("(commit `def`).")
-    assert earlier([{}], "audit", "abc").startswith("Measured at commit `abc`, which may be")
+    (row,) = stored_rows(tmp_path, "targets")
+    assert (row["accuracy"], row["fingerprint"]) == (0.8, fingerprint("targets"))
+    assert earlier([row], "targets") == ""
+    assert earlier([{"commit": "abc"}], "targets").startswith(
+        "These rows were measured by an earlier"
+    )
+    assert earlier([row, {"commit": "def"}], "targets").endswith("(commit `def`).")
+    assert earlier([{"commit": "abc"}], "audit").startswith(
+        "Measured at commit `abc`, which may be"
+    )
     new = {**row, "dataset": "adult", "part": "none"}
     old = [{"dataset": "adult", "part": "paper"}, {"dataset": "mnist", "part": "none"}]
-    assert earlier([new, *old], "targets", "abc").endswith("(commit `abc`): adult `paper`, mnist.")
+    old = [{**row, "commit": "abc"} for row in old]
+    assert earlier([new, *old], "targets").endswith("(commit `abc`): adult `paper`, mnist.")
     Results(tmp_path, "squares", "command").add({"value": 1})  # no experiment of ours
-    assert json.loads((tmp_path / "squares.json").read_text())["rows"] == [{"value": 1}]
+    assert stored_rows(tmp_path, "squares")[0]["fingerprint"] is None
     assert fingerprint("bench-search-peers") == fingerprint("bench-search")

@@ -90,7 +90,7 @@ def test_a_small_run_is_judged_stored_and_drawn(
     assert believable["stranger"] > nearest["stranger"]
     assert believable["effort"] > nearest["effort"] > 0
     assert believable["near_queries"] > believable["near_real"]
-    assert (tmp_path / "believable-images-digits.png").exists()
+    assert (tmp_path / "believable-images-digits.svg").exists()
     assert images.PICTURES not in believable
     judges = ImageJudges.of("digits", 1, quick=True)
     assert (judges.targets != targets.classes_of(judges.model, _points(judges))).all()

@@ -7,14 +7,16 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from counterveil.errors import InputError
 from counterveil_lab.cli import app
 from counterveil_lab.datasets import VARIABLE, DatasetMissing
 from counterveil_lab.experiments import releases, runner, table
 from counterveil_lab.experiments.runner import Experiment, Options
-from counterveil_lab.results import Results, Row
+from counterveil_lab.results import Results, Row, pictures_of, read, stored_rows
 
 cli = CliRunner()
 
@@ -37,7 +39,7 @@ def test_one_process_and_several_give_the_same(tmp_path: Path) -> None:
         runner.run_cases(results, cases, give, workers=workers, say=lambda words: None)
         rows.append(sorted(results.rows, key=lambda row: row["value"]))
     assert rows[0] == rows[1]
-    assert rows[0][2] == {"dataset": "here", "value": 2, "square": 4, "nothing": None}
+    assert rows[0][2].items() >= {"dataset": "here", "value": 2, "nothing": None}.items()
 
 
 def which_process(value: int) -> list[Row]:
@@ -75,19 +77,44 @@ def test_a_case_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
     assert [row["value"] for row in results.rows] == [2]
 
 
-def test_rows_of_another_commit_are_kept_only_when_asked(
+def test_rows_of_another_commit_and_command_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COUNTERVEIL_COMMIT", "old")
     Results(tmp_path, "squares", "command").add({"value": 1})
     monkeypatch.setenv("COUNTERVEIL_COMMIT", "new")
-    assert Results(tmp_path, "squares", "command").rows == []
-    results = Results(tmp_path, "squares", "command", keep=True)
-    results.add({"value": 2}, {"value": 3})
+    Results(tmp_path, "squares", "other").add({"value": 2}, {"value": "none"})
     again = Results(tmp_path, "squares", "command")
-    assert again.rows == [{"commit": "old", "value": 1}, {"commit": "new", "value": 2},
-                          {"commit": "new", "value": 3}]  # fmt: skip
+    told = [(row["value"], row["commit"], row["command"]) for row in again.rows]
+    assert told == [(1, "old", "command"), (2, "new", "other"), ("none", "new", "other")]
     assert again.has(value=2)
+
+
+def test_pictures_come_back_as_they_were(tmp_path: Path) -> None:
+    picture = np.arange(4, dtype=np.uint8).reshape(1, 2, 2)
+    Results(tmp_path, "squares", "command").add({"pictures": {"a": picture}}, {"pictures": {}})
+    (found,) = pictures_of(stored_rows(tmp_path, "squares")).values()
+    assert found.dtype == np.uint8
+    assert (found == picture).all()
+
+
+def test_nothing_stored_is_lost_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("counterveil_lab.results.fingerprint", lambda name: "old")
+    Results(tmp_path, "targets", "command").add({"dataset": "adult", "seed": 0})
+    monkeypatch.setattr("counterveil_lab.results.fingerprint", lambda name: "new")
+    results = Results(tmp_path, "targets", "command")
+    case = {"dataset": "adult", "seed": 1}
+    results.check_nothing_is_lost([{"dataset": "digits", "seed": 0}])
+    with pytest.raises(InputError, match="--overwrite"):
+        results.check_nothing_is_lost([case])
+    with pytest.raises(InputError, match="--overwrite"):
+        results.add(case, case=case)
+    assert len(stored_rows(tmp_path, "targets")) == 1
+    Results(tmp_path, "targets", "command", overwrite=True).add(case, case=case)
+    (row,) = stored_rows(tmp_path, "targets")
+    assert (row["seed"], row["fingerprint"]) == (1, "new")
+    (backup,) = (tmp_path / "backup").iterdir()
+    assert read(backup)[0]["seed"] == 0
 
 
 def test_rows_of_earlier_code_are_replaced_case_by_case(
@@ -99,7 +126,7 @@ def test_rows_of_earlier_code_are_replaced_case_by_case(
     def run(code: str, *cases: tuple[str, int]) -> list[tuple[str, int, str]]:
         monkeypatch.setattr("counterveil_lab.results.fingerprint", lambda name: code)
         monkeypatch.setenv("COUNTERVEIL_COMMIT", code)
-        results = Results(tmp_path, "targets", "command", keep=True)
+        results = Results(tmp_path, "targets", "command", overwrite=True)
         asked = [{"dataset": name, "seed": seed} for name, seed in cases]
         runner.run_cases(results, asked, measure, workers=1, say=said.append)
         return [(row["dataset"], row["seed"], row["fingerprint"]) for row in results.rows]
@@ -126,7 +153,7 @@ def test_run_all_goes_on_after_a_failure(tmp_path: Path, monkeypatch: pytest.Mon
     outcome = cli.invoke(app, ["run", "all", "--out", str(tmp_path)])
     assert outcome.exit_code == 1
     assert "first: ZeroDivisionError: by zero" in outcome.stderr
-    assert json.loads((tmp_path / "second.json").read_text())["rows"] == [{"value": 1}]
+    assert [row["value"] for row in stored_rows(tmp_path, "second")] == [1]
 
 
 @pytest.mark.parametrize(
@@ -134,7 +161,7 @@ def test_run_all_goes_on_after_a_failure(tmp_path: Path, monkeypatch: pytest.Mon
     [
         (["nothing"], "no experiment"),
         (["fig-mse", "--datasets", "nothing"], "no dataset"),
-        (["paper-adult", "--mechanisms", "paper"], "no option --mechanisms"),
+        (["targets", "--mechanisms", "paper"], "no option --mechanisms"),
     ],
 )
 def test_wrong_requests_are_one_line(arguments: list[str], words: str, tmp_path: Path) -> None:
@@ -157,15 +184,14 @@ def test_the_command_names_data_and_chooses(
     monkeypatch.setattr(table, "EXPERIMENTS", {"one": one})
     outcome = cli.invoke(
         app,
-        ["run", "one", "--datasets", "adult, digits", "--mechanisms", "paper", "--add", "--data",
+        ["run", "one", "--datasets", "adult, digits", "--mechanisms", "paper", "--data",
          str(tmp_path), "--quick", "--out", str(tmp_path)],
     )  # fmt: skip
     assert outcome.exit_code == 0
-    stored = json.loads((tmp_path / "one.json").read_text())
-    assert stored["command"] == "counterveil-lab run one --seeds 3 --quick"
-    assert stored["rows"] == [{"mechanism": "paper", "quick": True}]
+    (row,) = stored_rows(tmp_path / "quick", "one")  # apart from what is stored
+    assert row["command"] == "counterveil-lab run one --seeds 3 --quick"
+    assert (row["mechanism"], row["quick"]) == ("paper", True)
     assert (seen["datasets"], seen["mechanisms"]) == (("adult", "digits"), ("paper",))
-    assert seen["add"]
     assert seen["data"] == str(tmp_path)
     assert not Path(seen["cache"]).exists()
 
@@ -173,3 +199,23 @@ def test_the_command_names_data_and_chooses(
 def test_the_list_names_them_all() -> None:
     lines = cli.invoke(app, ["list"]).stdout.splitlines()
     assert {line.split()[0] for line in lines} == {*table.EXPERIMENTS, "all"}
+
+
+def test_rows_of_another_command_are_stored_and_exported(tmp_path: Path) -> None:
+    rows = [{"bound": 0.5, "view": "x"}, {"bound": None, "view": 3}]
+    content = {"experiment": "audit", "command": "counterveil audit", "commit": "abc", "rows": rows}
+    (tmp_path / "audit.json").write_text(json.dumps(content))
+    given = ["import", str(tmp_path / "audit.json"), "--out", str(tmp_path)]
+    assert cli.invoke(app, given).exit_code == 0
+    assert "--overwrite" in " ".join(cli.invoke(app, given).stderr.split())  # it is there already
+    found = stored_rows(tmp_path, "audit")
+    assert [(row["bound"], row["view"], row["commit"]) for row in found] == [
+        (0.5, "x", "abc"),
+        (None, 3, "abc"),
+    ]
+    out = tmp_path / "audit.csv"
+    asked = ["export", "audit", "--results", str(tmp_path), "--out", str(out)]
+    assert cli.invoke(app, asked).exit_code == 0
+    assert out.read_text().startswith("bound,view,")
+    missing = cli.invoke(app, ["export", "none", "--results", str(tmp_path), "--out", str(out)])
+    assert "there are: audit" in " ".join(missing.stderr.split())

@@ -1,17 +1,17 @@
 """Every planted fault is caught by the audit or a test, and the sound code by none of these."""
 
-import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from faults import FAULTS, SOUND, Fault, FaultError, failures, plant, run
 from filelock import FileLock
 
 import counterveil
 from counterveil.curator import dpsgd
-from counterveil_lab.faults import FAULTS, SOUND, Fault, FaultError, failures, plant, run
+from counterveil_lab.results import stored_rows
 
 needs_opacus = pytest.mark.skipif(
     not dpsgd.installed(), reason="opacus is absent: pip install 'counterveil[dpsgd]'"
@@ -48,9 +48,9 @@ def _stored(tmp_path_factory, name, faults):
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / f"faults-{name}"
     with FileLock(f"{folder}.lock"):
-        if not (folder / "audit_faults.csv").exists():
+        if not (folder / "audit_faults.parquet").exists():
             _run(folder, [fault.name for fault in faults])
-    rows = json.loads((folder / "audit_faults.json").read_text())["rows"]
+    rows = stored_rows(folder, "audit_faults")
     return {row["fault"]: row for row in rows if row["fault"] != SOUND} | {
         (SOUND, row["mechanism"], row["delta"]): row for row in rows if row["fault"] == SOUND
     }
@@ -59,16 +59,16 @@ def _stored(tmp_path_factory, name, faults):
 def _run(folder, names):
     folder.mkdir(exist_ok=True)
     source = str(Path(counterveil.__file__).parent.parent)
-    environment = {**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "counterveil_lab.cli", "faults", "--out", str(folder)]
+    paths = os.pathsep.join([source, str(Path(__file__).parents[2] / "tools")])
+    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "faults", "--out", str(folder)]
     command += ["--", *names]
     done = subprocess.run(
         command, capture_output=True, text=True, env=environment, check=False, timeout=3500
     )
     assert done.returncode in (0, 1), done.stderr
-    rows = json.loads((folder / "audit_faults.json").read_text())["rows"]
+    rows = stored_rows(folder, "audit_faults")
     assert done.returncode == bool(failures(rows))
-    assert (folder / "audit_faults.csv").exists()
 
 
 @pytest.mark.long

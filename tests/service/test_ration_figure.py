@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
@@ -15,8 +14,7 @@ QUESTIONS = 500
 
 
 def test_the_figure_is_that_of_the_red_team():
-    rows = json.loads((ROOT / "results" / "table-extraction.json").read_text())["rows"]
-    table = pd.DataFrame(rows)
+    table = pd.read_parquet(ROOT / "results" / "table-extraction.parquet")
     # The answers of the service say the decision, and lie where the model itself agrees.
     asked = table[
         (table.dataset == "adult")
@@ -30,7 +28,7 @@ def test_the_figure_is_that_of_the_red_team():
     alone = asked[asked.attacker == "base-2n"].groupby("queries").fidelity.mean()[QUESTIONS // 2]
     best = f"{100 * means.max():.1f}", f"{100 * alone:.1f}"
     assert played.seed.nunique() == 5
-    assert played.attacker.nunique() == 6
+    assert played.attacker.nunique() == 4
     english, german = _words("ration")
     service = (ROOT / "docs" / "service.md").read_text()
     for figure in best:

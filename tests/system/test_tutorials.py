@@ -45,6 +45,7 @@ QUICK = {
     "researcher": [
         ("counterveil-lab holes", "counterveil-lab holes --help"),
         ("table-fr --quick --datasets adult", "targets --quick --datasets digits"),
+        ("export table-fr", "export targets"),
         (" --mechanisms functional,paper", ""),
         ("epsilon=1.0)", "epsilon=1.0, epochs=2)"),
         ("--attribute housing --quick --out attack.html", "--help"),  # other tests have it in small

@@ -26,8 +26,8 @@ from counterveil.search.constraints.decoding import clip_to_rules, decode_answer
 from counterveil.search.constraints.projection import Snap
 from counterveil.search.constraints.rules import Rules
 from counterveil.tables import plain_rows
-from counterveil_lab.fuzz.random_rules import draw_record, draw_schema, frame_of
-from counterveil_lab.fuzz.rule_judge import violations
+from counterveil_lab.worlds.random_rules import draw_record, draw_schema, frame_of
+from counterveil_lab.worlds.rule_judge import violations
 
 
 def world_of(number):

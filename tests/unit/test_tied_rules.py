@@ -22,8 +22,8 @@ from counterveil.search.constraints.decoding import Given, decode_answers
 from counterveil.search.constraints.projection import Snap
 from counterveil.search.constraints.relations import Relation
 from counterveil.tables import plain_rows
-from counterveil_lab.fuzz.random_rules import draw_record, draw_rules, draw_schema, frame_of
-from counterveil_lab.fuzz.rule_judge import NO_RULES, violations
+from counterveil_lab.worlds.random_rules import draw_record, draw_rules, draw_schema, frame_of
+from counterveil_lab.worlds.rule_judge import NO_RULES, violations
 
 LABEL = Label(name="y", classes=(0, 1))
 

@@ -104,9 +104,9 @@ class ActionSummary:
         for name, part in self.table.groupby("group", sort=False):
             told: list[list[str]] = []
             for each in part.itertuples():
-                shares = f"{each.helps:.0%}", f"{each.effort:.2f}", f"{each.so_far:.0%}"
-                shares = *shares, f"{each.have_it:.1%}"
-                told.append([str(each.action), *(shares if each.changes else ("", "", "", ""))])
+                shares = [f"{each.helps:.0%}", f"{each.effort:.2f}"]
+                shares += [f"{each.so_far:.0%}", f"{each.have_it:.1%}"]
+                told.append([str(each.action), *(shares if each.changes else [""] * 4)])
             counts = f"{part.without.iloc[0]:,} of {part.people.iloc[0]:,}"
             yield f"{name}: {counts} do not get {self.goal}", told
 

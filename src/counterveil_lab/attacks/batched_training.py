@@ -36,14 +36,13 @@ Build = Callable[[], nn.Module]
 class Transfer:
     """What one attacker trains on, one entry a row.
 
-    `goals`: class probabilities to learn, weighed by `weights`. Rows that are `beyond` are only
-    known to lie on the far side of a boundary, in the class that `goals` names and not in `left`:
-    they cost something only while the network has them on the near side.
+    `goals`: class probabilities to learn. Rows that are `beyond` are only known to lie on the far
+    side of a boundary, in the class that `goals` names and not in `left`: they cost something only
+    while the network has them on the near side.
     """
 
     points: Tensor
     goals: Tensor
-    weights: Tensor
     beyond: Tensor
     left: Tensor
 
@@ -53,15 +52,13 @@ class Transfer:
         points: Tensor,
         goals: Tensor,
         *,
-        weights: Tensor | None = None,
         left: Tensor | None = None,
     ) -> Transfer:
         """Rows with goals; where `left` is given they are all `beyond`."""
         count = len(points)
-        weights = torch.ones(count) if weights is None else weights
         beyond = torch.full((count,), left is not None)
         left = torch.zeros(count, dtype=torch.long) if left is None else left
-        return cls(points, goals, weights, beyond, left)
+        return cls(points, goals, beyond, left)
 
     def __add__(self, other: Transfer) -> Transfer:
         pairs = zip(self.fields(), other.fields(), strict=True)
@@ -78,7 +75,7 @@ class Transfer:
 
     def fields(self) -> tuple[Tensor, ...]:
         """All of its tensors."""
-        return self.points, self.goals, self.weights, self.beyond, self.left
+        return self.points, self.goals, self.beyond, self.left
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +137,7 @@ def _train_copies(
     networks = Networks(network, starts)
     columns = zip(*(transfer.fields() for transfer in transfers), strict=True)
     padded = [nn.utils.rnn.pad_sequence(list(column), batch_first=True) for column in columns]
-    points, goals, weights, beyond, left = padded  # rows beyond a transfer's end are never drawn
+    points, goals, beyond, left = padded  # rows beyond a transfer's end are never drawn
     lengths = torch.tensor([len(transfer) for transfer in transfers])[:, None]
     each = torch.arange(count)[:, None]
     generator = torch.Generator().manual_seed(COPIES + seed)
@@ -151,7 +148,7 @@ def _train_copies(
         drawn = torch.rand(batch, generator=generator)
         at = each, (drawn * lengths).long().clamp(max=lengths - 1)
         logits = networks.each_on_its_own(points[at])
-        losses = weights[at] * losses_of(logits, goals[at], beyond[at], left[at])
+        losses = losses_of(logits, goals[at], beyond[at], left[at])
         optimiser.zero_grad()
         losses.mean(dim=1).sum().backward()
         optimiser.step()

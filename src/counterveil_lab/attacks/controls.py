@@ -1,6 +1,5 @@
 """Whether the controls came out as they must; if one did not, the numbers beside it mean little."""
 
-from collections.abc import Sequence
 from math import isnan
 from typing import Any, NamedTuple
 
@@ -40,7 +39,6 @@ RULES = {
 }
 SLACK = 0.01  # of AUC, and of the fidelity of a single seed: less is noise
 QUARTER = 0.25  # of the disagreement of the base
-FAILED, OPEN = "CONTROL FAILED: ", "Control not settled: "
 
 
 class Outcome(NamedTuple):
@@ -51,17 +49,6 @@ class Outcome(NamedTuple):
     held: bool
     numbers: str
     settled: bool = True
-
-
-def spoken(outcomes: Sequence[Outcome]) -> list[str]:
-    """A line for each control that failed or is not settled, or one that says that all held."""
-    bad = [one for one in outcomes if not one.held]
-    if outcomes and not bad:
-        return [f"All {len(outcomes)} controls came out as they must."]
-    return [
-        f"{FAILED if it.settled else OPEN}{MUST[it.control]}; not so: {it.place}, {it.numbers}"
-        for it in bad
-    ]
 
 
 def of_inference(rows: Rows) -> list[Outcome]:

@@ -94,15 +94,8 @@ class Defence:
     name: str
     arena: Arena
 
-    @property
-    def varies(self) -> bool:
-        """Whether the same query may get another answer, or another claim, with another seed."""
-        return self.name in SLOW or self.name.startswith("random-labels")
-
-    def explain(
-        self, queries: pd.DataFrame, targets: Tensor | None = None, *, seed: int = 0
-    ) -> Released:
-        """`targets`: class numbers; None: the class that f finds next likely. `seed`: of search.
+    def explain(self, queries: pd.DataFrame, targets: Tensor | None = None) -> Released:
+        """`targets`: class numbers; None: the class that f finds next likely.
 
         Guidance `surrogate` must not learn what f finds next likely: of more than two classes it
         gets any other.
@@ -149,14 +142,12 @@ def sharing(names: Sequence[str], arena: Arena, epsilon: float, size: Size) -> I
 
 @dataclass(frozen=True, eq=False)
 class ByVeil(Defence):
-    """counterveil's search. The same queries always get the same answers: the seed is for k > 1."""
+    """counterveil's search."""
 
     explainer: Explainer
     options: dict[str, Any] = field(default_factory=dict)
 
-    def explain(
-        self, queries: pd.DataFrame, targets: Tensor | None = None, *, seed: int = 0
-    ) -> Released:
+    def explain(self, queries: pd.DataFrame, targets: Tensor | None = None) -> Released:
         judge, classes = self.arena.judge, self.arena.schema.label.classes
         if targets is None and self.explainer.guidance == "surrogate" and len(classes) > 2:
             targets = any_other(judge, queries, self.arena.seed)
@@ -170,7 +161,7 @@ class ByVeil(Defence):
             rows = decode_answers(encoding, frame, points, found, None)
             return Released(rows, np.ones(len(rows), dtype=bool), targets.numpy())
         names = [classes[int(number)] for number in targets]
-        options = {"seed": seed, "progress": False, "prefer": "nearest", **self.options}
+        options = {"progress": False, "prefer": "nearest", **self.options}
         result = self.explainer.explain(queries, names, **options)
         return Released(result.rows, result.valid, targets.numpy())
 
@@ -181,19 +172,14 @@ class ByBaseline(Defence):
 
     baseline: Baseline
 
-    def explain(
-        self, queries: pd.DataFrame, targets: Tensor | None = None, *, seed: int = 0
-    ) -> Released:
+    def explain(self, queries: pd.DataFrame, targets: Tensor | None = None) -> Released:
         targets = runner_up(self.arena.judge, queries) if targets is None else targets
-        if isinstance(self.baseline, Dice):
-            self.baseline.seed = seed
         answers = self.baseline.explain(queries, targets)
         return Released(answers.rows, answers.found, targets.numpy())
 
     def explain_within(self, seconds: float, queries: pd.DataFrame) -> tuple[Released, int]:
         """The same for one of `TIMED`, and how many queries dice-ml was done with in this time."""
         assert isinstance(self.baseline, Dice)
-        self.baseline.seed = 0
         targets = runner_up(self.arena.judge, queries)
         answers, done = self.baseline.explain_within(seconds, queries, targets)
         return Released(answers.rows, answers.found, targets.numpy()), done
@@ -205,11 +191,9 @@ class RandomLabels(Defence):
 
     own: ByVeil
 
-    def explain(
-        self, queries: pd.DataFrame, targets: Tensor | None = None, *, seed: int = 0
-    ) -> Released:
-        released = self.own.explain(queries, targets, seed=seed)
-        rng = np.random.default_rng([self.arena.seed, seed])
+    def explain(self, queries: pd.DataFrame, targets: Tensor | None = None) -> Released:
+        released = self.own.explain(queries, targets)
+        rng = np.random.default_rng([self.arena.seed, 0])
         return replace(released, claimed=rng.integers(self.arena.classes, size=len(queries)))
 
 

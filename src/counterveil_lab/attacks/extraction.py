@@ -6,15 +6,12 @@
 | base-2n | 2n queries of the same kind | 2n |
 | drop | what base-n has: counterfactuals thrown away | n |
 | naive | and a counterfactual each, with the class it is said to have | n |
-| robust | naive, each weighed by how likely base-n's own model finds its claimed class | n |
 | cca | counterfactuals only have to be beyond the boundary (Dissanayake & Dutta 2024) | n |
 | relabel | counterfactuals with f's own probabilities, which costs a question each | 2n |
-| dualcf | relabel, and the counterfactual of each counterfactual (after Wang 2022) | 2n |
-| relabel-cca | the same, those of counterfactuals only beyond the boundary, as in cca | 2n |
-| averaging | naive, every query sent twice with other seeds; what differs is pooled | 2n |
+| relabel-cca | relabel, and beyond the boundary the counterfactual of each (Wang 2022) | 2n |
 
-averaging is not played where nothing differs. dice-ml is asked for a limited time: of n queries
-those after `counterfactual_queries` then have predictions alone, and `limited_by` says "time".
+dice-ml is asked for a limited time: of n queries those after `counterfactual_queries` then have
+predictions alone, and `limited_by` says "time".
 
 The base is what predictions alone give for as many questions. Fidelity is agreement with f: on test
 rows, and on legal rows drawn evenly. Where f answers with probabilities, a few hundred of them
@@ -40,8 +37,8 @@ from counterveil_lab.results import Row
 from counterveil_lab.targets import encoded
 
 BASES = ("base-n", "base-2n")
-ATTACKERS = ("naive", "robust", "cca", "relabel", "dualcf", "relabel-cca", "averaging")
-TWICE = frozenset({"base-2n", "relabel", "dualcf", "relabel-cca", "averaging"})  # ask n more
+ATTACKERS = ("naive", "cca", "relabel", "relabel-cca")
+TWICE = frozenset({"base-2n", "relabel", "relabel-cca"})  # ask n more
 # How the names of those with ε begin.
 PRIVATE = ("paper", "functional", "elsewhere", "dpsgd", "random-labels")
 SETTINGS = (("known", "probabilities"), ("unknown", "probabilities"), ("known", "labels"))
@@ -70,11 +67,6 @@ class Answers:
         """Those of the first `count` queries."""
         return self.only(self.number < count)
 
-    def as_bytes(self) -> list[bytes]:
-        """Of each the query, row and claim as bytes."""
-        whole = torch.cat([self.number[:, None].double(), self.points, self.claims], dim=1)
-        return [row.tobytes() for row in whole.numpy()]
-
 
 @dataclass(frozen=True, eq=False)
 class Loot:
@@ -82,7 +74,7 @@ class Loot:
 
     `points` and `proba`: all queries, those of base-2n too; `answered`: how many of them, from the
     first on, the explainer was asked about; `first`: counterfactuals; `again`: counterfactuals of
-    these; `repeat`: what was new when the queries were sent once more.
+    these.
     """
 
     points: Tensor
@@ -90,7 +82,6 @@ class Loot:
     answered: int
     first: Answers
     again: Answers | None = None
-    repeat: Answers | None = None
 
     @property
     def distance(self) -> float | None:
@@ -122,32 +113,24 @@ class Loot:
 
     def has(self, attacker: str) -> bool:
         """Whether the attacker has what he needs."""
-        if attacker == "averaging":
-            return self.repeat is not None and len(self.repeat.number) > 0
-        return self.again is not None or attacker not in {"dualcf", "relabel-cca"}
+        return self.again is not None or attacker != "relabel-cca"
 
-    def transfer(self, attacker: str, count: int, trust: Tensor | None = None) -> Transfer:
-        """What he trains on with `count` queries; `trust`: weights of robust's counterfactuals."""
+    def transfer(self, attacker: str, count: int) -> Transfer:
+        """What he trains on with `count` queries."""
         if attacker == "base-2n":
             count = 2 * count
         asked = Transfer.of(self.points[:count], self.proba[:count])
         if attacker in BASES:
             return asked
         first = self.first.head(count)
-        if attacker in {"relabel", "dualcf", "relabel-cca"}:
+        if attacker in {"relabel", "relabel-cca"}:
             told = asked + Transfer.of(first.points, first.proba)
             if attacker == "relabel" or self.again is None:
                 return told
             again = self.again.head(count)
-            left = again.left if attacker == "relabel-cca" else None
-            return told + Transfer.of(again.points, again.claims, left=left)
-        if attacker == "cca":
-            return asked + Transfer.of(first.points, first.claims, left=first.left)
-        claimed = asked + Transfer.of(first.points, first.claims, weights=trust)
-        if attacker != "averaging" or self.repeat is None:
-            return claimed
-        repeat = self.repeat.head(count)
-        return claimed + Transfer.of(repeat.points, repeat.claims)
+            return told + Transfer.of(again.points, again.claims, left=again.left)
+        left = first.left if attacker == "cca" else None
+        return asked + Transfer.of(first.points, first.claims, left=left)
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,18 +207,13 @@ def gather(defence: Defence, size: Size, attackers: Sequence[str] = ATTACKERS) -
     else:
         released = defence.explain(queries)
     first = _found(released, torch.arange(most), decided, arena)
-    again = repeat = None
-    if "dualcf" in attackers and len(first.number) and not slow:
+    again = None
+    if "relabel-cca" in attackers and len(first.number) and not slow:
         said, claimed = first.proba.argmax(dim=1), first.claims.argmax(dim=1)
         targets = torch.where(said == first.left, claimed, first.left)  # away from what f says
         back = defence.explain(released.rows.iloc[first.number.numpy()], targets)
         again = _found(back, first.number, said, arena)
-    if "averaging" in attackers and not slow and defence.varies:
-        second = _found(defence.explain(queries, seed=1), torch.arange(most), decided, arena)
-        known = set(first.as_bytes())  # kept is what differs for the same query, in row or in claim
-        new = [key not in known for key in second.as_bytes()]
-        repeat = second.only(torch.tensor(new, dtype=torch.bool))
-    return Loot(points, proba, answered, first, again, repeat)
+    return Loot(points, proba, answered, first, again)
 
 
 def query_counts(defence: Defence, size: Size) -> tuple[int, ...]:
@@ -264,36 +242,20 @@ def _play(
     size: Size,
     seed: int,
 ) -> list[tuple[str, int, Row]]:
-    """Train the base first, whose model tells `robust` which claims to believe; then the others.
-
-    Who has the same rows gets the same network: it is trained once.
-    """
-    beliefs: list[Tensor] = []  # how likely each copy finds the claimed class of each answer
-    marks_of: dict[bytes, Row] = {}
-
-    def train(jobs: Sequence[tuple[str, int, Tensor | None]]) -> list[tuple[str, int, Row]]:
-        transfers = [loot.transfer(*job) for job in jobs]
-        new = {each.key: each for each in transfers if each.key not in marks_of}
-        answers: list[tuple[Tensor, Tensor]] = []
-        options = {"steps": size.steps, "batch": size.batch, "seed": seed}
-        for copies in train_copies(build, list(new.values()), **options):
-            logits = (copies.logits(points) for points in (test.test, test.uniform))
-            answers += zip(*(part.argmax(dim=2) for part in logits), strict=True)
-            proba = copies.logits(loot.first.points).softmax(dim=2)
-            beliefs.extend((proba * loot.first.claims).sum(dim=2))
-        marks_of.update((key, test.marks(*pair)) for key, pair in zip(new, answers, strict=True))
-        played = zip(jobs, transfers, strict=True)
-        return [(name, count, marks_of[each.key]) for (name, count, _), each in played]
-
-    bases = train([("base-n", count, None) for count in counts])
-    kept = [loot.first.number < count for count in counts]
-    trust = {count: beliefs[place][kept[place]] for place, count in enumerate(counts)}
-    names = [name for name in ("base-2n", *attackers) if loot.has(name)]
-    others = train(
-        [(name, n, trust[n] if name == "robust" else None) for n in counts for name in names]
-    )
+    """Train all copies. Who has the same rows gets the same network: it is trained once."""
+    names = [*BASES, *(name for name in attackers if loot.has(name))]
+    jobs = [(name, count) for count in counts for name in names]
+    transfers = [loot.transfer(*job) for job in jobs]
+    new = {each.key: each for each in transfers}
+    answers: list[tuple[Tensor, Tensor]] = []
+    options = {"steps": size.steps, "batch": size.batch, "seed": seed}
+    for copies in train_copies(build, list(new.values()), **options):
+        logits = (copies.logits(points) for points in (test.test, test.uniform))
+        answers += zip(*(part.argmax(dim=2) for part in logits), strict=True)
+    marks = {key: test.marks(*pair) for key, pair in zip(new, answers, strict=True)}
+    played = [(*job, marks[each.key]) for job, each in zip(jobs, transfers, strict=True)]
     # Who throws the counterfactuals away is left with the base.
-    return [*bases, *others, *(("drop", count, marks) for _, count, marks in bases)]
+    return [*played, *(("drop", count, row) for name, count, row in played if name == "base-n")]
 
 
 def _found(released: Released, number: Tensor, left: Tensor, arena: Arena) -> Answers:

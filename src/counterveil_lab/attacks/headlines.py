@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from counterveil_lab import intervals
-from counterveil_lab.attacks.verdicts import NONE, Rows, as_table, members_score
+from counterveil_lab.attacks.verdicts import NONE, Rows, as_table
 from counterveil_lab.results import Row
 
 HIGHEST, LOWEST = "highest", "lowest"
@@ -116,36 +116,6 @@ def _over_seeds(group: pd.DataFrame, column: str, name: str = "", *, share: bool
         low, high = interval(mean, seeds, float(spread))
     name = name or column
     return {"seeds": seeds, name: mean, f"{name}_low": low, f"{name}_high": high}
-
-
-def sentence(line: Row) -> str:
-    """One line of `strongest` in words."""
-    words = f"{place_of(line)}, attack on {line['target']}: AUC {line['auc']:.3f}"
-    over = f"{line['seeds']} seeds" if line["seeds"] > 1 else "people"
-    words += f" [{line['auc_low']:.3f}, {line['auc_high']:.3f}] over {over}"
-    if line["auc_low"] <= 0.5 <= line["auc_high"]:
-        words += ", not told apart from chance"
-    else:
-        words += f", told apart from chance: {members_score(line['auc'])}"
-    return f"{words} (best of {line['attackers']}: {line['attack']})."
-
-
-def linkage_sentence(line: Row) -> str:
-    """One line of `linked` in words."""
-    return (
-        f"{place_of(line)}: {line['exact_excess']:+.3f} [{line['exact_excess_low']:+.3f}, "
-        f"{line['exact_excess_high']:+.3f}] more of the counterfactuals are exact rows of members "
-        f"than of others."
-    )
-
-
-def attribute_sentence(line: Row) -> str:
-    """One line of `attribute_table` in words."""
-    return (
-        f"{place_of(line)}, {line['target']}, {line['who']}: {line['advantage']:+.3f} "
-        f"[{line['advantage_low']:+.3f}, {line['advantage_high']:+.3f}] balanced accuracy beyond "
-        f"imputation ({line['imputation']:.3f})."
-    )
 
 
 def place_of(line: Row) -> str:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from random import Random
 from typing import Any
 
 import numpy as np
@@ -190,33 +187,6 @@ def mechanism() -> Any:
         found.append(paper.build_prototypes(private, budget, short, **by)[1])
     found += [dpsgd.split(Budget(1.0, 1e-6)), dpsgd.CodeSums(3, 2).sensitivity]
     return [*found, dpsgd.ARCHITECTURES, dpsgd.CLIP]
-
-
-def service() -> Any:
-    """What the service offers, and status and shape of its answers to drawn requests."""
-    from counterveil.service.app import create_app
-    from counterveil_lab.fuzz.service_run import answered, draw_request, operations
-
-    app, dice = create_app(Explainer(veil(MIXED))), Random(0)
-    known = operations(app.openapi())
-    asked = json.loads(rows(MIXED, 5)[list(MIXED.columns)].to_json(orient="records"))
-
-    async def answers() -> list[Any]:
-        async with app.router.lifespan_context(app):
-            drawn = [draw_request(dice, asked, known) for _ in range(40)]
-            return [await answered(app, each) for each in drawn]
-
-    offered = [(each.path, each.method, [*each.fields], each.statuses) for each in known]
-    return offered, [(status, _shape(body)) for status, _, body in asyncio.run(answers())]
-
-
-def _shape(body: bytes) -> Any:
-    """The names in a JSON object, and of what kind the value of each is."""
-    try:
-        content = json.loads(body)
-    except ValueError:
-        return "no JSON"
-    return {name: type(value).__name__ for name, value in content.items()}
 
 
 def audit() -> Any:

@@ -1,23 +1,24 @@
-"""Benchmarks: how fast, and how much memory. Results are stored like those of experiments.
+"""Time and quality of the search beside other methods; stored like the rows of experiments.
 
-A benchmark is imported when it is asked for: `release` measures the memory of its process, and
-`gpu` runs where nothing can be released.
+Benchmarks of the product under load are in tools/bench.
 """
 
-from importlib import import_module
-from pathlib import Path
-from typing import Any
+from counterveil_lab.results import Row
 
-BENCHMARKS = {
-    "release": "counterveil_lab.bench.release",
-    "search": "counterveil_lab.bench.search",
-    "serve": "counterveil_lab.bench.serve",
-    "no": "counterveil_lab.bench.no",
-    "scale": "counterveil_lab.bench.scale",
-    "gpu": "counterveil_lab.bench.roofline",
-}
+SLOW_S = 10.0
 
 
-def run_benchmark(name: str, folder: Path, command: str, **options: Any) -> None:
-    """Run the function `bench` of a benchmark's module; rows go to `folder`."""
-    import_module(BENCHMARKS[name]).bench(folder, command, **options)
+def head(
+    dataset: str, method: str, epsilon: float | None, seed: int = 0, guidance: str | None = "model"
+) -> Row:
+    """What a row is about; a method without an ε has no mechanism either."""
+    private = epsilon is not None
+    return {
+        "dataset": dataset,
+        "method": method,
+        "mechanism": "functional" if private else None,
+        "guidance": guidance if private else None,
+        "epsilon": epsilon,
+        "delta": 0.0 if private else None,
+        "seed": seed,
+    }

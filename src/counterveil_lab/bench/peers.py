@@ -1,4 +1,4 @@
-"""The parts `peers` and `warm-up` of `bench search`, and what all parts share.
+"""The parts `peers` and `warm-up` of `counterveil-lab bench`, and what all parts share.
 
 `peers`: published methods beside counterveil: one f, the same queries towards the same classes, one
 run on one core. dice-ml takes seconds a query: it is timed on ten, and judged by 25.
@@ -21,7 +21,7 @@ from counterveil.search import Explainer
 from counterveil.search.options import Prefer
 from counterveil.veil import Veil
 from counterveil_lab.baselines import Baseline, Cadex, Cchvae, Dice, Revise, train_vae
-from counterveil_lab.bench.roofline import SLOW_S, head
+from counterveil_lab.bench import SLOW_S, head
 from counterveil_lab.datasets import DatasetMissing, load
 from counterveil_lab.evaluation import Evaluation
 from counterveil_lab.experiments.peers import CompleteDice, dice
@@ -54,16 +54,11 @@ class Size:
     repeats: int = 15
     dice_timed: int = 10
     dice_asked: int = 25
-    largest_batch: int = 16384
-    features: tuple[int, ...] = (10, 40, 160, 640, 1500, 4000)
-    most_mixed: int = 1500  # a mixed feature has 2.5 numbers
-    rows: int = 2000
     datasets: tuple[str, ...] = WARM_UP_ON
 
 
-_SMALL = Size(epsilons=(0.75,), queries=20, train=2000, epochs=1, vae_epochs=1, repeats=2, rows=200)
-_FEW = replace(_SMALL, dice_timed=1, dice_asked=1, largest_batch=16, features=(10,))
-QUICK = replace(_FEW, datasets=("digits",))
+_SMALL = Size(epsilons=(0.75,), queries=20, train=2000, epochs=1, vae_epochs=1, repeats=2)
+QUICK = replace(_SMALL, dice_timed=1, dice_asked=1, datasets=("digits",))
 
 
 def evaluation_of(name: str, seed: int, size: Size) -> Evaluation:

@@ -1,4 +1,4 @@
-"""The part `single` of `bench search`: where the time of a single believable answer goes.
+"""The part `single` of `counterveil-lab bench`: where the time of a single believable answer goes.
 
 | stage | what |
 |---|---|
@@ -28,9 +28,8 @@ from counterveil.search.batch import QueryBatch
 from counterveil.search.constraints.bounds import box_around
 from counterveil.search.constraints.projection import Snap
 from counterveil_lab.believability import WISHES, refused
-from counterveil_lab.bench import peers
+from counterveil_lab.bench import head, peers
 from counterveil_lab.bench.peers import EPSILON, Size, release
-from counterveil_lab.bench.roofline import head
 from counterveil_lab.results import Row
 
 Answer = TypeVar("Answer")

@@ -4,7 +4,6 @@ import os
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
 
 import typer
 from rich.console import Console
@@ -12,9 +11,11 @@ from rich.console import Console
 from counterveil.cli.options import option
 from counterveil_lab.cli.shared import (
     OUT,
+    OVERWRITE,
     PAGE,
     QUICK,
     app,
+    folder_of,
     listed,
     notes,
     one_line_errors,
@@ -23,19 +24,10 @@ from counterveil_lab.cli.shared import (
 )
 
 NAMES = option(None, "Only these, separated by commas.")
-BENCHMARK = (
-    "release: reading and counting over rows. search: time and quality of answers beside other "
-    "methods, on one core. serve: the service under load. no: what a no costs beside a yes. scale: "
-    "very many rows on workers. gpu: answers a second of a CUDA device."
-)
-PARTS = "believable, peers, warm-up, single, batch, features, floor or boosted"
+PARTS = "peers, warm-up or single"
 PAPER_EPOCHS = (
     "Train mechanism paper for so many epochs. The published ones are 300 on tables, 30 on images "
     "and 500 on sets of bits: without a GPU very long for the last."
-)
-INPUTS = (
-    "gpu: a folder with veil, model and queries; left there if there are none yet, for a machine "
-    "that can release nothing."
 )
 DOCS = (
     "The documentation: also write results.md in this folder, and make the tables anew that "
@@ -45,12 +37,15 @@ DOCS = (
 
 @app.command("list")
 def list_experiments() -> None:
-    """The experiments there are."""
+    """The experiments there are: what each reproduces, and about how long it takes on two cores."""
     from counterveil_lab.experiments.table import EXPERIMENTS
+    from counterveil_lab.report.frames import SECTIONS
 
+    known = {each["name"]: each for chapter in SECTIONS["chapter"] for each in chapter["section"]}
     for name, experiment in EXPERIMENTS.items():
-        sys.stdout.write(f"{name:20} {experiment.about}\n")
-    sys.stdout.write(f"{'all':20} every one of them, one after the other\n")
+        place, takes = (known.get(name, {}).get(key, "") for key in ("place", "takes"))
+        sys.stdout.write(f"{name:20} {place:18} {takes:13} {experiment.about}\n")
+    sys.stdout.write(f"{'all':20} {'':18} {'a day':13} every one of them, one after the other\n")
 
 
 @app.command()
@@ -76,21 +71,22 @@ def run(
     data: Path | None = option(None, "The folder of datasets, instead of COUNTERVEIL_DATA."),
     datasets: str | None = NAMES,
     mechanisms: str | None = NAMES,
-    add: bool = option(False, "Keep stored rows of other commits and commands too.", "--add"),
+    overwrite: bool = OVERWRITE,
     cache: Path | None = option(
         None, "Keep models and veils here for later; empty it when the code changes."
     ),
     paper_epochs: int | None = option(None, PAPER_EPOCHS, min=1),
 ) -> None:
-    """Run an experiment; a run that was cut short goes on where it stopped.
+    """Run an experiment; what the present code has measured is not measured again.
 
     With --datasets and --mechanisms (in tables also cadex, vae, dice) parts add up in one file.
     """
     from counterveil_lab.experiments.runner import CasesFailed, Options
     from counterveil_lab.experiments.table import run_named
 
-    chosen = listed(datasets), listed(mechanisms)
-    options = Options(folder, seeds, quick, workers, *chosen, add, data, cache, paper_epochs, say)
+    folder, chosen = folder_of(folder, quick=quick), (listed(datasets), listed(mechanisms))
+    again = overwrite or quick
+    options = Options(folder, seeds, quick, workers, *chosen, again, data, cache, paper_epochs, say)
     with one_line_errors():
         try:
             failures = run_named(name, options)
@@ -134,41 +130,28 @@ def train_paper(
 
 @app.command()
 def bench(
-    name: str = typer.Argument(help=BENCHMARK),
     quick: bool = QUICK,
-    only: str | None = option(None, f"search: one part of it, into files of its own: {PARTS}."),
-    seeds: int = option(1, "search: repetitions of what peers says of quality.", min=1),
-    datasets: str | None = option(None, "search: only these in warm-up, separated by commas."),
-    inputs: Path | None = option(None, INPUTS),
-    against: Path | None = option(None, "serve, no: `src` of an earlier version, measured beside."),
+    only: str | None = option(None, f"One part of it, into a file of its own: {PARTS}."),
+    seeds: int = option(1, "Repetitions of what peers says of quality.", min=1),
+    datasets: str | None = option(None, "Only these in warm-up, separated by commas."),
+    overwrite: bool = OVERWRITE,
     folder: Path = OUT,
 ) -> None:
-    """Run a benchmark."""
-    from counterveil_lab.bench import BENCHMARKS, run_benchmark
+    """Time and quality of answers beside other methods, on one core."""
+    from counterveil_lab.bench import search
+    from counterveil_lab.results import begin_anew
 
-    if name not in BENCHMARKS:
-        refuse(f"no benchmark {name!r}; there are: {', '.join(BENCHMARKS)}")
-    if name != "search" and (only is not None or seeds > 1 or datasets is not None):
-        refuse("--only, --seeds and --datasets are for the benchmark search")
-    if name != "gpu" and inputs is not None:
-        refuse("--inputs is for the benchmark gpu")
-    if against is not None and name not in {"serve", "no"}:
-        refuse("--against is for the benchmarks serve and no")
-    if against is not None and not (against / "counterveil").is_dir():
-        refuse(f"no package counterveil in {against}; say --against FOLDER/src")
-    search: dict[str, Any] = {"only": only, "seeds": seeds, "datasets": listed(datasets)}
-    beside: dict[str, Any] = {"against": against}
-    own = {"search": search, "gpu": {"inputs": inputs}, "serve": beside, "no": beside}
-    options = own.get(name, {})
-    command = f"counterveil-lab bench {shlex.quote(name)}{' --quick' if quick else ''}"
+    command = f"counterveil-lab bench{' --quick' if quick else ''}"
     command += f" --only {shlex.quote(only)}" if only else ""
     command += f" --seeds {seeds}" if seeds > 1 else ""
     command += f" --datasets {shlex.quote(datasets)}" if datasets else ""
-    command += " --against EARLIER/src" if against else ""
+    stem = "bench-search" + (f"-{only}" if only else "")
+    folder = folder_of(folder, quick=quick)
     with one_line_errors():
-        run_benchmark(name, folder, command, quick=quick, say=say, **options)
-    stem = f"bench-{name}" + (f"-{only}" if only else "")
-    notes.print(f"stored in {folder}/{stem}.json and .csv")
+        begin_anew(folder, stem, overwrite=overwrite or quick)
+        names = listed(datasets)
+        search.bench(folder, command, quick=quick, say=say, only=only, seeds=seeds, datasets=names)
+    notes.print(f"stored in {folder}/{stem}.parquet")
 
 
 @app.command()
@@ -185,3 +168,53 @@ def report(
     with one_line_errors():
         for line in write(folder, page, docs):
             say(line)
+
+
+@app.command()
+def show(
+    name: str = typer.Argument(help="An experiment with stored rows."),
+    folder: Path = option(Path("results"), "Stored results.", "--results"),
+) -> None:
+    """Print all tables of an experiment as Markdown."""
+    from counterveil_lab.report.page import show as tables_as_text
+
+    with one_line_errors():
+        sys.stdout.write(tables_as_text(folder, name) + "\n")
+
+
+@app.command()
+def export(
+    name: str = typer.Argument(help="An experiment with stored rows."),
+    out: Path = option(..., "The table to write, .csv."),
+    folder: Path = option(Path("results"), "Stored results.", "--results"),
+) -> None:
+    """Write the rows of an experiment as CSV."""
+    import pandas as pd
+
+    from counterveil_lab.results import PICTURES, stored_rows
+
+    with one_line_errors():
+        rows = stored_rows(folder, name)
+    if not rows:
+        there = ", ".join(sorted(path.stem for path in folder.glob("*.parquet")))
+        refuse(f"no rows of {name!r} in {folder}; there are: {there or 'none'}")
+    table = pd.DataFrame(rows).drop(columns=PICTURES, errors="ignore")
+    table.to_csv(out, index=False)
+    notes.print(f"{len(table)} rows written to {out}")
+
+
+@app.command("import")
+def import_rows(
+    files: list[Path] = typer.Argument(help="JSON files, as `counterveil audit --out` writes."),
+    overwrite: bool = OVERWRITE,
+    folder: Path = OUT,
+) -> None:
+    """Store rows that another command wrote as JSON."""
+    from counterveil_lab.results import begin_anew, rows_of_json, write
+
+    with one_line_errors():
+        for path in files:
+            name, rows = rows_of_json(path)
+            begin_anew(folder, name, overwrite=overwrite)
+            write(folder / f"{name}.parquet", rows)
+            say(f"{len(rows)} rows stored in {folder}/{name}.parquet")

@@ -19,7 +19,8 @@ app = typer.Typer(
 )
 notes = Console(stderr=True)
 OUT = option(Path("results"), "Where results go.", "--out")
-QUICK = option(False, "Toy size, to see it work.", "--quick")
+QUICK = option(False, "Toy size, to see it work; stored in the folder `quick`, apart.", "--quick")
+OVERWRITE = option(False, "Replace rows of earlier code; a backup is kept.", "--overwrite")
 PAGE = "The page: one HTML file."
 
 
@@ -40,6 +41,11 @@ def one_line_errors() -> Iterator[None]:
         refuse(str(error))
     except ModuleNotFoundError as error:
         refuse(f"the lab needs {error.name}: pip install 'counterveil[lab]'")
+
+
+def folder_of(out: Path, *, quick: bool) -> Path:
+    """Where rows go: those of a quick look never stand among stored rows."""
+    return out / "quick" if quick else out
 
 
 def refuse(words: str) -> NoReturn:

@@ -12,31 +12,27 @@ takes means over all of them that f accepts; each mechanism has its own search t
 `fig-time` is the paper's figure: seconds for ten queries, five runs of each method, one thread, one
 process for all methods of a dataset and seed. Training, releases and what an explainer learns once
 are not counted. dice-ml is timed on fewer queries (`timed_queries`) and counted up to ten. Times
-compare inside one run of the command alone: `run`.
+compare inside one run of the command alone: `run`. On Adult, `paper` is also timed over ε and
+without noise, 500 queries in a call (`part`).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import pandas as pd
 
-from counterveil.files import write_whole
 from counterveil_lab.evaluation import AS_PUBLISHED, QUERIES, Evaluation
 from counterveil_lab.experiments import peers, releases
 from counterveil_lab.experiments.runner import Case, Experiment, Options, figure
 from counterveil_lab.metrics import timed
-from counterveil_lab.paper_values import DATASETS, DISTANCE, FLIP_RATIO
+from counterveil_lab.paper_values import DATASETS
 from counterveil_lab.results import Row
 
 ORDER = (*DATASETS, "purchase-substitute", "texas-substitute", "digits")
-FLIPS = ("flip_ratio_any", "flip_ratio_specified")
 PUBLISHED, FULL_SEARCH = "published", "full"
 SEARCHES: dict[str, dict[str, Any]] = {PUBLISHED: AS_PUBLISHED, FULL_SEARCH: {}}
-FULL = 500  # queries a seed
-Printed = Mapping[str, Sequence[str]]  # a method and its numbers in the paper's order
 EPSILONS = (0.025, 0.75)
 QUICK_QUERIES = 20
 ANSWERS, QUICK_ANSWERS = 10, 3
@@ -45,6 +41,8 @@ QUICK_SEVERAL_QUERIES = 5
 
 TIMED_QUERIES, RUNS = 10, 5
 TIMED_EPSILON = 0.75
+NOISES: tuple[releases.Epsilon, ...] = (releases.NO_NOISE, 1.0, 0.75, 0.025, 5e-4)
+OVER_EPSILON = "over ε"  # what `part` says of a row with the time at one of these
 DICE_QUERIES, DICE_RUNS = 1, 3
 DICE_SECONDS = 60.0  # for one method on one dataset, one seed and one kind of class
 Ask = Callable[[int, int], object]
@@ -129,6 +127,20 @@ def measure_times(dataset: str, seed: int, *, quick: bool) -> list[Row]:
         row["least_seconds_for_ten"] = min(times) * scale
         row["most_seconds_for_ten"] = max(times) * scale
         rows.append({**row, "seconds_per_query": fmean(times) / count})
+    return rows + (_times_over_epsilon(seed, quick) if dataset == "adult" else [])
+
+
+def _times_over_epsilon(seed: int, quick: bool) -> list[Row]:
+    """How long the published search takes on veils of rising noise."""
+    evaluation, rows = releases.evaluation_for("adult", seed, quick=quick), []
+    for epsilon in NOISES:
+        veil = releases.release(evaluation.data, "paper", epsilon, seed, quick=quick).veil
+        _, explainer = next(releases.explainers_for(veil, evaluation.model))
+        evaluation.explain(explainer, stop=2, **AS_PUBLISHED)  # a first call loads and learns
+        _, seconds = timed(partial(evaluation.explain, explainer, **AS_PUBLISHED))
+        row: Row = {"method": "counterveil", "mechanism": "paper", "epsilon": epsilon}
+        row |= {"guidance": "model", "part": OVER_EPSILON}
+        rows.append({**row, "seconds_per_query": seconds / len(evaluation.queries)})
     return rows
 
 
@@ -151,51 +163,6 @@ def _timed_methods(evaluation: Evaluation, seed: int, quick: bool) -> Iterator[t
             yield {"method": another.name}, partial(evaluation.explain_by, another)
 
 
-def markdown(
-    rows: Sequence[Row], columns: Sequence[str], printed: Printed, full: int = FULL
-) -> str:
-    """A table like the paper's: methods down, datasets across, with its note."""
-    lines = methods_by_dataset(rows, columns, printed, full)
-    heads, *others = ("| " + " | ".join(line) + " |" for line in lines)
-    rule = "|---" * len(lines[0]) + "|"
-    return "\n".join([heads, rule, *others, "", f"† fewer than {full} queries a seed."])
-
-
-def write_table(
-    name: str,
-    columns: Sequence[str],
-    printed: Printed,
-    full: int,
-    rows: Sequence[Row],
-    folder: Path,
-) -> None:
-    """Write the table as Markdown."""
-    write_whole(folder / name, (markdown(rows, columns, printed, full) + "\n").encode())
-
-
-def methods_by_dataset(
-    rows: Sequence[Row], columns: Sequence[str], printed: Printed, full: int = FULL
-) -> list[list[str]]:
-    """The means of `columns`, one behind the other with a slash, below a line of headings."""
-    table = pd.DataFrame(rows).assign(name=[name_of(row) for row in rows])
-    for column in columns:
-        table[column] = pd.to_numeric(table[column]) if column in table else float("nan")
-    names = [name for name in ORDER if name in set(table.dataset)]
-    lines = [["method", *names]]
-    for method in sorted(set(table.name), key=lambda name: ("ε" not in name, name)):
-        line = [method]
-        for dataset in names:
-            here = table[(table.name == method) & (table.dataset == dataset)]
-            cell = "/".join(f"{mean:.3f}" for mean in here[list(columns)].mean().dropna())
-            fewer = "queries" in here and (here.queries < full).any()
-            line.append(cell + ("†" if cell and fewer else ""))
-        lines.append(line)
-    for method, values in printed.items():
-        theirs = dict(zip(DATASETS, values, strict=True))
-        lines.append([f"*printed:* {method}", *(theirs.get(name, "") for name in names)])
-    return lines
-
-
 def name_of(row: Row) -> str:
     """The method of a row in words: mechanism, guidance and ε of ours."""
     if pd.isna(row.get("mechanism")):
@@ -211,7 +178,6 @@ TABLE_FR = Experiment(
     "the paper's table of flip ratios: every method, every dataset.",
     flip_cases,
     partial(measure_answers, several=False),
-    write=partial(write_table, "table-fr.md", FLIPS, FLIP_RATIO, FULL),
     why_not=_why_not,
     chosen_by=("part",),
 )
@@ -219,7 +185,6 @@ TABLE_AD = Experiment(
     "the paper's table of average distances: ten counterfactuals a query.",
     lambda options: (case for case in flip_cases(options) if case["part"] != "dpsgd"),
     partial(measure_answers, several=True),
-    write=partial(write_table, "table-ad.md", ("distance",), DISTANCE, 100),
     why_not=_why_not,
     chosen_by=("part",),
 )

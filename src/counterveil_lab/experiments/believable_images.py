@@ -15,16 +15,17 @@ from counterveil.search import Explainer, Explanations
 from counterveil.search.options import Guidance, Prefer
 from counterveil.veil import Veil
 from counterveil_lab.experiments import releases
-from counterveil_lab.experiments.images import PICTURES, grey, image_of, keeper, read
+from counterveil_lab.experiments.images import grey, image_of
 from counterveil_lab.experiments.runner import Case, Experiment, Options
 from counterveil_lab.image_judges import ImageJudges
 from counterveil_lab.metrics import timed
-from counterveil_lab.results import Row
+from counterveil_lab.results import PICTURES, Row, pictures_of
 from counterveil_lab.targets import encoded
 
 FIRST_SEED = 1  # seed 0 is for choosing
 EPSILONS = (0.75, 3.0, 0.1, 0.025)
 DELTA = 1e-6
+FEW = ("believable, ε 0.75", "nearest")  # lines of the small sheet
 SHOWN = 20  # answers of each
 WAYS: tuple[tuple[Guidance, Prefer], ...] = (
     ("model", "believable"),
@@ -93,22 +94,13 @@ def paint(rows: Sequence[Row], folder: Path) -> None:
     """A sheet for each dataset, from stored pictures."""
     from counterveil_lab import figures, figures_believable
 
-    stored = read(folder / "believable-images.npz")
+    stored = pictures_of(rows)
     for dataset in dict.fromkeys(row["dataset"] for row in rows):
         sheet = figures_believable.image_answers(dataset, stored)
         figures.save(sheet, folder / f"believable-images-{dataset}")
-
-
-def sentences(rows: Sequence[Row]) -> Iterator[str]:
-    """What each row says, in a line."""
-    for row in rows:
-        shares = ", ".join(
-            f"{name} {row[name]:.3f}"
-            for name in ("flip_ratio", "twins", "stranger", "effort")
-            if row[name] is not None
-        )
-        head = f"{row['dataset']}, ε = {row['epsilon']:g}, seed {row['seed']}"
-        yield f"{head}, guidance {row['guidance']}, {row['prefer']}: {shares}"
+        if dataset == "mnist":
+            few = figures_believable.image_answers(dataset, stored, FEW)
+            figures.save(few, folder / "believable-images-few")
 
 
 BELIEVABLE_IMAGES = Experiment(
@@ -116,7 +108,5 @@ BELIEVABLE_IMAGES = Experiment(
     cases,
     measure,
     paint=paint,
-    sentences=sentences,
     chosen_by=(),
-    store=lambda folder: keeper(folder / "believable-images.npz"),
 )

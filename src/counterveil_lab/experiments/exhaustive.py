@@ -47,12 +47,11 @@ from counterveil.search.constraints.bounds import box_around, column_costs
 from counterveil.search.constraints.rules import Rules
 from counterveil.search.options import Prefer
 from counterveil_lab.experiments.runner import Case, Experiment, Options
-from counterveil_lab.fuzz.random_rules import draw_model, draw_record, frame_of
-from counterveil_lab.fuzz.rule_judge import NO_RULES, violations
-from counterveil_lab.fuzz.rules_run import CLEARLY, Tally, World, record
-from counterveil_lab.fuzz.world import learning_less
 from counterveil_lab.product import embedded_adult
 from counterveil_lab.results import Row
+from counterveil_lab.worlds.random_rules import draw_model, draw_record, frame_of
+from counterveil_lab.worlds.rule_judge import NO_RULES, violations
+from counterveil_lab.worlds.world import CLEARLY, Tally, World, learning_less, record
 
 EPSILON, TARGET = 0.75, ">50K"
 ADULT = ("logistic", "boosted", "network", "private model")
@@ -290,20 +289,9 @@ def random_model(world: World, seed: int, kind: str) -> Any:
     return None
 
 
-def sentences(rows: Sequence[Row]) -> Iterable[str]:
-    """What was missed, over all queries."""
-    frame = pd.DataFrame(rows)
-    sums = frame[["queries", "missed", "disproved", "broken"]].sum()
-    yield ", ".join(f"{name} {count}" for name, count in sums.items())
-    for (part, prefer), some in frame.groupby(["part", "prefer"]):
-        mean = (some.times_best * some.found).sum() / some.found.sum()
-        yield f"{part}, {prefer}: {mean:.3f} times the best allowed row"
-
-
 EXHAUSTIVE = Experiment(
     "answers beside exhaustive search: what is missed, and what answers cost too much.",
     cases,
     measure_case,
-    sentences=sentences,
     chosen_by=("model",),
 )

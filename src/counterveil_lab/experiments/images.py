@@ -11,8 +11,7 @@ answers. A row of `fig-case` has the numbers of one picture, the example that is
 The pictures themselves are in NAME.npz beside the rows.
 """
 
-import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,14 +22,13 @@ from torch import Tensor, nn
 
 from counterveil.encoding import Array
 from counterveil.errors import RequestError
-from counterveil.files import write_whole
 from counterveil.models import adapt
 from counterveil.schema import Pixels, Schema
 from counterveil_lab.datasets import DatasetMissing, load
 from counterveil_lab.experiments import releases
 from counterveil_lab.experiments.runner import Case, Experiment, Options
 from counterveil_lab.product import last_iterates, log_proba_at
-from counterveil_lab.results import Row
+from counterveil_lab.results import PICTURES, Row, pictures_of
 from counterveil_lab.targets import encoded
 
 EPSILONS: tuple[releases.Epsilon, ...] = (releases.NO_NOISE, 1.0, 0.75, 0.1, 0.025, 0.005, 5e-4)
@@ -39,7 +37,6 @@ FROM, TO = 9, 5
 CASES = 100  # pictures that the means of fig-case are over
 NOISE, STROKE = 0.05, 0.25  # of white: a noisy pixel, and all pixels of a stroke, are brighter
 SEED = 0
-PICTURES = "pictures"  # the entry of a row that is taken out of it
 WHITE = 255
 WAYS = {"paper": ("published",), "functional": ("unpolished", "polished")}
 DELTA = 1e-6  # of a release whose population is to draw
@@ -48,27 +45,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "polished": {"prefer": "nearest"},
     "believable": {"prefer": "believable"},
 }
-
-
-def keeper(path: Path) -> Callable[[Row], Row]:
-    """Takes the pictures out of a row and puts them into the file at `path`."""
-
-    def keep(row: Row) -> Row:
-        merged = {**read(path), **row[PICTURES]}
-        buffer = io.BytesIO()
-        np.savez_compressed(buffer, **merged)
-        write_whole(path, buffer.getvalue())
-        return {name: value for name, value in row.items() if name != PICTURES}
-
-    return keep
-
-
-def read(path: Path) -> Mapping[str, Array]:
-    """The pictures of a file; none where there is none."""
-    if not path.exists():
-        return {}
-    with np.load(path) as file:
-        return dict(file)
 
 
 def grey(points: Array, image: Pixels) -> Array:
@@ -187,6 +163,11 @@ def measure_case_study(
         row |= {
             f"mean_{name}": float(values.float().nanmean()) for name, values in measured.items()
         }
+        wrong = given != TO  # as in the picture that the paper shows
+        row |= {
+            f"misled_{name}": float(measured[name][wrong].nanmean())
+            for name in ("gradcam_on_noise", "noise_area")
+        }
         row[PICTURES] = {
             f"{data.schema.name} query": grey(queries[:1].numpy(), image),
             f"{dataset} {mechanism} {way} {epsilon}": np.concatenate(
@@ -252,10 +233,10 @@ def gradcam(model: nn.Module, points: Tensor, classes: Tensor, image: Pixels) ->
 
 
 def paint_reconstructions(rows: Sequence[Row], folder: Path) -> None:
-    """The figure, from stored rows and"""
+    """The figure, from stored rows."""
     from counterveil_lab import figures, figures_experiments
 
-    stored = read(folder / "fig-reconstructions.npz")
+    stored = pictures_of(rows)
     strips = [("original", stored[f"{rows[0]['dataset']} originals"])]
     falling = sorted(rows, key=lambda row: -figures_experiments.place_of(row["epsilon"]))
     for row in sorted(falling, key=lambda row: bool(row["mechanism"] != "paper")):
@@ -265,10 +246,10 @@ def paint_reconstructions(rows: Sequence[Row], folder: Path) -> None:
 
 
 def paint_case_study(rows: Sequence[Row], folder: Path) -> None:
-    """The figure, from stored rows and"""
+    """The figure, from stored rows."""
     from counterveil_lab import figures, figures_experiments
 
-    stored = read(folder / "fig-case.npz")
+    stored = pictures_of(rows)
     lines = []
     for row in rows:
         (query,) = stored[f"{row['dataset']} query"]
@@ -283,12 +264,10 @@ FIG_RECONSTRUCTIONS = Experiment(
     partial(cases, EPSILONS),
     measure_reconstructions,
     paint=paint_reconstructions,
-    store=lambda folder: keeper(folder / "fig-reconstructions.npz"),
 )
 FIG_CASE = Experiment(
     "the paper's case study: 9s explained towards 5, and where f looks.",
     cases_of_case_study,
     measure_case_study,
     paint=paint_case_study,
-    store=lambda folder: keeper(folder / "fig-case.npz"),
 )

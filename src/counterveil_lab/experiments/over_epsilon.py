@@ -8,10 +8,6 @@ experiments weights its classes evenly; `target-unweighted` does not.
 `epochs` says how long `paper` was trained. The error of answering the mean of all training rows
 stands beside: above it nothing was learnt.
 
-`paper-adult`: the paper's mechanism on Adult, trained as long as published, for every ε of the
-paper's figure and table. A seed fixes split, target model and initial weights; the noise is drawn
-anew from the operating system.
-
 `frontier`: answers of each mechanism at each ε, with the product's own search for every mechanism,
 so that what differs is the veil (`table-fr` has the paper's own search). With guidance `surrogate`
 the target model is only asked afterwards whether it would agree.
@@ -22,17 +18,15 @@ from collections.abc import Iterator
 import torch
 
 from counterveil_lab.datasets import LOADERS, Dataset
-from counterveil_lab.evaluation import AS_PUBLISHED, QUERIES
+from counterveil_lab.evaluation import QUERIES
 from counterveil_lab.experiments import releases, runner
 from counterveil_lab.experiments.runner import Case, Experiment, Options, figure
-from counterveil_lab.metrics import legal_share, measure, reconstruction_error, timed
+from counterveil_lab.metrics import measure, reconstruction_error, timed
 from counterveil_lab.results import Row
 from counterveil_lab.targets import classes_of, encoded
 
 MSE_EPSILONS: tuple[releases.Epsilon, ...] = (5e-4, 0.005, 0.025, 0.1, 0.75, 1.0)
 MSE_ROWS = 5000
-PAPER_EPSILONS = (releases.NO_NOISE, 1.0, 0.75, 0.5, 0.1, 0.05, 0.025, 0.005, 5e-4)
-PUBLISHED_EPOCHS = 300
 WIDE = ("purchase-substitute", "texas-substitute")
 NARROW = (*runner.TABLES_AND_MNIST, "digits")
 
@@ -86,30 +80,6 @@ def measure_mse(
     error = reconstruction_error(made.veil, data.test.head(MSE_ROWS))
     row = {**releases.head_of(made, mechanism), "release_seconds": made.seconds, "mse": error}
     return [{**row, "mse_of_pooled_mean": releases.pooled_mean_error(data)}]
-
-
-def paper_cases(options: Options) -> Iterator[Case]:
-    """Adult alone."""
-    for seed in options.repetitions if "adult" in options.names(("adult",)) else ():
-        for epsilon in PAPER_EPSILONS:
-            yield _case("adult", "paper", epsilon, seed=seed)
-
-
-def measure_paper(
-    dataset: str, mechanism: str, epsilon: releases.Epsilon, seed: int, *, quick: bool
-) -> list[Row]:
-    """One release and its answers: the last iterate of Algorithm 2, snapped."""
-    evaluation = releases.evaluation_for(dataset, seed, quick=quick)
-    data = evaluation.data
-    made = releases.release(data, mechanism, epsilon, seed, epochs=PUBLISHED_EPOCHS, quick=quick)
-    _, explainer = next(releases.explainers_for(made.veil, evaluation.model))
-    evaluation.explain(explainer, stop=2, **AS_PUBLISHED)  # warm up
-    result, seconds = timed(lambda: evaluation.explain(explainer, **AS_PUBLISHED))
-    row: Row = {"method": "counterveil", "guidance": "model", "epochs": made.epochs}
-    row |= {"mse": reconstruction_error(made.veil, data.test), "flip_ratio": result.flip_ratio}
-    row |= {"legal": legal_share(result.frame(), data.schema), "distance": result.mean_distance}
-    row["changed_features"] = float(result.changed[result.valid].mean())
-    return [{**row, "seconds_per_query": seconds / len(evaluation.queries)}]
 
 
 def frontier_cases(options: Options) -> Iterator[Case]:
@@ -181,12 +151,6 @@ FIG_MSE = Experiment(
     mse_cases,
     measure_mse,
     paint=figure("figures_experiments", "errors_over_epsilon", "fig-mse"),
-)
-PAPER_ADULT = Experiment(
-    "the paper's mechanism on Adult, over ε, trained as long as published.",
-    paper_cases,
-    measure_paper,
-    chosen_by=(),
 )
 FRONTIER = Experiment(
     "how good the answers of each mechanism are at each ε, on every dataset.",

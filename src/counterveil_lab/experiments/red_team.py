@@ -30,19 +30,18 @@ Smaller, so that a part of a seed takes about two minutes on one core:
   missing values: none of it on Hospital and HomeCredit.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
 from counterveil.curator import Curator
-from counterveil_lab.attacks import controls, headlines, inference
+from counterveil_lab.attacks import inference
 from counterveil_lab.attacks.attribute import SENSITIVE
 from counterveil_lab.attacks.defences import ByVeil, Defence, build, sharing
 from counterveil_lab.attacks.extraction import ATTACKERS, budget_of, extract
 from counterveil_lab.attacks.protocol import FULL, QUICK, Arena, Size
 from counterveil_lab.attacks.shadows import BY_HEART, overfitted
-from counterveil_lab.attacks.verdicts import headline, sentence
 from counterveil_lab.experiments.runner import SETS_OF_BITS, Case, Experiment, Options, figure
 from counterveil_lab.results import Row
 from counterveil_lab.targets import Recipe
@@ -322,31 +321,11 @@ def measure_tradeoff(dataset: str, seed: int, *, quick: bool) -> list[Row]:
     return rows
 
 
-def extraction_sentences(rows: Sequence[Row]) -> list[str]:
-    """What the numbers say, and whether the controls held."""
-    return [*map(sentence, headline(rows)), *controls.spoken(controls.of_extraction(rows))]
-
-
-def membership_sentences(rows: Sequence[Row]) -> list[str]:
-    """The same of membership and linkage."""
-    told = map(headlines.sentence, headlines.strongest(rows))
-    linked = map(headlines.linkage_sentence, headlines.linked(rows))
-    return [*told, *linked, *controls.spoken(controls.of_inference(rows))]
-
-
-def attribute_sentences(rows: Sequence[Row]) -> list[str]:
-    """The same of attributes."""
-    lines = [*headlines.attribute_table(rows), *headlines.attribute_table(rows, "attribute-paper")]
-    told = map(headlines.attribute_sentence, lines)
-    return [*told, *controls.spoken(controls.of_attribute(rows))]
-
-
 TABLE_EXTRACTION = Experiment(
     "how well f can be rebuilt from predictions and counterfactuals.",
     extraction_cases,
     measure_extraction,
     paint=figure("figures_experiments", "extraction_figure", "table-extraction"),
-    sentences=extraction_sentences,
     why_not=why_no_extraction,
     chosen_by=("part",),
 )
@@ -355,7 +334,6 @@ FIG_MEMBERSHIP = Experiment(
     membership_cases,
     measure_membership,
     paint=figure("figures_experiments", "membership_figure", "fig-membership"),
-    sentences=membership_sentences,
     why_not=why_no_package,
     chosen_by=("part", "control"),
 )
@@ -364,7 +342,6 @@ FIG_ATTRIBUTE = Experiment(
     attribute_cases,
     measure_attribute,
     paint=figure("figures_experiments", "attribute_figure", "fig-attribute"),
-    sentences=attribute_sentences,
     why_not=why_no_attribute,
     chosen_by=("part",),
 )

@@ -52,7 +52,7 @@ class Options:
     workers: int
     datasets: tuple[str, ...] | None = None
     mechanisms: tuple[str, ...] | None = None
-    add: bool = False
+    overwrite: bool = False
     data: Path | None = None
     cache: Path | None = None
     paper_epochs: int | None = None
@@ -77,20 +77,15 @@ class Experiment:
     `about`: one line for `counterveil-lab list`. `cases(options)`: what is to be measured.
     `measure(**case, quick)`: the rows of a case. `why_not(case)`: why it cannot be measured here,
     or None. `chosen_by`: the entries of a case that `--mechanisms` chooses by; none: no such
-    option. `paint(rows, folder)` draws, `write(rows, folder)` writes what needs no matplotlib, and
-    `sentences(rows)` says what follows. `store(folder)` gives a function that takes out of a row
-    what belongs into another file. `stamped`: rows get the time of the command as `run`.
+    option. `paint(rows, folder)` draws. `stamped`: rows get the time of the command as `run`.
     """
 
     about: str
     cases: Callable[[Options], Iterable[Case]]
     measure: Measure
     paint: Finish | None = None
-    write: Finish | None = None
-    sentences: Callable[[Sequence[Row]], Iterable[str]] | None = None
     why_not: Callable[[Case], str | None] | None = None
     chosen_by: tuple[str, ...] = ("mechanism",)
-    store: Callable[[Path], Callable[[Row], Row]] | None = None
     stamped: bool = False
 
     def chosen(self, options: Options) -> Iterator[Case]:
@@ -126,20 +121,15 @@ def run(name: str, experiment: Experiment, options: Options, pool: Executor | No
     command = f"counterveil-lab run {shlex.quote(name)} --seeds {options.seeds}"
     command += " --quick" if options.quick else ""
     command += f" --paper-epochs {options.paper_epochs}" if options.paper_epochs else ""
-    results = Results(options.folder, name, command, keep=options.add)
+    results = Results(options.folder, name, command, overwrite=options.overwrite)
     extra = {"run": datetime.now(UTC).isoformat(timespec="seconds")} if experiment.stamped else {}
-    store = experiment.store(options.folder) if experiment.store else dict
     measure = partial(experiment.measure, quick=options.quick)
-    cases, keep = list(experiment.chosen(options)), lambda row: store({**row, **extra})
+    cases = list(experiment.chosen(options))
     try:
         workers, say = options.workers, options.say
-        run_cases(results, cases, measure, workers=workers, say=say, store=keep, pool=pool)
+        run_cases(results, cases, measure, workers=workers, say=say, more=extra, pool=pool)
     finally:
         rows = results.rows
-        for words in experiment.sentences(rows) if rows and experiment.sentences else ():
-            options.say(words)
-        if rows and experiment.write:
-            experiment.write(rows, options.folder)
         if experiment.paint and not rows:
             options.say("nothing measured, nothing to draw")
         elif experiment.paint and find_spec("matplotlib") is None:
@@ -155,22 +145,23 @@ def run_cases(
     *,
     workers: int,
     say: Say,
-    store: Callable[[Row], Row] = dict,
+    more: Row | None = None,
     pool: Executor | None = None,
 ) -> None:
     """Call `measure(**case)` for every case that has no row yet, and store what it gives.
 
-    `store` may take out of a row what belongs elsewhere (pictures). A dataset that is missing is
-    said and left out. A case that fails does not stop the others; it is raised when all are done.
+    Each row also gets what is in `more`. A dataset that is missing is said and left out. A case
+    that fails does not stop the others; it is raised when all are done.
     """
     missing = [case for case in cases if not results.has(**case)]
+    results.check_nothing_is_lost(missing)
     missing.sort(key=lambda case: [*SLOWEST_FIRST, case.get("dataset")].index(case.get("dataset")))
     absent: set[str] = set()
     failures: list[str] = []
     for done, (case, rows_of) in enumerate(_finished(missing, measure, workers, pool), 1):
         words = ", ".join(f"{name} {value}" for name, value in case.items() if value is not None)
         try:
-            rows = [{**case, **row} for row in rows_of()]
+            rows = [{**case, **row, **(more or {})} for row in rows_of()]
         except DatasetMissing as error:
             if case["dataset"] not in absent:
                 say(f"without {case['dataset']}: {error}")
@@ -180,7 +171,7 @@ def run_cases(
             failures.append(f"{words}: {type(error).__name__}: {error}")
             say(f"failed: {failures[-1]}")
             continue
-        results.add(*map(store, rows), case=case)
+        results.add(*rows, case=case)
         say(f"{done}/{len(missing)}: {words}")
     if failures:
         raise CasesFailed(f"{len(failures)} of {len(missing)} cases failed; first {failures[0]}")

@@ -21,15 +21,13 @@ from counterveil_lab.attacks.headlines import (
     both_ways,
     linked,
 )
-from counterveil_lab.attacks.verdicts import NONE, gained, headline, members_score
-from counterveil_lab.report import claims, frames
-from counterveil_lab.report.claims import Claim, Deciders, Outcome, Outcomes, compare, named
-from counterveil_lab.report.frames import place_in, select, with_values
+from counterveil_lab.attacks.verdicts import gained, headline, members_score
+from counterveil_lab.report import frames
+from counterveil_lab.report.claims import Claim, Deciders, Outcome, Outcomes, Side, compare
+from counterveil_lab.report.frames import THRESHOLDS, place_in, select, with_values
 from counterveil_lab.report.pivots import Table, table_of_texts
 from counterveil_lab.results import Row
 
-LITTLE = 0.01  # of fidelity or of balanced accuracy: one point
-NEAR_CHANCE = 0.02  # of AUC
 CONTROLS = ("none", "disjoint", "overfitted", "memoriser")
 # Columns that rows of the three kinds of attack have.
 STOLEN = ("dataset", "defence", "attacker", "architecture", "predictions", "queries", "fidelity")
@@ -43,57 +41,10 @@ def _case(line: Row) -> str:
     return f"{name}, ε {line['epsilon']:g}" if known else name
 
 
-def _paired(
-    ours: pd.DataFrame,
-    theirs: pd.DataFrame,
-    column: str,
-    holds: claims.Holds,
-    match: Sequence[str],
-    scale: float = 1,
-) -> Outcomes:
-    """Compare seed by seed, as f differs with the seed; settled by the interval of the difference.
-
-    `match` are the columns by which rows of `theirs` belong to rows of `ours`, beside the seed.
-    """
-    both = ours.merge(theirs[[*match, "seed", column]], on=[*match, "seed"], suffixes=("", " base"))
-    rows: list[Any] = both[["dataset", "epsilon"]].to_dict("records")
-    both["case"] = [_case(row) for row in rows]
-    base = both.assign(**{column: both[f"{column} base"]})
-    both["more"] = both[column] - base[column]
-    more = named(both, "more", ("case",))
-    mine, others = (named(rows, column, ("case",), scale) for rows in (both, base))
-    return {
-        case: it._replace(settled=not more[case].ends[0] <= 0 <= more[case].ends[1])
-        for case, it in compare(mine, others, holds).items()
-    }
-
-
-def naive(
-    frame: pd.DataFrame,
-    *,
-    defences: Sequence[str],
-    holds: str,
-    against_fewest: bool = False,
-    architecture: str = "known",
-) -> Outcomes:
-    """The naive attacker at his most queries against predictions alone, or against his fewest.
-
-    Of several defences the first in the alphabet that a dataset has is taken.
-    """
-    rows = select(frame, architecture=architecture, predictions="probabilities", defence=defences)
-    rows = rows[rows.defence == rows.groupby("dataset").defence.transform("min")]
-    counts = rows.groupby(["dataset", "defence name"]).queries
-    most, fewest = (rows.queries == counts.transform(end) for end in ("max", "min"))
-    by_naive, by_base = rows.attacker == "naive", rows.attacker == "base-n"
-    others = rows[by_naive & fewest & ~most] if against_fewest else rows[by_base & most]
-    match = ("dataset", "defence name")
-    return _paired(rows[by_naive & most], others, "accuracy", claims.HOLDS[holds], match, 100)
-
-
 def no_gain(frame: pd.DataFrame, *, defence: str, said: str, column: str = "fidelity") -> Outcomes:
     """A defence is worth what it is worth against the attacker who knows it best.
 
-    That he gains nothing is settled where the interval leaves out a gain of `LITTLE`.
+    That he gains nothing is settled where the interval leaves out a little gain.
     """
     rows = select(frame, defence=defence, predictions=said)
     outcomes = {}
@@ -105,7 +56,7 @@ def no_gain(frame: pd.DataFrame, *, defence: str, said: str, column: str = "fide
                 most = line["unseen"] + line["unseen_half_width"]
                 more, half = (100 * line[name] for name in ("unseen", "unseen_half_width"))
                 words += f", picked on other seeds {more:+.1f} ± {half:.1f}"
-            settled = bool(gained(line)) or most < LITTLE
+            settled = bool(gained(line)) or most < THRESHOLDS["little"]
             outcomes[_case(line)] = Outcome(not gained(line), words, settled)
     return outcomes
 
@@ -137,63 +88,36 @@ FINDERS: Mapping[str, tuple[Callable[..., Any], Sequence[str], Mapping[str, Any]
 }
 
 
-def less_than_without(frame: pd.DataFrame, *, defence: str, without: str) -> Outcomes:
-    """The strongest attack on the copy f', against that on a copy from the search without noise.
-
-    Compared is how far the AUC lies from 0.5, in the direction that was picked on other people.
-    """
-    rows = select(frame, target="f'", control="none", defence=(defence, without))
-    rows = rows.fillna({"epsilon": NONE})
-    if rows.empty:
-        return {}
-    lines = pd.DataFrame(both_ways(rows))
-    lines = lines.loc[lines.groupby(CASE, sort=False).picked_by.idxmax()]
-    rows = rows.merge(lines[[*CASE, "attack", "direction"]])
-    rows = rows.assign(told=rows.direction * (rows.auc_second - 0.5))
-    ours, theirs = (select(rows, defence=name) for name in (defence, without))
-    return _paired(ours, theirs, "told", lt, ("dataset",))
-
-
-def at_chance(
-    frame: pd.DataFrame,
-    *,
-    defence: str,
-    target: str = "cf",
-    datasets: Sequence[str] | None = None,
-    nearly: float = 0.0,
-) -> Outcomes:
-    """Whether the strongest attack on the counterfactuals themselves, or on f', is guessing.
+def at_chance(frame: pd.DataFrame, *, defence: str) -> Outcomes:
+    """Whether the strongest attack on the counterfactuals themselves is guessing.
 
     It is not where the interval leaves out 0.5, on either side. It is where the interval holds 0.5
-    and nothing that is farther from it than `NEAR_CHANCE`. The attacks with the highest and with
-    the lowest AUC are cases of their own. Where a claim says "almost", everything up to `nearly`
-    from 0.5 counts as 0.5.
+    and nothing that is far from it. The attacks with the highest and with the lowest AUC are cases
+    of their own.
     """
     outcomes = {}
-    wanted: dict[str, Any] = {"target": target, "control": "none", "defence": defence}
-    wanted |= {"dataset": datasets} if datasets else {}
-    rows = select(frame, **wanted)
+    rows = select(frame, target="cf", control="none", defence=defence)
     for it in both_ways(rows) if len(rows) else ():
         low, high = it["auc_low"], it["auc_high"]
-        held, far = low - nearly <= 0.5 <= high + nearly, max(0.5 - low, high - 0.5)
+        held, far = low <= 0.5 <= high, max(0.5 - low, high - 0.5)
         words = f"AUC {it['auc']:.3f} [{low:.3f}, {high:.3f}], {it['attack']}"
         words += "" if held else f", {members_score(it['auc'])}"
         case = _case(it) + (", lowest" if it["end"] == LOWEST else "")
-        outcomes[case] = Outcome(held, words, not held or far <= max(nearly, NEAR_CHANCE))
+        outcomes[case] = Outcome(held, words, not held or far <= THRESHOLDS["near_chance"])
     return outcomes
 
 
 def no_attribute(frame: pd.DataFrame) -> Outcomes:
     """Whether members lose nothing by f' beyond what their other values tell.
 
-    That is settled where the interval leaves out a loss of `LITTLE`.
+    That is settled where the interval leaves out a little loss.
     """
     return {
         f"{_case(it)}, `{it['defence']}`, {it['target']}": Outcome(
             it["advantage_low"] <= 0,
             f"{100 * it['advantage']:+.1f} points "
             f"[{100 * it['advantage_low']:+.1f}, {100 * it['advantage_high']:+.1f}]",
-            it["advantage_low"] > 0 or it["advantage_high"] < LITTLE,
+            it["advantage_low"] > 0 or it["advantage_high"] < THRESHOLDS["little"],
         )
         for it in attribute_table(frame)
         if (it["control"], it["who"]) == ("none", "members") and it["target"] != "f"
@@ -202,12 +126,13 @@ def no_attribute(frame: pd.DataFrame) -> Outcomes:
 
 def surrogate_gives_less(frame: pd.DataFrame) -> Outcomes:
     """What the best thief gains by guidance `surrogate` against guidance `model`."""
-    gains: dict[str, dict[str, frames.Mean]] = {"model": {}, "surrogate": {}}
+    gains: dict[str, dict[str, Side]] = {"model": {}, "surrogate": {}}
     for it in headline(frame, apart=("guidance", "margin")):
         case = f"{_case(it)}, {it['predictions']}, margin {it['margin']:g}"
         half = nan if it["half_width"] is None else it["half_width"]
-        ends, said = (it["gain"] - half, it["gain"] + half), _points(it, "gain", "half_width")
-        gains[it["guidance"]][case] = frames.Mean(it["gain"], *ends, said=f"{said} points")
+        said = f"{_points(it, 'gain', 'half_width')} points"
+        mean = frames.Mean(it["gain"], it["gain"] - half, it["gain"] + half, said=said)
+        gains[it["guidance"]][case] = Side(mean, {})
     return compare(gains["surrogate"], gains["model"], lt)
 
 
@@ -337,9 +262,7 @@ def _interval(line: Row, name: str, style: str, scale: float = 1) -> str:
 
 
 DECIDERS: Deciders = {
-    "naive": (naive, (*STOLEN, "accuracy")),
     "no_gain": (no_gain, (*STOLEN, "extra_queries", "flip_ratio")),
-    "less_than_without": (less_than_without, SCORED),
     "at_chance": (at_chance, SCORED),
     "no_attribute": (no_attribute, GUESSED),
     "surrogate_gives_less": (surrogate_gives_less, (*STOLEN, "guidance", "margin")),

@@ -3,7 +3,7 @@
 import math
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -35,7 +35,7 @@ SETTINGS = (
     "queries",
     "extra_queries",
 )
-ANSWERS = 0.95  # of the queries: a method that answers fewer may have chosen the easy ones
+THRESHOLDS: dict[str, float] = SECTIONS["threshold"]
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,12 @@ class Mean:
     def ends(self) -> tuple[float, float]:
         """The interval; the value twice where there is none."""
         return (self.value, self.value) if math.isnan(self.low) else (self.low, self.high)
+
+    @property
+    def alone(self) -> str:
+        """The value without its interval, and what it is of."""
+        text = str(replace(self, low=math.nan, high=math.nan, said=""))
+        return f"{text} of {self.said.rpartition(' of ')[2]}" if " of " in self.said else text
 
     def times(self, factor: float, less: float = 0.0) -> "Mean":
         """The same in another unit: `factor` times all of it, less `less`."""
@@ -159,13 +165,6 @@ def _description_of(settings: tuple[tuple[str, Any], ...]) -> Row:
         "printed distance": paper_values.distance(quoted, dataset),
         "printed accuracy": accuracy,
     }
-
-
-def records(frame: pd.DataFrame) -> list[Row]:
-    """Described rows as they were stored, but for ε, which is a number or NaN."""
-    names = set(_description({})) - {"epsilon", "search", "flip_ratio_any"}
-    stored = frame[[name for name in frame if name not in names]]
-    return [{str(name): value for name, value in row.items()} for row in stored.to_dict("records")]
 
 
 def place_in(names: Sequence[str] | Mapping[str, str], name: str) -> int:

@@ -3,13 +3,12 @@
 Nothing is measured here. A section whose results file is missing says how to make it.
 """
 
-import base64
-import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 import jinja2
 import pandas as pd
@@ -25,37 +24,33 @@ from counterveil_lab.report.claims import State, Verdict, judge
 from counterveil_lab.report.frames import SECTIONS, described
 from counterveil_lab.report.pivots import Cell, Table, table_of_texts
 from counterveil_lab.report.sections import Spec, behind, claims_of, rows_of, tables_of, value_of
-from counterveil_lab.results import Row, earlier
+from counterveil_lab.results import Row, earlier, read
 
 LARGEST_PICTURE = 1_500_000  # bytes
-PICTURES = {".svg": "image/svg+xml", ".png": "image/png"}
+BEYOND = "beyond the paper"
 
 
 class Stored:
     """The results files of a folder: each is read once, and its rows are described once.
 
-    `files` has their rows, command and commit, `broken` a sentence for each that cannot be read.
+    `files` has their rows, `broken` a sentence for each that cannot be read.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.files: dict[str, Spec] = {}
+        self.files: dict[str, list[Row]] = {}
         self.broken: dict[str, str] = {}
         self._frames: dict[str, pd.DataFrame] = {}
         self._made: dict[tuple[str, str], list[Table]] = {}
-        for path in sorted(folder.glob("*.json")):
+        for path in sorted(folder.glob("*.parquet")):
             try:
-                content = json.loads(path.read_text("utf-8"))
-                rows = [row for row in content["rows"] if isinstance(row, dict)]
-                head = {key: str(content.get(key) or "unknown") for key in ("command", "commit")}
-                self.files[path.stem] = {"rows": rows, **head}
-            except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+                self.files[path.stem] = read(path)
+            except (OSError, ValueError) as error:
                 self.broken[path.stem] = f"{path.name} cannot be read ({type(error).__name__})"
 
     def rows(self, name: str) -> Sequence[Row]:
         """The rows of an experiment; none where there is no file."""
-        rows: Sequence[Row] = self.files[name]["rows"] if name in self.files else []
-        return rows
+        return self.files.get(name, [])
 
     def frame(self, name: str) -> pd.DataFrame:
         """The described rows of an experiment."""
@@ -74,7 +69,7 @@ class Stored:
 
     def earlier(self, name: str, rows: Sequence[Row]) -> str:
         """A sentence about those of these rows that the present code did not measure, or ""."""
-        return earlier(rows, name, self.files[name]["commit"])
+        return earlier(rows, name)
 
 
 @dataclass(frozen=True)
@@ -153,10 +148,11 @@ def gather(stored: Stored) -> Report:
         if rows := stored.rows(name):
             frame = rows_of(spec, stored.frame(name))
             verdicts = [judge(claim, frame) for each in spec["claim"] for claim in claims_of(each)]
-            tables = [table for each in spec["table"] for table in stored.tables(name, each, frame)]
+            wanted = [each for each in spec["table"] if each.get("shown") != "command"]
+            tables = [table for each in wanted for table in stored.tables(name, each, frame)]
             notes = [*fewer_epochs(frame), stored.earlier(name, rows)]
             shown = (verdicts, tables, pictures(stored.folder, spec), [it for it in notes if it])
-            toy = "--quick" in stored.files[name]["command"]
+            toy = any("--quick" in row["command"] for row in rows)
             sections.append(Section(spec, "", toy, *shown))
         else:
             remedy = spec.get("made_by", f"counterveil-lab run {name}")
@@ -169,37 +165,48 @@ def gather(stored: Stored) -> Report:
         data=data_table(),
         levels=level_table(),
         files=file_table(stored.files),
-        rows=sum(len(file["rows"]) for file in stored.files.values()),
+        rows=sum(map(len, stored.files.values())),
         present=sum(by_present_code(*each) or 0 for each in stored.files.items()),
     )
 
 
 def pictures(folder: Path, spec: Spec) -> list[Mapping[str, str]]:
-    """The figures of a section as data URIs: an SVG of a bearable size, or else a PNG."""
+    """The figures of a section as data URIs, if they are of a bearable size."""
     only = {spec["name"]: f"{spec['title']}. {spec['sees']}"}
     found: list[Mapping[str, str]] = []
     for stem, alt in spec.get("picture", only).items():
-        paths = [folder / f"{stem}{kind}" for kind in PICTURES]
-        fit = [it for it in paths if it.exists() and it.stat().st_size < LARGEST_PICTURE]
-        for path in fit[:1]:
-            code = base64.b64encode(path.read_bytes()).decode("ascii")
-            source = f"data:{PICTURES[path.suffix]};base64,{code}"
-            found.append({"name": stem, "source": source, "alt": alt.replace("`", "")})
+        path = folder / f"{stem}.svg"
+        if path.exists() and path.stat().st_size < LARGEST_PICTURE:
+            drawn = " ".join(path.read_text("utf-8").split())
+            code = drawn.replace("'", "&apos;").replace('"', "'")
+            source = "data:image/svg+xml," + quote(code, safe=" /:;,.=()'!?+*@$~[]{}^|-_")
+            words = {"alt": alt.replace("`", ""), "title": spec["title"]}
+            found.append({"name": stem, "source": source, **words})
     return found
 
 
 def fewer_epochs(frame: pd.DataFrame) -> list[str]:
-    """Where the autoencoder of `paper` was trained for less long than published."""
+    """How long autoencoders were trained: of `paper` if less long than published, and of others."""
     rows = frames.with_values(frames.select(frame, mechanism="paper"), ["dataset", "epochs"])
+    full = [paper_values.of(paper_values.EPOCHS, name) for name in rows.dataset]
+    said = [f"{epochs:g} instead of {most}" if most and epochs < most else None
+            for epochs, most in zip(rows.epochs, full, strict=True)]  # fmt: skip
+    others = frames.with_values(frame, ["dataset", "vae_epochs"])
+    told = [f"{epochs:g}" for epochs in others.vae_epochs]
+    starts = {
+        "`paper` was trained for fewer epochs than published": _by_words(rows, said),
+        "C-CHVAE and REVISE was trained for so many epochs": _by_words(others, told),
+    }
+    return [f"The autoencoder of {start}: {words}." for start, words in starts.items() if words]
+
+
+def _by_words(rows: pd.DataFrame, words: Sequence[str | None]) -> str:
+    """Such as "10 on Adult, Hospital; 5 on MNIST"."""
     found: dict[str, dict[str, None]] = {}
-    columns = ["dataset", "dataset name", "epochs"]
-    for dataset, name, epochs in rows.reindex(columns=columns).itertuples(index=False):
-        full = paper_values.of(paper_values.EPOCHS, dataset)
-        if full and epochs < full:
-            found.setdefault(f"{epochs:g} instead of {full}", {})[name] = None
-    words = "; ".join(f"{how} on {', '.join(names)}" for how, names in found.items())
-    start = "The autoencoder of `paper` was trained for fewer epochs than published: "
-    return [f"{start}{words}."] if words else []
+    for name, each in zip(rows["dataset name"] if len(rows) else (), words, strict=True):
+        if each:
+            found.setdefault(each, {})[name] = None
+    return "; ".join(f"{how} on {', '.join(names)}" for how, names in found.items())
 
 
 def data_table() -> Table:
@@ -225,28 +232,22 @@ def level_table() -> Table:
     return table_of_texts("Levels of guarantee", heads, lines)
 
 
-def by_present_code(name: str, file: Spec) -> int | None:
+def by_present_code(name: str, rows: Sequence[Row]) -> int | None:
     """How many rows of a file the present code has measured; None where rows do not tell."""
     present = fingerprint(name)
-    return sum(row.get("fingerprint") == present for row in file["rows"]) if present else None
+    return sum(row.get("fingerprint") == present for row in rows) if present else None
 
 
-def file_table(files: Mapping[str, Spec]) -> Table:
-    """Which command at which commits made which file."""
+def file_table(files: Mapping[str, Sequence[Row]]) -> Table:
+    """Which commands at which commits made which file."""
     lines = []
-    for name, file in files.items():
-        own = dict.fromkeys(str(row["commit"]) for row in file["rows"] if row.get("commit"))
-        commits = ", ".join(f"`{commit}`" for commit in own or [file["commit"]])
-        same = by_present_code(name, file)
-        counts = (f"{len(file['rows']):,}", "not told" if same is None else f"{same:,}")
-        lines.append((f"`{name}.json`", f"`{file['command']}`", commits, *counts))
-    heads = (
-        "file",
-        "command, of the last run if there were several",
-        "commit",
-        "rows",
-        "of them by the present code",
-    )
+    for name, rows in files.items():
+        made = [", ".join(f"`{it}`" for it in dict.fromkeys(str(row[by]) for row in rows))
+                for by in ("command", "commit")]  # fmt: skip
+        same = by_present_code(name, rows)
+        counts = (f"{len(rows):,}", "not told" if same is None else f"{same:,}")
+        lines.append((f"`{name}.parquet`", *made, *counts))
+    heads = ("file", "command", "commit", "rows", "of them by the present code")
     return table_of_texts("Files", heads, lines)
 
 
@@ -304,6 +305,25 @@ def _cell(it: Cell) -> str:
     return " ".join(filter(None, (value + it.mark, it.spread, printed)))
 
 
+def anchor(title: str) -> str:
+    """What mkdocs and GitHub call a heading in an address."""
+    return re.sub(r"[ -]+", "-", re.sub(r"[^\w\s-]", "", title.lower()))
+
+
+def show(results: Path, name: str) -> str:
+    """All tables of an experiment as Markdown, those that are too long for the report too."""
+    stored, parts = Stored(results), []
+    specs = [spec for chapter in SECTIONS["chapter"] for spec in chapter["section"]]
+    for spec in (spec for spec in specs if spec["name"] == name and stored.rows(name)):
+        frame = rows_of(spec, stored.frame(name))
+        for table in (table for each in spec["table"] for table in tables_of(each, frame)):
+            parts += [f"**{table.title}**", pipes(table), *table.notes]
+    if not parts:
+        shown = [spec["name"] for spec in specs if stored.rows(spec["name"])]
+        raise InputError(f"nothing of {name!r} is stored; there are: {', '.join(shown)}")
+    return "\n\n".join(parts)
+
+
 def render(template: str, report: Report, page: str = "") -> str:
     """The HTML page, or the text of docs/results.md; `page` is where the HTML page lies."""
     loaders: list[jinja2.BaseLoader] = [jinja2.PackageLoader("counterveil_lab", "report")]
@@ -316,6 +336,7 @@ def render(template: str, report: Report, page: str = "") -> str:
         keep_trailing_newline=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters |= {"rich": rich, "pipes": pipes}
-    words = {"report": report, "words": SECTIONS, "State": State, "page": page}
-    return environment.get_template(template).render(words)
+    environment.filters |= {"rich": rich, "pipes": pipes, "anchor": anchor}
+    words = {"report": report, "words": SECTIONS, "State": State, "BEYOND": BEYOND}
+    text = environment.get_template(template).render({**words, "page": page})
+    return re.sub(r"\n{3,}", "\n\n", text) if template.endswith(".md") else text

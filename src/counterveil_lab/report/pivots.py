@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from counterveil_lab import paper_values
-from counterveil_lab.report.frames import ANSWERS, Key, Mean, means
+from counterveil_lab.report.frames import THRESHOLDS, Key, Mean, means
 from counterveil_lab.results import Row
 
 T = TypeVar("T")
@@ -35,7 +35,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """A table; the first `keys` columns name a line."""
+    """A table; the first `keys` columns name a line.
+
+    `shown`: on the "page" of the documentation too, in the "report", or by the "command" alone.
+    """
 
     title: str
     columns: tuple[str, ...]
@@ -43,6 +46,7 @@ class Table:
     notes: tuple[str, ...] = ()
     folded: bool = False
     keys: int = 1
+    shown: str = "report"
 
     @property
     def numeric(self) -> list[bool]:
@@ -232,7 +236,7 @@ def _with_best(cells: dict[int, Cell], behind: Mapping[int, Row], better: str) -
 
 
 def _answers(behind: Row) -> bool:
-    return "flip_ratio" not in behind or not behind["flip_ratio"] < ANSWERS
+    return "flip_ratio" not in behind or not behind["flip_ratio"] < THRESHOLDS["answering"]
 
 
 def _notes(seeds: set[int], queries: set[float]) -> Iterator[str]:
