@@ -66,6 +66,7 @@ EXPERIMENTS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
         (*RELEASE, "believable"),
         ("experiments.claims FIRST_SEED QUERIES POINTS", "believability WISHES"),
     ),
+    "second-opinion": (("mechanism", "audit"), ("experiments.second_opinion CANARIES RUNS",)),
     "population": ((*LAB, "distances"), ("experiments.populations SPLIT SAMPLES PARTS",)),
     "population-peers": (
         (*LAB, "distances"),

@@ -153,7 +153,7 @@ def test_worth_is_told_in_numbers_words_and_json(explainer, result):
             votes += weight * (said == result.target)
         weights += weight * VIEWS
     assert np.allclose(worth.stability, votes / weights)
-    assert "is still taken for" in result.text(0)
+    assert "is still taken for" in result.explain(0)
     assert any(each.startswith("The effort is the mean change") for each in result.meanings)
     told = json.loads(json.dumps(result.to_dict()))["explanations"][0]
     assert told["effort"] == pytest.approx(worth.effort[0])

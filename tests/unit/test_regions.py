@@ -16,7 +16,7 @@ from counterveil.search.results.interval import Line
 from counterveil.search.results.region_finder import MOST_ROWS
 from counterveil.search.results.regions import EXACT, Region, in_words
 from counterveil.tables import plain_rows
-from counterveil_lab.fuzz.rule_judge import NO_RULES, violations
+from counterveil_lab.worlds.rule_judge import NO_RULES, violations
 
 RULES = {
     **NO_RULES,

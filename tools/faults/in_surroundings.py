@@ -20,7 +20,7 @@ _PROGRESS = "unit/test_counting.py::test_progress_tells_nothing_of_the_rows"
 _RELEASE = "privacy/test_release.py"
 _LEDGER, _DRAFT = "privacy/test_ledger.py", "unit/test_veil.py"
 _DONE = "        population = population_of(schema, record)\n"
-_MODEL = "consulted, decided_by = _consulted_model(self.veil, model, guidance)"
+_MODEL = "consulted, decided_by, named = _consulted_model(self.veil, model, guidance)"
 _ASKED = "before = self.model.ask(asked)\n        batch"
 _ALONE = "privacy/test_noise.py::test_noise_is_drawn_behind_one_door"
 

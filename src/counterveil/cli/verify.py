@@ -8,7 +8,6 @@ from typer import Argument, Exit
 from counterveil.cli import options
 from counterveil.cli.options import option
 from counterveil.cli.public import open_veil, read_rules
-from counterveil.cli.where import asked_rows
 from counterveil.errors import RequestError
 from counterveil.hints import named
 from counterveil.terminal import print_json, say
@@ -48,6 +47,7 @@ def verify(
     under the schema, within the rules, and accepted by the model, and so must its region. Without
     the row only signature and digests are. Exit code 1 where a certificate is refused.
     """
+    from counterveil.cli.where import asked_rows
     from counterveil.search.results.certificate import Certificate
     from counterveil.signature import PublicKey
 

@@ -381,8 +381,8 @@ def _consulted_model(
         raise RequestError("guidance must be 'model' or 'surrogate'")
     own = isinstance(model, PrivateModel) and model.veil == veil.digest
     if guidance == "model" and isinstance(model, ModelFile):
-        named = {"kind": "file", "sha256": model.digest}
-        return model.load(veil.schema), DecidedBy.MODEL, named
+        loaded = model.load(veil.schema)
+        return loaded, DecidedBy.MODEL, {"kind": "file", "sha256": model.digest}
     if guidance == "model" and model is not None and not own:
         return adapt(model, veil.schema), DecidedBy.MODEL, {"kind": "in memory"}
     if veil.surrogate is None:

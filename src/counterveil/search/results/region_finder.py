@@ -113,7 +113,7 @@ class RegionFinder:
             return _only(feature.name, own, f"follows {derived_from[feature.name]}")
         if self.model.calls_left is not None:
             return _only(feature.name, own, ITSELF)
-        if isinstance(feature, Numeric):
+        if feature.is_one_number:
             return self._interval(answer, place, float(own))
         before = self._cell(self.queries, answer, place)
         others = [value for value in feature.values or () if value not in (own, before)]
