@@ -82,6 +82,21 @@ def test_regions_and_reasons_come_when_they_are_asked_for(client, people):
     assert any(each["reasons"] for each in told)
 
 
+@pytest.mark.parametrize(
+    ("language", "words"), [("en", "Decision (loan)"), ("de", "Entscheidung (loan)")]
+)
+def test_a_letter_is_that_of_the_library(client, explainer, people, language, words):
+    told = ask(client, people[:6], target="granted", letter=language, regions=True).json()[
+        "answers"
+    ]
+    result = explainer.explain(as_frame(people[:6]), target="granted", progress=False)
+    assert [each["letter"] for each in told] == [result.letter(n, language) for n in range(6)]
+    assert all(words in each["letter"] for each in told)
+    works = [change["works"] for each in told for way in each["ways"] for change in way["changes"]]
+    assert any(works)
+    assert all(each in "".join(record["letter"] for record in told) for each in works)
+
+
 def test_ways_rules_and_what_must_stay(client, people):
     body = ask(client, people[:5], k=3, immutable=["age"], rules={"max_changes": 2}).json()
     for record, row in zip(body["answers"], people, strict=False):
@@ -138,6 +153,7 @@ WRONG = "a7f3-secret"  # a value that no answer may repeat
         (b'{"rows": [{}], "k": 11}', 422, "k"),
         (b'{"rows": [{}], "unknown": 1}', 422, "unknown"),
         (b'{"rows": [{}], "prefer": "other"}', 422, "prefer"),
+        (b'{"rows": [{}], "letter": "fr"}', 422, "letter: Input should be 'en' or 'de'"),
         (b'{"rows": [{}], "rules": {"immutabel": []}}', 422, "did you mean 'immutable'"),
         (b"\xff\xfe", 400, "not JSON"),
         (b"[" * 100_000, 400, "not JSON"),

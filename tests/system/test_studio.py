@@ -81,7 +81,8 @@ ADDRESSES = [
         for name in (
             *("columns", "draft", "schema/open", "schema/check", "schema/save", "plans"),
             *("deltas", "account", "check", "release", "veil", "try", "audit", "audit/stop"),
-            *("attack", "attack/stop", "report"),
+            *("attack", "attack/stop", "report", "actions", "actions/stop"),
+            *("fairness", "fairness/stop"),
         )
     ),
 ]
@@ -269,6 +270,17 @@ def test_plans_are_those_of_the_curator(studio, folder, schema):
     assert found == [asdict(each) for each in wanted]
 
 
+def test_the_plan_shows_groups(studio):
+    asked = {"file": "rows.csv", "schema_file": "loans.schema.json", "groups": ["member", "region"]}
+    (plan,) = studio.post("/v1/plans", json={**asked, "epsilons": [1.0]}).json()["plans"]
+    assert "of_groups" in plan["bought"]
+    assert any("member, region" in reason for reason in plan["reasons"])
+    wrong = {**asked, "epsilons": [1.0], "groups": ["age"]}
+    answer = studio.post("/v1/plans", json=wrong)
+    assert answer.status_code == 422
+    assert "is a number" in answer.json()["detail"]
+
+
 def test_people_are_counted_where_a_column_names_them(studio, folder, rows):
     rows.assign(person=[number // 2 for number in range(600)]).to_csv(folder / "p.csv", index=False)
     body = {"file": "p.csv", "schema_file": "loans.schema.json", "epsilons": [1.0]}
@@ -313,6 +325,16 @@ def test_a_release_that_is_asked_for_twice_is_charged_once(studio, folder, schem
         "--other-rows" in ended(studio, studio.post("/v1/release", json=body))["problem"]["detail"]
     )
     assert len(Ledger(folder / "ledger.db").entries()) == 1
+
+
+@pytest.mark.long
+def test_a_release_counts_the_groups_that_were_named(studio, folder, schema):
+    studio.post("/v1/account", json={"dataset": "loans", "epsilon": 1.0})
+    job = ended(studio, studio.post("/v1/release", json=release_body(groups=["member", "region"])))
+    assert job["state"] == "done", job["problem"]
+    assert "--groups=member,region" in job["result"]["command"]
+    groups = Veil.load(folder / "loans.veil").record.groups
+    assert {schema.features[place].name for place in groups} == {"member", "region"}
 
 
 @pytest.mark.long
@@ -363,8 +385,28 @@ def test_answers_of_a_veil(studio, folder, veil):
     found = ended(studio, studio.post("/v1/try", json=body))["result"]
     assert len(found["answers"]) == 3
     assert all(each["decision"] == "refused" for each in found["answers"])
+    assert shown["people"] is True
+    assert "Decision (loan): refused" in found["letters"]["en"]
+    assert "Entscheidung (loan): refused" in found["letters"]["de"]
     wrong = ended(studio, studio.post("/v1/try", json={**body, "target": "perhaps"}))
     assert "no such class" in wrong["problem"]["detail"]
+
+
+@pytest.mark.long
+def test_pages_about_the_people_of_a_veil(studio, folder, veil):
+    veil.save(folder / "loans.veil")
+    body = {"file": "loans.veil", "target": "granted"}
+    for job, words in (
+        (studio.post("/v1/actions", json=body), "do not get granted"),
+        (studio.post("/v1/fairness", json={**body, "groups": ["member"]}), "member = yes"),
+    ):
+        found = ended(studio, job)
+        assert found["state"] == "done", found["problem"]
+        report = studio.post("/v1/report", json={"file": found["result"]["file"]}).json()
+        assert words in report["text"]
+    assert len(studio.get("/v1/start").json()["reports"]) == 2
+    wrong = studio.post("/v1/fairness", json={**body, "groups": ["age"]})
+    assert "is a number" in ended(studio, wrong)["problem"]["detail"]
 
 
 def test_an_audit_can_be_stopped(studio):

@@ -42,7 +42,8 @@ class Piece:
     def kind(self) -> tuple[Any, ...]:
         """Equal for pieces that can be searched together."""
         asked = self.question
-        return asked.k, asked.prefer, asked.regions, asked.target is None, self.rules is None
+        form = asked.regions, asked.letter
+        return asked.k, asked.prefer, *form, asked.target is None, self.rules is None
 
 
 @dataclass
@@ -206,7 +207,7 @@ def _explained(explainer: Explainer, pieces: Sequence[Piece]) -> list[dict[str, 
         prefer=first.prefer,
         progress=False,
     )
-    return records(result, regions=first.regions)
+    return records(result, regions=first.regions, letter=first.letter)
 
 
 def _decisions(explainer: Explainer, rows: Sequence[Row]) -> list[dict[str, Any]]:

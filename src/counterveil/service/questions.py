@@ -47,6 +47,13 @@ class Question(BaseModel):
         bool,
         Field(description="With what works of each change, and the main reasons; takes longer."),
     ] = False
+    letter: Annotated[
+        Literal["en", "de"] | None,
+        Field(
+            description="With a letter to the person in this language, and what works of each "
+            "change in words. Not for images; takes longer."
+        ),
+    ] = None
 
     @property
     def all_rules(self) -> Rules | None:

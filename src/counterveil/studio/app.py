@@ -34,6 +34,7 @@ PAGES = {
     **{name: PAGE / name for name in (*SCRIPTS, "studio.css")},
     **{name: service.PAGE / name for name in ("shared.js", "page.css", "icon.svg")},
 }
+CAN_BE_STOPPED = ("audit", "attack", "actions", "fairness")  # kinds of jobs
 HOSTS = ("127.0.0.1", "localhost")
 MOST_BYTES = 8_000_000  # of a body: a schema
 
@@ -70,11 +71,11 @@ class Studio:
 
     @asynccontextmanager
     async def lifespan(self, app: FastAPI) -> AsyncIterator[None]:
-        """At the end audit and attack are stopped; a release has been paid for, and goes on."""
+        """At the end what can be stopped is; a release has been paid for, and goes on."""
         yield
-        self.steps.stop(self.steps.audits)
-        self.steps.stop(self.steps.attacks)
-        if self.steps.releases:
+        for kind in CAN_BE_STOPPED:
+            self.steps.stop(kind)
+        if self.steps.running["release"]:
             log.warning("a release is running; it ends by itself and writes its veil")
 
     def add_routes(self, app: FastAPI) -> None:
@@ -92,10 +93,10 @@ class Studio:
             "deltas": (bodies.AskDeltas, steps.deltas),
             "account": (bodies.AskAccount, steps.open_account),
             "veil": (bodies.OfFile, lambda asked: steps.veil(asked.file)),
-            "audit/stop": (bodies.Body, lambda _: steps.stop(steps.audits)),
-            "attack/stop": (bodies.Body, lambda _: steps.stop(steps.attacks)),
             "report": (bodies.OfFile, lambda asked: steps.report(asked.file)),
         }
+        for kind in CAN_BE_STOPPED:
+            answers[f"{kind}/stop"] = bodies.Body, lambda _, kind=kind: steps.stop(kind)
         jobs: dict[str, tuple[type[bodies.Body], Callable[[Any, Job], Any]]] = {
             "draft": (bodies.AskDraft, lambda asked, _: steps.draft(asked)),
             "check": (bodies.Unit, lambda asked, _: steps.check_rows(asked)),
@@ -103,6 +104,8 @@ class Studio:
             "try": (bodies.AskTry, lambda asked, _: steps.try_veil(asked)),
             "audit": (bodies.Body, lambda _, job: steps.audit(job)),
             "attack": (bodies.AskAttack, steps.attack),
+            "actions": (bodies.AskActions, steps.actions),
+            "fairness": (bodies.AskFairness, steps.fairness),
         }
         answers |= {name: (body, self._starts(name, work)) for name, (body, work) in jobs.items()}
         for name, (body, answer) in answers.items():

@@ -51,18 +51,23 @@ class Unit(OfFile):
     max_records: Annotated[int, Field(ge=1)] | None = None
 
 
-class AskPlans(Unit):
+class Planned(Unit):
+    """What a plan depends on besides ε. `groups`: columns whose groups are counted as well."""
+
+    delta: float = 0.0
+    groups: list[Name] = []
+
+
+class AskPlans(Planned):
     """The plans of several ε at one δ."""
 
     epsilons: Annotated[list[float], Field(min_length=1, max_length=MOST_PLANS)]
-    delta: float = 0.0
 
 
-class AskDeltas(Unit):
+class AskDeltas(Planned):
     """The plans of one ε at several δ: this one among them."""
 
     epsilon: float
-    delta: float = 0.0
 
 
 class AskAccount(Body):
@@ -73,12 +78,11 @@ class AskAccount(Body):
     delta: float = 0.0
 
 
-class AskRelease(Unit):
+class AskRelease(Planned):
     """A release. `id` is chosen by the page, once for every release that is meant."""
 
     id: Annotated[str, Field(pattern="^[0-9a-f-]{16,64}$")]
     epsilon: float
-    delta: float = 0.0
     veil: Name
     other_rows: bool = False
 
@@ -88,6 +92,18 @@ class AskTry(OfFile):
 
     target: Category
     count: Annotated[int, Field(ge=1, le=20)] = 3
+
+
+class AskActions(OfFile):
+    """What would help most of the people of a veil who do not have the class `target` yet."""
+
+    target: Category
+
+
+class AskFairness(AskActions):
+    """What decisions are like for the groups that these columns make."""
+
+    groups: Annotated[list[Name], Field(min_length=1)]
 
 
 class AskAttack(OfFile):

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import re
+from collections import defaultdict
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +19,7 @@ from counterveil.privacy import Budget
 from counterveil.privacy.ledger import Ledger, find_account
 from counterveil.schema import Label, Schema
 from counterveil.search import Explainer
+from counterveil.search.results.letters import LINES as LANGUAGES
 from counterveil.service.answers import records
 from counterveil.service.responses import Problem
 from counterveil.signature import signer_line
@@ -30,7 +32,14 @@ SAMPLES = 400  # of which people to explain are chosen
 SCHEMA = (".json",)
 LAB = ("-m", "counterveil_lab.cli")  # the product does not import the lab; it only starts it
 LARGEST_REPORT = 4 << 20  # bytes
-STEPS = ("ranges", "singles", "moments", "pairs", "spikes")  # of a plan for mixed tables
+STEPS = (
+    "ranges",
+    "singles",
+    "moments",
+    "pairs",
+    "spikes",
+    "of_groups",
+)  # of a plan for mixed tables
 GOOD, FAIR = 0.02, 0.1  # noise on a count, as a share of the rows of an average class
 _NAME = r"'(?:[^'\\]|\\.)*': "
 _PLACE = re.compile(rf"^(?:{_NAME})?(?:features\.0\.\w+(?:: |\.))?(?:feature {_NAME})?")
@@ -41,7 +50,7 @@ class Steps:
     """The work of a studio for one folder and one ledger.
 
     `release_options`, `audit_options`: further words of these commands. `lab`: what Python is
-    started with for an attack.
+    started with for an attack. `running`: the processes of each kind.
     """
 
     folder: Folder
@@ -49,9 +58,7 @@ class Steps:
     release_options: tuple[str, ...] = ()
     audit_options: tuple[str, ...] = ("--quick",)
     lab: tuple[str, ...] = LAB
-    releases: list[Process] = field(default_factory=list)
-    audits: list[Process] = field(default_factory=list)
-    attacks: list[Process] = field(default_factory=list)
+    running: dict[str, list[Process]] = field(default_factory=lambda: defaultdict(list))
 
     def start(self) -> dict[str, Any]:
         """What there is to work with."""
@@ -98,14 +105,15 @@ class Steps:
         """What each ε would buy; the rows are counted, and that number is public."""
         curator, path = self._curator(asked), self.folder.file(asked.file, TABLES)
         budgets = [Budget(epsilon, asked.delta) for epsilon in asked.epsilons]
-        plans = zip(curator.plans(path, budgets), budgets, strict=True)
+        plans = zip(curator.plans(path, budgets, groups=asked.groups), budgets, strict=True)
         found = [_plan_as_dict(curator.schema, plan, budget) for plan, budget in plans]
         return {"plans": found, "account": self.account(curator.dataset)}
 
     def deltas(self, asked: bodies.AskDeltas) -> dict[str, Any]:
         """What the plan of one ε would be at other δ."""
         path = self.folder.file(asked.file, TABLES)
-        found = self._curator(asked).compare_deltas(path, asked.epsilon, asked.delta)
+        budget = asked.epsilon, asked.delta
+        found = self._curator(asked).compare_deltas(path, *budget, groups=asked.groups)
         return {"deltas": [asdict(each) for each in found]}
 
     def account(self, dataset: str) -> dict[str, Any]:
@@ -147,6 +155,7 @@ class Steps:
         words += ["--delta", repr(asked.delta)] if asked.delta else []
         words += ["--ledger", str(self.ledger)]
         words += ["--out", str(self.folder.new(asked.veil, ".veil"))]
+        words += ["--groups=" + ",".join(asked.groups)] if asked.groups else []
         words += ["--unit-column", asked.unit_column] if asked.unit_column else []
         words += ["--max-records", str(asked.max_records)] if asked.max_records else []
         words += ["--other-rows"] if asked.other_rows else []
@@ -155,7 +164,7 @@ class Steps:
     def release(self, asked: bodies.AskRelease, job: Job) -> dict[str, Any]:
         """Pay and release, as the command does."""
         words = self.release_command(asked)
-        answer = run_command(words, job, self.releases)
+        answer = run_command(words, job, self.running["release"])
         veil = Path(answer.content["veil"]).name
         return {**self.veil(veil), "warnings": answer.warnings, "command": shown(words)}
 
@@ -163,6 +172,7 @@ class Steps:
         """What a veil is and promises."""
         path = self.folder.file(name, VEIL)
         veil = Veil.load(path)
+        is_asked = None not in (veil.record, veil.surrogate)  # the private model, about people
         return {
             "file": path.name,
             "digest": veil.digest,
@@ -172,12 +182,13 @@ class Steps:
             "level": veil.statement.level.value,
             "text": veil.statement.text(),
             "schema": _as_dict(veil.schema),
-            "answers": veil.schema.family != "image" and None not in (veil.record, veil.surrogate),
+            "answers": is_asked and veil.schema.family != "image",
+            "people": is_asked and veil.schema.family == "mixed",
             "serve": shown(["serve", "--veil", str(path)]),
         }
 
     def try_veil(self, asked: bodies.AskTry) -> dict[str, Any]:
-        """Answers of the veil's private model to a few invented people."""
+        """Answers of the veil's private model to a few invented people, and a letter to one."""
         veil = Veil.load(self.folder.file(asked.file, VEIL))
         explainer, model = Explainer(veil), veil.model()
         if asked.target not in veil.schema.label.classes:
@@ -190,13 +201,34 @@ class Steps:
         explainer.warm_up(progress=False)
         chosen = people.iloc[others].reset_index(drop=True)
         result = explainer.explain(chosen, asked.target, progress=False)
-        return {"promise": explainer.statement.headline, "answers": records(result)}
+        shown = int(result.found[0]) if len(result.found) else 0
+        letters = {language: result.letter(shown, language) for language in LANGUAGES}
+        promise = explainer.statement.headline
+        return {"promise": promise, "answers": records(result), "person": shown, "letters": letters}
+
+    def actions(self, asked: bodies.AskActions, job: Job) -> dict[str, Any]:
+        """A page about what would help most people of a veil, at no further ε."""
+        return self._page("actions", "summary", asked, job)
+
+    def fairness(self, asked: bodies.AskFairness, job: Job) -> dict[str, Any]:
+        """A page that compares groups of people of a veil, at no further ε."""
+        return self._page("fairness", "fairness", asked, job, "--groups=" + ",".join(asked.groups))
+
+    def _page(
+        self, kind: str, command: str, asked: bodies.AskActions, job: Job, *more: str
+    ) -> dict[str, Any]:
+        """Have a command write a page about the private model of a veil into the folder."""
+        veil, name = self.folder.file(asked.file, VEIL), f"{kind}-{_timestamp()}.html"
+        words = [command, "--veil", str(veil), f"--target={asked.target}", *more]
+        words += ["--out", str(self.folder.new(name, ".html"))]
+        run_command(words, job, self.running[kind])
+        return {"file": name}
 
     def audit(self, job: Job) -> dict[str, Any]:
         """Try to refute what the installed mechanisms promise; no row is read."""
         name = f"audit-{_timestamp()}.json"
         words = ["audit", *self.audit_options, "--out", str(self.folder.new(name, ".json"))]
-        answer = run_command(words, job, self.audits)
+        answer = run_command(words, job, self.running["audit"])
         return {
             "file": name,
             "command": shown(words),
@@ -219,18 +251,18 @@ class Steps:
         if table == others:
             raise RequestError("both tables are the same; the second must hold other people")
         veil, name = folder.file(asked.file, VEIL), f"attack-{_timestamp()}"
-        page, commands = folder.new(name, ".html"), []
+        page, commands, running = folder.new(name, ".html"), [], self.running["attack"]
         if asked.model is None:
             model = folder.new(name, ".pt2")
             words = ["model", "export", str(veil), "--pt2", str(model)]
-            run_command(words, job, self.attacks, as_json=False)
+            run_command(words, job, running, as_json=False)
             commands.append(shown(words))
         else:
             model = folder.file(asked.model, MODELS)
         words = ["attack", "--quick", "--veil", str(veil), "--model", str(model)]
         words += ["--data", str(table), "--others", str(others), "--out", str(page)]
         words += ["--attribute", asked.attribute] if asked.attribute else []
-        run_command(words, job, self.attacks, program=self.lab, as_json=False)
+        run_command(words, job, running, program=self.lab, as_json=False)
         commands.append(shown(words, "counterveil-lab"))
         numbers = page.with_suffix(".json")
         content = json.loads(numbers.read_text(encoding="utf-8"))
@@ -247,9 +279,9 @@ class Steps:
             return {**found, "mechanisms": _by_mechanism(json.loads(found["text"])["rows"])}
         return found
 
-    def stop(self, running: list[Process]) -> dict[str, Any]:
-        """End the processes that are running: `self.audits` or `self.attacks`."""
-        for process in list(running):
+    def stop(self, kind: str) -> dict[str, Any]:
+        """End the processes of a kind that are running."""
+        for process in list(self.running[kind]):
             process.terminate()
         return {}
 
@@ -310,7 +342,7 @@ def _plan_as_dict(schema: Schema, plan: Plan, budget: Budget) -> dict[str, Any]:
     }
     if plan.family != "mixed":
         return content
-    bought = [name for name, share in zip(STEPS, plan.shares, strict=True) if share is not None]
+    bought = [name for name, share in zip(STEPS, plan.shares, strict=False) if share is not None]
     noise = plan.noise
     share = noise * len(schema.label.classes) / plan.units
     grade = "good" if share <= GOOD else "fair" if share <= FAIR else "poor"

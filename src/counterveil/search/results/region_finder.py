@@ -132,8 +132,7 @@ class RegionFinder:
         rules = self.rules
         if rules is not None and not isinstance(rules, Rules):
             rules = rules[answer]
-        feature = (rules or NO_RULES).tighten_feature(self._blocks[place].feature)
-        assert isinstance(feature, Numeric)
+        feature: Any = (rules or NO_RULES).tighten_feature(self._blocks[place].feature)
         line = Line.of(feature, own, self._cell(self.queries, answer, place))
         is_additive = self.model.additive is not None
         low, high, told, asked = yield from line.search(self._looked_at(place))

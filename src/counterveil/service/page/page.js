@@ -240,9 +240,7 @@ const askOne = careful(async () => {
   $("result").setAttribute("aria-busy", "true");
   $("result").replaceChildren(element("p", { textContent: words("asking") }));
   try {
-    state.answers = await ask("v1/explain", question);
-    state.asked = row;
-    showAnswers();
+    await answer(question);
     $("result").focus();
   } catch (error) {
     $("result").replaceChildren();
@@ -252,6 +250,14 @@ const askOne = careful(async () => {
     $("result").setAttribute("aria-busy", "false");
   }
 });
+
+// The answer to a question, with a letter in the language of the page where there are letters.
+async function answer(question) {
+  if (!isPicture() && state.about.decided_by !== "stand-in") Object.assign(question, { regions: true, letter: language });
+  state.answers = await ask("v1/explain", question);
+  Object.assign(state, { question, asked: question.rows[0] });
+  showAnswers();
+}
 
 const featureOf = (column) => state.schema.features.find((feature) => feature.name === column) || { name: column };
 
@@ -274,14 +280,24 @@ function showAnswers() {
   result.append(cards);
   if (count && isPicture()) result.append(element("p", { className: "fine", textContent: words("difference_how") }));
   if (count > 1 && !isPicture()) result.append(comparison(record.ways));
-  if (count) {
-    const bar = element("p", { className: "bar" });
-    bar.append(
-      element("button", { type: "button", className: "quiet", textContent: words("print"), onclick: () => window.print() }),
-      element("button", { type: "button", className: "quiet", textContent: words("json"), onclick: saveJson }),
-    );
+  if (count || record.letter) {
+    const bar = element("p", { className: "bar" }, quietButton("print", () => window.print()), quietButton("json", saveJson));
+    if (record.letter) bar.append(quietButton("letter", () => showLetter(record.letter)));
     result.append(bar);
   }
+}
+
+const quietButton = (name, onclick) => element("button", { type: "button", className: "quiet", textContent: words(name), onclick });
+
+// What to tell the person. While it is open, it alone is printed.
+function showLetter(text) {
+  if ($("letter")) $("letter").remove();
+  const letter = element("section", { id: "letter", className: "card", tabIndex: -1, "aria-label": words("letter") },
+    element("pre", { textContent: text }),
+    element("p", { className: "bar" }, quietButton("print_letter", () => window.print()),
+      quietButton("save_letter", () => save("letter.txt", text, "text/plain")), quietButton("close", () => $("letter").remove())));
+  $("result").append(letter);
+  letter.focus();
 }
 
 function cardOf(way, at, goal) {
@@ -322,6 +338,7 @@ function changeOf(change) {
   line.append(
     `${labelOf(feature)}: `, element("b", { textContent: valueOf(feature, change.to) }), " ",
     element("s", { textContent: words("instead", { before: valueOf(feature, change.from) }) }));
+  if (change.works) line.append(element("p", { className: "fine", textContent: words("works", { works: change.works }) }));
   if (change.places) {
     const [before, after] = change.places;
     const text = words("place", { before: percent(before), after: percent(after) });
@@ -572,10 +589,11 @@ function choose(tab) {
 }
 
 function begin() {
-  beginLanguage(() => {
+  beginLanguage(careful(async () => {
     stopTrying();
     showWords();
-  });
+    if (state.answers && state.question.letter) await answer(state.question);
+  }));
   for (const name of ["one", "many"]) {
     $(`tab-${name}`).addEventListener("click", () => choose(name));
     $(`tab-${name}`).addEventListener("keydown", (event) => {

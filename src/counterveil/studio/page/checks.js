@@ -1,6 +1,8 @@
 "use strict";
 // The steps audit and attack, and the reports of the folder.
 
+const STOPPABLE = ["audit", "attack", "actions", "fairness"];
+
 // Shows the progress of an audit or attack until it ends, and keeps its result.
 async function followCheck(name, job) {
   $(name).disabled = true;
@@ -104,14 +106,15 @@ function readButtons(file) {
     const { text } = await ask("report", { file });
     save(file, text);
   };
-  const read = async () => {
-    state.report = await ask("report", { file });
-    showReport();
-    $("reader").focus();
-  };
   return element("span", { className: "bar" },
-    element("button", { type: "button", className: "quiet", textContent: words("read", { file }), onclick: careful(read) }),
+    element("button", { type: "button", className: "quiet", textContent: words("read", { file }), onclick: careful(() => readReport(file)) }),
     element("button", { type: "button", className: "quiet", textContent: words("download", { file }), onclick: careful(download) }));
+}
+
+async function readReport(file) {
+  state.report = await ask("report", { file });
+  showReport();
+  $("reader").focus();
 }
 
 function showReport() {
@@ -131,5 +134,5 @@ function beginChecks(on) {
   on("audit", "click", careful(async () => followCheck("audit", await ask("audit", {}))));
   on("attack-form", "submit", attack);
   on("attack-veil", "change", careful(showAttributes));
-  for (const name of ["audit", "attack"]) on(`${name}-stop`, "click", careful(() => ask(`${name}/stop`, {})));
+  for (const name of STOPPABLE) on(`${name}-stop`, "click", careful(() => ask(`${name}/stop`, {})));
 }

@@ -6,6 +6,8 @@ const DELTAS = [0, 1e-6, 1e-9];
 const SECONDS_AT_REST = 0.3;
 const BOUGHT = ["singles", "ranges", "moments", "pairs", "spikes"];
 
+const planBody = () => ({ ...unitBody(), delta: delta(), groups: picked("groups") });
+
 // --- 3: what ε buys ---
 
 const delta = () => Number($("delta").value || 0);
@@ -23,6 +25,7 @@ function showEpsilon() {
     ...free.map((column) => element("option", { value: column, textContent: words("unit_column", { column }) })));
   if (free.includes(unit)) $("unit").value = unit;
   $("records-label").hidden = !$("unit").value;
+  showBoxes("groups", columnsOfGroups(state.schema));
   $("delta").replaceChildren(...DELTAS.map((each) =>
     element("option", { value: each, textContent: each ? tenth(each) : words("delta_none") })));
   if (chosen) $("delta").value = chosen;
@@ -31,7 +34,7 @@ function showEpsilon() {
 
 // The plans of all places of the slider are asked for at once, so that it moves without waiting.
 const loadPlans = careful(async () => {
-  const turn = ++state.turn, key = JSON.stringify([unitBody(), delta()]), { epsilon } = state;
+  const turn = ++state.turn, key = JSON.stringify(planBody()), { epsilon } = state;
   const known = state.plans.get(key) || new Map();
   const missing = [...new Set([...EPSILONS, epsilon])].filter((each) => !known.has(each));
   if (missing.length) {
@@ -40,7 +43,7 @@ const loadPlans = careful(async () => {
     $("plan").setAttribute("aria-busy", "true");
     if (!known.size) $("plan").replaceChildren(element("p", { textContent: words("planning") }));
     try {
-      const { plans, account } = await ask("plans", { ...unitBody(), epsilons: missing, delta: delta() });
+      const { plans, account } = await ask("plans", { ...planBody(), epsilons: missing });
       for (const plan of plans) known.set(plan.epsilon, plan);
       state.plans.set(key, known);
       state.account = account;
@@ -62,7 +65,7 @@ async function compareDeltas(known, turn) {
   if (plan.deltas) return;
   await sleep(SECONDS_AT_REST);
   if (turn !== state.turn) return;
-  plan.deltas = (await ask("deltas", { ...unitBody(), epsilon, delta: delta() })).deltas;
+  plan.deltas = (await ask("deltas", { ...planBody(), epsilon })).deltas;
   if (turn === state.turn) showPlan(known);
 }
 
@@ -86,6 +89,7 @@ function showPlan(plans) {
     return bar;
   }));
   const parts = [];
+  $("groups-line").hidden = !plan.grade || !$("groups").children.length;
   if (plan.grade) {
     const rows = plan.units / state.schema.label.classes.length;
     parts.push(element("p", { className: `grade ${plan.grade}`, textContent: words(`grade_${plan.grade}`) }));
@@ -96,7 +100,7 @@ function showPlan(plans) {
   for (const warning of plan.warnings) parts.push(element("p", { className: "warned", lang: "en", textContent: warning }));
   if (plan.bought) {
     const list = element("ul", { className: "bought" });
-    for (const step of BOUGHT) {
+    for (const step of picked("groups").length ? [...BOUGHT, "of_groups"] : BOUGHT) {
       const has = plan.bought.includes(step);
       list.append(element("li", { className: has ? "" : "not", textContent: has ? words(step) : `${words(step)}: ${words("not_bought")}` }));
     }
@@ -162,6 +166,7 @@ function showRelease() {
       fact(words("sum_table"), state.file), fact(words("sum_schema"), state.schemaFile),
       fact(words("sum_unit"), unit ? words("unit_column", { column: unit }) : words("unit_row")),
       fact(words("sum_price"), `ε ${number(state.epsilon)}${delta() ? `, δ ${number(delta())}` : ""}`));
+    if (picked("groups").length) $("summary").append(fact(words("sum_groups"), picked("groups").join(", ")));
     if (!state.busy && canPay()) $("summary").append(fact(words("sum_left"), `ε ${number(left)}`));
     $("release").textContent = words("release", { epsilon: number(state.epsilon) });
     $("release").disabled = state.busy || !canPay();
@@ -182,7 +187,7 @@ function showProgress(name, job, first) {
   bar.hidden = job.state !== "running";
   if (job.total) bar.value = job.done / job.total;
   else bar.removeAttribute("value");
-  bar.setAttribute("aria-label", words(`step_${{ release: 4, audit: 6, attack: 7 }[name]}`));
+  bar.setAttribute("aria-label", words({ release: "step_4", audit: "step_6", attack: "step_7" }[name] ?? name));
   $(`${name}-work`).textContent = job.total ? words("step_of", job) : words(first);
 }
 
@@ -208,7 +213,7 @@ async function followRelease(job) {
     $("release-work").textContent = "";
     state.plans.clear();
     await look();
-    if (state.schemaFile && state.file) state.account = (await ask("plans", { ...unitBody(), epsilons: [state.epsilon], delta: delta() })).account;
+    if (state.schemaFile && state.file) state.account = (await ask("plans", { ...planBody(), epsilons: [state.epsilon] })).account;
     show(state.step);
   }
 }
@@ -218,7 +223,7 @@ const release = careful(async () => {
   state.busy = true;
   $("release").disabled = true;
   state.releaseId ??= crypto.randomUUID();
-  const body = { ...unitBody(), id: state.releaseId, epsilon: state.epsilon, delta: delta(), veil: $("veil-name").value, other_rows: $("other").checked };
+  const body = { ...planBody(), id: state.releaseId, epsilon: state.epsilon, veil: $("veil-name").value, other_rows: $("other").checked };
   let job;
   try {
     job = await ask("release", body);

@@ -33,6 +33,18 @@ function fillSelect(id, names, chosen = $(id).value) {
   if (names.includes(chosen)) $(id).value = chosen;
 }
 
+const picked = (id) => [...$(id).querySelectorAll("input:checked")].map((box) => box.value);
+
+// A box for each name; what was chosen stays chosen.
+function showBoxes(id, names, chosen = picked(id)) {
+  $(id).replaceChildren(...names.map((name) =>
+    element("label", {}, element("input", { type: "checkbox", checked: chosen.includes(name), value: name }), ` ${name}`)));
+}
+
+// Columns with a list of values; commands take their names with commas between them.
+const columnsOfGroups = (schema) => schema.features.filter(({ kind, name }) => ["categorical", "binary"].includes(kind) && !name.includes(","))
+  .map((feature) => feature.name);
+
 async function chooseFile(name) {
   $("draft-form").hidden = true; // until it is about this file
   const { columns } = await ask("columns", { file: name }).finally(() => { $("draft-form").hidden = !state.file; });
@@ -41,8 +53,7 @@ async function chooseFile(name) {
   $("chosen").textContent = name;
   fillSelect("label", columns, columns[columns.length - 1]);
   $("label").value = columns[columns.length - 1];
-  $("uses").replaceChildren(...columns.map((column) =>
-    element("label", {}, element("input", { type: "checkbox", checked: true, value: column }), ` ${column}`)));
+  showBoxes("uses", columns, columns);
   hideLabel();
   showFiles();
   showSteps();
@@ -93,6 +104,10 @@ function showTry() {
   $("try-form").hidden = !veil.answers;
   if (!veil.answers) $("try-work").textContent = words("no_answers");
   $("serve").textContent = veil.serve;
+  $("people").hidden = !veil.people;
+  showBoxes("fairness-groups", columnsOfGroups(veil.schema));
+  showFairness();
+  showMade();
   showAnswers();
 }
 
@@ -116,7 +131,9 @@ function showAnswers() {
     }
     cards.append(card);
   });
-  $("answers").append(cards, element("p", { className: "fine", lang: "en", textContent: state.answers.promise }));
+  const { person, letters, promise } = state.answers;
+  $("answers").append(cards, element("p", { className: "fine", lang: "en", textContent: promise }),
+    element("details", { className: "card" }, element("summary", { textContent: words("letter", { n: person + 1 }) }), element("pre", { tabIndex: 0, textContent: letters[language] })));
 }
 
 function changeLine(change) {
@@ -135,6 +152,19 @@ const tryVeil = careful(() => alone([$("try")], async () => {
     $("try-work").textContent = "";
   }
 }));
+
+// A page about the people of the veil, which is then read below.
+const tell = (kind) => careful(async () => {
+  const body = { file: state.veil.file, target: state.veil.schema.label.classes[Number($("target").value)] };
+  if (kind === "fairness") body.groups = picked("fairness-groups");
+  await followCheck(kind, await ask(kind, body));
+  await readReport(state[kind].file);
+});
+
+function showFairness() {
+  $("fairness-line").hidden = !$("fairness-groups").children.length;
+  $("fairness").disabled = !picked("fairness-groups").length || !$("fairness-bar").hidden;
+}
 
 // --- Start ---
 
@@ -166,10 +196,13 @@ const begin = careful(async () => {
   on("delta", "change", loadPlans);
   on("unit", "change", () => { $("records-label").hidden = !$("unit").value; loadPlans(); });
   on("records", "change", loadPlans);
+  on("groups", "change", loadPlans);
   on("to-release", "click", () => go(4));
   on("check", "click", checkRows);
   on("release-form", "submit", release);
   on("try-form", "submit", tryVeil);
+  on("fairness-groups", "change", showFairness);
+  for (const kind of ["actions", "fairness"]) on(kind, "click", tell(kind));
   on("copy", "click", careful(async () => {
     await navigator.clipboard.writeText($("serve").textContent);
     $("copied").textContent = words("copied");
@@ -181,7 +214,7 @@ const begin = careful(async () => {
   await look();
   const { jobs } = await ask("jobs");
   const running = (kind) => jobs.find((job) => job.kind === kind && job.state === "running");
-  for (const name of ["audit", "attack"]) if (running(name)) followCheck(name, running(name)).catch(trouble);
+  for (const name of STOPPABLE) if (running(name)) followCheck(name, running(name)).catch(trouble);
   if (running("release")) {
     go(4);
     await followRelease(running("release"));

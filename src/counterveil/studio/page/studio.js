@@ -8,7 +8,7 @@ const state = {
   schema: null, marked: new Set(), confirmed: new Set(), leftOut: {}, typed: new Map(), oneByOne: false, schemaFile: null, dirty: false, // its schema
   plans: new Map(), plan: null, account: null, epsilon: 0.75, turn: 0, // what ε buys
   releaseId: null, released: null, veil: null, answers: null, busy: false,
-  audit: null, attack: null, report: null, // what was checked, and the report that is read
+  audit: null, attack: null, actions: null, fairness: null, report: null, // what was checked, and the report that is read
 };
 
 // --- Words and numbers ---
@@ -87,7 +87,7 @@ function go(step) {
   state.step = step;
   trouble(null);
   for (let each = 1; each <= STEPS; each++) $(`step-${each}`).hidden = each !== step;
-  $("reports").hidden = step < 6;
+  $("reports").hidden = step < 5;
   showSteps();
   show(step);
   window.scrollTo(0, 0);
