@@ -31,7 +31,6 @@ from counterveil.models import Rows, TargetModel
 from counterveil.population import MixedPopulation
 from counterveil.schema import Link
 from counterveil.schema.columns import numbers_of
-from counterveil.schema.numeric import Numeric
 from counterveil.search.components import SearchComponents
 from counterveil.search.constraints.bounds import NO_RULES, Box, ManyRules
 from counterveil.search.constraints.rules import Rules
