@@ -189,6 +189,17 @@ def test_a_model_that_nobody_asked_is_never_said_to_agree(veil, model, people):
     assert "expected to carry over" in result.decided_by.meaning
 
 
+class Turned(torch.nn.Module):
+    """The opposite of what a network says."""
+
+    def __init__(self, network):
+        super().__init__()
+        self.network = network
+
+    def forward(self, points):
+        return -self.network(points)
+
+
 def test_its_own_model_given_by_name_is_the_same(veil, model, schema, people):
     for classes in ("even", "population"):
         own = Explainer(veil, veil.model(classes))
@@ -201,6 +212,10 @@ def test_its_own_model_given_by_name_is_the_same(veil, model, schema, people):
     foreign = Explainer(veil, other)
     assert foreign.decided_by is DecidedBy.MODEL
     assert foreign.statement.level.value == "explainer"
+    forged = PrivateModel(schema, Turned(veil.surrogate), veil.statement, veil=veil.digest)
+    said = ask_frame(Explainer(veil, forged).model, people).exp()
+    sound = veil.model(forged.classes).predict_proba(people)
+    assert np.allclose(said, sound, atol=1e-6)
     with pytest.raises(ModelError, match="another schema"):
         adapt(other, schema.model_copy(update={"name": "else"}))
 

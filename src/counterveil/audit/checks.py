@@ -195,6 +195,9 @@ def adds_by_itself(pair: Pair, budget: Budget) -> Finding:
             dice = Dice()
             measure(PrivateTable(told, pair.schema, **pair.units), pair.plan(budget), dice)
             sums.append(dice.exact)
+        if any(one.shape != two.shape for one, two in zip(*sums, strict=True)):
+            yield "the sums have another shape for D'"
+            return
         moved.append([two - one for one, two in zip(*sums, strict=True)])
     for number, (among, elsewhere) in enumerate(zip(*moved, strict=True)):
         if not np.array_equal(among, elsewhere):

@@ -58,6 +58,7 @@ SHORT = Training(
     surrogate_epochs=2,
     generator_steps=2,
 )
+CRASHED = 3  # the exit code of a fault of counterveil
 SEARCH_STEPS = 10
 SECRET = 470_011  # a number that no message may hold
 MEMBERS = ("manifest.json", "weights.safetensors", "record.safetensors")  # differ by the noise
@@ -376,6 +377,8 @@ def said_otherwise(shown: Iterable[Sequence[Any]]) -> Finding:
     for name, one, two in zip(names, *shown, strict=True):
         if one != two:
             yield f"the {name} differs between D and D'"
+        elif name == names[0] and one == CRASHED:
+            yield "the command fails, so that nothing can be seen"
 
 
 def command_differs(
