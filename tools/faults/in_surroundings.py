@@ -19,6 +19,7 @@ TABLE, BOOK, EXPLAINER = "curator/table.py", "privacy/book.py", "search/explaine
 _PROGRESS = "unit/test_counting.py::test_progress_tells_nothing_of_the_rows"
 _RELEASE = "privacy/test_release.py"
 _LEDGER, _DRAFT = "privacy/test_ledger.py", "unit/test_veil.py"
+_PATH = "__import__('pathlib').Path"  # where a patched module does not import it
 _DONE = "        population = population_of(schema, record)\n"
 _MODEL = "consulted, decided_by, named = _consulted_model(self.veil, model, guidance)"
 _ASKED = "before = self.model.ask(asked)\n        batch"
@@ -40,11 +41,11 @@ FAULTS: tuple[Fault, ...] = (
            "            from counterveil.terminal import warn\n            warn('one class')\n",
            (COMMAND, "last of its class")),
     fault("counts left in a file", "what was counted stays in the folder",
-           CURATOR, _DONE, f"{_DONE}        __import__('pathlib').Path('counts.txt').write_text(str(record.units + "
+           CURATOR, _DONE, f"{_DONE}        {_PATH}('counts.txt').write_text(str(record.units + "
            "table.private_rows()[0].sum()))\n", (COMMAND, UNFIT)),
     fault("a file whose name counts rows", "a folder can be listed by others",
            CURATOR, _DONE,
-           f"{_DONE}        __import__('pathlib').Path(f'{{len(table.private_rows()[1])}}.tmp').touch()\n",
+           f"{_DONE}        {_PATH}(f'{{len(table.private_rows()[1])}}.tmp').touch()\n",
            (COMMAND, UNFIT)),
     in_score("a score that says how many rows it used", "that is how many have a label",
            CURATOR, "score = measure_score(table, model, job.budget)",
@@ -54,7 +55,7 @@ FAULTS: tuple[Fault, ...] = (
     in_score("a score that leaves its counts", "what was counted stays in the folder",
            CURATOR, "score = measure_score(table, model, job.budget)",
            "score = measure_score(table, model, job.budget)\n"
-           "        __import__('pathlib').Path('c.txt').write_text(str(table.private_rows()[0].sum()))",
+           f"        {_PATH}('c.txt').write_text(str(table.private_rows()[0].sum()))",
            (COMMAND, UNFIT)),
     by_test("a decision that depends on the batch", "floats of a network differ among other rows",
             "private_model.py", "torch.cat([network(row.clone()) for row in points.split(1)])",
