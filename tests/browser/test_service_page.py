@@ -84,6 +84,31 @@ def test_what_if_shows_the_decision_at_once(browser, address):
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("size", SIZES)
+def test_a_letter_alone_is_printed(browser, address, size):
+    with opened(browser, address, size, accept_downloads=True) as page:
+        ask_until_found(page)
+        assert "Works, if" in page.locator("#result .cards").inner_text()
+        page.get_by_role("button", name="Letter").click()
+        letter = page.locator("#letter pre").inner_text()
+        assert letter.startswith("Decision (loan): refused")
+        assert serious(page) == []
+        assert fits(page)
+        if size == "desktop":
+            picture(page, "service-desktop-letter")
+        with page.expect_download() as download:
+            page.get_by_role("button", name="Download as text").click()
+        assert download.value.path().read_text().strip() == letter.strip()
+        page.emulate_media(media="print")
+        assert page.locator("body").inner_text().strip() == letter.strip()
+        page.emulate_media(media="screen")
+        page.select_option("#language", "de")
+        page.locator("#result .fine", has_text="Es genügt").first.wait_for()
+        page.get_by_role("button", name="Brief").click()
+        assert page.locator("#letter pre").inner_text().startswith("Entscheidung (loan)")
+
+
+@pytest.mark.long
 def test_what_must_stay_stays(browser, address):
     with opened(browser, address) as page:
         assert page.locator("input[role=switch]").nth(6).is_disabled()  # region, by the schema

@@ -95,8 +95,7 @@ class Studio:
             "veil": (bodies.OfFile, lambda asked: steps.veil(asked.file)),
             "report": (bodies.OfFile, lambda asked: steps.report(asked.file)),
         }
-        for kind in CAN_BE_STOPPED:
-            answers[f"{kind}/stop"] = bodies.Body, lambda _, kind=kind: steps.stop(kind)
+        answers |= {f"{kind}/stop": (bodies.Body, self._stops(kind)) for kind in CAN_BE_STOPPED}
         jobs: dict[str, tuple[type[bodies.Body], Callable[[Any, Job], Any]]] = {
             "draft": (bodies.AskDraft, lambda asked, _: steps.draft(asked)),
             "check": (bodies.Unit, lambda asked, _: steps.check_rows(asked)),
@@ -120,6 +119,10 @@ class Studio:
             return self.jobs.start(kind, partial(work, asked), getattr(asked, "id", None)).to_dict()
 
         return start
+
+    def _stops(self, kind: str) -> Callable[[Any], Any]:
+        """What ends the processes of this kind."""
+        return lambda _: self.steps.stop(kind)
 
     def _all_jobs(self) -> dict[str, Any]:
         return {"jobs": [job.to_dict() for job in self.jobs.all()]}
