@@ -217,6 +217,8 @@ def toys(folder: Path) -> None:
         ],
     )
     put(folder, "claims", [said_of_people(0.0)])
+    works = {"regions": 20, "exact": 0.5, "accepted": 1.0, "missed_numbers": 0.0}
+    put(folder, "regions", [measured(0, kind="network", seed=1, missed_lists=0.0, **works)])
     put(folder, "population", [measured(d, agreement=0.9, two_way=0.04, two_way_singles=0.06,
                                         worst_number=0.02, bounds=b)
                                for d in range(2) for b in (1.0, 10.0)])  # fmt: skip
