@@ -20,9 +20,11 @@ from pages import (
 )
 from rows import random_rows
 
+from counterveil import Explainer
 from counterveil.privacy import Budget
 from counterveil.privacy.ledger import Ledger
 from counterveil.schema import Schema
+from counterveil.search import fairness
 
 
 @pytest.fixture
@@ -144,6 +146,33 @@ def test_an_attack_and_its_report(browser, folder, veil, schema, rows):
             page.locator("#attacked").get_by_role("button", name="Download attack-").click()
         text = download.value.path().read_text()
         assert text == (folder / download.value.suggested_filename).read_text()
+
+
+@pytest.mark.long
+def test_a_veil_is_tried_and_its_groups_are_shown(browser, folder, veil, monkeypatch):
+    for name, value in {"DRAWN": 2000, "DRAWS": 1, "AGAIN": 2, "ANSWERED": 40}.items():
+        monkeypatch.setattr(fairness, name, value)
+    Explainer(veil).fairness(["member"], "granted").save(folder / "fairness.html")
+    veil.save(folder / "loans.veil")
+    with studio(folder) as address, opened_studio(browser, address) as page:
+        page.locator("#veil-form button").click()
+        page.get_by_label("Decision to reach").select_option(label="granted")
+        page.get_by_role("button", name="Ask for three invented people").click()
+        page.get_by_text("A letter to person").click()
+        assert "Decision (loan): refused" in page.locator("#answers pre").inner_text()
+        assert page.get_by_role("button", name="Fairness by groups").is_disabled()
+        page.locator("#fairness-groups").get_by_label("member").check()
+        assert page.get_by_role("button", name="Fairness by groups").is_enabled()
+        page.get_by_role("button", name="Read fairness.html").click()
+        frame = page.frame_locator("#reader iframe")
+        frame.locator(".bars .bar").first.wait_for()
+        size = frame.locator(".bars .bar").first.evaluate(
+            "each => each.getBoundingClientRect().width"
+        )
+        assert size > 1  # the policy of the page forbids no part of it
+        colour = frame.locator(".bars .bar").first.evaluate("each => getComputedStyle(each).fill")
+        assert colour != "rgb(0, 0, 0)"
+        looks_right(page, "studio-desktop-5-people", folder)
 
 
 def test_faults_of_a_schema_are_named_where_they_are(browser, folder):
