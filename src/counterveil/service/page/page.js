@@ -253,11 +253,14 @@ const askOne = careful(async () => {
 
 // The answer to a question, with a letter in the language of the page where there are letters.
 async function answer(question) {
-  if (!isPicture() && state.about.decided_by !== "stand-in") Object.assign(question, { regions: true, letter: language });
-  state.answers = await ask("v1/explain", question);
-  Object.assign(state, { question, asked: question.rows[0] });
+  if (!isPicture() && state.about.decided_by !== "stand-in") question = { ...question, regions: true, letter: language };
+  const answers = await ask("v1/explain", question);
+  Object.assign(state, { answers, question, asked: question.rows[0] });
   showAnswers();
 }
+
+// Whether the texts of the answer are in the language of the page; otherwise they are asked for again.
+const isInLanguage = () => state.question.letter === language;
 
 const featureOf = (column) => state.schema.features.find((feature) => feature.name === column) || { name: column };
 
@@ -280,9 +283,10 @@ function showAnswers() {
   result.append(cards);
   if (count && isPicture()) result.append(element("p", { className: "fine", textContent: words("difference_how") }));
   if (count > 1 && !isPicture()) result.append(comparison(record.ways));
-  if (count || record.letter) {
+  const letter = isInLanguage() && record.letter;
+  if (count || letter) {
     const bar = element("p", { className: "bar" }, quietButton("print", () => window.print()), quietButton("json", saveJson));
-    if (record.letter) bar.append(quietButton("letter", () => showLetter(record.letter)));
+    if (letter) bar.append(quietButton("letter", () => showLetter(letter)));
     result.append(bar);
   }
 }
@@ -338,7 +342,7 @@ function changeOf(change) {
   line.append(
     `${labelOf(feature)}: `, element("b", { textContent: valueOf(feature, change.to) }), " ",
     element("s", { textContent: words("instead", { before: valueOf(feature, change.from) }) }));
-  if (change.works) line.append(element("p", { className: "fine", textContent: words("works", { works: change.works }) }));
+  if (change.works && isInLanguage()) line.append(element("p", { className: "fine", textContent: words("works", { works: change.works }) }));
   if (change.places) {
     const [before, after] = change.places;
     const text = words("place", { before: percent(before), after: percent(after) });
