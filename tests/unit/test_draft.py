@@ -151,6 +151,7 @@ def test_a_person_is_told_what_to_decide():
         "categories of sex, region, smoker",
         "immutable, as the name says something personal: age, sex",
         "better for the person, as the name says: income (up)",
+        "better for the person, as the name says: income (up)",
         "region: numbers taken for codes",
         "rooms: taken for amounts",
         "1,000 for income",
@@ -193,6 +194,19 @@ def test_names_of_columns():
 def test_names_that_say_something_personal(attribute, names):
     found = {name: column_names.personal_attribute(name) for name in names.split()}
     assert set(found.values()) == {attribute}, found
+
+
+@pytest.mark.parametrize(
+    ("way", "names"),
+    [
+        ("up", "income MonthlyIncome savings_balance base_salary jahreseinkommen_gehalt"),
+        ("down", "debt balance_owed times_late days_overdue arrears schulden missed_payments"),
+        (None, "late_shift debt_to_income income_tax days_since_arrears debt_free income_band"),
+    ],
+)
+def test_names_that_say_which_way_is_better(way, names):
+    found = {name: column_names.better_way(name) for name in names.split()}
+    assert set(found.values()) == {way}, found
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from counterveil.schema.cells import NumberCells
 from counterveil.schema.columns import Array
 
 SLICES = 8192  # of a number, as many for each bin; of whole numbers no more than there are values
+HAIR_OF_SLICE = 1e-6
 BY_CHANCE = 0.1  # spikes in a whole table that are nothing but noise: at most so many are expected
 
 
@@ -82,7 +83,8 @@ class Spikes:
         feature = self._schema.features[place]
         lower, upper = feature.number_range or (0.0, 1.0)
         low, high = (lower + end[number] * (upper - lower) for end in (slices.low, slices.high))
-        value = roundest(low, high, (low + high) / 2, whole=feature.is_whole)
+        slack = HAIR_OF_SLICE * (high - low)  # a round number may be an end, but for the last bit
+        value = roundest(low - slack, high + slack, (low + high) / 2, whole=feature.is_whole)
         unit = (value - lower) / (upper - lower)
         return float(np.clip(unit, slices.low[number], slices.high[number]))
 
