@@ -209,19 +209,6 @@ def test_names_that_say_which_way_is_better(way, names):
     assert set(found.values()) == {way}, found
 
 
-@pytest.mark.parametrize(
-    ("way", "names"),
-    [
-        ("up", "income MonthlyIncome savings_balance base_salary jahreseinkommen_gehalt"),
-        ("down", "debt balance_owed times_late days_overdue arrears schulden missed_payments"),
-        (None, "late_shift debt_to_income income_tax days_since_arrears debt_free income_band"),
-    ],
-)
-def test_names_that_say_which_way_is_better(way, names):
-    found = {name: column_names.better_way(name) for name in names.split()}
-    assert set(found.values()) == {way}, found
-
-
 def test_personal_attributes_are_immutable_and_the_draft_says_so(rows):
     frame = rows.assign(
         geburtsjahr=[1950 + i % 40 for i in range(len(rows))],
