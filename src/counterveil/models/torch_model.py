@@ -195,6 +195,7 @@ def _array_layers(module: nn.Module) -> list[ArrayLayer] | None:
 
 
 def _dense(weight: Array, bias: Array, points: Array) -> Array:
-    found: Array = points @ weight
+    with np.errstate(invalid="ignore"):  # some BLAS raise this flag for few finite floats
+        found: Array = points @ weight
     found += bias
     return found

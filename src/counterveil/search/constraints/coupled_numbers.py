@@ -52,7 +52,8 @@ class Tied(NamedTuple):
         """How far each feature is from the query's in the unit cube, (rows, features)."""
         square = np.square(rows - queries, dtype=np.float32)
         square[square <= CHANGE_TOLERANCE**2] = 0
-        return np.asarray(np.sqrt(square @ self.reach.T.astype(np.float32)))
+        with np.errstate(invalid="ignore"):  # some BLAS raise this flag for few finite floats
+            return np.asarray(np.sqrt(square @ self.reach.T.astype(np.float32)))
 
 
 class CoupledNumbers:
