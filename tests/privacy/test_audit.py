@@ -316,7 +316,7 @@ def test_the_instrument_tells_the_noise_of_a_real_measurement():
         assert (answer.sensitivity, answer.delta) == (same.sensitivity, same.delta)
 
 
-@pytest.mark.parametrize("make", neighbours.PURE_PAIRS, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", neighbours.PURE_PAIRS, ids=lambda make: make().name)
 def test_the_record_of_a_veil_is_what_got_noise(make):
     pair, budget = make(), Budget(1.0)
     if pair.planned:

@@ -21,7 +21,7 @@ _RELEASE = "privacy/test_release.py"
 _LEDGER, _DRAFT = "privacy/test_ledger.py", "unit/test_veil.py"
 _PATH = "__import__('pathlib').Path"  # where a patched module does not import it
 _DONE = "        population = population_of(schema, record)\n"
-_MODEL = "consulted, decided_by, named = _consulted_model(self.veil, model, guidance)"
+_MODEL = "consulted, decided_by, named = consulted_model(self.veil, model, guidance)"
 _ASKED = "before = self.model.ask(asked)\n        batch"
 _ALONE = "privacy/test_noise.py::test_noise_is_drawn_behind_one_door"
 
@@ -97,12 +97,13 @@ FAULTS: tuple[Fault, ...] = (
     # Guidance, keys, drafts
     Fault("guidance of the surrogate that asks f", "f is asked where no target is named",
           ((EXPLAINER, _MODEL,
-            f"{_MODEL}\n        self._f = adapt(model, self.veil.schema) if model else None"),
+            f"{_MODEL}\n        from counterveil.models import adapt\n        "
+            "self._f = adapt(model, self.veil.schema) if model else None"),
            (EXPLAINER, _ASKED, _ASKED.replace(
                "self.model.ask", "(self.model if target or not self._f else self._f).ask"))),
           ((TEST, f"{_RELEASE}::test_surrogate_guidance_asks_no_model"),)),
     by_test("a private model with other weights", "f in its place is said to be end-to-end",
-            EXPLAINER, "decides = veil.model(model.classes if own else None)",
+            "search/components.py", "decides = veil.model(model.classes if own else None)",
             "decides = model if own else veil.model(None)",
             "unit/test_private_model.py::test_its_own_model_given_by_name_is_the_same"),
     by_test("weak keys are keys", "anybody can sign under them", "signature.py",

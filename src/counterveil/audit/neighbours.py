@@ -5,7 +5,7 @@ is easy to get wrong. The tables are tiny: the adversary knows all other records
 would not help it, and the noise does not depend on them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -143,26 +143,6 @@ def groups() -> Pair:
     return replace(pair, groups=("x", "y"))
 
 
-def persons_groups() -> Pair:
-    """The same, and one person with three records that count."""
-    return _of_one_person(groups(), "one person, groups")
-
-
-def persons_moments() -> Pair:
-    """Moments of one person with three records that count."""
-    return _of_one_person(moments(), "one person, moments")
-
-
-def persons_ranges() -> Pair:
-    """The first look at a number, and one person with three records that count."""
-    return _of_one_person(ranges(), "one person, ranges")
-
-
-def persons_spikes() -> Pair:
-    """Values looked at one by one, and one person with three records that count."""
-    return _of_one_person(spikes(), "one person, spikes")
-
-
 def unfit() -> Pair:
     """Cells that do not fit: in some of the other records, and in all of the replaced one of D.
 
@@ -189,11 +169,6 @@ def far_number() -> Pair:
     return _pair("far number", [Numeric(name="x", lower=0, upper=100)], others, [first], [second])
 
 
-def persons() -> Pair:
-    """One person with five records of which three are used; all of them move to another cell."""
-    return _of_one_person(one_feature(), "one person, three records")
-
-
 def in_parts() -> Pair:
     """Order 2 on a table that workers count part by part."""
     return replace(counted_pairs(), name="order 2, in parts", in_parts=True)
@@ -202,21 +177,6 @@ def in_parts() -> Pair:
 def persons_in_parts() -> Pair:
     """The same with records of the person in several parts of a table that workers count."""
     return replace(persons(), name="one person, in parts", in_parts=True)
-
-
-def persons_pairs() -> Pair:
-    """The same with order 2."""
-    return _of_one_person(counted_pairs(), "one person, pairs")
-
-
-def persons_bits() -> Pair:
-    """The same with sets of bits."""
-    return _of_one_person(bits(), "one person, bits")
-
-
-def persons_images() -> Pair:
-    """The same with images."""
-    return _of_one_person(images(), "one person, images")
 
 
 def bits() -> Pair:
@@ -279,6 +239,20 @@ def last_of_its_kind() -> Pair:
     features = [_letters("x"), _letters("y")]
     return _pair("last of its kind", features, others, [first], [second], order=1)
 
+
+def _person(make: Callable[[], Pair], what: str) -> Callable[[], Pair]:
+    """The pair that `make` gives, with one person who has three records that count."""
+    return lambda: _of_one_person(make(), f"one person, {what}")
+
+
+persons = _person(one_feature, "three records")
+persons_pairs = _person(counted_pairs, "pairs")
+persons_groups = _person(groups, "groups")
+persons_moments = _person(moments, "moments")
+persons_ranges = _person(ranges, "ranges")
+persons_spikes = _person(spikes, "spikes")
+persons_bits = _person(bits, "bits")
+persons_images = _person(images, "images")
 
 PURE_PAIRS = (
     one_feature,

@@ -174,7 +174,6 @@ def plan_differs(pair: Pair, budget: Budget) -> Finding:
 
 
 def members_of(veil: Veil) -> dict[str, bytes]:
-    """The members of a veil's file by name."""
     return unpacked(veil.to_bytes())
 
 

@@ -38,6 +38,7 @@ from counterveil.curator.bounds import (
 from counterveil.curator.functional import make_plan, measure, record_bytes
 from counterveil.curator.job import (
     Job,
+    PlanChoices,
     ReleaseChoices,
     ScoreChoices,
     draft_note,
@@ -50,6 +51,7 @@ from counterveil.curator.score import exact_score, measure_score
 from counterveil.curator.scored import Score
 from counterveil.curator.table import PrivateTable
 from counterveil.errors import InternalError, RequestError, VeilError
+from counterveil.hints import named
 from counterveil.networks import ARCHITECTURES, pick_device
 from counterveil.population import population_of
 from counterveil.population.whole_scorecard import WholeScorecard
@@ -60,12 +62,10 @@ from counterveil.privacy.recipe import Recipe
 from counterveil.privacy.statement import TARGET_MODEL, access_to_bounds
 from counterveil.private_model import PrivateModel
 from counterveil.schema import Schema
-from counterveil.signature import SigningKey
 from counterveil.terminal import progress_bar
 from counterveil.veil import MEMBER_LIMITS, Veil
 
 MECHANISMS = ("functional", "paper", "dpsgd")
-MOST_EPOCHS = 100_000
 
 
 class Curator:
@@ -103,33 +103,27 @@ class Curator:
         private_data: Any,
         epsilon: float,
         delta: float = 0.0,
-        *,
-        order: int | None = None,
-        groups: Sequence[str] = (),
+        **choices: Unpack[PlanChoices],
     ) -> Plan:
         """What `functional` would measure. Reads the number of rows, or of people: it is public."""
-        return self.plans(private_data, [Budget(epsilon, delta)], order=order, groups=groups)[0]
+        return self.plans(private_data, [Budget(epsilon, delta)], **choices)[0]
 
     def plans(
         self,
         private_data: Any,
         budgets: Sequence[Budget],
-        *,
-        order: int | None = None,
-        groups: Sequence[str] = (),
+        **choices: Unpack[PlanChoices],
     ) -> list[Plan]:
         """The plan of each budget, as `plan` makes it; the rows are counted once."""
         table = self._table(private_data)
-        return [self._plan(table, sensible(budget), order, groups) for budget in budgets]
+        return [self._plan(table, sensible(budget), **choices) for budget in budgets]
 
     def compare_deltas(
         self,
         private_data: Any,
         epsilon: float,
         delta: float = 0.0,
-        *,
-        order: int | None = None,
-        groups: Sequence[str] = (),
+        **choices: Unpack[PlanChoices],
     ) -> list[AtDelta]:
         """What a plan would be at this δ, at none and at usual ones; of mixed tables alone.
 
@@ -138,8 +132,7 @@ class Curator:
         if self.schema.family != "mixed":
             return []
         deltas = sorted({delta, *DELTAS})
-        budgets = [Budget(epsilon, each) for each in deltas]
-        plans = self.plans(private_data, budgets, order=order, groups=groups)
+        plans = self.plans(private_data, [Budget(epsilon, each) for each in deltas], **choices)
         return [at_delta(plan, each) for plan, each in zip(plans, deltas, strict=True)]
 
     def bounds(
@@ -160,8 +153,7 @@ class Curator:
             raise RequestError("no number of the schema has bounds that were read off the rows")
         job = Job(self._table(private_data), sensible(Budget(epsilon, delta)), False, **choices)
         price = price_of(self.schema, job.table, job.budget)
-        if job.save_to is not None:
-            files.check_new(job.save_to, overwrite=job.overwrite)
+        job.check()
         paid = self._reserve(job, f"noisy bounds of {len(names)} numbers of {self.schema.name}")
         made = with_bounds(self.schema, names, measure_bounds(job.table, names, job.budget), price)
         content = made.to_json().encode()
@@ -169,7 +161,11 @@ class Curator:
         return made
 
     def _plan(
-        self, table: PrivateTable, budget: Budget, order: int | None, groups: Sequence[str]
+        self,
+        table: PrivateTable,
+        budget: Budget,
+        order: int | None = None,
+        groups: Sequence[str] = (),
     ) -> Plan:
         plan = make_plan(
             self.schema, table.size, budget, records=table.records, order=order, groups=groups
@@ -219,8 +215,7 @@ class Curator:
                 self.ledger.write_down(self.dataset, f"exact score on {self.schema.name}")
             return exact_score(table, model)
         job = Job(table, sensible(Budget(epsilon, delta)), progress=False, **choices)
-        if job.save_to is not None:
-            files.check_new(job.save_to, overwrite=job.overwrite)
+        job.check()
         paid = self._reserve(job, f"score of a private model on {self.schema.name}")
         score = measure_score(table, model, job.budget)
         self._hand_out(score.to_json(), score.digest, job, paid)
@@ -246,10 +241,9 @@ class Curator:
 
         `mechanism`: "functional" is (ε, δ)-DP; "dpsgd" would be with noise of real numbers, and
         needs the extra of that name; "paper" is the published method and guarantees nothing, and
-        `epsilon=math.inf` adds no noise to it. `order` overrules the plan. `groups`: columns
-        such as sex and race, whose groups `Explainer.fairness` compares; a quarter of ε goes to
-        them. For the rest see
-        `ReleaseChoices`.
+        `epsilon=math.inf` adds no noise to it. `order` overrules the plan. `groups`: columns such
+        as sex and race, whose groups `Explainer.fairness` compares; a quarter of ε goes to them.
+        For the rest see `ReleaseChoices`.
         """
         self._check_mechanism(mechanism)
         if groups and mechanism != "functional":
@@ -261,16 +255,7 @@ class Curator:
             sensible(budget)
         job = Job(self._table(private_data), budget, progress, **choices)
         check_unit(self.schema, job.table)
-        if job.epochs is not None and not (
-            type(job.epochs) is int and 1 <= job.epochs <= MOST_EPOCHS
-        ):
-            raise RequestError(f"epochs must be a whole number from 1 to {MOST_EPOCHS}")
-        if type(job.seed) is not int or not 0 <= job.seed < 2**31:
-            raise RequestError("seed must be a whole number from 0 to 2147483647")
-        if job.sign is not None and not isinstance(job.sign, SigningKey):
-            raise RequestError("sign must be a SigningKey: SigningKey.load(path)")
-        if job.save_to is not None:
-            files.check_new(job.save_to, overwrite=job.overwrite)
+        job.check()
         if len(self.schema.to_json().encode()) > MEMBER_LIMITS["schema.json"]:
             raise RequestError("the schema is too large for a veil; it may have 8 MiB as JSON")
         if mechanism == "dpsgd":
@@ -286,8 +271,7 @@ class Curator:
 
     def _check_mechanism(self, mechanism: str) -> None:
         if mechanism not in MECHANISMS:
-            known = ", ".join(MECHANISMS)
-            raise RequestError(f"unknown mechanism {mechanism!r}; use one of: {known}")
+            raise RequestError(f"unknown mechanism {mechanism!r}; use one of: {named(MECHANISMS)}")
         if mechanism == "paper" and self.ledger:
             raise RequestError(
                 "mechanism paper guarantees nothing: no account can pay for it, and one that is "
@@ -318,9 +302,7 @@ class Curator:
         try:
             opened = Veil.from_bytes(content)
         except VeilError:
-            raise InternalError(
-                "a veil was made that cannot be opened; nothing was written"
-            ) from None
+            raise InternalError("the veil cannot be opened; nothing was written") from None
         self._hand_out(content, opened.digest, job, reserved)
         return opened
 
@@ -352,8 +334,7 @@ class Curator:
         population = population_of(schema, record)
         training = job.training or TRAININGS[schema.family]
         training = replace(training, epochs=job.epochs or training.epochs)
-        title = "training on the noisy population"
-        epochs = epochs_of(population, training)
+        epochs, title = epochs_of(population, training), "training on the noisy population"
         with progress_bar(title, epochs, show=job.progress) as tick:
             made = fit_networks(
                 population, schema, seed=job.seed, device=self.device, training=training, tick=tick

@@ -3,6 +3,7 @@
 import os
 import platform
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -17,7 +18,15 @@ from counterveil.privacy import Budget
 from counterveil.schema import Schema
 from counterveil.signature import SigningKey
 
+MOST_EPOCHS = 100_000
 LEAST_EPSILON, MOST_EPSILON = 1e-6, 1e4  # of a private mechanism: beyond, arithmetic overflows
+
+
+class PlanChoices(TypedDict, total=False):
+    """What is measured: `order` overrules the plan, `groups` are columns that are compared."""
+
+    order: int | None
+    groups: Sequence[str]
 
 
 class ReleaseChoices(TypedDict, total=False):
@@ -65,6 +74,19 @@ class Job:
     overwrite: bool = False
     sign: SigningKey | None = None
     other_rows: bool = False
+
+    def check(self) -> None:
+        """Refuse what cannot be meant, and a file that is there already."""
+        if self.epochs is not None and not (
+            type(self.epochs) is int and 1 <= self.epochs <= MOST_EPOCHS
+        ):
+            raise RequestError(f"epochs must be a whole number from 1 to {MOST_EPOCHS}")
+        if type(self.seed) is not int or not 0 <= self.seed < 2**31:
+            raise RequestError("seed must be a whole number from 0 to 2147483647")
+        if self.sign is not None and not isinstance(self.sign, SigningKey):
+            raise RequestError("sign must be a SigningKey: SigningKey.load(path)")
+        if self.save_to is not None:
+            files.check_new(self.save_to, overwrite=self.overwrite)
 
 
 def write_part(path: str | os.PathLike[str], content: bytes) -> Path:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 
 from counterveil.encoding import Array, Encoding
-from counterveil.models import TargetModel, TorchModel
+from counterveil.errors import RequestError
+from counterveil.models import ModelFile, TargetModel, TorchModel, adapt
 from counterveil.population import MixedPopulation
+from counterveil.private_model import PrivateModel
 from counterveil.search.actions.costs import Context
 from counterveil.search.actions.search import answers, believable_context, nearest_context
 from counterveil.search.asking import Question
@@ -168,3 +171,32 @@ class SearchComponents:
         if isinstance(self.believable, ImageGround):
             return self.believable.quality(queries, answers, targets)
         return AnswerQuality.of(self.believable, queries, answers, targets)
+
+
+def consulted_model(
+    veil: Veil, model: Any, guidance: str
+) -> tuple[TargetModel, DecidedBy, dict[str, str]]:
+    """What the search may consult, whose decisions its answers are, and how certificates name it.
+
+    That is f; or f~ where it decides itself; or f~ in place of f, which is then not even kept.
+    """
+    if guidance not in {"model", "surrogate"}:
+        raise RequestError("guidance must be 'model' or 'surrogate'")
+    own = isinstance(model, PrivateModel) and model.veil == veil.digest
+    if guidance == "model" and isinstance(model, ModelFile):
+        loaded = model.load(veil.schema)
+        return loaded, DecidedBy.MODEL, {"kind": "file", "sha256": model.digest}
+    if guidance == "model" and model is not None and not own:
+        return adapt(model, veil.schema), DecidedBy.MODEL, {"kind": "in memory"}
+    if veil.surrogate is None:
+        raise RequestError(
+            f"this veil has no surrogate, no private model (mechanism {veil.statement.mechanism}); "
+            "give a model, with guidance 'model', or release with mechanism functional"
+        )
+    if guidance == "surrogate":
+        stand_in = TorchModel(veil.surrogate, veil.schema, outputs="logits")
+        return stand_in, DecidedBy.STAND_IN, {"kind": DecidedBy.STAND_IN.value}
+    decides = veil.model(model.classes if own else None)  # by the veil's own weights
+    named = {"kind": DecidedBy.PRIVATE_MODEL.value, "classes": decides.classes}
+    private_model = TorchModel(decides.logits, veil.schema, outputs="logits")
+    return private_model, DecidedBy.PRIVATE_MODEL, named

@@ -13,17 +13,16 @@ from torch import Tensor
 
 from counterveil.encoding import Array
 from counterveil.errors import InternalError, RequestError
-from counterveil.models import ModelFile, Rows, TargetModel, TorchModel, adapt
+from counterveil.models import ModelFile, Rows, TargetModel
 from counterveil.networks import pick_device
 from counterveil.privacy import ModelBudget, Statement
-from counterveil.private_model import PrivateModel
 from counterveil.schema import Category
 from counterveil.search import bulk
 from counterveil.search.action_summary import ActionSummary, summary_of_actions
 from counterveil.search.actions.costs import BatchCosts, Context
 from counterveil.search.asking import Question
 from counterveil.search.batch import Answers, Found, QueryBatch
-from counterveil.search.components import SearchComponents
+from counterveil.search.components import SearchComponents, consulted_model
 from counterveil.search.constraints import bounds
 from counterveil.search.constraints.bounds import ManyRules
 from counterveil.search.constraints.rules import Rules
@@ -89,7 +88,7 @@ class Explainer:
         self.veil = veil if isinstance(veil, Veil) else Veil.load(veil)
         if isinstance(model, (str, os.PathLike)):
             model = ModelFile(model)
-        consulted, decided_by, named = _consulted_model(self.veil, model, guidance)
+        consulted, decided_by, named = consulted_model(self.veil, model, guidance)
         statement = self.veil.statement
         if decided_by is not DecidedBy.MODEL:
             if model_budget is not None:
@@ -368,35 +367,6 @@ class Explainer:
                 found.put(part, answered)
             tick(total)
         return found
-
-
-def _consulted_model(
-    veil: Veil, model: Any, guidance: str
-) -> tuple[TargetModel, DecidedBy, dict[str, str]]:
-    """What the search may consult, whose decisions its answers are, and how certificates name it.
-
-    That is f; or f~ where it decides itself; or f~ in place of f, which is then not even kept.
-    """
-    if guidance not in {"model", "surrogate"}:
-        raise RequestError("guidance must be 'model' or 'surrogate'")
-    own = isinstance(model, PrivateModel) and model.veil == veil.digest
-    if guidance == "model" and isinstance(model, ModelFile):
-        loaded = model.load(veil.schema)
-        return loaded, DecidedBy.MODEL, {"kind": "file", "sha256": model.digest}
-    if guidance == "model" and model is not None and not own:
-        return adapt(model, veil.schema), DecidedBy.MODEL, {"kind": "in memory"}
-    if veil.surrogate is None:
-        raise RequestError(
-            f"this veil has no surrogate, no private model (mechanism {veil.statement.mechanism}); "
-            "give a model, with guidance 'model', or release with mechanism functional"
-        )
-    if guidance == "surrogate":
-        stand_in = TorchModel(veil.surrogate, veil.schema, outputs="logits")
-        return stand_in, DecidedBy.STAND_IN, {"kind": DecidedBy.STAND_IN.value}
-    decides = veil.model(model.classes if own else None)  # by the veil's own weights
-    named = {"kind": DecidedBy.PRIVATE_MODEL.value, "classes": decides.classes}
-    private_model = TorchModel(decides.logits, veil.schema, outputs="logits")
-    return private_model, DecidedBy.PRIVATE_MODEL, named
 
 
 def _shifted(tick: Tick, start: int) -> Tick:
