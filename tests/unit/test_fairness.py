@@ -106,6 +106,15 @@ def test_small_groups_and_vague_ones_are_told_apart() -> None:
     assert vague.high - vague.low > exact.high - exact.low
 
 
+def test_no_interval_goes_beyond_what_a_measure_can_be() -> None:
+    for measure in MEASURES:
+        values = np.array([1.0] * 60 + [0.0 if measure.is_share else 0.6] * 4)
+        known = Known.of(measure, values, 60.0, 0.0, like=np.inf)
+        estimate = Cell.of(measure, known).estimate
+        assert estimate is not None
+        assert 0 <= estimate.low <= estimate.value <= estimate.high <= measure.most
+
+
 def test_noise_again_is_that_of_the_record(explainer: Explainer) -> None:
     record = explainer.veil.record
     assert record is not None

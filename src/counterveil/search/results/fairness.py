@@ -31,20 +31,21 @@ TOO_FEW, NOT_KNOWN = "too few to tell", "not known"
 
 
 class Measure(NamedTuple):
-    """One number of a group. `is_share`: of people; otherwise a mean."""
+    """One number of a group. `is_share`: of people; otherwise a mean. `most`: it can be."""
 
     name: str
     title: str
     of: str
     is_share: bool = True
+    most: float = 1.0
 
 
 MEASURES = (
     Measure("refused", "refused", ALL),
     Measure("answered", "has an answer", REFUSED),
     Measure("impossible", "proved impossible", REFUSED),
-    Measure("effort", "effort", ANSWERS, is_share=False),
-    Measure("changes", "changes", ANSWERS, is_share=False),
+    Measure("effort", "effort", ANSWERS, is_share=False, most=math.inf),
+    Measure("changes", "changes", ANSWERS, is_share=False, most=math.inf),
     Measure("stability", "stability", ANSWERS, is_share=False),
     Measure("agreement", "private model agrees", ANSWERS),
 )
@@ -120,7 +121,7 @@ class Cell:
         if self.measure.is_share:
             return Estimate(mean, *clopper_pearson(mean * worth, worth, ERROR / 2))
         half = float(t.isf(ERROR / 2, worth - 1)) * self.known.deviation / math.sqrt(worth)
-        return Estimate(mean, max(0.0, mean - half), mean + half)
+        return Estimate(mean, max(0.0, mean - half), min(mean + half, self.measure.most))
 
     @property
     def text(self) -> str:
@@ -355,7 +356,7 @@ class Fairness:
         """Every group with its number, low and high end in percent of the widest; [] for none."""
         cells = [group.cells[MEASURES.index(measure)] for group in self.groups]
         ends = [cell.estimate.high for cell in cells if cell.estimate is not None]
-        widest = 1.0 if measure.is_share else max(ends, default=1.0)
+        widest = max(ends, default=1.0) if math.isinf(measure.most) else measure.most
         return [
             (group, cell, [100 * each / widest for each in astuple(cell.estimate)])
             if cell.estimate is not None
