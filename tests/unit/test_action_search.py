@@ -13,6 +13,7 @@ from rows import random_rows
 from torch import nn
 
 from counterveil import Explainer
+from counterveil.curator import Curator
 from counterveil.encoding import Encoding
 from counterveil.population.rounding import roundest
 from counterveil.schema import Label, Numeric, Schema
@@ -29,6 +30,7 @@ from counterveil.search.batch import QueryBatch
 from counterveil.search.constraints.bounds import box_around
 from counterveil.search.constraints.rules import Rules
 from counterveil.search.results import wording
+from counterveil.search.results.refusals import Status
 
 
 @pytest.fixture(scope="module")
@@ -500,3 +502,23 @@ def test_a_change_that_follows_from_another_costs_less(bills):
     assert float(follows[0, 1]) > 0.5
     assert (follows[0, [0, 2, 3]] == 0).all()  # the leader pays in full
     assert (follows[1] == 0).all()  # a bill and an age have nothing to do with each other
+
+
+def test_where_the_veil_is_noise_nothing_changes_or_counts_that_the_model_ignores():
+    dice, names = np.random.default_rng(0), [f"x{number}" for number in range(6)]
+    rows = pd.DataFrame({name: dice.normal(50, 5, 300).round(1) for name in names})
+    rows["y"] = np.where(rows.x0 + rows.x1 - rows.x2 > 50, "yes", "no")
+    features = tuple(Numeric(name=name, lower=0, upper=100) for name in names)
+    schema = Schema(name="few", features=features, label=Label(name="y", classes=("no", "yes")))
+
+    def model(asked):
+        chance = 1 / (1 + np.exp(50 - asked.x0 - asked.x1 + asked.x2))
+        return np.stack([1 - chance, chance], axis=1)
+
+    veil = Curator(schema).release(rows, 0.05, epochs=1, progress=False)
+    queries = rows[names].head(20)
+    result = Explainer(veil, model).explain(queries, "yes", progress=False)
+    assert result.veil_knows is False
+    assert len(result.found) + result.count(Status.ALREADY) == len(queries)
+    assert (result.rows[names[3:]] == queries[names[3:]]).all(axis=None)
+    assert not result.reasons_of(int(result.found[0]))

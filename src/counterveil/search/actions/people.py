@@ -11,7 +11,6 @@ Everything is a function of the veil: nothing here has seen the target model or 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 
 import numpy as np
 import torch
@@ -31,6 +30,9 @@ APART = 4.0  # between the places of two numbers that stand in one line
 TOGETHER = 4.0  # times what goes together counts in plausibility
 LINKED = 0.4  # correlation from which one feature follows another
 MOST_LINKS = 128  # pairs of features that are looked at for that
+
+# Places of a number and the share of people below each, where people are not known.
+EVENLY = np.array([0.0, 1.0]), np.array([0.0, 1.0])
 
 PairTable = tuple[int, int, Array]
 
@@ -63,7 +65,10 @@ class People:
         self._read_cells()
         self._read_density()
         self._read_links()
+        self.sure_shares = SureShares(population)
         ladders = [population.percentiles(int(number)) for number in self._numbers]
+        if not self.veil_knows:
+            ladders = [EVENLY for _ in ladders]
         self._shares = Curves(ladders, device)
         self._scales = Curves([(places, _scale(shares)) for places, shares in ladders], device)
         self.spread = torch.ones(self.features, device=device)
@@ -199,10 +204,10 @@ class People:
         found = self._along(self._shares, points, torch.nan)
         return torch.where(self.known(points), found, torch.nan)
 
-    @cached_property
-    def sure_shares(self) -> SureShares:
-        """What is sure about how many people have a number or more."""
-        return SureShares(self.population)
+    @property
+    def veil_knows(self) -> bool:
+        """Whether P~ is more than noise; else numbers are compared by their size alone."""
+        return self.sure_shares.veil_knows
 
     def _along(self, curves: Curves, points: Tensor, otherwise: float) -> Tensor:
         """The values of curves for all numbers; `otherwise` for all other features."""

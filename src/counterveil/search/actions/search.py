@@ -36,6 +36,7 @@ from counterveil.terminal import Tick, silent
 
 PEOPLE = 2000  # of P~ that units are measured by
 LEAST_UNIT = 1e-3  # log-odds
+MOST_UNIT = 2.0  # log-odds, where P~ is mostly noise: models are surer of rows like nobody
 AT_A_TIME, MOST = 512, 1 << 19  # queries on the processor, and on a GPU with much memory
 MEMORY = 192 << 10  # bytes of a GPU for each query
 SHRUNK = 3  # rows of a query that are made as near as can be, for the nearest answers
@@ -70,6 +71,8 @@ def believable_context(
         own.append(class_margin(log_proba, goals).std())
         theirs.append(committee.margins(cells, goals).std(dim=0).mean())
     units = [max(float(torch.stack(each).mean()), LEAST_UNIT) for each in (own, theirs)]
+    if not (people.veil_knows or stands_in):
+        prices, units[0] = replace(prices, implausible=0.0, unstable=0.0), min(units[0], MOST_UNIT)
     menu = menu_of(encoding, population, device, kinks=model.kinks)
     return Context(encoding, menu, prices, people, committee, *units)
 

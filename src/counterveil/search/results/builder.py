@@ -15,6 +15,7 @@ from torch import Tensor
 from counterveil.encoding import Array, Encoding
 from counterveil.models import Rows
 from counterveil.population import MixedPopulation
+from counterveil.population.shares import SureShares
 from counterveil.privacy import Statement
 from counterveil.schema import Schema
 from counterveil.search.asking import Question
@@ -29,6 +30,7 @@ from counterveil.search.results.reasons import Gain, ReasonFinder
 from counterveil.search.results.refusals import NO_FURTHER, UNCONVINCED, Status
 from counterveil.search.results.region_finder import RegionFinder
 from counterveil.search.results.tables import with_index
+from counterveil.search.results.wording import DecidedBy
 
 
 @dataclass(frozen=True)
@@ -145,12 +147,16 @@ class ResultBuilder:
     def _gains(self, request: Request) -> PutOff[Gain]:
         """What counts most against the person of each query; nothing where P~ is not known.
 
-        A model whose calls are counted is not asked.
+        A model whose calls are counted is not asked. Where P~ is mostly noise, only the private
+        model has reasons: it learnt from that noise.
         """
 
         def find(at: Array) -> list[list[Gain]]:
             model, population = self.components.model, self.components.population
             if not isinstance(population, MixedPopulation) or model.calls_left is not None:
+                return [[] for _ in at]
+            is_own = self.components.decided_by is DecidedBy.PRIVATE_MODEL
+            if not (is_own or SureShares(population).veil_knows):
                 return [[] for _ in at]
             now, targets = request.before.argmax(dim=1), request.batch.targets
             points = request.batch.queries.cpu()

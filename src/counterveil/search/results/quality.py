@@ -64,7 +64,7 @@ class AnswerQuality:
         beyond = torch.as_tensor(shares.beyond(before, after, targets))
         found = effort, rank, stability, beyond, places
         arrays = (each.double().cpu().numpy() for each in found)
-        return cls(*arrays, veil_knows=shares.veil_knows)
+        return cls(*arrays, veil_knows=people.veil_knows)
 
     def select(self, at: Array) -> Self:
         """The quality of the answers at these positions."""
