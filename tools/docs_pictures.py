@@ -60,7 +60,7 @@ def explained(demo: Path, page: Path) -> None:
 
 
 def groups(demo: Path, page: Path) -> None:
-    """The page of `counterveil fairness`, of a veil of the embedded table that counted the sexes."""
+    """The page of `counterveil fairness`, of a veil of embedded rows with groups of sex."""
     rows = adult_split().train
     veil = Curator(adult_schema()).release(rows, 1.0, groups=["sex"], progress=False)
     compared = Explainer(veil, demo / "model.pt2").fairness(["sex"], ">50K", progress=False)
