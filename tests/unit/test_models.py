@@ -161,7 +161,7 @@ def test_a_model_that_answers_nan_for_one_row(schema, rows, model):
     with pytest.raises(ModelError, match="answers NaN or infinity for row 7;"):
         ask_frame(TorchModel(Holes(), schema), frame)
     bold = TorchModel(nn.Sequential(model, nn.Softmax(1)), schema)
-    bold._outputs, bold._forward = "probabilities", model
+    bold._outputs, bold._module = "probabilities", model
     with pytest.raises(ModelError, match="a probability above 1 for row"):
         ask_frame(bold, frame)
 

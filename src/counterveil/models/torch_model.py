@@ -91,26 +91,27 @@ class TorchModel(TargetModel):
         self._layers = _array_layers(self._module) if self._device.type == "cpu" else None
 
     def ask(self, rows: Rows) -> Tensor:
+        if rows.from_frame:  # a verdict is the module's own, to the last bit
+            with torch.no_grad():
+                raw = self._raw(rows.points.to(self.device), self._module)
+            return base.sane(self._log_proba(raw.cpu().double(), len(rows)))
         if self._layers is not None and self._are_few(rows):
             raw = torch.from_numpy(_through(self._layers, rows.array))
         else:
-            with torch.set_grad_enabled(torch.is_grad_enabled() and not rows.from_frame):
-                raw = self._raw(rows.points.to(self.device) if rows.from_frame else rows.points)
-        if not rows.from_frame:
-            return self._log_proba(raw, len(rows))
-        return base.sane(self._log_proba(raw.cpu().double(), len(rows)))
+            raw = self._raw(rows.points)
+        return self._log_proba(raw, len(rows))
 
     def _are_few(self, rows: Rows) -> bool:
         """Whether rows are asked about without torch: for a few, calling it is most of the time."""
-        if len(rows) > FEW or self._shape is not None:
+        if len(rows) > FEW or self._shape is not None or torch.is_grad_enabled():
             return False
-        needs_no_gradient = rows.from_frame or not torch.is_grad_enabled()
-        return needs_no_gradient and rows.array.shape[1:] == (self.encoding.width,)
+        return rows.array.shape[1:] == (self.encoding.width,)
 
-    def _raw(self, points: Tensor) -> Tensor:
+    def _raw(self, points: Tensor, forward: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+        """What the module gives for points, by `forward` in the place of the quick way."""
         inputs = points if self._shape is None else points.reshape(len(points), *self._shape)
         try:
-            answer = self._forward(inputs)
+            answer = (forward or self._forward)(inputs)
         except Exception as error:
             raise limits.out_of_memory(error) or ModelError(
                 f"the torch model does not accept encoded rows of {self.encoding.width} numbers "
