@@ -104,6 +104,30 @@ def test_a_client_that_stops_reading_does_not_stall_others(served, people):
 
 
 @pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        b"GET /v1/health HTTP/1.1\r\nHost: 127.0.0.1\r\n",
+        b"POST /v1/explain HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\n{",
+    ],
+)
+def test_connections_of_one_client_shut_nobody_out(said, served_once, people):
+    """Idle ones, slow heads and slow bodies; a question that is under way loses nothing."""
+    with contextlib.ExitStack() as held:
+        for _ in range(600):
+            place = ("127.0.0.1", served_once.port)
+            rude = held.enter_context(socket.create_connection(place, timeout=30))
+            with contextlib.suppress(OSError):  # it may be closed by now
+                rude.sendall(said)
+        for address in ("127.0.0.1", "127.0.0.2"):
+            other = http.client.HTTPConnection(*place, timeout=30, source_address=(address, 0))
+            other.request("GET", "/v1/health")
+            assert other.getresponse().status == 200
+            other.close()
+        assert post(served_once.address, {"rows": people[:1]})[0] == 200
+
+
+@pytest.mark.parametrize(
     "head",
     [
         b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: a\x00b\r\n\r\n",

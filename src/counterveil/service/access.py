@@ -113,7 +113,10 @@ class AccessKeys:
         question = "SELECT name, rows_a_minute, answers_a_day FROM keys WHERE digest = ? "
         with self._open(to_write=False) as file:
             found = file.execute(question + "AND revoked IS NULL", (_digest(key),)).fetchone()
-        return None if found is None else Caller(*found, found[0])
+        if found is None:
+            return None
+        name, rows, answers = found
+        return Caller(name, rows, answers, name)
 
     def use(self, caller: Caller, answers: int) -> bool:
         """Write down that so many answers were asked for; False where too few are left today.
