@@ -46,6 +46,7 @@ from counterveil.service.responses import (
     refused,
     while_connected,
 )
+from counterveil.service.watchdog import keep_telling
 from counterveil.signature import signer_dict
 from counterveil.tables import plain_rows
 
@@ -143,8 +144,10 @@ class Service:
         asked = self.settings
         looked = self.metrics.rows_at_once.observe
         self.batcher = Batcher(self.explainer, asked.at_once, seconds=asked.seconds, looked=looked)
+        watched = asyncio.create_task(keep_telling(lambda: self._fails))
         yield
         await self.batcher.close()
+        watched.cancel()
 
     def add_routes(self, app: FastAPI) -> None:
         """All addresses of the service."""
@@ -346,8 +349,12 @@ class Service:
 
     async def health(self) -> Response:
         """200 while questions are answered, else 503."""
-        fails = self.batcher is None or self.batcher.fails
+        fails = self._fails
         return as_json({"status": "failing" if fails else "ok"}, 503 if fails else 200)
+
+    @property
+    def _fails(self) -> bool:
+        return self.batcher is None or self.batcher.fails
 
     @property
     def _batcher(self) -> Batcher:
