@@ -13,6 +13,7 @@ of other kinds, fields as the document describes them, or sound ones. A request 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from dataclasses import dataclass
@@ -149,7 +150,9 @@ async def answered(app: Any, request: dict[str, Any]) -> tuple[int, dict[bytes, 
     left = [{"type": "http.request", "body": request["body"], "more_body": False}]
 
     async def receive() -> Message:
-        return left.pop() if left else {"type": "http.disconnect"}
+        if not left:
+            await asyncio.Event().wait()  # the client stays
+        return left.pop()
 
     async def send(message: Message) -> None:
         sent.append(message)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Literal, TypeVar
@@ -73,7 +74,8 @@ class Cluster:
             where = {"address": "local", "num_cpus": workers, "include_dashboard": False}
             where |= {"_node_ip_address": "127.0.0.1"}
         try:
-            ray.init(**where, log_to_driver=False, configure_logging=False)
+            with _on_loopback(ray) if self.address is None else nullcontext():
+                ray.init(**where, log_to_driver=False, configure_logging=False)
         except (ConnectionError, OSError, RuntimeError, ValueError, TimeoutError):
             named = "on this machine" if self.address is None else f"at {self.address}"
             raise RequestError(
@@ -107,8 +109,9 @@ class Cluster:
                 ) from None
             except ray.exceptions.RayError:
                 raise RequestError(
-                    f"a part was lost {ATTEMPTS} times: its workers died. Look for a lack of "
-                    "memory on their machines"
+                    f"a part was lost {ATTEMPTS} times: its workers died, or their machine was "
+                    "lost. Look for a lack of memory there; an explanation goes on when it is "
+                    "started again"
                 ) from None
             finally:
                 if not is_done:  # what is under way is for nobody
@@ -164,12 +167,32 @@ def _answer(said: tuple[str, Any]) -> Any:
     raise getattr(errors, kind)(content)
 
 
+@contextmanager
+def _on_loopback(ray: Any) -> Iterator[None]:
+    """What is started here listens on 127.0.0.1 alone.
+
+    Ray takes that address for the one of this machine in its network, unless it is told, as on
+    desktop systems, that there are no other machines.
+    """
+    constants, name = ray._private.ray_constants, "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+    with_others, said = constants.ENABLE_RAY_CLUSTER, os.environ.get(name)
+    constants.ENABLE_RAY_CLUSTER, os.environ[name] = False, "0"
+    try:
+        yield
+    finally:
+        constants.ENABLE_RAY_CLUSTER = with_others
+        os.environ.pop(name)
+        if said is not None:
+            os.environ[name] = said
+
+
 def _ray() -> Any:
     """The package ray, which tells nobody that it is used."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
         import ray
+        import ray._private.ray_constants
         import ray.exceptions
         import ray.util
     except ImportError:

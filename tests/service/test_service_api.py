@@ -26,7 +26,8 @@ from counterveil import Explainer
 from counterveil.models import CallableModel
 from counterveil.service import guard, questions, responses
 from counterveil.service.access import AccessKeys
-from counterveil.service.app import Settings, create_app
+from counterveil.service.answers import records
+from counterveil.service.app import GONE, Settings, create_app
 from counterveil.service.questions import Explain
 from counterveil.tables import as_frame
 
@@ -484,6 +485,84 @@ def test_a_model_that_hangs(veil, schema, people):
             assert ask(client, people[:1]).status_code == 503
         assert client.get("/v1/health").status_code == 503
         released.set()
+        while client.get("/v1/health").status_code == 503:  # the threads are free again
+            time.sleep(0.02)
+        hangs.clear()
+        assert ask(client, people[:1]).status_code == 200
+
+
+@pytest.mark.long
+def test_expensive_questions_do_not_make_it_refuse_others(veil, schema, people):
+    """Of a model so slow that each of them is given up."""
+
+    def slow(frame):
+        time.sleep(slowness[0] * len(frame))
+        return fair(frame)
+
+    slowness = [0.0]
+    made = Explainer(veil, model_of(schema, slow))
+    made.warm_up(progress=False)
+    with TestClient(create_app(made, Settings(seconds=0.5)), base_url="http://127.0.0.1") as client:
+        slowness[0] = 0.002
+        for _ in range(6):
+            assert ask(client, people[:1], k=10, target="granted").status_code in (200, 503)
+            assert client.get("/v1/health").status_code == 200
+        slowness[0] = 0.0
+        assert ask(client, people[:1]).status_code == 200
+
+
+def test_more_ways_ask_no_more_of_the_model(explainer, people):
+    """The work of one question is bounded: what is asked does not grow with the ways."""
+    asked = [
+        [each.get("asked", 0) for each in records(explainer.explain(people, k=k, progress=False))]
+        for k in (1, 10)
+    ]
+    assert max(asked[1]) <= 2 * max(asked[0]) <= 20_000
+
+
+def test_rations_count_what_a_question_costs(foreign, people, tmp_path):
+    keys = AccessKeys(tmp_path / "keys.db", create=True)
+    headers = {"Authorization": f"Bearer {keys.new('branch', 20, 100)}"}
+    with TestClient(
+        create_app(foreign, Settings(keys=keys)), base_url="http://127.0.0.1"
+    ) as client:
+        wrong = [{**people[0], "age": "old"}]
+        for _ in range(20):
+            assert ask(client, wrong, headers, k=10).status_code == 422
+            assert ask(client, people[:1], headers, target="other").status_code == 422
+        assert keys.entries()[0].used_today == 0
+        assert ask(client, people[:2], headers, k=10).status_code == 200
+        assert keys.entries()[0].used_today == 20
+        assert ask(client, people[:2], headers, k=10).status_code == 429
+        assert keys.entries()[0].used_today == 20
+
+
+def test_a_client_that_leaves_is_no_error(explainer, people, caplog):
+    """Before its body is whole, or while it waits: nothing goes on, nothing is logged as one."""
+
+    async def leave(app, body, whole):
+        messages = iter([{"type": "http.request", "body": body, "more_body": not whole}])
+        sent = []
+
+        async def receive():
+            return next(messages, {"type": "http.disconnect"})
+
+        async def send(message):
+            sent.append(message)
+
+        scope = {"type": "http", "method": "POST", "path": "/v1/explain", "query_string": b""}
+        await app({**scope, "headers": [(b"host", b"127.0.0.1")]}, receive, send)
+        return sent[0]["status"]
+
+    app = create_app(explainer, Settings(logs=True))
+    body = json.dumps({"rows": people * 20}).encode()
+    with caplog.at_level(logging.INFO), TestClient(app) as client:
+        assert client.portal.call(leave, app, body[:100], False) == GONE
+        assert client.portal.call(leave, app, body, True) == GONE
+    assert {record.levelname for record in caplog.records if "explain" in record.message} == {
+        "INFO"
+    }
+    assert all(record.levelno < logging.ERROR for record in caplog.records)
 
 
 def test_nothing_is_logged_unless_asked_and_then_without_values(explainer, people, caplog):

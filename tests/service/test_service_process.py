@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import http.client
 import json
@@ -16,6 +17,7 @@ import pytest
 pytest.importorskip("uvicorn", reason="counterveil[serve] is not installed")
 
 from counterveil.cli import main
+from counterveil.service.watchdog import keep_telling
 
 
 def post(address, body, timeout=60):
@@ -34,6 +36,43 @@ def test_it_starts_answers_and_ends(served, people):
     assert len(body["answers"]) == 3
     assert "end-to-end" in service.said or "end-to-end" in body["promise"]
     assert service.stop() in (0, -signal.SIGTERM)  # ended by it, once all was answered
+
+
+@pytest.mark.long
+def test_systemd_is_told_that_it_is_ready_and_works(served, tmp_path, monkeypatch):
+    """And no longer, once it does not."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.settimeout(60)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        monkeypatch.setenv("WATCHDOG_USEC", "200000")
+        service = served()
+        assert [systemd.recv(100) for _ in range(3)] == [b"READY=1", b"WATCHDOG=1", b"WATCHDOG=1"]
+        service.process.send_signal(signal.SIGSTOP)  # it hangs
+        systemd.settimeout(1)
+        with pytest.raises(TimeoutError):
+            [systemd.recv(100) for _ in range(1000)]
+        service.process.send_signal(signal.SIGCONT)
+
+
+def test_systemd_is_told_nothing_while_searches_hang(tmp_path, monkeypatch):
+    async def told(fails):
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(keep_telling(lambda: fails), 0.1)
+
+    for fails in (False, True):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+            systemd.bind(str(tmp_path / str(fails)))
+            systemd.settimeout(0.2)
+            monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / str(fails)))
+            monkeypatch.setenv("WATCHDOG_USEC", "20000")
+            asyncio.run(told(fails))
+            assert systemd.recv(100) == b"READY=1"
+            if fails:
+                with pytest.raises(TimeoutError):
+                    systemd.recv(100)
+            else:
+                assert systemd.recv(100) == b"WATCHDOG=1"
 
 
 @pytest.mark.long
@@ -101,6 +140,30 @@ def test_a_client_that_stops_reading_does_not_stall_others(served, people):
             rude.sendall(head.encode() + body)
         for _ in range(5):
             assert post(service.address, {"rows": people[:1]})[0] == 200
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        b"GET /v1/health HTTP/1.1\r\nHost: 127.0.0.1\r\n",
+        b"POST /v1/explain HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\n{",
+    ],
+)
+def test_connections_of_one_client_shut_nobody_out(said, served_once, people):
+    """Idle ones, slow heads and slow bodies; a question that is under way loses nothing."""
+    with contextlib.ExitStack() as held:
+        for _ in range(600):
+            place = ("127.0.0.1", served_once.port)
+            rude = held.enter_context(socket.create_connection(place, timeout=30))
+            with contextlib.suppress(OSError):  # it may be closed by now
+                rude.sendall(said)
+        for address in ("127.0.0.1", "127.0.0.2"):
+            other = http.client.HTTPConnection(*place, timeout=30, source_address=(address, 0))
+            other.request("GET", "/v1/health")
+            assert other.getresponse().status == 200
+            other.close()
+        assert post(served_once.address, {"rows": people[:1]})[0] == 200
 
 
 @pytest.mark.parametrize(

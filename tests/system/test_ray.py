@@ -146,6 +146,27 @@ def test_a_part_that_kills_every_worker_ends_the_work(schema, folder, cluster, t
         list(cluster.each(work, table.private_parts(10_000)))
 
 
+LOCAL = """
+import psutil, sys
+from counterveil.cluster import Cluster
+with Cluster(workers=1) as cluster:
+    assert list(cluster.each(lambda: abs, [-1])) == [(0, 1)]
+    processes = psutil.Process().children(recursive=True)
+    for process in [psutil.Process(), *processes]:
+        for each in process.net_connections("inet"):
+            if each.status == "LISTEN":
+                print(each.laddr.ip)
+"""
+
+
+def test_a_cluster_of_this_machine_listens_on_this_machine_alone():
+    pytest.importorskip("psutil")
+    command = [sys.executable, "-c", LOCAL]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
+    assert done.stdout
+
+
 @dataclass(frozen=True)
 class Failing:
     error: Exception

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 import torch
@@ -11,6 +14,27 @@ from torch import Tensor
 from counterveil.models import Rows, TargetModel
 
 SAFELY = 1e-4  # log-odds: more than float arithmetic is off by
+_is_over: ContextVar[Callable[[], bool]] = ContextVar("is_over", default=lambda: False)
+
+
+class Stopped(Exception):  # noqa: N818 - nothing is wrong
+    """A search that was told to stop."""
+
+
+@contextmanager
+def until(is_over: Callable[[], bool]) -> Iterator[None]:
+    """Searches in this context end with `Stopped` where `is_over` is true when a model is asked."""
+    token = _is_over.set(is_over)
+    try:
+        yield
+    finally:
+        _is_over.reset(token)
+
+
+def go_on() -> None:
+    """Raise `Stopped` if the search is to end. Called before a model is asked."""
+    if _is_over.get()():
+        raise Stopped
 
 
 def class_margin(log_proba: Tensor, targets: Tensor) -> Tensor:
@@ -40,6 +64,7 @@ class Question:
 
     def log_proba(self, rows: Tensor) -> Tensor:
         """Log-probabilities (rows, classes) of encoded rows (rows, width)."""
+        go_on()
         model = self.model
         if not len(rows):
             return rows.new_zeros(0, model.classes)
@@ -65,6 +90,7 @@ class Question:
         return torch.autograd.grad(self._margin_at(points, targets).sum(), points)[0]
 
     def _margin_at(self, points: Tensor, targets: Tensor) -> Tensor:
+        go_on()
         log_proba = self.model.ask(Rows.of_points(points, self.model.encoding))
         return self.margin_of(log_proba, targets)
 

@@ -5,6 +5,6 @@
 
 `access`: API keys and what each has used. `questions`: what may be asked. `batcher`: the queue.
 `answers`: what is said; `responses`: in which form, and what is refused. `guard`: limits on
-requests before anything reads them. `app`: the routes. `run`: the server process. Nothing here
-loads the curator.
+requests before anything reads them. `app`: the routes. `run`: the server process;
+`watchdog`: its word to systemd. Nothing here loads the curator.
 """

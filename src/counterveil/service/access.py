@@ -32,11 +32,12 @@ _TABLES = (
 
 @dataclass(frozen=True)
 class Caller:
-    """Whose key it is; None as a limit: there is none."""
+    """Whose key it is, None as a limit: there is none. `client`: who shares a turn in the queue."""
 
     name: str
     rows_a_minute: int | None = None
     answers_a_day: int | None = None
+    client: str = ""
 
 
 @dataclass(frozen=True)
@@ -112,18 +113,26 @@ class AccessKeys:
         question = "SELECT name, rows_a_minute, answers_a_day FROM keys WHERE digest = ? "
         with self._open(to_write=False) as file:
             found = file.execute(question + "AND revoked IS NULL", (_digest(key),)).fetchone()
-        return None if found is None else Caller(*found)
+        if found is None:
+            return None
+        name, rows, answers = found
+        return Caller(name, rows, answers, name)
 
     def use(self, caller: Caller, answers: int) -> bool:
-        """Write down that so many answers were asked for; False where too few are left today."""
+        """Write down that so many answers were asked for; False where too few are left today.
+
+        Fewer than none: they were not given after all.
+        """
         with self._open() as file:
             day = _today()
             question = "SELECT answers FROM used WHERE name = ? AND day = ?"
             row = file.execute(question, (caller.name, day)).fetchone()
             used = (row[0] if row else 0) + answers
-            if caller.answers_a_day is not None and used > caller.answers_a_day:
+            most = caller.answers_a_day
+            if most is not None and answers > 0 and used > most:
                 return False
-            file.execute("INSERT OR REPLACE INTO used VALUES (?, ?, ?)", (caller.name, day, used))
+            row = (caller.name, day, max(0, used))
+            file.execute("INSERT OR REPLACE INTO used VALUES (?, ?, ?)", row)
             return True
 
     @contextmanager
@@ -142,13 +151,17 @@ class AccessKeys:
 
 
 class RateLimiter:
-    """How fast each caller may ask: rows a minute, of which as many may come at once."""
+    """How fast each caller may ask: rows a minute, of which as many may come at once.
+
+    A row counts as often as it costs: once for each way.
+    """
 
     def __init__(self) -> None:
         self._left: dict[str, tuple[float, float]] = {}  # rows left, and when that was so
 
     def wait_for(self, caller: Caller, rows: int) -> float:
-        """Take `rows`; 0, or the seconds after which so many may be asked about."""
+        """Take `rows`; 0, or the seconds after which so many may be asked about. Negative ones are
+        given back."""
         most = caller.rows_a_minute
         if most is None:
             return 0.0

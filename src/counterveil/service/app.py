@@ -21,7 +21,7 @@ from counterveil import __version__
 from counterveil.search import Explainer
 from counterveil.search.results.wording import DecidedBy
 from counterveil.service.access import AccessKeys, Caller, RateLimiter, seconds_left_today
-from counterveil.service.batcher import AT_ONCE, Batcher
+from counterveil.service.batcher import AT_ONCE, Batcher, QueueFull
 from counterveil.service.guard import Guard, in_pieces
 from counterveil.service.questions import (
     Decide,
@@ -44,7 +44,9 @@ from counterveil.service.responses import (
     lines_of,
     page_route,
     refused,
+    while_connected,
 )
+from counterveil.service.watchdog import keep_telling
 from counterveil.signature import signer_dict
 from counterveil.tables import plain_rows
 
@@ -142,8 +144,10 @@ class Service:
         asked = self.settings
         looked = self.metrics.rows_at_once.observe
         self.batcher = Batcher(self.explainer, asked.at_once, seconds=asked.seconds, looked=looked)
+        watched = asyncio.create_task(keep_telling(lambda: self._fails))
         yield
         await self.batcher.close()
+        watched.cancel()
 
     def add_routes(self, app: FastAPI) -> None:
         """All addresses of the service."""
@@ -195,7 +199,7 @@ class Service:
     async def _caller(self, request: Request) -> Caller:
         keys = self.settings.keys
         if keys is None:
-            return Caller("local")
+            return Caller("local", client=str(request.client))
         kind, _, key = request.headers.get("authorization", "").partition(" ")
         named = key.strip() if kind.lower() == "bearer" else ""
         found = await asyncio.to_thread(keys.find, named)
@@ -204,14 +208,28 @@ class Service:
             raise Problem(401, "no valid key", detail)
         return found
 
-    async def _ration(self, caller: Caller, rows: int, answers: int) -> None:
+    @asynccontextmanager
+    async def _rationed(self, caller: Caller, cost: int, answers: int) -> AsyncIterator[None]:
         """Refuse what is too fast or too much; write down what is asked, before it is searched.
 
-        The private model is as public as the veil: answers about it are not rationed.
+        What is then refused, or fails, costs nothing; who leaves has asked. The private model is as
+        public as the veil: answers about it are not rationed.
         """
-        wait = self.rate_limiter.wait_for(caller, rows)
+        wait = self.rate_limiter.wait_for(caller, cost)
         if wait:
             raise Problem(429, "too many rows a minute", "Ask again later.", retry_after=wait)
+        try:
+            await self._use(caller, answers)
+            try:
+                yield
+            except Exception:
+                await self._use(caller, -answers)
+                raise
+        except Exception:
+            self.rate_limiter.wait_for(caller, -cost)
+            raise
+
+    async def _use(self, caller: Caller, answers: int) -> None:
         keys = self._rationing_keys
         if keys is not None and not await asyncio.to_thread(keys.use, caller, answers):
             detail = (
@@ -227,25 +245,28 @@ class Service:
         if kind.strip().lower() == STREAM:
             return await self._stream(request, caller)
         asked = await asked_in(request, Explain)
-        await self._admit(caller, len(asked.rows), asked.k)
-        found = await self._batcher.explain(asked.rows, asked)
+        rows = self._bounded(asked.rows)
+        cost, answers = len(rows) * asked.cost, len(rows) * asked.k
+        async with while_connected(request), self._rationed(caller, cost, answers):
+            found = await self._batcher.explain(caller.client, rows, asked)
         self.metrics.rows.inc(len(found))
-        return as_json({**self._about, "answers": found})
+        return await asyncio.to_thread(as_json, {**self._about, "answers": found})
 
     async def decide(self, request: Request, caller: Caller) -> Response:
         """The decision and the probabilities of all classes, for each row."""
         asked = await asked_in(request, Decide)
-        await self._admit(caller, len(asked.rows))
-        found = await self._batcher.decide(asked.rows)
+        rows = self._bounded(asked.rows)
+        async with while_connected(request), self._rationed(caller, len(rows), len(rows)):
+            found = await self._batcher.decide(caller.client, rows)
         classes = list(self.explainer.veil.schema.label.classes)
         return as_json({"classes": classes, "decisions": found})
 
-    async def _admit(self, caller: Caller, rows: int, ways: int = 1) -> None:
-        """Refuse a JSON body of too many rows, and what is too fast or too much."""
+    def _bounded(self, rows: list[Row]) -> list[Row]:
+        """The rows of a JSON body, if they are not too many."""
         most = self.settings.most_rows
-        if rows > most:
+        if len(rows) > most:
             raise Problem(413, "too many rows", f"At most {most}; send more as {STREAM}.")
-        await self._ration(caller, rows, rows * ways)
+        return rows
 
     async def _stream(self, request: Request, caller: Caller) -> Response:
         """Lines in, lines out: the first says how to explain, and every other one is a row.
@@ -280,15 +301,13 @@ class Service:
         """The lines of the answers to some rows; `number` came before them."""
         if number + len(rows) > self.settings.most_streamed:
             raise Problem(413, "too many rows", f"At most {self.settings.most_streamed} a stream.")
-        await self._ration(caller, len(rows), len(rows) * asked.k)
-        while True:
-            try:
-                found = await self._batcher.explain(rows, asked)
-                break
-            except Problem as problem:  # the queue is full: others have their turn first
-                if problem.retry_after != 1:
-                    raise
-                await asyncio.sleep(0.2)
+        async with self._rationed(caller, len(rows) * asked.cost, len(rows) * asked.k):
+            found = None
+            while found is None:
+                try:
+                    found = await self._batcher.explain(caller.client, rows, asked)
+                except QueueFull as problem:  # others have their turn first
+                    await asyncio.sleep(problem.retry_after)
         self.metrics.rows.inc(len(found))
         records = [{"row": number + place, **each} for place, each in enumerate(found, 1)]
         return b"".join(json.dumps(record).encode() + b"\n" for record in records)
@@ -330,8 +349,12 @@ class Service:
 
     async def health(self) -> Response:
         """200 while questions are answered, else 503."""
-        fails = self.batcher is None or self.batcher.fails
+        fails = self._fails
         return as_json({"status": "failing" if fails else "ok"}, 503 if fails else 200)
+
+    @property
+    def _fails(self) -> bool:
+        return self.batcher is None or self.batcher.fails
 
     @property
     def _batcher(self) -> Batcher:

@@ -1,47 +1,68 @@
-"""Many small questions become one search: whatever waits while a search runs is the next one.
+"""Many small questions become one search, and nobody waits for more than a fair share of others.
 
-One thread searches. Questions that can be answered together (the same number of ways, the same
-preference) go into one call, each row with its own target and rules; a long question waits in
-pieces, so that short ones pass between them. The queue is bounded: who comes when it is full is
-told to come again. A search that takes too long is given up, for a thread cannot be stopped: its
-callers are told, and another thread goes on. After a few of those the service says that it fails.
+A question waits in pieces of about equal cost, one at a time, so that short ones pass between the
+pieces of long ones. Whose turn is next is a matter of what each client has cost so far (fair
+queueing by the virtual time of the piece that is searched). Pieces that can be answered together
+(the same number of ways, the same preference) go into one search, each row with its own target and
+rules; while others wait, a client has a share of it.
+
+What goes wrong costs only its asker. A search of several pieces that fails, or takes too long, is
+done again in halves. A long search of one piece is put aside, and the others go on beside it. A
+search for which nobody waits any more, or that is over its time, stops when it next asks the model.
+A model that hangs even then keeps its thread, and the service says that it fails while several do.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 
-from counterveil.errors import InputError
 from counterveil.search import Explainer, Rules
+from counterveil.search.asking import Stopped, until
 from counterveil.service.answers import records
 from counterveil.service.questions import Question, Row
 from counterveil.service.responses import Problem
 
 log = logging.getLogger("counterveil.service")
-AT_ONCE = 256  # rows of one search
-MOST_WAITING = 4096  # rows in the queue
-MOST_GIVEN_UP = 3  # searches that never ended
-SECONDS = 30.0  # for a search
-Found = TypeVar("Found")
+AT_ONCE = 256  # cost of one search: a row is 1 for each way
+MOST_WAITING = 16_384  # cost of all questions that wait
+DECIDED = 64  # rows that are decided at the cost of one that is explained
+SECONDS, PATIENCE = 30.0, 2.0  # for a search, and until it is put aside
+MOST_ASIDE, MOST_HANGING = 3, 4  # searches
 
 
-@dataclass(frozen=True, eq=False)
+class QueueFull(Problem):
+    """Many wait, and most of them are this client's."""
+
+
+@dataclass(eq=False)
 class Piece:
-    """Rows of one caller that are searched in one call."""
+    """Rows of one client that are searched in one call; without a question they are decided.
 
+    `turn`: the virtual time at which it is done. `together`: with how many it may be searched.
+    """
+
+    client: str
     rows: Sequence[Row]
-    question: Question
+    question: Question | None
     rules: Rules | None
+    cost: float
     done: asyncio.Future[list[dict[str, Any]]]
+    turn: float = 0.0
+    together: int = AT_ONCE
 
     @property
     def kind(self) -> tuple[Any, ...]:
         """Equal for pieces that can be searched together."""
         asked = self.question
+        if asked is None:
+            return ()
         form = asked.regions, asked.letter
         return asked.k, asked.prefer, *form, asked.target is None, self.rules is None
 
@@ -50,7 +71,7 @@ class Piece:
 class Batcher:
     """The queue before the search. Used from one event loop; `close` ends it.
 
-    `at_once`: rows of one search; 1 searches every piece by itself. `seconds`: for a search.
+    `at_once`: the cost of one search; 1 searches every row by itself. `seconds`: for a search.
     `looked`: is told the number of rows of every search.
     """
 
@@ -58,146 +79,187 @@ class Batcher:
     at_once: int = AT_ONCE
     most_waiting: int = MOST_WAITING
     seconds: float = SECONDS
+    patience: float = PATIENCE
     looked: Callable[[int], None] = lambda _: None
-    given_up: int = 0
+    _waiting: list[Piece] = field(default_factory=list)
+    _open: dict[str, float] = field(default_factory=dict)  # cost of the questions of each client
+    _aside: dict[asyncio.Task[None], str] = field(default_factory=dict)  # searches, and for whom
+    _hanging: set[asyncio.Future[Any]] = field(default_factory=set)
+    _now: float = 0.0  # virtual time
+    _turns: dict[str, float] = field(default_factory=dict)  # of the last piece of each client
+    _closed: bool = False
 
     def __post_init__(self) -> None:
-        self._waiting: list[Piece] = []
-        self._closed = False
-        self._thread = _one_thread()
-        self._filled = asyncio.Event()
+        self._threads = ThreadPoolExecutor(MOST_ASIDE + 1 + MOST_HANGING, "search")
+        self._changed = asyncio.Event()
         self._worker = asyncio.create_task(self._work())
 
     @property
     def rows_waiting(self) -> int:
+        """How many rows are in the queue."""
         return sum(len(piece.rows) for piece in self._waiting)
 
     @property
     def fails(self) -> bool:
-        """Whether so many searches never ended that no more are begun."""
-        return self.given_up > MOST_GIVEN_UP
+        """Whether so many searches hang that no more are begun, until one of them ends."""
+        return len(self._hanging) >= MOST_HANGING
 
-    async def explain(self, rows: Sequence[Row], question: Question) -> list[dict[str, Any]]:
+    async def explain(
+        self, client: str, rows: Sequence[Row], question: Question
+    ) -> list[dict[str, Any]]:
         """A record for each row. A Problem, or an InputError of the search, where there is none."""
-        rules = question.all_rules
-        loop, size = asyncio.get_running_loop(), self.at_once
-        pieces = [
-            Piece(rows[start : start + size], question, rules, loop.create_future())
-            for start in range(0, len(rows), size)
-        ]
-        self._take(pieces)
-        try:
-            found = [await piece.done for piece in pieces]
-        finally:
-            for piece in pieces:
-                piece.done.cancel()
-        return [record for part in found for record in part]
+        return await self._answers(client, rows, question.cost, question)
 
-    async def decide(self, rows: Sequence[Row]) -> list[dict[str, Any]]:
+    async def decide(self, client: str, rows: Sequence[Row]) -> list[dict[str, Any]]:
         """The probability of each class, for each row."""
-        return await self._in_thread(lambda: _decisions(self.explainer, rows))
+        return await self._answers(client, rows, 1 / DECIDED, None)
 
-    def _take(self, pieces: list[Piece]) -> None:
+    async def _answers(
+        self, client: str, rows: Sequence[Row], cost: float, question: Question | None
+    ) -> list[dict[str, Any]]:
+        """The same for rows that cost so much each: piece after piece."""
+        rules = None if question is None else question.all_rules
+        size, found = max(1, int(self.at_once / cost)), list[dict[str, Any]]()
+        with self._place(client, len(rows) * cost):
+            for start in range(0, len(rows), size):
+                some = rows[start : start + size]
+                done = asyncio.get_running_loop().create_future()
+                piece = Piece(client, some, question, rules, len(some) * cost, done)
+                self._put(piece)
+                found += await done
+        return found
+
+    @contextmanager
+    def _place(self, client: str, cost: float) -> Iterator[None]:
+        """A place in the queue; who has more than a fair share of a full one is refused."""
         if self._closed or self.fails:
             raise _not_answering()
-        count, before = sum(len(piece.rows) for piece in pieces), self.rows_waiting
-        if before and before + count > self.most_waiting:
-            raise Problem(503, "too many questions are waiting", "Try again.", retry_after=1)
-        self._waiting += pieces
-        self._filled.set()
+        mine, every = self._open.get(client, 0.0), sum(self._open.values())
+        share = self.most_waiting / max(1, len(self._open))
+        if mine and every + cost > self.most_waiting and mine + cost > share:
+            raise QueueFull(429, "too many questions are waiting", "Try again.", retry_after=1)
+        self._open[client] = mine + cost
+        try:
+            yield
+        finally:
+            left = self._open.pop(client) - cost
+            if left > 1e-6:
+                self._open[client] = left
+
+    def _put(self, piece: Piece) -> None:
+        if piece.turn == 0:
+            start = max(self._now, self._turns.get(piece.client, 0.0))
+            piece.turn = self._turns[piece.client] = start + piece.cost
+        self._waiting.append(piece)
+        self._changed.set()
 
     async def _work(self) -> None:
         while True:
-            await self._filled.wait()
             pieces = self._next()
-            if not self._waiting:
-                self._filled.clear()
-            if pieces:
-                await self._search(pieces)
+            if not pieces or len(self._aside) > MOST_ASIDE:
+                self._changed.clear()
+                await self._changed.wait()
+                continue
+            self._now = pieces[0].turn
+            self._turns = {name: turn for name, turn in self._turns.items() if turn > self._now}
+            self._waiting = [piece for piece in self._waiting if piece not in pieces]
+            search = asyncio.create_task(self._search(pieces))
+            self._aside[search] = pieces[0].client if len(pieces) == 1 else ""
+            search.add_done_callback(self._is_done)
+            await asyncio.wait({search}, timeout=self.patience)
+
+    def _is_done(self, search: asyncio.Task[None]) -> None:
+        del self._aside[search]
+        self._changed.set()
 
     def _next(self) -> list[Piece]:
-        """The pieces of the next search: the first in the queue, and those that go with it."""
-        chosen: list[Piece] = []
-        left: list[Piece] = []
-        room = self.at_once
-        for piece in self._waiting:
-            if piece.done.done():  # nobody waits for it any more
-                continue
-            if not chosen or (len(piece.rows) <= room and piece.kind == chosen[0].kind):
+        """The pieces of the next search: the one whose turn it is, and those that go with it.
+
+        Who has a long search already waits for its end.
+        """
+        self._waiting = [piece for piece in self._waiting if not piece.done.done()]
+        busy, chosen = set(self._aside.values()), list[Piece]()
+        free = [piece for piece in self._waiting if piece.client not in busy]
+        share = self.at_once / max(1, len({piece.client for piece in free}))
+        taken: dict[str, float] = defaultdict(float)
+        for piece in sorted(free, key=lambda piece: piece.turn):
+            fits = taken[piece.client] + piece.cost <= share
+            fits = fits and sum(taken.values()) + piece.cost <= self.at_once
+            fits = fits and len(chosen) < min(each.together for each in (*chosen, piece))
+            if not chosen or (fits and piece.kind == chosen[0].kind):
                 chosen.append(piece)
-                room -= len(piece.rows)
-            else:
-                left.append(piece)
-        self._waiting = left
+                taken[piece.client] += piece.cost
         return chosen
 
     async def _search(self, pieces: list[Piece]) -> None:
-        """Search for all at once; where somebody's question is wrong, for each by itself."""
+        """Search for all at once; what fails or takes too long is to be done again in halves."""
         self.looked(sum(len(piece.rows) for piece in pieces))
-        try:
-            found = await self._in_thread(lambda: _explained(self.explainer, pieces))
-        except InputError as error:
-            if len(pieces) == 1:
-                _fail(pieces, error)
-            else:
-                for piece in pieces:
-                    await self._search([piece])
-        except Exception as error:
-            _fail(pieces, error)
-        else:
-            records_left = iter(found)
-            for piece in pieces:
-                mine = list(islice(records_left, len(piece.rows)))
-                if not piece.done.done():
-                    piece.done.set_result(mine)
+        several = len(pieces) > 1
+        seconds = min(self.seconds, 4 * self.patience) if several else self.seconds
+        end = time.monotonic() + seconds
 
-    async def _in_thread(self, work: Callable[[], Found]) -> Found:
-        """`work` done in the thread; a Problem if that takes too long."""
-        if self.fails:
-            raise _not_answering()
-        thread = self._thread
-        running = asyncio.get_running_loop().run_in_executor(thread, work)
+        def stopped() -> bool:
+            return time.monotonic() > end or all(piece.done.done() for piece in pieces)
+
+        def work() -> list[dict[str, Any]]:
+            with until(stopped):
+                return _answered(self.explainer, pieces)
+
+        running = asyncio.get_running_loop().run_in_executor(self._threads, work)
         try:
-            return await asyncio.wait_for(asyncio.shield(running), self.seconds)
-        except TimeoutError:
-            running.add_done_callback(lambda late: late.cancelled() or late.exception())
-            if self._thread is thread:
-                self.given_up += 1
-                self._thread = _one_thread()
-                thread.shutdown(wait=False, cancel_futures=True)
-            log.error("a search took more than %g s and was given up", self.seconds)
-            raise Problem(
-                503, "the answer takes too long", "The model or the search hangs.", retry_after=30
-            ) from None
+            found = iter(await asyncio.wait_for(asyncio.shield(running), seconds))
+        except Exception as error:
+            if not running.done():
+                self._hanging.add(running)
+                running.add_done_callback(self._goes_on)
+            for piece in pieces:
+                piece.together = len(pieces) // 2
+                if several and not self.fails:
+                    self._put(piece)
+                elif not piece.done.done():
+                    piece.done.set_exception(self._told(error))
+            if self.fails:
+                for piece in self._waiting:
+                    if not piece.done.done():
+                        piece.done.set_exception(_not_answering())
+            return
+        for piece in pieces:
+            mine = list(islice(found, len(piece.rows)))
+            if not piece.done.done():
+                piece.done.set_result(mine)
+
+    def _told(self, error: Exception) -> Exception:
+        if not isinstance(error, TimeoutError | Stopped):
+            return error
+        log.error("a search took more than %g s and was given up", self.seconds)
+        said = "The model or the search is too slow for this question."
+        return Problem(503, "the answer takes too long", said, retry_after=30)
+
+    def _goes_on(self, running: asyncio.Future[Any]) -> None:
+        """A thread that hung is free again."""
+        self._hanging.discard(running)
+        if not running.cancelled():
+            running.exception()  # nobody waits for it
 
     async def close(self) -> None:
         """Answer what waits, and end."""
         self._closed = True
-        while self._waiting and not self.fails:
+        while (self._waiting or self._aside) and not self.fails:
             await asyncio.sleep(0.01)
         self._worker.cancel()
-        self._thread.shutdown(wait=False, cancel_futures=True)
-
-
-def _one_thread() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(1, thread_name_prefix="search")
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 def _not_answering() -> Problem:
     return Problem(503, "the service is not answering", "Try again later.", retry_after=30)
 
 
-def _fail(pieces: Sequence[Piece], error: Exception) -> None:
-    for piece in pieces:
-        if not piece.done.done():
-            piece.done.set_exception(error)
-
-
-def _explained(explainer: Explainer, pieces: Sequence[Piece]) -> list[dict[str, Any]]:
+def _answered(explainer: Explainer, pieces: Sequence[Piece]) -> list[dict[str, Any]]:
     """The records of all rows of all pieces, in order."""
-    first = pieces[0].question
-    rows = [row for piece in pieces for row in piece.rows]
-    targets: Any = [piece.question.target for piece in pieces for _ in piece.rows]
+    rows, first = [row for piece in pieces for row in piece.rows], pieces[0].question
+    if first is None:
+        return _decisions(explainer, rows)
+    targets: Any = [piece.question.target for piece in pieces if piece.question for _ in piece.rows]
     rules: Any = [piece.rules for piece in pieces for _ in piece.rows]
     result = explainer.explain(
         rows,

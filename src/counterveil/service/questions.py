@@ -15,6 +15,7 @@ from counterveil.service.responses import JSON, STREAM, Problem
 
 MOST_WAYS = 10  # different answers to one row
 MOST_COLUMNS = 20_000
+WITH_MORE = 3  # times as much as without regions and letters
 SHORT = 16_384  # bytes of a body that is read at once
 Kind = TypeVar("Kind", bound=BaseModel)
 Cell = bool | int | float | str | None
@@ -58,6 +59,11 @@ class Question(BaseModel):
             "change in words. Not for images; takes longer."
         ),
     ] = None
+
+    @property
+    def cost(self) -> int:
+        """What a row costs: 1 for each way, and more with what is found out besides."""
+        return self.k * (WITH_MORE if self.regions or self.letter else 1)
 
     @property
     def all_rules(self) -> Rules | None:

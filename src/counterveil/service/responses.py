@@ -4,17 +4,20 @@ Every refusal is problem+json (RFC 9457): what is wrong, where, and the remedy. 
 value of a row, a path or a traceback. What is nobody's mistake is logged, without its message.
 """
 
+import asyncio
 import json
 import logging
 import re
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from mimetypes import guess_type
 from pathlib import Path
 from typing import Any
 
 from fastapi import Request
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -141,6 +144,29 @@ class Lines(Response):
         async for piece in self._lines:
             await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+@asynccontextmanager
+async def while_connected(request: Request) -> AsyncIterator[None]:
+    """What is awaited here ends with ClientDisconnect if the client leaves; its body was read."""
+    answering = asyncio.current_task()
+    assert answering is not None, "routes run in tasks"
+
+    async def watch() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        answering.cancel()
+
+    watching = asyncio.create_task(watch())
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not watching.done():
+            raise
+        answering.uncancel()
+        raise ClientDisconnect from None
+    finally:
+        watching.cancel()
 
 
 async def lines_of(request: Request) -> AsyncIterator[bytes]:

@@ -3,6 +3,8 @@
 import asyncio
 import logging
 import socket
+import time
+from collections import defaultdict
 from typing import Any
 
 import uvicorn
@@ -13,19 +15,53 @@ from counterveil.errors import RequestError
 from counterveil.search import Explainer
 from counterveil.service.app import Settings, create_app
 
-MOST_CONNECTIONS = 512
+MOST_CONNECTIONS, MOST_WAITING = 512, 128  # in all; of one address without a whole question
 SECONDS_FOR_HEAD = 10.0  # from the start of a request until its headers are whole
 SECONDS_TO_END = 20  # for answers that are under way when the service is stopped
 
 
 class PatientOnlySoLong(H11Protocol):
-    """HTTP/1.1 that closes connections on which no whole request head arrives in time."""
+    """HTTP/1.1 that closes connections on which no whole request head arrives in time.
+
+    Of too many, the one is closed whose client has most: the one that has waited longest for a
+    question, or else the last one. So nobody shuts out others by holding connections.
+    """
 
     _clock: asyncio.TimerHandle | None = None
+    _since = 0.0  # when it was opened, or gave its last answer
+
+    @property
+    def waits(self) -> bool:
+        """Whether there is no whole question on it that is being answered."""
+        cycle = self.cycle
+        if cycle is None or cycle.response_complete:
+            return True
+        return cycle.more_body and not cycle.response_started
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        self._since = time.monotonic()
         self._clock = self.loop.call_later(SECONDS_FOR_HEAD, self._give_up)
+        self._make_room()
+
+    def _make_room(self) -> None:
+        by_address: dict[str, list[PatientOnlySoLong]] = defaultdict(list)
+        for each in self.connections:
+            if isinstance(each, PatientOnlySoLong) and not each.transport.is_closing():
+                by_address[each.client[0] if each.client else ""].append(each)
+        mine = by_address[self.client[0] if self.client else ""]
+        most = max(by_address.values(), key=len)
+        if sum(each.waits for each in mine) > MOST_WAITING:
+            most = mine
+        elif sum(map(len, by_address.values())) <= MOST_CONNECTIONS:
+            return
+        waiting = [each for each in most if each.waits and each is not self]
+        closed = min(waiting, key=_since) if waiting else max(most, key=_since)
+        closed.transport.abort()
+
+    def on_response_complete(self) -> None:
+        self._since = time.monotonic()
+        super().on_response_complete()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -45,6 +81,10 @@ class PatientOnlySoLong(H11Protocol):
         self._clock = None
         if self.cycle is None or self.cycle.response_complete:
             self.transport.close()
+
+
+def _since(connection: PatientOnlySoLong) -> float:
+    return connection._since
 
 
 def _is_a_fault(record: logging.LogRecord) -> bool:
@@ -88,7 +128,6 @@ def serve_app(app: ASGIApp, listening: socket.socket) -> None:
         server_header=False,
         date_header=True,
         proxy_headers=False,
-        limit_concurrency=MOST_CONNECTIONS,
         timeout_keep_alive=30,
         timeout_graceful_shutdown=SECONDS_TO_END,
         h11_max_incomplete_event_size=32_768,

@@ -17,7 +17,7 @@ from counterveil.models import Rows, TargetModel
 from counterveil.networks import AsImages, random_maps
 from counterveil.population import FeaturePopulation
 from counterveil.schema import Pixels
-from counterveil.search.asking import Question, class_margin
+from counterveil.search.asking import Question, class_margin, go_on
 from counterveil.search.constraints.projection import Snap
 from counterveil.search.images.beliefs import Drawn, ImageBeliefs
 from counterveil.search.images.painters import Painter, Redrawn, Retouched
@@ -77,6 +77,7 @@ class Member:
 
     def margin(self, points: Tensor, targets: Tensor) -> Tensor:
         """By how many units it prefers the target class, (rows,); a gradient flows through."""
+        go_on()
         rows = Rows.of_points(points.to(self.model.device), self.model.encoding)
         return class_margin(self.model.ask(rows).cpu(), targets) / self.unit
 

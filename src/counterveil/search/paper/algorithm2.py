@@ -27,6 +27,7 @@ from counterveil.hints import did_you_mean, named
 from counterveil.models import Rows, TargetModel
 from counterveil.networks import Adam, Autoencoder
 from counterveil.schema import Category, Family, Label
+from counterveil.search.asking import go_on
 from counterveil.search.constraints.bounds import Box
 from counterveil.search.constraints.projection import Snap
 from counterveil.terminal import Tick, silent
@@ -122,6 +123,7 @@ class SearchObjective:
 
     def __call__(self, delta: Tensor) -> Tensor:
         """L_cs of each query, shape (queries,), for perturbations of shape (queries, latent)."""
+        go_on()
         point = self.counterfactual(delta)
         log_proba = self.model.ask(Rows.of_points(point, self.model.encoding))
         prediction = -log_proba.gather(1, self.targets[:, None])[:, 0]  # L_pred
