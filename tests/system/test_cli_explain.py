@@ -1,6 +1,7 @@
 """`counterveil explain` as a person meets it."""
 
 import json
+import re
 
 import pandas as pd
 import pytest
@@ -12,6 +13,7 @@ from counterveil.cli.where import asked_rows
 from counterveil.encoding import Encoding
 from counterveil.models import save_exported
 from counterveil.schema import Schema
+from counterveil.tables import read_table
 
 
 @pytest.mark.long
@@ -221,7 +223,34 @@ def test_the_rows_of_an_excel_file_and_a_page(run, world):
     assert code == 0
     assert "wrote cf.html" in out
     assert "<article" in (world / "cf.html").read_text()
-    assert_refused(run(*EXPLAIN, "--out", "cf.pdf"), "name the file .csv, .parquet, .json or .html")
+    assert_refused(
+        run(*EXPLAIN, "--out", "cf.pdf"), "name the file .csv, .parquet, .json, .xlsx or .html"
+    )
+
+
+def test_a_key_goes_with_the_answers_to_every_file(run, world):
+    table = pd.read_csv(world / "queries.csv").assign(customer=[f"00{at}" for at in range(8)])
+    table = table.assign(note=["=1+1", None, *"abcdef"], mixed=[1, "b", *range(6)])
+    table.to_csv(world / "queries.csv", index=False)
+    outputs = ("cf.csv", "cf.xlsx", "cf.json", "cf.parquet", "cf.html")
+    for name in outputs:
+        assert run(*EXPLAIN, "--target", "granted", "--out", name)[0] == 0
+        if name.endswith(".html"):
+            assert re.search(r"\(customer 00\d, note [a-f], mixed \d\)", (world / name).read_text())
+            continue
+        ending = name.partition(".")[2]
+        found = pd.read_json(world / name) if ending == "json" else read_table(world / name)
+        assert [*found.columns[:4]] == ["customer", "note", "mixed", "query"]
+        if ending in ("xlsx", "parquet"):  # which pandas reads as numbers
+            assert found["customer"].tolist() == [f"00{at}" for at in range(8)]
+    assert read_table(world / "cf.xlsx")["note"][0] == "=1+1"  # and no formula
+    _, out, _ = run(*EXPLAIN, "--target", "granted", "--json", "--id", "note")
+    assert json.loads(out)["explanations"][3]["carried"] == {"note": "b"}
+    code, out, _ = run(*EXPLAIN, "--copy", "income", "--copy", "customer", "--out", "cf.csv")
+    assert (code, "(copied_income" in out) == (0, True)
+    found = pd.read_csv(world / "cf.csv")
+    assert found["copied_income"].tolist() == table["income"].tolist()
+    assert_refused(run(*EXPLAIN, "--id", "custmer"), "did you mean 'customer'")
 
 
 def test_letters_and_a_mail_merge(run, world):

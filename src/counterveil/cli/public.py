@@ -10,7 +10,7 @@ from typer import Argument, Exit
 from counterveil.cli import options
 from counterveil.cli.options import option, seed_option
 from counterveil.errors import RequestError
-from counterveil.hints import named
+from counterveil.hints import either, named
 from counterveil.terminal import out, print_facts, print_json, say, wrote
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from counterveil.search.bulk import Summary
     from counterveil.veil import Veil
 
-ENDINGS = (".csv", ".parquet", ".json", ".html")
+ENDINGS = (".csv", ".parquet", ".json", ".xlsx", ".html")
 CHANGES, SEARCH, OUTPUT = "What may change", "The search", "What is written"
 
 TRUST = option(
@@ -179,16 +179,17 @@ def explain(
     ),
     out_file: Path | None = option(
         None,
-        "Write the rows: .csv, .parquet or .json; the page of --report: .html; or a folder, in "
-        "parts, for tables of any size.",
+        "Write the rows: .csv, .xlsx, .parquet or .json; the page of --report: .html; or a folder, "
+        "in parts, for tables of any size.",
         "--out",
         panel=OUTPUT,
     ),
     copied: list[str] | None = option(
         None,
-        "A column of the queries to copy beside the answers, to a folder of parts or to "
-        "--mail-merge; repeat for more.",
+        "A column of the queries that goes with the answers; repeat for more. By default all "
+        "that the schema does not have, such as a key.",
         "--copy",
+        "--id",
         panel=OUTPUT,
     ),
     part_rows: int = option(50_000, "Rows of a part.", min=1, max=1_000_000, panel=options.PARTS),
@@ -233,7 +234,7 @@ def explain(
     constant memory; the same command goes on after it was cut off. With --on ray several workers do
     so.
     """
-    from counterveil.cli.letters import with_index, write_letters
+    from counterveil.cli.letters import write_letters
     from counterveil.cli.where import asked_rows
     from counterveil.report import explanation_table
     from counterveil.search import Explainer
@@ -249,9 +250,7 @@ def explain(
             "a folder of answers is for --queries of many rows, without --where, --report, "
             "--letters, --mail-merge and --certificates": to_folder
             and (for_one_run or where or queries is None),
-            "--on ray and --copy are for answers in parts: give --out a folder (--copy is for "
-            "--mail-merge, too)": not to_folder
-            and (on == "ray" or (copied and mail_merge is None)),
+            "--on ray is for answers in parts: give --out a folder": not to_folder and on == "ray",
             "--sign signs certificates: give --certificates, too": sign and certificates is None,
             "no target model is consulted: leave --model-epsilon out": no_model,
         }
@@ -266,7 +265,7 @@ def explain(
     budget = _model_budget(model_epsilon, model_delta, model_unit, model_relation)
     opened = open_veil(veil, trust)
     schema = opened.schema
-    rows = None if to_folder else with_index(asked_rows(queries, where, schema), copied or ())
+    rows = None if to_folder else asked_rows(queries, where, schema)
     target_model = None
     if guidance != "surrogate" and model is not None:
         about_model = (schema, model_input, model_outputs, model_classes)
@@ -283,6 +282,7 @@ def explain(
         "k": k,
         "rules": read_rules(rules, max_changes),
         "immutable": immutable or (),
+        "copied": copied or None,
         "prefer": prefer,
         "method": method,
         "iterations": iterations,
@@ -291,7 +291,7 @@ def explain(
         "seed": seed,
     }
     if to_folder:
-        asked |= {"copied": copied or (), "engine": engine, "part_rows": part_rows}
+        asked |= {"engine": engine, "part_rows": part_rows}
         places = options.place_of(queries or Path()), options.place_of(out_file or Path())
         summary = explainer.explain_files(*places, goal, **asked)
         _show_summary(summary, explainer, as_json=as_json)
@@ -341,7 +341,7 @@ def _is_folder(path: Path | None) -> bool:
         return False
     if path.is_dir() or not path.suffix:
         return True
-    raise RequestError(f"--out {path}: name the file .csv, .parquet, .json or .html, or a folder")
+    raise RequestError(f"--out {path}: name the file {either(ENDINGS)}, or a folder")
 
 
 def _show_summary(summary: "Summary", explainer: "Explainer", *, as_json: bool) -> None:
