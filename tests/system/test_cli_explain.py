@@ -253,6 +253,28 @@ def test_a_key_goes_with_the_answers_to_every_file(run, world):
     assert_refused(run(*EXPLAIN, "--id", "custmer"), "did you mean 'customer'")
 
 
+def test_a_bad_row_is_reported_and_the_others_are_answered(run, world):
+    table = pd.read_csv(world / "queries.csv", dtype=object)
+    table.loc[2, "income"], table.loc[5, "housing"] = "much", "tent"
+    table.loc[5, "income"] = "a lot"
+    table.to_csv(world / "queries.csv", index=False)
+    code, out, err = run(*EXPLAIN, "--target", "granted", "--out", "cf.csv")
+    assert code == 1
+    assert "6 queries" in out
+    told = [line for line in err.splitlines() if line.startswith("warning: ")]
+    assert told[0].startswith("warning: row 3, column 'income': not a number")
+    assert told[1].startswith("warning: row 6, column 'income': not a number")
+    assert told[2] == (
+        "warning: 2 rows were left out; mend what is said above, and ask about them again"
+    )
+    assert pd.read_csv(world / "cf.csv")["row"].tolist() == [1, 2, 4, 5, 7, 8]
+    code, out, _ = run(*EXPLAIN, "--json")
+    assert (code, len(json.loads(out)["refused"])) == (1, 2)
+    assert json.loads(out)["explanations"][2]["carried"] == {"row": 4}
+    table.assign(age="old").to_csv(world / "queries.csv", index=False)
+    assert_refused(run(*EXPLAIN), "row 1, column 'age': not a number (7 more rows like it)")
+
+
 def test_letters_and_a_mail_merge(run, world):
     queries = pd.read_csv(world / "queries.csv").assign(customer=lambda rows: 7000 + rows.index)
     queries.to_csv(world / "queries.csv", index=False)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from counterveil.encoding import Array
+from counterveil.encoding import Array, Encoding
 from counterveil.errors import RequestError
 from counterveil.hints import did_you_mean, named
 from counterveil.schema import Schema
@@ -33,6 +33,21 @@ def asked_rows(queries: Path | None, where: list[str] | None, schema: Schema) ->
     chosen = _matching(table, pairs, queries, schema.text_columns)
     table.index = pd.RangeIndex(1, len(table) + 1, name="row")
     return table[chosen]
+
+
+def without_bad_rows(table: pd.DataFrame, schema: Schema) -> tuple[pd.DataFrame, list[str]]:
+    """The rows that the schema allows, and what is wrong with each of the others.
+
+    Where there are others, the index `row` has the numbers of the rows in the file, from 1. Without
+    a single good row the first mistake is a DataError.
+    """
+    bad = Encoding(schema).bad_rows(table)
+    if not bad or len(bad) == len(table):
+        return table, []
+    if table.index.name != "row":
+        table = table.set_axis(pd.RangeIndex(1, len(table) + 1, name="row"), axis=0)
+    told = [f"row {table.index[row]}, {why}" for row, why in bad.items()]
+    return table.drop(index=table.index[[*bad]]), told
 
 
 def _pairs(where: list[str], columns: Any) -> dict[str, str]:

@@ -22,7 +22,7 @@ from counterveil.search.results.quality import AnswerQuality
 from counterveil.search.results.reasons import Gain, Reason
 from counterveil.search.results.refusals import Opening, Status
 from counterveil.search.results.regions import Region
-from counterveil.search.results.tables import LazyFrame, cells_of, with_index
+from counterveil.search.results.tables import LazyFrame, cells_of, of_caller, with_index
 from counterveil.search.results.wording import Change, DecidedBy, same
 from counterveil.signature import Signer
 from counterveil.tables import plain_values
@@ -277,11 +277,18 @@ class Outcome:
         return self.answer_of(query, answer).kept
 
     def carried_of(self, query: int) -> dict[str, Any]:
-        """The further columns of one query, such as its key, as plain values."""
-        if self.carried is None:
+        """What else the caller's table says of a query, as plain values: its key, for example.
+
+        That is its index, if this has a name, and the columns that were carried along.
+        """
+        if self.carried is None and (self.index is None or self.index.names == [None]):
             return {}
-        row = self.carried.iloc[[query]]
-        return {str(name): plain_values(row[name])[0] for name in row.columns}
+        row = self._keys.iloc[[query]]
+        return {name: plain_values(row[name])[0] for name in row.columns}
+
+    @cached_property
+    def _keys(self) -> pd.DataFrame:
+        return of_caller(self, ())
 
     def classes_of(self, query: int, answer: int = 0) -> tuple[Category, Category]:
         """The class that the model which is asked gives now, and the one that was asked for."""

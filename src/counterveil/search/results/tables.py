@@ -20,6 +20,7 @@ from counterveil.tables import plain_values
 
 if TYPE_CHECKING:
     from counterveil.search.results.explanations import Explanations
+    from counterveil.search.results.outcome import Outcome
 
 Frame = pd.DataFrame | Callable[[], pd.DataFrame]
 SHOWN = 10  # answers in a notebook
@@ -182,8 +183,8 @@ def records(result: Explanations) -> list[dict[str, Any]]:
         record["regions"] = result.region_of(query, rank)
         if rank == 0:
             record["reasons"] = [each.record for each in result.reasons_of(query)]
-        if rank == 0 and result.carried is not None:
-            record["carried"] = result.carried_of(query)
+        if rank == 0 and (carried := result.carried_of(query)):
+            record["carried"] = carried
         if rank == 0 and (refusal := result.refusal_of(query)):
             record.update(refusal.record)
     return found
@@ -203,7 +204,7 @@ def table(result: Explanations, first: int, *, whole: bool) -> pd.DataFrame:
     return pd.concat(parts, axis=1)
 
 
-def of_caller(result: Explanations, taken: Collection[str]) -> pd.DataFrame:
+def of_caller(result: Outcome, taken: Collection[str]) -> pd.DataFrame:
     """The index of the caller's table, if it says more than positions, and the carried columns.
 
     One row a query; no column is called like one of the table's or of `taken`.
