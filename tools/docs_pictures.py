@@ -17,6 +17,8 @@ from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
 from counterveil import Explainer
+from counterveil.curator import Curator
+from counterveil.demo.adult import adult_schema, adult_split
 from counterveil_lab.report.page import write
 
 ROOT = Path(__file__).parents[1]
@@ -57,6 +59,14 @@ def explained(demo: Path, page: Path) -> None:
     subprocess.run([sys.executable, "-m", "counterveil.cli", *line], check=True)
 
 
+def groups(demo: Path, page: Path) -> None:
+    """The page of `counterveil fairness`, of a veil of embedded rows with groups of sex."""
+    rows = adult_split().train
+    veil = Curator(adult_schema()).release(rows, 1.0, groups=["sex"], progress=False)
+    compared = Explainer(veil, demo / "model.pt2").fairness(["sex"], ">50K", progress=False)
+    compared.save(page)
+
+
 def pictures(demo: Path) -> None:
     answer(demo)
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -67,6 +77,8 @@ def pictures(demo: Path) -> None:
         write(ROOT / "results", Path(folder) / "report.html", None)
         shoot(page, Path(folder) / "explained.html", "explain-report", 900)
         shoot(page, Path(folder) / "report.html", "lab-report", 900, "#glance")
+        groups(demo, Path(folder) / "groups.html")
+        shoot(page, Path(folder) / "groups.html", "groups", 560)
         browser.close()
 
 

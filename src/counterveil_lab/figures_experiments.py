@@ -88,34 +88,6 @@ def errors_over_epsilon(rows: Sequence[Row]) -> Figure:
     return figure
 
 
-def frontier(rows: Sequence[Row]) -> Figure:
-    """Flip ratio, distance, plausibility, flip ratio of the surrogate over ε; a row a dataset."""
-    table = pd.DataFrame(rows)
-    table = table[table.asked_order.isna()]
-    names = datasets_in(table)
-    shown = (
-        ("flip_ratio", "flip ratio", "model"),
-        ("distance", "distance", "model"),
-        ("plausibility", "to the nearest real row", "model"),
-        ("flip_ratio", "flip ratio, surrogate", "surrogate"),
-    )
-    figure, panels = grid(len(names) * len(shown), len(shown), height=1.75)
-    for number, dataset in enumerate(names):
-        line = panels[number * len(shown) :][: len(shown)]
-        for axes, (column, title, guidance) in zip(line, shown, strict=True):
-            here = table[(table.dataset == dataset) & (table.guidance == guidance)]
-            for mechanism in COLOURS:
-                _line(axes, here[here.mechanism == mechanism], column, mechanism)
-            if len(here):
-                _epsilon_axis(axes, here)
-            axes.set_ylim(*((-0.05, 1.05) if column == "flip_ratio" else (0,)))
-            if number == 0:
-                _title(axes, title)
-        line[0].set_ylabel(dataset, fontsize=8, color=INK, fontweight="bold")
-    _caption(figure, panels[0], "Held-out queries over ε; bars from the least to the most of seeds")
-    return figure
-
-
 def times(rows: Sequence[Row]) -> Figure:
     """Seconds for ten queries, means over seeds; whiskers from the fastest to the slowest run."""
     rows = [row for row in rows if row.get("seconds_for_ten") is not None]

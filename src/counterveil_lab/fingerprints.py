@@ -34,7 +34,6 @@ EXPERIMENTS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
     "targets": (("encoding", "training", "targets"), ()),
     "fig-mse": (LAB, (RELEASES, "experiments.over_epsilon MSE_ROWS")),
     "fig-reconstructions": ((*LAB, "pictures"), (RELEASES, "experiments.images SEED")),
-    "frontier": (ANSWERS, (RELEASES,)),
     "paper-readings": (ANSWERS, (RELEASES, "experiments.readings QUERIES")),
     "theorem-3": ((*ANSWERS, "bias"), (RELEASES, "experiments.theorem_3 QUERIES DRAWS MAPS")),
     "fig-case": ((*ANSWERS, "pictures"), (RELEASES, "experiments.images FROM TO CASES OPTIONS")),

@@ -21,14 +21,14 @@ from counterveil.encoding import Encoding
 from counterveil.models import adapt
 from counterveil.schema import Pixels, Schema
 from counterveil_lab import figures_experiments, fingerprints, product, targets
-from counterveil_lab.experiments import answers, images, over_epsilon, peers, releases, table
+from counterveil_lab.experiments import answers, images, peers, releases, table
 from counterveil_lab.experiments.images import gradcam, noisy_pixels, shares_of
 from counterveil_lab.experiments.peers import CompleteDice, complete
 from counterveil_lab.experiments.runner import Options
 from counterveil_lab.results import pictures_of, stored_rows
 
 OWN = ("targets", "fig-mse", "fig-reconstructions", "table-fr", "table-ad", "fig-time", "fig-case",
-       "paper-readings", "frontier")  # fmt: skip
+       "paper-readings")  # fmt: skip
 COMMON = {"dataset", "method", "seed"}
 cli = CliRunner()
 
@@ -40,7 +40,6 @@ def toy() -> Iterator[None]:
         patch.setattr(releases, "QUICK_ROWS", 400)
         patch.setattr(fingerprints, "behaviours", lambda names: {name: name for name in names})
         patch.setattr(answers, "QUICK_QUERIES", 6)
-        patch.setattr(over_epsilon, "QUERIES", 6)
         patch.setattr(product, "ITERATIONS", 5)
         patch.setattr(answers, "TIMED_QUERIES", 2)
         patch.setattr("counterveil.search.paper.algorithm2.ITERATIONS", 5)
@@ -86,9 +85,7 @@ def test_every_experiment_leaves_rows(measured: Path, name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", ["fig-mse", "fig-reconstructions", "fig-time", "fig-case", "frontier"]
-)
+@pytest.mark.parametrize("name", ["fig-mse", "fig-reconstructions", "fig-time", "fig-case"])
 def test_figures_are_drawn_and_can_be_redrawn(measured: Path, name: str, tmp_path: Path) -> None:
     assert (measured / f"{name}.svg").stat().st_size > 1000
     paint = table.EXPERIMENTS[name].paint

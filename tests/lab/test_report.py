@@ -175,9 +175,6 @@ def toys(folder: Path) -> None:
     put(folder, "fig-reconstructions", errors)
     put(folder, "table-fr", [*answers(), *answers("purchase-substitute")])
     put(folder, "table-ad", answers(), "counterveil-lab run table-ad --quick")
-    put(folder, "frontier", [{**row, "guidance": g} for row in answers()
-                             if row.get("mechanism") == "functional"
-                             for g in ("model", "surrogate")])  # fmt: skip
     put(folder, "believable", judged(0.99))
     put(folder, "believable-images", looked_at(0.99))
     told = {"auc": 0.6, "auc_dependent": 0.65, "ceiling": 0.7, "ceiling_dependent": 0.8}
@@ -673,7 +670,7 @@ def test_quoted_tables_of_earlier_code_say_so_and_no_others(stored: Stored) -> N
 
 
 def test_without_rows_a_quoted_table_stays_and_an_unknown_one_is_an_error(tmp_path: Path) -> None:
-    text = "<!-- results:frontier -->\nold\n<!-- end:frontier -->\n"
+    text = "<!-- results:guidances -->\nold\n<!-- end:guidances -->\n"
     assert quoted(text, Stored(tmp_path)) == text
     with pytest.raises(InputError, match="no table is called 'other'"):
         quoted("<!-- results:other -->\nold\n<!-- end:other -->\n", Stored(tmp_path))
@@ -1009,7 +1006,7 @@ BOTH_WAYS: list[tuple[str, str, list[Row], list[Row]]] = [
     ("table-ad", "is nearer", changed(answers(), flip_ratio=1.0),
      changed(swapped(answers()), flip_ratio=1.0)),
     ("table-ad", "printed DPC distance", answers(), changed(answers(), distance=9.0)),
-    ("frontier", "more ε flips more",
+    ("table-fr", "more ε flips more",
      changed([ours("functional", e, dataset="adult", flip_ratio=e) for e in (0.1, 0.9)],
              guidance="surrogate"),
      changed([ours("functional", e, dataset="adult", flip_ratio=-e) for e in (0.1, 0.9)],

@@ -62,8 +62,7 @@ def leave_veils(
     data = {seed: load(dataset, seed=seed) for seed in range(seeds)}
     schema, epochs = data[0].schema, releases.published_epochs(data[0])
     paths = {
-        it: releases.veil_place(data[it.seed], "paper", it.epsilon, it.seed, None, epochs)
-        for it in every
+        it: releases.veil_place(data[it.seed], "paper", it.epsilon, it.seed, epochs) for it in every
     }
     missing = [it for it, path in paths.items() if path is not None and not path.exists()]
     if not missing:

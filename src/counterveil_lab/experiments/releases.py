@@ -89,7 +89,6 @@ def release(
     epsilon: Epsilon,
     seed: int,
     *,
-    order: int | None = None,
     epochs: int | None = None,
     delta: float | None = None,
     reading: Reading | None = None,
@@ -101,14 +100,14 @@ def release(
     `networks.Architecture`.
     """
     epochs = 2 if quick else epochs or (published_epochs(data) if mechanism == "paper" else None)
-    key = mechanism, epsilon, seed, order, epochs
+    key = mechanism, epsilon, seed, epochs
     path = veil_place(data, *key, *(each for each in (delta, reading) if each is not None))
     if path and path.exists():
         seconds = json.loads(path.with_suffix(".json").read_text())
         return Release(Veil.load(path), seconds, epochs)
     delta = delta_of(mechanism) if delta is None else delta
     budget = math.inf if epsilon == NO_NOISE else float(epsilon), delta
-    given: dict[str, Any] = {"mechanism": mechanism, "order": order, "seed": seed, "epochs": epochs}
+    given: dict[str, Any] = {"mechanism": mechanism, "seed": seed, "epochs": epochs}
     make = partial(Curator(data.schema).release, data.train, *budget, progress=False, **given)
     if epochs and reading:
         make = partial(_read_otherwise, data, Budget(*budget), seed, epochs, reading)
@@ -124,12 +123,11 @@ def veil_place(
     mechanism: str,
     epsilon: Epsilon,
     seed: int,
-    order: int | None,
     epochs: int | None,
     *more: object,
 ) -> Path | None:
     """The file in which `release` leaves and finds a veil; `more`: an unusual δ, a reading."""
-    key = data.name, mechanism, epsilon, seed, order, epochs, len(data.train)
+    key = data.name, mechanism, epsilon, seed, epochs, len(data.train)
     return place("veil", ".veil", *key, *more)
 
 

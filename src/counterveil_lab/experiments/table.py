@@ -47,7 +47,6 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     "fig-attribute": red_team.FIG_ATTRIBUTE,
     "fig-tradeoff": red_team.FIG_TRADEOFF,
     "paper-readings": readings.PAPER_READINGS,
-    "frontier": over_epsilon.FRONTIER,
     "population": populations.POPULATION,
     "population-peers": population_peers.POPULATION_PEERS,
     "theorem-3": theorem_3.THEOREM_3,

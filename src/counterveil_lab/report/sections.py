@@ -9,7 +9,6 @@ import pandas as pd
 
 from counterveil_lab import paper_values
 from counterveil_lab.attacks.extraction import ATTACKERS, BASES
-from counterveil_lab.evaluation import QUERIES
 from counterveil_lab.experiments.answers import OVER_EPSILON
 from counterveil_lab.report import attacks, claims, frames, pivots
 from counterveil_lab.report.claims import Claim
@@ -100,15 +99,6 @@ def _placed(frame: pd.DataFrame, column: str) -> pd.DataFrame:
     return frame.assign(**{column: pd.Series([(-1.0,)] * len(frame), frame.index, object)})
 
 
-def planned_order(frame: pd.DataFrame) -> pd.DataFrame:
-    """Releases whose order of marginals was left to the plan, with how many queries were asked.
-
-    The rows do not say that: on all datasets as many, but on the digits, which have fewer.
-    """
-    rows = frame[frame.asked_order.isna()] if "asked_order" in frame else frame
-    return rows.assign(queries=rows.dataset.map(lambda name: None if name == "digits" else QUERIES))
-
-
 def latest_run(frame: pd.DataFrame) -> pd.DataFrame:
     """Times compare inside one run of the command: the latest of each dataset."""
     rows = with_values(frame, ["dataset", "seconds_for_ten", "run"])
@@ -178,7 +168,7 @@ def timed_once(frame: pd.DataFrame) -> pd.DataFrame:
 
 def both_guidances(frame: pd.DataFrame) -> pd.DataFrame:
     """`functional` with guidance `model`; the flip ratio of the other guidance, with its spread."""
-    rows = planned_order(select(frame, mechanism="functional"))
+    rows = select(frame, mechanism="functional", search="full")
     rows = rows[rows.dataset != "digits"]
     surrogate = rows.guidance == "surrogate"
     rows = rows.assign(surrogate_flip_ratio=rows.flip_ratio.where(surrogate))
@@ -186,7 +176,8 @@ def both_guidances(frame: pd.DataFrame) -> pd.DataFrame:
     rows = rows.assign(
         surrogate_least=over_seeds.transform("min"), surrogate_most=over_seeds.transform("max")
     )
-    masked = {name: rows[name].mask(surrogate) for name in ("flip_ratio", "distance", "legal")}
+    shown = ("flip_ratio", "flip_ratio_specified", "distance", "legal")
+    masked = {name: rows[name].mask(surrogate) for name in shown}
     return rows.assign(**masked)
 
 
@@ -239,7 +230,6 @@ def private_answers(frame: pd.DataFrame) -> pd.DataFrame:
 
 ROWS: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
     "with_training_mean": with_training_mean,
-    "planned_order": planned_order,
     "latest_run": latest_run,
     "every_attacker": every_attacker,
     "believing": believing,
@@ -257,7 +247,6 @@ ROWS: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
 }
 # They pick among stored rows, and may give them new columns.
 PICKING = {
-    "planned_order",
     "latest_run",
     "refused_people",
     "largest_call",
