@@ -120,6 +120,21 @@ class Encoding:
                 block.feature.encode(arrays[block.places], points[:, block.at], strict=strict)
         return points
 
+    def bad_rows(self, table: Any) -> dict[int, str]:
+        """The rows that the schema does not allow, by their places from 0, each with a reason."""
+        arrays, found = self.arrays(table), dict[int, str]()
+        for feature, places, at, *_ in self.blocks:
+            left, bad = np.arange(len(arrays[0])), True
+            while bad and len(left):
+                cells, bad = [column.take(left) for column in arrays[places]], False
+                try:
+                    feature.encode(cells, np.zeros((len(left), at.stop - at.start)))
+                except columns.BadCellError as error:
+                    for row in left[error.rows].tolist():
+                        found.setdefault(row, f"column {error.column!r}: {error.why}")
+                    left, bad = np.delete(left, error.rows), True
+        return dict(sorted(found.items()))
+
     def compact_arrays(self, arrays: Sequence[Any], features: Collection[int]) -> list[Any]:
         """Rows in compact form: a column (rows,) for each feature, None but for `features`.
 

@@ -1,4 +1,4 @@
-"""Excel files: the first sheet of an .xlsx file as a frame.
+"""Excel files: the first sheet of an .xlsx file as a frame, and a table as such a file.
 
 The first row of the sheet names the columns; every further row is a row of the table. What a frame
 cannot hold faithfully is refused, with the address of the cell: merged cells, formulas that ended
@@ -7,10 +7,12 @@ type: a text "007" stays a text, a number is a number, a date is a date. Of a fo
 read that was stored with it.
 """
 
+import io
+import math
 import re
 import warnings
 import zipfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +30,7 @@ def read_sheet(path: Path, missing: Collection[str] = ()) -> pd.DataFrame:
 
     `missing`: texts that stand for an empty cell.
     """
-    try:
-        import openpyxl
-    except ModuleNotFoundError:
-        raise DataError(
-            f"{path}: reading an .xlsx file needs openpyxl: pip install 'counterveil[excel]'; "
-            "or save the sheet as .csv"
-        ) from None
+    openpyxl = _openpyxl(f"{path}: reading an .xlsx file", "save the sheet as .csv")
     try:
         has_formulas = _check_size(path)
         with warnings.catch_warnings():
@@ -50,6 +46,44 @@ def read_sheet(path: Path, missing: Collection[str] = ()) -> pd.DataFrame:
             f"{path} is damaged, has a password, or is no .xlsx file; save it as one without a "
             "password, or as .csv"
         ) from None
+
+
+def sheet_of(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> bytes:
+    """An .xlsx file of one sheet; texts are texts, whatever they begin with.
+
+    `rows`: values of Python by column, None for what is missing.
+    """
+    openpyxl = _openpyxl("writing an .xlsx file", "write .csv")
+    from openpyxl.cell import WriteOnlyCell
+    from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
+
+    book = openpyxl.Workbook(write_only=True)
+    sheet = book.create_sheet("answers")
+
+    def cell(value: Any) -> Any:
+        if isinstance(value, float) and not math.isfinite(value):
+            value = None
+        if value is None or isinstance(value, (bool, int, float)):
+            return value
+        text = str(value).encode("utf-8", "replace").decode()
+        made = WriteOnlyCell(sheet, ILLEGAL_CHARACTERS_RE.sub("\ufffd", text))
+        made.data_type = "s"
+        return made
+
+    for values in (columns, *(row.values() for row in rows)):
+        sheet.append([cell(value) for value in values])
+    content = io.BytesIO()
+    book.save(content)
+    return content.getvalue()
+
+
+def _openpyxl(what: str, instead: str) -> Any:
+    try:
+        import openpyxl
+    except ModuleNotFoundError:
+        install = "pip install 'counterveil[excel]'"
+        raise DataError(f"{what} needs openpyxl: {install}; or {instead}") from None
+    return openpyxl
 
 
 def _check_size(path: Path) -> bool:

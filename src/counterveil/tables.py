@@ -17,7 +17,8 @@ import pandas as pd
 import pyarrow as pa
 
 from counterveil.errors import DataError, RequestError
-from counterveil.excel import EXCEL, read_sheet
+from counterveil.excel import EXCEL, read_sheet, sheet_of
+from counterveil.hints import did_you_mean, named
 from counterveil.schema import Schema
 
 PARQUET, ARROW = (".parquet", ".pq"), (".arrow", ".feather", ".ipc")  # endings of their files
@@ -37,7 +38,8 @@ RAGGED = (
 def read_table(path: str | os.PathLike[str], schema: Schema | None = None) -> pd.DataFrame:
     """Read a CSV, Parquet or Arrow file, or the first sheet of an Excel file.
 
-    With a schema, text categories of a CSV file stay text ("007" is not 7).
+    With a schema, text categories of a CSV file stay text ("007" is not 7), and so do columns that
+    the schema does not have, such as a key.
     """
     source = Path(path)
     ending = source.suffix.lower()
@@ -53,8 +55,11 @@ def read_table(path: str | os.PathLike[str], schema: Schema | None = None) -> pd
         return frame
     if ending not in SEPARATORS:
         raise DataError(f"{source}: give a .csv, .parquet, .arrow or .xlsx file")
-    text = () if schema is None else schema.text_columns
-    batches = csv_batches(source, csv_columns(source), 1_000_000, text)
+    columns = csv_columns(source)
+    text: Collection[str] = ()
+    if schema is not None:
+        text = {*columns} - {*schema.columns, schema.label.name} | schema.text_columns
+    batches = csv_batches(source, columns, 1_000_000, text)
     return pd.concat(list(batches), ignore_index=True)
 
 
@@ -235,6 +240,32 @@ def plain_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
     return [dict(zip(table.columns, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
+def carried(
+    table: pd.DataFrame, schema: Schema, chosen: Collection[str] | None = None
+) -> pd.DataFrame | None:
+    """The columns of queries that go with their answers; None where there are none.
+
+    `chosen`: their names; by default all that the schema does not have, such as a key. One that the
+    schema has is called `copied_…`, for the answer has it, too. Rows are numbered from 0.
+    """
+    own = {*schema.columns, schema.label.name}
+    if chosen is None:
+        chosen = [str(name) for name in table.columns if name not in own]
+    for name in chosen:
+        if name not in table.columns:
+            there = f"the queries have: {named(table.columns)}{did_you_mean(name, table.columns)}"
+            raise RequestError(f"no column {name!r} to carry along; {there}")
+    if not chosen:
+        return None
+    found = {}
+    for name in dict.fromkeys(chosen):
+        column = table[name]
+        if pd.api.types.infer_dtype(column, skipna=True).startswith("mixed"):
+            column = column.map(str, na_action="ignore")  # as every kind of file can hold it
+        found[f"copied_{name}" if name in own else name] = column.to_numpy()
+    return pd.DataFrame(found)
+
+
 def without_formulas(table: pd.DataFrame) -> pd.DataFrame:
     """`table` with an apostrophe before texts, names of columns too, that a spreadsheet would run.
 
@@ -250,7 +281,10 @@ def without_formulas(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def file_content(table: pd.DataFrame, path: str | os.PathLike[str], *, escape: bool) -> bytes:
-    """`table` as CSV, Parquet or JSON, by the ending of `path`; `escape` formulas in a CSV."""
+    """`table` as CSV, Parquet, JSON or Excel, by the ending of `path`; `escape` formulas in a CSV.
+
+    In Excel no text is a formula.
+    """
     kind = Path(path).suffix.lower()
     if kind == ".csv":
         text = (without_formulas(table) if escape else table).to_csv(index=False)
@@ -264,5 +298,8 @@ def file_content(table: pd.DataFrame, path: str | os.PathLike[str], *, escape: b
                 "write .csv or .json instead"
             ) from None
     if kind == ".json":
-        return json.dumps(plain_rows(table), ensure_ascii=False, indent=2).encode()
-    raise RequestError(f"{path}: name the file .csv, .parquet, .json or .html")
+        rows = plain_rows(table)
+        return json.dumps(rows, ensure_ascii=False, indent=2, default=str).encode()
+    if kind in EXCEL:
+        return sheet_of([str(name) for name in table.columns], plain_rows(table))
+    raise RequestError(f"{path}: name the file .csv, .parquet, .json, .xlsx or .html")

@@ -86,7 +86,7 @@ def test_rows_survive_and_illegal_cells_do_not(feature):
     wrong.iloc[7, 0] = -77
     with pytest.raises(BadCellError) as caught:
         encoded(feature, arrays_of(wrong))
-    assert (caught.value.row, caught.value.column) == (7, feature.columns[0])
+    assert (caught.value.rows, caught.value.column) == ([7], feature.columns[0])
 
 
 @each_kind

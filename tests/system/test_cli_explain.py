@@ -1,6 +1,7 @@
 """`counterveil explain` as a person meets it."""
 
 import json
+import re
 
 import pandas as pd
 import pytest
@@ -12,6 +13,7 @@ from counterveil.cli.where import asked_rows
 from counterveil.encoding import Encoding
 from counterveil.models import save_exported
 from counterveil.schema import Schema
+from counterveil.tables import read_table
 
 
 @pytest.mark.long
@@ -221,7 +223,56 @@ def test_the_rows_of_an_excel_file_and_a_page(run, world):
     assert code == 0
     assert "wrote cf.html" in out
     assert "<article" in (world / "cf.html").read_text()
-    assert_refused(run(*EXPLAIN, "--out", "cf.pdf"), "name the file .csv, .parquet, .json or .html")
+    assert_refused(
+        run(*EXPLAIN, "--out", "cf.pdf"), "name the file .csv, .parquet, .json, .xlsx or .html"
+    )
+
+
+def test_a_key_goes_with_the_answers_to_every_file(run, world):
+    table = pd.read_csv(world / "queries.csv").assign(customer=[f"00{at}" for at in range(8)])
+    table = table.assign(note=["=1+1", None, *"abcdef"], mixed=[1, "b", *range(6)])
+    table.to_csv(world / "queries.csv", index=False)
+    outputs = ("cf.csv", "cf.xlsx", "cf.json", "cf.parquet", "cf.html")
+    for name in outputs:
+        assert run(*EXPLAIN, "--target", "granted", "--out", name)[0] == 0
+        if name.endswith(".html"):
+            assert re.search(r"\(customer 00\d, note [a-f], mixed \d\)", (world / name).read_text())
+            continue
+        ending = name.partition(".")[2]
+        found = pd.read_json(world / name) if ending == "json" else read_table(world / name)
+        assert [*found.columns[:4]] == ["customer", "note", "mixed", "query"]
+        if ending in ("xlsx", "parquet"):  # which pandas reads as numbers
+            assert found["customer"].tolist() == [f"00{at}" for at in range(8)]
+    assert read_table(world / "cf.xlsx")["note"][0] == "=1+1"  # and no formula
+    _, out, _ = run(*EXPLAIN, "--target", "granted", "--json", "--id", "note")
+    assert json.loads(out)["explanations"][3]["carried"] == {"note": "b"}
+    code, out, _ = run(*EXPLAIN, "--copy", "income", "--copy", "customer", "--out", "cf.csv")
+    assert (code, "(copied_income" in out) == (0, True)
+    found = pd.read_csv(world / "cf.csv")
+    assert found["copied_income"].tolist() == table["income"].tolist()
+    assert_refused(run(*EXPLAIN, "--id", "custmer"), "did you mean 'customer'")
+
+
+def test_a_bad_row_is_reported_and_the_others_are_answered(run, world):
+    table = pd.read_csv(world / "queries.csv", dtype=object)
+    table.loc[2, "income"], table.loc[5, "housing"] = "much", "tent"
+    table.loc[5, "income"] = "a lot"
+    table.to_csv(world / "queries.csv", index=False)
+    code, out, err = run(*EXPLAIN, "--target", "granted", "--out", "cf.csv")
+    assert code == 1
+    assert "6 queries" in out
+    told = [line for line in err.splitlines() if line.startswith("warning: ")]
+    assert told[0].startswith("warning: row 3, column 'income': not a number")
+    assert told[1].startswith("warning: row 6, column 'income': not a number")
+    assert told[2] == (
+        "warning: 2 rows were left out; mend what is said above, and ask about them again"
+    )
+    assert pd.read_csv(world / "cf.csv")["row"].tolist() == [1, 2, 4, 5, 7, 8]
+    code, out, _ = run(*EXPLAIN, "--json")
+    assert (code, len(json.loads(out)["refused"])) == (1, 2)
+    assert json.loads(out)["explanations"][2]["carried"] == {"row": 4}
+    table.assign(age="old").to_csv(world / "queries.csv", index=False)
+    assert_refused(run(*EXPLAIN), "row 1, column 'age': not a number (7 more rows like it)")
 
 
 def test_letters_and_a_mail_merge(run, world):

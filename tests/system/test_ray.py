@@ -287,7 +287,7 @@ def test_answers_in_parts_are_those_of_one_call(
     )
     found = read(tmp_path / "out")
     same(found, whole)
-    assert found["copied_id"].tolist() == list(range(ROWS))
+    assert found["id"].tolist() == list(range(ROWS))
     assert summary.rows == summary.explained_now == ROWS
     assert (
         summary.counts
@@ -333,7 +333,7 @@ def test_a_killed_run_on_workers_goes_on(veil, model, schema, folder, tmp_path):
     done = subprocess.run([*command, "--json"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert 0 < json.loads(done.stdout)["explained_now"] < ROWS
-    assert read(tmp_path / "out")["copied_id"].tolist() == list(range(ROWS))
+    assert read(tmp_path / "out")["id"].tolist() == list(range(ROWS))
 
 
 def test_wrong_queries_are_named_and_what_is_written_stays(veil, model, people, tmp_path):

@@ -259,7 +259,7 @@ def test_one_card_a_query(several):
 def test_a_page_is_saved_like_any_file(several, tmp_path):
     several.save(tmp_path / "cf.html")
     assert (tmp_path / "cf.html").read_text(encoding="utf-8") == several.to_html()
-    with pytest.raises(RequestError, match=r"name the file .csv, .parquet, .json or .html"):
+    with pytest.raises(RequestError, match=r"name the file .csv, .parquet, .json, .xlsx or .html"):
         several.save(tmp_path / "cf.pdf")
 
 

@@ -1,9 +1,9 @@
 """The `counterveil` command.
 
-Exit codes: 0 done; 1 an audit refuted a promise, a veil is not what its record gives, or a
-certificate was refused; 2 something given is wrong (one line on standard error says what and how to
-mend it); 3 a fault of counterveil itself; 130 interrupted; 141 whoever reads the output has stopped
-reading.
+Exit codes: 0 done; 1 an audit refuted a promise, a veil is not what its record gives, a certificate
+was refused, or rows were left out; 2 something given is wrong (one line on standard error says what
+and how to mend it); 3 a fault of counterveil itself; 130 interrupted; 141 whoever reads the output
+has stopped reading.
 """
 
 import errno
@@ -18,13 +18,14 @@ from typing import Any, NoReturn
 import typer
 
 from counterveil.cli.audit import audit
+from counterveil.cli.explain import explain
 from counterveil.cli.fairness import fairness
+from counterveil.cli.inspect import inspect
 from counterveil.cli.keys import keys_app
 from counterveil.cli.ledger import ledger_app
 from counterveil.cli.model import model_app
 from counterveil.cli.options import manual, option, seed_option
 from counterveil.cli.private import check, release, schema_app
-from counterveil.cli.public import explain, inspect
 from counterveil.cli.serve import serve, studio
 from counterveil.cli.summary import summary
 from counterveil.cli.verify import verify
@@ -63,8 +64,8 @@ app = typer.Typer(
     "holds a private model of its own ([b]model[/b]). Veils are signed with [b]keys[/b].\n\n"
     "New here? Run [b]counterveil demo[/b].",
     epilog="[b]Exit codes[/b] 0 done; 1 an audit refuted a promise, a veil is not what its "
-    "record gives, or a certificate was refused; 2 something given is wrong, one line says what; 3 "
-    "a fault of counterveil; 130 interrupted.",
+    "record gives, a certificate was refused, or rows were left out; 2 something given is wrong, "
+    "one line says what; 3 a fault of counterveil; 130 interrupted.",
 )
 app.add_typer(schema_app, name="schema")
 app.add_typer(model_app, name="model")
@@ -95,6 +96,8 @@ MANUALS: dict[Callable[..., None], str] = {
         "--immutable sex --out answers.csv --report answers.html",
         "explain --veil loans.veil --queries people.xlsx --where id=17 --k 3",
         "explain --veil loans.veil --where age=39 --where income=2500 --where housing=rent",
+        codes="0 done; 1 some rows were left out, a line for each says why; 2 something given is "
+        "wrong; 3 a fault of counterveil.",
     ),
     summary: manual(
         "the veil and the model; no private rows, unless --queries has some.",

@@ -7,8 +7,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from counterveil.cli import options
-from counterveil.cli.options import option
-from counterveil.cli.public import CHANGES, OUTPUT, TRUST, open_veil, read_rules
+from counterveil.cli.options import CHANGES, OUTPUT, TRUST, open_veil, option, read_rules
 from counterveil.terminal import cell, out, print_json, say, warn, wrote
 
 if TYPE_CHECKING:

@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pandas as pd
-
 from counterveil.errors import RequestError
 from counterveil.files import write_whole
-from counterveil.hints import did_you_mean, named
 
 if TYPE_CHECKING:
     from counterveil.search import Explanations
-
-
-def with_index(rows: pd.DataFrame, copied: Sequence[str]) -> pd.DataFrame:
-    """The rows with the columns of --copy as their index, which answers have, too."""
-    for name in copied:
-        if name not in rows.columns:
-            there = f"the queries have: {named(rows.columns)}{did_you_mean(name, rows.columns)}"
-            raise RequestError(f"--copy {name}: no such column; {there}")
-    return rows.set_index([*copied], drop=False) if copied else rows
 
 
 def write_letters(

@@ -10,9 +10,8 @@ from rich.table import Table
 from typer import Argument, Typer
 
 from counterveil.cli import options
-from counterveil.cli.options import manual, option
+from counterveil.cli.options import TRUST, manual, open_veil, option
 from counterveil.cli.private import LEDGER, MAX_RECORDS, UNIT_COLUMN, warn_of_no_ledger
-from counterveil.cli.public import TRUST, open_veil
 from counterveil.errors import RequestError
 from counterveil.terminal import cell, out, print_facts, print_json, say, warn, wrote
 

@@ -1,5 +1,6 @@
 """Options that several commands share."""
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,8 +18,10 @@ from counterveil.hints import either
 if TYPE_CHECKING:
     from counterveil.models import ModelFile
     from counterveil.schema import Schema
+    from counterveil.veil import Veil
 
-MODEL, PARTS = "The model", "Large tables"  # titles of groups of options
+MODEL, CHANGES = "The model", "What may change"  # titles of groups of options
+PARTS, OUTPUT = "Large tables", "What is written"
 USUAL_CODES = "0 done; 2 something given is wrong, one line says what; 3 a fault of counterveil."
 
 
@@ -51,6 +54,9 @@ def seed_option(what_for: str, panel: str | None = None) -> Any:
     return option(0, what_for, panel=panel, min=0, max=2**31 - 1)
 
 
+TRUST = option(
+    None, "A public key (.pub): refuse veils that are not signed by one of them; repeat for more."
+)
 JSON = option(False, "Print JSON for machines.", "--json")
 TRUST_PICKLE = option(
     False, "Open .pkl, .joblib, .pt and more: can run any code.", "--trust-pickle", panel=MODEL
@@ -166,3 +172,34 @@ def engine_of(on: str, address: str | None, workers: int | None) -> Engine | Clu
             raise RequestError("--ray-address and --workers need --on ray")
         return "here"
     return Cluster(address, workers)
+
+
+def open_veil(path: Path, trust: list[Path] | None) -> "Veil":
+    """The veil at `path`; where keys are given, it must be signed by one of them."""
+    from counterveil.signature import PublicKey
+    from counterveil.veil import Veil
+
+    keys = [PublicKey.load(file) for file in trust or ()]
+    veil = Veil.load(path)
+    return veil.check_signer(keys) if keys else veil
+
+
+def read_rules(path: Path | None, max_changes: int | None = None) -> Any:
+    """The Rules of the JSON file at `path`, each with the limit of the command line."""
+    from counterveil.files import read_bytes
+    from counterveil.search import Rules
+
+    def with_limit(content: Any) -> Rules:
+        if isinstance(content, dict) and max_changes is not None:
+            content = {**content, "max_changes": max_changes}
+        return Rules.of_mapping(content)
+
+    if path is None:
+        return None if max_changes is None else with_limit({})
+    try:
+        content = json.loads(read_bytes(path, "file of rules", RequestError))
+    except (ValueError, RecursionError):
+        raise RequestError(f"--rules {path}: not JSON") from None
+    if isinstance(content, list):
+        return [with_limit(each) for each in content]
+    return with_limit(content)

@@ -4,8 +4,7 @@ import secrets
 from pathlib import Path
 
 from counterveil.cli import options
-from counterveil.cli.options import option
-from counterveil.cli.public import TRUST, open_veil
+from counterveil.cli.options import TRUST, open_veil, option
 from counterveil.errors import RequestError
 from counterveil.terminal import say
 

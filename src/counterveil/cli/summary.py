@@ -5,8 +5,7 @@ from pathlib import Path
 from rich.table import Table
 
 from counterveil.cli import options
-from counterveil.cli.options import option
-from counterveil.cli.public import TRUST, open_veil, read_rules
+from counterveil.cli.options import TRUST, open_veil, option, read_rules
 from counterveil.errors import RequestError
 from counterveil.terminal import cell, out, print_json, say, warn, wrote
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 from typer import Argument, Exit
 
 from counterveil.cli import options
-from counterveil.cli.options import option
-from counterveil.cli.public import open_veil, read_rules
+from counterveil.cli.options import open_veil, option, read_rules
 from counterveil.errors import RequestError
 from counterveil.hints import named
 from counterveil.terminal import print_json, say

@@ -1,13 +1,14 @@
 """`--where NAME=VALUE`: one row on the command line, or which rows of a file to explain."""
 
 import re
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from counterveil.encoding import Array
+from counterveil.encoding import Array, Encoding
 from counterveil.errors import RequestError
 from counterveil.hints import did_you_mean, named
 from counterveil.schema import Schema
@@ -29,9 +30,24 @@ def asked_rows(queries: Path | None, where: list[str] | None, schema: Schema) ->
     if not where:
         return table
     pairs = _pairs(where, [str(name) for name in table.columns])
-    chosen = _matching(table, pairs, queries)
+    chosen = _matching(table, pairs, queries, schema.text_columns)
     table.index = pd.RangeIndex(1, len(table) + 1, name="row")
     return table[chosen]
+
+
+def without_bad_rows(table: pd.DataFrame, schema: Schema) -> tuple[pd.DataFrame, list[str]]:
+    """The rows that the schema allows, and what is wrong with each of the others.
+
+    Where there are others, the index `row` has the numbers of the rows in the file, from 1. Without
+    a single good row the first mistake is a DataError.
+    """
+    bad = Encoding(schema).bad_rows(table)
+    if not bad or len(bad) == len(table):
+        return table, []
+    if table.index.name != "row":
+        table = table.set_axis(pd.RangeIndex(1, len(table) + 1, name="row"), axis=0)
+    told = [f"row {table.index[row]}, {why}" for row, why in bad.items()]
+    return table.drop(index=table.index[[*bad]]), told
 
 
 def _pairs(where: list[str], columns: Any) -> dict[str, str]:
@@ -76,26 +92,31 @@ def _row_of(pairs: dict[str, str], schema: Schema) -> pd.DataFrame:
     return pd.DataFrame([row], dtype=object)
 
 
-def _matching(table: pd.DataFrame, pairs: dict[str, str], path: Path) -> Array:
-    """Which rows of `table` have all of these values, (rows,)."""
+def _matching(
+    table: pd.DataFrame, pairs: dict[str, str], path: Path, text: Collection[str]
+) -> Array:
+    """Which rows of `table` have all of these values, (rows,). `text`: columns of texts."""
     chosen = np.ones(len(table), dtype=bool)
     for name, value in pairs.items():
         if name not in table.columns:
             known = f"{path} has: {named(table.columns)}{did_you_mean(name, table.columns)}"
             raise RequestError(f"--where {name}: no such column; {known}")
-        chosen &= _is_like(table[name], value)
+        chosen &= _is_like(table[name], value, is_text=name in text)
     if not chosen.any():
         told = " and ".join(f"{name}={value}" for name, value in pairs.items())
         raise RequestError(f"--where: no row of {path} has {told}")
     return chosen
 
 
-def _is_like(column: Any, value: str) -> Array:
-    """Which cells are written like `value`: "17" and "17.0" are 17; an empty value is missing."""
+def _is_like(column: Any, value: str, *, is_text: bool) -> Array:
+    """Which cells are written like `value`: an empty value is missing.
+
+    "17" and "17.0" are 17, unless the schema has texts there.
+    """
     if value in MISSING:
         return np.asarray(column.isna())
     codes, _ = value_list(value).codes(array_of(column))
     like = np.asarray(codes == 0)
-    if column.dtype.kind in "iuf":
+    if not is_text:
         like |= numbers_of(array_of(column))[0] == number_of(value)
     return like

@@ -122,7 +122,7 @@ def explanation_table(result: Explanations, query: int) -> RenderableType:
     answers = result.answers_of(query)
     found = [each for each in answers if each.is_found]
     if not found:
-        return cell(f"query {query + 1}: {answers[0].text}")
+        return cell(f"{answers[0].whose}: {answers[0].text}")
     parts: list[RenderableType] = []
     for answer in found:
         now, goal = answer.classes

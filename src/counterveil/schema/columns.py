@@ -48,19 +48,18 @@ class Coded:
 
 
 class BadCellError(Exception):
-    """An illegal cell: its row in the table at hand, the first being 0, its column, and why."""
+    """Illegal cells of a column, for one reason: their rows in the table at hand, from 0."""
 
-    def __init__(self, row: int, column: str, why: str) -> None:
-        super().__init__(row, column, why)
-        self.row, self.column, self.why = row, column, why
+    def __init__(self, rows: Sequence[int], column: str, why: str) -> None:
+        super().__init__(rows, column, why)
+        self.rows, self.column, self.why = rows, column, why
 
 
 def refuse_cells(bad: Any, column: str, why: str) -> None:
-    """Raise a BadCellError for the first row that is marked in `bad`, if there is one."""
-    rows = np.flatnonzero(np.asarray(bad))
-    if len(rows):
-        more = f" ({len(rows) - 1} more rows like it)" if len(rows) > 1 else ""
-        raise BadCellError(int(rows[0]), column, why + more)
+    """Raise a BadCellError for the rows that are marked in `bad`, if there are any."""
+    rows = np.flatnonzero(np.asarray(bad)).tolist()
+    if rows:
+        raise BadCellError(rows, column, why)
 
 
 @contextmanager
@@ -72,8 +71,10 @@ def row_numbers_in_errors(row_numbers: Array | None) -> Iterator[None]:
     try:
         yield
     except BadCellError as bad:
-        row = bad.row if row_numbers is None else int(row_numbers[bad.row])
-        raise DataError(f"row {row + 1}, column {bad.column!r}: {bad.why}") from None
+        row, more = bad.rows[0], len(bad.rows) - 1
+        row = row if row_numbers is None else int(row_numbers[row])
+        others = f" ({more} more rows like it)" if more else ""
+        raise DataError(f"row {row + 1}, column {bad.column!r}: {bad.why}{others}") from None
 
 
 def arrays_of(frame: pd.DataFrame) -> list[Any]:

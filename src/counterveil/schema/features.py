@@ -238,7 +238,7 @@ class Pixels(Kind):
             if bad.any() and strict:
                 row, place = (int(i[0]) for i in np.nonzero(bad))
                 why = f"pixels are whole numbers from 0 to {self.levels}"
-                raise columns.BadCellError(row, self.columns[place], why)
+                raise columns.BadCellError([row], self.columns[place], why)
             if bad.any():
                 np.round(np.clip(np.nan_to_num(out, nan=0.0), 0, self.levels), out=out)
         out /= self.levels

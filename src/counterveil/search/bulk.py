@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.fs
 import pyarrow.parquet as pq
@@ -29,7 +28,7 @@ from counterveil.errors import DataError, InternalError, RequestError
 from counterveil.files import write_whole
 from counterveil.models import ModelFile
 from counterveil.parts import Fragments, is_address, parquet_files
-from counterveil.schema import Category
+from counterveil.schema import Category, Schema
 from counterveil.search.options import Choices, FileChoices, rules_in
 from counterveil.search.results.refusals import Status
 from counterveil.search.results.tables import free_name
@@ -99,14 +98,13 @@ class Part(NamedTuple):
 def _worker(
     explainer: Callable[[], AnExplainer],
     asked: dict[str, Any],
-    copied: Sequence[str],
     columns: Sequence[str],
     folder: Folder,
 ) -> Callable[[Part], None]:
     """A function that explains the rows of a part and writes its file; each worker makes one.
 
-    `explainer` makes an Explainer. `asked`: the keywords of `Explainer.explain`. `copied`: columns
-    of the queries that are copied beside their answers. `columns`: all columns that are read.
+    `explainer` makes an Explainer. `asked`: the keywords of `Explainer.explain`. `columns`:
+    all columns that are read.
     """
     explains = explainer()
 
@@ -120,9 +118,8 @@ def _worker(
                 f"in the rows from number {part.first + 1} on: {error}; files that are written "
                 "stay, and the same command continues there"
             ) from None
-        kept = frame[list(copied)].loc[frame.index.repeat(result.k)].reset_index(drop=True)
-        both = [result.table(first=part.first, whole=True), kept.add_prefix("copied_")]
-        folder.write(part.name, file_content(pd.concat(both, axis=1), part.name, escape=False))
+        table = result.table(first=part.first, whole=True)
+        folder.write(part.name, file_content(table, part.name, escape=False))
 
     return answer
 
@@ -165,13 +162,14 @@ def explain_files(
     """
     cluster = cluster_of(choices.pop("engine", "here"))
     part_rows = choices.pop("part_rows", PART_ROWS)
-    progress, copied = choices.pop("progress", True), tuple(choices.pop("copied", ()))
+    progress, copied = choices.pop("progress", True), choices.pop("copied", None)
     asked: dict[str, Any] = {"k": 1, "target": target, **choices}
     of_search: Any = {name: asked[name] for name in asked if name in Choices.__annotations__}
     explainer.options(rules_in(of_search, asked.get("rules"))[1])  # wrong ones are refused here
     veil, model = explainer.veil, explainer._keywords["model"]
+    files = _query_files(queries, (*(copied or ()), *veil.schema.columns))
+    asked["copied"] = copied = _copied(files, veil.schema) if copied is None else tuple(copied)
     columns = tuple(dict.fromkeys((*copied, *veil.schema.columns)))
-    files = _query_files(queries, columns)
     if type(part_rows) is not int or not 1 <= part_rows <= 1_000_000:
         raise RequestError("part_rows must be a whole number from 1 to 1000000")
     explainer._components.shows_progress = progress
@@ -181,14 +179,14 @@ def explain_files(
         keywords = {**explainer._keywords, "model": model}
         made = partial(_same_explainer, type(explainer), veil.to_bytes(), keywords)
     folder = Folder(out)
-    work = partial(_worker, made, asked, copied, columns, folder)
+    work = partial(_worker, made, asked, columns, folder)
     is_file = isinstance(model, ModelFile)
     about = {
         "veil": veil.digest,
         "model": model.digest if is_file else _answers_to_few(explainer, files),
         "decided by": explainer.decided_by.value,
         "promise": explainer.statement.headline,
-        "asked": {**asked, "copied": copied, "guidance": explainer.guidance},
+        "asked": {**asked, "guidance": explainer.guidance},
         "queries": queries,
         "rows": files.rows,
         "part_rows": part_rows,
@@ -225,6 +223,11 @@ def _query_files(place: str, columns: Sequence[str]) -> Fragments:
         if name not in files.columns:
             raise DataError(f"column {name!r} is missing from the table")
     return files
+
+
+def _copied(files: Fragments, schema: Schema) -> tuple[str, ...]:
+    """The columns of the files that the schema does not have."""
+    return tuple(set(files.columns) - {*schema.columns, schema.label.name})
 
 
 def _answers_to_few(explainer: AnExplainer, files: Fragments) -> str:

@@ -45,7 +45,7 @@ from counterveil.search.results.fairness import Fairness
 from counterveil.search.results.wording import DecidedBy
 from counterveil.search.verification import Verdict, verify
 from counterveil.signature import PublicKey
-from counterveil.tables import as_frame
+from counterveil.tables import as_frame, carried
 from counterveil.terminal import Tick, progress_bar
 from counterveil.veil import Veil
 
@@ -159,6 +159,7 @@ class Explainer:
         k: int = 1,
         rules: ManyRules = None,
         immutable: Collection[str] = (),
+        copied: Collection[str] | None = None,
         progress: bool = True,
         **choices: Unpack[Choices],
     ) -> Explanations:
@@ -172,6 +173,8 @@ class Explainer:
           after the one it predicts.
         - `rules`: what may change, for all queries, or a list with one `Rules` for each.
         - `immutable`: features that must stay, besides those of schema and rules.
+        - `copied`: columns of the queries that go with the answers to every file and page; by
+          default those that the schema does not have, such as a key.
         - `choices`: single rules as keywords, such as max_changes=2, in the place of `rules`;
           `prefer` "believable" answers or the "nearest" ones (see docs/method.md); method,
           iterations, keep, polish, margin and seed of `SearchOptions`.
@@ -183,10 +186,11 @@ class Explainer:
         options = self.options(search)
         if not 1 <= k <= MOST_ANSWERS:
             raise RequestError(f"k must be a whole number from 1 to {MOST_ANSWERS}")
-        if isinstance(queries, pd.Series):
-            queries = as_frame(queries)
-        index = queries.index if isinstance(queries, pd.DataFrame) else None
-        asked = Rows.of_frame(queries, self.encoding)
+        has_index = isinstance(queries, (pd.DataFrame, pd.Series))
+        table = as_frame(queries, self.veil.schema)
+        index = table.index if has_index else None
+        asked = Rows.of_frame(table, self.encoding)
+        also = carried(table, self.veil.schema, copied)
         before = self.model.ask(asked)
         batch = self._batch(asked, before, target, rules, immutable)
         for_all = rules.held(self.veil.schema) if isinstance(rules, Rules) else ()
@@ -196,7 +200,9 @@ class Explainer:
             # f~ does not know what f has decided: a class that was named is sought for everybody.
             sought = torch.ones_like(sought)
         held = immutable, fixed
-        request = Request(asked, index, batch, before, rules, *held, k, sought, options.iterations)
+        request = Request(
+            asked, index, also, batch, before, rules, *held, k, sought, options.iterations
+        )
         if not options.soft_margin:
             request = replace(request, least=options.margin)
         return self._builder(request, self._search(request, options, progress))

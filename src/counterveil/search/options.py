@@ -44,7 +44,7 @@ class FileChoices(Choices, total=False):
     k: int
     rules: Rules | None
     immutable: Collection[str]
-    copied: Sequence[str]  # columns of the queries that are copied beside the answers, as copied_…
+    copied: Sequence[str] | None  # columns of the queries that go with the answers; see `explain`
     engine: Engine | Cluster  # "here"; "ray": all processors of this machine; or a Cluster
     part_rows: int  # of a part, at most: what a run that is cut off has to do again
     progress: bool

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from counterveil.hints import short
 from counterveil.schema import Category, Schema
 from counterveil.search.results import regions, wording
 from counterveil.search.results.refusals import UNCONVINCED, Opening, Status
 from counterveil.search.results.regions import Region
 from counterveil.search.results.wording import Change, DecidedBy
 
+MOST_CARRIED = 3  # further columns beside the number of a query
 MOST_COLUMNS = 40  # of one row on a page
 LIFTED = {  # what a rule forbids, to be read after "if"
     "immutable": "{name} might change",
@@ -64,6 +66,7 @@ class Refusal:
 class Answer:
     """One of the answers to a query; `query` and `rank` are positions from 0.
 
+    - `carried`: further columns of the query, such as a key.
     - `several`: whether each query was to have more than one answer.
     - `has_others`: whether the query has an answer, this one or another.
     - `classes`: what people call the class now, and the one asked for.
@@ -80,6 +83,7 @@ class Answer:
     schema: Schema
     decided_by: DecidedBy
     query: int
+    carried: Mapping[str, Any]
     rank: int
     several: bool
     has_others: bool
@@ -104,7 +108,14 @@ class Answer:
     @property
     def name(self) -> str:
         """Which answer to which query, counted from 1."""
-        return f"query {self.query + 1}" + (f" · answer {self.rank + 1}" if self.several else "")
+        return f"{self.whose}{f' · answer {self.rank + 1}' if self.several else ''}"
+
+    @property
+    def whose(self) -> str:
+        """Which query, counted from 1, with the first of its further columns: "query 3 (id 17)"."""
+        told = [f"{name} {short(str(value))}" for name, value in self.carried.items()]
+        words = f" ({', '.join(told[:MOST_CARRIED])})" if told else ""
+        return f"query {self.query + 1}{words}"
 
     @property
     def condition(self) -> str:
@@ -270,7 +281,7 @@ def card(answers: Sequence[Answer]) -> dict[str, Any]:
         if column not in pixels and all(column in other for other in kept)
     ]
     return {
-        "number": first.query + 1,
+        "whose": first.whose,
         "now": first.classes[0],
         "goal": first.classes[1],
         "several": first.several,

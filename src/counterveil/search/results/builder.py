@@ -39,6 +39,7 @@ class Request:
 
     asked: Rows
     index: pd.Index[Any] | None  # of the caller's table
+    carried: pd.DataFrame | None  # its further columns
     batch: QueryBatch  # the queries as the search takes them
     before: Tensor  # log-probabilities of the queries by the model, (queries, classes)
     rules: ManyRules
@@ -121,6 +122,7 @@ class ResultBuilder:
             fixed=request.fixed,
             signer=self.components.veil.signer,
             index=request.index,
+            carried=request.carried,
             decided_by=self.components.decided_by,
             rules=[distinct[each] for each in which],
             origin=lambda: self.origin,

@@ -134,7 +134,7 @@ class Explanations(Outcome):
         return tables.page(self, most)
 
     def save(self, path: str | os.PathLike[str], *, escape: bool = True) -> None:
-        """Write summary and rows side by side as .csv, .parquet or .json, or `to_html` as .html.
+        """Write summary and rows side by side: .csv, .xlsx, .parquet, .json; `to_html` as .html.
 
         All names and values are those of the table, whatever people call them.
 

@@ -34,7 +34,7 @@ from counterveil.search.results.answer import Answer
 from counterveil.search.results.reasons import MOST_REASONS
 from counterveil.search.results.refusals import Status
 from counterveil.search.results.regions import value_text
-from counterveil.search.results.tables import free_name, is_plain
+from counterveil.search.results.tables import of_caller
 from counterveil.search.results.wording import Change, DecidedBy
 
 if TYPE_CHECKING:
@@ -156,11 +156,7 @@ def mail_merge(result: Explanations, letters: Letters) -> pd.DataFrame:
         columns[f"change_{place + 1}"] = [_nth(way, place) for way in ways]
     columns["letter"] = [letters.text(query) for query in range(len(result))]
     table = pd.DataFrame(columns)
-    if result.index is None or is_plain(result.index):
-        return table
-    levels = pd.DataFrame(index=result.index).reset_index(allow_duplicates=True)
-    levels.columns = [free_name(str(name), table.columns) for name in levels.columns]
-    return pd.concat([levels, table], axis=1)
+    return pd.concat([of_caller(result, table.columns), table], axis=1)
 
 
 def _nth(listed: list[dict[str, str]], place: int) -> str:

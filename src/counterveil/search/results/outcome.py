@@ -22,9 +22,10 @@ from counterveil.search.results.quality import AnswerQuality
 from counterveil.search.results.reasons import Gain, Reason
 from counterveil.search.results.refusals import Opening, Status
 from counterveil.search.results.regions import Region
-from counterveil.search.results.tables import LazyFrame, cells_of, with_index
+from counterveil.search.results.tables import LazyFrame, cells_of, of_caller, with_index
 from counterveil.search.results.wording import Change, DecidedBy, same
 from counterveil.signature import Signer
+from counterveil.tables import plain_values
 
 if TYPE_CHECKING:
     from counterveil.search.constraints.rules import Rules
@@ -85,6 +86,8 @@ class Outcome:
     - `index`: the index of the caller's table; None where that had none. Where it is more than
       positions from 0, all frames have it, too; with k > 1 those of answers have one more level,
       `answer`, from 1.
+    - `carried`: further columns of the caller's table, such as a key, one row a query; None where
+      there are none.
     - `decided_by`: whose decisions these are.
     - `rules`: what every answer to a query keeps, one entry a query.
     - `regions`: of each answer, which values of its changes work; found when first looked at.
@@ -115,6 +118,7 @@ class Outcome:
     fixed: tuple[str, ...] = ()
     signer: Signer | None = None
     index: pd.Index[Any] | None = None
+    carried: pd.DataFrame | None = None
     decided_by: DecidedBy = DecidedBy.MODEL
     rules: Sequence[Rules] = ()
     regions: PutOff[Region] = PutOff()  # noqa: RUF009
@@ -203,12 +207,14 @@ class Outcome:
             if whole is None or not len(whole):
                 return whole
             if isinstance(whole, pd.DataFrame):
-                return with_index(whole.iloc[at].reset_index(drop=True), index, k)
+                some_rows = whole.iloc[at].reset_index(drop=True)
+                return with_index(some_rows, index, k) if k else some_rows
             return whole[at] if isinstance(whole, np.ndarray) else [whole[each] for each in at]
 
         return replace(
             self,
             index=index,
+            carried=part("carried", some, 0),
             regions=self.regions.select(at),
             gains=self.gains.select(some),
             assess=lambda: None if self.quality is None else self.quality.select(at),
@@ -270,6 +276,20 @@ class Outcome:
         """The columns of one answer that stay as they are, with their values."""
         return self.answer_of(query, answer).kept
 
+    def carried_of(self, query: int) -> dict[str, Any]:
+        """What else the caller's table says of a query, as plain values: its key, for example.
+
+        That is its index, if this has a name, and the columns that were carried along.
+        """
+        if self.carried is None and (self.index is None or self.index.names == [None]):
+            return {}
+        row = self._keys.iloc[[query]]
+        return {name: plain_values(row[name])[0] for name in row.columns}
+
+    @cached_property
+    def _keys(self) -> pd.DataFrame:
+        return of_caller(self, ())
+
     def classes_of(self, query: int, answer: int = 0) -> tuple[Category, Category]:
         """The class that the model which is asked gives now, and the one that was asked for."""
         at, classes = self.at(query, answer), self.schema.label.classes
@@ -307,6 +327,7 @@ class Outcome:
             schema=self.schema,
             decided_by=self.decided_by,
             query=query,
+            carried=self.carried_of(query),
             rank=answer,
             several=self.k > 1,
             has_others=bool(self.status[query * self.k] == Status.FOUND.value),

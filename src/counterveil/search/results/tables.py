@@ -20,6 +20,7 @@ from counterveil.tables import plain_values
 
 if TYPE_CHECKING:
     from counterveil.search.results.explanations import Explanations
+    from counterveil.search.results.outcome import Outcome
 
 Frame = pd.DataFrame | Callable[[], pd.DataFrame]
 SHOWN = 10  # answers in a notebook
@@ -182,6 +183,8 @@ def records(result: Explanations) -> list[dict[str, Any]]:
         record["regions"] = result.region_of(query, rank)
         if rank == 0:
             record["reasons"] = [each.record for each in result.reasons_of(query)]
+        if rank == 0 and (carried := result.carried_of(query)):
+            record["carried"] = carried
         if rank == 0 and (refusal := result.refusal_of(query)):
             record.update(refusal.record)
     return found
@@ -195,13 +198,26 @@ def table(result: Explanations, first: int, *, whole: bool) -> pd.DataFrame:
     if "asked" in told:
         known = [_cells(result.refusal_of(each)) for each in range(len(result))]
         told = told.assign(**pd.DataFrame(known).iloc[query].reset_index(drop=True))
-    if result.index is not None and not is_plain(result.index):
-        levels = pd.DataFrame(index=result.index).reset_index(allow_duplicates=True)
-        for place, name in enumerate(levels):
-            values = levels.iloc[query, place].to_numpy()
-            told.insert(place, free_name(str(name), told.columns), values)
+    keys = of_caller(result, told.columns)
     told = told.rename(columns=lambda name: free_name(name, own))
-    return pd.concat([told, result.rows.reset_index(drop=True)], axis=1)
+    parts = [keys.iloc[query].reset_index(drop=True), told, result.rows.reset_index(drop=True)]
+    return pd.concat(parts, axis=1)
+
+
+def of_caller(result: Outcome, taken: Collection[str]) -> pd.DataFrame:
+    """The index of the caller's table, if it says more than positions, and the carried columns.
+
+    One row a query; no column is called like one of the table's or of `taken`.
+    """
+    found = pd.DataFrame(index=pd.RangeIndex(len(result)))
+    if result.index is not None and not is_plain(result.index):
+        found = pd.DataFrame(index=result.index).reset_index(allow_duplicates=True)
+    if result.carried is not None:
+        found = pd.concat([found, result.carried], axis=1)
+    names = [str(name) for name in found.columns]
+    found = found.loc[:, [name not in names[:place] for place, name in enumerate(names)]]
+    others = {*result.schema.columns, *taken}
+    return found.rename(columns=lambda name: free_name(str(name), others))
 
 
 def free_name(name: str, taken: Collection[str]) -> str:

@@ -1,101 +1,30 @@
-"""The commands of the public side: a veil and a model, never the rows. `inspect` and `explain`."""
+"""`counterveil explain`: a veil, a model and queries; never the private rows."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from typer import Argument, Exit
+from typer import Exit
 
 from counterveil.cli import options
-from counterveil.cli.options import option, seed_option
+from counterveil.cli.options import CHANGES, OUTPUT, open_veil, option, read_rules, seed_option
 from counterveil.errors import RequestError
-from counterveil.hints import named
-from counterveil.terminal import out, print_facts, print_json, say, wrote
+from counterveil.hints import either
+from counterveil.terminal import out, print_json, say, warn, wrote
 
 if TYPE_CHECKING:
     from counterveil.privacy import ModelBudget
     from counterveil.search import Explainer, Explanations
     from counterveil.search.bulk import Summary
-    from counterveil.veil import Veil
 
-ENDINGS = (".csv", ".parquet", ".json", ".html")
-CHANGES, SEARCH, OUTPUT = "What may change", "The search", "What is written"
-
-TRUST = option(
-    None, "A public key (.pub): refuse veils that are not signed by one of them; repeat for more."
-)
-
-
-def inspect(
-    veil_file: Path = Argument(..., metavar="VEIL", help="A veil file."),
-    trust: list[Path] | None = TRUST,
-    recompute: bool = option(
-        False, "Compute population and networks from the noisy record again, and compare."
-    ),
-    as_json: bool = options.JSON,
-) -> None:
-    """Show what a veil is, what it promises and who signed it.
-
-    With --recompute, see whether its networks follow from its noisy record: they are trained again
-    as its statement says, which takes as long as in the release. Exit code 1 unless all numbers are
-    equal; another processor or release of torch may round otherwise.
-    """
-    from counterveil.report import statement_panel
-    from counterveil.signature import signer_dict, signer_line
-
-    veil = open_veil(veil_file, trust)
-    if recompute:
-        _recompute(veil, as_json=as_json)
-        return
-    schema = veil.schema
-    if as_json:
-        content = {"digest": veil.digest, "signature": signer_dict(veil.signer)}
-        content |= {"schema": json.loads(schema.to_json())}
-        print_json(content | {"statement": veil.statement.model_dump(mode="json")})
-        return
-    label = schema.label
-    classes = [label.shown_value(name) for name in label.classes]
-    print_facts(
-        {
-            "table": schema.name,
-            "label": f"{label.shown_name}: {named(classes)}",
-            "features": f"{len(schema.columns)} columns, {schema.width} encoded numbers",
-            "private model": "none" if veil.surrogate is None else "yes: counterveil model",
-            "digest": veil.digest,
-            "signature": signer_line(veil.signer),
-        }
-    )
-    out.print(statement_panel(veil.statement))
-
-
-def _recompute(veil: "Veil", *, as_json: bool) -> None:
-    from counterveil import recompute
-
-    found = recompute.recompute(veil)
-    if as_json:
-        print_json({"digest": veil.digest, "equal": found.equal, **asdict(found)})
-    else:
-        print_facts(
-            {
-                each.part: f"{each.numbers:,} numbers, "
-                + ("equal" if each.equal else f"differ by up to {each.difference:.3g}")
-                for each in found.parts
-            }
-        )
-        asked = f"{found.alike:,} of {recompute.ASKED:,} rows of the population"
-        say(f"the private model and the one computed anew decide alike on {asked}")
-        say("equal: all of it follows from the noisy record" if found.equal else "not equal")
-        if not found.equal:
-            made = ", ".join(f"{name} {each}" for name, each in veil.statement.versions.items())
-            say(f"made with {made}; other versions and processors may round otherwise")
-    if not found.equal:
-        raise Exit(1)
+MOST_LINES = 20  # about rows that are left out
+ENDINGS = (".csv", ".parquet", ".json", ".xlsx", ".html")
+SEARCH = "The search"
 
 
 def explain(
     veil: Path = option(..., "A veil file."),
-    trust: list[Path] | None = TRUST,
+    trust: list[Path] | None = options.TRUST,
     queries: Path | None = option(None, "Rows to explain: .csv, .parquet, .arrow or .xlsx."),
     where: list[str] | None = option(
         None,
@@ -179,16 +108,17 @@ def explain(
     ),
     out_file: Path | None = option(
         None,
-        "Write the rows: .csv, .parquet or .json; the page of --report: .html; or a folder, in "
-        "parts, for tables of any size.",
+        "Write the rows: .csv, .xlsx, .parquet or .json; the page of --report: .html; or a folder, "
+        "in parts, for tables of any size.",
         "--out",
         panel=OUTPUT,
     ),
     copied: list[str] | None = option(
         None,
-        "A column of the queries to copy beside the answers, to a folder of parts or to "
-        "--mail-merge; repeat for more.",
+        "A column of the queries that goes with the answers; repeat for more. By default all "
+        "that the schema does not have, such as a key.",
         "--copy",
+        "--id",
         panel=OUTPUT,
     ),
     part_rows: int = option(50_000, "Rows of a part.", min=1, max=1_000_000, panel=options.PARTS),
@@ -206,7 +136,9 @@ def explain(
         None, "Write a letter for each row, .txt and .html, to this folder.", panel=OUTPUT
     ),
     mail_merge: Path | None = option(
-        None, "Write a .csv of a row a person: decision, reasons, changes, letter.", panel=OUTPUT
+        None,
+        "Write a .csv of a row a person: decision, reasons, changes, letter.",
+        panel=OUTPUT,
     ),
     language: str = option("en", "Of letters: en or de.", values=("en", "de"), panel=OUTPUT),
     letter_template: Path | None = option(
@@ -233,12 +165,13 @@ def explain(
     constant memory; the same command goes on after it was cut off. With --on ray several workers do
     so.
     """
-    from counterveil.cli.letters import with_index, write_letters
-    from counterveil.cli.where import asked_rows
-    from counterveil.report import explanation_table
+    import pandas as pd
+
+    from counterveil.cli.letters import write_letters
+    from counterveil.cli.where import asked_rows, without_bad_rows
     from counterveil.search import Explainer
     from counterveil.search.results.certificate import is_file, save_certificates
-    from counterveil.signature import SigningKey, signer_line
+    from counterveil.signature import SigningKey
 
     engine = options.engine_of(on, ray_address, workers)
     to_folder = _is_folder(out_file)
@@ -249,9 +182,7 @@ def explain(
             "a folder of answers is for --queries of many rows, without --where, --report, "
             "--letters, --mail-merge and --certificates": to_folder
             and (for_one_run or where or queries is None),
-            "--on ray and --copy are for answers in parts: give --out a folder (--copy is for "
-            "--mail-merge, too)": not to_folder
-            and (on == "ray" or (copied and mail_merge is None)),
+            "--on ray is for answers in parts: give --out a folder": not to_folder and on == "ray",
             "--sign signs certificates: give --certificates, too": sign and certificates is None,
             "no target model is consulted: leave --model-epsilon out": no_model,
         }
@@ -266,7 +197,9 @@ def explain(
     budget = _model_budget(model_epsilon, model_delta, model_unit, model_relation)
     opened = open_veil(veil, trust)
     schema = opened.schema
-    rows = None if to_folder else with_index(asked_rows(queries, where, schema), copied or ())
+    rows, refused = pd.DataFrame(), list[str]()
+    if not to_folder:
+        rows, refused = without_bad_rows(asked_rows(queries, where, schema), schema)
     target_model = None
     if guidance != "surrogate" and model is not None:
         about_model = (schema, model_input, model_outputs, model_classes)
@@ -283,6 +216,7 @@ def explain(
         "k": k,
         "rules": read_rules(rules, max_changes),
         "immutable": immutable or (),
+        "copied": copied or None,
         "prefer": prefer,
         "method": method,
         "iterations": iterations,
@@ -291,7 +225,7 @@ def explain(
         "seed": seed,
     }
     if to_folder:
-        asked |= {"copied": copied or (), "engine": engine, "part_rows": part_rows}
+        asked |= {"engine": engine, "part_rows": part_rows}
         places = options.place_of(queries or Path()), options.place_of(out_file or Path())
         summary = explainer.explain_files(*places, goal, **asked)
         _show_summary(summary, explainer, as_json=as_json)
@@ -304,16 +238,35 @@ def explain(
     if certificates is not None:
         save_certificates(result, certificates, key)
     if as_json:
-        print_json(result.to_dict())
-        return
-    for query in result.found[:show]:
+        print_json(result.to_dict() | ({"refused": refused} if refused else {}))
+    else:
+        _show(result, show, [*filter(None, (out_file, report, certificates, *written))])
+    if refused:
+        _report(refused)
+        raise Exit(1)
+
+
+def _show(result: "Explanations", most: int, written: list[Path]) -> None:
+    """Print the first `most` answers, how the search went, and what was written."""
+    from counterveil.report import explanation_table
+    from counterveil.signature import signer_line
+
+    for query in result.found[:most]:
         out.print(explanation_table(result, int(query)))
     say(result.headline)
     say(result.decided_by.meaning)
-    for path in filter(None, (out_file, report, certificates, *written)):
+    for path in written:
         wrote(path)
     say(result.statement.headline, "dim")
     say(f"the veil is {signer_line(result.signer)}", "dim")
+
+
+def _report(refused: list[str]) -> None:
+    """Say which rows were left out, a line each, and how many."""
+    for line in refused[:MOST_LINES]:
+        warn(line)
+    rows = "row was" if len(refused) == 1 else "rows were"
+    warn(f"{len(refused)} {rows} left out; mend what is said above, and ask about them again")
 
 
 def _refuse(mistakes: dict[str, Any]) -> None:
@@ -341,7 +294,7 @@ def _is_folder(path: Path | None) -> bool:
         return False
     if path.is_dir() or not path.suffix:
         return True
-    raise RequestError(f"--out {path}: name the file .csv, .parquet, .json or .html, or a folder")
+    raise RequestError(f"--out {path}: name the file {either(ENDINGS)}, or a folder")
 
 
 def _show_summary(summary: "Summary", explainer: "Explainer", *, as_json: bool) -> None:
@@ -352,16 +305,6 @@ def _show_summary(summary: "Summary", explainer: "Explainer", *, as_json: bool) 
     say(explainer.decided_by.meaning)
     wrote(Path(summary.folder))
     say(explainer.statement.headline, "dim")
-
-
-def open_veil(path: Path, trust: list[Path] | None) -> "Veil":
-    """The veil at `path`; where keys are given, it must be signed by one of them."""
-    from counterveil.signature import PublicKey
-    from counterveil.veil import Veil
-
-    keys = [PublicKey.load(file) for file in trust or ()]
-    veil = Veil.load(path)
-    return veil.check_signer(keys) if keys else veil
 
 
 def _model_budget(
@@ -387,24 +330,3 @@ def _model_budget(
         unit=options.one_of("--model-unit", unit, "record", "person"),
         relation=options.one_of("--model-relation", relation, "replace-one", "add-remove"),
     )
-
-
-def read_rules(path: Path | None, max_changes: int | None = None) -> Any:
-    """The Rules of the JSON file at `path`, each with the limit of the command line."""
-    from counterveil.files import read_bytes
-    from counterveil.search import Rules
-
-    def with_limit(content: Any) -> Rules:
-        if isinstance(content, dict) and max_changes is not None:
-            content = {**content, "max_changes": max_changes}
-        return Rules.of_mapping(content)
-
-    if path is None:
-        return None if max_changes is None else with_limit({})
-    try:
-        content = json.loads(read_bytes(path, "file of rules", RequestError))
-    except (ValueError, RecursionError):
-        raise RequestError(f"--rules {path}: not JSON") from None
-    if isinstance(content, list):
-        return [with_limit(each) for each in content]
-    return with_limit(content)
