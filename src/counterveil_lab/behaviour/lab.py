@@ -22,7 +22,7 @@ from counterveil_lab.baselines import Baseline, Cadex, Cchvae, Nice, Revise
 from counterveil_lab.behaviour.tiny import IMAGE, MIXED, model, points, rows, veil
 from counterveil_lab.datasets import Dataset
 from counterveil_lab.evaluation import AS_PUBLISHED, QUERIES, Evaluation
-from counterveil_lab.experiments import images, plausibility, populations, theorem_3
+from counterveil_lab.experiments import images, populations, theorem_3
 from counterveil_lab.image_judges import MaxPooled
 from counterveil_lab.percentiles import PercentileNetwork
 from counterveil_lab.product import runner_up
@@ -84,13 +84,6 @@ def judges() -> Any:
     network = PercentileNetwork(MIXED, DATA.train)
     ranks = network.percentiles(points(MIXED, 6).float())
     return [reality.judge(queries, answers), reality.near_real, trees, ranks]
-
-
-def shuffles() -> Any:
-    """Rows and copies with one value of another row, and how plausible a population finds both."""
-    pairs = plausibility.with_copies(DATA.test, MIXED, 20, np.random.default_rng(0))
-    scores = plausibility.plausibility(veil(MIXED), pairs.both)
-    return [pairs.copies, pairs.replaced, scores, pairs.judged(scores, [0, 2])]
 
 
 def pictures() -> Any:

@@ -1,0 +1,1 @@
+"""Campaigns: does what counterveil says hold? Rows are stored like those of the lab."""
