@@ -17,6 +17,10 @@ class CounterveilError(Exception):
         return shortened(super().__str__())
 
 
+class CounterveilWarning(UserWarning):
+    """Something that may well be wrong, and that only the caller can tell."""
+
+
 def shortened(words: str) -> str:
     """`words` with the middle left out where they are long: what to do often comes last."""
     if len(words) <= MOST_LETTERS:

@@ -17,7 +17,7 @@ from torch import nn
 
 from counterveil import Explainer
 from counterveil.encoding import Encoding
-from counterveil.errors import ModelError
+from counterveil.errors import CounterveilWarning, ModelError
 from counterveil.models import CallableModel, EstimatorModel, TorchModel, adapt
 from counterveil.schema import Label
 
@@ -288,3 +288,73 @@ def test_people_are_decided_on_alike_however_their_table_is_written(veil, frame,
         decided = np.array(veil.schema.label.classes)[result.predicted]
         np.testing.assert_array_equal(decided, expected)
         assert result.queries.region.dtype == np.int64
+
+
+# Values that the model cannot take.
+
+
+def estimator(frame, loan, *steps, **options):
+    """A pipeline of plain encoders, fitted on some columns."""
+    columns = make_column_transformer(*steps, **options)
+    return make_pipeline(columns, LogisticRegression()).fit(frame, loan)
+
+
+def test_a_category_that_an_encoder_has_never_seen_is_named(veil, schema, frame, rows):
+    known = frame.housing != "free"
+    steps = (OneHotEncoder(), ["housing", "member"]), ("passthrough", NUMBERS)
+    model = estimator(frame[known], rows.loan[known], *steps)
+    told = "cannot take 'free' of 'housing', which it may never have seen"
+    said = refusal(lambda: ask_frame(adapt(model, schema), frame))
+    assert told in said
+    assert 'handle_unknown="ignore"' in said
+    explainer = Explainer(veil, model)  # the search meets it where no query has it
+    said = refusal(lambda: explainer.explain(frame[known].head(3), progress=False))
+    assert told in said
+
+
+def test_a_missing_value_that_a_model_cannot_take_is_named(schema, frame, rows):
+    known = frame.debt.notna()
+    model = estimator(frame[known], rows.loan[known], ("passthrough", [*NUMBERS, "debt"]))
+    said = refusal(lambda: ask_frame(adapt(model, schema), frame))
+    assert "cannot take a missing 'debt': put an imputer" in said
+    answers_nan = adapt(lambda some: np.stack([some.debt, 1 - some.debt], axis=1) * 0 + 0.5, schema)
+    said = refusal(lambda: ask_frame(answers_nan, frame))
+    assert "NaN" in said
+    assert "cannot take a missing 'debt'" in said
+
+
+def test_a_number_that_a_model_cannot_take_is_not_told(schema, frame):
+    def picky(some):
+        assert not (some.age == 33).any()
+        return np.full((len(some), 2), 0.5)
+
+    said = refusal(lambda: ask_frame(adapt(picky, schema), frame.assign(age=[33, *frame.age[1:]])))
+    assert "cannot take a number of 'age' that the schema allows, 18 to 100" in said
+    assert "33" not in said
+
+
+def test_a_function_whose_calls_are_counted_is_not_probed(schema, frame):
+    def fails(some):
+        raise ValueError
+
+    model = CallableModel(fails, schema, max_calls=10)
+    assert "set 'inputs'" in refusal(lambda: ask_frame(model, frame))
+    assert model.calls == 1
+
+
+def test_columns_in_another_order_are_noticed(release_once, schema, rows, frame):
+    three = ("age", "income", "children")
+    narrow = schema.model_copy(update={"features": tuple(schema.feature(name) for name in three)})
+    granted = np.where(frame.income > 5, "granted", "refused")
+    known = rows.children.notna()
+    table = frame[known][[*three]].astype(float)
+    veil = release_once(narrow, table.assign(loan=granted[known]), 100.0, epochs=6)
+
+    def explained(columns):
+        model = LogisticRegression(max_iter=1000).fit(table[columns].to_numpy(), granted[known])
+        return Explainer(veil, model).explain(table.head(3), progress=False)
+
+    explained([*three])  # without a warning
+    with pytest.warns(CounterveilWarning, match="fitted without column names") as caught:
+        explained(["income", "age", "children"])
+    assert "schema's order, age, income, children" in str(caught[0].message)

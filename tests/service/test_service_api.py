@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import json
 import logging
+import sqlite3
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from datetime import UTC, datetime
 
 import pytest
 import torch
@@ -19,7 +24,7 @@ from fastapi.testclient import TestClient
 
 from counterveil import Explainer
 from counterveil.models import CallableModel
-from counterveil.service import guard
+from counterveil.service import guard, questions, responses
 from counterveil.service.access import AccessKeys
 from counterveil.service.app import Settings, create_app
 from counterveil.service.questions import Explain
@@ -47,8 +52,8 @@ def document(client):
     return client.get(DOCUMENT).json()
 
 
-def ask(client, rows, **more):
-    return client.post("/v1/explain", json={"rows": rows, **more})
+def ask(client, rows, headers=None, **more):
+    return client.post("/v1/explain", json={"rows": rows, **more}, headers=headers)
 
 
 def test_answers_are_those_of_the_library(client, explainer, people, schema):
@@ -157,6 +162,10 @@ WRONG = "a7f3-secret"  # a value that no answer may repeat
         (b'{"rows": [{}], "rules": {"immutabel": []}}', 422, "did you mean 'immutable'"),
         (b"\xff\xfe", 400, "not JSON"),
         (b"[" * 100_000, 400, "not JSON"),
+        (b'{"rows": [{"housing": "\\ud800"}]}', 400, "not JSON"),
+        (b'{"rows": [{"\\ud800": 1}]}', 400, "not JSON"),
+        (b'{"rows": [{"age": 30, "age": 40}]}', 400, "twice"),
+        (b'{"k": 1, "rows": [{}], "k": 2}', 400, "twice"),
     ],
 )
 def test_wrong_questions(client, body, status, words):
@@ -259,6 +268,12 @@ def test_other_methods_and_places(client):
         ({"Host": "evil.example"}, 421),
         ({"Host": "127.0.0.1.evil.example"}, 421),
         ({"Host": ""}, 421),
+        ({"Host": "[::1].evil"}, 421),
+        ({"Host": "[::1]evil.example"}, 421),
+        ({"Host": "localhost:80:80"}, 421),
+        ({"Host": "[::1]:8080"}, 200),
+        ({"Origin": "http://127.0.0.1:3000", "Content-Type": "text/plain"}, 403),
+        ({"Host": "127.0.0.1:8080", "Origin": "http://127.0.0.1:8080"}, 200),
         ({"Origin": "http://evil.example"}, 403),
         ({"Origin": "null"}, 403),
         ({"Sec-Fetch-Site": "cross-site"}, 403),
@@ -284,6 +299,68 @@ def test_long_bodies_and_many_rows(explainer, people):
         long_line = b"{}\n" + b"x" * (1 << 21)
         last = client.post("/v1/explain", content=long_line, headers=NDJSON).text.splitlines()[-1]
         assert json.loads(last)["status"] == 413
+
+
+@pytest.mark.parametrize("path", ["/v1/explain", "/v1/decide"])
+@pytest.mark.parametrize("kind", ["application/x-ndjson", "Application/X-NDJSON", "text/plain"])
+def test_no_content_type_lifts_the_limit_of_a_body(explainer, path, kind):
+    """A stream is read line by line; everything else counts, announced or not."""
+    app = create_app(explainer, Settings(most_bytes=20_000))
+    with TestClient(app, base_url="http://127.0.0.1") as client:
+        for body in (b" " * 3_000_000, (b" " * 50_000 for _ in range(60))):
+            answer = client.post(path, content=body, headers={"Content-Type": kind})
+            assert answer.status_code == 413 or json.loads(answer.text)["status"] == 413
+
+
+def test_a_line_is_one_row(client, people):
+    row = json.dumps(people[0])
+    for line in (f"{row},{row}", f'{row}],"rows":[{row}', "[]", '{"age": 1, "age": 2}'):
+        answer = client.post("/v1/explain", content="{}\n" + line, headers=NDJSON)
+        assert json.loads(answer.text.splitlines()[-1])["status"] in (400, 422)
+
+
+def test_a_slow_body_is_not_waited_for():
+    """One byte after the other, each in time: the body as a whole is not."""
+
+    async def read(scope, receive, send):
+        if scope["path"] == "/stream":
+            guard.in_pieces(scope)
+        while (await receive()).get("more_body"):
+            pass
+        await responses.as_json({})(scope, receive, send)
+
+    async def ask(path, pieces):
+        async def receive():
+            await asyncio.sleep(0.01)
+            return {"type": "http.request", "body": b"x", "more_body": next(pieces)}
+
+        async def send(message):
+            said.append(message)
+
+        said = []
+        scope = {"type": "http", "method": "POST", "path": path, "headers": [(b"host", b"here")]}
+        await guard.Guard(read, ["here"], 10_000, seconds=(60.0, 0.1))(scope, receive, send)
+        return said[0]["status"]
+
+    assert asyncio.run(ask("/", itertools.repeat(True))) == 408
+    assert asyncio.run(ask("/", iter([True, False]))) == 200
+    assert asyncio.run(ask("/stream", iter([True] * 100 + [False]))) == 200
+
+
+def test_long_bodies_are_read_beside_and_one_after_the_other(client, people, monkeypatch):
+    """While one is read others are answered; two are never read together."""
+    threads = []
+    read = questions.parsed
+
+    def watched(kind, body):
+        threads.append(threading.current_thread().name)
+        return read(kind, body)
+
+    monkeypatch.setattr(questions, "parsed", watched)
+    assert ask(client, people[:2] * 100).status_code == 200
+    assert ask(client, people[:1]).status_code == 200
+    assert threads[0].startswith("long bodies")
+    assert not threads[1].startswith("long bodies")
 
 
 def model_of(schema, answer):
@@ -324,7 +401,8 @@ def test_keys(foreign, people, tmp_path, explainer):
         used_up = status(few)
         assert used_up.status_code == 429
         assert "for people and not for the model" in used_up.text
-        assert int(used_up.headers["retry-after"]) > 0
+        left = datetime.now(UTC).replace(hour=23, minute=59, second=59) - datetime.now(UTC)
+        assert int(used_up.headers["retry-after"]) == pytest.approx(left.total_seconds(), abs=90)
         assert status(slow, 2).status_code == 200
         assert status(slow).status_code == 429
         keys.revoke("branch")
@@ -336,6 +414,23 @@ def test_keys(foreign, people, tmp_path, explainer):
     with TestClient(app, base_url="http://127.0.0.1") as client:
         headers = {"Authorization": f"Bearer {few}"}
         assert client.post("/v1/explain", json={"rows": people[:9]}, headers=headers).is_success
+
+
+def test_the_file_of_keys_is_not_waited_for(foreign, people, tmp_path):
+    """While another process writes the file for long, everything else is answered."""
+    keys = AccessKeys(tmp_path / "keys.db", create=True)
+    key = keys.new("branch")
+    app = create_app(foreign, Settings(keys=keys))
+    with TestClient(app, base_url="http://127.0.0.1") as client, ThreadPoolExecutor(1) as pool:
+        with closing(sqlite3.connect(keys.path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            headers = {"Authorization": f"Bearer {key}"}
+            asked = pool.submit(ask, client, people[:1], headers)
+            for _ in range(5):
+                assert client.get("/v1/health").status_code == 200
+            assert not asked.done()
+            other.execute("ROLLBACK")
+        assert asked.result().status_code == 200
 
 
 def test_a_model_that_raises(veil, schema, people, caplog):

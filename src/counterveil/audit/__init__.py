@@ -12,6 +12,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 from multiprocessing import get_context
 
+import torch
+
 from counterveil.audit import checks, controls, dpsgd, functional, score
 from counterveil.audit.game import Check, Effort, Game
 from counterveil.audit.report import Row, failures, save
@@ -41,6 +43,7 @@ def play_all(games: Sequence[Game | Check], workers: int, tick: Tick) -> list[Ro
 
     The rows are in the order of the games; every game has draws of its own, whoever plays it.
     """
+    torch.set_num_threads(1)  # networks of tiny tables: more threads only wait for each other
     rows = []
     with ExitStack() as stack:
         results: Iterator[Row] = (game.play() for game in games)

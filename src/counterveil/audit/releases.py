@@ -50,9 +50,9 @@ from counterveil.terminal import PROGRESS
 from counterveil.veil import Veil
 
 SHORT = Training(
-    samples=256,
+    samples=128,
     epochs=2,
-    batch=128,
+    batch=64,
     rate=5e-3,
     surrogate=(8,),
     surrogate_epochs=2,

@@ -10,6 +10,7 @@ import errno
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -27,8 +28,14 @@ from counterveil.cli.public import explain, inspect
 from counterveil.cli.serve import serve, studio
 from counterveil.cli.summary import summary
 from counterveil.cli.verify import verify
-from counterveil.errors import InputError, InternalError, fault_of, shortened
-from counterveil.terminal import close_output, complain, drop_output, open_output
+from counterveil.errors import (
+    CounterveilWarning,
+    InputError,
+    InternalError,
+    fault_of,
+    shortened,
+)
+from counterveil.terminal import close_output, complain, drop_output, open_output, warn
 
 __all__ = ["app", "main"]
 
@@ -37,6 +44,7 @@ OF_THE_SYSTEM = {
     *(errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EROFS),
     *(errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM),
 }
+_PLAIN = warnings.showwarning
 CLOSED_PIPE = 141  # as the shell reports a program that was ended by it
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # of the click that typer has inside
 
@@ -171,6 +179,7 @@ def demo(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command and exit; every expected error is one line and exit code 2."""
     open_output()
+    warnings.showwarning = _show_warning
     try:
         code = _run(arguments)
         close_output()
@@ -184,6 +193,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
             sys.exit(CLOSED_PIPE)
         _end(2, "error: ", f"cannot write to standard output: {error.strerror}")
     sys.exit(code)
+
+
+def _show_warning(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:
+    """Warnings of counterveil are lines for people; those of others are as Python shows them."""
+    if issubclass(category, CounterveilWarning):
+        warn(message)
+    else:
+        _PLAIN(message, category, *where, **more)
 
 
 def _run(arguments: Sequence[str] | None) -> int:

@@ -16,6 +16,7 @@ from counterveil.models.additive import additive_estimator
 from counterveil.models.base import Inputs, Outputs, TargetModel
 from counterveil.models.boosted import BoosterClassifier, is_booster, rows_as_fitted
 from counterveil.models.onnx import OnnxModel
+from counterveil.models.probing import FEW, what_it_cannot_take
 from counterveil.models.rows import Rows
 from counterveil.models.torch_model import TorchModel
 from counterveil.private_model import PrivateModel
@@ -85,12 +86,17 @@ class CallableModel(TargetModel):
             try:
                 answer = self._function(part.copy())
             except Exception as error:  # its text may hold values: show the type alone
-                raise self._failure(error) from None
+                raise self._failure(error, part) from None
             try:
                 parts.append(self._log_proba(base.as_numbers(answer, rows), len(part)))
             except ModelError as error:
                 raise base.labels_not_probabilities(answer, self.schema) or error from None
-        log_proba = base.sane(torch.cat(parts))
+        log_proba = torch.cat(parts)
+        try:
+            base.sane(log_proba)
+        except ModelError as error:
+            cause = self._cause(inputs)
+            raise ModelError(f"{error}: {cause}") if cause else error from None
         return log_proba if rows.from_frame else log_proba.to(rows.points.device)
 
     def _table(self, rows: Rows) -> pd.DataFrame:
@@ -112,8 +118,29 @@ class CallableModel(TargetModel):
             raise ModelError("the model's answers must be probabilities between 0 and 1")
         return answer
 
-    def _failure(self, error: Exception) -> ModelError:
-        """What is said where the function raises `error`."""
+    def _fails(self, part: Any) -> bool:
+        """Whether the function raises an error about these rows, or answers with no numbers."""
+        try:
+            answer = np.asarray(self._function(part.copy()), dtype=np.float64)
+        except Exception:
+            return True
+        return not np.isfinite(answer).all()
+
+    def _cause(self, part: Any) -> str:
+        """The column and value that the function fails on; "" where it is no single one.
+
+        A function whose calls are counted is not asked again.
+        """
+        if not self._over_rows or self.max_calls is not None:
+            return ""
+        some = Rows.of_points(base.random_points(FEW, self.schema.width), self.encoding)
+        return what_it_cannot_take(self._fails, part, self._table(some), self.schema)
+
+    def _failure(self, error: Exception, part: Any) -> ModelError:
+        """What is said where the function raises `error` about the rows `part`."""
+        cause = self._cause(part)
+        if cause:
+            return ModelError(f"the model failed with {type(error).__name__}: {cause}")
         kind = "rows in original units" if self._over_rows else "encoded rows"
         return ModelError(
             f"the model failed on {kind} with {type(error).__name__}; if it wants the "
@@ -175,21 +202,24 @@ class EstimatorModel(CallableModel):
             inputs=inputs,
             classes=classes,
         )
+        self.goes_by_place = (
+            inputs != "encoding" and fitted_names is None and self._fitted_on == len(schema.columns)
+        )
         self.additive = additive_estimator(estimator, schema)
         names = [] if fitted_names is None else [str(name) for name in fitted_names]
         strays = [name for name in names if base.column_called(name, schema.columns) is None]
         self._stray = strays[0] if strays else None
 
-    def _failure(self, error: Exception) -> ModelError:
+    def _failure(self, error: Exception, part: Any) -> ModelError:
         if _says_not_fitted(error):
             return ModelError(NOT_FITTED)
         if self._over_rows and self._stray is not None:
             return ModelError(base.unknown_column(self._stray, self.schema))
         columns, width = len(self.schema.columns), self.schema.width
         if self._fitted_on in {None, columns if self._over_rows else width}:
-            return super()._failure(error)
+            return super()._failure(error, part)
         return ModelError(
-            f"{super()._failure(error)}; it was fitted on {self._fitted_on} columns, and the "
+            f"{super()._failure(error, part)}; it was fitted on {self._fitted_on} columns, and the "
             f"schema has {columns}, its encoding {width}"
         )
 

@@ -41,11 +41,13 @@ class TargetModel:
     `differentiable`: whether a gradient flows from the answer of `ask` to the points asked about.
     `additive`: how its log-odds add up over features, where its structure shows that they do.
     `kinks`: of a model that adds up in "steps", where the line of each number bends, by its column.
+    `goes_by_place`: whether it was fitted without column names, and gets columns by their places.
     `batch`: the most rows for one call of the model; None for no limit.
     """
 
     differentiable = False
     additive: Additive | None = None
+    goes_by_place = False
     kinks: Mapping[int, Array] = MappingProxyType({})
     batch: int | None = None
     _outputs: Outputs = "probabilities"  # what the model gives

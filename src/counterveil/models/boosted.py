@@ -304,7 +304,8 @@ def _check_objective(objective: str, known: frozenset[str]) -> None:
 def rows_as_fitted(estimator: Any, schema: Schema) -> Callable[[pd.DataFrame], Any]:
     """What turns rows of the schema into those that `estimator` was fitted on.
 
-    Columns come in the order of its `feature_names_in_`. LightGBM goes by place and checks no
+    Columns come in the order of its `feature_names_in_`; estimators of scikit-learn without them
+    were fitted on an array, and get one. LightGBM goes by place and checks no
     names; boosted trees want text as pandas categories, and numbers if they know no names.
     """
     if type(estimator).__module__.split(".")[0] == "lightgbm":
@@ -315,7 +316,7 @@ def rows_as_fitted(estimator: Any, schema: Schema) -> Callable[[pd.DataFrame], A
     if fitted is None and booster is not None:
         return lambda rows: rows.to_numpy(np.float64, na_value=np.nan)
     if fitted is None:
-        return lambda rows: rows
+        return _as_array if _is_of_sklearn(estimator) else lambda rows: rows
     names = [str(name) for name in fitted]
     found = [column_called(name, schema.columns) for name in names]
     columns = [column for column in found if column is not None]
@@ -334,6 +335,16 @@ def rows_as_fitted(estimator: Any, schema: Schema) -> Callable[[pd.DataFrame], A
         return rows[columns].astype(dict.fromkeys(text, "category")).set_axis(names, axis=1)
 
     return prepared
+
+
+def _as_array(rows: pd.DataFrame) -> Array:
+    return rows.to_numpy()
+
+
+def _is_of_sklearn(estimator: Any) -> bool:
+    """Whether the first that looks at rows is an estimator of scikit-learn, fitted on columns."""
+    first = estimator.steps[0][1] if hasattr(estimator, "steps") else estimator
+    return type(first).__module__.startswith("sklearn.") and hasattr(first, "n_features_in_")
 
 
 def _text_columns(booster: Any, columns: Sequence[str], schema: Schema) -> list[str]:

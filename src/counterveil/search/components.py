@@ -17,6 +17,7 @@ from counterveil.search.actions.costs import Context
 from counterveil.search.actions.search import answers, believable_context, nearest_context
 from counterveil.search.asking import Question
 from counterveil.search.batch import Answers, QueryBatch
+from counterveil.search.column_order import warn_of_column_order
 from counterveil.search.constraints.projection import Snap
 from counterveil.search.images.beliefs import Drawn
 from counterveil.search.images.descent import believable_images
@@ -139,6 +140,7 @@ class SearchComponents:
         if isinstance(self.population, MixedPopulation):
             model = self.queryable_model
             with progress_bar("learning how such models decide", 1, show=self.shows_progress):
+                warn_of_column_order(self.target_model, self.veil, self.population)
                 return believable_context(self.population, model, self.device, stands_in=stands_in)
         private = None
         if self.decided_by is DecidedBy.MODEL and self.veil.surrogate is not None:

@@ -110,7 +110,7 @@ class AccessKeys:
         if not re.fullmatch(PREFIX + "[A-Za-z0-9_-]{43}", key):
             return None
         question = "SELECT name, rows_a_minute, answers_a_day FROM keys WHERE digest = ? "
-        with self._open() as file:
+        with self._open(to_write=False) as file:
             found = file.execute(question + "AND revoked IS NULL", (_digest(key),)).fetchone()
         return None if found is None else Caller(*found)
 
@@ -127,12 +127,12 @@ class AccessKeys:
             return True
 
     @contextmanager
-    def _open(self) -> Iterator[sqlite3.Connection]:
-        """One transaction. Whoever reads in it may write what follows from that."""
+    def _open(self, *, to_write: bool = True) -> Iterator[sqlite3.Connection]:
+        """One transaction. Whoever reads in it may write what follows from that, `to_write`."""
         with closing(sqlite3.connect(self.path, timeout=WAIT, isolation_level=None)) as file:
             file.execute("PRAGMA journal_mode=WAL")
             file.execute("PRAGMA synchronous=NORMAL")  # a killed process loses nothing
-            file.execute("BEGIN IMMEDIATE")
+            file.execute("BEGIN IMMEDIATE" if to_write else "BEGIN")
             try:
                 yield file
             except BaseException:
@@ -167,6 +167,11 @@ def _digest(key: str) -> bytes:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def seconds_left_today() -> float:
+    """Until keys have new answers: their day ends at midnight, UTC."""
+    return 86_400 - time.time() % 86_400
 
 
 def _today() -> str:

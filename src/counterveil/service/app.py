@@ -20,10 +20,19 @@ from starlette.responses import Response
 from counterveil import __version__
 from counterveil.search import Explainer
 from counterveil.search.results.wording import DecidedBy
-from counterveil.service.access import AccessKeys, Caller, RateLimiter
+from counterveil.service.access import AccessKeys, Caller, RateLimiter, seconds_left_today
 from counterveil.service.batcher import AT_ONCE, Batcher
-from counterveil.service.guard import Guard
-from counterveil.service.questions import Decide, Explain, Question, parsed, takes
+from counterveil.service.guard import Guard, in_pieces
+from counterveil.service.questions import (
+    Decide,
+    Explain,
+    Line,
+    Question,
+    Row,
+    asked_in,
+    parsed,
+    takes,
+)
 from counterveil.service.responses import (
     JSON,
     PROBLEMS,
@@ -43,6 +52,7 @@ log = logging.getLogger("counterveil.service")
 PAGE = Path(__file__).with_name("page")
 SCRIPTS = ("words.js", "shared.js", "page.js")
 Route = Callable[[Request, Caller], Awaitable[Response]]
+GONE = 499  # a status for logs and counts: whoever asked has left
 PAGES = {"": "index.html"} | {name: name for name in ("icon.svg", "page.css", *SCRIPTS)}
 
 
@@ -167,8 +177,10 @@ class Service:
         async def answer(request: Request) -> Response:
             begun, caller = time.perf_counter(), None
             try:
-                caller = self._caller(request)
+                caller = await self._caller(request)
                 response = await route(request, caller)
+            except ClientDisconnect:
+                response = Response(status_code=GONE)
             except Exception as error:
                 response = refused(error).response()
             path, seconds = request.url.path, time.perf_counter() - begun
@@ -180,18 +192,19 @@ class Service:
 
         return answer
 
-    def _caller(self, request: Request) -> Caller:
+    async def _caller(self, request: Request) -> Caller:
         keys = self.settings.keys
         if keys is None:
             return Caller("local")
         kind, _, key = request.headers.get("authorization", "").partition(" ")
-        found = keys.find(key.strip()) if kind.lower() == "bearer" else None
+        named = key.strip() if kind.lower() == "bearer" else ""
+        found = await asyncio.to_thread(keys.find, named)
         if found is None:
             detail = "Send Authorization: Bearer and the key that you were given."
             raise Problem(401, "no valid key", detail)
         return found
 
-    def _ration(self, caller: Caller, rows: int, answers: int) -> None:
+    async def _ration(self, caller: Caller, rows: int, answers: int) -> None:
         """Refuse what is too fast or too much; write down what is asked, before it is searched.
 
         The private model is as public as the veil: answers about it are not rationed.
@@ -200,54 +213,59 @@ class Service:
         if wait:
             raise Problem(429, "too many rows a minute", "Ask again later.", retry_after=wait)
         keys = self._rationing_keys
-        if keys is not None and not keys.use(caller, answers):
+        if keys is not None and not await asyncio.to_thread(keys.use, caller, answers):
             detail = (
                 "Every answer tells a little of where the model decides; the privacy of the veil "
                 "is for people and not for the model. Ask tomorrow, or ask for a larger ration."
             )
-            raise Problem(429, "the answers of this key are used up", detail, retry_after=3600)
+            wait = seconds_left_today()
+            raise Problem(429, "the answers of this key are used up", detail, retry_after=wait)
 
     async def explain(self, request: Request, caller: Caller) -> Response:
         """JSON in and out; or a stream of lines, where the content type says so."""
-        if request.headers.get("content-type", "").startswith(STREAM):
+        kind, *_ = request.headers.get("content-type", "").split(";")
+        if kind.strip().lower() == STREAM:
             return await self._stream(request, caller)
-        asked = parsed(Explain, await request.body())
-        self._admit(caller, len(asked.rows), asked.k)
+        asked = await asked_in(request, Explain)
+        await self._admit(caller, len(asked.rows), asked.k)
         found = await self._batcher.explain(asked.rows, asked)
         self.metrics.rows.inc(len(found))
         return as_json({**self._about, "answers": found})
 
     async def decide(self, request: Request, caller: Caller) -> Response:
         """The decision and the probabilities of all classes, for each row."""
-        asked = parsed(Decide, await request.body())
-        self._admit(caller, len(asked.rows))
+        asked = await asked_in(request, Decide)
+        await self._admit(caller, len(asked.rows))
         found = await self._batcher.decide(asked.rows)
         classes = list(self.explainer.veil.schema.label.classes)
         return as_json({"classes": classes, "decisions": found})
 
-    def _admit(self, caller: Caller, rows: int, ways: int = 1) -> None:
+    async def _admit(self, caller: Caller, rows: int, ways: int = 1) -> None:
         """Refuse a JSON body of too many rows, and what is too fast or too much."""
         most = self.settings.most_rows
         if rows > most:
             raise Problem(413, "too many rows", f"At most {most}; send more as {STREAM}.")
-        self._ration(caller, rows, rows * ways)
+        await self._ration(caller, rows, rows * ways)
 
     async def _stream(self, request: Request, caller: Caller) -> Response:
         """Lines in, lines out: the first says how to explain, and every other one is a row.
 
         Memory holds one piece at a time: the next rows are read once the last answers were taken.
         """
+        in_pieces(request.scope)
         lines = lines_of(request)
         asked = parsed(Question, await anext(lines, b""))
 
         async def answers() -> AsyncIterator[bytes]:
-            number, rows = 0, []
+            number, held = 0, 0
+            rows: list[Row] = []
             try:
                 async for line in lines:
-                    rows.append(parsed(Decide, b'{"rows":[' + line + b"]}").rows[0])
-                    if len(rows) == AT_ONCE:
+                    rows.append(parsed(Line, line).root)
+                    held += len(line)
+                    if len(rows) == AT_ONCE or held > self.settings.most_bytes:
                         yield await self._piece(caller, asked, rows, number)
-                        number, rows = number + len(rows), []
+                        number, held, rows = number + len(rows), 0, []
                 if rows:
                     yield await self._piece(caller, asked, rows, number)
             except ClientDisconnect:
@@ -262,7 +280,7 @@ class Service:
         """The lines of the answers to some rows; `number` came before them."""
         if number + len(rows) > self.settings.most_streamed:
             raise Problem(413, "too many rows", f"At most {self.settings.most_streamed} a stream.")
-        self._ration(caller, len(rows), len(rows) * asked.k)
+        await self._ration(caller, len(rows), len(rows) * asked.k)
         while True:
             try:
                 found = await self._batcher.explain(rows, asked)

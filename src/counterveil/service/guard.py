@@ -2,10 +2,13 @@
 
 Plain ASGI: bodies pass through as they come. What is checked: the host that was asked for (a page
 elsewhere whose name is made to point here is refused), the origin of a browser's request, the
-length of a body, and how long it takes to arrive.
+length of a body, and how long it takes to arrive. Every body is limited, whatever it says of
+itself; a route that reads one line by line lifts the limit on its length (`in_pieces`).
 """
 
 import asyncio
+import re
+import time
 from collections.abc import Collection
 from typing import Any
 
@@ -14,7 +17,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from counterveil.service.responses import STREAM, Problem
 
-SECONDS_FOR_BODY = 20.0  # between two pieces of a body
+SECONDS_FOR_PIECE = 20.0  # between two pieces of a body
+SECONDS_FOR_BODY = 60.0  # for all of it
 SECONDS_TO_TAKE = 60.0  # until a client has taken a piece of an answer
 HEADERS = {
     "Content-Security-Policy": (
@@ -28,6 +32,8 @@ HEADERS = {
     "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
     "Cache-Control": "no-store",
 }
+_BODY = "counterveil.body"  # in a scope of ASGI
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]]+)(?::\d+)?")
 
 
 class Guard:
@@ -38,7 +44,7 @@ class Guard:
         app: ASGIApp,
         hosts: Collection[str],
         most_bytes: int,
-        seconds: float = SECONDS_FOR_BODY,
+        seconds: tuple[float, float] = (SECONDS_FOR_PIECE, SECONDS_FOR_BODY),
     ) -> None:
         self.app, self.hosts = app, frozenset(hosts)
         self.most_bytes, self.seconds = most_bytes, seconds
@@ -48,6 +54,7 @@ class Guard:
             await self.app(scope, receive, send)
             return
         headers, begun = Headers(scope=scope), False
+        body = Body(receive, headers, self.most_bytes, self.seconds)
 
         async def send_with_headers(message: Message) -> None:
             nonlocal begun
@@ -61,7 +68,7 @@ class Guard:
 
         try:
             self._check(headers)
-            await self.app(scope, self._limited(receive, headers), send_with_headers)
+            await self.app({**scope, _BODY: body}, body.receive, send_with_headers)
         except Problem as problem:
             if begun:
                 raise
@@ -70,54 +77,67 @@ class Guard:
             return  # the client does not read: the server closes the connection
 
     def _check(self, headers: Headers) -> None:
-        host = _name_of(headers.get("host", ""))
-        if host not in self.hosts:
+        asked = headers.get("host", "")
+        if _name_of(asked) not in self.hosts:
             raise Problem(421, "another host was asked for", "Use the address of this service.")
         origin = headers.get("origin")  # "null" is no name of a host
-        foreign = origin is not None and _name_of(origin.partition("://")[2]) != host
+        foreign = origin is not None and _place_of(origin.partition("://")[2]) != _place_of(asked)
         if foreign or headers.get("sec-fetch-site") == "cross-site":
             raise Problem(403, "a page of another origin asked", "Ask from a server instead.")
-        length = headers.get("content-length", "0")
-        if not length.isdigit() or (not _streams(headers) and int(length) > self.most_bytes):
-            raise self._too_long()
 
-    def _limited(self, receive: Receive, headers: Headers) -> Receive:
-        """`receive` that refuses long and slow bodies; a stream is limited by line and time."""
-        come, whole, streams = 0, False, _streams(headers)
 
-        async def limited() -> Message:
-            nonlocal come, whole
-            if whole:  # whoever asks now waits for the client to leave
-                return await receive()
-            try:
-                async with asyncio.timeout(self.seconds):
-                    message = await receive()
-            except TimeoutError:
-                raise Problem(408, "the body takes too long", "Send it at once.") from None
-            whole = not message.get("more_body", False)
-            come += len(message.get("body", b""))
-            if not streams and come > self.most_bytes:
+class Body:
+    """The body of a request as it arrives. `seconds`: between two pieces of it, and for it all."""
+
+    def __init__(
+        self, receive: Receive, headers: Headers, most_bytes: int, seconds: tuple[float, float]
+    ) -> None:
+        self._receive, self._most = receive, most_bytes
+        self._announced = headers.get("content-length", "0")
+        self._for_piece, for_all = seconds
+        self._end = time.monotonic() + for_all
+        self._come, self._whole = 0, False
+        self.in_pieces = False
+
+    async def receive(self) -> Message:
+        """The next message; a Problem where the body is too long or too slow."""
+        if self._whole:  # whoever asks now waits for the client to leave
+            return await self._receive()
+        left = self._for_piece
+        if not self.in_pieces:
+            if not self._announced.isdigit() or int(self._announced) > self._most:
                 raise self._too_long()
-            return message
-
-        return limited
+            left = min(left, max(0.0, self._end - time.monotonic()))
+        try:
+            async with asyncio.timeout(left):
+                message = await self._receive()
+        except TimeoutError:
+            raise Problem(408, "the body takes too long", "Send it at once.") from None
+        self._whole = not message.get("more_body", False)
+        self._come += len(message.get("body", b""))
+        if not self.in_pieces and self._come > self._most:
+            raise self._too_long()
+        return message
 
     def _too_long(self) -> Problem:
-        most = self.most_bytes // 1000
-        detail = f"At most {most} kB; send many rows as {STREAM}."
+        detail = f"At most {self._most // 1000} kB; send many rows as {STREAM}."
         return Problem(413, "the body is too long", detail)
 
 
-def _streams(headers: Headers) -> bool:
-    return headers.get("content-type", "").partition(";")[0].strip().lower() == STREAM
+def in_pieces(scope: Scope) -> None:
+    """Say that the body of a request is read piece by piece, each of which is limited."""
+    scope[_BODY].in_pieces = True
 
 
 def _name_of(host: str) -> str:
-    """A host without its port, in small letters."""
-    host = host.strip().lower()
-    if host.startswith("["):
-        return host.partition("]")[0] + "]"
-    return host.partition(":")[0]
+    """A host without its port, in small letters; "" where that is no host."""
+    found = _HOST.fullmatch(host.strip().lower())
+    return found[1] if found else ""
+
+
+def _place_of(host: str) -> str:
+    """Host and port in small letters, without the usual ports."""
+    return re.sub(":(80|443)$", "", host.strip().lower())
 
 
 def own_hosts(host: str, named: Collection[str]) -> set[str]:

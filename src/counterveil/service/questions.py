@@ -1,10 +1,13 @@
 """What may be asked: the body of a request, checked."""
 
+import asyncio
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError
+from starlette.requests import Request
 
 from counterveil.schema import Category
 from counterveil.search import Rules
@@ -12,6 +15,7 @@ from counterveil.service.responses import JSON, STREAM, Problem
 
 MOST_WAYS = 10  # different answers to one row
 MOST_COLUMNS = 20_000
+SHORT = 16_384  # bytes of a body that is read at once
 Kind = TypeVar("Kind", bound=BaseModel)
 Cell = bool | int | float | str | None
 Row = dict[str, Cell]
@@ -76,6 +80,10 @@ class Decide(BaseModel):
     rows: Annotated[list[Row], Field(min_length=1, description="Columns of the schema.")]
 
 
+class Line(RootModel[Row]):
+    """One row of a stream."""
+
+
 def takes(body: type[BaseModel], *, streams: bool = False) -> dict[str, Any]:
     """What OpenAPI says of a body."""
     content: dict[str, Any] = {JSON: {"schema": body.model_json_schema()}}
@@ -84,12 +92,26 @@ def takes(body: type[BaseModel], *, streams: bool = False) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": content}}
 
 
-def parsed(kind: type[Kind], body: bytes | str) -> Kind:
+_one_at_a_time = ThreadPoolExecutor(1, thread_name_prefix="long bodies")
+
+
+async def asked_in(request: Request, kind: type[Kind]) -> Kind:
+    """The question in the body of a request; long bodies are read beside, one after the other."""
+    body = await request.body()
+    if len(body) <= SHORT:
+        return parsed(kind, body)
+    return await asyncio.get_running_loop().run_in_executor(_one_at_a_time, parsed, kind, body)
+
+
+def parsed(kind: type[Kind], body: bytes) -> Kind:
     """The question in a body; a Problem that names the place of what is wrong, never a value."""
     try:
-        content = json.loads(body, parse_constant=_no_number)
+        content = json.loads(body, parse_constant=_no_number, object_pairs_hook=_each_once)
+        if b"\\u" in body:
+            json.dumps(content, ensure_ascii=False).encode()  # half a letter is no text
     except (ValueError, RecursionError):
-        raise Problem(400, "the body is not JSON", "Send a JSON object in UTF-8.") from None
+        detail = "Send a JSON object in UTF-8, in which no name is there twice."
+        raise Problem(400, "the body is not JSON", detail) from None
     try:
         return kind.model_validate(content, strict=False)
     except ValidationError as error:
@@ -100,6 +122,13 @@ def parsed(kind: type[Kind], body: bytes | str) -> Kind:
 
 def _place(part: int | str) -> str:
     return str(part + 1) if isinstance(part, int) else part[:60]
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name is there twice")
+    return found
 
 
 def _no_number(name: str) -> None:

@@ -9,12 +9,13 @@ import logging
 import re
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from mimetypes import guess_type
 from pathlib import Path
 from typing import Any
 
 from fastapi import Request
 from starlette.exceptions import HTTPException
-from starlette.responses import FileResponse, Response
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from counterveil.errors import DataError, InputError, ModelError, fault_of
@@ -114,10 +115,11 @@ def as_json(content: Any, status: int = 200) -> Response:
 def page_route(
     path: Path, headers: Mapping[str, str] | None = None
 ) -> Callable[[], Awaitable[Response]]:
-    """A route that gives a file, with these headers besides the usual ones."""
+    """A route that gives a small file, with these headers besides the usual ones."""
+    content, (kind, _) = path.read_bytes(), guess_type(path)
 
     async def page() -> Response:
-        return FileResponse(path, headers=headers)
+        return Response(content, headers=headers, media_type=kind)
 
     return page
 

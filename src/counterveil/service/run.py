@@ -47,6 +47,12 @@ class PatientOnlySoLong(H11Protocol):
             self.transport.close()
 
 
+def _is_a_fault(record: logging.LogRecord) -> bool:
+    """Whether a line of uvicorn's is no client that has left or sends nonsense."""
+    said = record.getMessage()
+    return not said.startswith(("ASGI callable returned without", "Invalid HTTP request"))
+
+
 def bound_socket(host: str, port: int) -> socket.socket:
     """A socket that listens there; a RequestError where that cannot be."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -71,6 +77,7 @@ def serve(explainer: Explainer, settings: Settings, listening: socket.socket) ->
 def serve_app(app: ASGIApp, listening: socket.socket) -> None:
     """Any application, with the limits of this module, until the process is told to stop."""
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.WARNING)
+    logging.getLogger("uvicorn.error").addFilter(_is_a_fault)
     config = uvicorn.Config(
         app,
         http=PatientOnlySoLong,
