@@ -60,7 +60,7 @@ EXPERIMENTS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
     ),
     "optimal-trees": ((*SEARCH, "judges"), ("campaigns.optimal_trees TREES LEAVES SECONDS",)),
     "plausibility": (
-        (*RELEASE, "believable", "judges"),
+        (*RELEASE, "judges", "shuffles"),
         ("campaigns.plausibility FIRST_SEED ROWS LESSONS TREES",),
     ),
     "claims": (
@@ -68,15 +68,15 @@ EXPERIMENTS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
         ("campaigns.claims FIRST_SEED QUERIES POINTS", "believability WISHES"),
     ),
     "second-opinion": (("mechanism", "audit"), ("campaigns.second_opinion CANARIES RUNS",)),
-    "population": ((*LAB, "distances"), ("experiments.populations SPLIT SAMPLES PARTS",)),
+    "population": ((*LAB, "distances"), ("campaigns.populations SPLIT SAMPLES PARTS",)),
     "population-peers": (
         (*LAB, "distances"),
-        ("experiments.population_peers SPLIT SAMPLES BINS ROUNDS SIZE",),
+        ("campaigns.population_peers SPLIT SAMPLES BINS ROUNDS SIZE",),
     ),
-    "private-models": ((*LAB, "distances"), ("experiments.private_models DELTA SETTINGS",)),
+    "private-models": ((*LAB, "distances"), ("campaigns.private_models DELTA SETTINGS",)),
     "private-answers": (
         (*RELEASE, "believable", "targets", "judges"),
-        ("experiments.private_answers SPLIT QUERIES", "believability WISHES KINDS"),
+        ("campaigns.private_answers SPLIT QUERIES", "believability WISHES KINDS"),
     ),
     "regions": (
         (*RELEASE, "believable", "targets", "judges", "regions"),
@@ -142,14 +142,19 @@ def declared(names: str) -> str | None:
     None where the module is one of tools/, and there is no working tree.
     """
     module, *constants = names.split()
-    if module.startswith(("bench.", "campaigns.")):
-        if not TOOLS.is_dir():
-            return None
-        sys.path += [] if str(TOOLS) in sys.path else [str(TOOLS)]
-        home = import_module(module)
-    else:
-        home = import_module(f"counterveil_lab.{module}")
+    try:
+        home = module_of(module)
+    except ImportError:
+        return None
     return json.dumps([told(getattr(home, name), DIGITS) for name in constants])
+
+
+def module_of(name: str) -> Any:
+    """A module of counterveil_lab, or of tools/ in a working tree."""
+    if not name.startswith(("bench.", "campaigns.")):
+        return import_module(f"counterveil_lab.{name}")
+    sys.path += [] if str(TOOLS) in sys.path else [str(TOOLS)]
+    return import_module(name)
 
 
 def told(value: Any, digits: int) -> Any:

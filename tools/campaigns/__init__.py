@@ -1,1 +1,1 @@
-"""Campaigns: does what counterveil says hold? Rows are stored like those of the lab."""
+"""Campaigns test the product alone, not the paper; their rows are stored like those of the lab."""

@@ -1,4 +1,4 @@
-"""Does what counterveil says hold? Each campaign looks the truth up beside the product.
+"""How good is what counterveil makes, and does what it says hold? The paper has none of it.
 
 python tools/campaigns NAME [--seeds 3] [--quick] [--workers 2] [--datasets A,B] [--parts A,B]
     [--data FOLDER] [--cache FOLDER] [--overwrite] [--out results]
@@ -18,6 +18,10 @@ from campaigns import (
     fairness,
     optimal_trees,
     plausibility,
+    population_peers,
+    populations,
+    private_answers,
+    private_models,
     regions,
     second_opinion,
 )
@@ -30,6 +34,10 @@ CAMPAIGNS = {
     "optimal-trees": optimal_trees.OPTIMAL_TREES,
     "fairness": fairness.FAIRNESS,
     "plausibility": plausibility.PLAUSIBILITY,
+    "population": populations.POPULATION,
+    "population-peers": population_peers.POPULATION_PEERS,
+    "private-models": private_models.PRIVATE_MODELS,
+    "private-answers": private_answers.PRIVATE_ANSWERS,
     "claims": claims.CLAIMS,
     "regions": regions.REGIONS,
     "second-opinion": second_opinion.SECOND_OPINION,
