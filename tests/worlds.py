@@ -6,11 +6,12 @@ from collections.abc import Collection
 from random import Random
 from typing import Any
 
+from campaigns.random_rules import draw_rules
+from campaigns.rule_judge import NO_RULES
+
 from counterveil.errors import RequestError
 from counterveil.schema import Schema
 from counterveil.search.constraints.rules import Rules
-from counterveil_lab.worlds.random_rules import draw_rules
-from counterveil_lab.worlds.rule_judge import NO_RULES
 
 OF_FEATURES = ("immutable", "direction", "allowed")  # rules about one feature each
 

@@ -37,7 +37,6 @@ STYLES = {  # colour, line and mark of a defence
     "random-labels": (SOFT, ":", "x"),
     "random-labels-surrogate": (SOFT, ":", "+"),
     "dp-model": (THEIRS, "-", "^"),
-    "cf-k": (THEIRS, "--", "v"),
     "dice-kdtree": (INK, "--", "D"),
     "dice-gradient": (INK, "-", "D"),
     "dice-random": (INK, ":", "D"),

@@ -17,8 +17,10 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from hashlib import sha256
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
+TOOLS = Path(__file__).parents[2] / "tools"  # of a working tree: there are bench and campaigns
 LENGTH = 12  # hexadecimal digits
 DIGITS = 4  # of a number
 NOTHING = 1e-6  # a smaller number counts as 0
@@ -29,7 +31,7 @@ ATTACKS = (*SEARCH, "targets", "others", "attack")
 PEERS = ("experiments.peers ONE_ANSWER TEN_ANSWERS GRADIENT_WIDTH WIDE_SHELLS",)
 RED_TEAM = ("experiments.red_team EXTRACTION_PARTS INFERENCE_PARTS WIDE_SIZE",)
 RELEASES = "experiments.releases DELTA DIGITS_EPOCHS VAE_EPOCHS"
-# The groups of each experiment, and constants of modules of counterveil_lab.
+# The groups of each experiment, and constants of modules of counterveil_lab or of tools/.
 EXPERIMENTS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
     "targets": (("encoding", "training", "targets"), ()),
     "fig-mse": (LAB, (RELEASES, "experiments.over_epsilon MSE_ROWS")),
@@ -51,34 +53,34 @@ EXPERIMENTS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
         (*SEARCH, "targets", "measure", "pictures"),
         ("image_judges QUERIES TWINS REAL_IMAGES", "experiments.believable_images DELTA WAYS"),
     ),
-    "exhaustive": (SEARCH, ("worlds.world CLEARLY",)),
+    "exhaustive": (SEARCH, ("campaigns.world CLEARLY",)),
     "fairness": (
         (*SEARCH, "targets", "judges"),
-        ("experiments.fairness GROUPS HELD_OUT MOST_CHANGES", "believability WISHES"),
+        ("campaigns.fairness GROUPS HELD_OUT MOST_CHANGES", "believability WISHES"),
     ),
-    "optimal-trees": ((*SEARCH, "judges"), ("experiments.optimal_trees TREES LEAVES SECONDS",)),
+    "optimal-trees": ((*SEARCH, "judges"), ("campaigns.optimal_trees TREES LEAVES SECONDS",)),
     "plausibility": (
         (*RELEASE, "judges", "shuffles"),
-        ("experiments.plausibility FIRST_SEED ROWS LESSONS TREES",),
+        ("campaigns.plausibility FIRST_SEED ROWS LESSONS TREES",),
     ),
     "claims": (
         (*RELEASE, "believable"),
-        ("experiments.claims FIRST_SEED QUERIES POINTS", "believability WISHES"),
+        ("campaigns.claims FIRST_SEED QUERIES POINTS", "believability WISHES"),
     ),
-    "second-opinion": (("mechanism", "audit"), ("experiments.second_opinion CANARIES RUNS",)),
-    "population": ((*LAB, "distances"), ("experiments.populations SPLIT SAMPLES PARTS",)),
+    "second-opinion": (("mechanism", "audit"), ("campaigns.second_opinion CANARIES RUNS",)),
+    "population": ((*LAB, "distances"), ("campaigns.populations SPLIT SAMPLES PARTS",)),
     "population-peers": (
         (*LAB, "distances"),
-        ("experiments.population_peers SPLIT SAMPLES BINS ROUNDS SIZE",),
+        ("campaigns.population_peers SPLIT SAMPLES BINS ROUNDS SIZE",),
     ),
-    "private-models": ((*LAB, "distances"), ("experiments.private_models DELTA SETTINGS",)),
+    "private-models": ((*LAB, "distances"), ("campaigns.private_models DELTA SETTINGS",)),
     "private-answers": (
         (*RELEASE, "believable", "targets", "judges"),
-        ("experiments.private_answers SPLIT QUERIES", "believability WISHES KINDS"),
+        ("campaigns.private_answers SPLIT QUERIES", "believability WISHES KINDS"),
     ),
     "regions": (
         (*RELEASE, "believable", "targets", "judges", "regions"),
-        ("experiments.regions EPOCHS QUERIES POINTS GRID", "believability WISHES"),
+        ("campaigns.regions EPOCHS QUERIES POINTS GRID", "believability WISHES"),
     ),
     "table-extraction": (ATTACKS, RED_TEAM),
     "fig-membership": (ATTACKS, RED_TEAM),
@@ -103,11 +105,10 @@ def fingerprint(experiment: str) -> str | None:
     benchmark `search` has the fingerprint of all of it.
     """
     groups, constants = _needs(experiment)
-    found = [*behaviours(groups).values()]
+    found = [*behaviours(groups).values(), *map(declared, constants)]
     if not groups or None in found:
         return None
-    parts = [str(each) for each in found] + [declared(each) for each in constants]
-    return sha256("\n".join(parts).encode()).hexdigest()[:LENGTH]
+    return sha256("\n".join(map(str, found)).encode()).hexdigest()[:LENGTH]
 
 
 def prepare(experiments: Iterable[str]) -> None:
@@ -135,11 +136,25 @@ def behaviours(groups: Sequence[str]) -> dict[str, str | None]:
 
 
 @cache
-def declared(names: str) -> str:
-    """The values of constants, such as "targets RECIPES ANY_OTHER", as JSON."""
+def declared(names: str) -> str | None:
+    """The values of constants, such as "targets RECIPES ANY_OTHER", as JSON.
+
+    None where the module is one of tools/, and there is no working tree.
+    """
     module, *constants = names.split()
-    home = import_module(f"counterveil_lab.{module}")
+    try:
+        home = module_of(module)
+    except ImportError:
+        return None
     return json.dumps([told(getattr(home, name), DIGITS) for name in constants])
+
+
+def module_of(name: str) -> Any:
+    """A module of counterveil_lab, or of tools/ in a working tree."""
+    if not name.startswith(("bench.", "campaigns.")):
+        return import_module(f"counterveil_lab.{name}")
+    sys.path += [] if str(TOOLS) in sys.path else [str(TOOLS)]
+    return import_module(name)
 
 
 def told(value: Any, digits: int) -> Any:

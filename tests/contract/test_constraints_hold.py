@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from campaigns.rule_judge import violations
 from rows import random_rows
 from worlds import OF_FEATURES, rules_that_fit
 
 from counterveil.encoding import Encoding
 from counterveil.search.constraints.rules import Rules
 from counterveil.tables import plain_rows
-from counterveil_lab.worlds.rule_judge import violations
 
 CASES, SETS = 10_000, 250
 KINDS = (*OF_FEATURES, "costs", "max_changes", "transitions", "may_change")

@@ -96,7 +96,7 @@ def test_controls_of_extraction() -> None:
     other_seed = [{**row, "seed": 1} for row in played("random-labels", relabel=0.9, naive=0.91)]
     (_, unclear) = of_extraction([*good, *other_seed])  # the interval of two seeds is wide
     assert (unclear.held, unclear.settled) == (False, False)
-    assert of_extraction(played("cf-k", naive=0.95)) == []  # no relabel, no control
+    assert of_extraction(played("dp-model", naive=0.95)) == []  # no relabel, no control
 
 
 def test_nothing_to_link_or_infer_gives_no_line() -> None:

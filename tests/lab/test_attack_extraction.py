@@ -23,11 +23,9 @@ from counterveil.veil import Veil
 from counterveil_lab.attacks import extraction, verdicts
 from counterveil_lab.attacks.batched_training import losses_of, train_copies
 from counterveil_lab.attacks.defences import (
-    BINS,
     DP_BUDGET,
     ByBaseline,
     ByVeil,
-    KAnonymous,
     Released,
     build,
 )
@@ -232,21 +230,6 @@ def test_the_tree_gives_training_rows_away(arena: Arena) -> None:
     assert released.found.any()
 
 
-def test_cells_of_cf_k_hold_k_rows(arena: Arena) -> None:
-    from counterveil.population.mixed import Grid
-
-    method = KAnonymous(arena.schema, arena.judge, arena.d1, k_rows=4)
-    answers = method.explain(arena.d2.head(30), runner_up(arena.judge, arena.d2.head(30)))
-    grid = Grid(arena.schema, BINS)
-    private = grid.codes(encoded(arena.d1, arena.schema)[0].double().numpy())
-    given = grid.codes(Encoding(arena.schema).encode(answers.rows[answers.found]))
-    assert answers.found.any()
-    for cell in given:
-        assert (private == cell).all(axis=1).sum() >= 4
-    with pytest.raises(RequestError, match="no cell"):
-        KAnonymous(arena.schema, arena.judge, arena.d1, k_rows=10**6)
-
-
 def test_unknown_defence(arena: Arena) -> None:
     with pytest.raises(RequestError, match="no defence 'nothing'"):
         build("nothing", arena, epsilon=1.0, size=TINY)
@@ -413,8 +396,8 @@ def test_figures_and_cases(
     pytest.importorskip("matplotlib")
     small = replace(TINY, steps=10, queries=(20, 40))
     monkeypatch.setattr(red_team, "QUICK", small)
-    rows = red_team.measure_extraction("adult", "cf-k", 0, quick=True)
-    assert {row["defence"] for row in rows} == {"cf-k"}
+    rows = red_team.measure_extraction("adult", "no-noise", 0, quick=True)
+    assert {row["defence"] for row in rows} == {"no-noise", "no-noise-published"}
     rows += extract(by_model, small, epsilon=3.0)
     red_team.TABLE_EXTRACTION.paint(rows, tmp_path)
     few = replace(small, queries=(20,))
@@ -448,7 +431,7 @@ def test_a_missing_package_is_said_and_left_out(
     assert sum(words.startswith("without ") for words in said) == 4
     played.clear()
     runner.run("table-extraction", red_team.TABLE_EXTRACTION, replace(options, quick=True))
-    assert played == ["functional-0.75", "no-noise", "cf-k"]
+    assert played == ["functional-0.75", "no-noise"]
 
 
 def test_parts_of_each_dataset() -> None:

@@ -305,9 +305,9 @@ def test_experiments_give_rows_that_can_be_drawn(
     monkeypatch.setattr(red_team, "inference_size", tiny)
     case = {"dataset": "adult", "control": "none", "part": "none", "seed": 0}
     rows = [{**case, **row} for row in red_team.measure_membership(**case, quick=True)]
-    rows += [{**case, **row} for row in
-             red_team.measure_membership(**{**case, "part": "cf-k"}, quick=True)]  # fmt: skip
-    assert {row["defence"] for row in rows} == {"none", "cf-k"}
+    paper = {**case, "part": "paper-0.025"}
+    rows += [{**case, **row} for row in red_team.measure_membership(**paper, quick=True)]
+    assert {row["defence"] for row in rows} == {"none", "paper"}
     assert linked(rows)[0]["exact_excess_low"] <= linked(rows)[0]["exact_excess_high"]
     red_team.FIG_MEMBERSHIP.paint(rows, tmp_path)
     rows = [{**case, **row} for row in red_team.measure_attribute(**case, quick=True)]

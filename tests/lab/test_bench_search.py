@@ -12,15 +12,13 @@ from typing import Any
 import pytest
 import torch
 from bench import gpu as roofline
+from bench import head, peers, search
+from bench.peers import QUICK, evaluation_of, release
 from torch import nn
-from typer.testing import CliRunner
 
 from counterveil.curator import curator
 from counterveil.errors import RequestError
 from counterveil.search.paper import student
-from counterveil_lab.bench import head, peers, search
-from counterveil_lab.bench.peers import QUICK, evaluation_of, release
-from counterveil_lab.cli import app
 from counterveil_lab.product import query_batch
 from counterveil_lab.results import Row, stored_rows
 from counterveil_lab.targets import encoded
@@ -129,7 +127,7 @@ ROWS = [
 
 @pytest.mark.skipif(not has_matplotlib, reason="matplotlib is not installed")
 def test_the_picture_is_the_same_again(tmp_path: Path) -> None:
-    from counterveil_lab.figures import draw_search
+    from bench.picture import draw_search
 
     for folder in ("first", "again"):
         draw_search(ROWS, tmp_path / folder)
@@ -187,10 +185,15 @@ def test_without_cuda_the_gpu_benchmark_says_so(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_unknown_part_is_refused(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["bench", "--only", "nothing", "--out", str(tmp_path)])
-    assert result.exit_code == 2
-    assert "there are: peers, warm-up, single" in " ".join(result.stderr.split())
+@pytest.mark.parametrize(
+    ("words", "told"), [("search --only nothing", "invalid choice"), ("search", "--overwrite")]
+)
+def test_wrong_requests_are_one_line(words: str, told: str, tmp_path: Path) -> None:
+    (tmp_path / "bench-search.parquet").write_bytes(b"rows")
+    call = [sys.executable, str(TOOLS / "bench"), *words.split(), "--out", str(tmp_path)]
+    done = subprocess.run(call, check=False, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert told in done.stderr
 
 
 def test_one_part_goes_into_files_of_its_own(

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+from campaigns.claims import claims_of
 
 from counterveil.schema import Label, Numeric, Schema
 from counterveil.search.results.quality import AnswerQuality
 from counterveil_lab.datasets import Dataset
-from counterveil_lab.experiments.claims import claims_of
 from results import explanations
 
 SCHEMA = Schema(

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from campaigns import exhaustive
+from campaigns.random_rules import draw_schema, frame_of
+from campaigns.world import World, learning_less
 
 from counterveil import Explainer
 from counterveil.encoding import Encoding
 from counterveil.schema import Categorical, Label, Numeric, Schema
-from counterveil_lab.experiments import exhaustive
-from counterveil_lab.worlds.random_rules import draw_schema, frame_of
-from counterveil_lab.worlds.world import World, learning_less
 
 
 def test_every_allowed_row_once():

@@ -4,12 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from campaigns import optimal_trees
+from campaigns.exhaustive import allowed_points
 
 from counterveil.encoding import Encoding
 from counterveil.schema import Categorical, Label, Numeric, Schema
 from counterveil.search.constraints.bounds import box_around
-from counterveil_lab.experiments import optimal_trees
-from counterveil_lab.experiments.exhaustive import allowed_points
 
 pytest.importorskip("treecf")
 

@@ -8,10 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from campaigns import plausibility
 
 from counterveil.curator import Curator
 from counterveil.schema import Categorical, Label, Numeric, Schema
-from counterveil_lab.experiments import plausibility, releases
+from counterveil_lab.experiments import releases
 from counterveil_lab.experiments.runner import Options
 
 torch.set_num_threads(1)

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from campaigns import population_peers
+from campaigns.marginals import PYTHON, Codes
+from campaigns.marginals_script import that_adds_up
 
 from counterveil.encoding import Encoding
 from counterveil.schema import Schema
-from counterveil_lab.experiments import population_peers
 from counterveil_lab.experiments.runner import Options
-from counterveil_lab.marginals import PYTHON, Codes
-from counterveil_lab.marginals_script import that_adds_up
 from counterveil_lab.results import Row
 
 BUDGET = {"epsilon": 0.75, "delta": 1e-6, "draw": 0}

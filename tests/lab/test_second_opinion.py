@@ -3,10 +3,10 @@
 import os
 
 import pytest
+from campaigns import second_opinion
+from campaigns.second_opinion import EXACT, HALVED, PYTHON, HalfNoise
 
 from counterveil.privacy import Budget
-from counterveil_lab.experiments import second_opinion
-from counterveil_lab.experiments.second_opinion import EXACT, HALVED, PYTHON, HalfNoise
 
 
 def test_who_is_there_stands_out_of_little_noise():

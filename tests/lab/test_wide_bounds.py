@@ -3,12 +3,12 @@
 import numpy as np
 import pandas as pd
 import pytest
+from campaigns.populations import widened
 
 from counterveil import Explainer
 from counterveil.curator import Curator
 from counterveil_lab.believability import WISHES, BoostedTrees
 from counterveil_lab.datasets import load
-from counterveil_lab.experiments.populations import widened
 
 pytestmark = pytest.mark.slow
 

@@ -3,12 +3,12 @@
 from functools import cache
 
 import pytest
+from campaigns.random_rules import frame_of
+from campaigns.world import Tally, World, learning_less
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from counterveil import Explainer
-from counterveil_lab.worlds.random_rules import frame_of
-from counterveil_lab.worlds.world import Tally, World, learning_less
 
 WAYS = {
     "believable": {},

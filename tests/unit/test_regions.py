@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from campaigns.rule_judge import NO_RULES, violations
 from hypothesis import given
 from hypothesis import strategies as st
 from rows import random_rows
@@ -16,7 +17,6 @@ from counterveil.search.results.interval import Line
 from counterveil.search.results.region_finder import MOST_ROWS
 from counterveil.search.results.regions import EXACT, Region, in_words
 from counterveil.tables import plain_rows
-from counterveil_lab.worlds.rule_judge import NO_RULES, violations
 
 RULES = {
     **NO_RULES,

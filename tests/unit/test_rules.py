@@ -7,6 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from campaigns.random_rules import draw_record, draw_schema, frame_of
+from campaigns.rule_judge import violations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rows import random_rows
@@ -26,8 +28,6 @@ from counterveil.search.constraints.decoding import clip_to_rules, decode_answer
 from counterveil.search.constraints.projection import Snap
 from counterveil.search.constraints.rules import Rules
 from counterveil.tables import plain_rows
-from counterveil_lab.worlds.random_rules import draw_record, draw_schema, frame_of
-from counterveil_lab.worlds.rule_judge import violations
 
 
 def world_of(number):

@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from campaigns.random_rules import draw_record, draw_rules, draw_schema, frame_of
+from campaigns.rule_judge import NO_RULES, violations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rows import random_rows
@@ -22,8 +24,6 @@ from counterveil.search.constraints.decoding import Given, decode_answers
 from counterveil.search.constraints.projection import Snap
 from counterveil.search.constraints.relations import Relation
 from counterveil.tables import plain_rows
-from counterveil_lab.worlds.random_rules import draw_record, draw_rules, draw_schema, frame_of
-from counterveil_lab.worlds.rule_judge import NO_RULES, violations
 
 LABEL = Label(name="y", classes=(0, 1))
 

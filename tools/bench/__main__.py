@@ -1,8 +1,10 @@
-"""Benchmarks of the product under load: releases, the service, many workers, a GPU.
+"""Benchmarks of the product: answers beside other methods, releases, the service, workers, a GPU.
 
-python tools/bench release|scale|serve|gpu [--quick] [--overwrite] [--against EARLIER/src]
-    [--inputs FOLDER] [--out results]
+python tools/bench search|release|scale|serve|gpu [--quick] [--overwrite] [--only PART]
+    [--seeds N] [--datasets A,B] [--against EARLIER/src] [--inputs FOLDER] [--out results]
 
+search: time and quality of answers beside other methods, on one core; --only: peers, warm-up or
+single, into a file of its own; --seeds: of what peers says of quality; --datasets: of warm-up.
 release: reading and counting over rows. scale: very many rows on workers. serve: the service under
 load; --against measures an earlier version of the code beside. gpu: answers a second of a CUDA
 device; --inputs: a folder with veil, model and queries, left there if there are none yet, for a
@@ -15,25 +17,40 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from counterveil.errors import InputError
 from counterveil_lab.results import begin_anew
 
 
 def main() -> None:
     """Run one of them and store its rows."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("name", choices=["release", "scale", "serve", "gpu"])
+    parser.add_argument("name", choices=["search", "release", "scale", "serve", "gpu"])
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--overwrite", action="store_true")
+    parser.add_argument("--only", choices=["peers", "warm-up", "single"])
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--datasets")
     parser.add_argument("--against", type=Path)
     parser.add_argument("--inputs", type=Path)
     parser.add_argument("--out", type=Path, default=Path("results"))
     asked = parser.parse_args()
     command = shlex.join(["python", "tools/bench", *sys.argv[1:]])
     folder = asked.out / "quick" if asked.quick else asked.out
-    begin_anew(folder, f"bench-{asked.name}", overwrite=asked.overwrite or asked.quick)
-    own = {"serve": {"against": asked.against}, "gpu": {"inputs": asked.inputs}}
-    bench = import_module(asked.name).bench
-    bench(folder, command, quick=asked.quick, say=_say, **own.get(asked.name, {}))
+    stem = f"bench-{asked.name}" + (f"-{asked.only}" if asked.only else "")
+    names = tuple(asked.datasets.split(",")) if asked.datasets else None
+    own = {
+        "search": {"only": asked.only, "seeds": asked.seeds, "datasets": names},
+        "serve": {"against": asked.against},
+        "gpu": {"inputs": asked.inputs},
+    }
+    try:
+        begin_anew(folder, stem, overwrite=asked.overwrite or asked.quick)
+        bench = import_module(f"bench.{asked.name}").bench
+        bench(folder, command, quick=asked.quick, say=_say, **own.get(asked.name, {}))
+    except InputError as error:
+        parser.error(str(error))
 
 
 def _say(words: str) -> None:

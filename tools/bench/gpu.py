@@ -18,6 +18,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from bench import SLOW_S, head
 from counterveil.encoding import Encoding
 from counterveil.errors import RequestError
 from counterveil.search import Explainer
@@ -25,7 +26,6 @@ from counterveil.search.batch import QueryBatch
 from counterveil.search.constraints.projection import Snap
 from counterveil.search.options import Prefer
 from counterveil.veil import Veil
-from counterveil_lab.bench import SLOW_S, head
 from counterveil_lab.datasets import load
 from counterveil_lab.product import log_proba_at, nearest_legal, query_batch
 from counterveil_lab.results import Results, Row

@@ -33,8 +33,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow.parquet as pq
 import torch
-from release import count_columns, write_parts
 
+from bench.release import count_columns, write_parts
 from counterveil.demo.adult import adult_schema
 from counterveil_lab.results import Results, Row
 

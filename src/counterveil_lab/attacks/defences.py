@@ -17,7 +17,6 @@
 | random-labels | rows of functional-model, claimed classes drawn at random: a control |
 | random-labels-surrogate | the same with rows of functional-surrogate, off f's boundary |
 | dp-model | f itself by DP-SGD (ε 3, δ 1e-5), CADEX on it: all that leaves is (3, 1e-5)-DP |
-| cf-k | rows of public grid cells that hold at least 5 training rows: a reading of CF-K |
 
 "None" is no defence but no explanations: the base attacks of `extraction` play it.
 """
@@ -34,16 +33,14 @@ from torch import Tensor, nn
 from counterveil.curator import Curator
 from counterveil.encoding import Array
 from counterveil.errors import RequestError
-from counterveil.population.mixed import Grid
 from counterveil.privacy import Budget
 from counterveil.search import Explainer
 from counterveil.search.constraints.decoding import decode_answers
 from counterveil.veil import Veil
 from counterveil_lab.attacks.protocol import Arena, Size, architecture
-from counterveil_lab.baselines import Answers, Baseline, Cadex, Dice
-from counterveil_lab.baselines.base import Fitted, Nearest, Problem
-from counterveil_lab.product import any_other, last_iterates, log_proba_at, runner_up
-from counterveil_lab.targets import encoded, train_privately
+from counterveil_lab.baselines import Baseline, Cadex, Dice
+from counterveil_lab.product import any_other, last_iterates, runner_up
+from counterveil_lab.targets import train_privately
 
 # Those with a veil: the mechanism it is made by.
 MECHANISMS: dict[str, str] = {
@@ -63,12 +60,10 @@ MECHANISMS: dict[str, str] = {
 }
 TIMED = frozenset({"dice-gradient", "dice-random"})  # up to minutes a query: asked for a time
 SLOW = TIMED | {"dice-kdtree"}  # `Size` limits them
-DEFENCES = ("dice-gradient", "dice-random", "dice-kdtree", *MECHANISMS, "dp-model", "cf-k")
+DEFENCES = ("dice-gradient", "dice-random", "dice-kdtree", *MECHANISMS, "dp-model")
 PUBLISHED = frozenset({"paper", "no-noise-published"})
 DP_BUDGET = Budget(3.0, 1e-5)
 DP_CLIP = 4.0
-BINS = 3  # of numbers in the grid of CF-K
-TRIED = 5  # cells a query, the nearest first: inside the query's box f may think otherwise
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,56 +196,12 @@ def _baseline(name: str, arena: Arena) -> Baseline:
     given = arena.schema, arena.judge, arena.d1
     if name == "dp-model":
         return Cadex(*given, threshold=0.5)
-    if name == "cf-k":
-        return KAnonymous(*given, seed=arena.seed)
     if name == "dice-gradient":
         return Dice(*given, seed=arena.seed, method="gradient")
     if name == "dice-random":
         return Dice(*given, seed=arena.seed, method="random")
     # Without the step that pulls numbers back to the query: the rows of the table themselves.
     return Dice(*given, seed=arena.seed, method="kdtree", posthoc_sparsity_param=0)
-
-
-@dataclass(eq=False, kw_only=True)
-class KAnonymous(Fitted):
-    """k-anonymous counterfactuals: a cheap reading of CF-K (Goethals et al. 2023).
-
-    Their method takes the nearest training row of the other class and generalises it, attribute by
-    attribute, until k people share it. Here the generalisation is fixed and public: numbers fall
-    into a few bins, categories stay. Only cells of this grid that hold at least `k_rows` training
-    rows are given out, each as one legal row drawn from it once: the nearest that f puts into the
-    target class. Rare people are in no such cell; who sees an answer still learns exactly that at
-    least k rows lie there, so nothing here is differentially private.
-    """
-
-    k_rows: int = 5
-
-    def fit(self, train: pd.DataFrame) -> None:
-        self.name = f"cf-k-{self.k_rows}"
-        grid = Grid(self.schema, BINS)
-        cells = grid.codes(encoded(train, self.schema)[0].double().numpy())
-        codes, counts = np.unique(cells, axis=0, return_counts=True)
-        codes = codes[counts >= self.k_rows]
-        if not len(codes):
-            raise RequestError(f"CF-K: no cell of the grid holds {self.k_rows} training rows")
-        points = grid.points(codes, np.random.default_rng(self.seed))
-        self._rows = torch.as_tensor(points, dtype=torch.float32)
-        with torch.no_grad():
-            self._classes = log_proba_at(self.model, self._rows).argmax(dim=1)
-
-    def explain(self, queries: pd.DataFrame, targets: Tensor, *, k: int = 1) -> Answers:
-        """As every baseline does."""
-        problem = Problem.pose(self.model, queries, targets, k)
-        nearest = Nearest(problem)
-        for target in targets.unique():
-            numbers = (problem.targets == target).nonzero()[:, 0]
-            rows = self._rows[self._classes == target]
-            if len(rows):
-                far = torch.cdist(problem.queries[numbers], rows)
-                places = far.topk(min(TRIED, len(rows)), dim=1, largest=False).indices
-                legal = problem.legal(rows[places], numbers)
-                nearest.look(numbers, legal, problem.accepted(legal, numbers))
-        return problem.answers(nearest.rows)
 
 
 def _private_target(arena: Arena) -> nn.Module:

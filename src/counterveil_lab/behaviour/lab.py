@@ -22,7 +22,8 @@ from counterveil_lab.baselines import Baseline, Cadex, Cchvae, Nice, Revise
 from counterveil_lab.behaviour.tiny import IMAGE, MIXED, model, points, rows, veil
 from counterveil_lab.datasets import Dataset
 from counterveil_lab.evaluation import AS_PUBLISHED, QUERIES, Evaluation
-from counterveil_lab.experiments import images, plausibility, populations, theorem_3
+from counterveil_lab.experiments import images, theorem_3
+from counterveil_lab.fingerprints import module_of
 from counterveil_lab.image_judges import MaxPooled
 from counterveil_lab.percentiles import PercentileNetwork
 from counterveil_lab.product import runner_up
@@ -88,6 +89,7 @@ def judges() -> Any:
 
 def shuffles() -> Any:
     """Rows and copies with one value of another row, and how plausible a population finds both."""
+    plausibility = module_of("campaigns.plausibility")
     pairs = plausibility.with_copies(DATA.test, MIXED, 20, np.random.default_rng(0))
     scores = plausibility.plausibility(veil(MIXED), pairs.both)
     return [pairs.copies, pairs.replaced, scores, pairs.judged(scores, [0, 2])]
@@ -105,6 +107,7 @@ def pictures() -> Any:
 
 def distances() -> Any:
     """How far two tables of points are apart, and how good a model is that says given classes."""
+    populations = module_of("campaigns.populations")
     one, two = (Encoding(MIXED).encode(rows(MIXED, 60, seed=n)) for n in (0, 1))
     parts = populations.parts_of(MIXED, two)
     told = populations.quality(*np.random.default_rng(0).integers(0, 2, (3, 60)))

@@ -1,4 +1,4 @@
-"""The `counterveil-lab` command: run experiments and benchmarks, store results, attack a veil."""
+"""The `counterveil-lab` command: run experiments, store results, attack a veil."""
 
 from counterveil_lab.cli import measure, attack  # isort: skip - the order of --help
 from counterveil_lab.cli.shared import app

@@ -1,7 +1,6 @@
-"""Experiments, benchmarks, and the report of what they stored."""
+"""Experiments, and the report of what they stored."""
 
 import os
-import shlex
 import sys
 from pathlib import Path
 
@@ -24,7 +23,6 @@ from counterveil_lab.cli.shared import (
 )
 
 NAMES = option(None, "Only these, separated by commas.")
-PARTS = "peers, warm-up or single"
 PAPER_EPOCHS = (
     "Train mechanism paper for so many epochs. The published ones are 300 on tables, 30 on images "
     "and 500 on sets of bits: without a GPU very long for the last."
@@ -126,32 +124,6 @@ def train_paper(
         for name in names:
             made = batched_paper.leave_veils(name, seeds, chosen, pick_device(device), say)
             say(f"{name}: {made} veils trained")
-
-
-@app.command()
-def bench(
-    quick: bool = QUICK,
-    only: str | None = option(None, f"One part of it, into a file of its own: {PARTS}."),
-    seeds: int = option(1, "Repetitions of what peers says of quality.", min=1),
-    datasets: str | None = option(None, "Only these in warm-up, separated by commas."),
-    overwrite: bool = OVERWRITE,
-    folder: Path = OUT,
-) -> None:
-    """Time and quality of answers beside other methods, on one core."""
-    from counterveil_lab.bench import search
-    from counterveil_lab.results import begin_anew
-
-    command = f"counterveil-lab bench{' --quick' if quick else ''}"
-    command += f" --only {shlex.quote(only)}" if only else ""
-    command += f" --seeds {seeds}" if seeds > 1 else ""
-    command += f" --datasets {shlex.quote(datasets)}" if datasets else ""
-    stem = "bench-search" + (f"-{only}" if only else "")
-    folder = folder_of(folder, quick=quick)
-    with one_line_errors():
-        begin_anew(folder, stem, overwrite=overwrite or quick)
-        names = listed(datasets)
-        search.bench(folder, command, quick=quick, say=say, only=only, seeds=seeds, datasets=names)
-    notes.print(f"stored in {folder}/{stem}.parquet")
 
 
 @app.command()

@@ -55,8 +55,7 @@ WIDE = frozenset(SETS_OF_BITS)
 FEW = WIDE | {"homecredit"}  # get few parts
 WITH_MISSING = frozenset({"hospital", "homecredit"})
 DICE = ("dice-gradient", "dice-random")
-# The k-d tree is a control of linkage, and no cell of a table as wide as Hospital holds 5 rows.
-ADULT_ONLY = frozenset({"dice-kdtree", "cf-k"})
+ADULT_ONLY = frozenset({"dice-kdtree"})  # a control of linkage
 NEEDS = dict.fromkeys((*DICE, "dice-kdtree"), "dice_ml") | {"dp-model": "opacus"}
 Parts = dict[str, tuple[tuple[str, ...], float]]  # the defences of a part, and their ε
 
@@ -73,7 +72,6 @@ EXTRACTION_PARTS: Parts = {
     "paper-0.025": (("paper",), 0.025),
     "dp-model": (("dp-model",), 0.0),
     "no-noise": (("no-noise", "no-noise-published"), 0.0),
-    "cf-k": (("cf-k",), 0.0),
 }
 ON_TABLES = frozenset({*RANDOM_LABELS, "no-noise-published"})  # controls: tables are enough
 PICTURE_PARTS = ("functional-0.75", "paper-0.025", "no-noise")
@@ -81,7 +79,7 @@ FEW_PARTS = ("functional-0.025", "paper-0.025", "no-noise")
 FEW_ATTACKERS = ("naive", "cca", "relabel")
 TRADEOFF_SETTINGS = (("known", "probabilities"), ("known", "labels"))
 WIDE_SIZE = replace(FULL, rows=6000, epochs=10, imitate=False)
-QUICK_PARTS = ("functional-0.75", "no-noise", "dice-kdtree", "dp-model", "cf-k")
+QUICK_PARTS = ("functional-0.75", "no-noise", "dice-kdtree", "dp-model")
 
 # "none": f, and f' from predictions alone.
 INFERENCE_PARTS: Parts = {
@@ -94,7 +92,6 @@ INFERENCE_PARTS: Parts = {
     "paper-0.025": (("paper",), 0.025),
     "no-noise": (("no-noise", "no-noise-published"), 0.0),
     "dice-kdtree": (("dice-kdtree",), 0.0),
-    "cf-k": (("cf-k",), 0.0),
     "none": ((), 0.0),
 }
 QUICK_INFERENCE_PARTS = ("functional-0.75", "no-noise", "dice-kdtree", "none")

@@ -43,7 +43,8 @@ class Options:
     """What was asked for; what is None is left to the experiment.
 
     `datasets` and `mechanisms` choose among the cases of an experiment. They are no part of the
-    stored command: parts that are measured one after the other come together in one file.
+    stored command: parts that are measured one after the other come together in one file. That
+    begins with `program`.
     """
 
     folder: Path
@@ -57,6 +58,7 @@ class Options:
     cache: Path | None = None
     paper_epochs: int | None = None
     say: Say = lambda words: None
+    program: str = "counterveil-lab run"
 
     @property
     def repetitions(self) -> range:
@@ -118,7 +120,7 @@ def figure(module: str, function: str, name: str) -> Finish:
 
 def run(name: str, experiment: Experiment, options: Options, pool: Executor | None = None) -> None:
     """Measure every case that is not stored yet; then draw, and say what follows."""
-    command = f"counterveil-lab run {shlex.quote(name)} --seeds {options.seeds}"
+    command = f"{options.program} {shlex.quote(name)} --seeds {options.seeds}"
     command += " --quick" if options.quick else ""
     command += f" --paper-epochs {options.paper_epochs}" if options.paper_epochs else ""
     results = Results(options.folder, name, command, overwrite=options.overwrite)

@@ -13,21 +13,10 @@ from counterveil_lab.experiments import (
     answers,
     believable,
     believable_images,
-    claims,
-    exhaustive,
-    fairness,
     images,
-    optimal_trees,
     over_epsilon,
-    plausibility,
-    population_peers,
-    populations,
-    private_answers,
-    private_models,
     readings,
     red_team,
-    regions,
-    second_opinion,
     theorem_3,
 )
 from counterveil_lab.experiments.releases import CACHE, PAPER_EPOCHS
@@ -47,45 +36,40 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     "fig-attribute": red_team.FIG_ATTRIBUTE,
     "fig-tradeoff": red_team.FIG_TRADEOFF,
     "paper-readings": readings.PAPER_READINGS,
-    "population": populations.POPULATION,
-    "population-peers": population_peers.POPULATION_PEERS,
     "theorem-3": theorem_3.THEOREM_3,
-    "private-answers": private_answers.PRIVATE_ANSWERS,
-    "private-models": private_models.PRIVATE_MODELS,
     "believable": believable.BELIEVABLE,
     "believable-images": believable_images.BELIEVABLE_IMAGES,
-    "exhaustive": exhaustive.EXHAUSTIVE,
-    "fairness": fairness.FAIRNESS,
-    "optimal-trees": optimal_trees.OPTIMAL_TREES,
-    "plausibility": plausibility.PLAUSIBILITY,
-    "second-opinion": second_opinion.SECOND_OPINION,
-    "claims": claims.CLAIMS,
-    "regions": regions.REGIONS,
 }
 
 
-def run_named(name: str, options: Options) -> dict[str, str]:
-    """Run an experiment or `all`; what failed, with the reason. One alone raises its failure."""
-    if name != EVERY and name not in EXPERIMENTS:
-        raise RequestError(f"no experiment {name!r}; there are: {', '.join((*EXPERIMENTS, EVERY))}")
+def run_named(
+    name: str, options: Options, known: Mapping[str, Experiment] | None = None
+) -> dict[str, str]:
+    """Run an experiment or `all`; what failed, with the reason. One alone raises its failure.
+
+    `known`: others than those of the lab.
+    """
+    known = EXPERIMENTS if known is None else known
+    if name != EVERY and name not in known:
+        raise RequestError(f"no experiment {name!r}; there are: {', '.join((*known, EVERY))}")
     for dataset in options.datasets or ():
         if dataset not in LOADERS:
             raise RequestError(f"no dataset {dataset!r}; there are: {', '.join(LOADERS)}")
-    if name != EVERY and options.mechanisms and not EXPERIMENTS[name].chosen_by:
+    if name != EVERY and options.mechanisms and not known[name].chosen_by:
         raise RequestError(f"{name} has no option --mechanisms")
     with _environment(options):
         if name != EVERY:
-            run(name, EXPERIMENTS[name], options)
+            run(name, known[name], options)
             return {}
-        return _run_all(options)
+        return _run_all(options, known)
 
 
-def _run_all(options: Options) -> dict[str, str]:
+def _run_all(options: Options, known: Mapping[str, Experiment]) -> dict[str, str]:
     """Every experiment, all in the same processes; after a failure in new ones."""
     failures: dict[str, str] = {}
     pool: Executor | None = None
     with ExitStack() as stack:
-        for each, experiment in EXPERIMENTS.items():
+        for each, experiment in known.items():
             started = time.monotonic()
             if options.workers > 1 and pool is None:
                 pool = stack.enter_context(processes(options.workers))

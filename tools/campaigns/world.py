@@ -19,6 +19,15 @@ import numpy as np
 import pandas as pd
 import torch
 
+from campaigns.random_rules import (
+    Record,
+    draw_model,
+    draw_record,
+    draw_rules,
+    draw_schema,
+    frame_of,
+)
+from campaigns.rule_judge import violations
 from counterveil import Explanations
 from counterveil.build import TRAININGS, Training
 from counterveil.curator import Curator
@@ -29,15 +38,6 @@ from counterveil.schema import Feature, Schema
 from counterveil.search.constraints.rules import Rules
 from counterveil.search.paper import student
 from counterveil.veil import Veil
-from counterveil_lab.worlds.random_rules import (
-    Record,
-    draw_model,
-    draw_record,
-    draw_rules,
-    draw_schema,
-    frame_of,
-)
-from counterveil_lab.worlds.rule_judge import violations
 
 ROWS = 400  # of the table of a world
 CLEARLY = 1e-3  # log-odds by which a row must convince the model to count as missed

@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from campaigns import canary_script
 from counterveil.audit import neighbours
 from counterveil.audit.functional import likelihood_scores, moved_sums
 from counterveil.audit.game import Claim, play
@@ -41,7 +42,6 @@ from counterveil.encoding import Array
 from counterveil.privacy import Budget, Share
 from counterveil.privacy.record import Measurement, Sensitivity
 from counterveil.schema import Categorical
-from counterveil_lab import canary_script
 from counterveil_lab.experiments.runner import Case, Experiment, Options
 from counterveil_lab.results import Row
 

@@ -10,11 +10,11 @@ from functools import partial
 
 import torch
 
+from campaigns.populations import SPLIT, TABLES, prepared, quality, scorecard_of
 from counterveil.curator.functional import make_plan, measure
 from counterveil.population import MixedPopulation
 from counterveil.privacy import Budget
 from counterveil_lab.experiments import releases
-from counterveil_lab.experiments.populations import SPLIT, TABLES, prepared, quality, scorecard_of
 from counterveil_lab.experiments.runner import Case, Experiment, Options
 from counterveil_lab.results import Row
 from counterveil_lab.targets import classes_of, new_target, train_privately

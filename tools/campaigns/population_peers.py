@@ -42,15 +42,8 @@ import numpy as np
 import pandas as pd
 import torch
 
-from counterveil.curator.functional import make_plan, measure
-from counterveil.encoding import Array, Encoding
-from counterveil.population import population_of
-from counterveil.privacy import Budget
-from counterveil.schema import Categorical, Feature, Numeric
-from counterveil_lab.datasets import Dataset
-from counterveil_lab.experiments import releases
-from counterveil_lab.experiments.peers import complete
-from counterveil_lab.experiments.populations import (
+from campaigns.marginals import PYTHON, Codes, marginals_sample
+from campaigns.populations import (
     SAMPLES,
     SPLIT,
     TABLES,
@@ -60,8 +53,15 @@ from counterveil_lab.experiments.populations import (
     scorecard_of,
     two_way,
 )
+from counterveil.curator.functional import make_plan, measure
+from counterveil.encoding import Array, Encoding
+from counterveil.population import population_of
+from counterveil.privacy import Budget
+from counterveil.schema import Categorical, Feature, Numeric
+from counterveil_lab.datasets import Dataset
+from counterveil_lab.experiments import releases
+from counterveil_lab.experiments.peers import complete
 from counterveil_lab.experiments.runner import Case, Experiment, Options
-from counterveil_lab.marginals import PYTHON, Codes, marginals_sample
 from counterveil_lab.metrics import timed
 from counterveil_lab.results import Row
 

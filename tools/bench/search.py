@@ -1,4 +1,4 @@
-"""`counterveil-lab bench`: what an answer costs on one core, and its worth, beside other methods.
+"""`bench search`: what an answer costs on one core, and its worth, beside other methods.
 
 | part | measures |
 |---|---|
@@ -20,12 +20,13 @@ from pathlib import Path
 
 import torch
 
+from bench import peers, single
+from bench.peers import Size
 from counterveil.errors import RequestError
-from counterveil_lab.bench import peers, single
-from counterveil_lab.bench.peers import Size
 from counterveil_lab.datasets import LOADERS
 from counterveil_lab.results import Results, Row
 
+TOOLS = str(Path(__file__).parents[1])
 ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "MKL", "OPENBLAS", "NUMEXPR")}
 
 
@@ -40,13 +41,12 @@ def bench(
     datasets: tuple[str, ...] | None = None,
 ) -> None:
     """Measure in a process that is held to one thread from its first import on."""
-    if only is not None and only not in PARTS:
-        raise RequestError(f"no part {only!r} of bench search; there are: {', '.join(PARTS)}")
     for name in datasets or ():
         if name not in LOADERS:
             raise RequestError(f"no dataset {name!r}; there are: {', '.join(LOADERS)}")
     given = f"{str(folder)!r}, {command!r}, {quick}, {only!r}, {seeds}, {datasets!r}"
-    code = f"from counterveil_lab.bench.search import measure_parts; measure_parts({given})"
+    code = f"import sys; sys.path.insert(0, {TOOLS!r}); from bench.search import measure_parts; "
+    code += f"measure_parts({given})"
     call, env = [sys.executable, "-c", code], {**os.environ, **ONE_THREAD}
     with subprocess.Popen(call, env=env, text=True, stdout=subprocess.PIPE) as child:
         for line in child.stdout or ():
@@ -75,7 +75,7 @@ def measure_parts(
             sys.stdout.write(f"{part}: {_in_words(row)}\n")
             sys.stdout.flush()
     if find_spec("matplotlib") is not None:
-        from counterveil_lab.figures import draw_search
+        from bench.picture import draw_search
 
         draw_search(results.rows, Path(folder))
 

@@ -1,4 +1,4 @@
-"""`counterveil-lab run exhaustive`: every allowed row is asked about, and answers are held beside.
+"""`exhaustive`: every allowed row is asked about, and answers are held beside.
 
 | part | what |
 |---|---|
@@ -32,6 +32,9 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from campaigns.random_rules import draw_model, draw_record, frame_of
+from campaigns.rule_judge import NO_RULES, violations
+from campaigns.world import CLEARLY, Tally, World, learning_less, record
 from counterveil import Explainer, Explanations
 from counterveil.demo.adult import train_target
 from counterveil.encoding import Encoding
@@ -49,9 +52,6 @@ from counterveil.search.options import Prefer
 from counterveil_lab.experiments.runner import Case, Experiment, Options
 from counterveil_lab.product import embedded_adult
 from counterveil_lab.results import Row
-from counterveil_lab.worlds.random_rules import draw_model, draw_record, frame_of
-from counterveil_lab.worlds.rule_judge import NO_RULES, violations
-from counterveil_lab.worlds.world import CLEARLY, Tally, World, learning_less, record
 
 EPSILON, TARGET = 0.75, ">50K"
 ADULT = ("logistic", "boosted", "network", "private model")
@@ -214,7 +214,7 @@ def adult_rows(kind: str, count: int) -> list[Row]:
     if kind == "network":
         model = train_target(people.train, schema)
     elif kind != "private model":
-        from counterveil_lab.pipelines import pipeline  # loads scikit-learn
+        from campaigns.pipelines import pipeline  # loads scikit-learn
 
         model = pipeline(kind, table, people.train[schema.label.name])  # type: ignore[arg-type]
     explainer, goal = Explainer(veil, model), schema.label.classes.index(TARGET)

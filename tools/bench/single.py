@@ -1,4 +1,4 @@
-"""The part `single` of `counterveil-lab bench`: where the time of a single believable answer goes.
+"""The part `single` of `bench search`: where the time of a single believable answer goes.
 
 | stage | what |
 |---|---|
@@ -19,6 +19,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from bench import head, peers
+from bench.peers import EPSILON, Size, release
 from counterveil.models import Rows, TargetModel
 from counterveil.population import MixedPopulation
 from counterveil.search import Explainer
@@ -28,8 +30,6 @@ from counterveil.search.batch import QueryBatch
 from counterveil.search.constraints.bounds import box_around
 from counterveil.search.constraints.projection import Snap
 from counterveil_lab.believability import WISHES, refused
-from counterveil_lab.bench import head, peers
-from counterveil_lab.bench.peers import EPSILON, Size, release
 from counterveil_lab.results import Row
 
 Answer = TypeVar("Answer")

@@ -1,4 +1,4 @@
-"""The parts `peers` and `warm-up` of `counterveil-lab bench`, and what all parts share.
+"""The parts `peers` and `warm-up` of `bench search`, and what all parts share.
 
 `peers`: published methods beside counterveil: one f, the same queries towards the same classes, one
 run on one core. dice-ml takes seconds a query: it is timed on ten, and judged by 25.
@@ -16,12 +16,12 @@ from itertools import chain
 from statistics import median
 from typing import Any
 
+from bench import SLOW_S, head
 from counterveil.curator import Curator
 from counterveil.search import Explainer
 from counterveil.search.options import Prefer
 from counterveil.veil import Veil
 from counterveil_lab.baselines import Baseline, Cadex, Cchvae, Dice, Revise, train_vae
-from counterveil_lab.bench import SLOW_S, head
 from counterveil_lab.datasets import DatasetMissing, load
 from counterveil_lab.evaluation import Evaluation
 from counterveil_lab.experiments.peers import CompleteDice, dice

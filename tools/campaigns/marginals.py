@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from campaigns import marginals_script
 from counterveil.encoding import Array, Encoding
 from counterveil.schema import Numeric, Schema
-from counterveil_lab import marginals_script
 
 PYTHON = "COUNTERVEIL_MBI_PYTHON"
 TINY = 1e-6
