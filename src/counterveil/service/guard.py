@@ -32,6 +32,7 @@ HEADERS = {
     "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
     "Cache-Control": "no-store",
 }
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _BODY = "counterveil.body"  # in a scope of ASGI
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]]+)(?::\d+)?")
 
@@ -67,7 +68,7 @@ class Guard:
                 await send(message)
 
         try:
-            self._check(headers)
+            self._check(headers, scope.get("scheme", "http"))
             await self.app({**scope, _BODY: body}, body.receive, send_with_headers)
         except Problem as problem:
             if begun:
@@ -76,12 +77,13 @@ class Guard:
         except TimeoutError:
             return  # the client does not read: the server closes the connection
 
-    def _check(self, headers: Headers) -> None:
+    def _check(self, headers: Headers, own: str) -> None:
+        """`own`: the scheme of the request. Before a host with a name a proxy may speak https."""
         asked = headers.get("host", "")
-        if _name_of(asked) not in self.hosts:
+        if (name := _name_of(asked)) not in self.hosts:
             raise Problem(421, "another host was asked for", "Use the address of this service.")
-        origin = headers.get("origin")  # "null" is no name of a host
-        foreign = origin is not None and _place_of(origin.partition("://")[2]) != _place_of(asked)
+        scheme, _, place = headers.get("origin", f"{own}://{asked}").partition("://")
+        foreign = _place_of(place) != _place_of(asked) or (name in LOOPBACK and scheme != own)
         if foreign or headers.get("sec-fetch-site") == "cross-site":
             raise Problem(403, "a page of another origin asked", "Ask from a server instead.")
 
@@ -142,12 +144,11 @@ def _place_of(host: str) -> str:
 
 def own_hosts(host: str, named: Collection[str]) -> set[str]:
     """The names that a service on this address has, with those that its owner gave it."""
-    loopback = {"localhost", "127.0.0.1", "[::1]"}
     own = {_name_of(each) for each in named}
     if host in {"0.0.0.0", "::"}:
-        return own | loopback
+        return own | LOOPBACK
     bare = f"[{host}]" if ":" in host else host.lower()
-    return own | (loopback if bare in loopback else {bare})
+    return own | (LOOPBACK if bare in LOOPBACK else {bare})
 
 
 def is_local(host: Any) -> bool:
