@@ -22,7 +22,7 @@ from typing import Any
 
 TOOLS = Path(__file__).parents[2] / "tools"  # of a working tree: there are bench and campaigns
 LENGTH = 12  # hexadecimal digits
-DIGITS = 4  # of a number
+DIGITS = 4  # of a number among the constants
 NOTHING = 1e-6  # a smaller number counts as 0
 RELEASE = ("encoding", "training", "population", "models", "mechanism")
 SEARCH = (*RELEASE, "believable", "nearest")

@@ -20,7 +20,7 @@ from counterveil.curator import mixed
 from counterveil.schema import Numeric
 from counterveil_lab import fingerprints
 from counterveil_lab.behaviour import lab, product
-from counterveil_lab.behaviour.__main__ import behaviour
+from counterveil_lab.behaviour.__main__ import KNOWN, alike, behaviour, values_of
 from counterveil_lab.experiments.table import EXPERIMENTS
 from counterveil_lab.fingerprints import behaviours, declared, fingerprint, told
 from counterveil_lab.results import Results, earlier, stored_rows
@@ -56,6 +56,37 @@ def test_a_fresh_process_finds_the_same_behaviour(groups: tuple[str, ...]) -> No
     torch.manual_seed(5)
     np.random.seed(5)
     assert behaviours(groups) == {group: behaviour(group) for group in groups}
+
+
+@pytest.mark.full_lessons
+@pytest.mark.parametrize("groups", [QUICK, pytest.param(GROUPS, marks=pytest.mark.long)])
+def test_known_values_are_those_of_the_present_code(groups: tuple[str, ...]) -> None:
+    known = json.loads(KNOWN.read_text("utf-8"))
+    assert set(known) == set(GROUPS)
+    for group in groups:
+        assert alike(values_of(group), known[group], group), group
+
+
+@pytest.mark.parametrize(
+    ("group", "known", "same"),
+    [
+        ("models", [1.001, "a", 2], True),  # the last digits of another processor
+        ("models", [1.01, "a", 2], False),
+        ("models", [1.0, "b", 2], False),
+        ("models", [1.0, "a", 2, 3], False),
+        ("models", None, False),
+        ("nearest", [1.01, "a", 2], True),
+        ("nearest", [1.1, "a", 2], False),
+    ],
+)
+def test_values_are_alike_that_differ_as_processors_do(group: str, known: Any, same: bool) -> None:
+    assert alike([1.0, "a", 2], known, group) == same
+
+
+def test_a_search_may_turn_one_answer_of_many() -> None:
+    given = [float(at) for at in range(1, 101)]
+    assert alike(given, [50.0, *given[1:]], "nearest")
+    assert not alike(given, [50.0] * 10 + given[10:], "nearest")
 
 
 def learn_twice_as_fast(patch: pytest.MonkeyPatch) -> None:
