@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from counterveil.errors import DataError
-from counterveil.hints import spelt_otherwise
+from counterveil.hints import like, spelt_otherwise
 from counterveil.schema import Feature, Schema, columns
 from counterveil.schema.columns import MISSING_VALUE, NUMBERS, Array
 from counterveil.tables import as_frame
@@ -82,10 +82,14 @@ class _Bits:
 
 
 class Encoding:
-    """How the rows of one schema become points of the unit cube, and back."""
+    """How the rows of one schema become points of the unit cube, and back.
 
-    def __init__(self, schema: Schema) -> None:
-        self.schema = schema
+    `private`: whether the rows are. Messages then offer no value that is like one of a row, and say
+    what can be done in the schema, which is fixed once there is a veil.
+    """
+
+    def __init__(self, schema: Schema, *, private: bool = False) -> None:
+        self.schema, self._private = schema, private
         self.width = schema.width
         self._names = schema.columns
         self._index = pd.Index(list(self._names))
@@ -115,7 +119,7 @@ class Encoding:
         """The same for rows whose columns are given as plain arrays, in the schema's order."""
         points = np.zeros((len(arrays[0]), self.width))
         blocks = self._others if self._bits.encode(arrays, points) else self.blocks
-        with columns.row_numbers_in_errors(row_numbers):
+        with columns.row_numbers_in_errors(row_numbers, private=self._private):
             for block in blocks:
                 block.feature.encode(arrays[block.places], points[:, block.at], strict=strict)
         return points
@@ -123,15 +127,16 @@ class Encoding:
     def bad_rows(self, table: Any) -> dict[int, str]:
         """The rows that the schema does not allow, by their places from 0, each with a reason."""
         arrays, found = self.arrays(table), dict[int, str]()
-        for feature, places, at, *_ in self.blocks:
+        for feature, places, span, *_ in self.blocks:
             left, bad = np.arange(len(arrays[0])), True
             while bad and len(left):
                 cells, bad = [column.take(left) for column in arrays[places]], False
                 try:
-                    feature.encode(cells, np.zeros((len(left), at.stop - at.start)))
+                    feature.encode(cells, np.zeros((len(left), span.stop - span.start)))
                 except columns.BadCellError as error:
-                    for row in left[error.rows].tolist():
-                        found.setdefault(row, f"column {error.column!r}: {error.why}")
+                    for at in error.rows:
+                        why = error.why(at, private=self._private)
+                        found.setdefault(int(left[at]), f"column {error.column!r}: {why}")
                     left, bad = np.delete(left, error.rows), True
         return dict(sorted(found.items()))
 
@@ -169,7 +174,7 @@ class Encoding:
         for feature, places, at, *_ in self.blocks:
             if any(new is not old for new, old in zip(arrays[places], before[places], strict=True)):
                 encoded[:, at] = 0
-                with columns.row_numbers_in_errors(None):
+                with columns.row_numbers_in_errors(None, private=self._private):
                     feature.encode(arrays[places], encoded[:, at])
         return encoded
 
@@ -193,8 +198,9 @@ class Encoding:
         places = next((places for index, places in known if index.is_(table.columns)), None)
         frame = table if places is not None else as_frame(table, self.schema)
         if places is None:
-            self.check_columns(frame.columns)
-            place = {name: i for i, name in enumerate(frame.columns)}
+            place = {self.schema.column_called(name): i for i, name in enumerate(frame.columns)}
+            place |= {name: i for i, name in enumerate(frame.columns)}
+            self.check_columns(place)
             places = [place[name] for name in self._names]
             self._known = [(frame.columns.view(), places), *self._known[: MOST_LAYOUTS - 1]]
         if len(frame) == 0:
@@ -216,12 +222,12 @@ class Encoding:
     ) -> Array:
         """The same of the label's column as a plain array."""
         label = self.schema.label
-        codes, _ = columns.value_list(*label.classes).codes(column)
+        codes, _ = label.value_list.codes(column)
         if not strict:
             return np.where(codes == len(label.classes), -1, codes)
         missing = "the label is missing; drop the row or fill it in"
         unknown = "not one of the label classes in the schema"
-        with columns.row_numbers_in_errors(row_numbers):
+        with columns.row_numbers_in_errors(row_numbers, private=self._private):
             columns.refuse_cells(codes == len(label.classes), label.name, missing)
             columns.refuse_cells(codes < 0, label.name, unknown)
         return codes
@@ -232,9 +238,12 @@ class Encoding:
         absent = [column for column in self._names if column not in present]
         if absent:
             more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
-            spelt = spelt_otherwise(absent[0], present)
-            lacking = f"column {absent[0]!r}{more} is missing from the table{spelt}"
-            raise DataError(f"{lacking}; add it, or take it out of the schema")
+            lacking = f"column {absent[0]!r}{more} is missing from the table"
+            if self._private:
+                spelt = spelt_otherwise(absent[0], present)
+                raise DataError(f"{lacking}{spelt}; add it, or take it out of the schema")
+            near = like(absent[0], present - {*self._names})
+            raise DataError(f"{lacking}{'; add it' if near is None else f'; it has {near!r}'}")
         if label:
             self._check_label(names)
 

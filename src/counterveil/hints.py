@@ -35,10 +35,16 @@ def did_you_mean(name: Any, known: Collection[Any]) -> str:
     >>> did_you_mean("agee", ["age", "income"])
     "; did you mean 'age'?"
     """
+    near = like(name, known)
+    return "" if near is None else f"; did you mean {near!r}?"
+
+
+def like(name: Any, known: Collection[Any]) -> str | None:
+    """The one of the `known` names that is like `name`; None where there is none."""
     known = [str(each) for each, _ in zip(known, range(COMPARED), strict=False)]
     texts = {text.strip().casefold(): text for text in known if len(text) <= LONGEST}
     near = difflib.get_close_matches(str(name)[:LONGEST].strip().casefold(), texts, 1)
-    return f"; did you mean {texts[near[0]]!r}?" if near else ""
+    return texts[near[0]] if near else None
 
 
 def spelt_otherwise(name: str, present: Collection[Any]) -> str:

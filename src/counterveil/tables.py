@@ -58,7 +58,9 @@ def read_table(path: str | os.PathLike[str], schema: Schema | None = None) -> pd
     columns = csv_columns(source)
     text: Collection[str] = ()
     if schema is not None:
-        text = {*columns} - {*schema.columns, schema.label.name} | schema.text_columns
+        own, texts = {*schema.columns, schema.label.name}, schema.text_columns
+        called = {name: schema.column_called(name) for name in columns}
+        text = [name for name in columns if called[name] not in own or called[name] in texts]
     batches = csv_batches(source, columns, 1_000_000, text)
     return pd.concat(list(batches), ignore_index=True)
 
@@ -172,7 +174,7 @@ def as_frame(table: Any, schema: Schema | None = None) -> pd.DataFrame:
             raise DataError(f"an array needs {wanted} columns in the schema's order, got {got}")
         frame = pd.DataFrame(flat, columns=list(schema.columns))
     elif isinstance(table, (list, dict)):
-        frame = _frame_of_records(table)
+        frame = _frame_of_records(table, schema)
     else:
         try:
             read = nw.from_native(table)
@@ -184,11 +186,17 @@ def as_frame(table: Any, schema: Schema | None = None) -> pd.DataFrame:
     return frame
 
 
-def _frame_of_records(table: list[Any] | dict[Any, Any]) -> pd.DataFrame:
-    """A frame of a list of records, of one record, or of columns by name."""
+def _frame_of_records(table: list[Any] | dict[Any, Any], schema: Schema | None) -> pd.DataFrame:
+    """A frame of a list of records, of one record, or of columns by name.
+
+    With a schema, one record may have a column's own name, and another one what people call it.
+    """
     if isinstance(table, list):
         if not table:
             raise DataError("the table is empty; it needs at least one row")
+        if schema is not None and schema.names and all(isinstance(each, dict) for each in table):
+            called = schema.column_called
+            table = [{called(name): each[name] for name in each} | each for each in table]
         return pd.DataFrame(table, dtype=object)
     columns = [each for each in table.values() if isinstance(each, COLUMN)]
     if len({len(each) for each in columns}) > 1:
@@ -250,7 +258,8 @@ def carried(
     """
     own = {*schema.columns, schema.label.name}
     if chosen is None:
-        chosen = [str(name) for name in table.columns if name not in own]
+        names = [str(name) for name in table.columns]
+        chosen = [name for name in names if schema.column_called(name) not in own]
     for name in chosen:
         if name not in table.columns:
             there = f"the queries have: {named(table.columns)}{did_you_mean(name, table.columns)}"

@@ -6,6 +6,8 @@ import sys
 import pytest
 
 import counterveil
+from counterveil.privacy import Budget
+from counterveil.privacy.ledger import Ledger
 
 PUBLIC = (
     "counterveil",
@@ -37,6 +39,27 @@ def test_public_modules_do_not_load_the_curator():
     assert not [name for name in loaded if name.startswith("counterveil.curator")]
     assert not [name for name in loaded if name.startswith("counterveil_lab")]
     assert not [name for name in loaded if name.startswith("opendp")]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["--help"],
+        ["explain", "--help"],
+        ["ledger", "open", "ledger.db", "--dataset", "loans", "--epsilon", "2"],
+        ["ledger", "show", "ledger.db"],
+    ],
+)
+def test_commands_that_compute_nothing_load_nothing_heavy(command, tmp_path):
+    words = [str(tmp_path / "ledger.db") if each == "ledger.db" else each for each in command]
+    if command[:2] == ["ledger", "show"]:
+        Ledger(words[-1]).open_account("loans", Budget(2.0))
+    loaded = modules_after(
+        f"from counterveil.cli import main\ntry:\n    main({words!r})\n"
+        "except SystemExit as done:\n    assert not done.code, done.code"
+    )
+    assert "counterveil.cli" in loaded
+    assert not loaded & {"torch", "pandas", "numpy", "scipy", "sklearn", "pyarrow"}
 
 
 @pytest.mark.long

@@ -205,7 +205,7 @@ def test_rules_as_keywords(explainer, queries):
     pd.testing.assert_frame_equal(by_rules.rows, by_keyword.rows)
     with pytest.raises(RequestError, match="not both"):
         explainer.explain(queries, rules=Rules(), max_changes=1, progress=False)
-    with pytest.raises(TypeError, match="max_change"):
+    with pytest.raises(RequestError, match=r"no option .max_change.; did you mean .max_changes."):
         explainer.explain(queries, max_change=1, progress=False)
 
 

@@ -43,13 +43,13 @@ def test_unknown_names_come_with_a_hint():
         select_targets([[0.0, 1.0]], "Yes", Label(name="y", classes=("no", "yes")))
 
 
-def test_a_missing_column_quotes_no_other_name_of_the_table():
+def test_a_missing_column_quotes_no_other_name_of_a_private_table():
     number = Numeric(name="age", lower=0, upper=1)
     schema = Schema(label=Label(name="y", classes=(0, 1)), features=(number,))
     with pytest.raises(DataError, match="'age' is missing from the table; it has 'Age '"):
-        Encoding(schema).encode(pd.DataFrame({"Age ": [1]}))
+        Encoding(schema, private=True).encode(pd.DataFrame({"Age ": [1]}))
     with pytest.raises(DataError) as refused:
-        Encoding(schema).encode(pd.DataFrame({"aged": [1], "a private value": [2]}))
+        Encoding(schema, private=True).encode(pd.DataFrame({"aged": [1], "a private value": [2]}))
     assert "aged" not in str(refused.value)
     assert spelt_otherwise("age", [1, None]) == ""
 

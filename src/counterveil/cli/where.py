@@ -85,9 +85,6 @@ def _row_of(pairs: dict[str, str], schema: Schema) -> pd.DataFrame:
             f"--where gives no value for {'; '.join(absent[:12])}"
             f"{f'; … ({len(absent) - 12} more)' if len(absent) > 12 else ''}"
         )
-    for feature in schema.features:
-        for column in feature.columns:
-            values[column] = feature.value_called(values[column])
     row = {name: None if value in MISSING else value for name, value in values.items()}
     return pd.DataFrame([row], dtype=object)
 

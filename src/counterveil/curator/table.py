@@ -66,7 +66,7 @@ class PrivateTable:
             raise RequestError(f"max_records must be a whole number from 1 to {MOST_RECORDS}")
         extra = () if unit_column is None else (unit_column,)
         self._source = open_source(private_data, schema, extra)
-        self.schema, self.encoding = schema, Encoding(schema)
+        self.schema, self.encoding = schema, Encoding(schema, private=True)
         self.unit_column = unit_column
         self.records = records
         if self._source.rows == 0:

@@ -103,10 +103,12 @@ class Rows:
         encoded = self.encoded  # refuses what the schema does not allow
         cells = [column.copy() for column in self._given]
         own, found = self._encoding.dtypes, [column.dtype for column in cells]
-        if own == found and OBJECTS not in found:
+        names = any(feature.value_names for feature in self._encoding.schema.features)
+        if own == found and OBJECTS not in found and not names:
             return cells
         for feature, places, at, *_ in self._encoding.blocks:
-            if found[places] == own[places] and OBJECTS not in found[places]:
+            as_own = found[places] == own[places] and OBJECTS not in found[places]
+            if as_own and (found[places.start].kind in WHOLE or not feature.value_names):
                 continue
             here = places.start
             if feature.is_one_number and own[here] == np.int64 and found[here].kind in WHOLE:

@@ -6,10 +6,10 @@ names row and column, and never the value: it may be private.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from decimal import Decimal
-from functools import lru_cache
+from functools import lru_cache, partial
 from numbers import Real
 from typing import Any
 
@@ -48,33 +48,59 @@ class Coded:
 
 
 class BadCellError(Exception):
-    """Illegal cells of a column, for one reason: their rows in the table at hand, from 0."""
+    """Illegal cells of a column, for one reason: their rows in the table at hand, from 0.
 
-    def __init__(self, rows: Sequence[int], column: str, why: str) -> None:
+    `in_schema`: what could be done about it in the schema, by whoever can still change that.
+    `offer`: which value may be meant, from the row.
+    """
+
+    def __init__(
+        self,
+        rows: Sequence[int],
+        column: str,
+        why: str,
+        in_schema: str = "",
+        offer: Callable[[int], str] | None = None,
+    ) -> None:
         super().__init__(rows, column, why)
-        self.rows, self.column, self.why = rows, column, why
+        self.rows, self.column = rows, column
+        self._why, self._in_schema, self._offer = why, in_schema, offer
+
+    def why(self, row: int, *, private: bool) -> str:
+        """The reason, and what to do. Where rows are `private`, it is the same for every value."""
+        if private:
+            return self._why + self._in_schema
+        return self._why + (self._offer(row) if self._offer else "")
 
 
-def refuse_cells(bad: Any, column: str, why: str) -> None:
+def refuse_cells(
+    bad: Any,
+    column: str,
+    why: str,
+    in_schema: str = "",
+    offer: Callable[[int], str] | None = None,
+) -> None:
     """Raise a BadCellError for the rows that are marked in `bad`, if there are any."""
     rows = np.flatnonzero(np.asarray(bad)).tolist()
     if rows:
-        raise BadCellError(rows, column, why)
+        raise BadCellError(rows, column, why, in_schema, offer)
 
 
 @contextmanager
-def row_numbers_in_errors(row_numbers: Array | None) -> Iterator[None]:
+def row_numbers_in_errors(row_numbers: Array | None, *, private: bool) -> Iterator[None]:
     """Turn a bad cell into a DataError with the row's number in the whole table, the first being 1.
 
     `row_numbers`: the place (from 0) of each row in the whole table; None where this is all of it.
+    `private`: whether the rows are.
     """
     try:
         yield
     except BadCellError as bad:
         row, more = bad.rows[0], len(bad.rows) - 1
+        why = bad.why(row, private=private)
         row = row if row_numbers is None else int(row_numbers[row])
         others = f" ({more} more rows like it)" if more else ""
-        raise DataError(f"row {row + 1}, column {bad.column!r}: {bad.why}{others}") from None
+        raise DataError(f"row {row + 1}, column {bad.column!r}: {why}{others}") from None
 
 
 def arrays_of(frame: pd.DataFrame) -> list[Any]:
@@ -106,14 +132,15 @@ def frame_of(arrays: Sequence[Any], names: "pd.Index[Any]") -> pd.DataFrame:
     return frame
 
 
-def numbers_of(column: Any) -> tuple[Array, Array]:
+def numbers_of(column: Any, called: Mapping[str, Any] | None = None) -> tuple[Array, Array]:
     """Cells as float64, NaN where a cell is missing or no number; and which cells are missing.
 
     What a cell becomes depends on that cell alone, whatever the type of its column: 7, 7.0 and "7"
-    are the same number. So one odd cell cannot change how the others are read.
+    are the same number. So one odd cell cannot change how the others are read. `called`: numbers
+    by what people call them.
     """
     if isinstance(column, Coded):
-        numbers, empty = numbers_of(column.cells)
+        numbers, empty = numbers_of(column.cells, called)
         return column.spread(numbers, math.nan), column.spread(empty, True)
     if isinstance(column, np.ndarray) and column.dtype.kind in NUMBERS:
         numbers = column.astype(np.float64)
@@ -127,7 +154,7 @@ def numbers_of(column: Any) -> tuple[Array, Array]:
     elif types.is_numeric_dtype(series) and not types.is_bool_dtype(series):
         numbers = series.to_numpy(np.float64, na_value=np.nan)
     else:
-        numbers = _cell_by_cell(series, number_of, math.nan)
+        numbers = _cell_by_cell(series, partial(number_of, called=called), math.nan)
     return numbers, empty
 
 
@@ -150,9 +177,14 @@ def empty_cells(series: "pd.Series[Any]") -> Array:
         return np.array([cell is None or cell is pd.NA or cell is pd.NaT for cell in series])
 
 
-def number_of(cell: Any) -> float:
-    """The number in one cell, NaN where there is none. Texts are read as Python writes numbers."""
+def number_of(cell: Any, called: Mapping[str, Any] | None = None) -> float:
+    """The number in one cell, NaN where there is none. Texts are read as Python writes numbers.
+
+    `called`: numbers by what people call them.
+    """
     cell = cell.item() if isinstance(cell, np.generic) else cell
+    if called and isinstance(cell, str) and cell in called:
+        return float(called[cell])
     if isinstance(cell, str):
         if "_" in cell or not cell.isascii():  # Python's own liberties: 1_000, Arabic digits
             return math.nan
@@ -188,9 +220,15 @@ def _written(cell: Any) -> str:
 
 
 class ValueList:
-    """A closed list of values: which of them the cells of a column are, and columns of them."""
+    """A closed list of values: which of them the cells of a column are, and columns of them.
 
-    def __init__(self, values: tuple[Any, ...]) -> None:
+    `names`: pairs of a value and what people call it; a cell with that name is that value, unless
+    it is written like another one.
+    """
+
+    def __init__(
+        self, values: tuple[Any, ...], names: tuple[tuple[Category, str], ...] = ()
+    ) -> None:
         self._values = values
         self._positions = {value: position for position, value in enumerate(values)}
         self._names = np.array([*values, None], dtype=object)  # the last is a missing value
@@ -199,6 +237,9 @@ class ValueList:
         self._others = {
             _written(each): i for each, i in self._positions.items() if not isinstance(each, str)
         }
+        for value, name in names:
+            if self.place(name) < 0:
+                self._texts[name] = self._positions[value]
         self._kinds = ""  # numpy's kinds of the columns that are taken quickly
         self._column: Any = None  # the values as a column of the type that pandas finds for them
         if self._types == {str}:
@@ -275,6 +316,6 @@ class ValueList:
 
 
 @lru_cache(maxsize=4096, typed=True)  # by type as well, for (False, True) equals (0, 1)
-def value_list(*values: Category) -> ValueList:
-    """The ValueList of `values`, made once for each."""
-    return ValueList(values)
+def value_list(*values: Category, names: tuple[tuple[Category, str], ...] = ()) -> ValueList:
+    """The ValueList of `values` with these names, made once for each."""
+    return ValueList(values, names)

@@ -84,13 +84,14 @@ class Categorical(Kind):
 
     def compact(self, arrays: Sequence[Any], *, strict: bool = True) -> Array:
         """The position of each row's category; a missing value comes after the last."""
-        codes, known = columns.value_list(*self.categories).codes(arrays[0])
+        codes, known = self.value_list.codes(arrays[0])
         empty = len(self.categories)
         if not known and strict:
             if not self.missing:
-                columns.refuse_cells(codes == empty, self.name, EMPTY)
-            unknown = "category not in the schema; add it there or mend the row"
-            columns.refuse_cells(codes < 0, self.name, unknown)
+                columns.refuse_cells(codes == empty, self.name, *EMPTY)
+            unknown = "category not in the schema", "; add it there or mend the row"
+            offer = lambda row: self.offer(arrays[0][row])  # noqa: E731
+            columns.refuse_cells(codes < 0, self.name, *unknown, offer)
         elif not known:
             elsewhere = empty if self.missing else 0
             codes = np.where((codes < 0) | (codes == empty), elsewhere, codes)
@@ -124,7 +125,7 @@ class Categorical(Kind):
             if not changes["allowed"]:
                 self._refuse("allowed", f": the schema allows only: {named(usual)}")
         if rule.direction != "any" and not self.ordered:
-            self._refuse("direction", " has no order; 'ordered': true in the schema")
+            self._refuse("direction", " has no order; say in 'allowed' what it may become")
         return self._tighter(rule, self.direction, **changes)
 
     def cells(self, bins: int) -> Cells:
@@ -153,12 +154,14 @@ class Binary(Kind):
 
     def compact(self, arrays: Sequence[Any], *, strict: bool = True) -> Array:
         """1 where it is the second value, else 0."""
-        codes, known = columns.value_list(*self.values).codes(arrays[0])
+        codes, known = self.value_list.codes(arrays[0])
         if not known and strict:
-            remedy = "declare it categorical with 'missing': true, or fill it in"
-            empty = f"missing value; a binary feature cannot be missing: {remedy}"
-            columns.refuse_cells(codes == 2, self.name, empty)
-            columns.refuse_cells(codes < 0, self.name, "neither of the two values in the schema")
+            empty = "missing value; a binary feature cannot be missing: fill it in"
+            in_schema = ", or declare it categorical with 'missing': true"
+            columns.refuse_cells(codes == 2, self.name, empty, in_schema)
+            unknown = "neither of the two values in the schema", ""
+            offer = lambda row: self.offer(arrays[0][row])  # noqa: E731
+            columns.refuse_cells(codes < 0, self.name, *unknown, offer)
         return (codes == 1).astype(np.intp)
 
     def decode(self, unit: Array) -> list[Any]:

@@ -177,8 +177,7 @@ class Kind(Named):
             self._refuse("allowed", ": the list is empty; make the feature immutable")
         for category in asked:
             if category not in known:
-                words = f" has no category {category!r}; it has: {named(known)}"
-                self._refuse("allowed", words)
+                self._refuse("allowed", f" has no category {category!r}{self.offer(category)}")
 
     def _tighter(self, rule: Rule, now: Direction, **changes: Any) -> Self:
         """This feature with `changes`, and as immutable and one-way as `rule` asks as well.

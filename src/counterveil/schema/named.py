@@ -15,8 +15,8 @@ from pydantic import (
 )
 
 from counterveil.errors import SchemaError
-from counterveil.hints import named
-from counterveil.schema.columns import Category, value_list
+from counterveil.hints import did_you_mean, named
+from counterveil.schema.columns import Category, ValueList, value_list
 from counterveil.text_rules import check_text
 
 LONGEST_NAME = 200  # letters of a label or of the name of a value
@@ -56,8 +56,8 @@ class Named(Frozen):
 
     `label`: what people call the column; empty if that is its name. `value_names`: pairs of a value
     (a category, a binary value or a whole number) and what people call it; a mapping does as well,
-    and "2" counts as the value 2. Both are for sentences, pictures and pages: rows and files keep
-    the names and values of the table.
+    and "2" counts as the value 2. Both are for sentences, pictures and pages, and may be used in
+    queries and rules; answers and files keep the names and values of the table.
     """
 
     name: str = Field(min_length=1)
@@ -148,9 +148,25 @@ class Named(Frozen):
         """What people call the column."""
         return self.label or self.name
 
+    @property
+    def value_list(self) -> ValueList:
+        """Its values, with what people call them."""
+        return value_list(*self.listed_values, names=self.value_names)
+
     def value_called(self, name: Any) -> Any:
-        """The value that people call `name`; itself where that is the name of none."""
-        return next((value for value, shown in self.value_names if shown == name), name)
+        """The value that is written like `name`, or that people call so; otherwise `name`."""
+        place = self.value_list.place(name)
+        return name if place < 0 else self.listed_values[place]
+
+    def offer(self, given: Any, has: str = "it has: ") -> str:
+        """ "; it has: 1 (north), 2 (south); did you mean 'north'?" for what is none of its values.
+
+        Nothing where it has no list of values, and no name is like what was `given`.
+        """
+        names = dict(self.value_names)
+        told = [f"{each} ({names[each]})" if each in names else each for each in self.listed_values]
+        there = f"; {has}{named(told)}" if told else ""
+        return there + did_you_mean(given, [*self.listed_values, *names.values()])
 
     def shown_value(self, value: Any) -> Any:
         """What people call a value, however it is written; itself where it has no name."""

@@ -26,7 +26,8 @@ from counterveil.schema.kind import (
 LARGEST = 1e15  # up to which floats tell whole numbers apart
 SLACK = 1e-6  # what float arithmetic may be off by
 FEW = 10  # whole numbers: fewer are counted one by one
-EMPTY = "missing value; fill it in, or set 'missing': true in the schema"
+EMPTY = "missing value; fill it in", ", or set 'missing': true in the schema"
+NO_NUMBER = "not a number; write 1,200 as 1200, and 1.200,50 as 1200.5"
 
 
 class Numeric(Kind):
@@ -94,6 +95,15 @@ class Numeric(Kind):
         is_one = number.is_integer() and self.lower <= number <= self.upper
         return int(number) if is_one else None
 
+    @property
+    def _called(self) -> dict[str, Any]:
+        """Its numbers by what people call them; what is written as a number is that one."""
+        named = ((name, value) for value, name in self.value_names)
+        return {name: value for name, value in named if math.isnan(columns.number_of(name))}
+
+    def value_called(self, name: Any) -> Any:
+        return self._called.get(name, name) if isinstance(name, str) else name
+
     def encode(self, arrays: Sequence[Any], out: Array, *, strict: bool = True) -> None:
         numbers = self.compact(arrays, strict=strict)
         out[:, 0] = numbers
@@ -102,11 +112,11 @@ class Numeric(Kind):
 
     def compact(self, arrays: Sequence[Any], *, strict: bool = True) -> Array:
         """The numbers in the unit interval, NaN where one is missing."""
-        numbers, empty = columns.numbers_of(arrays[0])
+        numbers, empty = columns.numbers_of(arrays[0], self._called)
         inside = numbers.min() >= self.lower and numbers.max() <= self.upper  # none is missing
         if not inside or (self.integer and arrays[0].dtype.kind not in columns.WHOLE):
             if strict:
-                self._refuse_cells(numbers, empty)
+                self._refuse_cells(numbers, empty, arrays[0])
             else:
                 elsewhere = math.nan if self.missing else self._middle
                 numbers = np.clip(numbers, self.lower, self.upper)
@@ -120,16 +130,19 @@ class Numeric(Kind):
         middle = (self.lower + self.upper) / 2
         return math.floor(middle) if self.integer else middle
 
-    def _refuse_cells(self, numbers: Array, empty: Array) -> None:
+    def _refuse_cells(self, numbers: Array, empty: Array, cells: Any) -> None:
         if not self.missing:
-            columns.refuse_cells(empty, self.name, EMPTY)
-        columns.refuse_cells(np.isnan(numbers) & ~empty, self.name, "not a number")
+            columns.refuse_cells(empty, self.name, *EMPTY)
+        unread = np.isnan(numbers) & ~empty
+        columns.refuse_cells(unread, self.name, NO_NUMBER, "", lambda row: self.offer(cells[row]))
         bounds = f"outside the bounds {self.lower:g} to {self.upper:g} of the schema"
         outside = ((numbers < self.lower) | (numbers > self.upper)) & ~empty
-        columns.refuse_cells(outside, self.name, f"{bounds}; clip the value or widen the bounds")
+        columns.refuse_cells(
+            outside, self.name, f"{bounds}; clip the value", " or widen the bounds"
+        )
         if self.integer:
-            fraction = "not a whole number; round it, or drop 'integer' from the schema"
-            columns.refuse_cells((numbers != np.round(numbers)) & ~empty, self.name, fraction)
+            fraction = "not a whole number; round it", ", or drop 'integer' from the schema"
+            columns.refuse_cells((numbers != np.round(numbers)) & ~empty, self.name, *fraction)
 
     def decode(self, unit: Array) -> list[Any]:
         numbers = self.lower + unit[:, 0] * self.span

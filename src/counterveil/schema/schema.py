@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Literal, Self
 
-import numpy as np
 from pydantic import Field, field_serializer, field_validator
 from pydantic import model_validator as validator
 
@@ -19,7 +18,7 @@ from counterveil.errors import SchemaError
 from counterveil.files import read_bytes, write_whole
 from counterveil.hints import did_you_mean, named
 from counterveil.pages import notebook_table
-from counterveil.schema.columns import Category, check_distinct, value_list
+from counterveil.schema.columns import Category, check_distinct
 from counterveil.schema.features import MAX_WIDTH, Categorical, Feature, Pixels
 from counterveil.schema.named import Frozen, Named, are_pairs
 
@@ -45,12 +44,7 @@ class Label(Named):
 
         Otherwise `name` itself, which is no class.
         """
-        name = name.item() if isinstance(name, np.generic) else name
-        if any(type(each) is type(name) and each == name for each in self.classes):
-            return name
-        called = self.value_called(name)
-        alike = value_list(*self.classes).place(called)
-        return self.classes[alike] if alike >= 0 else name
+        return self.value_called(name)
 
     @validator(mode="after")
     def _check(self) -> Self:
@@ -176,13 +170,17 @@ class Schema(Frozen):
         return frozenset(each.name for each in (self.label, *self.features) if each.is_text)
 
     def feature(self, name: str) -> Feature:
-        """The feature called `name`."""
-        for feature in self.features:
-            if feature.name == name:
-                return feature
+        """The feature called `name`, in the table or by people."""
+        found = self._by_name.get(self.column_called(name))
+        if found is not None:
+            return found
         known = [feature.name for feature in self.features]
-        meant = did_you_mean(name, known)
+        meant = did_you_mean(name, [*known, *self._by_label])
         raise SchemaError(f"no feature {name!r} in the schema; it has: {named(known)}{meant}")
+
+    def column_called(self, name: Any) -> Any:
+        """The column that people call `name`, the label's included; otherwise `name` itself."""
+        return self._by_label.get(name, name)
 
     def shown_name(self, column: str) -> str:
         """What people call a column; a pixel has only its name."""
@@ -224,6 +222,12 @@ class Schema(Frozen):
             ],
             warning=draft if self.drafted else "",
         )
+
+    @cached_property
+    def _by_label(self) -> dict[str, str]:
+        every = (self.label, *self.features)
+        own = {self.label.name, *self.columns}
+        return {each.label: each.name for each in every if each.label and each.label not in own}
 
     @cached_property
     def _by_name(self) -> dict[str, Feature]:

@@ -165,7 +165,7 @@ def summary_of_actions(
     headline = f"{len(every):,} {whose}: {without.sum():,} of them do not get {shown}"
     if len(some) < without.sum():
         headline += f"; actions were tried on {len(some):,} of these"
-    trial = Trial(explainer, every.frame, some, goal, rules or Rules())
+    trial = Trial(explainer, every.frame, some, goal, (rules or Rules()).of_table(schema))
     parts = {"everybody": np.ones(len(every), dtype=bool)}
     for feature in map(schema.feature, groups):
         for value in feature.listed_values:

@@ -29,7 +29,7 @@ from counterveil.files import write_whole
 from counterveil.models import ModelFile
 from counterveil.parts import Fragments, is_address, parquet_files
 from counterveil.schema import Category, Schema
-from counterveil.search.options import Choices, FileChoices, rules_in
+from counterveil.search.options import NAMED, FileChoices, rules_in
 from counterveil.search.results.refusals import Status
 from counterveil.search.results.tables import free_name
 from counterveil.search.results.wording import DecidedBy
@@ -164,7 +164,7 @@ def explain_files(
     part_rows = choices.pop("part_rows", PART_ROWS)
     progress, copied = choices.pop("progress", True), choices.pop("copied", None)
     asked: dict[str, Any] = {"k": 1, "target": target, **choices}
-    of_search: Any = {name: asked[name] for name in asked if name in Choices.__annotations__}
+    of_search: Any = {name: asked[name] for name in asked if name not in NAMED}
     explainer.options(rules_in(of_search, asked.get("rules"))[1])  # wrong ones are refused here
     veil, model = explainer.veil, explainer._keywords["model"]
     files = _query_files(queries, (*(copied or ()), *veil.schema.columns))

@@ -167,7 +167,8 @@ class Explainer:
 
         - `queries`: a table in original units (any frame, a mapping of columns, a list of records),
           the path of its file, or one record as a mapping or a Series. The index of a pandas frame
-          is that of the answers.
+          is that of the answers. Here and in rules, columns and values may be called what people
+          call them (`label` and `value_names` of the schema).
         - `target`: a class of the label set, what people call it, or how it is written ("0" for 0);
           or a list with one for each query. By default the class that the model finds most likely
           after the one it predicts.
@@ -183,6 +184,7 @@ class Explainer:
         with guidance `surrogate`: it seeks a probability of .95 and does not polish answers.
         """
         rules, search = rules_in(choices, rules)
+        rules, immutable = bounds.of_table(rules, immutable, self.veil.schema)
         options = self.options(search)
         if not 1 <= k <= MOST_ANSWERS:
             raise RequestError(f"k must be a whole number from 1 to {MOST_ANSWERS}")
@@ -315,6 +317,7 @@ class Explainer:
         """
         options = self.options({"prefer": prefer})
         asked, given = (Rows.of_frame(each, self.encoding) for each in (queries, rows))
+        rules, _ = bounds.of_table(rules, (), self.veil.schema)
         batch = self._batch(asked, self.model.ask(asked), target, rules)
         components, nearest = self._components, options.prefer == "nearest"
         context = components.nearest if nearest else components.believable

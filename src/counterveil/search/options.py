@@ -8,12 +8,14 @@ from typing import Any, Literal, TypedDict
 
 from counterveil.cluster import Cluster, Engine
 from counterveil.errors import RequestError
+from counterveil.hints import did_you_mean
 from counterveil.search.constraints.bounds import ManyRules
 from counterveil.search.constraints.rules import RuleChoices, Rules
 from counterveil.search.paper.algorithm2 import ITERATIONS
 
 MOST = 1_000_000  # iterations of Algorithm 2
 SURE_SURROGATE = 0.95  # the probability asked of the surrogate, which is not the model that decides
+NAMED = ("target", "k", "rules", "immutable", "copied", "progress")  # other keywords of a question
 OF_ALGORITHM_2 = ("iterations", "keep", "polish")  # only Algorithm 2 knows them
 
 Guidance = Literal["model", "surrogate"]
@@ -107,6 +109,10 @@ def search_options(
 
 def rules_in(choices: Choices, rules: ManyRules) -> tuple[ManyRules, SearchChoices]:
     """The rules, those given as keywords included, and what is left to be said of the search."""
+    known = [*NAMED, *Choices.__annotations__]
+    for name in choices:
+        if name not in known:
+            raise RequestError(f"no option {name!r}{did_you_mean(name, known)}")
     given = {name: value for name, value in choices.items() if name in RuleChoices.__annotations__}
     search = {name: value for name, value in choices.items() if name not in given}
     if given and rules is not None:

@@ -110,14 +110,14 @@ def _signature(
 
 def _digests(explainer: AnExplainer, content: Row, rules: Rules | None) -> list[str]:
     """In which of veil, model and rules the certificate differs from what is given."""
-    origin, wrong = explainer._builder.origin, []
+    origin, wrong, schema = explainer._builder.origin, [], explainer.veil.schema
     if content["veil"] != origin["veil"]:
         wrong.append(f"the veil: the certificate is about another one, {content['veil'][:16]}…")
     named, given = content["model"], origin["model"]
     if named != given and not (named == IN_MEMORY and given["kind"] == "file"):
         told = " ".join(str(each)[:16] for each in named.values())
         wrong.append(f"the model: the certificate is about another one ({told})")
-    if rules is not None and content["rules"] != rules.to_dict(explainer.veil.schema):
+    if rules is not None and content["rules"] != rules.of_table(schema).to_dict(schema):
         wrong.append("the rules: the certificate names others than those given")
     return wrong
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from counterveil.encoding import Array, Encoding
 from counterveil.errors import RequestError
-from counterveil.schema import Feature
+from counterveil.schema import Feature, Schema
 from counterveil.schema.kind import Mark
 from counterveil.schema.numeric import SLACK
 from counterveil.search.constraints.coupled import CHANGE_TOLERANCE as SAME
@@ -273,6 +273,20 @@ def distinct_rules(
     place: dict[Rules, int] = {}
     which = np.array([place.setdefault(each, len(place)) for each in rules])
     return [each.and_immutable(immutable) for each in place], which
+
+
+def of_table(
+    rules: ManyRules, immutable: Collection[str], schema: Schema
+) -> tuple[ManyRules, Collection[str]]:
+    """The same rules, with the names and values of the table in place of what people call them."""
+    if schema.names and isinstance(immutable, Collection) and not isinstance(immutable, str):
+        immutable = [schema.column_called(name) for name in immutable]
+    if isinstance(rules, Rules):
+        rules = rules.of_table(schema)
+    elif schema.names and isinstance(rules, list) and all(isinstance(e, Rules) for e in rules):
+        own = {each: each.of_table(schema) for each in rules}
+        rules = [own[each] for each in rules]
+    return rules, immutable
 
 
 def column_costs(encoding: Encoding, rules: ManyRules, count: int) -> Tensor | None:

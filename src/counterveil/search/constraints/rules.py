@@ -170,9 +170,47 @@ class Rules:
 
     def relations_of(self, schema: Schema) -> tuple[Relation, ...]:
         """The relations between features of a schema."""
-        names = [feature.name for feature in schema.features]
-        read = (Relation.of_text(e, names) if isinstance(e, str) else e for e in self.relations)
-        return tuple(dict.fromkeys(read))  # type: ignore[arg-type]
+        called, every = schema.column_called, schema.features
+        names = [name for each in every for name in (each.name, each.label) if name]
+        found: dict[Relation, None] = {}
+        for each in self.relations:
+            read: Any = Relation.of_text(each, names) if isinstance(each, str) else each
+            found[replace(read, left=called(read.left), right=called(read.right))] = None
+        return tuple(found)
+
+    def of_table(self, schema: Schema) -> Rules:
+        """These rules with the names and values of the table in the place of what people say."""
+        if not schema.names:
+            return self
+        called = schema.column_called
+        value_of = {feature.name: feature.value_called for feature in schema.features}
+
+        def own(name: str, said: Any) -> Any:
+            if isinstance(said, (list, tuple, set, frozenset)):
+                return type(said)(own(name, each) for each in said)
+            return value_of.get(called(name), _plain)(said)
+
+        def columns(names: Collection[str] | None) -> Any:
+            return names if names is None else [called(name) for name in names]
+
+        def by_column(said: Mapping[str, Any]) -> dict[str, Any]:
+            return {called(name): each for name, each in said.items()}
+
+        def with_values(said: Mapping[str, Any]) -> dict[str, Any]:
+            return {called(name): own(name, each) for name, each in said.items()}
+
+        return replace(
+            self,
+            immutable=columns(self.immutable),
+            direction=by_column(self.direction),
+            allowed=with_values(self.allowed),
+            costs=by_column(self.costs),
+            steps=by_column(self.steps),
+            together=[columns(group) for group in self.together],
+            only_one=[columns(group) for group in self.only_one],
+            transitions=with_values(self.transitions),
+            may_change=columns(self.may_change),
+        )
 
     @classmethod
     def of_mapping(cls, content: Any) -> Rules:
@@ -256,8 +294,9 @@ class Rules:
     def _check_names(rule: str, names: Collection[str], features: Mapping[str, Feature]) -> None:
         for name in names:
             if name not in features:
-                meant = did_you_mean(name, features)
-                _refuse(rule, f"no feature {name!r}; the schema has: {named(features)}{meant}")
+                called = [*features, *(each.label for each in features.values() if each.label)]
+                there = f"the schema has: {named(features)}{did_you_mean(name, called)}"
+                _refuse(rule, f"no feature {name!r}; {there}")
 
     def tighten_feature(self, feature: Feature) -> Feature:
         """One feature under these rules as well."""
@@ -344,5 +383,4 @@ def _check_transitions(feature: Feature, pairs: Collection[Sequence[Category]]) 
         _refuse("transitions", f"{words}: use steps, allowed or direction")
     for value in (each for pair in pairs for each in pair):
         if value not in feature.values:
-            there = f"it has: {named(feature.values)}{did_you_mean(value, feature.values)}"
-            _refuse("transitions", f"{feature.name!r} has no value {value!r}; {there}")
+            _refuse("transitions", f"{feature.name!r} has no value {value!r}{feature.offer(value)}")

@@ -23,7 +23,6 @@ import torch
 from torch import Tensor
 
 from counterveil.errors import RequestError
-from counterveil.hints import did_you_mean, named
 from counterveil.models import Rows, TargetModel
 from counterveil.networks import Adam, Autoencoder
 from counterveil.schema import Category, Family, Label
@@ -67,8 +66,8 @@ def select_targets(log_proba: Tensor, asked: TargetClasses, label: Label) -> Ten
     number_of = {(type(name), name): number for number, name in enumerate(classes)}
     for name in names:
         if (type(name), name) not in number_of:
-            has = f"the label has {_kind_of(classes)}{named(classes)}"
-            raise RequestError(f"target: no class {name!r}; {has}{did_you_mean(name, classes)}")
+            has = f"the label has {_kind_of(classes)}"
+            raise RequestError(f"target: no class {name!r}{label.offer(name, has)}")
     return torch.tensor([number_of[type(name), name] for name in names])
 
 
