@@ -173,8 +173,8 @@ class Service:
         app.add_api_route(
             "/v1/health", self.health, summary="Whether it works.", responses=PROBLEMS
         )
-        for path in FILES:
-            app.add_api_route(f"/{path.name}", page_route(path), include_in_schema=False)
+        for file in FILES:
+            app.add_api_route(f"/{file.name}", page_route(file), include_in_schema=False)
         app.add_api_route("/", self.page, include_in_schema=False)
         parts = (self.page_body, self.page_fill, self.page_example, self.page_answer)
         for part in (*parts, self.page_decision, self.page_columns, self.page_rows):

@@ -6,6 +6,7 @@ everything is escaped. Nothing here asks a model: that is for the routes, which 
 
 import base64
 import csv
+import html
 import io
 import json
 import math
@@ -172,7 +173,7 @@ class Page:
         """The form of a row."""
         if self.image:
             return {"f0": ",".join(str(row.get(name, 0)) for name in self.image.columns)}
-        found = {}
+        found: dict[str, str] = {}
         for place, (feature, values) in enumerate(
             zip(self.schema.features, self._choices, strict=True)
         ):
@@ -355,7 +356,7 @@ class Page:
         """What is decided, in a sentence."""
         share = self.words.percent(max(found["probabilities"]))
         text = self.words("now_decides", goal=self._class(found["decision"]), share=share)
-        return Response(str(jinja2.filters.escape(text)), media_type="text/html")
+        return Response(html.escape(text), media_type="text/html")
 
     def _class(self, value: Any) -> Any:
         return self.schema.label.shown_value(value)

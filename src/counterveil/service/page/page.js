@@ -42,20 +42,17 @@ async function readPicture(input) {
   htmx.ajax("POST", "page/fill", { target: "#fill", swap: "outerHTML", values: { colours } });
 }
 
-async function send(path, choices, rows) {
-  const response = await fetch(`${path}?${new URLSearchParams(choices)}`, { method: "POST", headers: headers(), body: rows.join("\n") });
-  const text = await response.text();
-  return { status: response.status, wait: Number(response.headers.get("Retry-After")), text, content: response.ok && JSON.parse(text) };
-}
+const send = (path, choices, rows) =>
+  fetch(`page/${path}?${new URLSearchParams(choices)}`, { method: "POST", headers: headers(), body: rows.join("\n") });
 
 async function openFile(file) {
   $("go").disabled = $("download").hidden = $("preview").parentNode.hidden = true;
   $("done").textContent = "";
   trouble("");
   table = (await file.text()).replace(/^\uFEFF/, "").match(/(?:"[^"]*"?|[^"\r\n])+/g) || [];
-  const { status, text, content } = await send("page/columns", { rows: Math.max(0, table.length - 1) }, table.slice(0, 1));
-  if (!content) return refused(status, text);
-  $("done").textContent = content.done;
+  const response = await send("columns", { rows: Math.max(0, table.length - 1) }, table.slice(0, 1));
+  if (!response.ok) return refused(response.status, await response.text());
+  $("done").textContent = (await response.json()).done;
   $("go").disabled = false;
 }
 
@@ -69,18 +66,20 @@ async function askMany() {
   $("preview").replaceChildren();
   while (start < rows && !stopped) {
     const part = table.slice(1 + start, 1 + start + PART);
-    const { status, wait, text, content } = await send("page/rows", { ...choices, start, found }, [table[0], ...part]);
-    if (content) {
+    const response = await send("rows", { ...choices, start, found }, [table[0], ...part]);
+    const text = await response.text(), wait = Number(response.headers.get("Retry-After"));
+    if (response.ok) {
+      const content = JSON.parse(text);
       answers.push(content.answers);
       if (!start) $("preview").innerHTML = content.preview;
       [start, found] = [start + part.length, content.found];
       $("progress").value = start / rows;
       $("done").textContent = content.done;
-    } else if (status === 429 && wait && wait < 120) {
+    } else if (response.status === 429 && wait && wait < 120) {
       $("done").textContent = JSON.parse(text).title;
       await new Promise((go) => setTimeout(go, 1000 * wait));
     } else {
-      refused(status, text);
+      refused(response.status, text);
       break;
     }
   }
@@ -121,8 +120,7 @@ on("change", ({ target }) => {
   else if (target.dataset.width && target.files[0]) careful(readPicture(target));
 });
 on("input", ({ target }) => {
-  if (target.id !== "filter") return;
-  for (const field of document.querySelectorAll(".field"))
+  for (const field of target.id === "filter" ? document.querySelectorAll(".field") : [])
     field.hidden = !field.querySelector("label").textContent.toLowerCase().includes(target.value.toLowerCase());
 });
 on("click", ({ target }) => {
