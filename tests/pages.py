@@ -145,11 +145,17 @@ def picture(page, name, folder=None):
     shot.convert("RGB").quantize(128).save(place / f"{name}.png", optimize=True)
 
 
+def choose_language(page, language):
+    """The page in this language."""
+    page.locator("#language").select_option(language)
+    page.wait_for_selector(f"html[lang={language}]")
+
+
 def looks_right(page, name, folder=None):
     """In both languages nothing is too wide; axe finds nothing serious; then a picture."""
     before = page.locator("#language").input_value()
     for language in ("de", "en", before):
-        page.locator("#language").select_option(language)
+        choose_language(page, language)
         assert fits(page), f"{name} is too wide in {language}"
     assert serious(page) == []
     picture(page, name, folder)
@@ -199,7 +205,7 @@ def set_epsilon(page, value):
 
 def fill_in_example(page):
     """On the page of the service: an invented case."""
-    entered = "JSON.stringify(readForm(false))"
+    entered = "new URLSearchParams(new FormData(document.getElementById('person'))).toString()"
     before = page.evaluate(entered)
     page.click("#example")
     while page.evaluate(entered) == before:

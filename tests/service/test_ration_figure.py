@@ -41,6 +41,6 @@ def test_the_figure_is_that_of_the_red_team():
 
 def _words(name: str) -> list[str]:
     """A text of the page, in English and in German."""
-    page = ROOT / "src" / "counterveil" / "service" / "page" / "words.js"
+    page = ROOT / "src" / "counterveil" / "service" / "page" / "words.toml"
     lines = page.read_text().splitlines()
-    return [line for line in lines if line.strip().startswith(f"{name}: ")]
+    return [line for line in lines if line.strip().startswith(f"{name} = ")]

@@ -245,7 +245,7 @@ def test_facts(client, schema):
     assert {"/v1/explain", "/v1/decide", "/v1/schema", "/v1/statement", "/v1/health"} <= set(paths)
 
 
-@pytest.mark.parametrize("path", ["/", "/page.js", "/words.js", "/page.css", "/v1/health", "/no"])
+@pytest.mark.parametrize("path", ["/", "/page.js", "/htmx.js", "/page.css", "/v1/health", "/no"])
 def test_every_answer_has_the_headers(client, path):
     answer = client.get(path)
     assert answer.status_code == (404 if path == "/no" else 200)

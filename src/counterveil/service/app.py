@@ -7,7 +7,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from counterveil.search import Explainer
 from counterveil.search.results.wording import DecidedBy
 from counterveil.service.access import AccessKeys, Caller, RateLimiter, seconds_left_today
 from counterveil.service.batcher import AT_ONCE, Batcher, QueueFull
+from counterveil.service.fragments import FILES, Fragments
 from counterveil.service.guard import Guard, in_pieces
 from counterveil.service.questions import (
     Decide,
@@ -30,7 +30,9 @@ from counterveil.service.questions import (
     Question,
     Row,
     asked_in,
+    form_of,
     parsed,
+    read_in,
     takes,
 )
 from counterveil.service.responses import (
@@ -48,14 +50,12 @@ from counterveil.service.responses import (
 )
 from counterveil.service.watchdog import keep_telling
 from counterveil.signature import signer_dict
-from counterveil.tables import plain_rows
+from counterveil.tables import as_frame, plain_rows
 
 log = logging.getLogger("counterveil.service")
-PAGE = Path(__file__).with_name("page")
-SCRIPTS = ("words.js", "shared.js", "page.js")
 Route = Callable[[Request, Caller], Awaitable[Response]]
+EXAMPLES = 16  # that are drawn to find one
 GONE = 499  # a status for logs and counts: whoever asked has left
-PAGES = {"": "index.html"} | {name: name for name in ("icon.svg", "page.css", *SCRIPTS)}
 
 
 @dataclass(frozen=True)
@@ -137,6 +137,7 @@ class Service:
         veil = explainer.veil
         self._population = None if veil.record is None else veil.population()
         self._dice = np.random.default_rng()
+        self._fragments = Fragments(veil.schema)
 
     @asynccontextmanager
     async def lifespan(self, app: FastAPI) -> AsyncIterator[None]:
@@ -172,8 +173,14 @@ class Service:
         app.add_api_route(
             "/v1/health", self.health, summary="Whether it works.", responses=PROBLEMS
         )
-        for name, file in PAGES.items():
-            app.add_api_route(f"/{name}", page_route(PAGE / file), include_in_schema=False)
+        for file in FILES:
+            app.add_api_route(f"/{file.name}", page_route(file), include_in_schema=False)
+        app.add_api_route("/", self.page, include_in_schema=False)
+        parts = (self.page_body, self.page_fill, self.page_example, self.page_answer)
+        for part in (*parts, self.page_decision, self.page_columns, self.page_rows):
+            path = f"/{part.__name__.replace('_', '/')}"
+            answer = self._answering(part)
+            app.add_api_route(path, answer, methods=["POST"], include_in_schema=False)
 
     def _answering(self, route: Route) -> Callable[[Request], Awaitable[Response]]:
         """`route` for callers who may ask, with its refusals counted and logged."""
@@ -244,22 +251,33 @@ class Service:
         kind, *_ = request.headers.get("content-type", "").split(";")
         if kind.strip().lower() == STREAM:
             return await self._stream(request, caller)
-        asked = await asked_in(request, Explain)
+        found = await self._explained(request, caller, await asked_in(request, Explain))
+        return await asyncio.to_thread(as_json, {**self._about, "answers": found})
+
+    async def _explained(
+        self, request: Request, caller: Caller, asked: Explain
+    ) -> list[dict[str, Any]]:
+        """A record for each row that is asked about, within the limits of the caller."""
         rows = self._bounded(asked.rows)
         cost, answers = len(rows) * asked.cost, len(rows) * asked.k
         async with while_connected(request), self._rationed(caller, cost, answers):
             found = await self._batcher.explain(caller.client, rows, asked)
         self.metrics.rows.inc(len(found))
-        return await asyncio.to_thread(as_json, {**self._about, "answers": found})
+        return found
 
     async def decide(self, request: Request, caller: Caller) -> Response:
         """The decision and the probabilities of all classes, for each row."""
-        asked = await asked_in(request, Decide)
-        rows = self._bounded(asked.rows)
-        async with while_connected(request), self._rationed(caller, len(rows), len(rows)):
-            found = await self._batcher.decide(caller.client, rows)
+        found = await self._decided(request, caller, await asked_in(request, Decide))
         classes = list(self.explainer.veil.schema.label.classes)
         return as_json({"classes": classes, "decisions": found})
+
+    async def _decided(
+        self, request: Request, caller: Caller, asked: Decide
+    ) -> list[dict[str, Any]]:
+        """The decision about each row that is asked about, within the limits of the caller."""
+        rows = self._bounded(asked.rows)
+        async with while_connected(request), self._rationed(caller, len(rows), len(rows)):
+            return await self._batcher.decide(caller.client, rows)
 
     def _bounded(self, rows: list[Row]) -> list[Row]:
         """The rows of a JSON body, if they are not too many."""
@@ -318,28 +336,94 @@ class Service:
 
     async def example(self, request: Request, caller: Caller) -> Response:
         """A row of P~: nobody's."""
+        return as_json({"row": self._drawn(1)[0]})
+
+    def _drawn(self, count: int) -> list[dict[str, Any]]:
+        """Rows of P~."""
         if self._population is None:
             raise Problem(404, "this veil knows no people", "It has no noisy record.")
-        points, _ = self._population.sample(1, self._dice)
-        (row,) = plain_rows(self.explainer.encoding.decode(points))
-        return as_json({"row": row})
+        points, _ = self._population.sample(count, self._dice)
+        return plain_rows(self.explainer.encoding.decode(points))
 
     async def statement(self, request: Request, caller: Caller) -> Response:
         """The statement, in words too, with what answers of this service are covered by."""
+        return as_json(self._told_to(caller))
+
+    def _told_to(self, caller: Caller) -> dict[str, Any]:
+        """What the statement says to a caller."""
         statement, veil = self.explainer.statement, self.explainer.veil
         rationed = self._rationing_keys is not None
-        return as_json(
-            {
-                **self._about,
-                "statement": statement.model_dump(mode="json"),
-                "text": statement.text(),
-                "meaning": statement.level.meaning,
-                "veil": veil.digest,
-                "signature": signer_dict(veil.signer),
-                "answers_a_day": caller.answers_a_day if rationed else None,
-                "has_examples": self._population is not None,
-            }
+        return {
+            **self._about,
+            "statement": statement.model_dump(mode="json"),
+            "text": statement.text(),
+            "meaning": statement.level.meaning,
+            "veil": veil.digest,
+            "signature": signer_dict(veil.signer),
+            "answers_a_day": caller.answers_a_day if rationed else None,
+            "has_examples": self._population is not None,
+        }
+
+    async def page(self, request: Request) -> Response:
+        """The page without anything of the veil, which comes once the caller is known."""
+        return self._fragments.of(request).shell()
+
+    async def page_body(self, request: Request, caller: Caller) -> Response:
+        """All of the page, with what the form holds already."""
+        form = await read_in(request, form_of)
+        return self._fragments.of(request).body(form, self._told_to(caller))
+
+    async def page_fill(self, request: Request, caller: Caller) -> Response:
+        """The fields, filled with a row or a picture that the page sends."""
+        return self._fragments.of(request).fill(await read_in(request, form_of))
+
+    async def page_example(self, request: Request, caller: Caller) -> Response:
+        """The fields, filled with somebody drawn from the veil who has not the class to reach.
+
+        The veil's private model says so: it is as public as the veil, and costs no answers.
+        """
+        form = await read_in(request, form_of)
+        row = await asyncio.to_thread(self._example_without, form.get("target", ""))
+        return self._fragments.of(request).example(form, row)
+
+    def _example_without(self, target: str) -> dict[str, Any]:
+        """An invented row; of several one that has another class than the one at this place."""
+        classes = map(str, range(len(self.explainer.veil.schema.label.classes)))
+        if target not in classes:
+            return self._drawn(1)[0]
+        rows = self._drawn(EXAMPLES)
+        shares = self.explainer.veil.model().predict_proba(as_frame(rows))
+        return next(
+            (row for row, of in zip(rows, shares, strict=True) if of.argmax() != int(target)),
+            rows[0],
         )
+
+    async def page_answer(self, request: Request, caller: Caller) -> Response:
+        """The answer to the question of the form."""
+        page, form = self._fragments.of(request), await read_in(request, form_of)
+        letters = self.explainer.decided_by is not DecidedBy.STAND_IN
+        asked = page.question(form, letters=letters)
+        (found,) = await self._explained(request, caller, asked)
+        return await asyncio.to_thread(page.result, asked, found, self._about)
+
+    async def page_decision(self, request: Request, caller: Caller) -> Response:
+        """What is decided about the row of the form, in a sentence."""
+        page, form = self._fragments.of(request), await read_in(request, form_of)
+        (found,) = await self._decided(request, caller, Decide(rows=[page.row(form)]))
+        return page.decision(found)
+
+    async def page_columns(self, request: Request, caller: Caller) -> Response:
+        """Whether a table with this header can be explained."""
+        page, choices = self._fragments.of(request), request.query_params
+        await read_in(request, lambda body: page.rows(body, "0"))
+        return as_json(page.progress(choices))
+
+    async def page_rows(self, request: Request, caller: Caller) -> Response:
+        """The answers to some rows of a table: lines of a CSV file, and what is shown of them."""
+        page, choices = self._fragments.of(request), request.query_params
+        rows = await read_in(request, lambda body: page.rows(body, choices.get("start", "0")))
+        found = await self._explained(request, caller, page.question_on(rows, choices))
+        return await asyncio.to_thread(lambda: as_json(page.answers(rows, found, choices)))
 
     async def shown_metrics(self, request: Request, caller: Caller) -> Response:
         """The counts of this process."""

@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from typing import Annotated, Any, Literal, TypeVar
+from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError
 from starlette.requests import Request
@@ -18,6 +20,7 @@ MOST_COLUMNS = 20_000
 WITH_MORE = 3  # times as much as without regions and letters
 SHORT = 16_384  # bytes of a body that is read at once
 Kind = TypeVar("Kind", bound=BaseModel)
+Read = TypeVar("Read")
 Cell = bool | int | float | str | None
 Row = dict[str, Cell]
 
@@ -102,11 +105,26 @@ _one_at_a_time = ThreadPoolExecutor(1, thread_name_prefix="long bodies")
 
 
 async def asked_in(request: Request, kind: type[Kind]) -> Kind:
-    """The question in the body of a request; long bodies are read beside, one after the other."""
+    """The question in the body of a request."""
+    return await read_in(request, lambda body: parsed(kind, body))
+
+
+async def read_in(request: Request, read: Callable[[bytes], Read]) -> Read:
+    """What `read` makes of a body; long ones are read beside, one after the other."""
     body = await request.body()
     if len(body) <= SHORT:
-        return parsed(kind, body)
-    return await asyncio.get_running_loop().run_in_executor(_one_at_a_time, parsed, kind, body)
+        return read(body)
+    return await asyncio.get_running_loop().run_in_executor(_one_at_a_time, read, body)
+
+
+def form_of(body: bytes) -> dict[str, str]:
+    """The fields of a form of the page, by name."""
+    try:
+        text, most = body.decode("ascii"), 3 * MOST_COLUMNS
+        pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=most)
+    except ValueError:
+        raise Problem(400, "the body is no form", "Ask from the page.") from None
+    return dict(pairs)
 
 
 def parsed(kind: type[Kind], body: bytes) -> Kind:

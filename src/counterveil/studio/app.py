@@ -19,7 +19,7 @@ from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from counterveil.service import app as service
+from counterveil.service.fragments import FILES
 from counterveil.service.guard import HEADERS, Guard
 from counterveil.service.questions import asked_in
 from counterveil.service.responses import Problem, as_json, as_problem, page_route
@@ -28,11 +28,11 @@ from counterveil.studio.jobs import Job, Jobs, log, problem_of
 from counterveil.studio.steps import Steps
 
 PAGE = Path(__file__).with_name("page")
-SCRIPTS = ("studio.js", "schema.js", "release.js", "steps.js", "checks.js", "words.js")
+SCRIPTS = ("shared.js", "studio.js", "schema.js", "release.js", "steps.js", "checks.js", "words.js")
 PAGES = {
     "": PAGE / "index.html",
     **{name: PAGE / name for name in (*SCRIPTS, "studio.css")},
-    **{name: service.PAGE / name for name in ("shared.js", "page.css", "icon.svg")},
+    **{path.name: path for path in FILES if path.name in ("page.css", "icon.svg")},
 }
 CAN_BE_STOPPED = ("audit", "attack", "actions", "fairness")  # kinds of jobs
 HOSTS = ("127.0.0.1", "localhost")
