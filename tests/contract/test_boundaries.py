@@ -27,9 +27,9 @@ PUBLIC = (
 
 
 def modules_after(code: str) -> set[str]:
-    probe = f"{code}\nimport sys\nprint('\\n'.join(sys.modules))"
+    probe = f"{code}\nimport sys\nprint('', *sys.modules)"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
-    return set(done.stdout.split())
+    return set(done.stdout.splitlines()[-1].split())
 
 
 def test_public_modules_do_not_load_the_curator():

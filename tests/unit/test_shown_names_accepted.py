@@ -115,6 +115,13 @@ def test_rules_may_have_the_names_of_people():
     said.tighten(NAMED)
 
 
+def test_a_copy_of_a_schema_knows_its_own_names():
+    assert NAMED.column_called("home") == "home"  # found once, and kept
+    (home,) = (each for each in NAMED.features if each.name == "home")
+    other = NAMED.model_copy(update={"features": (home.model_copy(update={"label": "a roof"}),)})
+    assert other.column_called("a roof") == "home"
+
+
 def test_explain_takes_them_everywhere(schema, veil, model):
     names = {"rent": "a rented flat", "own": "a flat of one's own"}
     features = [

@@ -40,6 +40,13 @@ class Frozen(BaseModel):
         except ValidationError as error:
             raise SchemaError(_one_line(error, values.get("name"))) from None
 
+    def model_copy(self, **given: Any) -> Self:
+        """A copy with other entries (`update`), which finds anew what was found from the old."""
+        copy = super().model_copy(**given)
+        for name in vars(copy).keys() - type(self).model_fields.keys():
+            del vars(copy)[name]
+        return copy
+
     @model_validator(mode="after")
     def _check_texts(self) -> Self:
         """Names, notes and categories are printed and stored: by the rules of every text."""
