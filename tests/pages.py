@@ -146,9 +146,13 @@ def picture(page, name, folder=None):
 
 
 def choose_language(page, language):
-    """The page in this language."""
+    """The page in this language, and the answer as well where there is one."""
+    answered = page.locator("#result h2").count()
     page.locator("#language").select_option(language)
     page.wait_for_selector(f"html[lang={language}]")
+    page.wait_for_function("!document.querySelector('.htmx-request')")
+    if answered:
+        page.wait_for_selector("#result h2")
 
 
 def looks_right(page, name, folder=None):
