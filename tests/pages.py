@@ -150,7 +150,7 @@ def choose_language(page, language):
     answered = page.locator("#result h2").count()
     page.locator("#language").select_option(language)
     page.wait_for_selector(f"html[lang={language}]")
-    page.wait_for_function("!document.querySelector('.htmx-request')")
+    page.wait_for_selector(".htmx-request", state="detached")
     if answered:
         page.wait_for_selector("#result h2")
 
