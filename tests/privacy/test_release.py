@@ -187,8 +187,11 @@ def test_plan_looks_at_public_numbers_only(schema):
         features=tuple(Binary(name=f"b{i}") for i in range(600)),
         label=Label(name="y", classes=tuple(range(100))),
     )
-    assert "drowns" in make_plan(many, 60_000, Budget(0.025)).text()
+    assert "hides what tells the classes apart" in make_plan(many, 60_000, Budget(0.025)).text()
     assert make_plan(schema, 100, Budget(1.0), order=2).order == 2
+    (small,) = make_plan(adult_schema(), 200, Budget(1.0)).warnings
+    assert "100 rows a class" in small
+    assert "times the rows or the ε" in small
 
 
 def test_delta_switches_to_gaussian_noise_where_that_is_smaller(schema, rows):

@@ -424,6 +424,16 @@ def test_a_veil_of_noise_compares_with_nobody(explainer, refused):
     assert noisy.text(query) == result.text(query)
 
 
+def test_a_veil_of_single_columns_says_that_it_knows_no_pairs(schema, rows, explainer, refused):
+    known = explainer.explain(refused.head(5), "granted", progress=False)
+    assert known.knows_pairs
+    assert wording.NO_PAIRS not in known.explain(int(known.found[0]))
+    veil = Curator(schema).release(rows, 3.0, order=1, epochs=1, progress=False)
+    result = Explainer(veil).explain(refused.head(5), "granted", progress=False)
+    assert result.explain(int(result.found[0])).count(wording.NO_PAIRS) == 1
+    assert result.to_dict()["knows_pairs"] is False
+
+
 def test_nobody_is_told_to_owe_more(veil, refused):
     """Not even where it would help, nor as what a lifted rule would open."""
 

@@ -20,6 +20,7 @@ from counterveil.privacy.budget import amount_of, with_amount
 from counterveil.privacy.record import Measurement, NoisyRecord, Sensitivity
 
 DELTAS = (0.0, 1e-9, 1e-6)  # what a plan is compared at
+LEAST_OVER_NOISE = 10.0  # rows of a class, in scales of the noise, for classes to be told apart
 # What a noisy record holds of its plan.
 OF_TABLES = ("fine", "coarse", "ranges", "norm", "groups", "ones")
 OF_IMAGES = ("frequencies", "features")
@@ -150,11 +151,13 @@ def less_noise(budget: Budget, part: float, main: Sensitivity) -> Share:
 
 def drowning(rows: int, classes: int, scale: float) -> tuple[str, ...]:
     """A warning where the classes of a table cannot be told apart through noise of this scale."""
+    times = LEAST_OVER_NOISE * scale / (rows / classes)
     warning = (
-        f"{rows / classes:.0f} rows a class against noise of scale {scale:.0f}: what tells the "
-        "classes apart drowns; expect pooled answers"
+        f"{rows / classes:.0f} rows a class, and noise of scale {scale:.0f}: it hides what tells "
+        "the classes apart, and answers cannot be compared with people; it takes about "
+        f"{about(times)} times the rows or the ε"
     )
-    return (warning,) if rows / classes < 10 * scale else ()
+    return (warning,) if times > 1 else ()
 
 
 def record_of(table: PrivateTable, plan: Plan, *measurements: Measurement) -> NoisyRecord:

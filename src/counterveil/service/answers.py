@@ -18,10 +18,11 @@ def records(
     `status` is that of the first way. Numbers of a way: `probability` of the target class,
     `distance` (L2, every encoded number between 0 and 1), and `effort`, `plausibility` and
     `stability` where the veil knows the people; `veil_knows` is false where it is too noisy for
-    that. `places`: of each number the share of people below it, before and after. A query without a
-    way has a `text`, and as far as it is known: `asked`, how many rows the model was asked about;
-    `closest`, the changes of the allowed row for which it is surest; `best_probability`, how sure;
-    `opens`, a rule whose lifting opens a way. With `regions` each change has what works there, and
+    that, `knows_pairs` where it does not know which values go together. `places`: of each number
+    the share of people below it, before and after. A query without a way has a `text`, and as far
+    as it is known: `asked`, how many rows the model was asked about; `closest`, the changes of the
+    allowed row for which it is surest; `best_probability`, how sure; `opens`, a rule whose lifting
+    opens a way. With `regions` each change has what works there, and
     each record the main `reasons`. `letter`: its language; each record then has a `letter`, and
     each change what `works` in words, or "".
     """
@@ -75,6 +76,7 @@ def _way(
         "changes": changes,
         **{name: or_none(value) for name, value in answer.numbers.items()},
         "veil_knows": answer.veil_knows,
+        "knows_pairs": answer.knows_pairs,
         "text": answer.text,
         "row": rows[at],
     }

@@ -294,7 +294,7 @@ class Page:
                     "rank": place,
                     "text": "",
                     "measures": self._measures(way, goal),
-                    "quality": [words("noisy")] if way["veil_knows"] is False else [],
+                    "quality": self._warnings(way),
                     "row": json.dumps(way["row"]),
                     "pictures": self._pictures(row, way["row"]) if self.image else [],
                     **self._changes(way["changes"]),
@@ -309,6 +309,12 @@ class Page:
             "unchanged": [],
             "more": 0,
         }
+
+    def _warnings(self, way: dict[str, Any]) -> list[str]:
+        """What the veil cannot tell about a way."""
+        if way["veil_knows"] is False:
+            return [self.words("noisy")]
+        return [self.words("no_pairs")] if way["knows_pairs"] is False else []
 
     def _measures(self, way: dict[str, Any], goal: Any) -> str:
         words = self.words

@@ -209,6 +209,11 @@ class People:
         """Whether P~ is more than noise; else numbers are compared by their size alone."""
         return self.sure_shares.veil_knows
 
+    @property
+    def knows_pairs(self) -> bool:
+        """Whether P~ knows which values go together, where there are several features."""
+        return self.features == 1 or self.population.copula is not None
+
     def _along(self, curves: Curves, points: Tensor, otherwise: float) -> Tensor:
         """The values of curves for all numbers; `otherwise` for all other features."""
         found = torch.full((len(points), self.features), otherwise, device=points.device)

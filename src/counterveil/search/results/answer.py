@@ -77,7 +77,7 @@ class Answer:
     - `find_regions`: gives the `Region` of each change.
     - `refusal`: of the first answer of a query that has none.
     - `veil_knows`: whether the veil knows people well enough to compare with them; None where there
-      is nothing to compare.
+      is nothing to compare. `knows_pairs`: whether it knows which values go together.
     """
 
     schema: Schema
@@ -99,6 +99,7 @@ class Answer:
     find_regions: Callable[[], list[Region]]
     refusal: Refusal | None
     veil_knows: bool | None = None
+    knows_pairs: bool | None = None
 
     @property
     def is_found(self) -> bool:
@@ -149,8 +150,10 @@ class Answer:
 
     @property
     def warning(self) -> str:
-        """Why the answer is not compared with people, where noise forbids it."""
-        return wording.TOO_NOISY if self.veil_knows is False else ""
+        """What the veil cannot tell about the answer."""
+        if self.veil_knows is False:
+            return wording.TOO_NOISY
+        return wording.NO_PAIRS if self.knows_pairs is False else ""
 
     @cached_property
     def regions(self) -> dict[str, Region]:

@@ -237,6 +237,11 @@ class Outcome:
         """Whether the veil is clear enough to compare answers with people; None without a P~."""
         return None if self.quality is None else self.quality.veil_knows
 
+    @property
+    def knows_pairs(self) -> bool | None:
+        """Whether the veil knows which values go together; None without a P~."""
+        return None if self.quality is None else self.quality.knows_pairs
+
     def at(self, query: int, answer: int) -> int:
         """The position of an answer in every field."""
         for what, place, count in (("query", query, len(self)), ("answer", answer, self.k)):
@@ -347,6 +352,7 @@ class Outcome:
             find_regions=partial(self.regions.__getitem__, at),
             refusal=None if answer else self.refusal_of(query),
             veil_knows=veil_knows,
+            knows_pairs=self.knows_pairs if quality else None,
         )
 
     def answers_of(self, query: int) -> list[Answer]:

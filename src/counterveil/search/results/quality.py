@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Self
 
 import torch
@@ -33,6 +33,7 @@ class AnswerQuality:
     (`counterveil.search.images.ground`).
 
     `veil_knows`: whether the noise leaves enough for any of this to be true of people.
+    `knows_pairs`: whether the veil knows which values go together.
     """
 
     effort: Array
@@ -41,6 +42,7 @@ class AnswerQuality:
     beyond: Array
     places: Array
     veil_knows: bool = field(default=True, kw_only=True)
+    knows_pairs: bool = field(default=True, kw_only=True)
 
     @classmethod
     def of(cls, context: Context, before: Array, after: Array, targets: Array) -> Self:
@@ -64,12 +66,12 @@ class AnswerQuality:
         beyond = torch.as_tensor(shares.beyond(before, after, targets))
         found = effort, rank, stability, beyond, places
         arrays = (each.double().cpu().numpy() for each in found)
-        return cls(*arrays, veil_knows=people.veil_knows)
+        return cls(*arrays, veil_knows=people.veil_knows, knows_pairs=people.knows_pairs)
 
     def select(self, at: Array) -> Self:
         """The quality of the answers at these positions."""
-        arrays = (getattr(self, each.name)[at] for each in fields(self) if not each.kw_only)
-        return type(self)(*arrays, veil_knows=self.veil_knows)
+        arrays = {each.name: getattr(self, each.name) for each in fields(self) if not each.kw_only}
+        return replace(self, **{name: values[at] for name, values in arrays.items()})
 
     @property
     def measures(self) -> dict[str, Array]:

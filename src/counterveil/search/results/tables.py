@@ -99,6 +99,7 @@ def as_dict(result: Explanations) -> dict[str, Any]:
         "flip_ratio": or_none(result.flip_ratio),
         "mean_distance": or_none(result.mean_distance),
         "veil_knows": result.veil_knows,
+        "knows_pairs": result.knows_pairs,
         **(several if result.k > 1 else {}),
         **({"names": names} if (names := result.schema.names) else {}),
         "explanations": records(result),

@@ -12,6 +12,10 @@ from counterveil.schema import Category, Schema
 Change = tuple[str, Any, Any]  # column, plain value before, plain value after
 MOST_NAMED = 4  # values of a number that are listed by their names
 TOO_NOISY = "The veil is too noisy at this ε to compare the answer with other people."
+NO_PAIRS = (
+    "The veil does not know which values go together: "
+    "look whether the changes fit the other values."
+)
 
 
 class DecidedBy(StrEnum):
