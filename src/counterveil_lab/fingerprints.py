@@ -91,6 +91,7 @@ EXPERIMENTS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
     "bench-search": ((*SEARCH, "targets", "measure", "others"), ("bench.peers METHODS EPSILON",)),
     "bench-gpu": (SEARCH, ()),
     "bench-serve": (SEARCH, ()),
+    "bench-load": (SEARCH, ()),
     "audit_faults": (("mechanism", "audit"), ()),
 }
 

@@ -98,16 +98,16 @@ def bench(
             for _ in range(ROUNDS):
                 for name, (port, process, asked, _) in parts.items():
                     asyncio.run(_load(loads[name], port, asked, clients, seconds))
-                    loads[name].memory.append(_memory(process))
+                    loads[name].memory.append(memory(process))
             for name, (*_, share) in parts.items():
                 numbers = _numbers(loads[name])
                 results.add({"part": name, "clients": clients, "unanswered": share, **numbers})
                 say(f"{name}: {numbers}")
             for name, ((port, process), count) in streams.items():
-                before = _memory(process)
+                before = memory(process)
                 seconds, answered = asyncio.run(_stream(port, rows, count))
                 row = {"rows": answered, "rows_per_second": answered / seconds}
-                row |= {"memory_first": before, "memory_mib": _memory(process)}
+                row |= {"memory_first": before, "memory_mib": memory(process)}
                 results.add({"part": name, **row})
                 say(f"{name}: {row}")
 
@@ -157,8 +157,8 @@ async def _load(load: Load, port: int, rows: list[object], clients: int, seconds
             body = json.dumps({"rows": [rows[turn % len(rows)]]}).encode()
             turn += clients
             asked = time.perf_counter()
-            writer.write(_head("application/json", len(body)) + body)
-            status, _ = await _answer(reader)
+            writer.write(head("application/json", len(body)) + body)
+            status, _ = await answer_from(reader)
             if status == 200:
                 load.milliseconds.append(1000 * (time.perf_counter() - asked))
             else:
@@ -177,7 +177,7 @@ async def _stream(port: int, rows: list[object], count: int) -> tuple[float, int
     body = "\n".join(lines).encode()
 
     async def send() -> None:
-        writer.write(_head("application/x-ndjson", len(body)))
+        writer.write(head("application/x-ndjson", len(body)))
         for start in range(0, len(body), 1 << 16):
             writer.write(body[start : start + (1 << 16)])
             await writer.drain()
@@ -192,21 +192,24 @@ async def _stream(port: int, rows: list[object], count: int) -> tuple[float, int
     return time.perf_counter() - begun, answered
 
 
-def _head(kind: str, length: int) -> bytes:
+def head(kind: str, length: int, key: str = "") -> bytes:
+    """The head of a question of so many bytes; `key`: of a client."""
+    named = f"Authorization: Bearer {key}\r\n" if key else ""
     return (
         f"POST /v1/explain HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {kind}\r\n"
-        f"Content-Length: {length}\r\n\r\n"
+        f"{named}Content-Length: {length}\r\n\r\n"
     ).encode()
 
 
-async def _answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+async def answer_from(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+    """The status and the body of an answer."""
     head = await reader.readuntil(b"\r\n\r\n")
     length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
     body = await reader.readexactly(int(length[1])) if length else b""
     return int(head.split()[1]), body
 
 
-def _memory(process: int) -> float:
+def memory(process: int) -> float:
     """MiB that a process holds in memory."""
     pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
