@@ -29,7 +29,7 @@ def test_draft_release_inspect_explain(run, world):
     assert code == 0
     assert "guarantee explainer, ε = 0.5" in out
     assert "wrote new.veil" in out
-    assert "warning: 300 rows a class against noise" in err
+    assert "warning: 300 rows a class, and noise" in err
 
     code, out, _ = run("inspect", "new.veil")
     assert code == 0
