@@ -23,7 +23,7 @@ from pages import (
 from counterveil import Explainer, Schema
 
 app = pytest.importorskip("counterveil.service.app")
-fragments = pytest.importorskip("counterveil.service.fragments")
+fragments = pytest.importorskip("counterveil.service.page.fragments")
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def test_a_whole_number_with_names_is_chosen_by_name(browser, address):
         for value_names, tag in ((names, "SELECT"), ({"1": "school"}, "INPUT")):
             features = [{**education, "value_names": value_names}]
             content = {"name": "loans", "features": features, "label": label}
-            shown = fragments.Page(Schema.model_validate(content), fragments.Words("en"))
+            shown = fragments.Page(Schema.model_validate(content), "en")
             shown = shown.fill({"row": "{}"}).body
             page.evaluate("shown => { document.body.innerHTML = shown }", shown.decode())
             field = page.locator("#field-0")

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from fastapi import FastAPI, Request
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
@@ -21,8 +20,9 @@ from counterveil.search import Explainer
 from counterveil.search.results.wording import DecidedBy
 from counterveil.service.access import AccessKeys, Caller, RateLimiter, seconds_left_today
 from counterveil.service.batcher import AT_ONCE, Batcher, QueueFull
-from counterveil.service.fragments import FILES, Fragments
 from counterveil.service.guard import Guard, in_pieces
+from counterveil.service.metrics import Metrics
+from counterveil.service.page.routes import PageRoutes
 from counterveil.service.questions import (
     Decide,
     Explain,
@@ -30,9 +30,7 @@ from counterveil.service.questions import (
     Question,
     Row,
     asked_in,
-    form_of,
     parsed,
-    read_in,
     takes,
 )
 from counterveil.service.responses import (
@@ -44,17 +42,15 @@ from counterveil.service.responses import (
     as_json,
     as_problem,
     lines_of,
-    page_route,
     refused,
     while_connected,
 )
 from counterveil.service.watchdog import keep_telling
 from counterveil.signature import signer_dict
-from counterveil.tables import as_frame, plain_rows
+from counterveil.tables import plain_rows
 
 log = logging.getLogger("counterveil.service")
 Route = Callable[[Request, Caller], Awaitable[Response]]
-EXAMPLES = 16  # that are drawn to find one
 GONE = 499  # a status for logs and counts: whoever asked has left
 
 
@@ -97,36 +93,6 @@ def create_app(explainer: Explainer, settings: Settings | None = None) -> FastAP
     return app
 
 
-class Metrics:
-    """The counts of one process, for Prometheus: no values of rows, no names of callers."""
-
-    def __init__(self) -> None:
-        self._registry = registry = CollectorRegistry()
-        self._requests = Counter(
-            "counterveil_requests", "Requests.", ["path", "status"], registry=registry
-        )
-        self._seconds = Histogram(
-            "counterveil_request_seconds", "Seconds of requests.", ["path"], registry=registry
-        )
-        self.rows = Counter("counterveil_rows", "Rows that were explained.", registry=registry)
-        self.waiting = Gauge("counterveil_rows_waiting", "Rows in the queue.", registry=registry)
-        self.rows_at_once = Histogram(
-            "counterveil_rows_at_once",
-            "Rows of one search.",
-            buckets=[1, 2, 4, 8, 16, 32, 64, 128, 256],
-            registry=registry,
-        )
-
-    def count(self, path: str, status: int, seconds: float) -> None:
-        """One request more."""
-        self._requests.labels(path, status).inc()
-        self._seconds.labels(path).observe(seconds)
-
-    def shown(self) -> bytes:
-        """The text that Prometheus reads."""
-        return generate_latest(self._registry)
-
-
 class Service:
     """What the routes share."""
 
@@ -137,7 +103,6 @@ class Service:
         veil = explainer.veil
         self._population = None if veil.record is None else veil.population()
         self._dice = np.random.default_rng()
-        self._fragments = Fragments(veil.schema)
 
     @asynccontextmanager
     async def lifespan(self, app: FastAPI) -> AsyncIterator[None]:
@@ -164,7 +129,7 @@ class Service:
         for path, (route, what, body) in routes.items():
             app.add_api_route(
                 path,
-                self._answering(route),
+                self.answering(route),
                 methods=["GET" if body is None else "POST"],
                 summary=what,
                 openapi_extra=body,
@@ -173,16 +138,9 @@ class Service:
         app.add_api_route(
             "/v1/health", self.health, summary="Whether it works.", responses=PROBLEMS
         )
-        for file in FILES:
-            app.add_api_route(f"/{file.name}", page_route(file), include_in_schema=False)
-        app.add_api_route("/", self.page, include_in_schema=False)
-        parts = (self.page_body, self.page_fill, self.page_example, self.page_answer)
-        for part in (*parts, self.page_decision, self.page_columns, self.page_rows):
-            path = f"/{part.__name__.replace('_', '/')}"
-            answer = self._answering(part)
-            app.add_api_route(path, answer, methods=["POST"], include_in_schema=False)
+        PageRoutes(self).add_to(app)
 
-    def _answering(self, route: Route) -> Callable[[Request], Awaitable[Response]]:
+    def answering(self, route: Route) -> Callable[[Request], Awaitable[Response]]:
         """`route` for callers who may ask, with its refusals counted and logged."""
 
         async def answer(request: Request) -> Response:
@@ -251,10 +209,10 @@ class Service:
         kind, *_ = request.headers.get("content-type", "").split(";")
         if kind.strip().lower() == STREAM:
             return await self._stream(request, caller)
-        found = await self._explained(request, caller, await asked_in(request, Explain))
-        return await asyncio.to_thread(as_json, {**self._about, "answers": found})
+        found = await self.explained(request, caller, await asked_in(request, Explain))
+        return await asyncio.to_thread(as_json, {**self.about, "answers": found})
 
-    async def _explained(
+    async def explained(
         self, request: Request, caller: Caller, asked: Explain
     ) -> list[dict[str, Any]]:
         """A record for each row that is asked about, within the limits of the caller."""
@@ -267,11 +225,11 @@ class Service:
 
     async def decide(self, request: Request, caller: Caller) -> Response:
         """The decision and the probabilities of all classes, for each row."""
-        found = await self._decided(request, caller, await asked_in(request, Decide))
+        found = await self.decided(request, caller, await asked_in(request, Decide))
         classes = list(self.explainer.veil.schema.label.classes)
         return as_json({"classes": classes, "decisions": found})
 
-    async def _decided(
+    async def decided(
         self, request: Request, caller: Caller, asked: Decide
     ) -> list[dict[str, Any]]:
         """The decision about each row that is asked about, within the limits of the caller."""
@@ -336,9 +294,9 @@ class Service:
 
     async def example(self, request: Request, caller: Caller) -> Response:
         """A row of P~: nobody's."""
-        return as_json({"row": self._drawn(1)[0]})
+        return as_json({"row": self.drawn(1)[0]})
 
-    def _drawn(self, count: int) -> list[dict[str, Any]]:
+    def drawn(self, count: int) -> list[dict[str, Any]]:
         """Rows of P~."""
         if self._population is None:
             raise Problem(404, "this veil knows no people", "It has no noisy record.")
@@ -347,14 +305,14 @@ class Service:
 
     async def statement(self, request: Request, caller: Caller) -> Response:
         """The statement, in words too, with what answers of this service are covered by."""
-        return as_json(self._told_to(caller))
+        return as_json(self.told_to(caller))
 
-    def _told_to(self, caller: Caller) -> dict[str, Any]:
+    def told_to(self, caller: Caller) -> dict[str, Any]:
         """What the statement says to a caller."""
         statement, veil = self.explainer.statement, self.explainer.veil
         rationed = self._rationing_keys is not None
         return {
-            **self._about,
+            **self.about,
             "statement": statement.model_dump(mode="json"),
             "text": statement.text(),
             "meaning": statement.level.meaning,
@@ -363,67 +321,6 @@ class Service:
             "answers_a_day": caller.answers_a_day if rationed else None,
             "has_examples": self._population is not None,
         }
-
-    async def page(self, request: Request) -> Response:
-        """The page without anything of the veil, which comes once the caller is known."""
-        return self._fragments.of(request).shell()
-
-    async def page_body(self, request: Request, caller: Caller) -> Response:
-        """All of the page, with what the form holds already."""
-        form = await read_in(request, form_of)
-        return self._fragments.of(request).body(form, self._told_to(caller))
-
-    async def page_fill(self, request: Request, caller: Caller) -> Response:
-        """The fields, filled with a row or a picture that the page sends."""
-        return self._fragments.of(request).fill(await read_in(request, form_of))
-
-    async def page_example(self, request: Request, caller: Caller) -> Response:
-        """The fields, filled with somebody drawn from the veil who has not the class to reach.
-
-        The veil's private model says so: it is as public as the veil, and costs no answers.
-        """
-        form = await read_in(request, form_of)
-        row = await asyncio.to_thread(self._example_without, form.get("target", ""))
-        return self._fragments.of(request).example(form, row)
-
-    def _example_without(self, target: str) -> dict[str, Any]:
-        """An invented row; of several one that has another class than the one at this place."""
-        classes = map(str, range(len(self.explainer.veil.schema.label.classes)))
-        if target not in classes:
-            return self._drawn(1)[0]
-        rows = self._drawn(EXAMPLES)
-        shares = self.explainer.veil.model().predict_proba(as_frame(rows))
-        return next(
-            (row for row, of in zip(rows, shares, strict=True) if of.argmax() != int(target)),
-            rows[0],
-        )
-
-    async def page_answer(self, request: Request, caller: Caller) -> Response:
-        """The answer to the question of the form."""
-        page, form = self._fragments.of(request), await read_in(request, form_of)
-        letters = self.explainer.decided_by is not DecidedBy.STAND_IN
-        asked = page.question(form, letters=letters)
-        (found,) = await self._explained(request, caller, asked)
-        return await asyncio.to_thread(page.result, asked, found, self._about)
-
-    async def page_decision(self, request: Request, caller: Caller) -> Response:
-        """What is decided about the row of the form, in a sentence."""
-        page, form = self._fragments.of(request), await read_in(request, form_of)
-        (found,) = await self._decided(request, caller, Decide(rows=[page.row(form)]))
-        return page.decision(found)
-
-    async def page_columns(self, request: Request, caller: Caller) -> Response:
-        """Whether a table with this header can be explained."""
-        page, choices = self._fragments.of(request), request.query_params
-        await read_in(request, lambda body: page.rows(body, "0"))
-        return as_json(page.progress(choices))
-
-    async def page_rows(self, request: Request, caller: Caller) -> Response:
-        """The answers to some rows of a table: lines of a CSV file, and what is shown of them."""
-        page, choices = self._fragments.of(request), request.query_params
-        rows = await read_in(request, lambda body: page.rows(body, choices.get("start", "0")))
-        found = await self._explained(request, caller, page.question_on(rows, choices))
-        return await asyncio.to_thread(lambda: as_json(page.answers(rows, found, choices)))
 
     async def shown_metrics(self, request: Request, caller: Caller) -> Response:
         """The counts of this process."""
@@ -452,7 +349,7 @@ class Service:
         return self.settings.keys if self.explainer.decided_by is DecidedBy.MODEL else None
 
     @property
-    def _about(self) -> dict[str, Any]:
+    def about(self) -> dict[str, Any]:
         """What every answer says of itself."""
         return {
             "decided_by": self.explainer.decided_by.value,

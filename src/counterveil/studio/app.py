@@ -19,8 +19,8 @@ from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from counterveil.service.fragments import FILES
 from counterveil.service.guard import HEADERS, Guard
+from counterveil.service.page.routes import FILES
 from counterveil.service.questions import asked_in
 from counterveil.service.responses import Problem, as_json, as_problem, page_route
 from counterveil.studio import bodies
