@@ -109,7 +109,7 @@ FAULTS: tuple[Fault, ...] = (
     by_test("weak keys are keys", "anybody can sign under them", "signature.py",
             "if _is_weak(self.raw):", "if False:", "unit/test_signature.py"),
     by_test("a draft that promises", "bounds that were read off the rows are said to cost nothing",
-            CURATOR, "level=Level.NONE if self.schema.drafted else Level.EXPLAINER",
+            "curator/job.py", "level=Level.NONE if schema.drafted else Level.EXPLAINER",
             "level=Level.EXPLAINER", f"{_DRAFT}::test_drafted_and_dpsgd_veils_can_be_opened"),
     by_test("a draft confirmed by itself", "it loses its mark though nobody looked at it",
             "studio/steps.py", '{"drafted": left or False, ', '{"drafted": False, ',

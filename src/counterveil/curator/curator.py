@@ -55,11 +55,9 @@ from counterveil.hints import named
 from counterveil.networks import ARCHITECTURES, pick_device
 from counterveil.population import population_of
 from counterveil.population.whole_scorecard import WholeScorecard
-from counterveil.privacy import Access, Budget, Level, Statement
-from counterveil.privacy.budget import plus
+from counterveil.privacy import Budget, Level
 from counterveil.privacy.ledger import Ledger, Reservation, Subject
 from counterveil.privacy.recipe import Recipe
-from counterveil.privacy.statement import TARGET_MODEL, access_to_bounds
 from counterveil.private_model import PrivateModel
 from counterveil.schema import Schema
 from counterveil.terminal import progress_bar
@@ -339,7 +337,7 @@ class Curator:
             made = fit_networks(
                 population, schema, seed=job.seed, device=self.device, training=training, tick=tick
             )
-        statement = self._state("functional", job, record.accesses)
+        statement = job.promise("functional", record.accesses)
         recipe = Recipe(training, job.seed, str(self.device), torch.get_num_threads())
         told = {"plan": (*plan.reasons, *plan.warnings), "recipe": recipe}
         statement = statement.model_copy(update=told)
@@ -362,7 +360,7 @@ class Curator:
             made, accesses = dpsgd.release(
                 job.table, job.budget, architecture, seed=job.seed, device=self.device, tick=tick
             )
-        statement = self._state("dpsgd", job, accesses)
+        statement = job.promise("dpsgd", accesses)
         told = {"level": Level.NONE, "reasons": (*statement.reasons, dpsgd.NO_PROOF)}
         statement = statement.model_copy(update=told)
         return Veil(self.schema, made.autoencoder, made.prototypes, statement, made.surrogate)
@@ -381,24 +379,3 @@ class Curator:
         reasons = (*statement.reasons, *draft_note(self.schema))
         statement = statement.model_copy(update={"reasons": reasons, "versions": versions()})
         return Veil(self.schema, autoencoder.cpu(), prototypes.cpu(), statement)
-
-    def _state(self, mechanism: str, job: Job, accesses: tuple[Access, ...]) -> Statement:
-        """What a private mechanism promises; nothing if its schema was read off the rows."""
-        table, budget, paid = job.table, job.budget, self.schema.measured
-        return Statement(
-            level=Level.NONE if self.schema.drafted else Level.EXPLAINER,
-            mechanism=mechanism,
-            epsilon=plus(budget.epsilon, paid.epsilon) if paid else budget.epsilon,
-            delta=plus(budget.delta, paid.delta) if paid else budget.delta,
-            unit=table.unit,
-            max_records=table.records,
-            accesses=(*access_to_bounds(self.schema), *accesses),
-            public_inputs=(
-                f"the schema {self.schema.name!r}: columns, bounds, categories, classes",
-                f"the number of {'people' if table.unit == 'person' else 'rows'}, {table.size}",
-                "bins, clips and shares of the budget, computed from these, ε and δ",
-            ),
-            reasons=draft_note(self.schema),
-            exclusions=(TARGET_MODEL,),
-            versions=versions(),
-        )

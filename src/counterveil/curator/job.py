@@ -14,7 +14,9 @@ from counterveil.build import Training
 from counterveil.curator.table import PrivateTable
 from counterveil.errors import BudgetError, RequestError
 from counterveil.hints import named
-from counterveil.privacy import Budget
+from counterveil.privacy import Access, Budget, Level, Statement
+from counterveil.privacy.budget import plus
+from counterveil.privacy.statement import TARGET_MODEL, access_to_bounds
 from counterveil.schema import Schema
 from counterveil.signature import SigningKey
 
@@ -87,6 +89,28 @@ class Job:
             raise RequestError("sign must be a SigningKey: SigningKey.load(path)")
         if self.save_to is not None:
             files.check_new(self.save_to, overwrite=self.overwrite)
+
+    def promise(self, mechanism: str, accesses: tuple[Access, ...]) -> Statement:
+        """What a private mechanism promises; nothing if its schema was read off the rows."""
+        schema, table, budget = self.table.schema, self.table, self.budget
+        paid = schema.measured
+        return Statement(
+            level=Level.NONE if schema.drafted else Level.EXPLAINER,
+            mechanism=mechanism,
+            epsilon=plus(budget.epsilon, paid.epsilon) if paid else budget.epsilon,
+            delta=plus(budget.delta, paid.delta) if paid else budget.delta,
+            unit=table.unit,
+            max_records=table.records,
+            accesses=(*access_to_bounds(schema), *accesses),
+            public_inputs=(
+                f"the schema {schema.name!r}: columns, bounds, categories, classes",
+                f"the number of {'people' if table.unit == 'person' else 'rows'}, {table.size}",
+                "bins, clips and shares of the budget, computed from these, ε and δ",
+            ),
+            reasons=draft_note(schema),
+            exclusions=(TARGET_MODEL,),
+            versions=versions(),
+        )
 
 
 def write_part(path: str | os.PathLike[str], content: bytes) -> Path:
