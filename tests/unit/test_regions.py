@@ -91,6 +91,8 @@ def test_every_value_of_a_region_is_accepted_and_within_the_rules(explainer, sch
             assert region.holds(own)
             feature = schema.feature(region.column)
             values = region.values
+            if region.stays:
+                values = [*values, asked[query][region.column]]
             if not values:
                 step = rules["steps"].get(region.column)
                 drawn = dice.uniform(region.low, region.high, 3)
@@ -169,7 +171,7 @@ def test_a_model_is_asked_about_few_rows_and_not_at_all_where_calls_are_counted(
         (Region("income", 2.5, 10, told=(2.5, 10)), (1.0, 3.0), "at least 2.5", "mindestens 2,5"),
         (Region("age", 18, 30, told=(18, 30)), (40, 25), "at most 30", "höchstens 30"),
         (Region("income", 1, 2, told=(1, 2)), (0.5, 1.5), "between 1 and 2", "zwischen 1 und 2"),
-        (Region("income", 1, 2, told=(1, 2)), (1.2, 1.5), "", ""),
+        (Region("income", 1, 2, told=(1, 2)), (1.2, 1.5), "as it is now", "wie bisher"),
         (Region("income", 2, 2, told=(2, 2)), (1.2, 2), "", ""),
         (Region("housing", values=("own",)), ("rent", "own"), "", ""),
         (
@@ -177,6 +179,12 @@ def test_a_model_is_asked_about_few_rows_and_not_at_all_where_calls_are_counted(
             ("rent", "free"),
             "free or own",
             "free oder own",
+        ),
+        (
+            Region("housing", values=("own",), stays=True),
+            ("rent", "own"),
+            "as it is now",
+            "wie bisher",
         ),
     ],
 )

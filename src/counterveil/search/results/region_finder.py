@@ -115,8 +115,7 @@ class RegionFinder:
         if feature.is_one_number:
             return self._interval(answer, place, float(own))
         before = self._cell(self.queries, answer, place)
-        others = [value for value in feature.values or () if value not in (own, before)]
-        return _listed(feature.name, own, others, feature.values or ())
+        return _listed(feature.name, own, before, feature.values or ())
 
     def _cell(self, rows: Rows, answer: int, place: int) -> Any:
         """A single cell as a plain value; NaN where a number is missing."""
@@ -215,11 +214,13 @@ def _only(column: str, own: Any, checked: str) -> Search:
     return Region(column, values=(own,), checked=checked)
 
 
-def _listed(column: str, own: Any, others: Sequence[Any], order: Sequence[Any]) -> Search:
-    """The values of a category that work; all of the `others` are tried."""
+def _listed(column: str, own: Any, before: Any, values: Sequence[Any]) -> Search:
+    """The values of a category that work; all are tried."""
+    others = [value for value in values if value != own]
     works = yield others
     found = {own, *(value for value, fine in zip(others, works, strict=True) if fine)}
-    return Region(column, values=tuple(value for value in order if value in found))
+    kept = tuple(value for value in values if value in found - {before})
+    return Region(column, values=kept, stays=before in found)
 
 
 def _put(cells: list[Any], column: int, rows: Array, values: Sequence[Any]) -> None:

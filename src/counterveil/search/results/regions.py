@@ -22,6 +22,7 @@ WORDS = {
         "between": "between {low} and {high}",
         "or": "or",
         "quotes": "“”",
+        "stays": "as it is now",
         "unknown": "unknown",
     },
     "de": {
@@ -30,6 +31,7 @@ WORDS = {
         "between": "zwischen {low} und {high}",
         "or": "oder",
         "quotes": "„“",
+        "stays": "wie bisher",
         "unknown": "unbekannt",
     },
 }
@@ -40,7 +42,7 @@ class Region:
     """The values of one changed column that work.
 
     - `low`, `high`: of a number, both included.
-    - `values`: of a category, without the person's own.
+    - `values`: of a category, without the person's own; `stays`: whether that works, too.
     - `checked`: how; see the module.
     - `told`: low and high as they are told to people: rounded inward, to values that work.
     """
@@ -49,6 +51,7 @@ class Region:
     low: float | None = None
     high: float | None = None
     values: tuple[Any, ...] = ()
+    stays: bool = False
     checked: str = EXACT
     told: tuple[float, float] | None = None
 
@@ -58,7 +61,7 @@ class Region:
         ends = {"low": self.low, "high": self.high}
         return {
             "column": self.column,
-            **({"values": list(self.values)} if self.values else ends),
+            **({"values": list(self.values), "stays": self.stays} if self.values else ends),
             "checked": self.checked,
         }
 
@@ -72,9 +75,9 @@ class Region:
 def in_words(schema: Schema, region: Region, change: Change, language: str = "en") -> str:
     """The values of a region as people say them: "at least 52", "sales or technical support".
 
-    "" where there is nothing to add to the value of the answer: no other value works, or even the
-    person's own does, with the rest of the answer as it is. Of many categories the answer's own and
-    a few more are named.
+    "as it is now" where the person's own value works, with the rest of the answer as it is: the
+    change makes the answer surer. "" where no other value works. Of many categories the answer's
+    own and a few more are named.
     """
     column, before, after = change
     words = WORDS[language]
@@ -82,11 +85,13 @@ def in_words(schema: Schema, region: Region, change: Change, language: str = "en
     def text(value: Any) -> str:
         return value_text(schema.shown_value(column, value), language)
 
+    if region.stays or region.holds(before):
+        return words["stays"]
     if region.told is None or region.low is None or region.high is None:
         others = [value for value in region.values if value != after]
         some = [quoted(text(value), language) for value in (after, *others[: MOST_NAMED - 1])]
         return " ".join([", ".join(some[:-1]), words["or"], some[-1]]) if others else ""
-    if region.low == region.high or region.holds(before):
+    if region.low == region.high:
         return ""
     low, high = region.told
     least, most = schema.feature(column).number_range or (low, high)
