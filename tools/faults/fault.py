@@ -7,7 +7,7 @@ from typing import Any
 SHARP = 0.01  # δ of the games and checks of Gaussian noise
 SOUND = "none: the sound code"
 
-CURATOR = "curator/curator.py"
+CURATOR, JOB = "curator/curator.py", "curator/job.py"
 MIXED, BIT_SETS, PICTURES = "curator/mixed.py", "curator/bits.py", "curator/images.py"
 NOISE, SUMS, DPSGD = "curator/noise.py", "curator/coefficients.py", "curator/dpsgd.py"
 RECORD, PLAN, SCORE = "privacy/record.py", "curator/plan.py", "curator/score.py"
