@@ -149,11 +149,11 @@ class Evaluation:
         points, judge = self.points, self.judge
         ends = unsnapped(veil, judge, points, self.targets)
         said, before = (log_proba_at(judge, each).argmax(dim=1) for each in (ends, points))
-        row: Row = {"flip_ratio_any_unsnapped": float((said != before).float().mean())}
+        row: Row = {"flip_ratio_any_unsnapped": float((said != before).double().mean())}
         row["distance_unsnapped"] = float((ends - points).norm(dim=1).mean())
         if self.specified is not None:
             said = log_proba_at(judge, unsnapped(veil, judge, points, self.specified)).argmax(dim=1)
-            reached = (said == self.specified).float().mean()
+            reached = (said == self.specified).double().mean()
             row["flip_ratio_specified_unsnapped"] = float(reached)
         return row
 
