@@ -6,7 +6,7 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(BIN)/pip install --quiet --no-compile --constraint constraints.txt
 
-.PHONY: demo test long nightly check docs faults load notebooks wheel clean
+.PHONY: demo test long nightly check docs faults load fuzz notebooks wheel clean
 
 demo: .venv/demo-ready ## the main job on embedded data: writes demo/report.html
 	$(BIN)/counterveil demo
@@ -34,6 +34,9 @@ faults: .venv/ready ## plants known faults in copies of the product; the audit m
 
 load: .venv/ready ## ten minutes of polite, greedy, slow and cancelling clients of the service
 	OMP_NUM_THREADS=1 $(BIN)/python tools/bench load --overwrite
+
+fuzz: .venv/ready ## a million random requests to the service, which must answer or refuse each
+	OMP_NUM_THREADS=1 $(BIN)/python tools/bench fuzz --overwrite
 
 notebooks: .venv/ready ## run examples/*.ipynb and store their new outputs
 	OMP_NUM_THREADS=1 $(BIN)/python tools/notebooks.py

@@ -15,9 +15,9 @@ from datetime import UTC, datetime
 
 import pytest
 import torch
+from bench.fuzz import STATUSES, answered, draw_request, fault_of, operations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from random_requests import STATUSES, answered, draw_request, fault_of, operations
 
 pytest.importorskip("fastapi", reason="counterveil[serve] is not installed")
 from fastapi.testclient import TestClient
@@ -579,7 +579,7 @@ def test_nothing_is_logged_unless_asked_and_then_without_values(explainer, peopl
 
 @pytest.fixture(scope="module")
 def asked(explainer):
-    """Sends a request as `random_requests` draws it: status, headers, body."""
+    """Sends a request as `bench.fuzz` draws it: status, headers, body."""
     app = create_app(explainer, Settings(most_bytes=20_000))
     with TestClient(app) as running:
         yield lambda request: running.portal.call(answered, app, request)

@@ -1,15 +1,15 @@
 """Benchmarks of the product: answers beside other methods, releases, the service, workers, a GPU.
 
-python tools/bench search|release|scale|serve|load|gpu [--quick] [--overwrite] [--only PART]
+python tools/bench search|release|scale|serve|load|fuzz|gpu [--quick] [--overwrite] [--only PART]
     [--seeds N] [--datasets A,B] [--against EARLIER/src] [--inputs FOLDER] [--out results]
 
 search: time and quality of answers beside other methods, on one core; --only: peers, warm-up or
 single, into a file of its own; --seeds: of what peers says of quality; --datasets: of warm-up.
 release: reading and counting over rows. scale: very many rows on workers. serve: the service under
 load; --against measures an earlier version of the code beside. load: polite clients beside greedy,
-slow and cancelling ones. gpu: answers a second of a CUDA
-device; --inputs: a folder with veil, model and queries, left there if there are none yet, for a
-machine that can release nothing.
+slow and cancelling ones. fuzz: a million random requests to the service. gpu: answers a second of a
+CUDA device; --inputs: a folder with veil, model and queries, left there if there are none yet, for
+a machine that can release nothing.
 """
 
 import argparse
@@ -23,11 +23,13 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from counterveil.errors import InputError
 from counterveil_lab.results import begin_anew
 
+BENCHES = ("search", "release", "scale", "serve", "load", "fuzz", "gpu")
+
 
 def main() -> None:
     """Run one of them and store its rows."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("name", choices=["search", "release", "scale", "serve", "load", "gpu"])
+    parser.add_argument("name", choices=BENCHES)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--overwrite", action="store_true")
     parser.add_argument("--only", choices=["peers", "warm-up", "single"])
