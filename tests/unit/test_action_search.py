@@ -143,6 +143,24 @@ def test_tables_say_of_single_actions_what_their_rows_say(explainer, refused, pr
         assert costs.context.people.beside is not None  # features depend on each other
 
 
+def test_a_number_that_hardly_anybody_has_costs_more(explainer, rows):
+    """From the median outwards, and not on the way back."""
+    low, median, high, top = np.quantile(rows["income"], [0.1, 0.5, 0.9, 1.0])
+    pair = rows.head(1).assign(income=median), rows.head(1).assign(income=top)
+    tails = {}
+    for query in pair:
+        costs, _ = costs_of(explainer, query)
+        for name, income in {"low": low, "median": median, "high": high, "top": top}.items():
+            asked = torch.tensor(explainer.encoding.encode(query.assign(income=income))).float()
+            far = costs.context.people.tail(asked)[0, 1]
+            effort = float(costs.terms(asked, torch.zeros(1, dtype=torch.long))[0])
+            tails[query is pair[1], name] = float(far), effort
+    assert tails[False, "low"][0] == tails[False, "median"][0] == tails[False, "high"][0] == 0
+    assert tails[False, "top"][0] > 1
+    there, back = tails[False, "top"][1], tails[True, "median"][1]
+    assert there == pytest.approx(back + tails[False, "top"][0], abs=1e-3)
+
+
 @pytest.mark.parametrize("prefer", ["believable", "nearest"])
 def test_one_change_costs_no_more_than_any_single_action(explainer, refused, prefer):
     """A brute force over the menu finds nothing cheaper than the search does."""

@@ -4,9 +4,9 @@ A row that the model accepts costs
 
     J = effort + implausibility + margin shortfall² + instability
 
-- effort: of every changed feature the percentiles that it moves, its relative size, and the price
-  of a change, all times the user's costs; a number where none was known costs more than a category;
-  a change that follows from another one, because both features go together, costs less by as much;
+- effort: of every changed feature the percentiles that it moves, its relative size, how much
+  farther out it is than the query's own, and the price of a change, times the user's costs;
+  a number where none was known costs more than a category; a change that follows from another one, because both features go together, costs less by as much;
   for the nearest answers the squared encoded distance;
 - implausibility: how far log P~(row given target) is below the query's own, or below a floor that
   many of P~'s rows are below, if that is higher;
@@ -45,6 +45,7 @@ class Prices:
     """
 
     change: float = 0.2  # one more changed feature
+    tail: float = 1.0  # e times fewer people have a number so far out
     category: float = 0.45  # effort of a changed category
     unknown: float = 1.5  # effort of a number where none was known
     size: float = 0.1  # a doubling of a number's way, in spreads of that number
@@ -81,6 +82,12 @@ class Context:
         assert self.people is not None
         scales = self.people.effort_scale(self.menu.points)
         return scales.gather(1, self.menu.feature[:, None])[:, 0]
+
+    @cached_property
+    def entry_tail(self) -> Tensor:
+        """How far out the value of each entry is, (entries,)."""
+        assert self.people is not None
+        return self.people.tail(self.menu.points).gather(1, self.menu.feature[:, None])[:, 0]
 
     @cached_property
     def entry_cell(self) -> Tensor:
@@ -127,6 +134,10 @@ class BatchCosts:
     @cached_property
     def _effort_scale(self) -> Tensor:
         return self._people.effort_scale(self.queries)
+
+    @cached_property
+    def _own_tail(self) -> Tensor:
+        return self._people.tail(self.queries)
 
     @cached_property
     def _own_values(self) -> Tensor:
@@ -207,6 +218,8 @@ class BatchCosts:
         way = (menu.value - self.queries[:, menu.column]).abs_()
         moved = (self.context.entry_scale - self._effort_scale[:, menu.feature]).abs_()
         moved += self._size(way, people.spread[menu.feature])
+        farther = self.context.entry_tail - self._own_tail[:, menu.feature]
+        moved += farther.clamp_(min=0).mul_(prices.tail)
         effort = torch.where(
             self._counted[:, menu.feature], moved, self._other_effort[menu.feature]
         )
@@ -253,6 +266,7 @@ class BatchCosts:
             changed &= ~people.derived
         moved = (people.effort_scale(rows) - self._effort_scale[query]).abs_()
         moved += self._size(way, people.spread)
+        moved += (people.tail(rows) - self._own_tail[query]).clamp_(min=0).mul_(prices.tail)
         effort = torch.where(counted, moved, self._other_effort)
         if self._feature_costs is not None:
             effort *= self._feature_costs[query]

@@ -25,6 +25,7 @@ from counterveil.search.constraints.bounds import linked_columns
 SAMPLES = 4000  # rows of P~ of each class that ranks are counted among
 RAREST = -7.0  # no cell by itself has a log-share of people below this
 MOST_OF_ONE_VALUE = 0.1  # of all people, in the capped half of the effort scale
+USUAL, FARTHEST = 0.05, 0.005  # of all people beyond a number: not far out, as far as it counts
 MIDDLE = (0.1, 0.9)  # percentiles between which the spread of a number is measured
 APART = 4.0  # between the places of two numbers that stand in one line
 TOGETHER = 4.0  # times what goes together counts in plausibility
@@ -71,6 +72,7 @@ class People:
             ladders = [EVENLY for _ in ladders]
         self._shares = Curves(ladders, device)
         self._scales = Curves([(places, _scale(shares)) for places, shares in ladders], device)
+        self._tails = Curves([(places, _tail(shares)) for places, shares in ladders], device)
         self.spread = torch.ones(self.features, device=device)
         for number, (places, shares) in zip(self._numbers.tolist(), ladders, strict=True):
             low, high = np.interp(MIDDLE, shares, places)
@@ -198,6 +200,10 @@ class People:
     def effort_scale(self, points: Tensor) -> Tensor:
         """How far up each number is in the unit of effort, (rows, features); 0 for others."""
         return self._along(self._scales, points, 0.0)
+
+    def tail(self, points: Tensor) -> Tensor:
+        """How far out each number is, 0 where it is not, (rows, features); 0 for others."""
+        return self._along(self._tails, points, 0.0)
 
     def percentile(self, points: Tensor) -> Tensor:
         """The share of people below each known number, (rows, features); NaN for the rest."""
@@ -337,3 +343,12 @@ def _scale(shares: Array) -> Array:
     """
     capped = np.cumsum(np.minimum(np.diff(shares, prepend=0.0), MOST_OF_ONE_VALUE))
     return (shares + capped / max(capped[-1], 1e-12)) / 2
+
+
+def _tail(shares: Array) -> Array:
+    """How far out the places of a number are, by the share of people below each.
+
+    0 where a twentieth of them is farther out, and 1 more each time that it is e times fewer.
+    """
+    beyond = np.minimum(shares, 1 - shares)
+    return np.log(USUAL / np.clip(beyond, FARTHEST, USUAL))
