@@ -127,7 +127,7 @@ def _request(
 def _to_the_page(dice: Random, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """A request of a form, or of lines of a CSV file, to a part of the page."""
     part, texts = dice.choice(PARTS), ["", "0", "1", "2", "-1", "1e400", "x", TAG, "\0", "9" * 40]
-    sound = dice.random() < 0.5
+    sound = dice.random() < 0.2
     row = dice.choice(rows) if sound else _spoilt(dice, dice.choice(rows))
     if part in ("columns", "rows"):
         lines = [list(row), ["" if each is None else str(each) for each in row.values()]]
@@ -149,7 +149,7 @@ def _to_the_page(dice: Random, rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _body(dice: Random, rows: list[dict[str, Any]], kind: str, fields: dict[str, Any]) -> bytes:
     content: dict[str, Any] = {
-        "rows": [_spoilt(dice, dice.choice(rows)) for _ in range(dice.choice((1, 1, 2, 5)))]
+        "rows": [_spoilt(dice, dice.choice(rows)) for _ in range(dice.choice((1, 1, 1, 1, 2, 5)))]
     }
     for _ in range(dice.choice((0, 0, 1, 2))):
         name = dice.choice([*fields, NAME])
@@ -194,7 +194,7 @@ def draw_value(dice: Random, schema: dict[str, Any]) -> Any:
 
 def _spoilt(dice: Random, row: dict[str, Any]) -> dict[str, Any]:
     row = dict(row)
-    if dice.random() < 0.6:
+    if dice.random() < 0.9:
         name = dice.choice([*row, NAME])
         if dice.random() < 0.3:
             row.pop(name, None)
