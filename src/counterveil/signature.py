@@ -148,6 +148,11 @@ class Signature:
             return False
         return True
 
+    def signer(self, trusted: PublicKey | None) -> Signer:
+        """Who signed, as every surface says it; `trusted`: the key that was found to be known."""
+        key = trusted or self.key
+        return Signer(key.name, key.fingerprint, trusted is not None)
+
     def to_dict(self) -> dict[str, str]:
         """Name, key and signature as texts."""
         key, value = _base64(self.key.raw), _base64(self.value)
@@ -209,12 +214,16 @@ def signer_dict(signer: Signer | None) -> dict[str, Any]:
     }
 
 
-def trusted_key(signature: Signature | None, trusted: Sequence[PublicKey]) -> PublicKey:
-    """The one of the `trusted` keys that made the signature; otherwise a VeilError."""
+def trusted_key(
+    signature: Signature | None, trusted: Sequence[PublicKey], manifest: bytes
+) -> PublicKey:
+    """The one of the `trusted` keys that signed the manifest of a veil; otherwise a VeilError."""
     if signature is None:
         raise VeilError("the veil is not signed; ask its maker to sign it")
     for key in trusted:
         if key.raw == signature.key.raw:
+            if not signature.holds_for(manifest):
+                raise VeilError("the signature is not one under this veil; ask for it again")
             return key
     raise VeilError(
         f"the veil is signed by key {signature.key.fingerprint[:16]}…, which is not one of the "

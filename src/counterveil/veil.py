@@ -1,43 +1,20 @@
-"""The Veil: what the curator releases, and its file.
-
-A veil file is a zip, nothing compressed, of these members in this order and nothing that can run:
-
-    manifest.json        format, version, layer sizes, SHA-256 of the next five members
-    schema.json          the public description of the table
-    statement.json       what is promised about the rows
-    weights.safetensors  the autoencoder, the class prototypes and, if there, the surrogate f~ and
-                         the generator of images
-    record.json          how the noisy integers were made, or null where there are none
-    record.safetensors   the noisy integers
-    signature.json       who vouches for it: a signature under the manifest; may be left out
-
-A veil has one file: the same veil gives the same bytes, and only these bytes are read. Loading
-trusts nothing. Whatever would not be written alike, members that are too large, wrong digests,
-wrong shapes, numbers that are not finite, a record that does not fit the schema, a statement that
-contradicts the file (`check_statement`) and a wrong signature are refused with a `VeilError`.
-"""
+"""The Veil: what the curator releases, with its networks. Its file is that of `veil_file`."""
 
 from __future__ import annotations
 
-import hashlib
-import io
 import json
 import os
-import struct
-import zipfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, get_args
+from typing import get_args
 
 import torch
-from pydantic import ValidationError
-from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
-from counterveil.errors import RequestError, SchemaError, VeilError
-from counterveil.files import read_bytes, write_whole
+from counterveil.errors import RequestError, VeilError
+from counterveil.files import write_whole
 from counterveil.hints import named
 from counterveil.networks import AsImages, Autoencoder, classifier, convolutional, sizes_of
 from counterveil.pages import notebook_table
@@ -45,28 +22,20 @@ from counterveil.population import Generator, Population, population_of
 from counterveil.population.generator import GeneratorSize
 from counterveil.population.whole_scorecard import Surrogate, WholeScorecard
 from counterveil.privacy import Statement
-from counterveil.privacy.consistency import check_statement
-from counterveil.privacy.record import NoisyRecord, from_members, to_members
+from counterveil.privacy.record import NoisyRecord, to_members
 from counterveil.private_model import ClassWeights, PrivateModel
 from counterveil.schema import Schema
-from counterveil.schema.schema import MOST_FEATURES
 from counterveil.signature import PublicKey, Signature, Signer, SigningKey, signer_line, trusted_key
-
-FORMAT = "counterveil-veil"
-VERSION = 7
-MANIFEST, SIGNATURE = "manifest.json", "signature.json"
-MEMBER_LIMITS = {  # bytes
-    MANIFEST: 1 << 16,
-    "schema.json": 1 << 23,
-    "statement.json": 1 << 20,
-    "weights.safetensors": 1 << 29,
-    "record.json": 1 << 16,
-    "record.safetensors": 1 << 27,
-    SIGNATURE: 1 << 12,
-}
-LARGEST_FILE = sum(MEMBER_LIMITS.values()) + (1 << 12)
-ENTRY = struct.Struct("<4s5H3L2H")  # the header of a member in a zip
-REMEDY = "install the counterveil that made it, or release it again"
+from counterveil.veil_file import (
+    FORMAT,
+    MANIFEST,
+    SIGNATURE,
+    VERSION,
+    VeilFile,
+    pack,
+    refusing,
+    sha256,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,15 +77,12 @@ class Veil:
     @property
     def digest(self) -> str:
         """SHA-256 over everything but the signature: the name under which it can be cited."""
-        return hashlib.sha256(self._manifest(self._members())).hexdigest()
+        return sha256(self._manifest(self._members()))
 
     @property
     def signer(self) -> Signer | None:
         """Who signed it, as every surface says it; None if nobody did."""
-        if self.signature is None:
-            return None
-        key = self.trusted or self.signature.key
-        return Signer(key.name, key.fingerprint, self.trusted is not None)
+        return None if self.signature is None else self.signature.signer(self.trusted)
 
     def signed(self, key: SigningKey) -> Veil:
         """The same veil with a signature by `key`, in place of any other."""
@@ -125,10 +91,8 @@ class Veil:
 
     def check_signer(self, trusted: Sequence[PublicKey]) -> Veil:
         """The same veil, known to be signed by one of the keys; a VeilError if it is not."""
-        key = trusted_key(self.signature, trusted)
-        if self.signature is None or not self.signature.holds_for(self._manifest(self._members())):
-            raise VeilError("the signature is not one under this veil; ask for it again")
-        return replace(self, trusted=key)
+        manifest = self._manifest(self._members())
+        return replace(self, trusted=trusted_key(self.signature, trusted, manifest))
 
     def population(self) -> Population:
         """P~, rebuilt from the noisy record at no privacy cost."""
@@ -171,7 +135,7 @@ class Veil:
         members = {MANIFEST: self._manifest(members), **members}
         if self.signature is not None:
             members[SIGNATURE] = self.signature.to_json()
-        return _pack(members)
+        return pack(members)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the file, if it is one that can be loaded."""
@@ -198,140 +162,31 @@ class Veil:
             "hidden": list(self.autoencoder.hidden),
             "surrogate": None if self.surrogate is None else _shape_of(self.surrogate),
             **further,
-            "sha256": {name: _sha256(content) for name, content in members.items()},
+            "sha256": {name: sha256(content) for name, content in members.items()},
         }
         return json.dumps(content, indent=2).encode()
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Veil:
         """Read a file and check all of it."""
-        return cls.from_bytes(read_bytes(path, "veil", VeilError, LARGEST_FILE + 1), str(path))
+        return cls.from_bytes(VeilFile.content(path), str(path))
 
     @classmethod
     def from_bytes(cls, content: bytes, name: str = "veil") -> Veil:
         """The veil in the content of a file, all of it checked. `name` stands in the messages."""
-        try:
-            members = _unpack(content)
-            veil = cls._of_members(members)
-            if veil.signature is not None and not veil.signature.holds_for(members[MANIFEST]):
-                raise VeilError("its signature is not one under this veil; ask for it again")
+        with refusing(name):
+            file = VeilFile.read(content)
+            if file.record is not None:
+                population_of(file.schema, file.record)  # refuses a record that does not fit
+            autoencoder, prototypes, surrogate, generator = _rebuild(file)
+            of_features = file.record is not None and file.record.features > 0
+            if (generator is not None) != of_features:
+                raise VeilError("random features of images need a generator, and nothing else does")
+            given = file.statement, surrogate, file.record, file.signature
+            veil = cls(file.schema, autoencoder, prototypes, *given, generator=generator)
             if veil.to_bytes() != content:
                 raise VeilError("not written as counterveil writes veils; ask for it again")
-        except VeilError as error:
-            raise VeilError(f"{name}: {error}") from None
-        except (SchemaError, ValidationError, SafetensorError, RecursionError, ValueError):
-            raise VeilError(f"{name}: its content is not that of a veil; ask for another") from None
-        return veil
-
-    @classmethod
-    def _of_members(cls, members: dict[str, bytes]) -> Veil:
-        manifest = _read_manifest(members[MANIFEST])
-        schema = _read_schema(members["schema.json"])
-        statement = Statement.model_validate_json(members["statement.json"])
-        record = from_members(members)
-        if record is not None:
-            population_of(schema, record)  # refuses a record that does not fit
-        check_statement(statement, schema, record)
-        autoencoder, prototypes, surrogate, generator = _rebuild(members, manifest, schema)
-        if (generator is not None) != (record is not None and record.features > 0):
-            raise VeilError("random features of images need a generator, and nothing else does")
-        signature = members.get(SIGNATURE)
-        signed = None if signature is None else Signature.from_json(signature)
-        found = autoencoder, prototypes, statement, surrogate, record, signed
-        return cls(schema, *found, generator=generator)
-
-
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
-
-
-def _pack(members: dict[str, bytes]) -> bytes:
-    """A zip that depends on nothing but the members: no date, no system, no compression.
-
-    Compressed members would depend on the release of zlib.
-    """
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        for name, content in members.items():
-            entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
-            entry.create_system, entry.external_attr = 3, 0o600 << 16
-            archive.writestr(entry, content, zipfile.ZIP_STORED)
-    return buffer.getvalue()
-
-
-def _unpack(content: bytes) -> dict[str, bytes]:
-    """The members, each as its digest says, of a file that is packed as `_pack` does it."""
-    if len(content) > LARGEST_FILE:
-        raise VeilError("larger than any veil can be; refused")
-    members: dict[str, bytes] = {}
-    at = 0
-    while len(content) - at >= ENTRY.size and content[at : at + 4] == b"PK\x03\x04":
-        _, _, flags, method, *_, size, name_size, extra = ENTRY.unpack_from(content, at)
-        start = at + ENTRY.size + name_size
-        name = content[at + ENTRY.size : start].decode("ascii", "replace")
-        if name not in MEMBER_LIMITS or name in members:
-            raise VeilError("not a veil file: it does not hold exactly the members of one")
-        if method or flags or extra:
-            raise VeilError(
-                f"packed otherwise than veils of version {VERSION} are; if it is of another "
-                f"version, {REMEDY}"
-            )
-        if size > MEMBER_LIMITS[name]:
-            raise VeilError(f"member {name} is larger than it may be; refused")
-        members[name] = content[start : start + size]
-        at = start + size
-    if not members:
-        raise VeilError("damaged, cut short, or not a veil file")
-    if MANIFEST in members:  # the version first: others have other members
-        manifest = _read_manifest(members[MANIFEST])
-    if [*members] not in ([*MEMBER_LIMITS], [*MEMBER_LIMITS][:-1]):
-        raise VeilError("not a veil file: it does not hold exactly the members of one, in order")
-    for name in members.keys() - {MANIFEST, SIGNATURE}:
-        if manifest["sha256"].get(name) != _sha256(members[name]):
-            raise VeilError(f"member {name} was changed or damaged: its SHA-256 does not match")
-    if _pack(members) != content:
-        raise VeilError("damaged, or packed otherwise than counterveil packs veils")
-    return members
-
-
-def _read_schema(text: bytes) -> Schema:
-    """The schema, counted before it is built."""
-    content: Any = json.loads(text)
-    features = content.get("features") if isinstance(content, dict) else None
-    if not isinstance(features, list) or len(features) > MOST_FEATURES:
-        raise VeilError(f"its schema does not have 1 to {MOST_FEATURES} features; refused")
-    return Schema.from_json(text)
-
-
-def _read_manifest(text: bytes) -> dict[str, Any]:
-    """Sizes of the hidden layers of both networks, and the SHA-256 of the other members."""
-    try:
-        manifest: Any = json.loads(text)
-    except (ValueError, RecursionError):
-        raise VeilError("its manifest cannot be read; the file is damaged") from None
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise VeilError("not a veil file: its manifest is foreign")
-    if manifest.get("version") != VERSION:
-        raise VeilError(
-            f"this counterveil reads veils of version {VERSION}, the file has another; {REMEDY}"
-        )
-    digests, surrogate = manifest.get("sha256"), manifest.get("surrogate")
-    generator = manifest.get("generator")
-    if surrogate is not None and (not isinstance(surrogate, dict) or len(surrogate) != 1):
-        raise VeilError("its manifest gives no usable surrogate")
-    return {
-        "hidden": _sizes(manifest.get("hidden")),
-        "surrogate": {kind: _sizes(sizes) for kind, sizes in (surrogate or {}).items()},
-        "generator": None if generator is None else GeneratorSize.from_manifest(generator),
-        "sha256": digests if isinstance(digests, dict) else {},
-    }
-
-
-def _sizes(hidden: Any) -> tuple[int, ...]:
-    sizes = tuple(hidden) if isinstance(hidden, list) and len(hidden) <= 16 else ()
-    if not sizes or not all(type(size) is int and 1 <= size <= 1 << 16 for size in sizes):
-        raise VeilError("its manifest gives no usable layer sizes")
-    return sizes
+            return veil
 
 
 def _named(
@@ -369,18 +224,20 @@ def _surrogate_of(described: dict[str, tuple[int, ...]], schema: Schema) -> Surr
 
 
 def _rebuild(
-    members: dict[str, bytes], manifest: dict[str, Any], schema: Schema
+    file: VeilFile,
 ) -> tuple[Autoencoder, Tensor, Surrogate | None, Generator | None]:
     """Autoencoder, prototypes, surrogate and generator from the weights of a file."""
+    schema, manifest = file.schema, file.manifest
     width, classes = schema.width, len(schema.label.classes)
-    tensors, described = load_tensors(members["weights.safetensors"]), manifest["surrogate"]
+    tensors, described = load_tensors(file.members["weights.safetensors"]), manifest["surrogate"]
     with torch.device("meta"):  # shapes first, memory only for what really is in the file
         autoencoder = Autoencoder(width, manifest["hidden"])
         surrogate, generator = _surrogate_of(described, schema), None
         if manifest["generator"] is not None:  # only images have one, and a surrogate beside it
             if "convolutional" not in described:
                 raise VeilError("its manifest gives no usable layer sizes")
-            generator = Generator(schema.images[0], classes, manifest["generator"])
+            size = GeneratorSize.from_manifest(manifest["generator"])
+            generator = Generator(schema.images[0], classes, size)
     built = _named(autoencoder, surrogate, generator)
     expected = {name: (tensor.shape, tensor.dtype) for name, tensor in built.items()}
     expected["prototypes"] = torch.Size((classes, autoencoder.latent)), torch.float32

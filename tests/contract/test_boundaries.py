@@ -62,6 +62,15 @@ def test_commands_that_compute_nothing_load_nothing_heavy(command, tmp_path):
     assert not loaded & {"torch", "pandas", "numpy", "scipy", "sklearn", "pyarrow"}
 
 
+def test_inspect_loads_neither_torch_nor_pandas(veil, tmp_path):
+    veil.save(tmp_path / "v.veil")
+    loaded = modules_after(
+        f"from counterveil.cli import main\nmain(['inspect', {str(tmp_path / 'v.veil')!r}])"
+    )
+    assert "counterveil.veil_file" in loaded
+    assert not loaded & {"torch", "pandas", "scipy", "counterveil.search"}
+
+
 @pytest.mark.long
 def test_inspect_and_explain_do_not_load_the_curator(veil, model, rows, schema, tmp_path):
     from counterveil.models import save_exported
@@ -78,7 +87,7 @@ def test_inspect_and_explain_do_not_load_the_curator(veil, model, rows, schema, 
             f"from counterveil.cli import main\ntry:\n    main({command!r})\n"
             "except SystemExit as done:\n    assert not done.code, done.code"
         )
-        assert "counterveil.veil" in loaded
+        assert "counterveil.veil_file" in loaded
         assert not [name for name in loaded if name.startswith("counterveil.curator")]
 
 

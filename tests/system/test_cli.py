@@ -284,12 +284,12 @@ def test_markup_in_names_and_paths_is_shown_as_it_is(run, world):
     ],
 )
 def test_faults_and_interrupts_are_one_line(run, world, monkeypatch, fault, code, words):
-    from counterveil.veil import Veil
+    from counterveil.veil_file import VeilFile
 
     def fail(path):
         raise fault
 
-    monkeypatch.setattr(Veil, "load", fail)
+    monkeypatch.setattr(VeilFile, "load", fail)
     monkeypatch.delenv("COUNTERVEIL_DEBUG", raising=False)
     found, _, err = run("inspect", "loans.veil")
     assert found == code

@@ -9,8 +9,9 @@ import pytest
 from rich.console import Console
 
 import results
+from counterveil.cli.inspect import statement_panel
 from counterveil.errors import RequestError
-from counterveil.report import explanation_table, statement_panel
+from counterveil.report import explanation_table
 from counterveil.schema import Binary, Categorical, Label, Numeric, Pixels, Schema
 from counterveil.search.results.refusals import NO_FURTHER
 from counterveil.search.results.wording import show, show_both

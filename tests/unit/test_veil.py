@@ -26,8 +26,10 @@ from counterveil.population.spikes import SLICES
 from counterveil.privacy import Budget, Level
 from counterveil.privacy.record import Sensitivity, to_members
 from counterveil.schema import Binary, Label, Numeric, Pixels, Schema
+from counterveil.schema.schema import MOST_FEATURES
 from counterveil.signature import PublicKey, SigningKey
-from counterveil.veil import MEMBER_LIMITS, MOST_FEATURES, Veil
+from counterveil.veil import Veil
+from counterveil.veil_file import MEMBER_LIMITS
 
 
 def pack(entries, compression=zipfile.ZIP_STORED):

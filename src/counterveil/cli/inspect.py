@@ -5,14 +5,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rich.panel import Panel
+from rich.text import Text
 from typer import Argument, Exit
 
 from counterveil.cli import options
 from counterveil.cli.options import open_veil, option
 from counterveil.hints import named
-from counterveil.terminal import out, print_facts, print_json, say
+from counterveil.terminal import out, print_facts, print_json, say, visible
 
 if TYPE_CHECKING:
+    from counterveil.privacy import Statement
     from counterveil.veil import Veil
 
 
@@ -30,13 +33,15 @@ def inspect(
     as its statement says, which takes as long as in the release. Exit code 1 unless all numbers are
     equal; another processor or release of torch may round otherwise.
     """
-    from counterveil.report import statement_panel
-    from counterveil.signature import signer_dict, signer_line
+    from counterveil.signature import PublicKey, signer_dict, signer_line
+    from counterveil.veil_file import VeilFile
 
-    veil = open_veil(veil_file, trust)
     if recompute:
-        _recompute(veil, as_json=as_json)
+        _recompute(open_veil(veil_file, trust), as_json=as_json)
         return
+    veil = VeilFile.load(veil_file)
+    if trust:
+        veil = veil.check_signer([PublicKey.load(file) for file in trust])
     schema = veil.schema
     if as_json:
         content = {"digest": veil.digest, "signature": signer_dict(veil.signer)}
@@ -50,12 +55,21 @@ def inspect(
             "table": schema.name,
             "label": f"{label.shown_name}: {named(classes)}",
             "features": f"{len(schema.columns)} columns, {schema.width} encoded numbers",
-            "private model": "none" if veil.surrogate is None else "yes: counterveil model",
+            "private model": "yes: counterveil model" if veil.manifest["surrogate"] else "none",
             "digest": veil.digest,
             "signature": signer_line(veil.signer),
         }
     )
     out.print(statement_panel(veil.statement))
+
+
+def statement_panel(statement: "Statement") -> Panel:
+    """The privacy statement in a frame; red where nothing is guaranteed."""
+    return Panel(
+        Text("\n".join(visible(line) for line in statement.text().splitlines())),
+        title=f"[bold]privacy statement · guarantee: {statement.level.value}",
+        border_style="red" if statement.level.value == "none" else "green",
+    )
 
 
 def _recompute(veil: "Veil", *, as_json: bool) -> None:

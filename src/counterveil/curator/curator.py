@@ -61,7 +61,8 @@ from counterveil.privacy.recipe import Recipe
 from counterveil.private_model import PrivateModel
 from counterveil.schema import Schema
 from counterveil.terminal import progress_bar
-from counterveil.veil import MEMBER_LIMITS, Veil
+from counterveil.veil import Veil
+from counterveil.veil_file import MEMBER_LIMITS
 
 MECHANISMS = ("functional", "paper", "dpsgd")
 

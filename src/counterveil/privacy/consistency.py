@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from counterveil.errors import VeilError
 from counterveil.privacy.budget import less, sum_above
-from counterveil.privacy.record import UNIT, NoisyRecord
+from counterveil.privacy.record import UNIT, NoisyRecord, check_names
 from counterveil.privacy.statement import (
     GAUSSIAN,
     LAPLACE,
@@ -54,6 +54,7 @@ def check_statement(statement: Statement, schema: Schema, record: NoisyRecord | 
     if (record is not None) != (statement.mechanism == "functional"):
         raise VeilError("mechanism functional has a noisy record, and no other mechanism has one")
     if record is not None:
+        check_names(record, schema.family)
         if record.unit != statement.unit:
             raise VeilError("its noisy record protects another unit than its statement")
         if (*access_to_bounds(schema), *record.accesses) != statement.accesses:
@@ -183,7 +184,7 @@ def _check_sensitivities(statement: Statement, schema: Schema, record: NoisyReco
         ("image", "sums"): (2 * numbers * point, 4 * numbers * point**2),
     }
     for found in record.measurements:
-        l1, l2_squared = least[record.family, found.name]  # `population_of` refuses other names
+        l1, l2_squared = least[record.family, found.name]
         stated = found.sensitivity
         if stated.l1 < l1 * records or Fraction(stated.l2) ** 2 < l2_squared * records**2:
             raise VeilError("its noisy record states a smaller sensitivity than its sums have")

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -22,14 +23,20 @@ from pydantic.dataclasses import dataclass
 from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
-from counterveil.encoding import Array
 from counterveil.errors import VeilError
 from counterveil.privacy.budget import Budget, Rho, Share
 from counterveil.privacy.statement import LAPLACE, Access, Mechanism
 from counterveil.schema import Family
+from counterveil.schema.columns import Array
 
 MEMBERS = ("record.json", "record.safetensors")
 UNIT = 1 << 10  # the norm that rows of whole numbers are cut to, for moments
+
+MEASURED: dict[Family, str] = {  # names of measurements, in order
+    "mixed": r"(ranges )?singles( moments( pairs)?)?( spikes)?( groups)?",
+    "binary": r"pooled sums",
+    "image": r"sums",
+}
 
 _STRICT = ConfigDict(extra="forbid", allow_inf_nan=False, hide_input_in_errors=True)
 
@@ -197,6 +204,14 @@ class NoisyRecord:
     def accesses(self) -> tuple[Access, ...]:
         """The readings of the private rows as the statement tells them."""
         return tuple(measurement.access for measurement in self.measurements)
+
+
+def check_names(record: NoisyRecord, family: Family) -> None:
+    """A VeilError unless the record has measurements that a release of this family makes."""
+    names = [measurement.name for measurement in record.measurements]
+    known = all(map(str.isalpha, names)) and re.fullmatch(MEASURED[family], " ".join(names))
+    if record.family != family or not known:
+        raise VeilError("its noisy record does not fit its schema")
 
 
 _RECORD: TypeAdapter[NoisyRecord | None] = TypeAdapter(NoisyRecord | None)

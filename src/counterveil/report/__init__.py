@@ -6,19 +6,16 @@ from typing import Any, NamedTuple
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
-from rich.panel import Panel
 from rich.table import Table
-from rich.text import Text
 
 from counterveil.pages import TEMPLATES
-from counterveil.privacy import Level, Statement
 from counterveil.search.action_summary import ActionSummary
 from counterveil.search.results.answer import card
 from counterveil.search.results.explanations import Explanations
 from counterveil.search.results.fairness import Fairness
 from counterveil.search.results.wording import pixel_columns, told
 from counterveil.signature import signer_line
-from counterveil.terminal import cell, visible
+from counterveil.terminal import cell
 
 MOST_LINES = 20  # changes of one answer on the terminal
 LEFT, RIGHT, TOP, BOTTOM = 84, 736, 24, 316  # edges of the chart's field, in pixels
@@ -92,15 +89,6 @@ def _log_scale(values: Sequence[float], start: float, stop: float) -> Callable[[
     """A map from numbers to pixels that puts all `values` between `start` and `stop`."""
     low, high = math.log(min(values)) - 0.15, math.log(max(values)) + 0.15
     return lambda value: start + (math.log(value) - low) / (high - low) * (stop - start)
-
-
-def statement_panel(statement: Statement) -> Panel:
-    """The privacy statement in a frame; red where nothing is guaranteed."""
-    return Panel(
-        Text("\n".join(visible(line) for line in statement.text().splitlines())),
-        title=f"[bold]privacy statement · guarantee: {statement.level.value}",
-        border_style="red" if statement.level is Level.NONE else "green",
-    )
 
 
 def score_table(scores: Sequence[VeilScore], title: str) -> Table:

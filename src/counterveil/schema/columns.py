@@ -5,27 +5,32 @@ a single row should cost little; all others in the way of pandas. An illegal cel
 names row and column, and never the value: it may be private.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from decimal import Decimal
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
-from pandas.api import types
 from pydantic import StrictBool, StrictInt, StrictStr
 
 from counterveil.errors import DataError
+from counterveil.lazy import Lazy
+
+if TYPE_CHECKING:
+    import pandas as pd
+else:
+    pd = Lazy("pandas")
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Category = StrictBool | StrictInt | StrictStr
 MISSING_VALUE = 0.5  # where a number that is missing rests in the unit cube
 LARGEST_WHOLE = 1 << 53  # up to which floats tell whole numbers apart
 NUMBERS, WHOLE = "iuf", "iu"  # numpy's kinds of numbers, and of whole ones
-NULLABLE = (pd.arrays.IntegerArray, pd.arrays.FloatingArray, pd.arrays.ArrowExtensionArray)
 
 
 class Coded:
@@ -119,7 +124,12 @@ def array_of(column: Any) -> Any:
     return column.to_numpy() if isinstance(column.dtype, np.dtype) else column.array
 
 
-def frame_of(arrays: Sequence[Any], names: "pd.Index[Any]") -> pd.DataFrame:
+def _is_nullable(column: Any) -> bool:
+    kinds = pd.arrays
+    return isinstance(column, (kinds.IntegerArray, kinds.FloatingArray, kinds.ArrowExtensionArray))
+
+
+def frame_of(arrays: Sequence[Any], names: pd.Index[Any]) -> pd.DataFrame:
     """A frame of plain arrays, which it takes as they are; its rows are numbered from 0."""
     index = pd.RangeIndex(len(arrays[0]))
     # Most of the time for a single row goes into looking for what is known here.
@@ -145,22 +155,20 @@ def numbers_of(column: Any, called: Mapping[str, Any] | None = None) -> tuple[Ar
     if isinstance(column, np.ndarray) and column.dtype.kind in NUMBERS:
         numbers = column.astype(np.float64)
         return numbers, np.isnan(numbers)
-    if isinstance(column, NULLABLE) and column.dtype.kind in NUMBERS:
+    if _is_nullable(column) and column.dtype.kind in NUMBERS:
         return column.to_numpy(np.float64, na_value=np.nan), np.asarray(column.isna())
     series = pd.Series(column, dtype=column.dtype)
     empty = empty_cells(series)
     if column.dtype.kind == "c":  # complex numbers are none here
         numbers = np.full(len(series), math.nan)
-    elif types.is_numeric_dtype(series) and not types.is_bool_dtype(series):
+    elif pd.api.types.is_numeric_dtype(series) and not pd.api.types.is_bool_dtype(series):
         numbers = series.to_numpy(np.float64, na_value=np.nan)
     else:
         numbers = _cell_by_cell(series, partial(number_of, called=called), math.nan)
     return numbers, empty
 
 
-def _cell_by_cell(
-    series: "pd.Series[Any]", of_cell: Callable[[Any], Any], of_missing: Any
-) -> Array:
+def _cell_by_cell(series: pd.Series[Any], of_cell: Callable[[Any], Any], of_missing: Any) -> Array:
     """What each cell has; of a column of texts, equal ones are looked at once."""
     kind = type(of_missing)
     if isinstance(series.dtype, pd.StringDtype):
@@ -169,7 +177,7 @@ def _cell_by_cell(
     return np.array([of_cell(cell) for cell in series.astype(object).to_numpy()], dtype=kind)
 
 
-def empty_cells(series: "pd.Series[Any]") -> Array:
+def empty_cells(series: pd.Series[Any]) -> Array:
     """Which cells are missing."""
     try:
         return series.isna().to_numpy()
@@ -241,15 +249,21 @@ class ValueList:
             if self.place(name) < 0:
                 self._texts[name] = self._positions[value]
         self._kinds = ""  # numpy's kinds of the columns that are taken quickly
-        self._column: Any = None  # the values as a column of the type that pandas finds for them
         if self._types == {str}:
             with suppress(UnicodeError):  # half of a surrogate pair
-                self._column = pd.Series(self._names).infer_objects().array
+                "".join(values).encode()
                 self._kinds = "O"
         elif self._types == {bool}:
-            self._column, self._kinds = np.array(values), "b"
+            self._kinds = "b"
         elif self._types == {int} and all(abs(value) <= LARGEST_WHOLE for value in values):
-            self._column, self._kinds = np.array(values, dtype=np.int64), NUMBERS
+            self._kinds = NUMBERS
+
+    @cached_property
+    def _column(self) -> Any:
+        """The values as a column of the type that pandas finds for them."""
+        if self._kinds == "O":
+            return pd.Series(self._names).infer_objects().array
+        return np.array(self._values, dtype=bool if self._kinds == "b" else np.int64)
 
     def codes(self, column: Any) -> tuple[Array, bool]:
         """The position of each cell in the list, and whether all of them are in it.
@@ -293,7 +307,7 @@ class ValueList:
             return None if found is None else np.array([*found, -1])[column.codes].tolist()
         if self._kinds == "O" and isinstance(column.dtype, pd.StringDtype):
             column = column.to_numpy(object)
-        elif self._kinds == NUMBERS and isinstance(column, NULLABLE):
+        elif self._kinds == NUMBERS and _is_nullable(column):
             column = numbers_of(column)[0] if column.dtype.kind in NUMBERS else column
         if not isinstance(column, np.ndarray) or column.dtype.kind not in self._kinds:
             return None

@@ -5,7 +5,6 @@ from collections.abc import Collection, Sequence
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-import pandas as pd
 from pydantic import Field
 from pydantic import model_validator as validator
 
@@ -153,6 +152,8 @@ class Numeric(Kind):
         empty = unit[:, 1] >= 0.5
         if not self.integer:
             return [np.where(empty, np.nan, numbers)]
+        import pandas as pd
+
         return [pd.arrays.IntegerArray(np.where(empty, 1, numbers).astype(np.int64), empty)]
 
     def allows(self, value: Any) -> bool:

@@ -5,9 +5,10 @@ A row that the model accepts costs
     J = effort + implausibility + margin shortfall² + instability
 
 - effort: of every changed feature the percentiles that it moves, its relative size, how much
-  farther out it is than the query's own, and the price of a change, times the user's costs;
-  a number where none was known costs more than a category; a change that follows from another one, because both features go together, costs less by as much;
-  for the nearest answers the squared encoded distance;
+  farther out it is than the query's own, and the price of a change, times the user's costs; a
+  number where none was known costs more than a category; a change that follows from another one,
+  because both features go together, costs less by as much; for the nearest answers the squared
+  encoded distance;
 - implausibility: how far log P~(row given target) is below the query's own, or below a floor that
   many of P~'s rows are below, if that is higher;
 - margin shortfall: how far the model is below a margin that is safe;
