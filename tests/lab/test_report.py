@@ -1,17 +1,13 @@
 """The report: means and pivots against numbers made by hand, claims that go both ways, markers."""
 
-from __future__ import annotations
-
 import html
 import math
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote
 from xml.etree import ElementTree
 
@@ -23,12 +19,12 @@ from counterveil.errors import InputError
 from counterveil_lab import paper_values
 from counterveil_lab.fingerprints import fingerprint
 from counterveil_lab.report import page as pages
-from counterveil_lab.report.claims import Claim, Outcome, State, Verdict, judge
+from counterveil_lab.report.claims import Claim, Outcome, State, judge
 from counterveil_lab.report.frames import SECTIONS, Mean, described, means
-from counterveil_lab.report.page import Report, Stored, gather, quoted, render, rich, write
-from counterveil_lab.report.pivots import Measure, Pivot, Table, table_of
+from counterveil_lab.report.page import Stored, gather, quoted, render, rich, write
+from counterveil_lab.report.pivots import Measure, Pivot, table_of
 from counterveil_lab.report.sections import ROWS, behind, claims_of
-from counterveil_lab.results import Row, stored_rows
+from counterveil_lab.results import stored_rows
 from counterveil_lab.results import write as store
 
 ROOT = Path(__file__).parents[2]
@@ -43,17 +39,17 @@ MANY = 10**6  # queries, so that small differences are settled
 NAMES = [spec["name"] for chapter in SECTIONS["chapter"] for spec in chapter["section"]]
 
 
-def put(folder: Path, name: str, rows: list[Row], command: str = "") -> None:
+def put(folder, name, rows, command=""):
     made_by = {"command": command or f"counterveil-lab run {name}", "commit": "abc1234"}
     store(folder / f"{name}.parquet", [made_by | row for row in rows])
 
 
-def ours(mechanism: str, epsilon: float | str, **more: Any) -> Row:
+def ours(mechanism, epsilon, **more):
     return {"method": "counterveil", "mechanism": mechanism, "guidance": "model", "seed": 0,
             "epsilon": epsilon, **more}  # fmt: skip
 
 
-def answers(dataset: str = "mnist", *, paper: float = 0.8, functional: float = 1.0) -> list[Row]:
+def answers(dataset="mnist", *, paper=0.8, functional=1.0):
     """Table 2 and 3 in small, two seeds."""
     rows = []
     for seed in (0, 1):
@@ -71,7 +67,7 @@ def answers(dataset: str = "mnist", *, paper: float = 0.8, functional: float = 1
     return rows
 
 
-def judged(twins: float) -> list[Row]:
+def judged(twins):
     """Believable answers in small, of ours and of NICE."""
     worth = {"flip_ratio": 1.0, "boosted": 0.9, "changes": 2.0, "effort": 1.0, "top": 0.5,
              "rare": 0.1, "odd": 0.1, "near": 0.5, "near_queries": 0.9, "near_real": 0.2,
@@ -87,7 +83,7 @@ def judged(twins: float) -> list[Row]:
     return [*rows, {**worth, **nice, "twins": 0.85}]
 
 
-def looked_at(twins: float) -> list[Row]:
+def looked_at(twins):
     """Believable answers about images in small, beside the nearest."""
     worth = {"flip_ratio": 1.0, "effort": 0.1, "near_queries": 7.0, "near_real": 4.5, "seed": 1,
              "plausibility": 0.6, "stability": 0.9, "seconds_per_query": 0.1, "queries": MANY,
@@ -101,7 +97,7 @@ def looked_at(twins: float) -> list[Row]:
     ]  # fmt: skip
 
 
-def attacks(defence: str, naive: float, best: float) -> list[Row]:
+def attacks(defence, naive, best):
     head = {"dataset": "adult", "defence": defence, "architecture": "known",
             "epsilon": None if defence == "no-noise" else 0.025}  # fmt: skip
     values = {"base-n": (0.75, 0.8), "base-2n": (0.76, 0.82), "drop": (0.75, 0.8),
@@ -116,7 +112,7 @@ def attacks(defence: str, naive: float, best: float) -> list[Row]:
     ]  # fmt: skip
 
 
-def stolen(guidance: str, fidelity: float) -> list[Row]:
+def stolen(guidance, fidelity):
     return [
         {"dataset": "adult", "defence": f"functional-{guidance}", "guidance": guidance,
          "margin": 0.5, "predictions": "labels", "architecture": "known", "seed": 0,
@@ -126,12 +122,12 @@ def stolen(guidance: str, fidelity: float) -> list[Row]:
     ]  # fmt: skip
 
 
-def measured(draw: int, **more: Any) -> Row:
+def measured(draw, **more):
     """A draw of the noise on Adult."""
     return {"dataset": "adult", "epsilon": 0.75, "delta": 1e-9, "draw": draw, **more}
 
 
-def toys(folder: Path) -> None:
+def toys(folder):
     """Every experiment in small."""
     folder.mkdir(exist_ok=True)
     put(folder, "paper-readings", [
@@ -201,37 +197,37 @@ def toys(folder: Path) -> None:
     (folder / "fig-mse.svg").write_text(DRAWN)
 
 
-def judged_by_all(faults: int) -> Row:
+def judged_by_all(faults):
     """What exhaustive search found of one model."""
     row = {"part": "adult", "model": "boosted", "prefer": "nearest", "times_best": 1.01 + faults}
     return {**row, "missed": faults, "disproved": faults}
 
 
-def told_apart(low: float, high: float) -> list[Row]:
+def told_apart(low, high):
     """How well plausibility tells real rows at two ε."""
     head = {"dataset": "adult", "seed": 1}
     return [{**head, "epsilon": e, "auc": auc} for e, auc in ((0.1, low), (3.0, high))]
 
 
-def said_of_people(false: float) -> Row:
+def said_of_people(false):
     """How many claims about people were false at one ε."""
     head = {"dataset": "adult", "part": "whole", "rows": 3000, "epsilon": 0.75, "seed": 1}
     return {**head, "claims": 10_000, "claims_an_answer": 0.8, "false": false}
 
 
-def beside_treecf(faults: int) -> Row:
+def beside_treecf(faults):
     """What was found beside treecf on one dataset."""
     row = {"dataset": "adult", "prefer": "nearest", "times_l2": 1.01 + faults}
     return {**row, "missed": faults}
 
 
-def drawn(by: str, ratio: float) -> list[Row]:
+def drawn(by, ratio):
     """What the bias of a map came out as."""
     bias = {"bias": ratio / 10, "standard_error": 0.1, "ratio": ratio, "relative_bias": ratio / 4}
     return [ours("paper", "none", dataset="adult", scale=0.1, map=by, **bias)]
 
 
-def scored(defence: str, target: str, auc: float, control: str = "none") -> list[Row]:
+def scored(defence, target, auc, control="none"):
     return [
         {"dataset": "adult", "attack": "threshold", "defence": defence, "target": target,
          "epsilon": 0.025 if defence == "paper" else None, "control": control, "auc": auc,
@@ -242,7 +238,7 @@ def scored(defence: str, target: str, auc: float, control: str = "none") -> list
     ]  # fmt: skip
 
 
-def guessed(advantage: float, half: float = 0.005) -> list[Row]:
+def guessed(advantage, half=0.005):
     return [
         {"dataset": "adult", "defence": "paper", "epsilon": 0.025, "target": "f'", "seed": 0,
          "control": "none", "who": "members", "value": value, "balanced_accuracy": 0.5,
@@ -252,7 +248,7 @@ def guessed(advantage: float, half: float = 0.005) -> list[Row]:
     ]  # fmt: skip
 
 
-def by_group(minority: float, majority: float) -> list[Row]:
+def by_group(minority, majority):
     """Balanced accuracy of f', value by value."""
     head = guessed(0.0)[0] | {"attack": "attribute-paper", "dataset": "texas"}
     values = {"White": ("majority", majority), "Black": ("minority", minority)}
@@ -265,17 +261,17 @@ def by_group(minority: float, majority: float) -> list[Row]:
 class Page(HTMLParser):
     """Ids, links, sources and pictures of a page; tags must close in order."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text):
         super().__init__()
-        self.ids: list[str] = []
-        self.links: list[str] = []
-        self.loads: list[str] = []
-        self.alts: list[str | None] = []
-        self.open: list[str] = []
+        self.ids = []
+        self.links = []
+        self.loads = []
+        self.alts = []
+        self.open = []
         self.feed(text)
         assert not self.open
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         found = dict(attrs)
         if tag not in {"meta", "img", "br"}:
             self.open.append(tag)
@@ -284,35 +280,35 @@ class Page(HTMLParser):
         self.loads += [found["src"] or ""] if "src" in found else []
         self.alts += [found.get("alt")] if tag == "img" else []
 
-    def handle_endtag(self, tag: str) -> None:
+    def handle_endtag(self, tag):
         assert self.open.pop() == tag
 
 
 @pytest.fixture(scope="module")
-def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def full(tmp_path_factory):
     folder = tmp_path_factory.mktemp("toys")
     toys(folder)
     return folder
 
 
 @pytest.fixture(scope="module")
-def report(full: Path) -> Report:
+def report(full):
     return gather(Stored(full))
 
 
 @pytest.fixture(scope="module")
-def written(full: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+def written(full, tmp_path_factory):
     """The folder with the page and its twin, and what was said about them."""
     folder = tmp_path_factory.mktemp("written")
     return folder, write(full, folder / "results/report.html", folder / "docs")
 
 
 @pytest.fixture(scope="module")
-def stored() -> Stored:
+def stored():
     return Stored(ROOT / "results")
 
 
-def check(text: str) -> Page:
+def check(text):
     """What holds of any page."""
     page = Page(text)
     assert len(page.ids) == len(set(page.ids))
@@ -326,7 +322,7 @@ def check(text: str) -> Page:
     return page
 
 
-def verdicts(name: str, rows: list[Row], words: str = "") -> dict[str, Verdict]:
+def verdicts(name, rows, words=""):
     """The claims of a section that have these words, decided by these rows; by their text."""
     (spec,) = (
         it for chapter in SECTIONS["chapter"] for it in chapter["section"] if it["name"] == name
@@ -336,7 +332,7 @@ def verdicts(name: str, rows: list[Row], words: str = "") -> dict[str, Verdict]:
     return {claim.text: judge(claim, frame) for claim in claims if words in claim.text}
 
 
-def test_draws_are_summed_up(full: Path) -> None:
+def test_draws_are_summed_up(full):
     (line,) = (
         ROWS["private_answers"](described(stored_rows(full, "private-answers")))
         .query("asked == 'network'")
@@ -347,7 +343,7 @@ def test_draws_are_summed_up(full: Path) -> None:
     assert sorted(best.method) == ["dp-sgd"] * 3 + ["private model"] * 3
 
 
-def state(name: str, rows: list[Row], words: str) -> State:
+def state(name, rows, words):
     (found,) = verdicts(name, rows, words).values()
     return found.state
 
@@ -364,9 +360,7 @@ def state(name: str, rows: list[Row], words: str) -> State:
           "nearer to real images", "than of the nearest")),
     ],
 )  # fmt: skip
-def test_believable_answers_are_held_against_their_bars(
-    name: str, rows: Any, enough: float, less: float, claims: tuple[str, ...]
-) -> None:
+def test_believable_answers_are_held_against_their_bars(name, rows, enough, less, claims):
     assert {state(name, rows(enough), words) for words in claims} == {State.HOLDS}
     assert state(name, rows(less), claims[0]) is State.FAILS
 
@@ -375,7 +369,7 @@ def test_believable_answers_are_held_against_their_bars(
 
 
 @pytest.fixture(scope="module")
-def stored_results(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+def stored_results(tmp_path_factory):
     """The report of the stored results, in a folder with the documents that quote tables."""
     folder = tmp_path_factory.mktemp("stored")
     (folder / "docs").mkdir()
@@ -385,7 +379,7 @@ def stored_results(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list
 
 
 @pytest.mark.long
-def test_the_stored_results_make_a_page_and_a_twin(stored_results: tuple[Path, list[str]]) -> None:
+def test_the_stored_results_make_a_page_and_a_twin(stored_results):
     folder, said = stored_results
     check((folder / "results/report.html").read_text("utf-8"))
     twin = (folder / "docs/results.md").read_text("utf-8")
@@ -401,9 +395,7 @@ def test_the_stored_results_make_a_page_and_a_twin(stored_results: tuple[Path, l
 
 
 @pytest.mark.long
-def test_the_documents_are_those_of_the_stored_results(
-    stored_results: tuple[Path, list[str]],
-) -> None:
+def test_the_documents_are_those_of_the_stored_results(stored_results):
     """README.md and docs/ show what the stored rows give; writing them again changes nothing."""
     folder, said = stored_results
     written = [words for words in said if words.startswith("written: ")]
@@ -413,7 +405,7 @@ def test_the_documents_are_those_of_the_stored_results(
 
 
 @pytest.mark.long
-def test_the_page_of_all_experiments(report: Report) -> None:
+def test_the_page_of_all_experiments(report):
     page = check(render("page.html", report))
     assert set(NAMES) <= set(page.ids)
     assert not [section.spec["name"] for section in report.sections if section.missing]
@@ -423,9 +415,7 @@ def test_the_page_of_all_experiments(report: Report) -> None:
 
 
 @pytest.mark.long
-def test_the_twin_has_the_tables_of_the_paper(
-    written: tuple[Path, list[str]], report: Report
-) -> None:
+def test_the_twin_has_the_tables_of_the_paper(written, report):
     folder, _ = written
     twin = (folder / "docs/results.md").read_text("utf-8")
     assert "`results/report.html`" in twin
@@ -438,13 +428,13 @@ def test_the_twin_has_the_tables_of_the_paper(
             assert len({re.sub(r"\\\|", "", line).count("|") for line in lines}) == 1
 
 
-def test_a_long_table_is_shown_by_the_command(full: Path) -> None:
+def test_a_long_table_is_shown_by_the_command(full):
     assert "x\\|y" in pages.show(full, "fig-attribute")  # a pipe inside a cell
     with pytest.raises(InputError, match="there are: "):
         pages.show(full, "nothing")
 
 
-def test_an_empty_folder_says_how_to_make_every_file(tmp_path: Path) -> None:
+def test_an_empty_folder_says_how_to_make_every_file(tmp_path):
     said = write(tmp_path, tmp_path / "page.html", None)
     assert len(said) == 1 + len(NAMES)
     assert "table-fr: Not measured yet: counterveil-lab run table-fr makes it." in said
@@ -453,14 +443,14 @@ def test_an_empty_folder_says_how_to_make_every_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b'{"rows": []}'])
-def test_a_broken_file_is_a_missing_one(tmp_path: Path, content: bytes) -> None:
+def test_a_broken_file_is_a_missing_one(tmp_path, content):
     (tmp_path / "fig-mse.parquet").write_bytes(content)
     said = write(tmp_path, tmp_path / "page.html", tmp_path / "results.md")
     assert any(line.startswith("fig-mse:") and "makes it" in line for line in said)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_rows_without_columns_or_values_break_nothing(tmp_path: Path, name: str) -> None:
+def test_rows_without_columns_or_values_break_nothing(tmp_path, name):
     odd = dict.fromkeys(("dataset", "method", "defence", "attacker", "attack"), "new")
     empty = dict.fromkeys(("epsilon", "flip_ratio", "mechanism", "margin", "advantage", "batch"))
     put(tmp_path, name, [{}, {"dataset": None}, {"dataset": "adult", "seed": 0},
@@ -470,13 +460,13 @@ def test_rows_without_columns_or_values_break_nothing(tmp_path: Path, name: str)
 
 
 @pytest.mark.long
-def test_toy_size_is_said(written: tuple[Path, list[str]]) -> None:
+def test_toy_size_is_said(written):
     folder, said = written
     assert "table-ad: toy size (--quick)" in said
     assert "these numbers mean nothing" in (folder / "results/report.html").read_text("utf-8")
 
 
-def test_figures_are_inside_the_page(full: Path, tmp_path: Path) -> None:
+def test_figures_are_inside_the_page(full, tmp_path):
     spec = {"name": "fig-mse", "title": "Errors", "sees": "of `paper`"}
     (figure,) = pages.pictures(full, spec)
     assert figure["source"].startswith("data:image/svg+xml,")
@@ -490,7 +480,7 @@ def test_figures_are_inside_the_page(full: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_the_documentation_builds(written: tuple[Path, list[str]], tmp_path: Path) -> None:
+def test_the_documentation_builds(written, tmp_path):
     pytest.importorskip("mkdocs")
     docs = tmp_path / "docs"
     shutil.copytree(written[0] / "docs", docs)
@@ -504,21 +494,21 @@ def test_the_documentation_builds(written: tuple[Path, list[str]], tmp_path: Pat
     assert (tmp_path / "site/results/index.html").exists()
 
 
-def test_text_is_escaped() -> None:
+def test_text_is_escaped():
     assert str(rich("`a<b` *c* <d>")) == "<code>a&lt;b</code> <i>c</i> &lt;d&gt;"
 
 
 # Markers.
 
 
-def judging() -> list[Row]:
+def judging():
     """Target models, two seeds."""
     worth = {"balanced_accuracy": 0.7, "majority_share": 0.2, "paper_accuracy": 0.9}
     head = {"dataset": "mnist", "method": "target", **worth}
     return [{**head, "seed": seed, "accuracy": 0.8 + seed / 10} for seed in (0, 1)]
 
 
-def test_quoted_tables_are_made_anew_between_their_markers(tmp_path: Path) -> None:
+def test_quoted_tables_are_made_anew_between_their_markers(tmp_path):
     put(tmp_path, "targets", judging())
     text = "before\n<!-- results:targets -->\nold\n<!-- end:targets -->\nafter\n"
     new = quoted(text, Stored(tmp_path))
@@ -528,7 +518,7 @@ def test_quoted_tables_are_made_anew_between_their_markers(tmp_path: Path) -> No
     assert quoted(new, Stored(tmp_path)) == new
 
 
-def test_numbers_in_sentences_are_made_anew_between_their_markers(tmp_path: Path) -> None:
+def test_numbers_in_sentences_are_made_anew_between_their_markers(tmp_path):
     put(tmp_path, "audit", audited(refuted=False, bound=0.5))
     text = "at most <!-- value:audit-functional -->9<!-- end:audit-functional -->, and so on"
     assert quoted(text, Stored(tmp_path)) == text.replace(">9<", ">0.500<")
@@ -539,7 +529,7 @@ def test_numbers_in_sentences_are_made_anew_between_their_markers(tmp_path: Path
         quoted("<!-- value:other -->9<!-- end:other -->", Stored(tmp_path))
 
 
-def test_documents_have_no_measured_number_outside_of_the_markers() -> None:
+def test_documents_have_no_measured_number_outside_of_the_markers():
     """Nor sentences about time that no stored row has."""
     marked = r"<!-- (?:results|value):([\w-]+) -->.*?<!-- end:\1 -->"
     forbidden = [
@@ -564,7 +554,7 @@ def test_documents_have_no_measured_number_outside_of_the_markers() -> None:
             assert not found, (path.name, found[0])
 
 
-def test_a_quoted_table_says_which_rows_are_of_earlier_code(tmp_path: Path) -> None:
+def test_a_quoted_table_says_which_rows_are_of_earlier_code(tmp_path):
     text = "<!-- results:targets -->\nold\n<!-- end:targets -->\n"
     rows = changed(judging(), fingerprint=fingerprint("targets"))
     put(tmp_path, "targets", rows)
@@ -583,7 +573,7 @@ def test_a_quoted_table_says_which_rows_are_of_earlier_code(tmp_path: Path) -> N
 
 @pytest.mark.long
 @pytest.mark.full_lessons
-def test_quoted_tables_of_earlier_code_say_so_and_no_others(stored: Stored) -> None:
+def test_quoted_tables_of_earlier_code_say_so_and_no_others(stored):
     """In README.md and docs/; the sentence is written by the report and never by hand."""
     marked = r"<!-- results:([\w-]+) -->\n(.*?)<!-- end:\1 -->"
     for path in (ROOT / name for name in QUOTING):
@@ -599,7 +589,7 @@ def test_quoted_tables_of_earlier_code_say_so_and_no_others(stored: Stored) -> N
         assert "earlier version of the code" not in outside, path.name
 
 
-def test_without_rows_a_quoted_table_stays_and_an_unknown_one_is_an_error(tmp_path: Path) -> None:
+def test_without_rows_a_quoted_table_stays_and_an_unknown_one_is_an_error(tmp_path):
     text = "<!-- results:guidances -->\nold\n<!-- end:guidances -->\n"
     assert quoted(text, Stored(tmp_path)) == text
     with pytest.raises(InputError, match="no table is called 'other'"):
@@ -609,7 +599,7 @@ def test_without_rows_a_quoted_table_stays_and_an_unknown_one_is_an_error(tmp_pa
 # Means and pivots.
 
 
-def test_means_are_over_seeds_with_their_t_interval() -> None:
+def test_means_are_over_seeds_with_their_t_interval():
     rows = [{"seed": 0, "x": 1.0}, {"seed": 0, "x": 3.0}, {"seed": 1, "x": 4.0},
             {"seed": 2, "x": None}, {"seed": 3, "x": float("nan")}]  # fmt: skip
     frame = described([{"dataset": "adult", **row} for row in rows])
@@ -625,14 +615,14 @@ def test_means_are_over_seeds_with_their_t_interval() -> None:
     assert means(frame, ["dataset"], "missing") == {}
 
 
-def shares(*rows: tuple[int, float, int]) -> Mean:
+def shares(*rows):
     """The mean of flip ratios: seed, ratio and queries of each row."""
     frame = described([{"dataset": "adult", "seed": seed, "flip_ratio": ratio, "queries": count}
                        for seed, ratio, count in rows])  # fmt: skip
     return means(frame, ["dataset"], "flip_ratio")["adult",]
 
 
-def test_a_share_has_an_interval_between_0_and_1_also_from_one_seed() -> None:
+def test_a_share_has_an_interval_between_0_and_1_also_from_one_seed():
     one = shares((0, 1.0, 500))
     assert (one.low, one.high) == (pytest.approx(500 / (500 + 1.959964**2)), 1.0)
     known = stats.binomtest(1350, 1500).proportion_ci(method="wilson")
@@ -644,14 +634,14 @@ def test_a_share_has_an_interval_between_0_and_1_also_from_one_seed() -> None:
     assert (shares((0, 1.0, 500), (0, 1.0, 500)).low) == one.low  # the same queries twice
 
 
-def test_every_flip_ratio_is_a_share_of_the_queries() -> None:
+def test_every_flip_ratio_is_a_share_of_the_queries():
     text = Path(pages.__file__).with_name("sections.toml").read_text("utf-8")
     ratios = set(re.findall(r'column = "(flip_ratio\w*)"', text))
     assert ratios >= {"flip_ratio", "flip_ratio_any", "flip_ratio_specified"}
     assert {SECTIONS["share"].get(name) for name in ratios} == {"queries"}
 
 
-def test_a_share_without_a_count_has_the_interval_over_seeds() -> None:
+def test_a_share_without_a_count_has_the_interval_over_seeds():
     rows = [{"dataset": "adult", "seed": seed, "auc": auc} for seed, auc in enumerate((0.9, 1.0))]
     both = means(described(rows), ["dataset"], "auc")["adult",]
     assert 0 < both.low < 0.9
@@ -659,7 +649,7 @@ def test_a_share_without_a_count_has_the_interval_over_seeds() -> None:
     assert math.isnan(means(described(rows[:1]), ["dataset"], "auc")["adult",].low)
 
 
-def test_every_column_that_is_called_a_share_is_one(stored: Stored) -> None:
+def test_every_column_that_is_called_a_share_is_one(stored):
     for name in NAMES:
         frame = stored.frame(name)
         for column in set(SECTIONS["share"]) & set(frame.columns):
@@ -667,11 +657,11 @@ def test_every_column_that_is_called_a_share_is_one(stored: Stored) -> None:
             assert values.between(0, 1).all(), (name, column)
 
 
-def evenly(value: float, half: float) -> Mean:
+def evenly(value, half):
     return Mean(value, value - half, value + half, 3)
 
 
-def test_as_many_digits_as_the_interval_allows() -> None:
+def test_as_many_digits_as_the_interval_allows():
     assert evenly(0.93612, 0.2311).texts(3) == ("0.94", "± 0.23")
     assert evenly(0.93612, 0.0411).texts(3) == ("0.94", "± 0.04")
     assert evenly(0.93612, 1e-9).texts(3) == ("0.936", "")
@@ -685,7 +675,7 @@ def test_as_many_digits_as_the_interval_allows() -> None:
     assert str(Mean(0.9, said="0.900")) == "0.900"
 
 
-def method_rows(values: Mapping[str, tuple[float, float, int]]) -> list[Row]:
+def method_rows(values):
     """A row for each method: distance, flip ratio and number of queries."""
     return [
         {"dataset": "adult", "method": method, "seed": 0, "distance": distance, "flip_ratio": flips,
@@ -694,14 +684,14 @@ def method_rows(values: Mapping[str, tuple[float, float, int]]) -> list[Row]:
     ]  # fmt: skip
 
 
-def by_dataset(rows: list[Row], measure: Measure) -> Table:
+def by_dataset(rows, measure):
     pivot = Pivot("t", {"method": "method name"}, [measure], ("dataset name", "dataset place"))
     table = table_of(described(rows), pivot)
     assert table
     return table
 
 
-def test_a_pivot_has_a_line_a_method_and_a_column_a_dataset() -> None:
+def test_a_pivot_has_a_line_a_method_and_a_column_a_dataset():
     cases = (("mnist", "cchvae", 10.0), ("adult", "cchvae", 1.0), ("adult", "revise", 1.0))
     rows = [
         {"dataset": name, "method": method, "seed": seed, "distance": base + seed}
@@ -719,7 +709,7 @@ def test_a_pivot_has_a_line_a_method_and_a_column_a_dataset() -> None:
     assert table.numeric == [False, True, True]
 
 
-def test_the_best_is_bold_among_those_that_answer_and_were_asked_as_much() -> None:
+def test_the_best_is_bold_among_those_that_answer_and_were_asked_as_much():
     values = {"revise": (0.1, 0.5, 500), "cchvae": (0.4, 1.0, 500), "cadex-0": (0.3, 0.96, 500),
               "dice-gradient": (0.2, 1.0, 8)}  # fmt: skip
     near = by_dataset(method_rows(values), Measure("distance", "distance", 2, "low"))
@@ -739,7 +729,7 @@ def test_the_best_is_bold_among_those_that_answer_and_were_asked_as_much() -> No
     assert not any(row[1].best for row in alike.rows)  # more than half share it
 
 
-def test_a_pivot_of_measures_sorts_and_formats() -> None:
+def test_a_pivot_of_measures_sorts_and_formats():
     rows = [ours("paper", epsilon, dataset="adult", mse=mse) for epsilon, mse in (
         (0.025, 0.25), ("none", 0.125), (0.75, 0.1))]  # fmt: skip
     measures = [Measure("mse", "error", 3), Measure("mse", "per cent", style=".1f", scale=100)]
@@ -754,7 +744,7 @@ def test_a_pivot_of_measures_sorts_and_formats() -> None:
 
 
 @pytest.mark.long
-def test_other_data_is_marked_and_never_counted(report: Report) -> None:
+def test_other_data_is_marked_and_never_counted(report):
     (section,) = [it for it in report.sections if it.spec["name"] == "table-fr"]
     table = section.tables[0]
     place = table.columns.index("Purchase substitute")
@@ -769,7 +759,7 @@ def test_other_data_is_marked_and_never_counted(report: Report) -> None:
     assert state("table-fr", rows, "printed DPC columns") is State.OPEN
 
 
-def test_guarantees() -> None:
+def test_guarantees():
     rows = [ours("paper", 0.75), ours("functional", 0.75),
             {**ours("functional", 0.75), "guidance": "surrogate"}, ours("functional", "none"),
             ours("dpsgd", 3.0), {"method": "revise"}]  # fmt: skip
@@ -777,7 +767,7 @@ def test_guarantees() -> None:
     assert list(described(rows).guarantee) == levels
 
 
-def test_fewer_epochs_than_published_are_said() -> None:
+def test_fewer_epochs_than_published_are_said():
     rows = [ours("paper", 0.75, dataset=name, epochs=n)
             for name, n in (("adult", 300), ("mnist", 10), ("texas-substitute", 8))]  # fmt: skip
     (note,) = pages.fewer_epochs(described(rows))
@@ -787,7 +777,7 @@ def test_fewer_epochs_than_published_are_said() -> None:
 # What the paper prints.
 
 
-def test_paper_values() -> None:
+def test_paper_values():
     assert paper_values.flip_ratio("paper, ε 0.025", "mnist", specified=True) == "0.720"
     assert paper_values.flip_ratio("paper, ε 0.025", "adult", specified=True) == ""
     assert paper_values.flip_ratio("cchvae", "texas-substitute") == "0.728"
@@ -799,7 +789,7 @@ def test_paper_values() -> None:
     assert paper_values.of(paper_values.ROWS, "digits") is None
 
 
-def test_our_data_are_those_of_the_documentation() -> None:
+def test_our_data_are_those_of_the_documentation():
     datasets = (ROOT / "docs/datasets.md").read_text("utf-8")
     for name, (rows, _, _, classes) in SECTIONS["data"].items():
         line = next(line for line in datasets.splitlines() if line.startswith(f"| `{name}`"))
@@ -812,11 +802,11 @@ def test_our_data_are_those_of_the_documentation() -> None:
 # Claims.
 
 
-def decided(outcomes: dict[str, Outcome]) -> Verdict:
+def decided(outcomes):
     return judge(Claim("c", "r", lambda frame: outcomes), described([{"dataset": "adult"}]))
 
 
-def test_a_claim_holds_where_every_case_holds_and_is_settled() -> None:
+def test_a_claim_holds_where_every_case_holds_and_is_settled():
     good, bad = {"Adult": Outcome(True, "1")}, {"MNIST": Outcome(False, "2")}
     loose = {"Texas": Outcome(True, "3", settled=False)}
     below = {"Digits": Outcome(False, "4", settled=False)}
@@ -837,7 +827,7 @@ def test_a_claim_holds_where_every_case_holds_and_is_settled() -> None:
 
 
 @pytest.mark.long
-def test_all_states_are_counted_at_a_glance(report: Report) -> None:
+def test_all_states_are_counted_at_a_glance(report):
     twin, page = render("page.md", report), render("page.html", report)
     for of_paper in (True, False):
         states = report.states(of_paper)
@@ -846,9 +836,7 @@ def test_all_states_are_counted_at_a_glance(report: Report) -> None:
         assert all(f"{it} {states[it]}</span>" in page for it in State)
 
 
-def test_the_page_begins_with_counts_a_picture_and_the_papers_claims(
-    stored_results: tuple[Path, list[str]], stored: Stored
-) -> None:
+def test_the_page_begins_with_counts_a_picture_and_the_papers_claims(stored_results, stored):
     folder, _ = stored_results
     page = (folder / "results/report.html").read_text("utf-8")
     rows = sum(map(len, stored.files.values()))
@@ -864,36 +852,36 @@ def test_the_page_begins_with_counts_a_picture_and_the_papers_claims(
     assert page.count('<span class="state">', start, end) == sum(it.of_paper for it in claims)
 
 
-def changed(rows: list[Row], **values: Any) -> list[Row]:
+def changed(rows, **values):
     return [{**row, **values} for row in rows]
 
 
-def swapped(rows: list[Row]) -> list[Row]:
+def swapped(rows):
     """The two mechanisms in each other's place."""
     names = {"paper": "functional", "functional": "paper"}
     return [{**row, "mechanism": names.get(str(row.get("mechanism")))} for row in rows]
 
 
-def with_ours(column: str, mine: float, theirs: float) -> list[Row]:
+def with_ours(column, mine, theirs):
     return [{**row, column: mine if row.get("mechanism") else theirs} for row in answers()]
 
 
-def timed(cadex: float, others: float) -> list[Row]:
+def timed(cadex, others):
     return [
         {**row, "run": "2026", "seconds_for_ten": cadex if row["method"] == "cadex-0" else others}
         for row in answers()
     ]
 
 
-def benched(column: str, mine: float, theirs: float) -> list[Row]:
+def benched(column, mine, theirs):
     return changed(with_ours(column, mine, theirs), part="peers", batch=500)
 
 
-def erring(sign: int) -> list[Row]:
+def erring(sign):
     return [ours("paper", e, dataset="adult", mse=e ** (-sign)) for e in (0.1, 0.5, 1.0)]
 
 
-def audited(refuted: bool, bound: float) -> list[Row]:
+def audited(refuted, bound):
     return [
         {"mechanism": name, "view": "coefficients", "pair": "p", "claimed_epsilon": 1.0,
          "bound": bound, "ceiling": 9.0, "refuted": refuted, "delta": 0.0}
@@ -901,7 +889,7 @@ def audited(refuted: bool, bound: float) -> list[Row]:
     ]  # fmt: skip
 
 
-BOTH_WAYS: list[tuple[str, str, list[Row], list[Row]]] = [
+BOTH_WAYS = [
     ("targets", "f is at least as accurate",
      [{"dataset": "adult", "method": "target", "seed": 0, "accuracy": 0.9}],
      [{"dataset": "adult", "method": "target", "seed": 0, "accuracy": 0.8}]),
@@ -1008,13 +996,13 @@ BOTH_WAYS: list[tuple[str, str, list[Row], list[Row]]] = [
 
 @pytest.mark.parametrize(("name", "words", "good", "bad"), BOTH_WAYS,
                          ids=[f"{case[0]}: {case[1]}" for case in BOTH_WAYS])  # fmt: skip
-def test_claims_go_both_ways(name: str, words: str, good: list[Row], bad: list[Row]) -> None:
+def test_claims_go_both_ways(name, words, good, bad):
     assert state(name, good, words) is State.HOLDS
     assert state(name, bad, words) is State.FAILS
     assert state(name, [{"dataset": "adult"}], words) is State.OPEN
 
 
-def test_a_comparison_inside_the_intervals_is_not_settled() -> None:
+def test_a_comparison_inside_the_intervals_is_not_settled():
     assert state("believable", judged(0.9), "fewer rare pairs") is State.UNSETTLED  # the same
     rows = [ours("paper", epsilon, dataset="adult", flip_ratio=flips, seed=seed)
             for epsilon, flips in ((0.025, 0.50), (0.75, 0.52)) for seed in (0, 1)]  # fmt: skip
@@ -1027,7 +1015,7 @@ def test_a_comparison_inside_the_intervals_is_not_settled() -> None:
     assert "; not settled on Adult (" in found.detail
 
 
-def test_most_methods_are_more_than_half_of_them_ties_and_all() -> None:
+def test_most_methods_are_more_than_half_of_them_ties_and_all():
     """Three of five others at 1.0: a method at 0.99 is above two of them, which is not most."""
     others = ("dice-gradient", "cadex-0", "cchvae", "revise", "cadex-0.5")
     shares = dict(zip(others, (1.0, 1.0, 1.0, 0.9, 0.8), strict=True))
@@ -1040,13 +1028,13 @@ def test_most_methods_are_more_than_half_of_them_ties_and_all() -> None:
     assert state("table-fr", [*rows, mine], "most other methods") is State.HOLDS
 
 
-def test_a_single_seed_settles_no_gain() -> None:
+def test_a_single_seed_settles_no_gain():
     alone = [row for row in attacks("paper", 0.6, 0.9) if row["seed"] == 0]
     words = "`paper`, f answers with probabilities"
     assert state("table-extraction", alone, words) is State.OPEN
 
 
-def test_nothing_found_is_settled_only_where_little_more_is_ruled_out() -> None:
+def test_nothing_found_is_settled_only_where_little_more_is_ruled_out():
     assert state("fig-attribute", guessed(0.0, 0.05), "gives away") is State.UNSETTLED
     words = "`paper`: the counterfactuals"
     spread = scored("paper", "cf", 0.5)
@@ -1060,13 +1048,13 @@ def test_nothing_found_is_settled_only_where_little_more_is_ruled_out() -> None:
     assert state("table-extraction", gains, words) is State.UNSETTLED
 
 
-def test_an_auc_below_one_half_is_a_finding() -> None:
+def test_an_auc_below_one_half_is_a_finding():
     found = verdicts("fig-membership", scored("paper", "cf", 0.4))
     (detail,) = (it.detail for text, it in found.items() if "`paper`: the counterf" in text)
     assert "members score lower than others" in detail
 
 
-def test_the_paper_is_judged_by_its_own_datasets() -> None:
+def test_the_paper_is_judged_by_its_own_datasets():
     """What substitutes and digits show is told, and counts for nothing."""
     words = "at least as many queries"
     claim, flipped = State.HOLDS, {0.025: 0.75, 0.75: 0.025}
@@ -1078,21 +1066,21 @@ def test_the_paper_is_judged_by_its_own_datasets() -> None:
     assert state("table-fr", wrong, words) is State.OPEN
 
 
-def test_rows_of_the_decoder_decide_where_they_were_measured() -> None:
+def test_rows_of_the_decoder_decide_where_they_were_measured():
     rows = [{**row, "flip_ratio_any_unsnapped": 1 - row["epsilon"] if row["epsilon"] else None}
             for row in answers()]  # fmt: skip
     assert state("table-fr", answers(), "at least as many queries") is State.HOLDS
     assert state("table-fr", rows, "at least as many queries") is State.FAILS
 
 
-def test_a_mean_over_few_answers_settles_nothing() -> None:
+def test_a_mean_over_few_answers_settles_nothing():
     few = [{**row, "queries": 5} for row in answers()]
     (found,) = verdicts("table-fr", few, "at least as many queries").values()
     assert found.state is State.UNSETTLED
     assert "over 10 answers" in found.detail
 
 
-def test_differences_are_settled_seed_by_seed() -> None:
+def test_differences_are_settled_seed_by_seed():
     rows = attacks("paper", 0.6, 0.8)
     claim = "`paper`, known architecture: the naive attacker ends below predictions alone"
     for row in rows:  # all accuracies differ much with the seed, their difference does not
