@@ -3,9 +3,6 @@
 import html
 import math
 import re
-import shutil
-import subprocess
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
@@ -24,7 +21,6 @@ from counterveil_lab.report.frames import SECTIONS, Mean, described, means
 from counterveil_lab.report.page import Stored, gather, quoted, render, rich, write
 from counterveil_lab.report.pivots import Measure, Pivot, table_of
 from counterveil_lab.report.sections import ROWS, behind, claims_of
-from counterveil_lab.results import stored_rows
 from counterveil_lab.results import write as store
 
 ROOT = Path(__file__).parents[2]
@@ -127,76 +123,6 @@ def measured(draw, **more):
     return {"dataset": "adult", "epsilon": 0.75, "delta": 1e-9, "draw": draw, **more}
 
 
-def toys(folder):
-    """Every experiment in small."""
-    folder.mkdir(exist_ok=True)
-    put(folder, "paper-readings", [
-        ours("paper", 0.75, dataset="adult", reading=reading, mse=0.1, flip_ratio=0.9, epochs=300)
-        for reading in ("as here", "tied", "signed", "unweighted f")
-    ])  # fmt: skip
-    put(folder, "targets", [{"dataset": "adult", "method": "target", "seed": s,
-                             "accuracy": 0.8 + s / 100,
-                             "balanced_accuracy": None, "majority_share": 0.7}
-                            for s in (0, 1)])  # fmt: skip
-    errors = [ours("paper", e, dataset=d, mse=0.1 / (1 if e == "none" else e), epochs=60,
-                   mse_of_pooled_mean=0.2)
-              for d in ("adult", "purchase-substitute") for e in ("none", 0.75, 0.025)]  # fmt: skip
-    put(folder, "fig-mse", errors)
-    put(folder, "fig-reconstructions", errors)
-    put(folder, "table-fr", [*answers(), *answers("purchase-substitute")])
-    put(folder, "table-ad", answers(), "counterveil-lab run table-ad --quick")
-    put(folder, "believable", judged(0.99))
-    put(folder, "believable-images", looked_at(0.99))
-    told = {"auc": 0.6, "auc_dependent": 0.65, "ceiling": 0.7, "ceiling_dependent": 0.8}
-    put(folder, "plausibility", [measured(0, epsilon=e, seed=1, **told) for e in (0.1, 3.0)])
-    put(folder, "second-opinion", [
-        {"how": "one run", "epsilon": 1.0, "delta": 0.0, "bound": bound, "fault": fault,
-         "refuted": False}
-        for fault, bound in (("sound", 0.3), ("half of the noise", 0.9))
-    ])  # fmt: skip
-    put(folder, "population-peers", [
-        measured(d, model=m, method=m, auc=0.9, delta=1e-6, rows=100, bins=8, two_way=0.04,
-                 seconds=1.0)
-        for d in range(2) for m in ("private model", "dp-ebm", "boosted trees")
-    ])  # fmt: skip
-    put(folder, "claims", [said_of_people(0.0)])
-    works = {"regions": 20, "exact": 0.5, "accepted": 1.0, "missed_numbers": 0.0}
-    put(folder, "regions", [measured(0, kind="network", seed=1, missed_lists=0.0, **works)])
-    put(folder, "population", [measured(d, agreement=0.9, two_way=0.04, two_way_singles=0.06,
-                                        worst_number=0.02, bounds=b)
-                               for d in range(2) for b in (1.0, 10.0)])  # fmt: skip
-    put(folder, "private-models", [measured(d, agreement=a, method=m, batch=b, clip=b, epsilon=e)
-                                   for d in range(2) for e in (0.1, 0.75, 3.0)
-                                   for m, a, b in (("private model", 0.9, None),
-                                                   ("dp-sgd", 0.8, 1.0))])  # fmt: skip
-    put(folder, "private-answers", [measured(d, flip_ratio=1.0 - d / 100, asked=kind)
-                                    for d in range(2)
-                                    for kind in ("network", "private model")])  # fmt: skip
-    put(folder, "fig-time", [{**row, "seconds_for_ten": 0.1, "run": "2026", "runs": 5}
-                             for row in answers()])  # fmt: skip
-    put(folder, "fig-case", [
-        ours("paper", 0.75, dataset="mnist", way="published", target=5, f_says=4, valid=False,
-             probability=0.1, distance=None)
-    ])  # fmt: skip
-    put(folder, "theorem-3", drawn("search", 9.0) + drawn("affine", 1.0))
-    put(folder, "table-extraction", attacks("paper", 0.6, 0.8) + attacks("no-noise", 0.8, 0.9))
-    put(folder, "fig-membership", [
-        *(row for d in ("paper", "no-noise-published") for t in ("f'", "cf")
-          for row in scored(d, t, 0.5)),
-        {"dataset": "adult", "attack": "linkage", "defence": "functional-model", "epsilon": 0.75,
-         "target": "cf", "control": "none", "seed": 0, "counterfactuals": 9, "auc": None,
-         **{f"{kind}_excess{end}": 0.0 for kind in ("exact", "near")
-            for end in ("", "_low", "_high")}},
-    ])  # fmt: skip
-    put(folder, "fig-attribute", guessed(0.0))
-    put(folder, "fig-tradeoff",
-        [*stolen("model", 0.9), *stolen("surrogate", 0.8)])  # fmt: skip
-    whole = ("audit", "crosscheck-attacks", "exhaustive", "optimal-trees")
-    for name in (*whole, "bench-search", "bench-gpu", "bench-release"):
-        shutil.copy(ROOT / "results" / f"{name}.parquet", folder)
-    (folder / "fig-mse.svg").write_text(DRAWN)
-
-
 def judged_by_all(faults):
     """What exhaustive search found of one model."""
     row = {"part": "adult", "model": "boosted", "prefer": "nearest", "times_best": 1.01 + faults}
@@ -285,25 +211,6 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def full(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("toys")
-    toys(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def report(full):
-    return gather(Stored(full))
-
-
-@pytest.fixture(scope="module")
-def written(full, tmp_path_factory):
-    """The folder with the page and its twin, and what was said about them."""
-    folder = tmp_path_factory.mktemp("written")
-    return folder, write(full, folder / "results/report.html", folder / "docs")
-
-
-@pytest.fixture(scope="module")
 def stored():
     return Stored(ROOT / "results")
 
@@ -332,14 +239,14 @@ def verdicts(name, rows, words=""):
     return {claim.text: judge(claim, frame) for claim in claims if words in claim.text}
 
 
-def test_draws_are_summed_up(full):
-    (line,) = (
-        ROWS["private_answers"](described(stored_rows(full, "private-answers")))
-        .query("asked == 'network'")
-        .itertuples()
-    )
+def test_draws_are_summed_up():
+    asked = [measured(d, flip_ratio=1.0 - d / 100, asked="network") for d in range(2)]
+    (line,) = ROWS["private_answers"](described(asked)).itertuples()
     assert (line.flip_ratio, line.worst, line.draws) == (pytest.approx(0.995), 0.99, 2)
-    best = ROWS["best_settings"](described(stored_rows(full, "private-models")))
+    methods = [("private model", 0.9, None), ("dp-sgd", 0.8, 1.0)]
+    tried = [measured(d, agreement=a, method=m, batch=b, clip=b, epsilon=e)
+             for d in range(2) for e in (0.1, 0.75, 3.0) for m, a, b in methods]  # fmt: skip
+    best = ROWS["best_settings"](described(tried))
     assert sorted(best.method) == ["dp-sgd"] * 3 + ["private model"] * 3
 
 
@@ -370,19 +277,33 @@ def test_believable_answers_are_held_against_their_bars(name, rows, enough, less
 
 @pytest.fixture(scope="module")
 def stored_results(tmp_path_factory):
-    """The report of the stored results, in a folder with the documents that quote tables."""
-    folder = tmp_path_factory.mktemp("stored")
+    """The report of the stored results, and a folder with the documents that quote tables."""
+    folder, usual, made = tmp_path_factory.mktemp("stored"), pages.gather, []
     (folder / "docs").mkdir()
     for name in QUOTING:
         (folder / name).write_text((ROOT / name).read_text("utf-8"), "utf-8")
-    return folder, write(ROOT / "results", folder / "results/report.html", folder / "docs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pages, "gather", lambda *given: made.append(usual(*given)) or made[0])
+        said = write(ROOT / "results", folder / "results/report.html", folder / "docs")
+    return folder, said, made[0]
+
+
+@pytest.fixture(scope="module")
+def report(stored_results):
+    return stored_results[2]
+
+
+@pytest.fixture(scope="module")
+def texts(stored_results):
+    """The page and its twin."""
+    files = (stored_results[0] / name for name in ("results/report.html", "docs/results.md"))
+    return [file.read_text("utf-8") for file in files]
 
 
 @pytest.mark.long
-def test_the_stored_results_make_a_page_and_a_twin(stored_results):
-    folder, said = stored_results
-    check((folder / "results/report.html").read_text("utf-8"))
-    twin = (folder / "docs/results.md").read_text("utf-8")
+def test_the_stored_results_make_a_page_and_a_twin(stored_results, report, texts):
+    folder, said, _ = stored_results
+    page, twin = check(texts[0]), texts[1]
     assert not re.search(r"\b(nan|NaN|None)\b", twin)
     assert str(folder) not in twin
     assert "`results/report.html`" in twin
@@ -390,48 +311,35 @@ def test_the_stored_results_make_a_page_and_a_twin(stored_results):
         f"written: {folder}/results/report.html",
         f"written: {folder}/docs/results.md",
     ]
-    titles = [it["title"] for chapter in SECTIONS["chapter"] for it in chapter["section"]]
-    assert all(f"### {title}\n" in twin for title in titles)
-
-
-@pytest.mark.long
-def test_the_documents_are_those_of_the_stored_results(stored_results):
-    """README.md and docs/ show what the stored rows give; writing them again changes nothing."""
-    folder, said = stored_results
-    written = [words for words in said if words.startswith("written: ")]
-    assert len(written) == 2  # no document had to be written anew
-    for name in (*QUOTING, "docs/results.md"):
-        assert (folder / name).read_text("utf-8") == (ROOT / name).read_text("utf-8"), name
-
-
-@pytest.mark.long
-def test_the_page_of_all_experiments(report):
-    page = check(render("page.html", report))
     assert set(NAMES) <= set(page.ids)
-    assert not [section.spec["name"] for section in report.sections if section.missing]
     for section in report.sections:
+        assert f"### {section.spec['title']}\n" in twin
+        assert not section.missing, section.spec["name"]
         assert section.tables, section.spec["name"]
         assert len(section.verdicts) >= len(section.spec["claim"]), section.spec["name"]
-
-
-@pytest.mark.long
-def test_the_twin_has_the_tables_of_the_paper(written, report):
-    folder, _ = written
-    twin = (folder / "docs/results.md").read_text("utf-8")
-    assert "`results/report.html`" in twin
-    tables = [table for section in report.sections for table in section.tables]
-    for table in tables:
-        assert (f"**{table.title}**" in twin) == (table.shown == "page"), table.title
+        for table in section.tables:
+            assert (f"**{table.title}**" in twin) == (table.shown == "page"), table.title
     for block in twin.split("\n\n"):
         lines = block.splitlines()
         if lines and lines[0].startswith("| "):
             assert len({re.sub(r"\\\|", "", line).count("|") for line in lines}) == 1
 
 
-def test_a_long_table_is_shown_by_the_command(full):
-    assert "x\\|y" in pages.show(full, "fig-attribute")  # a pipe inside a cell
+@pytest.mark.long
+def test_the_documents_are_those_of_the_stored_results(stored_results):
+    """README.md and docs/ show what the stored rows give; writing them again changes nothing."""
+    folder, said, _ = stored_results
+    written = [words for words in said if words.startswith("written: ")]
+    assert len(written) == 2  # no document had to be written anew
+    for name in (*QUOTING, "docs/results.md"):
+        assert (folder / name).read_text("utf-8") == (ROOT / name).read_text("utf-8"), name
+
+
+def test_a_long_table_is_shown_by_the_command(tmp_path):
+    put(tmp_path, "fig-attribute", guessed(0.0))
+    assert "x\\|y" in pages.show(tmp_path, "fig-attribute")  # a pipe inside a cell
     with pytest.raises(InputError, match="there are: "):
-        pages.show(full, "nothing")
+        pages.show(tmp_path, "nothing")
 
 
 def test_an_empty_folder_says_how_to_make_every_file(tmp_path):
@@ -459,16 +367,16 @@ def test_rows_without_columns_or_values_break_nothing(tmp_path, name):
     check((tmp_path / "page.html").read_text("utf-8"))
 
 
-@pytest.mark.long
-def test_toy_size_is_said(written):
-    folder, said = written
-    assert "table-ad: toy size (--quick)" in said
-    assert "these numbers mean nothing" in (folder / "results/report.html").read_text("utf-8")
+def test_toy_size_is_said(tmp_path):
+    put(tmp_path, "table-ad", answers(), "counterveil-lab run table-ad --quick")
+    assert "table-ad: toy size (--quick)" in write(tmp_path, tmp_path / "page.html", None)
+    assert "these numbers mean nothing" in (tmp_path / "page.html").read_text("utf-8")
 
 
-def test_figures_are_inside_the_page(full, tmp_path):
+def test_figures_are_inside_the_page(tmp_path):
+    (tmp_path / "fig-mse.svg").write_text(DRAWN)
     spec = {"name": "fig-mse", "title": "Errors", "sees": "of `paper`"}
-    (figure,) = pages.pictures(full, spec)
+    (figure,) = pages.pictures(tmp_path, spec)
     assert figure["source"].startswith("data:image/svg+xml,")
     drawn = ElementTree.fromstring(unquote(html.unescape(figure["source"].partition(",")[2])))
     assert drawn[0].text == '50 % & "more"'.replace('"', "'")
@@ -477,21 +385,6 @@ def test_figures_are_inside_the_page(full, tmp_path):
     spec = {**spec, "picture": {"a": "first", "b": "second"}}
     (tmp_path / "a.svg").write_bytes(b" " * pages.LARGEST_PICTURE)
     assert pages.pictures(tmp_path, spec) == []
-
-
-@pytest.mark.long
-def test_the_documentation_builds(written, tmp_path):
-    pytest.importorskip("mkdocs")
-    docs = tmp_path / "docs"
-    shutil.copytree(written[0] / "docs", docs)
-    for other in ("privacy", "soundness", "datasets", "fidelity"):
-        (docs / f"{other}.md").write_text(f"# {other}\n")
-    (tmp_path / "mkdocs.yml").write_text(
-        f"site_name: test\nstrict: true\nhooks: [{ROOT}/docs/hooks.py]\n"
-    )
-    subprocess.run([sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"], cwd=tmp_path,
-                   check=True)  # fmt: skip
-    assert (tmp_path / "site/results/index.html").exists()
 
 
 def test_text_is_escaped():
@@ -744,7 +637,7 @@ def test_a_pivot_of_measures_sorts_and_formats():
 
 
 @pytest.mark.long
-def test_other_data_is_marked_and_never_counted(report):
+def test_other_data_is_marked_and_never_counted(report, texts):
     (section,) = [it for it in report.sections if it.spec["name"] == "table-fr"]
     table = section.tables[0]
     place = table.columns.index("Purchase substitute")
@@ -752,9 +645,8 @@ def test_other_data_is_marked_and_never_counted(report):
     assert cells
     assert all(cell.other_data for cell in cells)
     assert not any(row[table.columns.index("MNIST")].other_data for row in table.rows)
-    text = render("page.html", report)
-    assert '<em class="other">paper 0.722†' in text
-    assert "Those are not comparable" in text
+    assert '<em class="other">paper 0.722†' in texts[0]
+    assert "Those are not comparable" in texts[0]
     rows = answers("purchase-substitute", functional=0.1)
     assert state("table-fr", rows, "printed DPC columns") is State.OPEN
 
@@ -827,8 +719,8 @@ def test_a_claim_holds_where_every_case_holds_and_is_settled():
 
 
 @pytest.mark.long
-def test_all_states_are_counted_at_a_glance(report):
-    twin, page = render("page.md", report), render("page.html", report)
+def test_all_states_are_counted_at_a_glance(report, texts):
+    page, twin = texts
     for of_paper in (True, False):
         states = report.states(of_paper)
         counts = ". ".join(f"{it.capitalize()}: {states[it]}" for it in State if states[it])
@@ -836,11 +728,9 @@ def test_all_states_are_counted_at_a_glance(report):
         assert all(f"{it} {states[it]}</span>" in page for it in State)
 
 
-def test_the_page_begins_with_counts_a_picture_and_the_papers_claims(stored_results, stored):
-    folder, _ = stored_results
-    page = (folder / "results/report.html").read_text("utf-8")
+def test_the_page_begins_with_counts_a_picture_and_the_papers_claims(texts, stored):
+    page, twin = texts
     rows = sum(map(len, stored.files.values()))
-    twin = (folder / "docs/results.md").read_text("utf-8")
     said = re.search(r"Stored rows: ([\d,]+), ([\d,]+) of", twin)
     assert said
     assert 0 < int(said[2].replace(",", "")) <= int(said[1].replace(",", "")) == rows

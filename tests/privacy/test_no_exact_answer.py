@@ -2,6 +2,7 @@
 
 import json
 import tempfile
+from dataclasses import replace
 from decimal import Decimal
 
 import numpy as np
@@ -246,6 +247,23 @@ def test_the_exact_check_is_loud_and_written_down(tmp_path, capsys):
     assert "row 7, column 'income'" in capsys.readouterr().err
     assert len(book.entries("loans")) == 2
     assert command(*words, "--ledger", book.path, "--dataset", "unknown") == 2
+
+
+def test_the_ledger_is_charged_before_a_row_is_read(tmp_path):
+    book = Ledger(tmp_path / "ledger.db")
+    book.open_account("loans", Budget(1))
+    curator = Curator(SCHEMA, ledger=book.path)
+    read = []
+
+    def batches():
+        read.append(len(book.entries("loans")))
+        yield ROWS
+
+    table = curator._table(ROWS)
+    object.__setattr__(table, "_source", replace(table._source, batches=batches, read=None))
+    curator._table = lambda _: table
+    curator.release(ROWS, 0.5, epochs=1, progress=False)
+    assert read == [1]
 
 
 SAME = [7, "07", " 7", 7.0, "7", "7.0", np.int64(7), "+7"]
