@@ -84,13 +84,10 @@ def test_a_signing_key_does_not_show(tmp_path):
     ],
 )  # fmt: skip
 def test_files_that_are_no_keys(tmp_path, content):
+    with pytest.raises(RequestError, match="no key at"):
+        PublicKey.load(tmp_path / "a.pub")
     (tmp_path / "a.pub").write_bytes(content)
     with pytest.raises(RequestError, match="no key of counterveil"):
-        PublicKey.load(tmp_path / "a.pub")
-
-
-def test_files_that_are_not_there(tmp_path):
-    with pytest.raises(RequestError, match="no key at"):
         PublicKey.load(tmp_path / "a.pub")
 
 
