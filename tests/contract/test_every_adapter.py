@@ -46,7 +46,7 @@ SLOPE = 1.7  # of the models written by hand: granted where SLOPE·income outwei
 BAR = 4.321
 
 
-def people(count: int) -> pd.DataFrame:
+def people(count):
     rng = np.random.default_rng(0)
     return pd.DataFrame(
         {
@@ -71,11 +71,11 @@ class Case:
     own: Callable[[pd.DataFrame], Any]
 
 
-def points_of(frame: pd.DataFrame) -> torch.Tensor:
+def points_of(frame):
     return torch.as_tensor(ENCODING.encode(frame), dtype=torch.float32)
 
 
-def network() -> nn.Sequential:
+def network():
     torch.manual_seed(0)
     layers = nn.Sequential(nn.Linear(SCHEMA.width, 16), nn.Tanh(), nn.Linear(16, 2))
     optimiser = torch.optim.Adam(layers.parameters(), 0.02)
@@ -86,44 +86,44 @@ def network() -> nn.Sequential:
     return layers.requires_grad_(False).eval()
 
 
-def torch_case(adapted: TargetModel, module: nn.Module) -> Case:
+def torch_case(adapted, module):
     return Case(adapted, lambda frame: module(points_of(frame)))
 
 
-def torch_module(folder: Path) -> Case:
+def torch_module(folder):
     module = network()
     return torch_case(adapt(module, SCHEMA), module)
 
 
-def exported_program(folder: Path) -> Case:
+def exported_program(folder):
     module = network()
     rows = {0: torch.export.Dim("rows", min=1)}
     program = torch.export.export(module, (POINTS[:4],), dynamic_shapes=(rows,))
     return torch_case(adapt(program, SCHEMA), module)
 
 
-def pt2_file(folder: Path) -> Case:
+def pt2_file(folder):
     module = network()
     save_exported(module, SCHEMA, folder / "m.pt2")
     return torch_case(load_model(folder / "m.pt2", SCHEMA), module)
 
 
-def estimator_over_rows(folder: Path) -> Case:
+def estimator_over_rows(folder):
     used = list(NUMBERS.columns)
     model = HistGradientBoostingClassifier(max_iter=20).fit(FRAME[used], LOAN)
     return Case(adapt(model, SCHEMA), lambda frame: model.predict_proba(frame[used])[:, ::-1])
 
 
-def estimator_over_encoding(folder: Path) -> Case:
+def estimator_over_encoding(folder):
     model = LogisticRegression().fit(ENCODING.encode(FRAME), LOAN)
 
-    def own(frame: pd.DataFrame) -> Any:
+    def own(frame):
         return model.predict_proba(ENCODING.encode(frame))[:, ::-1]
 
     return Case(adapt(model, SCHEMA), own)
 
 
-def pipeline(folder: Path) -> Case:
+def pipeline(folder):
     columns = make_column_transformer(
         (OneHotEncoder(handle_unknown="ignore"), ["housing", "member"]),
         ("passthrough", ["income", "debt"]),
@@ -132,12 +132,12 @@ def pipeline(folder: Path) -> Case:
     return Case(adapt(model, SCHEMA), lambda frame: model.predict_proba(frame)[:, ::-1])
 
 
-def boosted(package: str, *, over_rows: bool, raw: bool) -> Callable[[Path], Case]:
-    def build(folder: Path) -> Case:
+def boosted(package, *, over_rows, raw):
+    def build(folder):
         model = boosters.classifier(boosters.package_of(package))
         schema = NUMBERS if over_rows else SCHEMA
 
-        def seen(frame: pd.DataFrame) -> Any:
+        def seen(frame):
             return frame[list(NUMBERS.columns)] if over_rows else ENCODING.encode(frame)
 
         model.fit(seen(FRAME), (~GRANTED).astype(int))
@@ -148,30 +148,30 @@ def boosted(package: str, *, over_rows: bool, raw: bool) -> Callable[[Path], Cas
     return build
 
 
-def by_hand(income: Any, debt: Any) -> Any:
+def by_hand(income, debt):
     granted = 1 / (1 + np.exp(-(SLOPE * np.asarray(income) - np.asarray(debt) - BAR)))
     return np.stack([1 - granted, granted], axis=1)
 
 
-def function_over_rows(folder: Path) -> Case:
-    def own(frame: pd.DataFrame) -> Any:
+def function_over_rows(folder):
+    def own(frame):
         return by_hand(frame.income, frame.debt)
 
     return Case(adapt(own, SCHEMA), own)
 
 
-def function_over_encoding(folder: Path) -> Case:
-    def function(array: Any) -> Any:
+def function_over_encoding(folder):
+    def function(array):
         return by_hand(10 * array[:, 1], 7 * array[:, 2])
 
     adapted = adapt(function, SCHEMA, inputs="encoding")
     return Case(adapted, lambda frame: function(ENCODING.encode(frame)))
 
 
-def onnx_model(*, over_rows: bool, double: bool) -> Callable[[Path], Case]:
+def onnx_model(*, over_rows, double):
     """Probabilities of `by_hand`, computed by a graph in float32 or float64."""
 
-    def build(folder: Path) -> Case:
+    def build(folder):
         onnx = pytest.importorskip("onnx", reason="the package onnx writes the models")
         runtime = pytest.importorskip("onnxruntime", reason="counterveil[onnx] is not installed")
         helper, kind = onnx.helper, onnx.TensorProto.DOUBLE if double else onnx.TensorProto.FLOAT
@@ -202,7 +202,7 @@ def onnx_model(*, over_rows: bool, double: bool) -> Callable[[Path], Case]:
         model = helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
         session = runtime.InferenceSession(model, providers=["CPUExecutionProvider"])
 
-        def own(frame: pd.DataFrame) -> Any:
+        def own(frame):
             if over_rows:
                 feed = {name: frame[[name]].to_numpy(dtype) for name in names}
             else:
@@ -214,50 +214,46 @@ def onnx_model(*, over_rows: bool, double: bool) -> Callable[[Path], Case]:
     return build
 
 
-CASES: dict[str, Callable[[Path], Case]] = {
-    "torch module": torch_module,
-    "exported program": exported_program,
-    ".pt2 file": pt2_file,
+CASES = {
+    "torch module": torch_module, "exported program": exported_program, ".pt2 file": pt2_file,
     "estimator over rows": estimator_over_rows,
-    "estimator over the encoding": estimator_over_encoding,
-    "pipeline": pipeline,
+    "estimator over the encoding": estimator_over_encoding, "pipeline": pipeline,
     "XGBoost over rows": boosted("xgboost", over_rows=True, raw=False),
     "XGBoost over the encoding": boosted("xgboost", over_rows=False, raw=False),
     "XGBoost booster": boosted("xgboost", over_rows=True, raw=True),
     "LightGBM over rows": boosted("lightgbm", over_rows=True, raw=False),
     "LightGBM over the encoding": boosted("lightgbm", over_rows=False, raw=False),
     "LightGBM booster": boosted("lightgbm", over_rows=True, raw=True),
-    "function over rows": function_over_rows,
-    "function over the encoding": function_over_encoding,
+    "function over rows": function_over_rows, "function over the encoding": function_over_encoding,
     "ONNX over rows, float64": onnx_model(over_rows=True, double=True),
     "ONNX over rows, float32": onnx_model(over_rows=True, double=False),
     "ONNX over the encoding, float64": onnx_model(over_rows=False, double=True),
     "ONNX over the encoding, float32": onnx_model(over_rows=False, double=False),
-}
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module", params=CASES, ids=lambda name: name.replace(" ", "-"))
-def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
+def case(request, tmp_path_factory):
     return CASES[request.param](tmp_path_factory.mktemp("models"))
 
 
-def own_probabilities(case: Case, frame: pd.DataFrame) -> Any:
+def own_probabilities(case, frame):
     own = np.asarray(case.own(frame), dtype=np.float64)
     if own.min() < 0 or own.max() > 1:  # logits
         own = np.exp(own) / np.exp(own).sum(axis=1, keepdims=True)
     return own
 
 
-def own_verdict(case: Case, frame: pd.DataFrame) -> Any:
+def own_verdict(case, frame):
     return np.asarray(case.own(frame)).argmax(axis=1)
 
 
-def rows_of(case: Case, count: int) -> pd.DataFrame:
+def rows_of(case, count):
     """Rows of the case's own schema."""
     return case.adapted.encoding.pick(FRAME.head(count))
 
 
-def near_a_threshold(case: Case, count: int) -> pd.DataFrame:
+def near_a_threshold(case, count):
     """Rows whose income is 1e-9 to 1e-6 off the place where the model's own verdict changes."""
     frame = FRAME.head(count)
     low, high = frame.assign(income=0.0), frame.assign(income=10.0)
@@ -274,7 +270,7 @@ def near_a_threshold(case: Case, count: int) -> pd.DataFrame:
     return near.reset_index(drop=True)
 
 
-def test_log_probabilities_in_the_order_of_the_label_set(case: Case) -> None:
+def test_log_probabilities_in_the_order_of_the_label_set(case):
     found = ask_frame(case.adapted, rows_of(case, 400)).exp().numpy()
     assert found.shape == (400, 2)
     np.testing.assert_allclose(found, own_probabilities(case, FRAME), atol=1e-6)
@@ -282,7 +278,7 @@ def test_log_probabilities_in_the_order_of_the_label_set(case: Case) -> None:
     assert (found.argmax(axis=1) == GRANTED).mean() > 0.8  # the second class is "granted"
 
 
-def test_verdicts_near_a_threshold_are_the_models_own(case: Case) -> None:
+def test_verdicts_near_a_threshold_are_the_models_own(case):
     frame = near_a_threshold(case, 40)
     wanted = own_verdict(case, frame)
     assert len(frame) >= 100
@@ -291,7 +287,7 @@ def test_verdicts_near_a_threshold_are_the_models_own(case: Case) -> None:
     np.testing.assert_array_equal(answer.argmax(dim=1).numpy(), wanted)
 
 
-def test_a_row_alone_is_answered_as_in_a_batch(case: Case) -> None:
+def test_a_row_alone_is_answered_as_in_a_batch(case):
     frame = rows_of(case, 50)
     together = ask_frame(case.adapted, frame)
     for number in (0, 7, 49):
@@ -299,7 +295,7 @@ def test_a_row_alone_is_answered_as_in_a_batch(case: Case) -> None:
         torch.testing.assert_close(alone, together[[number]], atol=1e-6, rtol=1e-5)
 
 
-def test_points_are_answered_alike_and_lend_a_gradient(case: Case) -> None:
+def test_points_are_answered_alike_and_lend_a_gradient(case):
     frame = rows_of(case, 50)
     points = torch.as_tensor(case.adapted.encoding.encode(frame), dtype=torch.float32)
     points.requires_grad_(case.adapted.differentiable)
@@ -314,7 +310,7 @@ def test_points_are_answered_alike_and_lend_a_gradient(case: Case) -> None:
         assert bool((gradient != 0).any())
 
 
-def test_what_is_asked_about_stays_as_it_is(case: Case) -> None:
+def test_what_is_asked_about_stays_as_it_is(case):
     frame = rows_of(case, 50)
     points = torch.as_tensor(case.adapted.encoding.encode(frame), dtype=torch.float32)
     frame_before, points_before = frame.copy(deep=True), points.clone()
@@ -324,13 +320,13 @@ def test_what_is_asked_about_stays_as_it_is(case: Case) -> None:
     assert torch.equal(points, points_before)
 
 
-def test_points_of_another_width_are_refused(case: Case) -> None:
+def test_points_of_another_width_are_refused(case):
     with pytest.raises(ModelError):
         ask_points(case.adapted, torch.rand(3, case.adapted.encoding.width + 1))
 
 
 # Ways to write the cells of a column: as in the schema's types, as what files make of them.
-WRITTEN: dict[str, Callable[[pd.Series[Any]], pd.Series[Any]]] = {
+WRITTEN = {
     "float": lambda column: column.astype(float),
     "small whole numbers": lambda column: column.astype("int8"),
     "nullable": lambda column: column.astype("Int64"),
@@ -341,7 +337,7 @@ WRITTEN: dict[str, Callable[[pd.Series[Any]], pd.Series[Any]]] = {
 
 
 @pytest.mark.parametrize("way", WRITTEN, ids=lambda name: name.replace(" ", "-"))
-def test_a_model_gets_values_of_the_schemas_types(case: Case, way: str) -> None:
+def test_a_model_gets_values_of_the_schemas_types(case, way):
     """Whole-number categories and numbers decide alike however they are written."""
     frame = rows_of(case, 50)
     written = {name: WRITTEN[way](frame[name]) for name in {"age", "member"} & set(frame)}
@@ -349,7 +345,7 @@ def test_a_model_gets_values_of_the_schemas_types(case: Case, way: str) -> None:
     assert torch.equal(found, ask_frame(case.adapted, frame))
 
 
-def test_whole_numbers_with_gaps_reach_a_model_as_it_has_learnt_them() -> None:
+def test_whole_numbers_with_gaps_reach_a_model_as_it_has_learnt_them():
     """pandas reads such a column as floats and NaN; many models cannot read anything else."""
     schema = Schema(
         label=Label(name="loan", classes=("refused", "granted")),
@@ -375,7 +371,7 @@ def test_whole_numbers_with_gaps_reach_a_model_as_it_has_learnt_them() -> None:
     assert torch.allclose(again, expected.to(again), atol=1e-6)
 
 
-def test_functions_see_the_schemas_own_values() -> None:
+def test_functions_see_the_schemas_own_values():
     schema = Schema(
         label=Label(name="loan", classes=("refused", "granted")),
         features=(
@@ -386,21 +382,18 @@ def test_functions_see_the_schemas_own_values() -> None:
             Numeric(name="children", lower=0, upper=9, integer=True),
         ),
     )
-    seen: list[pd.DataFrame] = []
+    seen = []
 
-    def function(rows: pd.DataFrame) -> Any:
+    def function(rows):
         seen.append(rows)
         return np.full((len(rows), 2), 0.5)
 
     usual = pd.DataFrame(
         {
-            "region": [3, 1, 2],
-            "code": ["007", "8", "8"],
-            "member": [1, 0, 1],
-            "debt": [0.1, np.nan, 2 / 3],
-            "children": [0, 9, 4],
+            "region": [3, 1, 2], "code": ["007", "8", "8"], "member": [1, 0, 1],
+            "debt": [0.1, np.nan, 2 / 3], "children": [0, 9, 4],
         }
-    )
+    )  # fmt: skip
     foreign = pd.DataFrame(
         {
             "children": ["0", "9", "4"],
@@ -422,26 +415,26 @@ def test_functions_see_the_schemas_own_values() -> None:
 class Answering(nn.Module):
     """Answers wrongly where a row has the largest income."""
 
-    def __init__(self, wrong: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    def __init__(self, wrong):
         super().__init__()
         self.wrong = wrong
 
-    def forward(self, points: torch.Tensor) -> torch.Tensor:
+    def forward(self, points):
         answer = torch.stack([1 - points[:, 1], points[:, 1]], dim=1)
         return self.wrong(answer) if bool((points[:, 1] == 1).any()) else answer
 
 
 class AnsweringEstimator:
-    def __init__(self, wrong: Callable[[Any], Any]) -> None:
+    def __init__(self, wrong):
         self.wrong = wrong
 
-    def predict_proba(self, rows: Any) -> Any:
+    def predict_proba(self, rows):
         income = rows.income / 10 if isinstance(rows, pd.DataFrame) else rows[:, 1]
         granted = torch.tensor(np.array(income))
         return self.wrong(torch.stack([1 - granted, granted], dim=1)).numpy()
 
 
-WRONG: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+WRONG = {
     "NaN in one row": lambda answer: torch.where(answer[:, 1:] > 0.999, torch.nan, answer),
     "a third column": lambda answer: torch.cat([answer, answer[:, :1]], dim=1),
     "a row too many": lambda answer: torch.cat([answer, answer[:1]]),
@@ -451,12 +444,10 @@ WRONG: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 @pytest.mark.parametrize("wrong", WRONG.values(), ids=[name.replace(" ", "-") for name in WRONG])
 @pytest.mark.parametrize("kind", ["torch", "rows", "encoding", "estimator", "ONNX"])
-def test_wrong_answers_are_refused(
-    kind: str, wrong: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wrong_answers_are_refused(kind, wrong, monkeypatch):
     rich = FRAME.head(20).assign(income=10.0)
     if kind == "torch":
-        adapted: TargetModel = TorchModel(Answering(wrong), SCHEMA, outputs="probabilities")
+        adapted = TorchModel(Answering(wrong), SCHEMA, outputs="probabilities")
     elif kind == "ONNX":
         adapted = onnx_model(over_rows=True, double=True)(Path()).adapted
         run = adapted._session.run  # type: ignore[attr-defined]

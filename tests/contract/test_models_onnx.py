@@ -26,12 +26,9 @@ def tensor(name, kind, shape):
 
 def built(nodes, inputs, outputs, weights=()):
     graph = helper.make_graph(
-        nodes,
-        "tiny",
-        inputs,
-        outputs,
+        nodes, "tiny", inputs, outputs,
         [numpy_helper.from_array(value, name) for name, value in weights],
-    )
+    )  # fmt: skip
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
     return model.SerializeToString()
@@ -224,12 +221,9 @@ def plain():
 
 
 COLUMNS = [
-    ("age", WHOLE, ["rows", 1]),
-    ("net_income", FLOAT, ["rows", 1]),
-    ("housing", TEXT, ["rows", 1]),
-    ("region", TEXT, ["rows", 1]),
-    ("member", TensorProto.BOOL, ["rows"]),
-]
+    ("age", WHOLE, ["rows", 1]), ("net_income", FLOAT, ["rows", 1]), ("housing", TEXT, ["rows", 1]),
+    ("region", TEXT, ["rows", 1]), ("member", TensorProto.BOOL, ["rows"]),
+]  # fmt: skip
 
 
 def by_columns():

@@ -1,11 +1,8 @@
 """Published archives: small ones of the same layout are read, others are refused."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import tarfile
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -17,7 +14,7 @@ from counterveil_lab.datasets import VARIABLE, DatasetMissing, load
 ARCHIVES = ("purchase", "texas")
 
 
-def pack(path: Path, files: dict[str, str]) -> None:
+def pack(path, files):
     with tarfile.open(path, "w:gz") as archive:
         for name, text in files.items():
             member = tarfile.TarInfo(name)
@@ -25,14 +22,14 @@ def pack(path: Path, files: dict[str, str]) -> None:
             archive.addfile(member, io.BytesIO(text.encode()))
 
 
-def bits(rows: int, columns: int, *, classes: bool) -> list[str]:
+def bits(rows, columns, *, classes):
     """Lines as they were published: all 100 classes, if asked, and then bits."""
     table = np.random.default_rng(0).integers(0, 2, (rows, columns))
     heads = [[row % 100 + 1] if classes else [] for row in range(rows)]
     return [",".join(map(str, [*head, *line])) for head, line in zip(heads, table, strict=True)]
 
 
-def test_purchase_is_read_from_its_archive(tmp_path: Path) -> None:
+def test_purchase_is_read_from_its_archive(tmp_path):
     lines = bits(300, 600, classes=True)
     path = tmp_path / "dataset_purchase.tgz"
     pack(path, {"dataset_purchase": "\n".join(lines)})
@@ -46,7 +43,7 @@ def test_purchase_is_read_from_its_archive(tmp_path: Path) -> None:
     assert ours == set(lines)
 
 
-def test_texas_is_read_from_its_archive(tmp_path: Path) -> None:
+def test_texas_is_read_from_its_archive(tmp_path):
     pack(
         tmp_path / "dataset_texas.tgz",
         {
@@ -69,30 +66,23 @@ def test_texas_is_read_from_its_archive(tmp_path: Path) -> None:
         ({"dataset_purchase": "1,0,1"}, "3 columns, not 601"),
         ({"dataset_purchase": "1" + ",2" * 600}, "rows of 0 and 1"),
         ({"dataset_purchase": "101" + ",1" * 600}, "classes from 1 to 100"),
-        (
-            {"dataset_purchase": "first" + ",1" * 600},
-            "could not|invalid literal|Unable|docs/datasets",
-        ),
+        ({"dataset_purchase": "first" + ",1" * 600}, "could not|invalid|Unable|docs/datasets"),
     ],
 )
-def test_an_archive_of_another_form_is_refused(
-    files: dict[str, str], words: str, tmp_path: Path
-) -> None:
+def test_an_archive_of_another_form_is_refused(files, words, tmp_path):
     pack(tmp_path / "dataset_purchase.tgz", files)
     with pytest.raises(DatasetMissing, match=words):
         load("purchase", folder=tmp_path)
 
 
-def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
+def test_a_damaged_archive_is_refused(tmp_path):
     (tmp_path / "dataset_texas.tgz").write_bytes(b"no archive")
     with pytest.raises(DatasetMissing, match="no archive that can be read"):
         load("texas", folder=tmp_path)
 
 
 @pytest.mark.parametrize("name", ARCHIVES)
-def test_an_absent_archive_says_where_it_comes_from(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_absent_archive_says_where_it_comes_from(name, tmp_path, monkeypatch):
     with pytest.raises(DatasetMissing, match=r"docs/datasets\.md says where"):
         load(name, folder=tmp_path)
     monkeypatch.delenv(VARIABLE, raising=False)

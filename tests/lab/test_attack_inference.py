@@ -1,17 +1,12 @@
 """Inference attacks: each finds what was planted for it, and nothing where nothing is."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from asking import ask_frame
-from torch import Tensor
 
 from counterveil.encoding import Encoding
 from counterveil.schema import Binary, Label, Schema
@@ -25,7 +20,7 @@ from counterveil_lab.attacks.headlines import (
     linked,
     strongest,
 )  # fmt: skip
-from counterveil_lab.attacks.protocol import QUICK, Arena, Size
+from counterveil_lab.attacks.protocol import QUICK, Arena
 from counterveil_lab.attacks.shadows import (
     BY_HEART,
     Candidates,
@@ -44,16 +39,16 @@ TINY = replace(
 
 
 @pytest.fixture(autouse=True)
-def _short_lessons_of_attackers(monkeypatch: pytest.MonkeyPatch) -> None:
+def _short_lessons_of_attackers(monkeypatch):
     monkeypatch.setattr(membership, "EPOCHS", 2)
 
 
 @pytest.fixture(scope="module")
-def arena() -> Arena:
+def arena():
     return Arena.of("adult", 0, TINY)
 
 
-def test_shadows_of_a_stack_are_networks_of_their_own(arena: Arena) -> None:
+def test_shadows_of_a_stack_are_networks_of_their_own(arena):
     pool = Pool(arena.d3, *encoded(arena.d3, arena.schema))
     networks, inside = shadows_of(arena, pool, 3, None)
     assert inside.sum(dim=1).tolist() == [300, 300, 300]
@@ -64,7 +59,7 @@ def test_shadows_of_a_stack_are_networks_of_their_own(arena: Arena) -> None:
     assert (told.argmax(dim=2) == pool.classes).float().mean() > 0.65
 
 
-def test_no_row_that_is_scored_or_asked_about_is_in_the_pool(arena: Arena) -> None:
+def test_no_row_that_is_scored_or_asked_about_is_in_the_pool(arena):
     pool = Pool.of(arena, 80)
     rows = {tuple(row) for row in pool.frame.astype(str).to_numpy()}
     own = {tuple(row) for frame in (arena.d3, arena.d2.iloc[80:])
@@ -76,7 +71,7 @@ def test_no_row_that_is_scored_or_asked_about_is_in_the_pool(arena: Arena) -> No
     assert both.frame.head(100).equals(people.frame)
 
 
-def test_linkage_finds_rows_that_are_given_out_and_no_others(arena: Arena) -> None:
+def test_linkage_finds_rows_that_are_given_out_and_no_others(arena):
     inside, outside = (encoded(rows.head(100), arena.schema)[0] for rows in (arena.d1, arena.d4))
     found = linkage(arena, inside)
     assert found["exact_members"] == found["exact_training"] == 1.0
@@ -90,13 +85,11 @@ def test_linkage_finds_rows_that_are_given_out_and_no_others(arena: Arena) -> No
     assert linkage(arena, inside[:0]) == {"counterfactuals": 0}
 
 
-def test_an_attribute_is_inferred_from_a_model_that_remembers_and_from_no_other(
-    arena: Arena,
-) -> None:
+def test_an_attribute_is_inferred_from_a_model_that_remembers_and_from_no_other(arena):
     seen = pd.concat([arena.d1, arena.d3], ignore_index=True)
     remembers = memoriser(*encoded(seen, arena.schema), 2)
 
-    def shrugs(points: Tensor) -> Tensor:
+    def shrugs(points):
         return torch.full((len(points), 2), 0.5).log()
 
     models = [({"f": remembers}, [remembers]), ({"f'": shrugs, "f' relabel": shrugs}, [shrugs])]
@@ -119,9 +112,7 @@ def test_an_attribute_is_inferred_from_a_model_that_remembers_and_from_no_other(
     assert own["advantage_low"] > 0
 
 
-def test_the_papers_network_finds_what_the_answers_give_away(
-    arena: Arena, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_papers_network_finds_what_the_answers_give_away(arena, monkeypatch):
     monkeypatch.setattr(membership, "EPOCHS", 12)
     feature = sensitive(arena.schema)
     assert feature is not None
@@ -130,7 +121,7 @@ def test_the_papers_network_finds_what_the_answers_give_away(
     known = {row.numpy().tobytes() for row in encoded(pd.concat([arena.d1, arena.d3]),
                                                       arena.schema)[0]}  # fmt: skip
 
-    def tells(points: Tensor) -> Tensor:
+    def tells(points):
         sure = torch.tensor([row.numpy().tobytes() in known for row in points])
         return torch.where(
             sure[:, None], torch.tensor([0.99, 0.01]), torch.tensor([0.5, 0.5])
@@ -149,7 +140,7 @@ def test_the_papers_network_finds_what_the_answers_give_away(
     assert block.stop - block.start >= len(feature.values)
 
 
-def test_an_attribute_of_bits_is_one_attribute(arena: Arena) -> None:
+def test_an_attribute_of_bits_is_one_attribute(arena):
     names = ("race=A", "race=B", "race=C", "sex=F", "race")
     schema = Schema(
         name="bits",
@@ -170,7 +161,7 @@ def test_an_attribute_of_bits_is_one_attribute(arena: Arena) -> None:
     assert sensitive(schema, "sex") is None  # a single yes-or-no column is no choice of values
 
 
-def test_shares_of_values() -> None:
+def test_shares_of_values():
     truth, guess = np.array([0, 0, 0, 1]), np.array([0, 0, 1, 1])
     assert balanced(truth, guess, np.array([0, 1])) == pytest.approx((2 / 3 + 1) / 2)
     assert precision(truth, guess, 1) == 0.5
@@ -178,7 +169,7 @@ def test_shares_of_values() -> None:
 
 
 @pytest.mark.slow
-def test_attacks_succeed_on_an_overfitted_model_and_fail_in_the_disjoint_control() -> None:
+def test_attacks_succeed_on_an_overfitted_model_and_fail_in_the_disjoint_control():
     size = replace(TINY, shadows=4, candidates=300)
     control = Arena.of("adult", 0, size, disjoint=True)
     rows = {row["attack"]: row for row in inference.on_model(control, size, print)
@@ -198,17 +189,15 @@ class Copies:
     name = "dice-kdtree"  # of those that are not imitated
     varies = False
 
-    def __init__(self, arena: Arena) -> None:
+    def __init__(self, arena):
         self.arena = arena
 
-    def explain(
-        self, queries: pd.DataFrame, targets: Tensor | None = None, *, seed: int = 0
-    ) -> Released:
+    def explain(self, queries, targets=None, *, seed=0):
         rows = self.arena.d1[list(self.arena.schema.columns)].head(len(queries))
         return Released(rows, np.ones(len(rows), dtype=bool), np.zeros(len(rows), dtype=np.int64))
 
 
-def test_attacks_on_counterfactuals_find_an_explainer_that_copies(arena: Arena) -> None:
+def test_attacks_on_counterfactuals_find_an_explainer_that_copies(arena):
     size = replace(TINY, candidates=80, kdtree_queries=80)
     rows = {row["attack"]: row for row in inference.on_defence(arena, Copies(arena), size, print)
             if row["target"] == "cf"}  # fmt: skip
@@ -216,9 +205,9 @@ def test_attacks_on_counterfactuals_find_an_explainer_that_copies(arena: Arena) 
     assert rows["cf-only"]["auc_low"] > 0.8
 
 
-def test_who_gets_no_counterfactual_counts_as_the_farthest(arena: Arena) -> None:
+def test_who_gets_no_counterfactual_counts_as_the_farthest(arena):
     class Half(Copies):
-        def explain(self, queries: pd.DataFrame, *_: Any, **__: Any) -> Released:
+        def explain(self, queries, *_, **__):
             released = super().explain(queries)
             return replace(released, found=np.arange(len(queries)) % 2 == 0)
 
@@ -229,9 +218,7 @@ def test_who_gets_no_counterfactual_counts_as_the_farthest(arena: Arena) -> None
 class NearestRow(Copies):
     """The nearest private row of the class that is asked for: what a k-d tree gives."""
 
-    def explain(
-        self, queries: pd.DataFrame, targets: Tensor | None = None, *, seed: int = 0
-    ) -> Released:
+    def explain(self, queries, targets=None, *, seed=0):
         assert targets is not None
         schema = self.arena.schema
         private, asked = (encoded(each.assign(income="<=50K"), schema)[0]
@@ -243,7 +230,7 @@ class NearestRow(Copies):
         return Released(rows, np.ones(len(rows), dtype=bool), targets.numpy())
 
 
-def test_probing_an_explainer_that_hands_out_training_rows_finds_members(arena: Arena) -> None:
+def test_probing_an_explainer_that_hands_out_training_rows_finds_members(arena):
     people = Candidates.of(arena, 100)
     twin, decided = twins(arena, people.frame, arena.d3)
     judged = ask_frame(arena.judge, twin).argmax(dim=1)
@@ -254,8 +241,8 @@ def test_probing_an_explainer_that_hands_out_training_rows_finds_members(arena: 
 
 
 @pytest.mark.slow
-def test_every_attack_is_played_on_a_defence(arena: Arena) -> None:
-    said: list[str] = []
+def test_every_attack_is_played_on_a_defence(arena):
+    said = []
     defence = build("no-noise", arena, epsilon=1.0, size=TINY)
     rows = inference.on_model(arena, TINY, said.append)
     rows += inference.on_defence(arena, defence, TINY, said.append)
@@ -270,13 +257,13 @@ def test_every_attack_is_played_on_a_defence(arena: Arena) -> None:
     assert {("lira-relabel", "f'"), ("rmia-relabel", "f'")} <= played
 
 
-def test_a_schema_without_the_attribute_has_none_to_infer() -> None:
+def test_a_schema_without_the_attribute_has_none_to_infer():
     digits = Arena.of("digits", 0, replace(TINY, rows=200))
     assert sensitive(digits.schema) is None
     assert inference.shadow_count(digits, TINY) == inference.PIPELINES
 
 
-def test_the_strongest_attacker_is_picked_on_other_people_than_he_is_scored_on() -> None:
+def test_the_strongest_attacker_is_picked_on_other_people_than_he_is_scored_on():
     head = {"dataset": "adult", "control": "none", "defence": "none", "epsilon": None,
             "target": "f", "tpr_at_1": None, "auc": 0.5}  # fmt: skip
     rows = [
@@ -296,10 +283,8 @@ def test_the_strongest_attacker_is_picked_on_other_people_than_he_is_scored_on()
 
 
 @pytest.mark.long
-def test_experiments_give_rows_that_can_be_drawn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def tiny(dataset: str, quick: bool) -> Size:
+def test_experiments_give_rows_that_can_be_drawn(tmp_path, monkeypatch):
+    def tiny(dataset, quick):
         return replace(TINY, rows=300, candidates=60)
 
     monkeypatch.setattr(red_team, "inference_size", tiny)

@@ -1,26 +1,22 @@
 """Scores and the attacks on plain numbers: a planted difference is found, and none is not."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from sklearn.metrics import roc_auc_score
-from torch import Tensor
 
 from counterveil_lab.attacks import membership, scores
 from counterveil_lab.attacks.shadows import Evidence, Guess, Signals
 
 
 @pytest.fixture(autouse=True)
-def _short_lessons_of_attackers(monkeypatch: pytest.MonkeyPatch) -> None:
+def _short_lessons_of_attackers(monkeypatch):
     monkeypatch.setattr(membership, "EPOCHS", 2)
 
 
-def planted(shift: float, people: int = 400, networks: int = 8, seed: int = 0) -> Signals:
+def planted(shift, people=400, networks=8, seed=0):
     """Signals in which training on a row adds `shift`; the first half of the people are members."""
     rng = np.random.default_rng(seed)
     hard, hard_pool = 2 * rng.normal(size=people), 2 * rng.normal(size=people)
@@ -34,16 +30,16 @@ def planted(shift: float, people: int = 400, networks: int = 8, seed: int = 0) -
     )  # fmt: skip
 
 
-def halves(values: Any) -> float:
+def halves(values):
     return scores.area(values[: len(values) // 2], values[len(values) // 2 :])
 
 
-def evidence(shift: float, networks: int = 3, people: int = 600) -> Evidence:
+def evidence(shift, networks=3, people=600):
     """The same as log-probabilities of two classes."""
     signals = planted(shift, people, networks)
     classes = torch.arange(people) % 2
 
-    def told(margins: Any) -> Tensor:
+    def told(margins):
         own = torch.nn.functional.logsigmoid(torch.as_tensor(margins))
         other = torch.nn.functional.logsigmoid(-torch.as_tensor(margins))
         first = torch.where(classes == 0, own, other)
@@ -55,7 +51,7 @@ def evidence(shift: float, networks: int = 3, people: int = 600) -> Evidence:
     )  # fmt: skip
 
 
-def test_area_is_that_of_scikit_learn_ties_included() -> None:
+def test_area_is_that_of_scikit_learn_ties_included():
     rng = np.random.default_rng(0)
     members, outsiders = np.round(rng.normal(0.4, 1, 300), 1), np.round(rng.normal(0, 1, 200), 1)
     truth = np.r_[np.ones(300), np.zeros(200)]
@@ -66,7 +62,7 @@ def test_area_is_that_of_scikit_learn_ties_included() -> None:
     assert low < scores.area(members, outsiders) < high
 
 
-def test_rates_that_rest_on_too_few_people_are_not_resolvable() -> None:
+def test_rates_that_rest_on_too_few_people_are_not_resolvable():
     outsiders = np.arange(1000.0)
     members = np.full(10, 989.5)  # below the ten highest outsiders
     assert scores.caught(members, outsiders, 0.01) == 1.0
@@ -75,7 +71,7 @@ def test_rates_that_rest_on_too_few_people_are_not_resolvable() -> None:
     assert scores.caught(members, outsiders, 0.001) is None
 
 
-def test_intervals_over_groups_know_that_repeats_say_nothing_new() -> None:
+def test_intervals_over_groups_know_that_repeats_say_nothing_new():
     values = np.r_[np.ones(60), -np.ones(40)]
     alone = scores.share_interval(values, np.arange(100))
     grouped = scores.share_interval(values, np.arange(100) // 20)
@@ -84,12 +80,12 @@ def test_intervals_over_groups_know_that_repeats_say_nothing_new() -> None:
     assert np.isnan(scores.seeds_interval([0.5])[1])
 
 
-def test_a_planted_shift_is_found_by_the_likelihood_ratio_and_none_is_not() -> None:
+def test_a_planted_shift_is_found_by_the_likelihood_ratio_and_none_is_not():
     assert halves(membership.likelihood_ratio(planted(1.0))) > 0.85
     assert abs(halves(membership.likelihood_ratio(planted(0.0, people=2000))) - 0.5) < 0.04
 
 
-def test_the_online_ratio_uses_shadows_that_saw_the_candidates() -> None:
+def test_the_online_ratio_uses_shadows_that_saw_the_candidates():
     signals = planted(1.0)
     joined = np.random.default_rng(1).random(signals.shadows.shape) < 0.5
     signals = replace(signals, joined=joined, shadows=signals.shadows + joined)
@@ -99,12 +95,12 @@ def test_the_online_ratio_uses_shadows_that_saw_the_candidates() -> None:
 @pytest.mark.parametrize(
     "attack", [membership.by_threshold, membership.by_lira, membership.by_rmia]
 )
-def test_attacks_find_members_whom_the_model_is_surer_of(attack: Any) -> None:
+def test_attacks_find_members_whom_the_model_is_surer_of(attack):
     assert halves(attack(evidence(2.0)).scores) > 0.6
     assert abs(halves(attack(evidence(0.0, people=3000)).scores) - 0.5) < 0.04
 
 
-def test_the_network_of_the_learning_attack_is_the_papers() -> None:
+def test_the_network_of_the_learning_attack_is_the_papers():
     network = membership.attack_network(4, seed=0)
     shapes = [tuple(value.shape) for value in network.parameters() if value.ndim == 2]
     assert shapes == [(1024, 4), (512, 1024), (256, 512), (64, 256), (1, 64)]
@@ -113,7 +109,7 @@ def test_the_network_of_the_learning_attack_is_the_papers() -> None:
     assert guess.threshold == 0.0
 
 
-def test_the_threshold_is_the_best_on_shadows() -> None:
+def test_the_threshold_is_the_best_on_shadows():
     assert membership.best_threshold(np.array([2.0, 3.0]), np.array([0.0, 1.0])) == 2.0
     guess = Guess(np.array([2.5, 0.5]), 2.0)
     assert guess.accuracy(np.array([True, False])) == 1.0

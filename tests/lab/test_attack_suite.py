@@ -1,27 +1,17 @@
 """`counterveil-lab attack`: files in, a page with verdicts out; wrong input is one line."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pandas as pd
 import pytest
-import torch
 from rows import random_rows
-from torch import nn
 from typer.testing import CliRunner
 
 from counterveil.models import save_exported
-from counterveil.schema import Schema
-from counterveil.veil import Veil
 from counterveil_lab.attacks import suite, verdicts
 from counterveil_lab.attacks.protocol import Size
 from counterveil_lab.cli import app
-
-torch.set_num_threads(1)
 
 TINY = Size(
     rows=200, test=200, queries=(30, 60), epochs=2, steps=60, uniform=100,
@@ -30,18 +20,12 @@ TINY = Size(
 
 
 @pytest.fixture(scope="module")
-def made(release_once: Callable[..., Veil], schema: Schema, rows: pd.DataFrame) -> Veil:
+def made(release_once, schema, rows):
     return release_once(schema, rows, 3.0, epochs=3)
 
 
 @pytest.fixture(scope="module")
-def files(
-    tmp_path_factory: pytest.TempPathFactory,
-    schema: Schema,
-    rows: pd.DataFrame,
-    made: Veil,
-    model: nn.Module,
-) -> Path:
+def files(tmp_path_factory, schema, rows, made, model):
     folder = tmp_path_factory.mktemp("attack")
     replace(made, surrogate=None).save(folder / "loans.veil")
     save_exported(model, schema, folder / "model.pt2")
@@ -50,7 +34,7 @@ def files(
     return folder
 
 
-def command(folder: Path, **changed: str) -> list[str]:
+def command(folder, **changed):
     given = {
         "veil": "loans.veil", "model": "model.pt2", "data": "members.csv", "others": "others.csv",
         "out": "attack.html",
@@ -60,7 +44,7 @@ def command(folder: Path, **changed: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_the_command_ends_in_verdicts(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_ends_in_verdicts(files, monkeypatch):
     monkeypatch.setattr(suite, "QUICK", TINY)
     result = CliRunner().invoke(app, command(files))
     assert result.exit_code == 0, result.output
@@ -95,7 +79,7 @@ def test_the_command_ends_in_verdicts(files: Path, monkeypatch: pytest.MonkeyPat
         ({"data": "unlabelled.csv"}, "members: no column 'loan'"),
     ],
 )
-def test_wrong_input_is_one_line(files: Path, changed: dict[str, str], words: str) -> None:
+def test_wrong_input_is_one_line(files, changed, words):
     others = pd.read_csv(files / "others.csv")
     others.head(20).to_csv(files / "few.csv", index=False)
     others.drop(columns="loan").to_csv(files / "unlabelled.csv", index=False)
@@ -105,7 +89,7 @@ def test_wrong_input_is_one_line(files: Path, changed: dict[str, str], words: st
     assert result.output.count("error:") == 1
 
 
-def test_veils_say_what_can_be_attacked(made: Veil) -> None:
+def test_veils_say_what_can_be_attacked(made):
     assert suite.names_of(made) == ("functional-model", "functional-surrogate")
     assert suite.names_of(replace(made, surrogate=None)) == ("functional-model",)
     paper = made.statement.model_copy(update={"mechanism": "paper"})
@@ -116,8 +100,8 @@ def test_veils_say_what_can_be_attacked(made: Veil) -> None:
     assert suite.names_of(replace(made, statement=dpsgd, surrogate=None)) == ("dpsgd-model",)
 
 
-def test_membership_is_picked_on_one_half_and_reported_on_the_other() -> None:
-    def row(attack: str, first: float, second: float) -> dict[str, object]:
+def test_membership_is_picked_on_one_half_and_reported_on_the_other():
+    def row(attack, first, second):
         middle = (first + second) / 2
         return {"defence": "none", "target": "f", "attack": attack, "auc": middle,
                 "auc_first": first, "auc_second": second, "auc_second_low": second - 0.02,
@@ -136,7 +120,7 @@ def test_membership_is_picked_on_one_half_and_reported_on_the_other() -> None:
     assert len(verdicts.verdicts([], [row("strong", 0.6, 0.6), row("weak", 0.49, 0.49)])) == 1
 
 
-def test_linkage_and_attribute_in_words() -> None:
+def test_linkage_and_attribute_in_words():
     linked = {
         "attack": "linkage", "defence": "dice-kdtree", "counterfactuals": 10, "exact_members": 1.0,
         "exact_training": 1.0, "training": 900, "rows": 300, "distinct": 10,
@@ -160,7 +144,7 @@ def test_linkage_and_attribute_in_words() -> None:
     assert words[1].endswith("nothing to link.")
 
 
-def test_attributes_of_members_are_held_against_those_of_others() -> None:
+def test_attributes_of_members_are_held_against_those_of_others():
     told = {"attack": "attribute", "value": "all", "attribute": "race", "defence": "none",
             "target": "f"}  # fmt: skip
     sure = {"advantage": 0.1, "advantage_low": 0.08, "advantage_high": 0.12}

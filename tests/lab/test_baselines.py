@@ -1,19 +1,16 @@
 """Baselines on problems whose answer is known, and the rules that hold for all of them."""
 
-from __future__ import annotations
-
 import importlib.util
 import math
 import sys
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from asking import ask_frame
-from torch import Tensor, nn
+from torch import nn
 
 from counterveil.encoding import Encoding
 from counterveil.errors import RequestError
@@ -22,8 +19,6 @@ from counterveil.schema import Binary, Categorical, Label, Numeric, Schema
 from counterveil_lab.baselines import Baseline, Cadex, Cchvae, Dice, Nice, Revise, Vae, train_vae
 from counterveil_lab.baselines.base import Nearest, Problem
 from counterveil_lab.baselines.dice import OneClass, Words
-
-torch.set_num_threads(1)
 
 Build = Callable[[Schema, TargetModel, pd.DataFrame, int], Baseline]
 needs_dice = pytest.mark.skipif(
@@ -48,12 +43,12 @@ SHAPES = Schema(
 class Linear(nn.Module):
     """f: yes where the weighted sum is above 0."""
 
-    def __init__(self, weights: list[float], bias: float) -> None:
+    def __init__(self, weights, bias):
         super().__init__()
         self.register_buffer("weights", torch.tensor(weights))
         self.bias = bias
 
-    def forward(self, points: Tensor) -> Tensor:
+    def forward(self, points):
         score = points @ self.weights + self.bias
         return torch.stack([-score, score], dim=1)
 
@@ -61,24 +56,24 @@ class Linear(nn.Module):
 class Same(Vae):
     """A VAE whose latent space is the encoding: distances in it are known."""
 
-    def encode(self, points: Tensor) -> tuple[Tensor, Tensor]:
+    def encode(self, points):
         return points, torch.zeros_like(points)
 
-    def decode(self, latent: Tensor) -> Tensor:
+    def decode(self, latent):
         return latent
 
 
-def same(schema: Schema) -> Vae:
+def same(schema):
     return Same(schema.width, (2, 2))
 
 
-def plane_rows(count: int, seed: int = 0) -> pd.DataFrame:
+def plane_rows(count, seed=0):
     rng = np.random.default_rng(seed)
     frame = pd.DataFrame({"a": rng.random(count), "b": rng.random(count)})
     return frame.assign(y=np.where(frame.a + frame.b > 1, "yes", "no"))
 
 
-def shape_rows(count: int, seed: int = 0) -> pd.DataFrame:
+def shape_rows(count, seed=0):
     rng = np.random.default_rng(seed)
     frame = pd.DataFrame(
         {
@@ -91,29 +86,29 @@ def shape_rows(count: int, seed: int = 0) -> pd.DataFrame:
     return frame.assign(y=np.where(frame.colour == "red", "yes", "no"))
 
 
-def plane_model() -> TargetModel:
+def plane_model():
     return adapt(Linear([5.0, 5.0], -5.0), PLANE)  # yes where a + b > 1
 
 
-def colour_model() -> TargetModel:
+def colour_model():
     return adapt(Linear([0.0, 4.0, 0.0, 0.0, 0.0, 0.0, 0.0], -2.0), SHAPES)  # yes where red
 
 
-def constant_model(schema: Schema) -> TargetModel:
+def constant_model(schema):
     return adapt(Linear([0.0] * schema.width, -1.0), schema)
 
 
-def dice(method: str) -> Build:
+def dice(method):
     return lambda schema, model, train, seed: Dice(
         schema, model, train, seed=seed, method=method, **QUICK.get(method, {})
     )
 
 
-QUICK: dict[str, dict[str, Any]] = {
+QUICK = {
     "gradient": {"min_iter": 30, "max_iter": 40},
     "genetic": {"maxiterations": 20},
 }
-OWN: dict[str, Build] = {
+OWN = {
     "cadex-0": lambda *given: Cadex(*given[:3], seed=given[3], epochs=600),
     "cadex-0.5": lambda *given: Cadex(*given[:3], seed=given[3], threshold=0.5, epochs=600),
     "cchvae": lambda *given: Cchvae(
@@ -141,28 +136,28 @@ every = pytest.mark.parametrize(
 )
 
 
-def ones(count: int) -> Tensor:
+def ones(count):
     return torch.ones(count, dtype=torch.long)
 
 
 # Known answers
 
 
-def gaps(queries: pd.DataFrame) -> Any:
+def gaps(queries):
     """L1 distance to the line a + b = 1."""
     return 1 - queries.a - queries.b
 
 
-def refused(count: int) -> pd.DataFrame:
+def refused(count):
     rows = plane_rows(200, seed=1)
     return rows[rows.y == "no"].head(count).reset_index(drop=True)
 
 
-def l1(queries: pd.DataFrame, rows: pd.DataFrame) -> Any:
+def l1(queries, rows):
     return (rows[["a", "b"]] - queries[["a", "b"]]).abs().sum(axis=1)
 
 
-def test_cadex_walks_straight_over_a_plane() -> None:
+def test_cadex_walks_straight_over_a_plane():
     queries = refused(10)
     cadex = Cadex(PLANE, plane_model(), plane_rows(10))
     answers = cadex.explain(queries, ones(10))
@@ -174,7 +169,7 @@ def test_cadex_walks_straight_over_a_plane() -> None:
     assert (l1(queries, answers.rows) - gaps(queries)).between(0, 0.005).all()
 
 
-def test_cchvae_answers_from_the_first_shell_over_the_line() -> None:
+def test_cchvae_answers_from_the_first_shell_over_the_line():
     queries = refused(10)
     method = Cchvae(PLANE, plane_model(), plane_rows(10), vae=same(PLANE))
     answers = method.explain(queries, ones(10))
@@ -183,7 +178,7 @@ def test_cchvae_answers_from_the_first_shell_over_the_line() -> None:
     assert excess.between(0, 2 * method.step).all()
 
 
-def test_revise_goes_at_most_one_step_too_far() -> None:
+def test_revise_goes_at_most_one_step_too_far():
     queries = refused(10)
     method = Revise(PLANE, plane_model(), plane_rows(10), vae=same(PLANE), iterations=200)
     answers = method.explain(queries, ones(10))
@@ -196,7 +191,7 @@ def test_revise_goes_at_most_one_step_too_far() -> None:
     ("reward", "answer"),
     [("none", (0.9, 0.5)), ("sparsity", (0.9, 0.2)), ("proximity", (0.3, 0.5))],
 )
-def test_nice_takes_over_values_of_the_nearest_accepted_row(reward: Any, answer: Any) -> None:
+def test_nice_takes_over_values_of_the_nearest_accepted_row(reward, answer):
     model = adapt(Linear([1.0, 1.0], -0.7), PLANE)
     train = pd.DataFrame(
         {
@@ -211,14 +206,14 @@ def test_nice_takes_over_values_of_the_nearest_accepted_row(reward: Any, answer:
     assert answers.rows.iloc[0].tolist() == pytest.approx(answer)
 
 
-def test_nice_weighs_what_it_gains_by_how_much_more_likely_the_row_becomes() -> None:
+def test_nice_weighs_what_it_gains_by_how_much_more_likely_the_row_becomes():
     class OnlyB(Vae):
         """Knows every a, and takes b for .5."""
 
-        def encode(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        def encode(self, points):
             return points, points
 
-        def decode(self, latent: Tensor) -> Tensor:
+        def decode(self, latent):
             return torch.stack([latent[:, 0], torch.full_like(latent[:, 1], 0.5)], dim=1)
 
     model = adapt(Linear([1.0, 1.0], -0.7), PLANE)
@@ -229,7 +224,7 @@ def test_nice_weighs_what_it_gains_by_how_much_more_likely_the_row_becomes() -> 
     assert answers.rows.iloc[0].tolist() == pytest.approx((0.3, 0.5))
 
 
-def test_nice_looks_for_a_donor_whose_free_values_are_enough() -> None:
+def test_nice_looks_for_a_donor_whose_free_values_are_enough():
     rows = pd.DataFrame(
         {"size": [1, 9, 20], "colour": "red", "maker": ["x", "y", "y"], "sold": "no"}
     ).assign(y=["no", "yes", "yes"])
@@ -244,7 +239,7 @@ def test_nice_looks_for_a_donor_whose_free_values_are_enough() -> None:
 
 
 @every
-def test_the_deciding_category_is_found(build: Build) -> None:
+def test_the_deciding_category_is_found(build):
     rows = shape_rows(300)
     queries = rows[rows.colour != "red"].head(4).reset_index(drop=True)
     answers = build(SHAPES, colour_model(), rows, 0).explain(queries, ones(4))
@@ -255,7 +250,7 @@ def test_the_deciding_category_is_found(build: Build) -> None:
 
 
 @pytest.mark.parametrize("build", [OWN["cadex-0"], OWN["cadex-0.5"]])
-def test_cadex_changes_nothing_that_does_not_matter(build: Build) -> None:
+def test_cadex_changes_nothing_that_does_not_matter(build):
     rows = shape_rows(300)
     queries = rows[rows.colour == "blue"].head(5).reset_index(drop=True)
     answers = build(SHAPES, colour_model(), rows, 0).explain(queries, ones(5))
@@ -268,7 +263,7 @@ def test_cadex_changes_nothing_that_does_not_matter(build: Build) -> None:
     assert row["plausibility"] < 1
 
 
-def test_cadex_keeps_to_the_strongest_numbers() -> None:
+def test_cadex_keeps_to_the_strongest_numbers():
     model = adapt(Linear([6.0, 2.0], -4.0), PLANE)
     queries = pd.DataFrame({"a": [0.1, 0.3], "b": [0.2, 0.4]})
     answers = Cadex(PLANE, model, plane_rows(10), top_k=1).explain(queries, ones(2))
@@ -277,7 +272,7 @@ def test_cadex_keeps_to_the_strongest_numbers() -> None:
     assert np.allclose(answers.rows.a, (4 - 2 * queries.b) / 6, atol=0.005)
 
 
-def test_cadex_gives_its_second_answer_without_the_strongest_number() -> None:
+def test_cadex_gives_its_second_answer_without_the_strongest_number():
     model = adapt(Linear([6.0, 5.0], -5.0), PLANE)
     queries = pd.DataFrame({"a": [0.1], "b": [0.2]})
     answers = Cadex(PLANE, model, plane_rows(10), top_k=1).explain(queries, ones(1), k=2)
@@ -293,7 +288,7 @@ def test_cadex_gives_its_second_answer_without_the_strongest_number() -> None:
         *(pytest.param(DICE[name], marks=needs_dice) for name in ("dice-gradient", "dice-random")),
     ],
 )
-def test_any_of_several_classes_can_be_asked_for(build: Build) -> None:
+def test_any_of_several_classes_can_be_asked_for(build):
     schema = Schema(label=Label(name="y", classes=("p", "q", "r")), features=PLANE.features)
     layer = nn.Linear(2, 3)  # p near the origin, q along a, r along b
     layer.weight.data = torch.tensor([[0.0, 0.0], [9.0, 0.0], [0.0, 9.0]])
@@ -310,9 +305,7 @@ def test_any_of_several_classes_can_be_asked_for(build: Build) -> None:
 
 
 @own
-def test_answers_are_legal_and_keep_the_rules(
-    build: Build, schema: Schema, rows: pd.DataFrame, model: nn.Module
-) -> None:
+def test_answers_are_legal_and_keep_the_rules(build, schema, rows, model):
     adapted, k = adapt(model, schema), 2
     predicted = ask_frame(adapted, rows).argmax(dim=1).numpy()
     queries = rows[predicted == 0].head(12).reset_index(drop=True)
@@ -332,7 +325,7 @@ def test_answers_are_legal_and_keep_the_rules(
 
 @pytest.mark.long
 @every
-def test_a_seed_gives_one_result(build: Build) -> None:
+def test_a_seed_gives_one_result(build):
     rows = shape_rows(150)
     queries = rows[rows.colour != "red"].head(2)
     np.random.seed(1)
@@ -346,7 +339,7 @@ def test_a_seed_gives_one_result(build: Build) -> None:
 
 
 @pytest.mark.parametrize("build", [OWN["cadex-0.5"], OWN["cchvae"], OWN["revise"]])
-def test_a_query_is_answered_alike_alone_and_in_company(build: Build) -> None:
+def test_a_query_is_answered_alike_alone_and_in_company(build):
     rows = shape_rows(150)
     queries = rows[rows.colour != "red"].head(4)
     method = build(SHAPES, colour_model(), rows, 0)
@@ -356,9 +349,7 @@ def test_a_query_is_answered_alike_alone_and_in_company(build: Build) -> None:
 
 
 @every
-def test_what_is_not_found_is_said_and_stays_the_query(
-    build: Build, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_not_found_is_said_and_stays_the_query(build, monkeypatch):
     monkeypatch.setattr("counterveil_lab.baselines.dice.MOST_QUESTIONS", 200)
     rows = shape_rows(60)
     answers = build(SHAPES, constant_model(SHAPES), rows, 0).explain(rows.head(2), ones(2), k=2)
@@ -371,7 +362,7 @@ def test_what_is_not_found_is_said_and_stays_the_query(
     assert all(math.isnan(value) for value in row.values())
 
 
-def test_a_query_of_the_target_class_is_not_counted() -> None:
+def test_a_query_of_the_target_class_is_not_counted():
     queries = pd.DataFrame({"a": [0.1, 0.9], "b": [0.2, 0.9]})
     answers = Cadex(PLANE, plane_model(), plane_rows(10)).explain(queries, ones(2))
     assert (answers.asked.tolist(), answers.found.tolist()) == ([True, False], [True, False])
@@ -379,7 +370,7 @@ def test_a_query_of_the_target_class_is_not_counted() -> None:
     assert answers.rows.a[1] == 0.9
 
 
-def test_the_nearest_different_rows_are_kept() -> None:
+def test_the_nearest_different_rows_are_kept():
     queries = pd.DataFrame({"a": [0.0], "b": [0.0]})
     problem = Problem.pose(plane_model(), queries, ones(1), 2)
     nearest = Nearest(problem)
@@ -393,11 +384,11 @@ def test_the_nearest_different_rows_are_kept() -> None:
 # The VAE
 
 
-def test_the_vae_learns_its_rows() -> None:
+def test_the_vae_learns_its_rows():
     rows = shape_rows(400)
     points = torch.as_tensor(Encoding(SHAPES).encode(rows), dtype=torch.float32)
 
-    def error(vae: Vae) -> float:
+    def error(vae):
         return float((vae.decode(vae.encode(points)[0]) - points).square().mean())
 
     learned, untrained = (
@@ -411,14 +402,14 @@ def test_the_vae_learns_its_rows() -> None:
 
 
 @pytest.mark.parametrize("method", [Cadex, Revise])
-def test_a_gradient_is_needed(method: Any) -> None:
+def test_a_gradient_is_needed(method):
     blind = CallableModel(lambda frame: np.full((len(frame), 2), 0.5), PLANE)
     with pytest.raises(RequestError, match="gradient"):
         method(PLANE, blind, plane_rows(5))
 
 
-def test_cchvae_needs_no_gradient() -> None:
-    def ask(frame: pd.DataFrame) -> Any:
+def test_cchvae_needs_no_gradient():
+    def ask(frame):
         yes = (frame.a + frame.b > 1).to_numpy(float)
         return np.stack([1 - yes, yes], axis=1)
 
@@ -426,7 +417,7 @@ def test_cchvae_needs_no_gradient() -> None:
     assert method.explain(refused(3), ones(3)).found.all()
 
 
-def test_bad_requests_are_refused(schema: Schema) -> None:
+def test_bad_requests_are_refused(schema):
     cadex = Cadex(PLANE, plane_model(), plane_rows(5))
     queries = refused(3)
     for targets, k, words in (
@@ -444,12 +435,12 @@ def test_bad_requests_are_refused(schema: Schema) -> None:
         Cadex(PLANE, plane_model(), plane_rows(5), top_k=0)
 
 
-def test_dice_refuses_missing_values(schema: Schema, rows: pd.DataFrame, model: nn.Module) -> None:
+def test_dice_refuses_missing_values(schema, rows, model):
     with pytest.raises(RequestError, match="'debt' may be missing"):
         Dice(schema, adapt(model, schema), rows)
 
 
-def test_dice_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dice_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "dice_ml", None)
     with pytest.raises(RequestError, match="pip install 'counterveil"):
         Dice(PLANE, plane_model(), plane_rows(5))
@@ -458,7 +449,7 @@ def test_dice_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
 # dice-ml sees the same f
 
 
-def test_words_go_there_and_back() -> None:
+def test_words_go_there_and_back():
     encoding = Encoding(SHAPES)
     points = encoding.encode(shape_rows(50))
     words = Words(encoding)
@@ -466,7 +457,7 @@ def test_words_go_there_and_back() -> None:
     assert words.free == ["x0000000", "x0000001", "x0000006"]
 
 
-def test_rows_are_completed_with_unseen_categories_and_constant_numbers() -> None:
+def test_rows_are_completed_with_unseen_categories_and_constant_numbers():
     encoding = Encoding(SHAPES)
     rows = shape_rows(40)
     points = encoding.encode(rows[rows.colour == "red"].assign(size=5))
@@ -477,7 +468,7 @@ def test_rows_are_completed_with_unseen_categories_and_constant_numbers() -> Non
 
 
 @needs_dice
-def test_dice_asks_the_same_model() -> None:
+def test_dice_asks_the_same_model():
     rows = shape_rows(80)
     method = Dice(SHAPES, adapt(Linear([2.0, 4.0, -1.0, 0.5, 0.3, 0.7, 1.0], -2.0), SHAPES), rows)
     asked, words = method._asked, method._words
@@ -492,7 +483,7 @@ def test_dice_asks_the_same_model() -> None:
 
 @needs_dice
 @pytest.mark.parametrize("method", ["gradient", "random"])
-def test_dice_on_numbers_alone(method: str) -> None:
+def test_dice_on_numbers_alone(method):
     queries = refused(3)
     answers = dice(method)(PLANE, plane_model(), plane_rows(100), 0).explain(queries, ones(3), k=2)
     assert answers.found.reshape(3, 2)[:, 0].all()

@@ -32,13 +32,9 @@ def test_together_is_as_one_by_one(reading):
     assert list(made) == CASES
     for wanted, (autoencoder, prototypes) in made.items():
         alone, means = paper.build_prototypes(
-            tables[wanted.seed],
-            wanted.budget,
-            architecture,
-            seed=wanted.seed,
-            device=CPU,
+            tables[wanted.seed], wanted.budget, architecture, seed=wanted.seed, device=CPU,
             noise=known_noise,
-        )
+        )  # fmt: skip
         torch.testing.assert_close(prototypes, means, atol=1e-4, rtol=1e-3)
         points = torch.rand(20, data[0].schema.width)
         torch.testing.assert_close(autoencoder(points), alone(points), atol=1e-4, rtol=1e-3)

@@ -1,9 +1,5 @@
 """The metrics of answers on a table so small that each can be computed by hand."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -22,7 +18,6 @@ from counterveil_lab.percentiles import (
     nearest_l1,
 )
 
-torch.set_num_threads(1)
 SCHEMA = Schema(
     label=Label(name="y", classes=("no", "yes")),
     features=(
@@ -46,20 +41,20 @@ TRAIN = pd.DataFrame(
 )
 
 
-def rows(*cells: tuple[Any, ...]) -> pd.DataFrame:
+def rows(*cells):
     return pd.DataFrame(list(cells), columns=COLUMNS)
 
 
 @pytest.fixture(scope="module")
-def space() -> Percentiles:
+def space():
     return Percentiles(SCHEMA, TRAIN)
 
 
-def models_that_accept(*sizes: float) -> list[Any]:
+def models_that_accept(*sizes):
     """Models that say yes from a size on."""
 
-    def at_least(size: float) -> Any:
-        def proba(frame: pd.DataFrame) -> Any:
+    def at_least(size):
+        def proba(frame):
             yes = np.where(frame["size"] >= size, 0.9, 0.1)
             return np.stack([1 - yes, yes], axis=1)
 
@@ -69,7 +64,7 @@ def models_that_accept(*sizes: float) -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def judges() -> Judges:
+def judges():
     data = Dataset("tiny", SCHEMA, TRAIN, TRAIN, None, "")
     f, one, two, boosted = models_that_accept(5, 9, 15, 8)
     queries = rows(
@@ -84,9 +79,7 @@ def judges() -> Judges:
 @pytest.mark.parametrize(
     ("size", "share"), [(0.0, 0.3), (5.0, 0.6), (10.0, 0.7), (20.0, 0.9), (50.0, 1.0)]
 )
-def test_a_percentile_is_the_share_below_and_half_of_what_is_equal(
-    space: Percentiles, size: float, share: float
-) -> None:
+def test_a_percentile_is_the_share_below_and_half_of_what_is_equal(space, size, share):
     point = space.points(rows((size, 1.0, "red", "no")))
     assert float(point[0, 0]) == pytest.approx(share)
 
@@ -104,13 +97,13 @@ def test_a_percentile_is_the_share_below_and_half_of_what_is_equal(
         ((0.0, 1.0, "red", "no"), (10.0, 4.0, "green", "yes"), 3.15),
     ],
 )
-def test_distances_of_rows(space: Percentiles, one: Any, two: Any, distance: float) -> None:
+def test_distances_of_rows(space, one, two, distance):
     points = space.points(rows(one, two))
     assert float((points[0] - points[1]).abs().sum()) == pytest.approx(distance)
     assert float(nearest_l1(points[:1], points[1:])[0]) == pytest.approx(distance)
 
 
-def test_which_features_changed(space: Percentiles) -> None:
+def test_which_features_changed(space):
     before = rows((0.0, 1.0, "red", "no"), (0.0, np.nan, "red", "no"))
     after = rows((0.0, np.nan, "blue", "no"), (0.5, np.nan, "red", "yes"))
     found = space.changed(before, after)
@@ -127,17 +120,17 @@ def test_which_features_changed(space: Percentiles) -> None:
         ((0.0, 1.0, "red", "yes"), True),  # sold, with the lowest debt
     ],
 )
-def test_rare_pairs(space: Percentiles, answer: Any, rare: bool) -> None:
+def test_rare_pairs(space, answer, rare):
     query, given = rows((0.0, 1.0, "red", "no")), rows(answer)
     assert bool(space.has_rare_pair(given, space.changed(query, given))[0]) is rare
 
 
-def test_what_did_not_change_is_not_called_rare(space: Percentiles) -> None:
+def test_what_did_not_change_is_not_called_rare(space):
     strange = rows((0.0, np.nan, "blue", "no"))
     assert not space.has_rare_pair(strange, space.changed(strange, strange))[0]
 
 
-def people_of_two_moods(count: int, extra: int = 0) -> pd.DataFrame:
+def people_of_two_moods(count, extra=0):
     """Size and debt follow each other; `extra` people are green and in debt without any size."""
     half, rng = count // 2, np.random.default_rng(0)
     high = np.arange(count) >= half
@@ -155,7 +148,7 @@ def people_of_two_moods(count: int, extra: int = 0) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize(("extra", "odd"), [(0, True), (3, True), (50, False)])
-def test_odd_pairs_are_those_that_hardly_anybody_has(extra: int, odd: bool) -> None:
+def test_odd_pairs_are_those_that_hardly_anybody_has(extra, odd):
     space = Percentiles(SCHEMA, people_of_two_moods(1000, extra))
     assert space.dependent[0] == (0, 1)
     assert len(space.dependent) == 6  # there are no more
@@ -167,7 +160,7 @@ def test_odd_pairs_are_those_that_hardly_anybody_has(extra: int, odd: bool) -> N
     assert not space.has_odd_pair(query)[0]
 
 
-def test_chance_is_no_dependence() -> None:
+def test_chance_is_no_dependence():
     rng = np.random.default_rng(1)
     told = [
         _mutual_information(np.histogram2d(*rng.random((2, 500)), bins=(10, 10))[0])
@@ -177,7 +170,7 @@ def test_chance_is_no_dependence() -> None:
     assert _mutual_information(np.diag([500, 500])) == pytest.approx(np.log(2), abs=1e-3)
 
 
-def test_scores_by_hand(judges: Judges) -> None:
+def test_scores_by_hand(judges):
     answers = rows(
         (10.0, 1.0, "red", "no"),  # refused by the second twin
         (20.0, 4.0, "green", "yes"),
@@ -204,7 +197,7 @@ def test_scores_by_hand(judges: Judges) -> None:
     assert "impossible" not in row
 
 
-def test_boosted_counts_only_queries_that_it_refuses(judges: Judges) -> None:
+def test_boosted_counts_only_queries_that_it_refuses(judges):
     answers = rows((6.0, 1.0, "red", "no"), (10.0, 2.0, "red", "no"), (9.5, 3.0, "red", "yes"))
     row = judges.score(answers, [True] * 3)
     assert row["queries"] == 3
@@ -213,12 +206,12 @@ def test_boosted_counts_only_queries_that_it_refuses(judges: Judges) -> None:
     assert "seconds_per_query" not in row
 
 
-def test_an_answer_that_f_refuses_lowers_the_flip_ratio(judges: Judges) -> None:
+def test_an_answer_that_f_refuses_lowers_the_flip_ratio(judges):
     answers = rows((1.0, 1.0, "red", "no"), (10.0, 2.0, "red", "no"))
     assert judges.score(answers, [True, True])["flip_ratio"] == 0.5
 
 
-def test_no_answers(judges: Judges) -> None:
+def test_no_answers(judges):
     row = judges.score(judges.queries, [False] * 4)
     assert row["flip_ratio"] == 0
     assert row["twins"] is row["near"] is row["odd"] is row["iso"] is None
@@ -226,7 +219,7 @@ def test_no_answers(judges: Judges) -> None:
         judges.score(judges.queries, [True] * 3)
 
 
-def test_outliers_are_told_from_real_rows() -> None:
+def test_outliers_are_told_from_real_rows():
     generator = np.random.default_rng(0)
     frame = pd.DataFrame(
         {
@@ -245,7 +238,7 @@ def test_outliers_are_told_from_real_rows() -> None:
         assert odd[name] > 0.9
 
 
-def test_a_network_over_percentiles_has_their_gradient() -> None:
+def test_a_network_over_percentiles_has_their_gradient():
     network = PercentileNetwork(SCHEMA, TRAIN)
     points = torch.as_tensor(Encoding(SCHEMA).encode(TRAIN)).float().requires_grad_()
     seen = network.percentiles(points)
@@ -262,7 +255,7 @@ def test_a_network_over_percentiles_has_their_gradient() -> None:
     assert adapt(network, SCHEMA).differentiable
 
 
-def test_boosted_trees_take_rows_with_missing_values() -> None:
+def test_boosted_trees_take_rows_with_missing_values():
     trees = BoostedTrees(SCHEMA, TRAIN, 0, min_samples_leaf=2)
     model = adapt(trees, SCHEMA)
     assert not model.differentiable
@@ -270,7 +263,7 @@ def test_boosted_trees_take_rows_with_missing_values() -> None:
 
 
 @pytest.mark.parametrize("name", ["adult", "months"])
-def test_wishes_name_classes_and_features_of_the_schemas(name: str) -> None:
+def test_wishes_name_classes_and_features_of_the_schemas(name):
     schema = load(name).schema
     assert WISHES[name].target in schema.label.classes
     assert set(WISHES[name].personal) < set(schema.columns)
@@ -278,7 +271,7 @@ def test_wishes_name_classes_and_features_of_the_schemas(name: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["percentile network", "boosted"])
-def test_judges_of_a_quick_look(kind: Any) -> None:
+def test_judges_of_a_quick_look(kind):
     judges = Judges.of("adult", 0, kind, quick=True)
     assert judges is Judges.of("adult", 0, kind, quick=True)
     assert len(judges.queries) == 50
@@ -288,6 +281,6 @@ def test_judges_of_a_quick_look(kind: Any) -> None:
     assert 0 < row["near_real"] < row["near"] == row["near_queries"]
 
 
-def test_nobody_knows_the_wish_of_other_datasets() -> None:
+def test_nobody_knows_the_wish_of_other_datasets():
     with pytest.raises(RequestError, match="no wish is known for 'digits'"):
         Judges.of("digits", 0, "network", quick=True)

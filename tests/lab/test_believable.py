@@ -1,13 +1,8 @@
 """The experiment `believable`: its cases, and all of its methods at toy size."""
 
-from __future__ import annotations
-
 from collections import Counter
-from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
 
 from counterveil_lab import targets
 from counterveil_lab.believability import KINDS, WISHES, Judges
@@ -15,14 +10,12 @@ from counterveil_lab.experiments import believable, releases, table
 from counterveil_lab.experiments.runner import Options
 from counterveil_lab.results import stored_rows
 
-torch.set_num_threads(1)
 
-
-def options(folder: Path, **more: Any) -> Options:
+def options(folder, **more):
     return Options(folder, **{"seeds": 3, "quick": False, "workers": 1, **more})
 
 
-def test_the_split_on_which_settings_were_chosen_is_not_measured(tmp_path: Path) -> None:
+def test_the_split_on_which_settings_were_chosen_is_not_measured(tmp_path):
     cases = list(believable.cases(options(tmp_path)))
     assert {case["seed"] for case in cases} == {1, 2, 3}
     assert {case["dataset"] for case in cases} == set(WISHES)
@@ -30,20 +23,20 @@ def test_the_split_on_which_settings_were_chosen_is_not_measured(tmp_path: Path)
     assert per_kind == {**dict.fromkeys(KINDS, 12 * 18), believable.PRIVATE: 12 * 8}
 
 
-def test_other_datasets_are_left_out(tmp_path: Path) -> None:
-    said: list[str] = []
+def test_other_datasets_are_left_out(tmp_path):
+    said = []
     chosen = options(tmp_path, datasets=("digits",), say=said.append)
     assert not list(believable.BELIEVABLE.chosen(chosen))
     assert said == ["without digits: no class is known there that a person wants"]
 
 
-def test_personal_features_are_fixed_for_all_methods() -> None:
+def test_personal_features_are_fixed_for_all_methods():
     schema = believable.with_fixed(releases.data_for("adult", 0, quick=True).schema, ("age", "sex"))
     assert [feature.name for feature in schema.features if feature.immutable] == ["age", "sex"]
 
 
 @pytest.mark.slow
-def test_every_method_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_method_is_asked(tmp_path, monkeypatch):
     monkeypatch.setattr(releases, "QUICK_ROWS", 600)
     monkeypatch.setattr(believable, "PEERS", ("nice", "cadex", "vae"))  # dice-ml takes seconds
     monkeypatch.setitem(targets.RECIPES, "adult", targets.Recipe(epochs=2, batch=64))
@@ -71,7 +64,7 @@ def test_every_method_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.slow
-def test_the_private_model_is_asked_about_people_whom_it_refuses() -> None:
+def test_the_private_model_is_asked_about_people_whom_it_refuses():
     judges = Judges.of("adult", 1, "network", quick=True)
     veil = releases.release(judges.data, "functional", 3.0, 1, quick=True).veil
     other = judges.of_model(veil.model(classes="even"))

@@ -1,13 +1,13 @@
 """Every part of `bench search` at toy size, the floor, the pictures, and the command."""
 
-from __future__ import annotations
-
 import importlib.util
 import subprocess
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
+from functools import partialmethod
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -20,10 +20,8 @@ from counterveil.curator import curator
 from counterveil.errors import RequestError
 from counterveil.search.paper import student
 from counterveil_lab.product import query_batch
-from counterveil_lab.results import Row, stored_rows
+from counterveil_lab.results import stored_rows
 from counterveil_lab.targets import encoded
-
-torch.set_num_threads(1)
 
 TOOLS = Path(__file__).parents[2] / "tools"
 
@@ -34,7 +32,7 @@ KEYS = {"dataset", "method", "mechanism", "guidance", "epsilon", "delta", "seed"
 
 
 @pytest.fixture(autouse=True)
-def short_lessons(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_lessons(monkeypatch):
     """What is learnt is learnt badly and at once."""
     trainings = {
         family: replace(training, samples=300, surrogate_epochs=1)
@@ -45,7 +43,7 @@ def short_lessons(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(student, "STUDENT_ROWS", 200)
 
 
-def run(part: str, size: peers.Size = TOY, seeds: int = 1) -> list[Row]:
+def run(part, size=TOY, seeds=1):
     found = list(search.PARTS[part](size, seeds))
     for row in found:
         assert row.keys() >= KEYS
@@ -54,32 +52,24 @@ def run(part: str, size: peers.Size = TOY, seeds: int = 1) -> list[Row]:
     return found
 
 
-def quick_peers(monkeypatch: pytest.MonkeyPatch) -> None:
+def quick_peers(monkeypatch):
     """The other methods with few iterations, and dice-ml by its quickest."""
+    few = {"Revise": {"iterations": 5}, "Cadex": {"epochs": 20}}
+    for name, options in {**few, "Cchvae": {"samples": 10, "shells": 20}}.items():
+        usual = getattr(peers, name)
+        fewer = {"__init__": partialmethod(usual.__init__, **options)}
+        monkeypatch.setattr(peers, name, type(name, (usual,), fewer))
 
-    class FewerRevise(peers.Revise):
-        def __init__(self, *given: Any, **options: Any) -> None:
-            super().__init__(*given, iterations=5, **options)
-
-    class FewerCadex(peers.Cadex):
-        def __init__(self, *given: Any, **options: Any) -> None:
-            super().__init__(*given, epochs=20, **options)
-
-    class FewerCchvae(peers.Cchvae):
-        def __init__(self, *given: Any, **options: Any) -> None:
-            super().__init__(*given, samples=10, shells=20, **options)
-
-    class QuickDice(peers.Dice):
-        def __init__(self, *given: Any, method: Any, **options: Any) -> None:
+    class Dice(peers.Dice):
+        def __init__(self, *given, method, **options):
             more = {"max_iter": 2, "min_iter": 1} if method == "gradient" else {}
             super().__init__(*given, method=method, **options, **more)
 
-    for made in (FewerRevise, FewerCadex, FewerCchvae, QuickDice):
-        monkeypatch.setattr(peers, made.__bases__[0].__name__, made)
+    monkeypatch.setattr(peers, "Dice", Dice)
 
 
 @pytest.mark.slow
-def test_peers_are_measured_beside_counterveil(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_peers_are_measured_beside_counterveil(monkeypatch):
     quick_peers(monkeypatch)
     found = run("peers", seeds=2)
     assert {row["batch"] for row in found if row["seed"] == 1} == {12}
@@ -98,7 +88,7 @@ def test_peers_are_measured_beside_counterveil(monkeypatch: pytest.MonkeyPatch) 
     assert all(row["legal"] == 1 for row in found if row.get("flip_ratio", 0) > 0)
 
 
-def test_the_stages_of_a_single_answer() -> None:
+def test_the_stages_of_a_single_answer():
     found = {row["stage"]: row for row in run("single")}
     assert list(found) == ["whole", "read", "search", "asking"]
     assert found["whole"]["share"] == 1
@@ -106,12 +96,12 @@ def test_the_stages_of_a_single_answer() -> None:
     assert {row["batch"] for row in found.values()} == {1}
 
 
-def test_a_dataset_that_is_not_there_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dataset_that_is_not_there_is_left_out(monkeypatch):
     monkeypatch.delenv("COUNTERVEIL_DATA", raising=False)
     assert list(peers.with_warm_up(replace(TOY, datasets=("mnist",)), 1)) == []
 
 
-def a_row(part: str, **columns: Any) -> Row:
+def a_row(part, **columns):
     about = head("adult", "counterveil", 0.75)
     measured = {"batch": 500, "seconds_per_query": 1e-4, "flip_ratio": 1.0, "distance": 0.5}
     return {"part": part, **about, **measured, **columns}
@@ -126,7 +116,7 @@ ROWS = [
 
 
 @pytest.mark.skipif(not has_matplotlib, reason="matplotlib is not installed")
-def test_the_picture_is_the_same_again(tmp_path: Path) -> None:
+def test_the_picture_is_the_same_again(tmp_path):
     from bench.picture import draw_search
 
     for folder in ("first", "again"):
@@ -135,7 +125,7 @@ def test_the_picture_is_the_same_again(tmp_path: Path) -> None:
     assert first.read_bytes() == again.read_bytes()
 
 
-def test_what_runs_on_a_gpu_needs_nothing_of_the_private_side() -> None:
+def test_what_runs_on_a_gpu_needs_nothing_of_the_private_side():
     code = (
         f"import sys; sys.path.insert(0, {str(TOOLS)!r}); import bench.gpu, counterveil_lab.cli; "
         "sys.exit(any(name in sys.modules for name in ('opendp', 'counterveil.curator')))"
@@ -143,7 +133,7 @@ def test_what_runs_on_a_gpu_needs_nothing_of_the_private_side() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_multiply_adds_are_those_of_the_layers() -> None:
+def test_multiply_adds_are_those_of_the_layers():
     network = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 2))
     shapes = roofline.shapes_of((network,))
     assert shapes == [(3, 5), (5, 2)]
@@ -152,7 +142,7 @@ def test_multiply_adds_are_those_of_the_layers() -> None:
     assert roofline.copy_bandwidth(torch.device("cpu"), size=1024) > 0
 
 
-def test_the_queries_of_the_gpu_are_legal_and_differ() -> None:
+def test_the_queries_of_the_gpu_are_legal_and_differ():
     evaluation = evaluation_of("adult", 0, TOY)
     encoding, device = evaluation.judge.encoding, torch.device("cpu")
     points = encoded(evaluation.queries, evaluation.data.schema)[0]
@@ -162,7 +152,7 @@ def test_the_queries_of_the_gpu_are_legal_and_differ() -> None:
     assert len(torch.unique(drawn, dim=0)) > len(points)
 
 
-def test_the_device_is_measured_against_its_limits(tmp_path: Path) -> None:
+def test_the_device_is_measured_against_its_limits(tmp_path):
     evaluation = evaluation_of("adult", 0, TOY)
     points = encoded(evaluation.queries, evaluation.data.schema)[0]
     veil = release(evaluation, 0.75, 0, TOY)
@@ -179,7 +169,7 @@ def test_the_device_is_measured_against_its_limits(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
-def test_without_cuda_the_gpu_benchmark_says_so(tmp_path: Path) -> None:
+def test_without_cuda_the_gpu_benchmark_says_so(tmp_path):
     with pytest.raises(RequestError, match="needs a CUDA device"):
         roofline.bench(tmp_path, "the command", quick=True, say=print)
     assert list(tmp_path.iterdir()) == []
@@ -188,7 +178,7 @@ def test_without_cuda_the_gpu_benchmark_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "told"), [("search --only nothing", "invalid choice"), ("search", "--overwrite")]
 )
-def test_wrong_requests_are_one_line(words: str, told: str, tmp_path: Path) -> None:
+def test_wrong_requests_are_one_line(words, told, tmp_path):
     (tmp_path / "bench-search.parquet").write_bytes(b"rows")
     call = [sys.executable, str(TOOLS / "bench"), *words.split(), "--out", str(tmp_path)]
     done = subprocess.run(call, check=False, capture_output=True, text=True)
@@ -196,9 +186,7 @@ def test_wrong_requests_are_one_line(words: str, told: str, tmp_path: Path) -> N
     assert told in done.stderr
 
 
-def test_one_part_goes_into_files_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_part_goes_into_files_of_its_own(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(peers, "QUICK", TOY)
     search.measure_parts(str(tmp_path), "the command", True, "single", 1)
     stored = stored_rows(tmp_path, "bench-search-single")
@@ -206,26 +194,15 @@ def test_one_part_goes_into_files_of_its_own(
     assert "single: counterveil" in capsys.readouterr().out
 
 
-def test_the_child_process_is_held_to_one_thread(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: dict[str, Any] = {}
+def test_the_child_process_is_held_to_one_thread(tmp_path, monkeypatch):
+    seen = {}
 
-    class Child:
-        stdout = ("a line\n",)
-        returncode = 0
+    def child(command, env, **options):
+        seen.update(env=env, code=command[-1])
+        return nullcontext(SimpleNamespace(stdout=("a line\n",), returncode=0))
 
-        def __init__(self, command: list[str], env: dict[str, str], **options: Any) -> None:
-            seen.update(env=env, code=command[-1])
-
-        def __enter__(self) -> Child:
-            return self
-
-        def __exit__(self, *error: object) -> None:
-            return None
-
-    monkeypatch.setattr(search.subprocess, "Popen", Child)
-    lines: list[str] = []
+    monkeypatch.setattr(search.subprocess, "Popen", child)
+    lines = []
     options = {"quick": True, "only": "single", "seeds": 2, "say": lines.append}
     search.bench(tmp_path, "c", **options)
     assert lines == ["a line"]
@@ -233,7 +210,7 @@ def test_the_child_process_is_held_to_one_thread(
     assert seen["code"].endswith(f"measure_parts({str(tmp_path)!r}, 'c', True, 'single', 2, None)")
 
 
-def test_learning_is_shared_out_over_the_queries(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_learning_is_shared_out_over_the_queries(monkeypatch):
     quick_peers(monkeypatch)
     monkeypatch.setattr(peers, "find_spec", lambda package: None)  # dice-ml takes most of the time
     size = replace(TOY, datasets=("adult",))

@@ -1,7 +1,5 @@
 """Claims about people: what is told is compared with held-out people of the class."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -22,7 +20,7 @@ SCHEMA = Schema(
 )
 
 
-def test_each_claim_stands_beside_its_truth() -> None:
+def test_each_claim_stands_beside_its_truth():
     people = pd.DataFrame({
         "hours": pd.array([1, 5, 6, None, 9], dtype="Int64"),
         "debt": [1.0, 2.0, 3.0, 4.0, 0.0],

@@ -1,8 +1,5 @@
 """What counts as a flip, and questions that are asked while there is time."""
 
-from collections.abc import Iterator
-from typing import Any
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -27,13 +24,13 @@ SCHEMA = Schema(
 class Bands(nn.Module):
     """Three bands of x: below .3, up to .6, above. Every score is a parabola around a middle."""
 
-    def forward(self, points: torch.Tensor) -> torch.Tensor:
+    def forward(self, points):
         middles = torch.tensor([0.1, 0.45, 0.8])
         return -200 * (points[:, :1] - middles).square()
 
 
 @pytest.fixture(scope="module")
-def asked() -> Evaluation:
+def asked():
     dice = np.random.default_rng(0)
     x, y = dice.random(300), dice.random(300)
     bands = np.array(SCHEMA.label.classes)[np.digitize(x, [0.3, 0.6])]
@@ -42,7 +39,7 @@ def asked() -> Evaluation:
     return Evaluation.of(data, Bands(), seed=0, queries=12)
 
 
-def test_any_other_class_counts_where_none_is_specified(asked: Evaluation) -> None:
+def test_any_other_class_counts_where_none_is_specified(asked):
     """An answer of the published search that misses the class it aims at is a flip all the same."""
     veil = Curator(SCHEMA).release(
         asked.data.train, 1e-3, mechanism="paper", epochs=1, progress=False
@@ -60,7 +57,7 @@ def test_any_other_class_counts_where_none_is_specified(asked: Evaluation) -> No
     assert full["distance_unsnapped"] > 0
 
 
-def test_with_the_full_search_both_are_the_same(asked: Evaluation) -> None:
+def test_with_the_full_search_both_are_the_same(asked):
     veil = Curator(SCHEMA).release(asked.data.train, 1, mechanism="paper", epochs=1, progress=False)
     row = asked.score_explainer(Explainer(veil, asked.model))
     assert row["flip_ratio_any"] == row["flip_ratio"]
@@ -71,10 +68,10 @@ class Slow:
 
     name = "slow"
 
-    def __init__(self) -> None:
-        self.parts: list[int] = []
+    def __init__(self):
+        self.parts = []
 
-    def explain(self, queries: pd.DataFrame, targets: torch.Tensor, *, k: int = 1) -> Answers:
+    def explain(self, queries, targets, *, k=1):
         self.parts.append(len(queries))
         nothing = np.zeros(len(queries), dtype=bool)
         rows = queries.drop(columns="band")
@@ -82,27 +79,27 @@ class Slow:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+def clock(monkeypatch):
     """Every look at the clock is a second later."""
-    seconds: Iterator[int] = iter(range(1000))
+    seconds = iter(range(1000))
     monkeypatch.setattr(evaluation, "monotonic", lambda: float(next(seconds)))
 
 
-def test_a_slow_method_is_asked_while_there_is_time(asked: Evaluation, clock: None) -> None:
-    method: Any = Slow()
+def test_a_slow_method_is_asked_while_there_is_time(asked, clock):
+    method = Slow()
     row = asked.score_baseline(method, 12, limit=3.5)
     assert row["limited_by"] == "3.5 s"
     assert 1 <= row["queries"] < 12
     assert set(method.parts[: row["queries"]]) == {1}
 
 
-def test_a_method_that_is_done_in_time_was_not_limited(asked: Evaluation) -> None:
+def test_a_method_that_is_done_in_time_was_not_limited(asked):
     row = asked.score_baseline(Slow(), 5, limit=1000)
     assert (row["limited_by"], row["queries"]) == (None, 5)
 
 
-def test_a_method_without_a_limit_is_asked_at_once(asked: Evaluation) -> None:
-    method: Any = Slow()
+def test_a_method_without_a_limit_is_asked_at_once(asked):
+    method = Slow()
     row = asked.score_baseline(method, 12)
     assert method.parts[0] == row["queries"] == 12
     assert "limited_by" not in row

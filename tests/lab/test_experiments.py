@@ -1,14 +1,8 @@
 """Experiments: every one at toy size, what is resumed, what is missing, what fails."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from asking import ask_frame
@@ -19,7 +13,7 @@ from typer.testing import CliRunner
 from counterveil import build
 from counterveil.encoding import Encoding
 from counterveil.models import adapt
-from counterveil.schema import Pixels, Schema
+from counterveil.schema import Pixels
 from counterveil_lab import figures_experiments, fingerprints, product, targets
 from counterveil_lab.experiments import answers, images, peers, releases, table
 from counterveil_lab.experiments.images import gradcam, noisy_pixels, shares_of
@@ -34,7 +28,7 @@ cli = CliRunner()
 
 
 @pytest.fixture(scope="module")
-def toy() -> Iterator[None]:
+def toy():
     """Hundreds of rows, a handful of steps."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(releases, "QUICK_ROWS", 400)
@@ -54,12 +48,12 @@ def toy() -> Iterator[None]:
         yield
 
 
-def options(folder: Path, *datasets: str, **more: Any) -> Options:
+def options(folder, *datasets, **more):
     return Options(folder, seeds=1, quick=True, workers=1, datasets=datasets, **more)
 
 
 @pytest.fixture(scope="module")
-def measured(toy: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def measured(toy, tmp_path_factory):
     """Everything run once on digits, and some of it on adult."""
     folder = tmp_path_factory.mktemp("results")
     with pytest.MonkeyPatch.context() as patch:
@@ -75,7 +69,7 @@ stored = stored_rows
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OWN)
-def test_every_experiment_leaves_rows(measured: Path, name: str) -> None:
+def test_every_experiment_leaves_rows(measured, name):
     rows = stored(measured, name)
     assert rows
     assert all(row.keys() >= COMMON for row in rows)
@@ -86,7 +80,7 @@ def test_every_experiment_leaves_rows(measured: Path, name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["fig-mse", "fig-reconstructions", "fig-time", "fig-case"])
-def test_figures_are_drawn_and_can_be_redrawn(measured: Path, name: str, tmp_path: Path) -> None:
+def test_figures_are_drawn_and_can_be_redrawn(measured, name, tmp_path):
     assert (measured / f"{name}.svg").stat().st_size > 1000
     paint = table.EXPERIMENTS[name].paint
     assert paint is not None
@@ -94,7 +88,7 @@ def test_figures_are_drawn_and_can_be_redrawn(measured: Path, name: str, tmp_pat
     assert (tmp_path / f"{name}.svg").read_bytes() == (measured / f"{name}.svg").read_bytes()
 
 
-def test_times_of_several_seeds_are_one_bar() -> None:
+def test_times_of_several_seeds_are_one_bar():
     rows = [
         {"dataset": "adult", "seed": seed, "method": "cadex-0", "mechanism": None,
          "seconds_for_ten": 1.0 + seed, "least_seconds_for_ten": 0.5, "most_seconds_for_ten": 4.0}
@@ -105,17 +99,14 @@ def test_times_of_several_seeds_are_one_bar() -> None:
 
 
 @pytest.mark.slow
-def test_the_table_has_every_method(measured: Path) -> None:
+def test_the_table_has_every_method(measured):
     rows = stored(measured, "table-fr")
     methods = {(row["method"], row.get("mechanism"), row.get("guidance")) for row in rows}
     assert methods >= {
-        ("counterveil", "paper", "model"),
-        ("counterveil", "functional", "model"),
-        ("counterveil", "functional", "surrogate"),
-        ("cadex-0", None, None),
-        ("cchvae", None, None),
+        ("counterveil", "paper", "model"), ("counterveil", "functional", "model"),
+        ("counterveil", "functional", "surrogate"), ("cadex-0", None, None), ("cchvae", None, None),
         ("revise", None, None),
-    }
+    }  # fmt: skip
     assert {
         (row["mechanism"], row["search"]) for row in rows if row.get("guidance") == "model"
     } == {(name, search) for name in ("paper", "functional") for search in ("published", "full")}
@@ -126,41 +117,19 @@ def test_the_table_has_every_method(measured: Path) -> None:
 
 
 @pytest.mark.slow
-def test_ten_answers_are_counted(measured: Path) -> None:
+def test_rows_hold_counts_names_and_pictures(measured):
     rows = stored(measured, "table-ad")
     assert {row["k"] for row in rows} == {3}
     assert all(0 <= row["answers_per_query"] <= 3 for row in rows)
-
-
-@pytest.mark.slow
-def test_without_noise_is_written_none(measured: Path) -> None:
     rows = stored(measured, "fig-mse")
     assert {row["mechanism"] for row in rows if row["epsilon"] == "none"} == {"paper"}
     assert all(row["mse"] > 0 and row["epochs"] == 2 for row in rows)
-
-
-@pytest.mark.slow
-def test_pictures_are_bytes_in_the_rows(measured: Path) -> None:
     pictures = pictures_of(stored(measured, "fig-case"))
     assert all(picture.dtype == np.uint8 for picture in pictures.values())
     assert pictures["digits query"].shape == (1, 8, 8)
 
 
-@pytest.mark.slow
-def test_what_is_stored_is_not_measured_again(
-    measured: Path, toy: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COUNTERVEIL_COMMIT", "test")
-    said: list[str] = []
-    before = (measured / "fig-mse.parquet").read_bytes()
-    table.run_named("fig-mse", options(measured, "digits", say=said.append))
-    assert (measured / "fig-mse.parquet").read_bytes() == before
-    assert said == []
-
-
-def test_a_veil_and_a_model_are_made_once(
-    toy: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_veil_and_a_model_are_made_once(toy, tmp_path, monkeypatch):
     monkeypatch.setenv(releases.CACHE, str(tmp_path))
     data = releases.data_for("digits", 0, quick=True)
     first, again = (releases.release(data, "paper", 0.75, 0, quick=True) for _ in range(2))
@@ -175,19 +144,19 @@ def test_a_veil_and_a_model_are_made_once(
 class Bright(nn.Module):
     """Class 1 is the sum of a convolution that copies the picture; class 0 is its opposite."""
 
-    def __init__(self, image: Pixels) -> None:
+    def __init__(self, image):
         super().__init__()
         self._side = image.height
         self.copy = nn.Conv2d(1, 1, kernel_size=1, bias=False)
         nn.init.ones_(self.copy.weight)
         self.requires_grad_(False)
 
-    def forward(self, points: torch.Tensor) -> torch.Tensor:
+    def forward(self, points):
         score = self.copy(points.reshape(-1, 1, self._side, self._side)).sum(dim=(1, 2, 3))
         return torch.stack([-score, score], dim=1)
 
 
-def test_gradcam_shows_what_speaks_for_a_class() -> None:
+def test_gradcam_shows_what_speaks_for_a_class():
     image = Pixels(name="pixel", height=4, breadth=4, levels=255)
     points = torch.zeros(2, 16)
     points[:, 5], points[:, 10] = 0.5, 0.25
@@ -196,7 +165,7 @@ def test_gradcam_shows_what_speaks_for_a_class() -> None:
     assert not maps[1].any()
 
 
-def test_gradcam_of_a_frozen_target_has_the_picture_s_shape() -> None:
+def test_gradcam_of_a_frozen_target_has_the_picture_s_shape():
     data = releases.data_for("digits", 0, quick=True)
     image = data.schema.features[0]
     assert isinstance(image, Pixels)
@@ -208,15 +177,11 @@ def test_gradcam_of_a_frozen_target_has_the_picture_s_shape() -> None:
     assert float(maps.max()) <= 1
 
 
-def test_the_case_study_looks_at_the_class_that_f_gives(
-    toy: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_case_study_looks_at_the_class_that_f_gives(toy, monkeypatch):
     data = releases.data_for("digits", 0, quick=True)
     towards = []
 
-    def spy(
-        model: nn.Module, points: torch.Tensor, classes: torch.Tensor, image: Pixels
-    ) -> torch.Tensor:
+    def spy(model, points, classes, image):
         towards.append((model(points).argmax(dim=1), classes))
         return gradcam(model, points, classes, image)
 
@@ -234,7 +199,7 @@ def test_the_case_study_looks_at_the_class_that_f_gives(
     assert row["pictures"]["digits paper published 0.5"].shape == (2, 8, 8)
 
 
-def test_a_single_bright_pixel_is_noise_and_a_stroke_is_not() -> None:
+def test_a_single_bright_pixel_is_noise_and_a_stroke_is_not():
     image = Pixels(name="pixel", height=8, breadth=8, levels=255)
     pictures = torch.zeros(2, 8, 8)
     pictures[0, 2:4, 1:7] = 1.0  # a stroke, two pixels wide
@@ -246,7 +211,7 @@ def test_a_single_bright_pixel_is_noise_and_a_stroke_is_not() -> None:
     assert found.nonzero().tolist() == [[0, 5, 3], [1, 5, 5]]
 
 
-def test_shares_of_maps_stand_beside_shares_of_the_picture() -> None:
+def test_shares_of_maps_stand_beside_shares_of_the_picture():
     seen = torch.zeros(2, 2, 2)
     seen[0, 0, 0], seen[0, 1, 1] = 3.0, 1.0
     pixels = torch.zeros(2, 2, 2, dtype=torch.bool)
@@ -257,7 +222,7 @@ def test_shares_of_maps_stand_beside_shares_of_the_picture() -> None:
     assert shares["noise_area"].tolist() == [0.25, 0.25]
 
 
-def test_the_complete_schema_encodes_to_the_same_places(schema: Schema) -> None:
+def test_the_complete_schema_encodes_to_the_same_places(schema):
     rows = random_rows(schema, 50)
     real, other = Encoding(schema), Encoding(complete(schema))
     assert real.width == other.width
@@ -268,9 +233,7 @@ def test_the_complete_schema_encodes_to_the_same_places(schema: Schema) -> None:
     assert not any(getattr(feature, "missing", False) for feature in other.schema.features)
 
 
-def test_dice_answers_where_values_are_missing(
-    schema: Schema, rows: pd.DataFrame, model: nn.Module
-) -> None:
+def test_dice_answers_where_values_are_missing(schema, rows, model):
     pytest.importorskip("dice_ml")
     judge = adapt(model, schema)
     refused = ask_frame(judge, judge.encoding.pick(rows)).argmax(dim=1) == 0

@@ -3,13 +3,9 @@
 Every stored row of new runs has one.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,19 +23,12 @@ from counterveil_lab.results import Results, earlier, stored_rows
 
 GROUPS = tuple(dict.fromkeys(each for of, _ in fingerprints.EXPERIMENTS.values() for each in of))
 QUICK = (
-    "encoding",
-    "training",
-    "population",
-    "models",
-    "mechanism",
-    "audit",
-    "others",
-    "distances",
-)
+    "encoding", "training", "population", "models", "mechanism", "audit", "others", "distances",
+)  # fmt: skip
 Patch = Callable[[pytest.MonkeyPatch], None]
 
 
-def test_every_experiment_is_listed_with_cases_and_constants_that_are_there() -> None:
+def test_every_experiment_is_listed_with_cases_and_constants_that_are_there():
     assert set(EXPERIMENTS) <= set(fingerprints.EXPERIMENTS)
     for group in GROUPS:
         module = product if hasattr(product, group) else lab
@@ -52,7 +41,7 @@ def test_every_experiment_is_listed_with_cases_and_constants_that_are_there() ->
 
 @pytest.mark.full_lessons
 @pytest.mark.parametrize("groups", [QUICK, pytest.param(GROUPS, marks=pytest.mark.long)])
-def test_a_fresh_process_finds_the_same_behaviour(groups: tuple[str, ...]) -> None:
+def test_a_fresh_process_finds_the_same_behaviour(groups):
     torch.manual_seed(5)
     np.random.seed(5)
     assert behaviours(groups) == {group: behaviour(group) for group in groups}
@@ -60,7 +49,7 @@ def test_a_fresh_process_finds_the_same_behaviour(groups: tuple[str, ...]) -> No
 
 @pytest.mark.full_lessons
 @pytest.mark.parametrize("groups", [QUICK, pytest.param(GROUPS, marks=pytest.mark.long)])
-def test_known_values_are_those_of_the_present_code(groups: tuple[str, ...]) -> None:
+def test_known_values_are_those_of_the_present_code(groups):
     known = json.loads(KNOWN.read_text("utf-8"))
     assert set(known) == set(GROUPS)
     for group in groups:
@@ -79,31 +68,31 @@ def test_known_values_are_those_of_the_present_code(groups: tuple[str, ...]) -> 
         ("nearest", [1.1, "a", 2], False),
     ],
 )
-def test_values_are_alike_that_differ_as_processors_do(group: str, known: Any, same: bool) -> None:
+def test_values_are_alike_that_differ_as_processors_do(group, known, same):
     assert alike([1.0, "a", 2], known, group) == same
 
 
-def test_a_search_may_turn_one_answer_of_many() -> None:
+def test_a_search_may_turn_one_answer_of_many():
     given = [float(at) for at in range(1, 101)]
     assert alike(given, [50.0, *given[1:]], "nearest")
     assert not alike(given, [50.0] * 10 + given[10:], "nearest")
 
 
-def learn_twice_as_fast(patch: pytest.MonkeyPatch) -> None:
+def learn_twice_as_fast(patch):
     usual = torch.optim.Adam
     patch.setattr(torch.optim, "Adam", lambda params, lr, **more: usual(params, 2 * lr, **more))
 
 
-def decode_whole_numbers(patch: pytest.MonkeyPatch) -> None:
+def decode_whole_numbers(patch):
     usual = Numeric.decode
     patch.setattr(Numeric, "decode", lambda *given: [np.round(each) for each in usual(*given)])
 
 
-def count_with_wider_bins(patch: pytest.MonkeyPatch) -> None:
+def count_with_wider_bins(patch):
     patch.setattr(mixed, "MOST_BINS", 20)
 
 
-def say_it_otherwise(patch: pytest.MonkeyPatch) -> None:
+def say_it_otherwise(patch):
     usual = mixed._order
     patch.setattr(mixed, "_order", lambda *given: (*usual(*given)[:2], "in other words"))
     patch.setattr(Numeric.decode, "__doc__", "In other words.")
@@ -120,14 +109,14 @@ def say_it_otherwise(patch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_what_the_code_does_changes_those_that_depend_on_it_and_no_others(
-    change: Patch, changed: set[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    change, changed, monkeypatch
+):
     before = behaviours(QUICK)
     change(monkeypatch)
     assert {group for group in QUICK if behaviour(group) != before[group]} == changed
 
 
-def test_a_changed_group_changes_its_experiments_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_group_changes_its_experiments_alone(monkeypatch):
     names = fingerprints.EXPERIMENTS
     before = {name: fingerprint(name) for name in names}
     assert all(len(str(each)) == fingerprints.LENGTH for each in before.values())
@@ -137,9 +126,7 @@ def test_a_changed_group_changes_its_experiments_alone(monkeypatch: pytest.Monke
     assert changed == {"table-extraction", "fig-membership", "fig-attribute", "fig-tradeoff"}
 
 
-def test_without_a_package_that_a_case_needs_there_is_no_fingerprint(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_a_package_that_a_case_needs_there_is_no_fingerprint(monkeypatch):
     monkeypatch.setattr(product, "audit", lambda: __import__("counterveil.no_such_module"))
     assert behaviour("audit") is None
     monkeypatch.setattr(fingerprints, "behaviours", dict.fromkeys)
@@ -156,11 +143,11 @@ def test_without_a_package_that_a_case_needs_there_is_no_fingerprint(
         (pd.DataFrame({"x": [1, 2], "y": ["a", None]}), [[1, "a"], [2, None]]),
     ],
 )
-def test_values_are_told_as_json(value: Any, plain: Any) -> None:
+def test_values_are_told_as_json(value, plain):
     assert json.dumps(told(value, 4)) == json.dumps(plain)
 
 
-def test_stored_rows_carry_the_fingerprint(tmp_path: Path) -> None:
+def test_stored_rows_carry_the_fingerprint(tmp_path):
     Results(tmp_path, "targets", "command").add({"accuracy": 0.8})
     (row,) = stored_rows(tmp_path, "targets")
     assert (row["accuracy"], row["fingerprint"]) == (0.8, fingerprint("targets"))

@@ -1,10 +1,5 @@
 """Believable answers about images in the lab: cases, judges, one small run, and the sheet."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -15,14 +10,12 @@ from counterveil_lab.experiments.runner import Options
 from counterveil_lab.image_judges import ImageJudges, MaxPooled
 from counterveil_lab.results import stored_rows
 
-torch.set_num_threads(1)
 
-
-def options(folder: Path, **more: Any) -> Options:
+def options(folder, **more):
     return Options(folder, **{"seeds": 2, "quick": False, "workers": 1, **more})
 
 
-def test_the_split_on_which_settings_were_chosen_is_not_measured(tmp_path: Path) -> None:
+def test_the_split_on_which_settings_were_chosen_is_not_measured(tmp_path):
     cases = list(believable_images.cases(options(tmp_path)))
     assert {case["seed"] for case in cases} == {1, 2}
     assert {case["dataset"] for case in cases} == {"mnist", "digits"}
@@ -30,7 +23,7 @@ def test_the_split_on_which_settings_were_chosen_is_not_measured(tmp_path: Path)
     assert len(list(believable_images.cases(options(tmp_path, quick=True)))) == 1
 
 
-def test_the_case_study_shows_a_believable_answer_of_a_release_with_delta(tmp_path: Path) -> None:
+def test_the_case_study_shows_a_believable_answer_of_a_release_with_delta(tmp_path):
     cases = list(images.cases_of_case_study(options(tmp_path, quick=True)))
     assert [(case["mechanism"], case.get("delta")) for case in cases] == [
         ("paper", None),
@@ -39,7 +32,7 @@ def test_the_case_study_shows_a_believable_answer_of_a_release_with_delta(tmp_pa
     ]
 
 
-def test_the_stranger_is_another_network_than_f() -> None:
+def test_the_stranger_is_another_network_than_f():
     schema = releases.data_for("digits", 0, quick=True).schema
     stranger, f = MaxPooled(schema.images[0], 10), targets.new_target(schema)
     rows = torch.rand(3, 64)
@@ -48,35 +41,24 @@ def test_the_stranger_is_another_network_than_f() -> None:
     assert torch.nn.MaxPool2d in kinds[0] - kinds[1]
 
 
-def test_a_sheet_has_a_line_for_every_way(tmp_path: Path) -> None:
+def test_a_sheet_has_a_line_for_every_way(tmp_path):
     pictures = np.zeros((3, 8, 8), dtype=np.uint8)
     stored = {
-        "digits queries": pictures,
-        "digits targets": np.array([1, 2, 3]),
-        "digits 0.75 model nearest": pictures,
-        "digits 3.0 model nearest": pictures,
-        "digits 0.75 surrogate believable": pictures,
-        "digits 0.75 model believable": pictures,
-        "digits 3.0 model believable": pictures,
-        "mnist 3.0 model believable": pictures,
-    }
+        "digits queries": pictures, "digits targets": np.array([1, 2, 3]),
+        "digits 0.75 model nearest": pictures, "digits 3.0 model nearest": pictures,
+        "digits 0.75 surrogate believable": pictures, "digits 0.75 model believable": pictures,
+        "digits 3.0 model believable": pictures, "mnist 3.0 model believable": pictures,
+    }  # fmt: skip
     sheet = figures_believable.image_answers("digits", stored)
     assert [axes.get_ylabel() for axes in sheet.axes] == [
-        "query",
-        "believable, ε 3",
-        "difference",
-        "believable, ε 0.75",
-        "difference",
-        "nearest",
+        "query", "believable, ε 3", "difference", "believable, ε 0.75", "difference", "nearest",
         "believable, ε 0.75\nthe veil alone",
-    ]
+    ]  # fmt: skip
     assert [tick.get_text() for tick in sheet.axes[0].get_xticklabels()] == ["→ 1", "→ 2", "→ 3"]
 
 
 @pytest.mark.slow
-def test_a_small_run_is_judged_stored_and_drawn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_small_run_is_judged_stored_and_drawn(tmp_path, monkeypatch):
     monkeypatch.setitem(targets.RECIPES, "digits", targets.Recipe(epochs=10, batch=64))
     monkeypatch.setenv("COUNTERVEIL_COMMIT", "test")
     asked = options(tmp_path, quick=True, datasets=("digits",))
@@ -96,5 +78,5 @@ def test_a_small_run_is_judged_stored_and_drawn(
     assert (judges.targets != targets.classes_of(judges.model, _points(judges))).all()
 
 
-def _points(judges: ImageJudges) -> torch.Tensor:
+def _points(judges):
     return targets.encoded(judges.queries, judges.data.schema)[0]

@@ -1,47 +1,39 @@
 """Metrics against brute force."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, cast
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
 from counterveil import Explanations
 from counterveil.encoding import Encoding
-from counterveil.schema import Schema
 from counterveil_lab import metrics
 
-torch.set_num_threads(1)
 
-
-def brute_force(rows: pd.DataFrame, schema: Schema, reference: pd.DataFrame) -> float:
+def brute_force(rows, schema, reference):
     encode = Encoding(schema).encode
     real = encode(reference)
     return float(np.mean([min(np.linalg.norm(real - point, axis=1)) for point in encode(rows)]))
 
 
-def test_plausibility_is_the_distance_to_the_nearest_record(
-    schema: Schema, rows: pd.DataFrame
-) -> None:
+def test_plausibility_is_the_distance_to_the_nearest_record(schema, rows):
     asked, reference = rows.head(100), rows.tail(400)
     found = metrics.plausibility(asked, schema, reference)
     assert found == pytest.approx(brute_force(asked, schema, reference), rel=1e-12)
 
 
-def test_a_record_is_at_distance_nothing_from_itself(schema: Schema, rows: pd.DataFrame) -> None:
+def test_a_record_is_at_distance_nothing_from_itself(schema, rows):
     assert metrics.plausibility(rows.head(50), schema, rows) == 0.0
 
 
-def test_plausibility_of_nothing_is_not_a_number(schema: Schema, rows: pd.DataFrame) -> None:
+def test_plausibility_of_nothing_is_not_a_number(schema, rows):
     assert math.isnan(metrics.plausibility(rows.head(0), schema, rows))
 
 
 @pytest.mark.parametrize("room", [1, 1000, 2**24])
-def test_parts_do_not_change_the_answer(monkeypatch: pytest.MonkeyPatch, room: int) -> None:
+def test_parts_do_not_change_the_answer(monkeypatch, room):
     points, real = (torch.rand(count, 7, generator=torch.Generator().manual_seed(count))
                     for count in (41, 300))  # fmt: skip
     monkeypatch.setattr(metrics, "ROOM", room)
@@ -49,7 +41,7 @@ def test_parts_do_not_change_the_answer(monkeypatch: pytest.MonkeyPatch, room: i
     assert torch.allclose(metrics.nearest(points, real), exact, rtol=1e-12)
 
 
-def answers(schema: Schema, rows: pd.DataFrame, status: list[str]) -> Explanations:
+def answers(schema, rows, status):
     """Explanations in which the income of every found answer was raised to 10."""
     queries = rows.head(len(status)).reset_index(drop=True)
     found = np.array(status) == "found"
@@ -71,7 +63,7 @@ def answers(schema: Schema, rows: pd.DataFrame, status: list[str]) -> Explanatio
     )
 
 
-def test_measure_takes_means_over_what_was_found(schema: Schema, rows: pd.DataFrame) -> None:
+def test_measure_takes_means_over_what_was_found(schema, rows):
     result = answers(schema, rows, ["found", "not_found", "found", "already", "found"])
     reference = rows.tail(300)
     row = metrics.measure(result, reference)
@@ -81,12 +73,12 @@ def test_measure_takes_means_over_what_was_found(schema: Schema, rows: pd.DataFr
     assert row["plausibility"] == pytest.approx(brute_force(result.frame(), schema, reference))
 
 
-def test_measure_of_no_counterfactual_is_not_a_number(schema: Schema, rows: pd.DataFrame) -> None:
+def test_measure_of_no_counterfactual_is_not_a_number(schema, rows):
     values = metrics.measure(answers(schema, rows, ["already", "already"]), rows).values()
     assert all(math.isnan(value) for value in values)
 
 
-def test_legal_share_counts_rows(schema: Schema, rows: pd.DataFrame) -> None:
+def test_legal_share_counts_rows(schema, rows):
     some = rows.head(10).copy()
     some.loc[3, "income"] = 11.0
     assert metrics.legal_share(some, schema) == 0.9

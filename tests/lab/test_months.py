@@ -1,9 +1,5 @@
 """The generated table: no row breaks a rule of its process, and each broken rule is seen."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pandas as pd
 import pytest
 
@@ -17,15 +13,15 @@ PEOPLE = months.table(rows=4000, seed=3)
 NAMES = list(months.SCHEMA.columns)
 
 
-def one_person(**changes: Any) -> pd.DataFrame:
+def one_person(**changes):
     """Somebody who owes 1,000 of 10,000 and pays half of it in every month, but for `changes`."""
     same = {"status": "in part", "bill": 1000, "paid": 500}
-    row: dict[str, Any] = {f"{name}_{n}": v for name, v in same.items() for n in months.MONTHS}
+    row = {f"{name}_{n}": v for name, v in same.items() for n in months.MONTHS}
     head = {"limit": 10_000, "sex": "male", "age": 40, "education": "basic", "family": "single"}
     return pd.DataFrame([{**head, **row, **changes}])[NAMES]
 
 
-def test_no_row_of_the_process_is_impossible() -> None:
+def test_no_row_of_the_process_is_impossible():
     for seed in range(5):
         assert not months.impossible_steps(months.table(rows=4000, seed=seed)).any()
     assert not months.impossible_steps(one_person()).any()
@@ -46,18 +42,18 @@ def test_no_row_of_the_process_is_impossible() -> None:
         ({"age": 80, "education": "university"}, set()),
     ],
 )
-def test_each_broken_rule_is_seen_with_those_who_take_part(changes: Any, parts: set[str]) -> None:
+def test_each_broken_rule_is_seen_with_those_who_take_part(changes, parts):
     (found,) = months.impossible_steps(one_person(**changes))
     assert {name for name, broken in zip(NAMES, found, strict=True) if broken} == parts
 
 
-def test_the_same_seed_makes_the_same_people() -> None:
+def test_the_same_seed_makes_the_same_people():
     pd.testing.assert_frame_equal(PEOPLE, months.table(rows=4000, seed=3))
     assert not PEOPLE.equals(months.table(rows=4000, seed=4))
     assert len(months.table(rows=7, seed=0)) == 7
 
 
-def test_rows_fit_the_schema_and_months_depend_on_each_other() -> None:
+def test_rows_fit_the_schema_and_months_depend_on_each_other():
     points = Encoding(months.SCHEMA).encode(PEOPLE)
     assert 0 <= points.min() <= points.max() <= 1
     assert 0.15 < (PEOPLE["default"] == "yes").mean() < 0.3
@@ -70,7 +66,7 @@ def test_rows_fit_the_schema_and_months_depend_on_each_other() -> None:
     assert defaults[late].mean() > 3 * defaults[~late].mean()
 
 
-def test_an_impossible_change_counts_and_what_was_so_before_does_not() -> None:
+def test_an_impossible_change_counts_and_what_was_so_before_does_not():
     reality = Reality(load("months"), "no")
     query = one_person(status_1="three late")
     answers = {"bill_1": 1300, "bill_6": 1200, "age": 41, "status_2": "in full"}

@@ -24,7 +24,7 @@ SCHEMA = Schema(
 )
 
 
-def people() -> pd.DataFrame:
+def people():
     rng = np.random.default_rng(0)
     table = pd.DataFrame({
         "age": rng.integers(0, 11, 2000), "income": rng.integers(0, 13, 2000),
@@ -34,7 +34,7 @@ def people() -> pd.DataFrame:
     return table.assign(paid=np.where(worth > 4, "yes", "no"))
 
 
-def test_the_optimum_is_the_nearest_accepted_row() -> None:
+def test_the_optimum_is_the_nearest_accepted_row():
     encoding, table = Encoding(SCHEMA), people()
     trees = optimal_trees._trees(table, SCHEMA)
     asked = encoding.encode(table[table.paid == "no"].head(5))
@@ -50,7 +50,7 @@ def test_the_optimum_is_the_nearest_accepted_row() -> None:
         assert trees.predict(found.point[None])[0] == 1
 
 
-def test_a_no_is_proved() -> None:
+def test_a_no_is_proved():
     encoding, table = Encoding(SCHEMA), people()
     trees = optimal_trees._trees(table, SCHEMA)
     query = encoding.encode(table.iloc[[0]].assign(income=0, debt=8, job="none"))[0]
@@ -59,7 +59,7 @@ def test_a_no_is_proved() -> None:
 
 
 @pytest.mark.long
-def test_adult() -> None:
+def test_adult():
     for row in optimal_trees.measure_case("adult", quick=True):
         assert row["queries"] == optimal_trees.QUICK_QUERIES
         assert row["missed"] == 0

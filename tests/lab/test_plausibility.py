@@ -1,13 +1,8 @@
 """Plausibility as a judge: how copies are made, and that a judge of pairs sees them."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from campaigns import plausibility
 
 from counterveil.curator import Curator
@@ -15,7 +10,6 @@ from counterveil.schema import Categorical, Label, Numeric, Schema
 from counterveil_lab.experiments import releases
 from counterveil_lab.experiments.runner import Options
 
-torch.set_num_threads(1)
 SCHEMA = Schema(
     features=(
         Numeric(name="rent", lower=0, upper=100, integer=True, missing=True),
@@ -27,7 +21,7 @@ SCHEMA = Schema(
 )
 
 
-def people(count: int) -> pd.DataFrame:
+def people(count):
     """Income follows rent, where that is known; members are few."""
     dice = np.random.default_rng(2)
     rent = dice.integers(10, 90, count)
@@ -45,11 +39,11 @@ TABLE = people(3000)
 
 
 @pytest.fixture(scope="module")
-def pairs() -> plausibility.Pairs:
+def pairs():
     return plausibility.with_copies(TABLE, SCHEMA, 2000, np.random.default_rng(0))
 
 
-def test_a_copy_differs_in_the_feature_that_was_replaced(pairs: plausibility.Pairs) -> None:
+def test_a_copy_differs_in_the_feature_that_was_replaced(pairs):
     unlike = pairs.real.ne(pairs.copies) & ~(pairs.real.isna() & pairs.copies.isna())
     assert (unlike.sum(axis=1) == 1).all()
     assert (unlike.to_numpy().argmax(axis=1) == pairs.replaced).all()
@@ -59,7 +53,7 @@ def test_a_copy_differs_in_the_feature_that_was_replaced(pairs: plausibility.Pai
     assert pairs.real["y"].value_counts().tolist() == [1500, 1500]
 
 
-def test_every_value_leaves_as_often_as_it_comes(pairs: plausibility.Pairs) -> None:
+def test_every_value_leaves_as_often_as_it_comes(pairs):
     mine = pairs.replaced == 2
     members = [(part["member"][mine] == "yes").mean() for part in (pairs.real, pairs.copies)]
     assert members == pytest.approx([0.5, 0.5], abs=0.05)  # of 3 % of all
@@ -69,13 +63,11 @@ def test_every_value_leaves_as_often_as_it_comes(pairs: plausibility.Pairs) -> N
     ("real", "copies", "expected"),
     [([2, 3], [0, 1], 1.0), ([0, 1], [2, 3], 0.0), ([1, 1], [1, 1], 0.5), ([0, 2], [1, 2], 0.375)],
 )
-def test_auc_by_hand(real: list[float], copies: list[float], expected: float) -> None:
+def test_auc_by_hand(real, copies, expected):
     assert plausibility.auc(np.array(real), np.array(copies)) == expected
 
 
-def test_a_population_with_pairs_sees_copies_and_one_of_singles_does_not(
-    pairs: plausibility.Pairs,
-) -> None:
+def test_a_population_with_pairs_sees_copies_and_one_of_singles_does_not(pairs):
     found = {}
     for order in (1, 2):
         veil = Curator(SCHEMA).release(TABLE, 50.0, order=order, progress=False)
@@ -86,14 +78,14 @@ def test_a_population_with_pairs_sees_copies_and_one_of_singles_does_not(
     assert found[2][1] > 0.75
 
 
-def test_cases(tmp_path: Path) -> None:
+def test_cases(tmp_path):
     asked = list(plausibility.cases(Options(tmp_path, seeds=2, quick=False, workers=1)))
     assert len(asked) == 2 * 4 * 3
     assert {case["seed"] for case in asked} == {1, 2}
 
 
 @pytest.mark.long
-def test_months(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_months(monkeypatch):
     monkeypatch.setattr(releases, "QUICK_ROWS", 6000)
     (row,) = plausibility.measure_case("months", 3.0, 1, quick=True)
     assert row["rows"] == 2 * 23 * (plausibility.QUICK_ROWS // 23)

@@ -1,30 +1,25 @@
 """The private model and the population beside DP-EBM, AIM and MST."""
 
 import os
-from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from campaigns import population_peers
 from campaigns.marginals import PYTHON, Codes
 from campaigns.marginals_script import that_adds_up
 
 from counterveil.encoding import Encoding
-from counterveil.schema import Schema
 from counterveil_lab.experiments.runner import Options
-from counterveil_lab.results import Row
 
 BUDGET = {"epsilon": 0.75, "delta": 1e-6, "draw": 0}
 
 
-def quick_rows(method: str, **noise: Any) -> dict[str, Row]:
+def quick_rows(method, **noise):
     found = population_peers.measure_case("adult", method, **(noise or BUDGET), quick=True)
     return {row["model"]: row for row in found}
 
 
-def test_codes_stand_for_rows_with_the_same_codes(schema: Schema, rows: pd.DataFrame) -> None:
+def test_codes_stand_for_rows_with_the_same_codes(schema, rows):
     points = Encoding(schema).encode(rows)
     codes = Codes(schema, points, 8)
     given = codes.of(points)
@@ -36,15 +31,15 @@ def test_codes_stand_for_rows_with_the_same_codes(schema: Schema, rows: pd.DataF
     assert np.allclose(encoding.encode(encoding.decode(again)), again)  # legal rows
 
 
-def test_the_parts_of_a_budget_add_up() -> None:
+def test_the_parts_of_a_budget_add_up():
     for columns in (12, 32, 40):
         assert 0.99999 < that_adds_up(0.0142, columns) / 0.0142 <= 1
 
 
-def test_what_cannot_be_measured_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_measured_is_said(tmp_path, monkeypatch):
     monkeypatch.delenv(PYTHON, raising=False)
     monkeypatch.setattr(population_peers, "find_spec", lambda name: None)
-    said: list[str] = []
+    said = []
     options = Options(tmp_path, seeds=1, quick=True, workers=1, say=said.append)
     chosen = list(population_peers.POPULATION_PEERS.chosen(options))
     assert {case["method"] for case in chosen} == {"ours", "real rows"}
@@ -57,7 +52,7 @@ def test_what_cannot_be_measured_is_said(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.long
-def test_ours_beside_real_rows() -> None:
+def test_ours_beside_real_rows():
     best = quick_rows("real rows", epsilon=None, delta=None, draw=0)
     ours = quick_rows("ours")
     assert best["boosted trees"]["auc"] > 0.88
@@ -68,7 +63,7 @@ def test_ours_beside_real_rows() -> None:
 
 
 @pytest.mark.long
-def test_dp_ebm() -> None:
+def test_dp_ebm():
     pytest.importorskip("interpret", reason="DP-EBM needs pip install 'counterveil[lab]'")
     row = quick_rows("dp-ebm")["dp-ebm"]
     assert 0.75 < row["auc"] < 0.92
@@ -77,7 +72,7 @@ def test_dp_ebm() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", population_peers.MARGINALS)
-def test_marginals(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_marginals(method, monkeypatch):
     if not os.environ.get(PYTHON):
         pytest.skip(f"needs {PYTHON}, a Python that has opendp, mbi and pandas")
     monkeypatch.setattr(population_peers, "ROUNDS", 3)

@@ -1,11 +1,8 @@
 """The runner of experiments and its command: what is resumed, what is missing, what fails."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,13 +12,13 @@ from counterveil.errors import InputError
 from counterveil_lab.cli import app
 from counterveil_lab.datasets import VARIABLE, DatasetMissing
 from counterveil_lab.experiments import releases, runner, table
-from counterveil_lab.experiments.runner import Experiment, Options
-from counterveil_lab.results import Results, Row, pictures_of, read, stored_rows
+from counterveil_lab.experiments.runner import Experiment
+from counterveil_lab.results import Results, pictures_of, read, stored_rows
 
 cli = CliRunner()
 
 
-def give(value: int, dataset: str = "here", fail: bool = False) -> list[Row]:
+def give(value, dataset="here", fail=False):
     """What the runner measures in these tests."""
     if dataset == "absent":
         raise DatasetMissing("put it there")
@@ -31,7 +28,7 @@ def give(value: int, dataset: str = "here", fail: bool = False) -> list[Row]:
 
 
 @pytest.mark.long
-def test_one_process_and_several_give_the_same(tmp_path: Path) -> None:
+def test_one_process_and_several_give_the_same(tmp_path):
     cases = [{"dataset": "here", "value": value} for value in range(3)]
     rows = []
     for workers in (1, 2):
@@ -42,13 +39,13 @@ def test_one_process_and_several_give_the_same(tmp_path: Path) -> None:
     assert rows[0][2].items() >= {"dataset": "here", "value": 2, "nothing": None}.items()
 
 
-def which_process(value: int) -> list[Row]:
+def which_process(value):
     return [{"process": os.getpid()}]
 
 
 @pytest.mark.long
-def test_experiments_can_share_their_processes(tmp_path: Path) -> None:
-    used: set[int] = set()
+def test_experiments_can_share_their_processes(tmp_path):
+    used = set()
     with runner.processes(2) as pool:
         for name in ("first", "second", "third"):
             results = Results(tmp_path, name, "command")
@@ -60,8 +57,8 @@ def test_experiments_can_share_their_processes(tmp_path: Path) -> None:
     assert os.getpid() not in used
 
 
-def test_a_missing_dataset_is_said_once_and_left_out(tmp_path: Path) -> None:
-    said: list[str] = []
+def test_a_missing_dataset_is_said_once_and_left_out(tmp_path):
+    said = []
     results = Results(tmp_path, "squares", "command")
     cases = [{"dataset": name, "value": value} for name in ("absent", "here") for value in (1, 2)]
     runner.run_cases(results, cases, give, workers=1, say=said.append)
@@ -69,7 +66,7 @@ def test_a_missing_dataset_is_said_once_and_left_out(tmp_path: Path) -> None:
     assert [words for words in said if "put it there" in words] == ["without absent: put it there"]
 
 
-def test_a_case_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
+def test_a_case_that_fails_does_not_stop_the_others(tmp_path):
     results = Results(tmp_path, "squares", "command")
     cases = [{"value": 1, "fail": True}, {"value": 2, "fail": False}]
     with pytest.raises(runner.CasesFailed, match="1 of 2 cases failed"):
@@ -77,9 +74,7 @@ def test_a_case_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
     assert [row["value"] for row in results.rows] == [2]
 
 
-def test_rows_of_another_commit_and_command_stay(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_of_another_commit_and_command_stay(tmp_path, monkeypatch):
     monkeypatch.setenv("COUNTERVEIL_COMMIT", "old")
     Results(tmp_path, "squares", "command").add({"value": 1})
     monkeypatch.setenv("COUNTERVEIL_COMMIT", "new")
@@ -90,7 +85,7 @@ def test_rows_of_another_commit_and_command_stay(
     assert again.has(value=2)
 
 
-def test_pictures_come_back_as_they_were(tmp_path: Path) -> None:
+def test_pictures_come_back_as_they_were(tmp_path):
     picture = np.arange(4, dtype=np.uint8).reshape(1, 2, 2)
     Results(tmp_path, "squares", "command").add({"pictures": {"a": picture}}, {"pictures": {}})
     (found,) = pictures_of(stored_rows(tmp_path, "squares")).values()
@@ -98,7 +93,7 @@ def test_pictures_come_back_as_they_were(tmp_path: Path) -> None:
     assert (found == picture).all()
 
 
-def test_nothing_stored_is_lost_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_stored_is_lost_unasked(tmp_path, monkeypatch):
     monkeypatch.setattr("counterveil_lab.results.fingerprint", lambda name: "old")
     Results(tmp_path, "targets", "command").add({"dataset": "adult", "seed": 0})
     monkeypatch.setattr("counterveil_lab.results.fingerprint", lambda name: "new")
@@ -117,13 +112,11 @@ def test_nothing_stored_is_lost_unasked(tmp_path: Path, monkeypatch: pytest.Monk
     assert read(backup)[0]["seed"] == 0
 
 
-def test_rows_of_earlier_code_are_replaced_case_by_case(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def measure(dataset: str, seed: int) -> list[Row]:
+def test_rows_of_earlier_code_are_replaced_case_by_case(tmp_path, monkeypatch):
+    def measure(dataset, seed):
         return [{"accuracy": 0.5 + seed / 10}]
 
-    def run(code: str, *cases: tuple[str, int]) -> list[tuple[str, int, str]]:
+    def run(code, *cases):
         monkeypatch.setattr("counterveil_lab.results.fingerprint", lambda name: code)
         monkeypatch.setenv("COUNTERVEIL_COMMIT", code)
         results = Results(tmp_path, "targets", "command", overwrite=True)
@@ -131,7 +124,7 @@ def test_rows_of_earlier_code_are_replaced_case_by_case(
         runner.run_cases(results, asked, measure, workers=1, say=said.append)
         return [(row["dataset"], row["seed"], row["fingerprint"]) for row in results.rows]
 
-    said: list[str] = []
+    said = []
     run("old", ("adult", 0), ("adult", 1), ("digits", 0))
     # A mean over seeds mixes no two versions of the code: the other seed of Adult is dropped too.
     assert run("new", ("adult", 1)) == [("digits", 0, "old"), ("adult", 1, "new")]
@@ -140,11 +133,11 @@ def test_rows_of_earlier_code_are_replaced_case_by_case(
     assert len(said) == 5  # what the present code has measured is not measured again
 
 
-def test_run_all_goes_on_after_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*_: Any, **__: Any) -> None:
+def test_run_all_goes_on_after_a_failure(tmp_path, monkeypatch):
+    def fails(*_, **__):
         raise ZeroDivisionError("by zero")
 
-    def cases(options: Options) -> list[runner.Case]:
+    def cases(options):
         return [{"value": 1}]
 
     works = Experiment("one row", cases, lambda value, quick: [{}])
@@ -164,18 +157,16 @@ def test_run_all_goes_on_after_a_failure(tmp_path: Path, monkeypatch: pytest.Mon
         (["targets", "--mechanisms", "paper"], "no option --mechanisms"),
     ],
 )
-def test_wrong_requests_are_one_line(arguments: list[str], words: str, tmp_path: Path) -> None:
+def test_wrong_requests_are_one_line(arguments, words, tmp_path):
     outcome = cli.invoke(app, ["run", *arguments, "--out", str(tmp_path)])
     assert outcome.exit_code == 2
     assert words in " ".join(outcome.stderr.split())
 
 
-def test_the_command_names_data_and_chooses(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: dict[str, Any] = {}
+def test_the_command_names_data_and_chooses(tmp_path, monkeypatch):
+    seen = {}
 
-    def watch(options: Options) -> list[runner.Case]:
+    def watch(options):
         seen.update(vars(options), data=os.environ[VARIABLE], cache=os.environ[releases.CACHE])
         return [{"mechanism": "paper"}, {"mechanism": "functional"}]
 
@@ -196,12 +187,12 @@ def test_the_command_names_data_and_chooses(
     assert not Path(seen["cache"]).exists()
 
 
-def test_the_list_names_them_all() -> None:
+def test_the_list_names_them_all():
     lines = cli.invoke(app, ["list"]).stdout.splitlines()
     assert {line.split()[0] for line in lines} == {*table.EXPERIMENTS, "all"}
 
 
-def test_rows_of_another_command_are_stored_and_exported(tmp_path: Path) -> None:
+def test_rows_of_another_command_are_stored_and_exported(tmp_path):
     rows = [{"bound": 0.5, "view": "x"}, {"bound": None, "view": 3}]
     content = {"experiment": "audit", "command": "counterveil audit", "commit": "abc", "rows": rows}
     (tmp_path / "audit.json").write_text(json.dumps(content))

@@ -1,11 +1,9 @@
 """The paper's Theorem 3, measured: what is compared, and what the control must give."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
 
 from counterveil import build
 from counterveil.models import adapt
@@ -23,25 +21,22 @@ STEPS = 20
 
 
 @pytest.fixture(scope="module")
-def start() -> NoisyStart:
+def start():
     """Four digits on the way to class 5, each from its own noisy prototype."""
     data = releases.data_for("digits", 0, quick=True)
     queries = targets.encoded(data.test.head(4), data.schema)[0]
     autoencoder = Autoencoder.new(64, ARCHITECTURES["image"].encoder, 0).requires_grad_(False)
     f = torch.nn.Sequential(torch.nn.Linear(64, 10)).requires_grad_(False)
     return NoisyStart(
-        model=adapt(f, data.schema),
-        autoencoder=autoencoder,
-        weights=Weights.of("image"),
-        queries=queries,
-        targets=torch.full((4,), 5),
+        model=adapt(f, data.schema), autoencoder=autoencoder, weights=Weights.of("image"),
+        queries=queries, targets=torch.full((4,), 5),
         prototypes=torch.rand(10, autoencoder.latent, generator=torch.Generator().manual_seed(0)),
         box=Box(torch.zeros_like(queries), torch.ones_like(queries)),
         noise=torch.randn(4, autoencoder.latent, generator=torch.Generator().manual_seed(1)) / 4,
-    )
+    )  # fmt: skip
 
 
-def reflected(start: NoisyStart, by: str) -> Tensor:
+def reflected(start, by):
     """½·(cs(ρ + η) + cs(ρ − η)) − cs(ρ): 0 where the search commutes with the reflection."""
     signs = (1, -1, 0)
     plus, minus, without = (
@@ -50,7 +45,7 @@ def reflected(start: NoisyStart, by: str) -> Tensor:
     return ((plus + minus) / 2 - without).abs().max()
 
 
-def test_noise_moves_the_prototype_of_algorithm_2(start: NoisyStart) -> None:
+def test_noise_moves_the_prototype_of_algorithm_2(start):
     fields = {name: getattr(start, name) for name in FIELDS}
     found = ends(start, "search", STEPS)
     for query in range(4):
@@ -59,19 +54,19 @@ def test_noise_moves_the_prototype_of_algorithm_2(start: NoisyStart) -> None:
         assert torch.allclose(found[query], end, atol=1e-5)
 
 
-def test_reflections_cancel_in_the_affine_map_alone(start: NoisyStart) -> None:
+def test_reflections_cancel_in_the_affine_map_alone(start):
     assert reflected(start, "affine") < 1e-4
     assert reflected(start, "decoder") > 1e-3
     assert reflected(start, "search") > 1e-3
 
 
-def test_the_affine_map_touches_the_decoder_at_the_prototype(start: NoisyStart) -> None:
+def test_the_affine_map_touches_the_decoder_at_the_prototype(start):
     near = replace(start, noise=start.noise / 1000)
     affine, decoder = (theorem_3.ends(near, by, 0) for by in ("affine", "decoder"))
     assert torch.allclose(affine, decoder, atol=1e-6)
 
 
-def test_bias_is_that_of_the_mean_beside_its_standard_error() -> None:
+def test_bias_is_that_of_the_mean_beside_its_standard_error():
     draws = torch.tensor([1.0, 3.0, 1.0, 3.0])[None, :, None] * torch.tensor([1.0, 0.0])
     found = torch.cat([torch.zeros(1, 1, 2), draws], dim=1)
     row = bias_of(found)
@@ -82,15 +77,13 @@ def test_bias_is_that_of_the_mean_beside_its_standard_error() -> None:
     assert row["relative_bias"] == pytest.approx(3**0.5)
 
 
-def test_chance_alone_gives_a_ratio_of_about_one() -> None:
+def test_chance_alone_gives_a_ratio_of_about_one():
     found = torch.randn(50, 201, 8, generator=torch.Generator().manual_seed(0))
     found[:, 0] = 0
     assert bias_of(found)["ratio"] == pytest.approx(1, abs=0.15)
 
 
-def test_the_experiment_leaves_a_row_for_each_map(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_experiment_leaves_a_row_for_each_map(tmp_path, monkeypatch):
     monkeypatch.setattr(releases, "QUICK_ROWS", 400)
     monkeypatch.setenv("COUNTERVEIL_COMMIT", "test")
     for family, training in build.TRAININGS.items():

@@ -1,7 +1,6 @@
 """Public bounds that are ten times too wide change believable answers no more than noise does."""
 
 import numpy as np
-import pandas as pd
 import pytest
 from campaigns.populations import widened
 
@@ -20,7 +19,7 @@ class Clipped:
         self._f, self._schema = BoostedTrees(schema, train, 0), schema
         self.classes_ = self._f.classes_
 
-    def predict_proba(self, rows: pd.DataFrame):
+    def predict_proba(self, rows):
         kept = rows.copy()
         for feature in self._schema.features:
             if feature.number_range is not None:

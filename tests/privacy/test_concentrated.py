@@ -33,13 +33,9 @@ BUDGETS = st.builds(
     st.floats(0.5, 30),
 )
 FAMILIES = (
-    neighbours.wide_pairs,
-    neighbours.counted_pairs,
-    neighbours.ranges,
-    neighbours.many_bits,
-    neighbours.many_frequencies,
-    neighbours.features,
-)
+    neighbours.wide_pairs, neighbours.counted_pairs, neighbours.ranges, neighbours.many_bits,
+    neighbours.many_frequencies, neighbours.features,
+)  # fmt: skip
 
 
 def steps_of(plan):
@@ -89,12 +85,9 @@ def test_both_computations_of_delta_agree():
 @pytest.mark.long
 @settings(max_examples=25, deadline=None)
 @given(
-    budget=BUDGETS,
-    order=st.sampled_from([None, 1, 2]),
-    records=st.sampled_from([1, 3]),
-    rows=st.sampled_from([50, 5_000, 10**6]),
-    make=st.sampled_from(FAMILIES),
-)
+    budget=BUDGETS, order=st.sampled_from([None, 1, 2]), records=st.sampled_from([1, 3]),
+    rows=st.sampled_from([50, 5_000, 10**6]), make=st.sampled_from(FAMILIES),
+)  # fmt: skip
 def test_whatever_is_planned_is_private_together(budget, order, records, rows, make):
     plan = make_plan(make().schema, rows, budget, records=records, order=order)
     shares = steps_of(plan)
@@ -264,14 +257,11 @@ def test_readings_in_rho_that_were_forged_are_refused(veil, number, change, word
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"epsilon": 0.7}, "spend more than"),
-        ({"epsilon": 0.749999}, "spend more than"),
-        ({"epsilon": 0.8}, "do not add up"),
-        ({"delta": 0.99e-4}, "spend more than"),
-        ({"delta": 1.1e-4}, "do not add up"),
-        ({"delta": 0.0}, "spend more than"),
+        ({"epsilon": 0.7}, "spend more than"), ({"epsilon": 0.749999}, "spend more than"),
+        ({"epsilon": 0.8}, "do not add up"), ({"delta": 0.99e-4}, "spend more than"),
+        ({"delta": 1.1e-4}, "do not add up"), ({"delta": 0.0}, "spend more than"),
     ],
-)
+)  # fmt: skip
 def test_a_statement_of_another_budget_than_its_rho_gives_is_refused(veil, changes, words):
     statement = veil.statement.model_copy(update=changes)
     with pytest.raises(VeilError, match=words):

@@ -155,7 +155,7 @@ def test_without_opacus_it_says_what_to_install(schema, rows, monkeypatch):
 
 @needs_opacus
 def test_release(schema, rows):
-    ticks: list[int] = []
+    ticks = []
     before = torch.get_rng_state()
     autoencoder, prototypes, surrogate, accesses = release(
         schema, rows, tick=lambda done, words="": ticks.append(done)

@@ -69,11 +69,8 @@ class Project:
         """Run the command in this process. Returns its exit code."""
         self.started += 1
         named = {
-            "data": "rows.csv",
-            "schema": "schema.json",
-            "ledger": "ledger.db",
-            "out": "x.veil",
-        }
+            "data": "rows.csv", "schema": "schema.json", "ledger": "ledger.db", "out": "x.veil",
+        }  # fmt: skip
         files = [word for name, file in named.items() for word in (f"--{name}", self.folder / file)]
         command = ["release", *files, "--epsilon", EPSILON, "--epochs", "1"]
         try:

@@ -40,7 +40,7 @@ ROWS = pd.DataFrame(
 )
 
 
-def command(*words: object) -> int:
+def command(*words):
     with pytest.raises(SystemExit) as ended:
         main([str(word) for word in words])
     return int(ended.value.code or 0)
@@ -190,21 +190,16 @@ def _bytes_as_text(*cells):
 
 
 ODD_COLUMNS = [
-    _bytes_as_text(b"north", b"Jane \xe9"),
-    pa.array([1, 2**31 - 1], pa.int32()).view(pa.date32()),
+    _bytes_as_text(b"north", b"Jane \xe9"), pa.array([1, 2**31 - 1], pa.int32()).view(pa.date32()),
     pa.array([1, 2**62], pa.int64()).view(pa.date64()),
     pa.array([1, 2**31 - 1], pa.int32()).view(pa.time32("s")),
     pa.array([1, 2**62], pa.int64()).view(pa.timestamp("s")),
     pa.array([1, 2**62], pa.int64()).view(pa.duration("ns")),
     pa.DictionaryArray.from_arrays([0, 1], ["north", None]),
-    pa.DictionaryArray.from_arrays([0, 1], ["north", "north"]),
-    pa.array([[1], None]),
-    pa.array([{"a": 1}, None]),
-    pa.array([Decimal("1.5"), Decimal("9" * 30)]),
-    pa.array([None, None]),
-    pa.array([True, None]),
-    pa.array([0.5, float("nan")], pa.float16()),
-]
+    pa.DictionaryArray.from_arrays([0, 1], ["north", "north"]), pa.array([[1], None]),
+    pa.array([{"a": 1}, None]), pa.array([Decimal("1.5"), Decimal("9" * 30)]),
+    pa.array([None, None]), pa.array([True, None]), pa.array([0.5, float("nan")], pa.float16()),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("column", ODD_COLUMNS, ids=lambda column: str(column.type))
@@ -258,7 +253,7 @@ def test_the_ledger_is_charged_before_a_row_is_read(tmp_path):
     book = Ledger(tmp_path / "ledger.db")
     book.open_account("loans", Budget(1))
     curator = Curator(SCHEMA, ledger=book.path)
-    read: list[int] = []
+    read = []
 
     def batches():
         read.append(len(book.entries("loans")))
@@ -285,14 +280,15 @@ def test_people_are_told_apart_by_a_public_rule():
 def test_records_of_one_person_count_once_however_the_id_is_written(tmp_path):
     frame = pd.concat([ROWS.iloc[[0]]] * len(SAME), ignore_index=True)
     frame["person"] = pd.Series(SAME, dtype=object)
-    schema_of = {"unit_column": "person", "max_records": 2}
-    in_memory = PrivateTable(frame, SCHEMA, **schema_of)
-    assert in_memory.size == 1
-    assert len(in_memory.private_rows()[0]) == 2
     frame.to_csv(tmp_path / "rows.csv", index=False)
-    in_file = PrivateTable(tmp_path / "rows.csv", SCHEMA, **schema_of)
-    assert in_file.size == 1
-    assert len(in_file.private_rows()[0]) == 2
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    for number, who in enumerate((7, "7")):  # a column of numbers, and one of texts
+        frame.assign(person=who).to_parquet(parts / f"{number}.parquet")
+    for source in (frame, tmp_path / "rows.csv", parts):
+        table = PrivateTable(source, SCHEMA, unit_column="person", max_records=2)
+        assert table.size == 1
+        assert len(table.private_rows()[0]) == 2
 
 
 def test_rows_without_a_person_count_for_nothing_and_only_the_check_says_so():

@@ -11,7 +11,7 @@ import torch
 
 from counterveil.curator import Curator, noise, paper
 from counterveil.curator.table import PrivateTable
-from counterveil.errors import BudgetError, DataError, RequestError
+from counterveil.errors import BudgetError, RequestError
 from counterveil.networks import ARCHITECTURES, Architecture, Autoencoder, class_means
 from counterveil.privacy import Budget
 from counterveil.schema import Binary, Label, Pixels, Schema
@@ -49,7 +49,7 @@ def test_tied_weights_are_one_matrix_for_both_ways():
     tied, rows = paper.Tied(6, (4, 3)), torch.rand(9, 6)
     one, two = tied.encoder[1].weight, tied.encoder[4].weight
 
-    def normal(x: torch.Tensor) -> torch.Tensor:
+    def normal(x):
         return torch.nn.functional.layer_norm(x, x.shape[-1:]).clamp(-1, 1)
 
     codes = torch.sigmoid(normal(torch.sigmoid(normal(rows) @ one.T)) @ two.T)
@@ -83,7 +83,7 @@ def test_other_readings_learn_the_rows_too(reading):
 def test_scale_is_four_times_widest_plus_one_over_epsilon(family, epsilon):
     asked = []
 
-    def record(scale: float, size: int) -> torch.Tensor:
+    def record(scale, size):
         asked.append((scale, size))
         return torch.zeros(size, dtype=torch.float64)
 
@@ -97,7 +97,7 @@ def test_noise_is_drawn_once_a_training(schema, rows, monkeypatch):
     calls = []
     original = noise.laplace
 
-    def counted(scale: float, size: int) -> torch.Tensor:
+    def counted(scale, size):
         calls.append((scale, size))
         return original(scale, size)
 
@@ -119,7 +119,7 @@ def test_draws_are_laplace_of_the_scale():
 
 
 def test_seeds_steer_training_but_never_the_noise(schema, rows):
-    def release(epsilon: float) -> torch.Tensor:
+    def release(epsilon):
         veil = Curator(schema).release(
             rows, epsilon, mechanism="paper", epochs=1, seed=7, progress=False
         )
@@ -161,7 +161,7 @@ def test_statement_says_nominal_and_why(schema, rows):
 def test_reconstruction_suffers_from_noise(schema, rows):
     points = torch.tensor(PrivateTable(rows, schema).private_rows()[0]).float()
 
-    def error(epsilon: float) -> float:
+    def error(epsilon):
         veil = Curator(schema).release(rows, epsilon, mechanism="paper", epochs=30, progress=False)
         return float((veil.autoencoder(points) - points).square().mean())
 
@@ -185,12 +185,6 @@ def test_meaningless_budgets(schema, rows, epsilon, mechanism):
 
 def test_tables_that_cannot_be_released(schema, rows):
     curator = Curator(schema)
-    with pytest.raises(DataError, match="one class only"):
-        curator.release(rows[rows.loan == "granted"], 1, mechanism="paper", progress=False)
-    with pytest.raises(DataError, match="'income' is constant"):
-        curator.release(rows.assign(income=3.0), 1, mechanism="paper", progress=False)
-    with pytest.raises(DataError, match="empty"):
-        curator.release(rows.head(0), 1, progress=False)
     with pytest.raises(RequestError, match="unknown mechanism"):
         curator.release(rows, 1, mechanism="magic", progress=False)
     with pytest.raises(RequestError, match="epochs"):

@@ -150,20 +150,17 @@ NOISES = {
 }
 
 
-def test_noises_are_of_both_kinds():
-    assert [made.mechanism for made in NOISES.values()] == [LAPLACE, GAUSSIAN]
-
-
 def score_from(counts, made, tops=None, records=1):
     names = tuple(str(place) for place in range(len(counts)))
     return Score((*range(len(counts)),), names, counts, tops, made, "record", 500, records, "")
 
 
-@pytest.mark.parametrize("name", NOISES)
-def test_intervals_hold_the_true_shares(name):
+@pytest.mark.parametrize(("name", "kind"), [("laplace", LAPLACE), ("gaussian", GAUSSIAN)])
+def test_intervals_hold_the_true_shares(name, kind):
     """Held-out people and noise are drawn anew; the intervals must hold what they were drawn by."""
     dice = np.random.default_rng(0)
     made, right, draws = NOISES[name], np.array([0.9, 0.6]), 400
+    assert made.mechanism == kind
     missed, wide = np.zeros(3), []
     for _ in range(draws):
         sizes = dice.multinomial(1000, [0.8, 0.2])

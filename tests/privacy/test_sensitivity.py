@@ -29,7 +29,6 @@ from counterveil.curator.noise import add, calibrate
 from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Encoding
 from counterveil.errors import InternalError
-from counterveil.population import population_of
 from counterveil.population.groups import Groups
 from counterveil.population.ladder import Ladders
 from counterveil.population.mixed import Grid
@@ -37,7 +36,7 @@ from counterveil.population.moments import WholeScores
 from counterveil.population.spikes import Slices
 from counterveil.privacy import Budget
 from counterveil.privacy.record import UNIT, Sensitivity
-from counterveil.schema import Binary, Categorical, Label, Numeric, Pixels, Schema
+from counterveil.schema import Categorical, Label, Numeric, Schema
 
 LABEL = Label(name="y", classes=(0, 1))
 
@@ -262,21 +261,6 @@ def test_the_steps_add_up_to_the_budget(schema, rows, order, delta):
     assert bool(record.find("moments")) == (order == 2)
 
 
-def test_every_family_is_measured_within_its_budget():
-    rng = np.random.default_rng(0)
-    bits = Schema(features=tuple(Binary(name=f"b{i}") for i in range(30)), label=LABEL)
-    image = Schema(features=(Pixels(name="p", height=8, breadth=8, levels=16),), label=LABEL)
-    for schema, top in ((bits, 2), (image, 17)):
-        frame = pd.DataFrame(rng.integers(0, top, (80, schema.width)), columns=schema.columns)
-        frame["y"] = np.arange(80) % 2
-        plan = make_plan(schema, 80, Budget(0.5))
-        record = functional.measure(PrivateTable(frame, schema), plan)
-        assert sum(access.epsilon for access in record.accesses) <= 0.5
-        points, labels = population_of(schema, record).sample(50, rng)
-        assert points.shape == (50, schema.width)
-        assert len(labels) == 50
-
-
 def test_noise_is_drawn_from_the_system_and_not_from_seeds(schema, rows):
     plan = make_plan(schema, len(rows), Budget(0.5), order=1)
     np.random.seed(0)
@@ -284,8 +268,3 @@ def test_noise_is_drawn_from_the_system_and_not_from_seeds(schema, rows):
     np.random.seed(0)
     second = functional.measure(PrivateTable(rows, schema), plan).measurements[0].values
     assert not np.array_equal(first, second)
-    shares = [
-        population_of(schema, functional.measure(PrivateTable(rows, schema), plan)).class_share
-        for _ in range(2)
-    ]
-    assert not np.array_equal(*shares)

@@ -144,15 +144,9 @@ def test_bad_input_to_explain(run, world, case):
 
 ONE_ROW = ("explain", "--veil", "loans.veil", "--model", "model.pt2")
 VALUES = {
-    "age": 39,
-    "income": 2.5,
-    "debt": "",
-    "children": "2",
-    "housing": "rent",
-    "degree": "school",
-    "region": 1,
-    "member": "no",
-}
+    "age": 39, "income": 2.5, "debt": "", "children": "2", "housing": "rent", "degree": "school",
+    "region": 1, "member": "no",
+}  # fmt: skip
 
 
 def where(**values):

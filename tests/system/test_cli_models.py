@@ -49,14 +49,9 @@ def onnx(folder, schema, points, loan):
 
 
 KINDS = {
-    "pt2": pt2,
-    "skops": skops,
-    "onnx": onnx,
-    "ubj": boosted("xgboost", "ubj"),
-    "json": boosted("xgboost", "json"),
-    "txt": boosted("lightgbm", "txt"),
-    "pkl": pkl,
-}
+    "pt2": pt2, "skops": skops, "onnx": onnx, "ubj": boosted("xgboost", "ubj"),
+    "json": boosted("xgboost", "json"), "txt": boosted("lightgbm", "txt"), "pkl": pkl,
+}  # fmt: skip
 
 
 @pytest.fixture

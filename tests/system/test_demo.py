@@ -26,13 +26,8 @@ def test_embedded_adult_fits_its_schema():
 def test_no_answer_on_the_embedded_adult_asks_for_what_nobody_can_do():
     family = {"marital_status", "relationship"}
     assert {*adult_schema().immutable_names} == {
-        "age",
-        "race",
-        "sex",
-        "capital_gain",
-        "capital_loss",
-        *family,
-    }
+        "age", "race", "sex", "capital_gain", "capital_loss", *family,
+    }  # fmt: skip
     assert adult_schema().feature("hours_per_week").allowed == (1, 60)
 
 
@@ -51,12 +46,9 @@ def test_demo(tmp_path, capsys):
     for words in ("<svg", "reconstruction error", "Three explanations", "guarantee explainer"):
         assert words in page
     assert {path.name for path in tmp_path.glob("*.veil")} == {
-        "adult-0.75.veil",
-        "adult-0.025.veil",
-        "adult-paper-no-noise.veil",
-        "adult-paper-0.75.veil",
+        "adult-0.75.veil", "adult-0.025.veil", "adult-paper-no-noise.veil", "adult-paper-0.75.veil",
         "adult-paper-0.025.veil",
-    }
+    }  # fmt: skip
     veil, model, queries, found = (
         str(tmp_path / name) for name in ("adult-0.75.veil", "model.pt2", "queries.csv", "cf.csv")
     )

@@ -91,14 +91,9 @@ def test_stored_outputs_hold_no_error_and_no_path(path):
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("/home/ann/x", True),
-        ("in /tmp/a", True),
-        ("C:\\data", True),
-        ("~/x", True),
-        ("ε/2 and/or", False),
-        ("</td>", False),
-        ("docs/privacy.md", False),
+        ("/home/ann/x", True), ("in /tmp/a", True), ("C:\\data", True), ("~/x", True),
+        ("ε/2 and/or", False), ("</td>", False), ("docs/privacy.md", False),
     ],
-)
+)  # fmt: skip
 def test_the_search_for_paths_finds_paths(text, found):
     assert bool(ABSOLUTE.search(text)) is found

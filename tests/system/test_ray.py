@@ -352,17 +352,9 @@ def test_wrong_queries_are_named_and_what_is_written_stays(veil, model, people, 
 
 def test_rules_travel(veil, model, folder, cluster, tmp_path):
     summary = Explainer(veil, model).explain_files(
-        folder,
-        tmp_path / "out",
-        "granted",
-        rules=Rules(immutable=["income"]),
-        k=2,
-        engine=cluster,
-        prefer="nearest",
-        method="iterations",
-        iterations=20,
-        progress=False,
-    )
+        folder, tmp_path / "out", "granted", rules=Rules(immutable=["income"]), k=2, engine=cluster,
+        prefer="nearest", method="iterations", iterations=20, progress=False,
+    )  # fmt: skip
     found = read(tmp_path / "out")
     assert len(found) == 2 * ROWS == 2 * summary.rows
     original = pd.concat([pd.read_parquet(path) for path in sorted(folder.glob("*.parquet"))])

@@ -56,15 +56,11 @@ def test_formulas_in_a_csv(run, world):
 
 
 NUMBERS = {
-    "k": ("--k", 10**10),
-    "k without end": ("--k", 10**400),
-    "iterations": ("--iterations", 10**10),
-    "ε of the model": ("--model-epsilon", "nan"),
-    "a long name": ("--target", "x" * 100_000),
-    "a long number": ("--k", "1" * 5000),
-    "a long option": ("--" + "x" * 100_000, "1"),
+    "k": ("--k", 10**10), "k without end": ("--k", 10**400), "iterations": ("--iterations", 10**10),
+    "ε of the model": ("--model-epsilon", "nan"), "a long name": ("--target", "x" * 100_000),
+    "a long number": ("--k", "1" * 5000), "a long option": ("--" + "x" * 100_000, "1"),
     "a long file name": ("--rules", "x" * 5000),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", NUMBERS)

@@ -22,13 +22,8 @@ def people(rows):
 
 
 @pytest.fixture(scope="module")
-def explains(veil, model):
-    return Explainer(veil, model)
-
-
-@pytest.fixture(scope="module")
-def found(explains, people):
-    return explains.summary_of_actions(people, "granted", groups=["member", "region"], rules=RULES)
+def found(explainer, people):
+    return explainer.summary_of_actions(people, "granted", groups=["member", "region"], rules=RULES)
 
 
 def after(row, changes):
@@ -56,10 +51,10 @@ def decide(explains, rows):
     return there
 
 
-def test_each_share_is_what_counting_gives(explains, people, found):
+def test_each_share_is_what_counting_gives(explainer, people, found):
     records = people.astype(object).where(people.notna(), None).to_dict("records")
     without = [
-        row for row, gets in zip(records, decide(explains, records), strict=True) if not gets
+        row for row, gets in zip(records, decide(explainer, records), strict=True) if not gets
     ]
     groups = {"everybody": lambda row: True}
     groups |= {
@@ -73,7 +68,7 @@ def test_each_share_is_what_counting_gives(explains, people, found):
         for told in part.itertuples():
             assert told.people == sum(map(groups[name], records))
             assert told.without == len(members)
-            mine = decide(explains, [after(row, told.changes) for row in members])
+            mine = decide(explainer, [after(row, told.changes) for row in members])
             assert told.helps == pytest.approx(mine.mean())
             assert (mine & ~helped).mean() >= 0.02
             helped |= mine
@@ -109,22 +104,22 @@ def test_from_the_veil_with_trees_and_with_the_private_model(veil, rows, schema)
         assert found.text == again.text
 
 
-def test_who_needs_nothing_and_whom_nothing_helps(explains, people):
-    got = people[explains.decide(people).argmax(axis=1) == 1]
-    none = explains.summary_of_actions(got)
+def test_who_needs_nothing_and_whom_nothing_helps(explainer, people):
+    got = people[explainer.decide(people).argmax(axis=1) == 1]
+    none = explainer.summary_of_actions(got)
     assert "already" in none.text
     assert json.dumps(none.to_dict(), allow_nan=False)
     assert none.to_html()
-    ignored = explains.summary_of_actions(people, rules=Rules(may_change=["children"]))
+    ignored = explainer.summary_of_actions(people, rules=Rules(may_change=["children"]))
     assert "no usual action helps" in ignored.text
-    lacking = people[explains.decide(people).argmax(axis=1) == 0]
-    assert "too few to tell" in explains.summary_of_actions(lacking.head(5)).text
+    lacking = people[explainer.decide(people).argmax(axis=1) == 0]
+    assert "too few to tell" in explainer.summary_of_actions(lacking.head(5)).text
 
 
-def test_bad_requests(explains, people):
+def test_bad_requests(explainer, people):
     for groups, words in ((["income"], "is a number"), (["incom"], "incom")):
         with pytest.raises(InputError, match=words):
-            explains.summary_of_actions(people, groups=groups)
+            explainer.summary_of_actions(people, groups=groups)
 
 
 def test_changes_that_many_can_make():

@@ -227,7 +227,7 @@ def test_the_private_model_alone_is_enough(veil, asked, model, guidance):
 
 @pytest.mark.slow
 def test_a_model_without_a_gradient_has_the_last_word(veil, model, digits, asked):
-    def probabilities(rows: pd.DataFrame):
+    def probabilities(rows):
         points = torch.as_tensor(Encoding(digits.schema).encode(rows), dtype=torch.float32)
         return model(points).softmax(dim=1).numpy()
 

@@ -38,7 +38,7 @@ def queries(rows):
 
 @pytest.fixture(scope="module")
 def result(explains, queries):
-    return explains.explain(queries, "granted", rules=RULES, k=2)
+    return explains.explain(queries, "granted", rules=RULES, k=2, prefer="nearest")
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """Counting by columns gives the integers of counting by points, from every kind of source."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np
@@ -38,14 +36,10 @@ def sources(frame, folder):
     for part in range(3):
         frame.iloc[part::3].to_parquet(folder / "parts" / f"{part}.parquet", index=False)
     return {
-        "frame": frame,
-        "table": table,
-        "parquet": folder / "rows.parquet",
-        "csv": folder / "rows.csv",
-        "ipc": folder / "rows.arrow",
-        "folder": folder / "parts",
+        "frame": frame, "table": table, "parquet": folder / "rows.parquet",
+        "csv": folder / "rows.csv", "ipc": folder / "rows.arrow", "folder": folder / "parts",
         "stream": lambda: pa.RecordBatchReader.from_batches(table.schema, table.to_batches(90)),
-    }
+    }  # fmt: skip
 
 
 def by_points(schema, grid, coarse, table):

@@ -106,22 +106,18 @@ def test_columns_that_are_left_out(name, cells, words):
         ("x", ["A11", "A12", "A13"] * 100, "categorical"),
         ("icd", ["250.83", "V27", "414"] * 100, "categorical"),
         ("branch", [101, 204, 307] * 100, "categorical"),
-        ("x", [101, 204, 307] * 100, "categorical"),
-        ("branch_id", [1, 2, 3] * 100, "categorical"),
-        ("SEX", [1, 2] * 150, "binary"),
-        ("x", [1, 2] * 150, "binary"),
-        ("smoker", ["Yes", "no"] * 150, "binary"),
-        ("grade", ["1", "2", "3"] * 100, "categorical"),
+        ("x", [101, 204, 307] * 100, "categorical"), ("branch_id", [1, 2, 3] * 100, "categorical"),
+        ("SEX", [1, 2] * 150, "binary"), ("x", [1, 2] * 150, "binary"),
+        ("smoker", ["Yes", "no"] * 150, "binary"), ("grade", ["1", "2", "3"] * 100, "categorical"),
         ("age", [i % 70 + 18 for i in range(ROWS)], "numeric"),
         ("age", [f"{i % 70 + 18}" for i in range(ROWS)], "numeric"),
-        ("loan", [1000, 5000, 10000] * 100, "numeric"),
-        ("rooms", [1, 2, 3] * 100, "numeric"),
+        ("loan", [1000, 5000, 10000] * 100, "numeric"), ("rooms", [1, 2, 3] * 100, "numeric"),
         ("days_since_phone", [i % 250 for i in range(ROWS)], "numeric"),
         ("year_built", [1900 + i % 120 for i in range(ROWS)], "numeric"),
         ("income", [20_000 + 37 * i for i in range(ROWS)], "numeric"),
         ("age_group", [1, 2, 3] * 100, "categorical"),
     ],
-)
+)  # fmt: skip
 def test_codes_and_amounts(name, cells, kind):
     assert drafted(**{name: cells}).schema.feature(name).kind == kind
 
@@ -134,15 +130,12 @@ def test_no_comes_before_yes():
 
 def test_a_person_is_told_what_to_decide():
     draft = drafted(
-        age=[i % 70 + 18 for i in range(ROWS)],
-        sex=["f", "m"] * 150,
-        income=[1000 * (i % 90) for i in range(ROWS)],
-        region=[1, 2, 3] * 100,
-        rooms=[1, 2, 3] * 100,
-        smoker=["yes", "Yes", "no"] * 100,
+        age=[i % 70 + 18 for i in range(ROWS)], sex=["f", "m"] * 150,
+        income=[1000 * (i % 90) for i in range(ROWS)], region=[1, 2, 3] * 100,
+        rooms=[1, 2, 3] * 100, smoker=["yes", "Yes", "no"] * 100,
         pressure=[90 + i % 80 if i % 20 else 999 for i in range(ROWS)],
         weight=[80.5 + i if i % 3 == 0 else None for i in range(ROWS)],
-    )
+    )  # fmt: skip
     assert draft.schema.feature("sex").immutable
     assert draft.schema.feature("age").immutable
     assert draft.schema.feature("income").step is None  # a step is for a person to choose
@@ -150,7 +143,6 @@ def test_a_person_is_told_what_to_decide():
         "bounds of age, income, rooms, pressure, weight, other",
         "categories of sex, region, smoker",
         "immutable, as the name says something personal: age, sex",
-        "better for the person, as the name says: income (up)",
         "better for the person, as the name says: income (up)",
         "region: numbers taken for codes",
         "rooms: taken for amounts",
@@ -177,15 +169,10 @@ def test_names_of_columns():
         ("race", "race ethnicity EthnicGroup skin_color ethnie"),
         ("nationality", "nationality native-country country_of_origin Staatsangehörigkeit"),
         ("religion", "religion konfession"),
-        (
-            "age",
-            "age Age AGE age_group ageOfApplicant alter dob birth_year DateOfBirth geburtsjahr",
-        ),
+        ("age", "age AGE age_group ageOfApplicant alter dob birth_year DateOfBirth geburtsjahr"),
         ("birthplace", "birthplace geburtsort"),
-        (
-            "family",
-            "marital_status MaritalStatus marital-status relationship married familienstand",
-        ),
+        ("family", "marital_status MaritalStatus marital-status relationship married"),
+        ("family", "familienstand"),
         ("disability", "disability is_disabled Behinderung"),
         (None, "car_age account_age language stage average wage package Essex racecourse embrace"),
         (None, "income family_income family_size region original issue_date dobson message page"),
@@ -302,15 +289,12 @@ def optional(values):
 
 COLUMNS = st.sampled_from(
     [
-        st.booleans(),
-        st.integers(0, 1),
-        st.integers(-(10**15), 10**15),
+        st.booleans(), st.integers(0, 1), st.integers(-(10**15), 10**15),
         st.floats(-1e15, 1e15, allow_nan=False),
         st.decimals(-1000, 1000, places=2, allow_nan=False).map(Decimal),
-        st.sampled_from(["a", "b", "[/b]", "ü", "1", "True"]),
-        st.sampled_from([0.5, 1.0]),
+        st.sampled_from(["a", "b", "[/b]", "ü", "1", "True"]), st.sampled_from([0.5, 1.0]),
     ]
-)
+)  # fmt: skip
 
 
 @settings(max_examples=60, deadline=None)

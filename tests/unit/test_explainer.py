@@ -212,18 +212,11 @@ def test_rules_as_keywords(explainer, queries):
 @pytest.mark.parametrize(
     ("classes", "asked", "found"),
     [
-        ((0, 1), "0", 0),
-        ((0, 1), 1.0, 1),
-        ((0, 1), True, 1),
-        ((0, 1), np.int64(1), 1),
-        (("0", "1"), 1, "1"),
-        (("no", "yes"), "yes", "yes"),
-        (("no", "yes"), np.str_("yes"), "yes"),
-        ((False, True), "true", True),
-        ((False, True), 1, True),
-        ((False, True), True, True),
+        ((0, 1), "0", 0), ((0, 1), 1.0, 1), ((0, 1), True, 1), ((0, 1), np.int64(1), 1),
+        (("0", "1"), 1, "1"), (("no", "yes"), "yes", "yes"), (("no", "yes"), np.str_("yes"), "yes"),
+        ((False, True), "true", True), ((False, True), 1, True), ((False, True), True, True),
     ],
-)
+)  # fmt: skip
 def test_a_class_is_known_however_it_is_written(classes, asked, found):
     called = Label(name="y", classes=classes).class_called(asked)
     assert called == found

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,16 +18,16 @@ from counterveil.search import fairness
 from counterveil.search.results.fairness import MEASURES, NOT_KNOWN, TOO_FEW, Cell, Known
 from counterveil.veil import Veil
 
-RULES: dict[str, Any] = {"max_changes": 1, "progress": False}
+RULES = {"max_changes": 1, "progress": False}
 
 
 @pytest.fixture(autouse=True)
-def _few(monkeypatch: pytest.MonkeyPatch) -> None:
+def _few(monkeypatch):
     for name, value in {"DRAWN": 2000, "DRAWS": 1, "AGAIN": 2, "ANSWERED": 40}.items():
         monkeypatch.setattr(fairness, name, value)
 
 
-def test_exact_figures_are_those_of_pandas(explainer: Explainer, rows: pd.DataFrame) -> None:
+def test_exact_figures_are_those_of_pandas(explainer, rows):
     people = rows.head(300)
     found = explainer.fairness(["housing"], "granted", people=people, **RULES)
     refused = pd.Series(explainer.decide(people).argmax(axis=1) == 0, index=people.index)
@@ -56,7 +55,7 @@ def test_exact_figures_are_those_of_pandas(explainer: Explainer, rows: pd.DataFr
     assert "EXACT" in found.to_html()
 
 
-def test_people_of_the_veil(explainer: Explainer) -> None:
+def test_people_of_the_veil(explainer):
     found = explainer.fairness(["member", "degree"], "granted", **RULES)
     assert len(found.groups) == 2 + 3 + 2 * 3
     refused = found.groups[0].cells[0].estimate
@@ -79,21 +78,21 @@ def test_people_of_the_veil(explainer: Explainer) -> None:
         (["member"], "perhaps", "which class"),
     ],
 )
-def test_wrong_questions(explainer: Explainer, groups: list[str], target: str, words: str) -> None:
+def test_wrong_questions(explainer, groups, target, words):
     with pytest.raises(Exception, match=words):
         explainer.fairness(groups, target, progress=False)
 
 
-def test_a_stand_in_is_not_asked(explainer: Explainer) -> None:
+def test_a_stand_in_is_not_asked(explainer):
     stand_in = Explainer(explainer.veil, guidance="surrogate")
     with pytest.raises(RequestError, match="guidance"):
         stand_in.fairness(["member"], "granted", progress=False)
 
 
-def test_small_groups_and_vague_ones_are_told_apart() -> None:
+def test_small_groups_and_vague_ones_are_told_apart():
     values = np.tile([0.0, 1.0], 200)
 
-    def cell(people: float, noise: float) -> Cell:
+    def cell(people, noise):
         measure = MEASURES[0]
         return Cell.of(measure, Known.of(measure, values, people, noise, like=np.inf))
 
@@ -106,7 +105,7 @@ def test_small_groups_and_vague_ones_are_told_apart() -> None:
     assert vague.high - vague.low > exact.high - exact.low
 
 
-def test_no_interval_goes_beyond_what_a_measure_can_be() -> None:
+def test_no_interval_goes_beyond_what_a_measure_can_be():
     for measure in MEASURES:
         values = np.array([1.0] * 60 + [0.0 if measure.is_share else 0.6] * 4)
         known = Known.of(measure, values, 60.0, 0.0, like=np.inf)
@@ -115,7 +114,7 @@ def test_no_interval_goes_beyond_what_a_measure_can_be() -> None:
         assert 0 <= estimate.low <= estimate.value <= estimate.high <= measure.most
 
 
-def test_noise_again_is_that_of_the_record(explainer: Explainer) -> None:
+def test_noise_again_is_that_of_the_record(explainer):
     record = explainer.veil.record
     assert record is not None
     other = noise_again(record, np.random.default_rng(0))
@@ -128,14 +127,14 @@ def test_noise_again_is_that_of_the_record(explainer: Explainer) -> None:
 
 
 @pytest.fixture(scope="module")
-def grouped(release_once: Any, schema: Schema, rows: pd.DataFrame) -> Veil:
+def grouped(release_once, schema, rows):
     """A veil with hardly any noise, of rows in which members who rent are old."""
     of_group = (rows["member"] == "yes") & (rows["housing"] == "rent")
     told = rows.assign(age=np.where(of_group, 90, rows["age"].clip(18, 60)))
     return release_once(schema, told, 1000.0, epochs=1, order=1, groups=("member", "housing"))
 
 
-def test_a_veil_knows_the_groups_that_were_named(grouped: Veil) -> None:
+def test_a_veil_knows_the_groups_that_were_named(grouped):
     people = grouped.population().by_groups()
     rng = np.random.default_rng(0)
     points, _ = people.sample(4000, rng)
@@ -148,13 +147,13 @@ def test_a_veil_knows_the_groups_that_were_named(grouped: Veil) -> None:
     assert any("groups: member, housing" in reason for reason in grouped.statement.plan)
 
 
-def test_counts_of_groups_that_do_not_fit_are_refused(grouped: Veil) -> None:
+def test_counts_of_groups_that_do_not_fit_are_refused(grouped):
     for places in ((), (7,), (7, 7), (0, 4), (7, 99)):
         with pytest.raises(VeilError, match="noisy record"):
             population_of(grouped.schema, replace(grouped.record, groups=places))
 
 
-def test_groups_that_a_release_refuses(schema: Schema, rows: pd.DataFrame) -> None:
+def test_groups_that_a_release_refuses(schema, rows):
     curator = Curator(schema)
     with pytest.raises(RequestError, match="number"):
         curator.plan(rows, 1.0, groups=["income"])

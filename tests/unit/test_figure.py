@@ -155,13 +155,10 @@ def test_answers_that_were_not_found():
 def test_answers_are_numbered():
     one = explanations(FEATURES, QUERY, QUERY | {"age": 20})
     two = results.explanations(
-        one.schema,
-        pd.concat([one.queries] * 2, ignore_index=True),
-        pd.concat([one.rows, one.queries], ignore_index=True),
-        k=2,
-        status=np.array(["found", "not_found"]),
-        reason=np.array(["", NO_FURTHER], dtype=object),
-    )
+        one.schema, pd.concat([one.queries] * 2, ignore_index=True),
+        pd.concat([one.rows, one.queries], ignore_index=True), k=2,
+        status=np.array(["found", "not_found"]), reason=np.array(["", NO_FURTHER], dtype=object),
+    )  # fmt: skip
     assert "query 1 · answer 1 · changed: 1 of 8 features" in words_of(two.plot())
     assert "query 1 · answer 2" in words_of(two.plot(0, 1))
     for place in ((1, 0), (0, 2), (-1, 0)):

@@ -2,13 +2,13 @@
 
 import io
 import json
-import zipfile
 from dataclasses import asdict, replace
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from archives import members_of
 
 from counterveil.build import Training, epochs_of, fit_networks
 from counterveil.curator import Curator
@@ -153,18 +153,14 @@ def test_disturbed_images_are_the_same_images_moved_a_little():
     assert not torch.allclose(pictures[0], pictures[1], atol=0.1)
 
 
-def members_of(veil):
-    with zipfile.ZipFile(io.BytesIO(veil.to_bytes())) as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
-
-
 def test_what_has_no_generator_is_written_as_before(veil):
     plain = Curator(SCHEMA).release(halves(60), 1.0, training=SHORT, progress=False)
     assert plain.generator is None
-    members = members_of(plain)
+    members = members_of(io.BytesIO(plain.to_bytes()))
     assert "generator" not in json.loads(members["manifest.json"])
     assert "features" not in json.loads(members["record.json"])
-    assert "generator" in json.loads(members_of(veil)["manifest.json"])
+    mine = members_of(io.BytesIO(veil.to_bytes()))
+    assert "generator" in json.loads(mine["manifest.json"])
     assert json.loads(to_members(veil.record)["record.json"])["features"] == veil.record.features
 
 

@@ -27,16 +27,13 @@ def test_the_name_that_was_meant():
     assert did_you_mean(3, [1, 2]) == ""
 
 
-def wide():
-    features = [Binary(name=f"bit{number}") for number in range(20)]
-    return Schema(label=Label(name="y", classes=("no", "yes")), features=tuple(features))
-
-
 def test_unknown_names_come_with_a_hint():
+    features = tuple(Binary(name=f"bit{number}") for number in range(20))
+    wide = Schema(label=Label(name="y", classes=("no", "yes")), features=features)
     with pytest.raises(RequestError, match=r"no feature 'bit99'; .*… \(8 more\); did you mean"):
-        Rules(immutable=["bit99"]).tighten(wide())
+        Rules(immutable=["bit99"]).tighten(wide)
     with pytest.raises(SchemaError, match="did you mean 'bit7'"):
-        wide().feature("Bit7")
+        wide.feature("Bit7")
     with pytest.raises(RequestError, match="did you mean 'max_changes'"):
         Rules.of_mapping({"max_change": 1})
     with pytest.raises(RequestError, match=r"no class 'Yes'; .*; did you mean 'yes'"):

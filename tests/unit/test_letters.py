@@ -1,7 +1,5 @@
 """Letters, details and reasons: what is said is true, and said well."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from io import StringIO

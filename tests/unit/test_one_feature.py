@@ -46,15 +46,12 @@ def people(rows, seed=0):
     rng = np.random.default_rng(seed)
     return pd.DataFrame(
         {
-            "amount": rng.uniform(0, 10, rows),
-            "count": rng.integers(0, 31, rows),
+            "amount": rng.uniform(0, 10, rows), "count": rng.integers(0, 31, rows),
             "gap": np.where(rng.random(rows) < 0.2, np.nan, rng.uniform(-5, 5, rows)),
-            "kind": rng.choice(["a", "b", "c"], rows),
-            "place": rng.choice([1, 2], rows),
-            "flag": rng.choice(["no", "yes"], rows),
-            "y": rng.choice(["no", "yes"], rows),
+            "kind": rng.choice(["a", "b", "c"], rows), "place": rng.choice([1, 2], rows),
+            "flag": rng.choice(["no", "yes"], rows), "y": rng.choice(["no", "yes"], rows),
         }
-    )
+    )  # fmt: skip
 
 
 def one_feature_changes(encoding, row):

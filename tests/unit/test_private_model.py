@@ -75,12 +75,6 @@ def test_classes_weigh_evenly_or_as_among_the_people(veil, people):
         veil.model("odd")
 
 
-def test_a_veil_without_a_private_model_says_so(release_once, schema, rows):
-    paper = release_once(schema, rows, 1, mechanism="paper", epochs=1)
-    with pytest.raises(RequestError, match="no private model"):
-        paper.model()
-
-
 class Moody(nn.Module):
     """Decides by a hair, and by another hair where rows are asked about together."""
 

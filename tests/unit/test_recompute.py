@@ -53,24 +53,16 @@ def test_no_byte_of_a_file_comes_from_elsewhere(made):
     veil = Veil.load(made)
     told, rows = veil.statement, veil.record.units
     networks = fit_networks(
-        population_of(veil.schema, veil.record),
-        veil.schema,
-        seed=told.recipe.seed,
-        device=torch.device("cpu"),
-        training=SHORT,
-    )
+        population_of(veil.schema, veil.record), veil.schema, seed=told.recipe.seed,
+        device=torch.device("cpu"), training=SHORT,
+    )  # fmt: skip
     plan = make_plan(veil.schema, rows, Budget(3.0))
     statement = Statement(
-        level="explainer",
-        mechanism="functional",
-        epsilon=3.0,
-        accesses=veil.record.accesses,
-        plan=(*plan.reasons, *plan.warnings),
-        public_inputs=told.public_inputs,
-        exclusions=(TARGET_MODEL,),
-        versions=told.versions,
+        level="explainer", mechanism="functional", epsilon=3.0, accesses=veil.record.accesses,
+        plan=(*plan.reasons, *plan.warnings), public_inputs=told.public_inputs,
+        exclusions=(TARGET_MODEL,), versions=told.versions,
         recipe=Recipe(SHORT, 7, "cpu", told.recipe.threads),
-    )
+    )  # fmt: skip
     assert any(f"rows, {rows}" in each for each in told.public_inputs)
     parts = networks.autoencoder, networks.prototypes, statement, networks.surrogate, veil.record
     assert Veil(veil.schema, *parts).to_bytes() == made.read_bytes()

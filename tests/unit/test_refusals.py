@@ -87,13 +87,12 @@ def test_what_was_not_found_in_words():
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (opening("direction"), "if age might change in the other direction, for example to 45 ("),
-        (opening("allowed"), "if age might change beyond the allowed values, for example to 45 ("),
-        (opening("transitions"), "if age might change in other steps, for example to 45 ("),
-        (opening("max_changes", None, limit=2), "if more than 2 features might change, for "),
-        (opening("only_one", None), "if more than one feature of a group might change, for "),
-        (opening("relations", None), "if the rule relations did not hold, for example with 45 "),
-        (opening("immutable", None), "if the rule immutable did not hold, for example with 45 for"),
+        (opening("direction"), "if age might change in the other direction, for example to 45"),
+        (opening("allowed"), "if age might change beyond the allowed values, for example to 45"),
+        (opening("transitions"), "if age might change in other steps, for example to 45"),
+        (opening("max_changes", None, limit=2), "if more than 2 features might change, for"),
+        (opening("only_one", None), "if more than one feature of a group might change, for"),
+        (opening("relations", None), "if the rule relations did not hold, for example with 45"),
     ],
 )
 def test_the_rule_that_is_in_the_way(given, words):
@@ -139,12 +138,9 @@ def test_records_for_machines():
         {"column": "hours", "from": 40, "to": 60},
     ]
     assert first["opens"] == {
-        "rule": "immutable",
-        "feature": "age",
-        "to": 45,
-        "probability": 0.62,
+        "rule": "immutable", "feature": "age", "to": 45, "probability": 0.62,
         "changes": [{"column": "age", "from": 30, "to": 45}],
-    }
+    }  # fmt: skip
     assert {"asked", "best_probability", "closest", "opens"}.isdisjoint(second)
     first, second = json.loads(json.dumps(records(result)))
     assert (first["asked"], first["opens"]["to"], first["ways"]) == (312, 45, [])
@@ -194,7 +190,7 @@ def test_pages_and_pictures_show_the_closest_row():
     ]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def asked(veil, model, schema):
     """An Explainer, and what its builder is given for six queries that no row answers."""
     explainer = Explainer(veil, model)

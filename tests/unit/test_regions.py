@@ -1,7 +1,5 @@
 """Regions: what is claimed to work does, within the rules, and little else would."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -175,19 +173,15 @@ def test_a_model_is_asked_about_few_rows_and_not_at_all_where_calls_are_counted(
         (Region("income", 2, 2, told=(2, 2)), (1.2, 2), "", ""),
         (Region("housing", values=("own",)), ("rent", "own"), "", ""),
         (
-            Region("housing", values=("own", "free")),
-            ("rent", "free"),
-            "free or own",
+            Region("housing", values=("own", "free")), ("rent", "free"), "free or own",
             "free oder own",
         ),
         (
-            Region("housing", values=("own",), stays=True),
-            ("rent", "own"),
-            "as it is now",
+            Region("housing", values=("own",), stays=True), ("rent", "own"), "as it is now",
             "wie bisher",
         ),
     ],
-)
+)  # fmt: skip
 def test_regions_in_words(schema, region, change, said, gesagt):
     assert in_words(schema, region, (region.column, *change)) == said
     assert in_words(schema, region, (region.column, *change), "de") == gesagt

@@ -2,12 +2,14 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 from rows import random_rows
 
+from counterveil import Explainer
 from counterveil.errors import SchemaError
 from counterveil.report import explanation_table
 from counterveil.schema import Binary, Categorical, Label, Numeric, Pixels, Schema
@@ -42,13 +44,9 @@ def result(named):
     status = np.array(["found", "not_found", "already"], dtype=object)
     rows = after[columns].where(pd.Series(status == "found"), before[columns])
     return explanations(
-        named,
-        before[columns],
-        rows,
-        status=status,
-        predicted=np.array([0, 0, 1]),
+        named, before[columns], rows, status=status, predicted=np.array([0, 0, 1]),
         probability=np.array([0.9, 0.2, 0.8]),
-    )
+    )  # fmt: skip
 
 
 def test_names_survive_the_file(named, tmp_path):
@@ -177,17 +175,14 @@ def test_frames_and_files_keep_the_names_of_the_table(result, tmp_path):
 
 
 def test_a_class_can_be_asked_for_by_its_name(named, veil, model):
-    from dataclasses import replace
-
-    from counterveil import Explainer
-
     explainer = Explainer(replace(veil, schema=named), model)
     queries = random_rows(named, 4, seed=2)
-    by_name = explainer.explain(queries, "yes, granted", progress=False)
-    usual = explainer.explain(queries, "granted", progress=False)
-    assert by_name.target.tolist() == usual.target.tolist()
-    each = explainer.explain(queries, ["yes, granted", "refused"] * 2, progress=False)
-    assert each.target.tolist() == [1, 0, 1, 0]
+    for asked in ("yes, granted", ["yes, granted", "refused"] * 2):
+        usual = "granted" if isinstance(asked, str) else ["granted", "refused"] * 2
+        found, wanted = (
+            explainer.explain(queries, each, progress=False) for each in (asked, usual)
+        )
+        assert found.target.tolist() == wanted.target.tolist()
 
 
 def test_what_has_a_comma_is_quoted_in_a_sentence(schema):

@@ -30,14 +30,10 @@ def objective(veil, model, schema):
     points = torch.tensor(queries).float()
     targets = 1 - model(points).argmax(dim=1)
     return SearchObjective(
-        model=adapt(model, schema),
-        autoencoder=veil.autoencoder,
-        weights=Weights.of("mixed"),
-        queries=points,
-        targets=targets,
-        prototypes=veil.prototypes,
+        model=adapt(model, schema), autoencoder=veil.autoencoder, weights=Weights.of("mixed"),
+        queries=points, targets=targets, prototypes=veil.prototypes,
         box=Box(torch.zeros_like(points), torch.ones_like(points)),
-    )
+    )  # fmt: skip
 
 
 def test_objective_is_the_equation(objective, model, veil):
@@ -80,7 +76,7 @@ def test_iterations_lower_the_objective_from_the_prototype(objective):
 class Bowls:
     """An objective whose rows are independent bowls: each has its own centre and steepness."""
 
-    def __init__(self, centres: torch.Tensor, steepness: torch.Tensor) -> None:
+    def __init__(self, centres, steepness):
         self.centres, self.steepness = centres, steepness
         self.no_perturbation = torch.zeros_like(centres)
 
@@ -99,7 +95,7 @@ def test_rows_at_rest_drop_out_and_the_others_go_on_as_if_alone():
     centres = 3 * torch.randn(12, 4, generator=generator, dtype=torch.float64)
     steepness = torch.rand(12, 4, generator=generator, dtype=torch.float64) + 0.1
     bowls = Bowls(centres, steepness)
-    seen: list[int] = []
+    seen = []
     found = minimise(bowls, 2000, look=lambda indices, points: seen.append(len(indices)))
     assert seen[0] == 12
     assert seen == sorted(seen, reverse=True)

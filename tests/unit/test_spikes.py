@@ -33,11 +33,8 @@ def people(rng, rows=ROWS):
     share[rng.random(rows) < 0.3] = np.nan
     hours = np.where(rng.random(rows) < 0.5, 40, rng.integers(1, 90, rows))
     columns = {
-        "income": income,
-        "share": share,
-        "hours": hours,
-        "y": rng.choice(["no", "yes"], rows),
-    }
+        "income": income, "share": share, "hours": hours, "y": rng.choice(["no", "yes"], rows),
+    }  # fmt: skip
     return pd.DataFrame(columns)
 
 
@@ -117,13 +114,8 @@ def test_pieces_are_parted_at_spikes_and_keep_their_weight():
     parted = with_spikes(pieces, [0.25, 0.5, 1.0], np.array([0.1, 0.2, 0.3]), 0.0)
     assert sum(weight for *_, weight in parted) == pytest.approx(4.0)
     assert [(low, high) for low, high, _ in parted] == [
-        (0.0, 0.25),
-        (0.25, 0.25),
-        (0.25, 0.5),
-        (0.5, 0.5),
-        (0.5, 1.0),
-        (1.0, 1.0),
-    ]
+        (0.0, 0.25), (0.25, 0.25), (0.25, 0.5), (0.5, 0.5), (0.5, 1.0), (1.0, 1.0),
+    ]  # fmt: skip
     assert [weight for low, high, weight in parted if low == high] == pytest.approx([0.4, 0.8, 1.2])
 
 

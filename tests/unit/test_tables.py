@@ -46,15 +46,12 @@ def test_the_word_none_is_a_category_and_an_empty_cell_is_missing(tmp_path):
         ("a.xls", b"", "give a .csv, .parquet, .arrow or .xlsx file"),
     ],
 )
-def test_bad_files(tmp_path, name, content, words):
+def test_bad_and_absent_files(tmp_path, name, content, words):
+    with pytest.raises(DataError, match="no table at"):
+        read_table(tmp_path / name)
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=words):
         read_table(tmp_path / name)
-
-
-def test_absent_file(tmp_path):
-    with pytest.raises(DataError, match="no table at"):
-        read_table(tmp_path / "none.csv")
 
 
 def test_records_become_a_frame():

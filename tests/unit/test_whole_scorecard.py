@@ -25,7 +25,7 @@ SCHEMA = Schema(
 )
 
 
-def a_card(seed: int = 0, size: float = 1.0, gap: float = 0.1) -> tuple[Scorecard, Grid]:
+def a_card(seed=0, size=1.0, gap=0.1):
     """A scorecard of random points; the bins of x are so far apart."""
     grid, dice = Grid(SCHEMA, 12), np.random.default_rng(seed)
     points = tuple(dice.normal(size=(2, count)) * size for count in grid.counts)
@@ -36,7 +36,7 @@ def a_card(seed: int = 0, size: float = 1.0, gap: float = 0.1) -> tuple[Scorecar
     return Scorecard(points, weights, dice.normal(size=2)), grid
 
 
-def random_points(count: int, seed: int) -> np.ndarray:
+def random_points(count, seed):
     dice = np.random.default_rng(seed)
     rows = dice.random((count, Encoding(SCHEMA).width)).astype(np.float32)
     rows[:, 1:] = rows[:, 1:].round()
