@@ -4,7 +4,6 @@ import asyncio
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import parse_qsl
 
@@ -48,7 +47,7 @@ class Question(BaseModel):
         dict[str, Any] | None,
         Field(
             description="What may change: see docs on rules. A rule that is null says nothing.",
-            json_schema_extra={"propertyNames": {"enum": [each.name for each in fields(Rules)]}},
+            json_schema_extra={"propertyNames": {"enum": [*Rules.model_fields]}},
         ),
     ] = None
     regions: Annotated[
