@@ -20,6 +20,7 @@ from typing import Annotated, Any, NoReturn, Self
 from pydantic import (
     AfterValidator,
     Field,
+    PlainSerializer,
     PlainValidator,
     StrictFloat,
     StrictInt,
@@ -71,6 +72,7 @@ def _relation(given: Any) -> Relation | str:
 Names = Annotated[
     Collection[str],
     Must(": must be a list of feature names", read_as=frozenset[str]),
+    PlainSerializer(sorted, when_used="json"),
     WithJsonSchema({"type": "array", "items": {"type": "string"}}),
 ]
 Groups = Annotated[
@@ -103,6 +105,7 @@ Relations = Annotated[
             Annotated[
                 Any,
                 PlainValidator(_relation),
+                PlainSerializer(lambda each: each if isinstance(each, str) else each.parts),
                 WithJsonSchema(
                     {"anyOf": [{"type": "string"}, {"type": "array", "minItems": 3, "maxItems": 4}]}
                 ),
@@ -238,10 +241,10 @@ class Rules(Options):
 
     def to_dict(self, schema: Schema) -> dict[str, Any]:
         """The rules as a JSON file has them, relations as lists; only what says something."""
-        content = {name: _as_json(said) for name, said in self}
-        relations = ((e.left, e.sign, e.right, e.offset) for e in self.relations_of(schema))
-        content["relations"] = [list(each) for each in relations]
-        return {name: said for name, said in content.items() if said not in (None, [], {})}
+        content = self.model_dump(mode="json", exclude_defaults=True)
+        if self.relations:
+            content["relations"] = [each.parts for each in self.relations_of(schema)]
+        return content
 
     def and_immutable(self, names: Collection[str]) -> Rules:
         """These rules, with more features that must stay."""
@@ -326,15 +329,6 @@ def _and_immutable(rules: Rules, names: frozenset[str]) -> Rules:
 
 def _refuse(rule: str | None, words: str) -> NoReturn:
     raise RequestError(f"{rule}: {words}")
-
-
-def _as_json(value: Any) -> Any:
-    """A rule as plain values; what has no order is sorted."""
-    if isinstance(value, Mapping):
-        return {name: _as_json(said) for name, said in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_as_json(each) for each in value]
-    return sorted(value, key=str) if isinstance(value, (set, frozenset)) else value
 
 
 def _check_transitions(feature: Feature, pairs: Collection[Sequence[Category]]) -> None:
