@@ -140,7 +140,7 @@ def parsed(kind: type[Kind], body: bytes) -> Kind:
         detail = "Send a JSON object in UTF-8, in which no name is there twice."
         raise Problem(400, "the body is not JSON", detail) from None
     try:
-        return kind.model_validate(content, strict=False)
+        return kind.model_validate(content)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         place = ".".join(_place(part) for part in first["loc"][:4]) or "the body"
