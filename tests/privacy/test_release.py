@@ -348,5 +348,5 @@ def test_the_curator_does_not_load_the_search():
 def test_how_to_train_may_be_chosen(schema, rows):
     short = replace(TRAININGS["mixed"], samples=100, epochs=1)
     Curator(schema).release(rows, 1, training=short, seed=3, progress=False)
-    with pytest.raises(TypeError, match="epoch"):
+    with pytest.raises(RequestError, match="no option 'epoch'; did you mean 'epochs'"):
         Curator(schema).release(rows, 1, epoch=1, progress=False)
