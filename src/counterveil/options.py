@@ -49,11 +49,8 @@ class Must:
         raise RequestError(f"{info.field_name}{words}")
 
 
-Seed = Annotated[
-    StrictInt,
-    Field(ge=0, lt=1 << 31),
-    Must(" must be a whole number from 0 to 2147483647"),
-]
+WHOLE = Must(" must be a whole number from 0 to 2147483647")
+Seed = Annotated[StrictInt, Field(ge=0, lt=1 << 31), WHOLE]
 
 
 class Options(BaseModel):
@@ -89,18 +86,16 @@ def takes(*kinds: type[Options], only: tuple[str, ...] = ()) -> Callable[[Functi
     def taking(function: Function) -> Function:
         own = inspect.signature(function)
         *mine, _ = own.parameters.values()
-        names = [each.name for each in mine]
+        names = {each.name for each in mine}
+        usual = {
+            name: fields[name].get_default(call_default_factory=True) for name in only or fields
+        }
         more = [
-            inspect.Parameter(
-                name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=fields[name].get_default(call_default_factory=True),
-                annotation=fields[name].annotation,
-            )
-            for name in only or fields
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=each)
+            for name, each in usual.items()
             if name not in names
         ]
-        known = {*names, *(each.name for each in more)}
+        known = names | usual.keys()
 
         @wraps(function)
         def checked(*given: Any, **options: Any) -> Any:

@@ -98,23 +98,12 @@ class Curator:
         self.cluster = cluster_of(engine)
 
     @_planning
-    def plan(
-        self,
-        private_data: Any,
-        epsilon: float,
-        delta: float = 0.0,
-        **options: Any,
-    ) -> Plan:
+    def plan(self, private_data: Any, epsilon: float, delta: float = 0.0, **options: Any) -> Plan:
         """What `functional` would measure. Reads the number of rows, or of people: it is public."""
         return self.plans(private_data, [Budget(epsilon, delta)], **options)[0]
 
     @_planning
-    def plans(
-        self,
-        private_data: Any,
-        budgets: Sequence[Budget],
-        **options: Any,
-    ) -> list[Plan]:
+    def plans(self, private_data: Any, budgets: Sequence[Budget], **options: Any) -> list[Plan]:
         """The plan of each budget, as `plan` makes it; the rows are counted once."""
         table = self._table(private_data)
         asked = ReleaseOptions(**options)
@@ -122,11 +111,7 @@ class Curator:
 
     @_planning
     def compare_deltas(
-        self,
-        private_data: Any,
-        epsilon: float,
-        delta: float = 0.0,
-        **options: Any,
+        self, private_data: Any, epsilon: float, delta: float = 0.0, **options: Any
     ) -> list[AtDelta]:
         """What a plan would be at this δ, at none and at usual ones; of mixed tables alone.
 
@@ -140,11 +125,7 @@ class Curator:
 
     @_writing
     def bounds(
-        self,
-        private_data: Any,
-        epsilon: float,
-        delta: float = 0.0,
-        **options: Any,
+        self, private_data: Any, epsilon: float, delta: float = 0.0, **options: Any
     ) -> Schema:
         """The schema with noisy bounds for its numbers that a draft has read off the rows.
 

@@ -64,6 +64,12 @@ def _numbers(least: float, most: float, limits: str) -> Must:
     return Must(FOR_EACH, f": {{}} must be a positive number {limits}", dict[str, number])
 
 
+def _hashable(said: Any) -> Any:
+    if not isinstance(said, dict):
+        return said
+    return frozenset((n, tuple(e) if isinstance(e, list) else e) for n, e in said.items())
+
+
 def _relation(given: Any) -> Relation | str:
     """A relation; one that is a text as it is, until a schema says which names it holds."""
     return given if isinstance(given, (str, Relation)) else Relation.of(given)
@@ -106,9 +112,7 @@ Relations = Annotated[
                 Any,
                 PlainValidator(_relation),
                 PlainSerializer(lambda each: each if isinstance(each, str) else each.parts),
-                WithJsonSchema(
-                    {"anyOf": [{"type": "string"}, {"type": "array", "minItems": 3, "maxItems": 4}]}
-                ),
+                WithJsonSchema({"type": ["string", "array"], "minItems": 3, "maxItems": 4}),
             ],
             ...,
         ],
@@ -178,19 +182,8 @@ class Rules(Options):
     @cached_property
     def _key(self) -> tuple[Any, ...]:
         """Equal for rules that ask the same."""
-        return (
-            self.immutable,
-            frozenset(self.direction.items()),
-            frozenset((name, tuple(allowed)) for name, allowed in self.allowed.items()),
-            self.max_changes,
-            frozenset(self.costs.items()),
-            frozenset(self.steps.items()),
-            self.relations,
-            self.together,
-            self.only_one,
-            frozenset((name, frozenset(pairs)) for name, pairs in self.transitions.items()),
-            self.may_change,
-        )
+        moves = frozenset((name, frozenset(pairs)) for name, pairs in self.transitions.items())
+        return moves, *(_hashable(each) for name, each in self if name != "transitions")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Rules) and self._key == other._key
@@ -221,17 +214,15 @@ class Rules(Options):
             return value_of.get(called(name), lambda value: value)(said)
 
         found = dict(self)
-        for rule in ("immutable", "may_change"):
-            if found[rule] is not None:
-                found[rule] = [called(name) for name in found[rule]]
-        for rule in ("together", "only_one"):
-            found[rule] = [[called(name) for name in group] for group in found[rule]]
-        for rule in ("direction", "allowed", "costs", "steps", "transitions"):
-            of_values = rule in {"allowed", "transitions"}
-            found[rule] = {
-                called(name): own(name, said) if of_values else said
-                for name, said in found[rule].items()
-            }
+        for rule, said in found.items():
+            if rule in {"immutable", "may_change"} and said is not None:
+                found[rule] = [called(name) for name in said]
+            elif rule in {"together", "only_one"}:
+                found[rule] = [[called(name) for name in group] for group in said]
+            elif rule in {"allowed", "transitions"}:
+                found[rule] = {called(name): own(name, each) for name, each in said.items()}
+            elif isinstance(said, dict):
+                found[rule] = {called(name): each for name, each in said.items()}
         return Rules(**found)
 
     @classmethod
