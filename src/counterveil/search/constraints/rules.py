@@ -38,7 +38,6 @@ from counterveil.search.constraints.relations import Relation, check_relations
 
 LARGEST = 1e300  # of a number: a larger one is none for the computer
 STAYS = Rule(immutable=True)
-FOR_EACH = ": must say something for each feature that it names"
 
 
 def _sized(groups: Collection[Collection[str]], info: ValidationInfo) -> tuple[Any, ...]:
@@ -57,11 +56,17 @@ def _of_a_computer(allowed: Mapping[str, Any]) -> Any:
     return allowed
 
 
+def _for_each(words: str, read_as: Any) -> Must:
+    """That a rule must say something of each feature that it names, and what."""
+    every = ": must say something for each feature that it names"
+    return Must(every, f": {{}} must be {words}", dict[str, read_as])
+
+
 def _numbers(least: float, most: float, limits: str) -> Must:
-    """That it must be numbers for features, within limits."""
+    """The same of numbers within limits."""
     whole = Annotated[StrictInt, Field(ge=1, le=int(most))]
     number = whole | Annotated[StrictFloat, Field(ge=least, le=most)]
-    return Must(FOR_EACH, f": {{}} must be a positive number {limits}", dict[str, number])
+    return _for_each(f"a positive number {limits}", number)
 
 
 def _hashable(said: Any) -> Any:
@@ -90,17 +95,10 @@ Groups = Annotated[
     ),
     AfterValidator(_sized),
 ]
-Directions = Annotated[
-    Mapping[str, Direction],
-    Must(FOR_EACH, ": {} must be any, increase or decrease", dict[str, Direction]),
-]
+Directions = Annotated[Mapping[str, Direction], _for_each("any, increase or decrease", Direction)]
 Allowed = Annotated[
     Mapping[str, Sequence[Category | float]],
-    Must(
-        FOR_EACH,
-        ": {} must be a range [low, high] or a list of categories",
-        dict[str, list[Category | StrictFloat]],
-    ),
+    _for_each("a range [low, high] or a list of categories", list[Category | StrictFloat]),
     AfterValidator(_of_a_computer),
 ]
 Relations = Annotated[
@@ -121,11 +119,7 @@ Relations = Annotated[
 ]
 Transitions = Annotated[
     Mapping[str, Collection[Sequence[Category]]],
-    Must(
-        FOR_EACH,
-        ': {} must be a list of pairs such as ["from", "to"]',
-        dict[str, tuple[tuple[Category, Category], ...]],
-    ),
+    _for_each('a list of pairs such as ["from", "to"]', tuple[tuple[Category, Category], ...]),
 ]
 Costs = Annotated[Mapping[str, float], _numbers(1e-6, 1e6, "from 1e-6 to 1e6")]
 Steps = Annotated[Mapping[str, float], _numbers(1e-9, 1e15, "from 1e-9 to 1e15")]
