@@ -93,7 +93,7 @@ def last_iterates(explainer: Explainer, points: Tensor, targets: Tensor) -> Tens
 
     `Explainer.explain` gives back the query where f does not agree; this does not ask f.
     """
-    options = SearchOptions("iterations", ITERATIONS, "last", polish=False)
+    options = SearchOptions(method="iterations", iterations=ITERATIONS, keep="last", polish=False)
     batch = query_batch(points, targets, explainer.encoding)
     starts = range(0, len(points), explainer.chunk)
     parts = [batch.select(slice(start, start + explainer.chunk)) for start in starts]

@@ -49,7 +49,7 @@ from counterveil.audit.report import tables
 from counterveil.cli.audit import audit as command
 from counterveil.curator import Curator, dpsgd, sources
 from counterveil.curator.functional import measure
-from counterveil.curator.job import ReleaseChoices, ScoreChoices
+from counterveil.curator.job import ReleaseOptions
 from counterveil.curator.noise import EXACT, calibrate
 from counterveil.curator.table import PrivateTable
 from counterveil.errors import RequestError
@@ -252,7 +252,7 @@ def test_a_release_takes_no_other_noise():
     injected = {"noise", "optimiser_class"}
     for method in (Curator, Curator.release, Curator.score):
         assert not injected & inspect.signature(method).parameters.keys()
-    assert not injected & {*ReleaseChoices.__annotations__, *ScoreChoices.__annotations__}
+    assert not injected & {*ReleaseOptions.model_fields}
     calls = [
         node
         for node in ast.walk(ast.parse(inspect.getsource(inspect.getmodule(Curator))))

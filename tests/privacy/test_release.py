@@ -306,5 +306,5 @@ def test_a_veil_without_a_record_says_so(schema, rows):
 def test_how_to_train_may_be_chosen(schema, rows):
     short = replace(TRAININGS["mixed"], samples=100, epochs=1)
     Curator(schema).release(rows, 1, training=short, seed=3, progress=False)
-    with pytest.raises(TypeError, match="epoch"):
+    with pytest.raises(RequestError, match="no option 'epoch'; did you mean 'epochs'"):
         Curator(schema).release(rows, 1, epoch=1, progress=False)

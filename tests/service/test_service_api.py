@@ -22,8 +22,11 @@ from hypothesis import strategies as st
 pytest.importorskip("fastapi", reason="counterveil[serve] is not installed")
 from fastapi.testclient import TestClient
 
-from counterveil import Explainer
+from counterveil import Explainer, Rules
+from counterveil.cli.options import read_rules
+from counterveil.errors import RequestError
 from counterveil.models import CallableModel
+from counterveil.search.options import SearchOptions
 from counterveil.service import guard, questions, responses
 from counterveil.service.access import AccessKeys
 from counterveil.service.answers import records
@@ -126,10 +129,53 @@ def test_ways_rules_and_what_must_stay(client, people):
     for wrong in ({"relations": ["children <= rent"]}, {"transitions": {"age": [[1, 2]]}}):
         assert ask(client, people[:1], rules=wrong).status_code == 422
     asked = client.get(DOCUMENT).json()["paths"]["/v1/explain"]["post"]["requestBody"]["content"]
-    described = asked["application/json"]["schema"]["properties"]["rules"]
-    nothing = dict.fromkeys(described["propertyNames"]["enum"])
-    assert {"immutable", "relations", "transitions", "only_one"} <= set(nothing)
-    assert ask(client, people[:1], rules=nothing).status_code == 200
+    described, _ = asked["application/json"]["schema"]["properties"]["rules"]["anyOf"]
+    types = described["properties"]
+    assert {*types} == {*Rules.model_fields}
+    assert all(each["description"] for each in types.values())
+    assert types["direction"]["additionalProperties"]["enum"] == ["any", "increase", "decrease"]
+    assert types["together"]["items"] == {"type": "array", "items": {"type": "string"}}
+    assert not described["additionalProperties"]
+    assert ask(client, people[:1], rules=dict.fromkeys(types)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"immutable": "age"},
+        {"immutabel": []},
+        {"max_changes": True},
+        {"direction": {"age": "up"}},
+        {"allowed": {"income": 3}},
+        {"costs": {"age": 0}},
+        {"relations": "age"},
+        {"together": ["age", "income"]},
+        {"transitions": {"housing": [["rent"]]}},
+        {"may_change": []},
+        [],
+    ],
+)
+def test_one_message_for_one_mistake(client, explainer, people, wrong, tmp_path):
+    """Of the service, the file of a command, the model itself and the keywords of the library."""
+    said = ask(client, people[:1], rules=wrong).json()["detail"]
+    (tmp_path / "rules.json").write_text(json.dumps([wrong]))
+    with pytest.raises(RequestError) as in_file:
+        read_rules(tmp_path / "rules.json")
+    with pytest.raises(RequestError) as alone:
+        Rules.model_validate(wrong)
+    assert said == str(in_file.value) == str(alone.value)
+    if wrong and not {*wrong} & {"immutable", "immutabel"}:
+        with pytest.raises(RequestError) as as_keyword:
+            explainer.explain(people[:1], **wrong)
+        assert said == str(as_keyword.value)
+
+
+@pytest.mark.parametrize("wrong", [{"prefer": "other"}, {"immutable": "age"}])
+def test_one_message_for_one_option(client, people, wrong):
+    kind = SearchOptions if "prefer" in wrong else Rules
+    with pytest.raises(RequestError) as alone:
+        kind.model_validate(wrong)
+    assert ask(client, people[:1], **wrong).json()["detail"] == str(alone.value)
 
 
 def test_what_if(client, explainer, people):

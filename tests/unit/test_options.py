@@ -1,11 +1,12 @@
 import pytest
 
 from counterveil.errors import RequestError
-from counterveil.search.options import SURE_SURROGATE, search_options
+from counterveil.search.options import SURE_SURROGATE, SearchOptions
 
 
 def options(guidance="model", can_believe=True, can_act=True, **choices):
-    return search_options(guidance, choices, can_believe=can_believe, can_act=can_act)
+    said = SearchOptions(**choices)
+    return said.settled(guidance, can_believe=can_believe, can_act=can_act)
 
 
 def test_mixed_tables_are_searched_by_actions_and_all_others_by_algorithm_2():

@@ -1,6 +1,5 @@
 """Rules of the schema and of single queries hold in every answer, linked features included."""
 
-from dataclasses import fields
 from random import Random
 
 import numpy as np
@@ -333,7 +332,7 @@ def test_numbers_out_of_a_table_are_numbers():
 
 
 def test_a_rule_that_is_none_says_nothing():
-    names = [each.name for each in fields(Rules)]
+    names = [*Rules.model_fields]
     assert Rules(**dict.fromkeys(names)) == Rules()
     assert Rules.of_mapping(dict.fromkeys(names)) == Rules()
     assert Rules(immutable=None).immutable == frozenset()

@@ -2,7 +2,6 @@
 
 import itertools
 import random
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -383,7 +382,8 @@ def test_rules_with_other_offsets_are_others():
     assert len({Rules(relations=each) for each in some}) == len(some)
     assert Rules(relations=[["a", "<=", "b", 1]]) == Rules(relations=[("a", "<=", "b", 1.0)])
     assert Rules(relations=[["a", "<=", "b", 0]]) == Rules(relations=[("a", "<=", "b")])
-    again = replace(Rules(relations=["a <= b + 1", ("a", "==", "c", 2)]), max_changes=2)
+    read = Rules(relations=["a <= b + 1", ("a", "==", "c", 2)])
+    again = Rules(**{**dict(read), "max_changes": 2})
     assert again.relations == ("a <= b + 1", Relation("a", "==", "c", 2.0))
 
 

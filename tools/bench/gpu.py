@@ -24,7 +24,7 @@ from counterveil.errors import RequestError
 from counterveil.search import Explainer
 from counterveil.search.batch import QueryBatch
 from counterveil.search.constraints.projection import Snap
-from counterveil.search.options import Prefer
+from counterveil.search.options import Prefer, SearchOptions
 from counterveil.veil import Veil
 from counterveil_lab.datasets import load
 from counterveil_lab.product import log_proba_at, nearest_legal, query_batch
@@ -221,7 +221,7 @@ def measure_device(
 
 def _timed(explainer: Explainer, batch: QueryBatch, prefer: Prefer) -> tuple[float, Row]:
     """Median seconds for all of a batch, and how good the answers are."""
-    device, options = batch.queries.device, explainer.options({"prefer": prefer})
+    device, options = batch.queries.device, explainer.options(SearchOptions(prefer=prefer))
 
     def answer() -> tuple[Tensor, Tensor]:
         rows, ok = explainer.answer_tensors(batch, options)
@@ -243,8 +243,10 @@ def _agreement(given: Inputs, there: Explainer, batch: QueryBatch, prefer: Prefe
     """The share of the first queries to which the processor gives the same answer."""
     some = batch.select(slice(0, COMPARED))
     here = Explainer(given.veil, given.model)
-    rows, _ = there.answer_tensors(some, there.options({"prefer": prefer}))
-    own, _ = here.answer_tensors(some.to(torch.device("cpu")), here.options({"prefer": prefer}))
+    rows, _ = there.answer_tensors(some, there.options(SearchOptions(prefer=prefer)))
+    own, _ = here.answer_tensors(
+        some.to(torch.device("cpu")), here.options(SearchOptions(prefer=prefer))
+    )
     return float(((rows.cpu() - own).abs().amax(dim=1) < 1e-4).float().mean())
 
 

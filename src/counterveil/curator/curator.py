@@ -20,7 +20,7 @@ import os
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any, Unpack
+from typing import Any
 
 import torch
 
@@ -38,9 +38,7 @@ from counterveil.curator.bounds import (
 from counterveil.curator.functional import make_plan, measure, record_bytes
 from counterveil.curator.job import (
     Job,
-    PlanChoices,
-    ReleaseChoices,
-    ScoreChoices,
+    ReleaseOptions,
     draft_note,
     sensible,
     versions,
@@ -53,6 +51,7 @@ from counterveil.curator.table import PrivateTable
 from counterveil.errors import InternalError, RequestError, VeilError
 from counterveil.hints import named
 from counterveil.networks import ARCHITECTURES, pick_device
+from counterveil.options import takes
 from counterveil.population import population_of
 from counterveil.population.whole_scorecard import WholeScorecard
 from counterveil.privacy import Budget, Level
@@ -65,6 +64,8 @@ from counterveil.veil import Veil
 from counterveil.veil_file import MEMBER_LIMITS
 
 MECHANISMS = ("functional", "paper", "dpsgd")
+_planning = takes(ReleaseOptions, only=("order", "groups"))
+_writing = takes(ReleaseOptions, only=("save_to", "overwrite", "other_rows"))
 
 
 class Curator:
@@ -97,32 +98,21 @@ class Curator:
         self.device = pick_device(device)
         self.cluster = cluster_of(engine)
 
-    def plan(
-        self,
-        private_data: Any,
-        epsilon: float,
-        delta: float = 0.0,
-        **choices: Unpack[PlanChoices],
-    ) -> Plan:
+    @_planning
+    def plan(self, private_data: Any, epsilon: float, delta: float = 0.0, **options: Any) -> Plan:
         """What `functional` would measure. Reads the number of rows, or of people: it is public."""
-        return self.plans(private_data, [Budget(epsilon, delta)], **choices)[0]
+        return self.plans(private_data, [Budget(epsilon, delta)], **options)[0]
 
-    def plans(
-        self,
-        private_data: Any,
-        budgets: Sequence[Budget],
-        **choices: Unpack[PlanChoices],
-    ) -> list[Plan]:
+    @_planning
+    def plans(self, private_data: Any, budgets: Sequence[Budget], **options: Any) -> list[Plan]:
         """The plan of each budget, as `plan` makes it; the rows are counted once."""
         table = self._table(private_data)
-        return [self._plan(table, sensible(budget), **choices) for budget in budgets]
+        asked = ReleaseOptions(**options)
+        return [self._plan(table, sensible(budget), asked) for budget in budgets]
 
+    @_planning
     def compare_deltas(
-        self,
-        private_data: Any,
-        epsilon: float,
-        delta: float = 0.0,
-        **choices: Unpack[PlanChoices],
+        self, private_data: Any, epsilon: float, delta: float = 0.0, **options: Any
     ) -> list[AtDelta]:
         """What a plan would be at this δ, at none and at usual ones; of mixed tables alone.
 
@@ -131,15 +121,12 @@ class Curator:
         if self.schema.family != "mixed":
             return []
         deltas = sorted({delta, *DELTAS})
-        plans = self.plans(private_data, [Budget(epsilon, each) for each in deltas], **choices)
+        plans = self.plans(private_data, [Budget(epsilon, each) for each in deltas], **options)
         return [at_delta(plan, each) for plan, each in zip(plans, deltas, strict=True)]
 
+    @_writing
     def bounds(
-        self,
-        private_data: Any,
-        epsilon: float,
-        delta: float = 0.0,
-        **choices: Unpack[ScoreChoices],
+        self, private_data: Any, epsilon: float, delta: float = 0.0, **options: Any
     ) -> Schema:
         """The schema with noisy bounds for its numbers that a draft has read off the rows.
 
@@ -150,25 +137,19 @@ class Curator:
         names = numbers_to_measure(self.schema)
         if not names:
             raise RequestError("no number of the schema has bounds that were read off the rows")
-        job = Job(self._table(private_data), sensible(Budget(epsilon, delta)), False, **choices)
+        asked = ReleaseOptions(**options)
+        job = Job(self._table(private_data), sensible(Budget(epsilon, delta)), asked)
         price = price_of(self.schema, job.table, job.budget)
-        job.check()
+        job.how.check_file()
         paid = self._reserve(job, f"noisy bounds of {len(names)} numbers of {self.schema.name}")
         made = with_bounds(self.schema, names, measure_bounds(job.table, names, job.budget), price)
         content = made.to_json().encode()
         self._hand_out(content, hashlib.sha256(content).hexdigest(), job, paid)
         return made
 
-    def _plan(
-        self,
-        table: PrivateTable,
-        budget: Budget,
-        order: int | None = None,
-        groups: Sequence[str] = (),
-    ) -> Plan:
-        plan = make_plan(
-            self.schema, table.size, budget, records=table.records, order=order, groups=groups
-        )
+    def _plan(self, table: PrivateTable, budget: Budget, asked: ReleaseOptions) -> Plan:
+        how: Any = {"records": table.records, "order": asked.order, "groups": asked.groups}
+        plan = make_plan(self.schema, table.size, budget, **how)
         if record_bytes(self.schema, plan) > MEMBER_LIMITS["record.safetensors"]:
             raise RequestError("the schema has too many classes and cells for a veil; merge some")
         return replace(plan, units=table.size)
@@ -185,13 +166,14 @@ class Curator:
         table.check()
         return table.size
 
+    @_writing
     def score(
         self,
         private_data: Any,
         model: PrivateModel,
         epsilon: float | None = None,
         delta: float = 0.0,
-        **choices: Unpack[ScoreChoices],
+        **options: Any,
     ) -> Score:
         """How good `model`, made by `Veil.model`, is on held-out rows of other people.
 
@@ -208,18 +190,19 @@ class Curator:
             )
         table = self._table(private_data)
         if epsilon is None:
-            if delta or choices:
+            if delta or options:
                 raise RequestError("an exact score spends nothing and is written nowhere")
             if self.ledger:
                 self.ledger.write_down(self.dataset, f"exact score on {self.schema.name}")
             return exact_score(table, model)
-        job = Job(table, sensible(Budget(epsilon, delta)), progress=False, **choices)
-        job.check()
+        job = Job(table, sensible(Budget(epsilon, delta)), ReleaseOptions(**options))
+        job.how.check_file()
         paid = self._reserve(job, f"score of a private model on {self.schema.name}")
         score = measure_score(table, model, job.budget)
         self._hand_out(score.to_json(), score.digest, job, paid)
         return score
 
+    @takes(ReleaseOptions)
     def release(
         self,
         private_data: Any,
@@ -227,10 +210,8 @@ class Curator:
         delta: float = 0.0,
         *,
         mechanism: str = "functional",
-        order: int | None = None,
-        groups: Sequence[str] = (),
         progress: bool = True,
-        **choices: Unpack[ReleaseChoices],
+        **options: Any,
     ) -> Veil:
         """Turn private rows into a Veil.
 
@@ -240,33 +221,31 @@ class Curator:
 
         `mechanism`: "functional" is (ε, δ)-DP; "dpsgd" would be with noise of real numbers, and
         needs the extra of that name; "paper" is the published method and guarantees nothing, and
-        `epsilon=math.inf` adds no noise to it. `order` overrules the plan. `groups`: columns such
-        as sex and race, whose groups `Explainer.fairness` compares; a quarter of ε goes to them.
-        For the rest see `ReleaseChoices`.
+        `epsilon=math.inf` adds no noise to it. A quarter of ε goes to `groups`, if there are any.
+        For the rest see `ReleaseOptions`.
         """
         self._check_mechanism(mechanism)
-        if groups and mechanism != "functional":
+        asked = ReleaseOptions(**options)
+        if asked.groups and mechanism != "functional":
             raise RequestError("groups are counted by mechanism functional alone")
-        if order not in {None, 1, 2}:
-            raise RequestError("order must be 1 (features alone) or 2 (what goes together, too)")
         budget = Budget(epsilon, delta)
         if mechanism != "paper":
             sensible(budget)
-        job = Job(self._table(private_data), budget, progress, **choices)
+        job = Job(self._table(private_data), budget, asked, progress)
         check_unit(self.schema, job.table)
-        job.check()
+        job.how.check_file()
         if len(self.schema.to_json().encode()) > MEMBER_LIMITS["schema.json"]:
             raise RequestError("the schema is too large for a veil; it may have 8 MiB as JSON")
         if mechanism == "dpsgd":
             dpsgd.check(job.table, budget)
-        plan = self._plan(job.table, budget, order, groups) if mechanism == "functional" else None
+        plan = self._plan(job.table, budget, asked) if mechanism == "functional" else None
         with self.cluster or nullcontext():  # a cluster that cannot be had costs nothing
             reserved = self._reserve(job, f"release by {mechanism} of {self.schema.name}")
             if plan is not None:
                 veil = self._by_functional(job, plan)
             else:
                 veil = self._by_dpsgd(job) if mechanism == "dpsgd" else self._by_paper(job)
-        return self._deliver(veil if job.sign is None else veil.signed(job.sign), job, reserved)
+        return self._deliver(veil if asked.sign is None else veil.signed(asked.sign), job, reserved)
 
     def _check_mechanism(self, mechanism: str) -> None:
         if mechanism not in MECHANISMS:
@@ -292,7 +271,7 @@ class Curator:
             columns=hashlib.sha256(names.encode()).hexdigest(),
             unit_column=table.unit_column or "",
         )
-        budget, other = job.budget, job.other_rows
+        budget, other = job.budget, job.how.other_rows
         return self.ledger.reserve(self.dataset, budget, what, subject, other_rows=other)
 
     def _deliver(self, veil: Veil, job: Job, reserved: Reservation | None) -> Veil:
@@ -309,11 +288,11 @@ class Curator:
         self, content: bytes, digest: str, job: Job, reserved: Reservation | None
     ) -> None:
         """Write the file, if one is asked for, commit the charge, put the file in place."""
-        part = None if job.save_to is None else write_part(job.save_to, content)
+        part = None if job.how.save_to is None else write_part(job.how.save_to, content)
         if self.ledger and reserved:
             self.ledger.commit(reserved, digest)
-        if part is not None and job.save_to is not None:
-            files.put_in_place(part, job.save_to, overwrite=job.overwrite)
+        if part is not None and job.how.save_to is not None:
+            files.put_in_place(part, job.how.save_to, overwrite=job.how.overwrite)
 
     def _table(self, private_data: Any) -> PrivateTable:
         return PrivateTable(
@@ -326,20 +305,20 @@ class Curator:
 
     def _by_functional(self, job: Job, plan: Plan) -> Veil:
         """Rows -> noisy record -> population -> networks; only the first step sees rows."""
-        schema, table = self.schema, job.table
+        schema, table, how = self.schema, job.table, job.how
         with progress_bar("counting rows", 100, show=job.progress) as tick:
             table.watch(tick, plan.readings)
             record = measure(table, plan)
         population = population_of(schema, record)
-        training = job.training or TRAININGS[schema.family]
-        training = replace(training, epochs=job.epochs or training.epochs)
+        training = how.training or TRAININGS[schema.family]
+        training = replace(training, epochs=how.epochs or training.epochs)
         epochs, title = epochs_of(population, training), "training on the noisy population"
         with progress_bar(title, epochs, show=job.progress) as tick:
             made = fit_networks(
-                population, schema, seed=job.seed, device=self.device, training=training, tick=tick
+                population, schema, seed=how.seed, device=self.device, training=training, tick=tick
             )
         statement = job.promise("functional", record.accesses)
-        recipe = Recipe(training, job.seed, str(self.device), torch.get_num_threads())
+        recipe = Recipe(training, how.seed, str(self.device), torch.get_num_threads())
         told = {"plan": (*plan.reasons, *plan.warnings), "recipe": recipe}
         statement = statement.model_copy(update=told)
         return Veil(
@@ -354,12 +333,12 @@ class Curator:
 
     def _by_dpsgd(self, job: Job) -> Veil:
         """Networks trained on the rows by noisy gradients."""
-        usual = dpsgd.ARCHITECTURES[self.schema.family]
-        surrogate = job.training.surrogate if job.training else usual.surrogate
-        architecture = replace(usual, epochs=job.epochs or usual.epochs, surrogate=surrogate)
+        usual, how = dpsgd.ARCHITECTURES[self.schema.family], job.how
+        surrogate = how.training.surrogate if how.training else usual.surrogate
+        architecture = replace(usual, epochs=how.epochs or usual.epochs, surrogate=surrogate)
         with progress_bar("training by DP-SGD", 2 * architecture.epochs, show=job.progress) as tick:
             made, accesses = dpsgd.release(
-                job.table, job.budget, architecture, seed=job.seed, device=self.device, tick=tick
+                job.table, job.budget, architecture, seed=how.seed, device=self.device, tick=tick
             )
         statement = job.promise("dpsgd", accesses)
         told = {"level": Level.NONE, "reasons": (*statement.reasons, dpsgd.NO_PROOF)}
@@ -369,12 +348,12 @@ class Curator:
     def _by_paper(self, job: Job) -> Veil:
         """Algorithm 1."""
         job.table.check()
-        usual = ARCHITECTURES[self.schema.family]
-        architecture = replace(usual, epochs=job.epochs or usual.epochs)
+        usual, how = ARCHITECTURES[self.schema.family], job.how
+        architecture = replace(usual, epochs=how.epochs or usual.epochs)
         title = f"training under the functional mechanism, {job.budget}"
         with progress_bar(title, architecture.epochs, show=job.progress) as tick:
             autoencoder, prototypes = paper.build_prototypes(
-                job.table, job.budget, architecture, seed=job.seed, device=self.device, tick=tick
+                job.table, job.budget, architecture, seed=how.seed, device=self.device, tick=tick
             )
         statement = paper.state(job.budget, architecture)
         reasons = (*statement.reasons, *draft_note(self.schema))

@@ -1,4 +1,4 @@
-"""What may be said of a release or a score, and what one of them is about."""
+"""What may be said of a release, a plan or a score, and what one of them is about."""
 
 import os
 import platform
@@ -7,13 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TypedDict
+from typing import Annotated, Literal
+
+from pydantic import Field, InstanceOf, StrictInt
 
 from counterveil import files
 from counterveil.build import Training
 from counterveil.curator.table import PrivateTable
 from counterveil.errors import BudgetError, RequestError
 from counterveil.hints import named
+from counterveil.options import Must, Options, Seed
 from counterveil.privacy import Access, Budget, Level, Statement
 from counterveil.privacy.budget import plus
 from counterveil.privacy.statement import TARGET_MODEL, access_to_bounds
@@ -24,42 +27,44 @@ MOST_EPOCHS = 100_000
 LEAST_EPSILON, MOST_EPSILON = 1e-6, 1e4  # of a private mechanism: beyond, arithmetic overflows
 
 
-class PlanChoices(TypedDict, total=False):
-    """What is measured: `order` overrules the plan, `groups` are columns that are compared."""
+class ReleaseOptions(Options):
+    """What is measured, how networks are trained on it, and where the outcome goes."""
 
-    order: int | None
-    groups: Sequence[str]
+    order: Annotated[
+        Literal[1, 2] | None,
+        Must(" must be 1 (features alone) or 2 (what goes together, too)"),
+    ] = None
+    """Overrules the plan: 1 measures features alone, 2 what goes together, too."""
+    groups: Annotated[Sequence[str], Must(" must be a list of columns")] = ()
+    """Columns such as sex and race, whose groups `Explainer.fairness` compares."""
+    seed: Seed = 0
+    """Steers samples, weights and batches; noise takes no seed."""
+    epochs: Annotated[
+        StrictInt | None,
+        Field(ge=1, le=MOST_EPOCHS),
+        Must(f" must be a whole number from 1 to {MOST_EPOCHS}"),
+    ] = None
+    """In the place of the usual number."""
+    training: Annotated[InstanceOf[Training] | None, Must(" must be a Training")] = None
+    """In the place of the usual samples, epochs, batches and layers of `functional`, and of the
+    layers of the surrogate of `dpsgd`; `paper` trains as the paper says."""
+    save_to: Annotated[str | InstanceOf[os.PathLike[str]] | None, Must(" must be a path")] = None
+    """The file to write before the charge is committed, so that no crash can lose what was paid
+    for: it is whole beside that file, as X.veil.TOKEN.part, until it takes its place."""
+    overwrite: Annotated[bool, Must(" must be True or False")] = False
+    """Whether an existing file may be replaced."""
+    sign: Annotated[
+        InstanceOf[SigningKey] | None, Must(" must be a SigningKey: SigningKey.load(path)")
+    ] = None
+    """The key that signs the veil."""
+    other_rows: Annotated[bool, Must(" must be True or False")] = False
+    """Declares that the rows are of other people than those of an account that looks the same
+    (`Ledger.reserve`)."""
 
-
-class ReleaseChoices(TypedDict, total=False):
-    """How a release trains its networks and where the veil goes. All of it may be left out.
-
-    `seed` steers samples, weights and batches (0 by default); noise takes no seed. `epochs`
-    replaces the usual number. `training` replaces the usual samples, epochs, batches and layers of
-    `functional`, and the layers of the surrogate of `dpsgd`; `paper` trains as the paper says.
-
-    `save_to` writes the veil to a file before its charge is committed, so that no crash can lose
-    it: it is whole beside that file, as X.veil.TOKEN.part, until it takes its place. An existing
-    file is refused unless `overwrite`. `sign`: the key that signs the veil. `other_rows` declares
-    that the rows are of other people than those of an account that looks the same
-    (`Ledger.reserve`).
-    """
-
-    seed: int
-    epochs: int | None
-    training: Training | None
-    save_to: str | os.PathLike[str] | None
-    overwrite: bool
-    sign: SigningKey | None
-    other_rows: bool
-
-
-class ScoreChoices(TypedDict, total=False):
-    """Where a noisy score goes, as JSON, and whose rows these are; as for `ReleaseChoices`."""
-
-    save_to: str | os.PathLike[str] | None
-    overwrite: bool
-    other_rows: bool
+    def check_file(self) -> None:
+        """Refuse a file that is there already."""
+        if self.save_to is not None:
+            files.check_new(self.save_to, overwrite=self.overwrite)
 
 
 @dataclass(frozen=True)
@@ -68,27 +73,8 @@ class Job:
 
     table: PrivateTable
     budget: Budget
-    progress: bool
-    seed: int = 0
-    epochs: int | None = None
-    training: Training | None = None
-    save_to: str | os.PathLike[str] | None = None
-    overwrite: bool = False
-    sign: SigningKey | None = None
-    other_rows: bool = False
-
-    def check(self) -> None:
-        """Refuse what cannot be meant, and a file that is there already."""
-        if self.epochs is not None and not (
-            type(self.epochs) is int and 1 <= self.epochs <= MOST_EPOCHS
-        ):
-            raise RequestError(f"epochs must be a whole number from 1 to {MOST_EPOCHS}")
-        if type(self.seed) is not int or not 0 <= self.seed < 2**31:
-            raise RequestError("seed must be a whole number from 0 to 2147483647")
-        if self.sign is not None and not isinstance(self.sign, SigningKey):
-            raise RequestError("sign must be a SigningKey: SigningKey.load(path)")
-        if self.save_to is not None:
-            files.check_new(self.save_to, overwrite=self.overwrite)
+    how: ReleaseOptions
+    progress: bool = False
 
     def promise(self, mechanism: str, accesses: tuple[Access, ...]) -> Statement:
         """What a private mechanism promises; nothing if its schema was read off the rows."""

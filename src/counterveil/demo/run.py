@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 import torch
@@ -30,7 +30,6 @@ from counterveil.privacy import Level
 from counterveil.report import Curve, VeilScore, demo_page, explanation_table, score_table
 from counterveil.schema import Schema
 from counterveil.search import Explainer, Explanations
-from counterveil.search.options import Choices
 from counterveil.terminal import cell, notes, out, progress_bar, say
 from counterveil.veil import Veil
 
@@ -158,7 +157,9 @@ def _explained(
 
     Mechanism paper by Algorithm 2 as published, functional as usual.
     """
-    how: Choices = {"method": "iterations", "keep": "last"} if which.mechanism == "paper" else {}
+    how: dict[str, Any] = (
+        {"method": "iterations", "keep": "last"} if which.mechanism == "paper" else {}
+    )
     started = time.perf_counter()
     result = explainer.explain(asked, progress=False, **how)
     seconds = time.perf_counter() - started

@@ -23,13 +23,13 @@ import pyarrow as pa
 import pyarrow.fs
 import pyarrow.parquet as pq
 
-from counterveil.cluster import cluster_of
+from counterveil.cluster import Cluster, Engine, cluster_of
 from counterveil.errors import DataError, InternalError, RequestError
 from counterveil.files import write_whole
 from counterveil.models import ModelFile
 from counterveil.parts import Fragments, is_address, parquet_files
-from counterveil.schema import Category, Schema
-from counterveil.search.options import NAMED, FileChoices, rules_in
+from counterveil.schema import Schema
+from counterveil.search.options import rules_in
 from counterveil.search.results.refusals import Status
 from counterveil.search.results.tables import free_name
 from counterveil.search.results.wording import DecidedBy
@@ -40,6 +40,7 @@ from counterveil.veil import Veil
 PART_ROWS = 50_000
 FEW = 100  # rows by whose answers a model is known again
 RUN, SUMMARY = "run.json", "summary.json"
+NAMED = ("target", "rules", "immutable", "copied")  # keywords of a question besides its options
 AnExplainer = Any  # of class `Explainer`, whose module imports this one
 
 
@@ -154,18 +155,23 @@ class Summary:
 
 
 def explain_files(
-    explainer: AnExplainer, queries: str, out: str, target: Category | None, choices: FileChoices
+    explainer: AnExplainer,
+    queries: str,
+    out: str,
+    asked: dict[str, Any],
+    *,
+    engine: Engine | Cluster,
+    part_rows: int,
+    progress: bool,
 ) -> Summary:
     """Explain all rows of Parquet files, except for parts whose files exist.
 
-    This is `Explainer.explain_files`.
+    This is `Explainer.explain_files`. `asked`: the keywords of `Explainer.explain`.
     """
-    cluster = cluster_of(choices.pop("engine", "here"))
-    part_rows = choices.pop("part_rows", PART_ROWS)
-    progress, copied = choices.pop("progress", True), choices.pop("copied", None)
-    asked: dict[str, Any] = {"k": 1, "target": target, **choices}
-    of_search: Any = {name: asked[name] for name in asked if name not in NAMED}
-    explainer.options(rules_in(of_search, asked.get("rules"))[1])  # wrong ones are refused here
+    cluster, copied = cluster_of(engine), asked["copied"]
+    of_search = {name: each for name, each in asked.items() if name not in NAMED}
+    _, search = rules_in(of_search, asked["rules"])
+    k = explainer.options(search).k  # wrong ones are refused here
     veil, model = explainer.veil, explainer._keywords["model"]
     files = _query_files(queries, (*(copied or ()), *veil.schema.columns))
     asked["copied"] = copied = _copied(files, veil.schema) if copied is None else tuple(copied)
@@ -198,7 +204,6 @@ def explain_files(
         Part(f"part-{number:08}.parquet", start, rows)
         for number, (start, rows) in enumerate(zip(starts, cut, strict=False))
     ]
-    k = asked["k"]
     left = [part for part in parts if folder.rows_of(part.name) != k * part.rows.rows]
     explained = sum(part.rows.rows for part in left)
     done = files.rows - explained

@@ -66,7 +66,7 @@ class SearchComponents:
         found = Answers.of(rows.to(self.device), accepted.to(self.device))
         left = (~found.accepted[:, 0]).nonzero()[:, 0]
         if len(left):
-            nearest = replace(options, prefer="nearest")
+            nearest = options.model_copy(update={"prefer": "nearest"})
             others = self.paper_search.several(batch.select(left), nearest, k)
             found.put(left, Answers.of(*others))
         return found

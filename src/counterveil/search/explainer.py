@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any, Unpack
+from typing import Any
 
 import pandas as pd
 import torch
 from torch import Tensor
 
+from counterveil.cluster import Cluster, Engine
 from counterveil.encoding import Array
 from counterveil.errors import InternalError, RequestError
 from counterveil.models import ModelFile, Rows, TargetModel
 from counterveil.networks import pick_device
+from counterveil.options import takes
 from counterveil.privacy import ModelBudget, Statement
 from counterveil.schema import Category
 from counterveil.search import bulk
@@ -27,16 +29,7 @@ from counterveil.search.constraints import bounds
 from counterveil.search.constraints.bounds import ManyRules
 from counterveil.search.constraints.rules import Rules
 from counterveil.search.fairness import fairness_of
-from counterveil.search.options import (
-    Choices,
-    FileChoices,
-    Guidance,
-    Prefer,
-    SearchChoices,
-    SearchOptions,
-    rules_in,
-    search_options,
-)
+from counterveil.search.options import Guidance, Prefer, SearchOptions, rules_in
 from counterveil.search.paper.algorithm2 import TargetClasses, Weights, select_targets
 from counterveil.search.results.builder import Request, ResultBuilder
 from counterveil.search.results.certificate import Certificate
@@ -48,8 +41,6 @@ from counterveil.signature import PublicKey
 from counterveil.tables import as_frame, carried
 from counterveil.terminal import Tick, progress_bar
 from counterveil.veil import Veil
-
-MOST_ANSWERS = 1000  # to one query
 
 
 class Explainer:
@@ -135,22 +126,22 @@ class Explainer:
         The search for the nearest answers of a mixed table learns nothing.
         """
         self._components.shows_progress = progress
-        options = self.options({"prefer": prefer})
+        options = self.options(SearchOptions.model_validate({"prefer": prefer}))
         if options.prefer == "believable":
             _ = self._components.believable
         elif options.method == "iterations":
             _ = self._components.paper_search
 
-    def options(self, chosen: SearchChoices) -> SearchOptions:
-        """The options of the search that is asked for, checked."""
+    def options(self, said: SearchOptions) -> SearchOptions:
+        """The options of the search that is asked for, checked; the others are the usual ones."""
         statement, schema = self.veil.statement, self.veil.schema
-        return search_options(
+        return said.settled(
             self.guidance,
-            chosen,
             can_believe=self._components.population is not None,
             can_act=schema.family == "mixed" and statement.mechanism != "paper",
         )
 
+    @takes(SearchOptions, Rules)
     def explain(
         self,
         queries: Any,
@@ -161,7 +152,7 @@ class Explainer:
         immutable: Collection[str] = (),
         copied: Collection[str] | None = None,
         progress: bool = True,
-        **choices: Unpack[Choices],
+        **options: Any,
     ) -> Explanations:
         """`k` counterfactuals for every row of `queries`.
 
@@ -176,18 +167,16 @@ class Explainer:
         - `immutable`: features that must stay, besides those of schema and rules.
         - `copied`: columns of the queries that go with the answers to every file and page; by
           default those that the schema does not have, such as a key.
-        - `choices`: single rules as keywords, such as max_changes=2, in the place of `rules`;
-          `prefer` "believable" answers or the "nearest" ones (see docs/method.md); method,
-          iterations, keep, polish, margin and seed of `SearchOptions`.
+        - `options`: single rules as keywords, such as max_changes=2, in the place of `rules`; and
+          the fields of `SearchOptions`: `prefer` "believable" answers or the "nearest" ones (see
+          docs/method.md), method, iterations, keep, polish, margin and seed.
 
         It is enough that the target class wins. The one exception is the search for the nearest
         with guidance `surrogate`: it seeks a probability of .95 and does not polish answers.
         """
-        rules, search = rules_in(choices, rules)
+        rules, said = rules_in({"k": k, **options}, rules)
         rules, immutable = bounds.of_table(rules, immutable, self.veil.schema)
-        options = self.options(search)
-        if not 1 <= k <= MOST_ANSWERS:
-            raise RequestError(f"k must be a whole number from 1 to {MOST_ANSWERS}")
+        search = self.options(said)
         has_index = isinstance(queries, (pd.DataFrame, pd.Series))
         table = as_frame(queries, self.veil.schema)
         index = table.index if has_index else None
@@ -203,11 +192,11 @@ class Explainer:
             sought = torch.ones_like(sought)
         held = immutable, fixed
         request = Request(
-            asked, index, also, batch, before, rules, *held, k, sought, options.iterations
+            asked, index, also, batch, before, rules, *held, search.k, sought, search.iterations
         )
-        if not options.soft_margin:
-            request = replace(request, least=options.margin)
-        return self._builder(request, self._search(request, options, progress))
+        if not search.soft_margin:
+            request = replace(request, least=search.margin)
+        return self._builder(request, self._search(request, search, progress))
 
     def verify(
         self,
@@ -248,12 +237,19 @@ class Explainer:
         chosen: Any = {"most": most, "groups": groups, "rules": rules, "draw": draw}
         return summary_of_actions(self, people, target, **chosen)
 
-    def explain_files(
+    @takes(SearchOptions, Rules)
+    def explain_files(  # noqa: PLR0913
         self,
         queries: str | os.PathLike[str],
         out: str | os.PathLike[str],
         target: Category | None = None,
-        **choices: Unpack[FileChoices],
+        *,
+        rules: Rules | None = None,
+        copied: Sequence[str] | None = None,
+        engine: Engine | Cluster = "here",
+        part_rows: int = bulk.PART_ROWS,
+        progress: bool = True,
+        **options: Any,
     ) -> bulk.Summary:
         """Explain a table of any size: from Parquet files, to Parquet files in the folder `out`.
 
@@ -261,11 +257,18 @@ class Explainer:
         are a file as `Explanations.save` writes it; `query` is the number of the row in the whole
         table. A run that was cut off goes on when it is called again, and no row is explained
         twice. A model that was given as a path travels to workers as a file, any other one as a
-        pickle. `choices`: see `FileChoices`; and those of `explain`, with one target and one
-        `Rules` for all.
-        """
-        return bulk.explain_files(self, os.fspath(queries), os.fspath(out), target, choices)
+        pickle.
 
+        - `engine`: "here"; "ray" for all processors of this machine; or a `Cluster`.
+        - `part_rows`: of a part, at most: what a run that is cut off has to do again.
+        - The rest is as for `explain`, with one target and one `Rules` for all.
+        """
+        asked = {"target": target, "rules": rules, "copied": copied, **options}
+        places = os.fspath(queries), os.fspath(out)
+        how: Any = {"engine": engine, "part_rows": part_rows, "progress": progress}
+        return bulk.explain_files(self, *places, asked, **how)
+
+    @takes(SearchOptions, Rules)
     def fairness(
         self,
         groups: Sequence[str],
@@ -275,7 +278,7 @@ class Explainer:
         rules: Rules | None = None,
         immutable: Collection[str] = (),
         progress: bool = True,
-        **choices: Unpack[Choices],
+        **options: Any,
     ) -> Fairness:
         """What the decisions and the answers are like for groups of people, with intervals.
 
@@ -284,10 +287,10 @@ class Explainer:
         - `target`: the class that people want.
         - `people`: a table of people. The numbers are then theirs, exactly, and as private as they
           are. By default people are drawn from the veil, which costs no ε.
-        - `rules`, `immutable`, `choices`: as for `explain`. The columns of `groups` stay in every
+        - `rules`, `immutable`, `options`: as for `explain`. The columns of `groups` stay in every
           answer.
         """
-        how: Any = {"rules": rules, "immutable": immutable, "progress": progress, **choices}
+        how: Any = {"rules": rules, "immutable": immutable, "progress": progress, **options}
         return fairness_of(self, groups, target, people, **how)
 
     def decide(self, rows: Any) -> Array:
@@ -315,7 +318,7 @@ class Explainer:
         where the model does not give the target class. Whether rows keep the rules is not asked;
         `rules` are for the costs of features.
         """
-        options = self.options({"prefer": prefer})
+        options = self.options(SearchOptions.model_validate({"prefer": prefer}))
         asked, given = (Rows.of_frame(each, self.encoding) for each in (queries, rows))
         rules, _ = bounds.of_table(rules, (), self.veil.schema)
         batch = self._batch(asked, self.model.ask(asked), target, rules)
@@ -335,7 +338,7 @@ class Explainer:
 
         Rows (queries, width) and (queries,), on the device of the explainer.
         """
-        found = self._components.search(batch, options or self.options({}), 1)
+        found = self._components.search(batch, options or self.options(SearchOptions()), 1)
         return found.rows[:, 0], found.accepted[:, 0]
 
     def _batch(

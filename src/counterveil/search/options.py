@@ -1,120 +1,105 @@
-"""What may be said as keywords of a question or a run over files, and how the search is then."""
+"""What may be said of the search, and how it is then."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, TypedDict
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
 
-from counterveil.cluster import Cluster, Engine
+from pydantic import Field, StrictInt
+
 from counterveil.errors import RequestError
-from counterveil.hints import did_you_mean
+from counterveil.options import Must, Options, Seed
 from counterveil.search.constraints.bounds import ManyRules
-from counterveil.search.constraints.rules import RuleChoices, Rules
+from counterveil.search.constraints.rules import Rules
 from counterveil.search.paper.algorithm2 import ITERATIONS
 
 MOST = 1_000_000  # iterations of Algorithm 2
+MOST_ANSWERS = 1000  # to one query
 SURE_SURROGATE = 0.95  # the probability asked of the surrogate, which is not the model that decides
-NAMED = ("target", "k", "rules", "immutable", "copied", "progress")  # other keywords of a question
 OF_ALGORITHM_2 = ("iterations", "keep", "polish")  # only Algorithm 2 knows them
 
 Guidance = Literal["model", "surrogate"]
-Method = Literal["actions", "iterations"]
-Keep = Literal["best", "last"]
-Prefer = Literal["believable", "nearest"]
+Method = Annotated[Literal["actions", "iterations"], Must(" must be 'actions' or 'iterations'")]
+Keep = Annotated[Literal["best", "last"], Must(" must be 'best' or 'last'")]
+Prefer = Annotated[Literal["believable", "nearest"], Must(" must be 'believable' or 'nearest'")]
+Ways = Annotated[
+    StrictInt,
+    Field(ge=1, le=MOST_ANSWERS),
+    Must(f" must be a whole number from 1 to {MOST_ANSWERS}"),
+]
+Iterations = Annotated[StrictInt, Field(ge=0, le=MOST), Must(f" must be from 0 to {MOST}")]
+Margin = Annotated[
+    float,
+    Field(ge=0, lt=1, allow_inf_nan=False),
+    Must(" must be a probability from 0 to below 1"),
+]
 
 
-class SearchChoices(TypedDict, total=False):
-    """What may be said about the search."""
+class SearchOptions(Options):
+    """How to look for answers. What is None or left out is as usual for the veil and the model."""
 
-    prefer: Prefer | None
-    method: Method | None
-    iterations: int | None
-    keep: Keep | None
-    polish: bool | None
-    margin: float | None
-    seed: int
+    k: Ways = 1
+    """How many different answers to each query."""
+    prefer: Prefer = "nearest"
+    """A small L2 change; or "believable": what people could act on. That is the usual one where
+    the veil has a population of a mixed table or of images."""
+    method: Method = "iterations"
+    """Algorithm 2; or "actions": sets of actions, the usual one in mixed tables."""
+    iterations: Iterations = ITERATIONS
+    """Of Algorithm 2, at most."""
+    keep: Keep = "best"
+    """The nearest accepted row on the way of Algorithm 2, or as in the paper the "last" one."""
+    polish: Annotated[bool, Must(" must be True or False")] = True
+    """Whether to give back what an answer of Algorithm 2 does not need."""
+    margin: Margin = 0.0
+    """The probability of the target class to be accepted; 0: it has to win."""
+    seed: Seed = 0
+    """For the variety of several answers to one query."""
 
+    @property
+    def soft_margin(self) -> bool:
+        """Whether, where no row reaches the margin, one that wins is accepted: nobody asked."""
+        return "margin" not in self.model_fields_set
 
-class Choices(SearchChoices, RuleChoices, total=False):
-    """What may be said as keywords of `Explainer.explain`."""
+    def settled(self, guidance: Guidance, *, can_believe: bool, can_act: bool) -> Self:
+        """These options, checked, with what was not said as usual for the guidance and the veil.
 
-
-class FileChoices(Choices, total=False):
-    """What may be said as keywords of `Explainer.explain_files`."""
-
-    k: int
-    rules: Rules | None
-    immutable: Collection[str]
-    copied: Sequence[str] | None  # columns of the queries that go with the answers; see `explain`
-    engine: Engine | Cluster  # "here"; "ray": all processors of this machine; or a Cluster
-    part_rows: int  # of a part, at most: what a run that is cut off has to do again
-    progress: bool
-
-
-@dataclass(frozen=True)
-class SearchOptions:
-    """How to look for answers."""
-
-    method: Method = "iterations"  # "actions": sets of actions; "iterations": Algorithm 2
-    iterations: int = ITERATIONS  # of Algorithm 2, at most
-    keep: Keep = "best"  # the nearest accepted row on its way, or as in the paper the "last" one
-    polish: bool = True  # whether to give back what an answer of Algorithm 2 does not need
-    margin: float = 0.0  # the probability of the target class to be accepted; 0: it has to win
-    soft_margin: bool = False  # where no row reaches the margin, one that wins is accepted
-    seed: int = 0  # for the variety of several answers to one query
-    prefer: Prefer = "nearest"  # a small L2 change; "believable": what people could act on
-
-
-def search_options(
-    guidance: Guidance, choices: SearchChoices, *, can_believe: bool, can_act: bool
-) -> SearchOptions:
-    """The options that were asked for, checked; what is missing or None depends on the guidance.
-
-    `can_believe`: whether there is a population of a mixed table or of images, which believable
-    answers need; they are the usual ones unless something is said that only Algorithm 2 knows.
-    `can_act`: whether sets of actions can be searched: in mixed tables, but for mechanism paper.
-    """
-    given: dict[str, Any] = {name: each for name, each in choices.items() if each is not None}
-    prefer, method = given.get("prefer"), given.get("method")
-    steered = [name for name in OF_ALGORITHM_2 if name in given]
-    steered += ["method 'iterations'"] if method == "iterations" else []
-    usual: dict[str, Any] = {
-        "prefer": "believable" if can_believe and not steered else "nearest",
-        "method": "actions" if can_act and not steered else "iterations",
-        "polish": guidance == "model",
-    }
-    sure = guidance == "surrogate" and (prefer or usual["prefer"]) == "nearest"
-    usual |= {"margin": SURE_SURROGATE if sure else 0.0, "soft_margin": "margin" not in given}
-    options = SearchOptions(**{**usual, **given})
-    is_wrong = {
-        "prefer must be 'believable' or 'nearest'": options.prefer not in {"believable", "nearest"},
-        "method must be 'actions' or 'iterations'": options.method not in {"actions", "iterations"},
-        "keep must be 'best' or 'last'": options.keep not in {"best", "last"},
-        "margin must be a probability from 0 to below 1": not 0 <= options.margin < 1,
-        f"iterations must be from 0 to {MOST}": not 0 <= options.iterations <= MOST,
-        "prefer 'believable' needs a population of a mixed table or of images: a veil of mechanism "
-        "functional; leave it out, or ask for 'nearest'": not can_believe
-        and prefer == "believable",
-        "method 'actions' is for mixed tables, and not for mechanism paper": not can_act
-        and method == "actions",
-    }
-    for message, wrong in is_wrong.items():
-        if wrong:
-            raise RequestError(message)
-    if steered and (prefer == "believable" or method == "actions"):
-        raise RequestError(f"{steered[0]} is for Algorithm 2; leave it out, or ask for 'nearest'")
-    return options
+        `can_believe`: whether there is a population of a mixed table or of images, which believable
+        answers need; they are the usual ones unless something is said that only Algorithm 2 knows.
+        `can_act`: whether sets of actions can be searched: in mixed tables, but for mechanism
+        paper.
+        """
+        said = self.model_fields_set
+        believable = "prefer" in said and self.prefer == "believable"
+        by_actions = "method" in said and self.method == "actions"
+        steered = [name for name in OF_ALGORITHM_2 if name in said]
+        if "method" in said and not by_actions:
+            steered.append("method 'iterations'")
+        if believable and not can_believe:
+            raise RequestError(
+                "prefer 'believable' needs a population of a mixed table or of images: a veil of "
+                "mechanism functional; leave it out, or ask for 'nearest'"
+            )
+        if by_actions and not can_act:
+            raise RequestError("method 'actions' is for mixed tables, and not for mechanism paper")
+        if steered and (believable or by_actions):
+            words = "is for Algorithm 2; leave it out, or ask for 'nearest'"
+            raise RequestError(f"{steered[0]} {words}")
+        usual: dict[str, Any] = {
+            "prefer": "believable" if can_believe and not steered else "nearest",
+            "method": "actions" if can_act and not steered else "iterations",
+            "polish": guidance == "model",
+        }
+        found = dict(self) | {name: each for name, each in usual.items() if name not in said}
+        if guidance == "surrogate" and found["prefer"] == "nearest" and self.soft_margin:
+            found["margin"] = SURE_SURROGATE
+        return self.model_construct(said, **found)
 
 
-def rules_in(choices: Choices, rules: ManyRules) -> tuple[ManyRules, SearchChoices]:
-    """The rules, those given as keywords included, and what is left to be said of the search."""
-    known = [*NAMED, *Choices.__annotations__]
-    for name in choices:
-        if name not in known:
-            raise RequestError(f"no option {name!r}{did_you_mean(name, known)}")
-    given = {name: value for name, value in choices.items() if name in RuleChoices.__annotations__}
-    search = {name: value for name, value in choices.items() if name not in given}
-    if given and rules is not None:
-        raise RequestError(f"give {', '.join(given)} in rules, or all rules as keywords; not both")
-    return (Rules(**given) if given else rules), search  # type: ignore[arg-type, return-value]
+def rules_in(options: Mapping[str, Any], rules: ManyRules) -> tuple[ManyRules, SearchOptions]:
+    """The rules, those given as keywords included, and what is said of the search."""
+    said = {name: each for name, each in options.items() if each is not None}
+    of_search = {name: said.pop(name) for name in SearchOptions.model_fields if name in said}
+    if said and rules is not None:
+        raise RequestError(f"give {', '.join(said)} in rules, or all rules as keywords; not both")
+    return (Rules(**said) if said else rules), SearchOptions(**of_search)

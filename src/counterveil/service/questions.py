@@ -4,15 +4,16 @@ import asyncio
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import parse_qsl
 
-from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError, WithJsonSchema
 from starlette.requests import Request
 
+from counterveil.options import Must
 from counterveil.schema import Category
 from counterveil.search import Rules
+from counterveil.search.options import Prefer
 from counterveil.service.responses import JSON, STREAM, Problem
 
 MOST_WAYS = 10  # different answers to one row
@@ -36,20 +37,22 @@ class Question(BaseModel):
         Category | None,
         Field(description="The class to reach; by default the model's second most likely one."),
     ] = None
-    k: Annotated[int, Field(ge=1, le=MOST_WAYS, description="Different ways for each row.")] = 1
+    k: Annotated[
+        int,
+        Field(ge=1, le=MOST_WAYS, description="Different ways for each row."),
+        Must(f" must be a whole number from 1 to {MOST_WAYS}"),
+    ] = 1
     prefer: Annotated[
-        Literal["believable", "nearest"] | None,
-        Field(description="What is looked for; by default what suits the veil."),
+        Prefer | None, Field(description="What is looked for; by default what suits the veil.")
     ] = None
     immutable: Annotated[
-        list[str], Field(max_length=MOST_COLUMNS, description="Features that must stay.")
+        list[str],
+        Must(": must be a list of feature names"),
+        Field(max_length=MOST_COLUMNS, description="Features that must stay."),
     ] = []
     rules: Annotated[
-        dict[str, Any] | None,
-        Field(
-            description="What may change: see docs on rules. A rule that is null says nothing.",
-            json_schema_extra={"propertyNames": {"enum": [each.name for each in fields(Rules)]}},
-        ),
+        Annotated[Rules, WithJsonSchema(Rules.model_json_schema())] | None,
+        Field(description="What may change: see docs on rules. A rule that is null says nothing."),
     ] = None
     regions: Annotated[
         bool,
@@ -73,7 +76,7 @@ class Question(BaseModel):
         """The rules, with the features that must stay; None where everything may change."""
         if self.rules is None and not self.immutable:
             return None
-        return Rules.of_mapping(self.rules or {}).and_immutable(self.immutable)
+        return (self.rules or Rules()).and_immutable(self.immutable)
 
 
 class Explain(Question):
@@ -137,7 +140,7 @@ def parsed(kind: type[Kind], body: bytes) -> Kind:
         detail = "Send a JSON object in UTF-8, in which no name is there twice."
         raise Problem(400, "the body is not JSON", detail) from None
     try:
-        return kind.model_validate(content, strict=False)
+        return kind.model_validate(content)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         place = ".".join(_place(part) for part in first["loc"][:4]) or "the body"

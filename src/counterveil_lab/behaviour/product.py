@@ -20,6 +20,7 @@ from counterveil.models import Rows, adapt
 from counterveil.population import MixedPopulation, population_of
 from counterveil.privacy import Budget, Share
 from counterveil.privacy.record import Measurement, Sensitivity, spent_by
+from counterveil.search.options import SearchOptions
 from counterveil_lab.behaviour.tiny import (
     BITS,
     CPU,
@@ -129,7 +130,7 @@ def nearest() -> Any:
         if schema is MIXED:
             found += [ask(k=2), ask(rules=RULES, target="granted")]
         if schema is BITS:  # as many iterations, and by the method, that are usual
-            usual = explainer.options({"prefer": "nearest"})
+            usual = explainer.options(SearchOptions(prefer="nearest"))
             found += [_asked(explainer, **by), getattr(usual, "method", by["method"])]
     return found
 

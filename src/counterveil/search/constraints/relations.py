@@ -36,6 +36,11 @@ class Relation:
     right: str
     offset: float = 0.0
 
+    @property
+    def parts(self) -> list[str | float]:
+        """The list that it is read from: ["rent", "<=", "income", -100.0]."""
+        return [self.left, self.sign, self.right, self.offset]
+
     def __str__(self) -> str:
         return self.in_words(self.left, self.right)
 

@@ -13,127 +13,154 @@ True
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import replace
 from functools import cached_property, lru_cache
-from typing import Any, NoReturn, TypedDict
+from typing import Annotated, Any, NoReturn, Self
 
-import numpy as np
+from pydantic import (
+    AfterValidator,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    StrictFloat,
+    StrictInt,
+    ValidationInfo,
+    WithJsonSchema,
+    model_validator,
+)
 
 from counterveil.errors import RequestError
 from counterveil.hints import did_you_mean, named
+from counterveil.options import Must, Options
 from counterveil.schema import Category, Direction, Feature, Schema
 from counterveil.schema.kind import Rule
 from counterveil.search.constraints.relations import Relation, check_relations
 
-DIRECTIONS = ("any", "increase", "decrease")
 LARGEST = 1e300  # of a number: a larger one is none for the computer
-LIMITS = {  # the least and the most that a number of a rule may be
-    "costs": (1e-6, 1e6, "from 1e-6 to 1e6"),
-    "steps": (1e-9, 1e15, "from 1e-9 to 1e15"),
-}
 STAYS = Rule(immutable=True)
 
 
-class RuleChoices(TypedDict, total=False):
-    """The rules that may be given as keywords of `Explainer.explain`: see `Rules`."""
-
-    direction: Mapping[str, Direction]
-    allowed: Mapping[str, Sequence[Category | float]]
-    max_changes: int | None
-    costs: Mapping[str, float]
-    steps: Mapping[str, float]
-    relations: Collection[Sequence[str | float] | str]
-    together: Collection[Collection[str]]
-    only_one: Collection[Collection[str]]
-    transitions: Mapping[str, Collection[Sequence[Category]]]
-    may_change: Collection[str] | None
+def _sized(groups: Collection[Collection[str]], info: ValidationInfo) -> tuple[Any, ...]:
+    """Groups with their names in the given order, each once."""
+    found = tuple(dict.fromkeys(tuple(dict.fromkeys(group)) for group in groups))
+    for group in found:
+        if len(group) < 2:
+            _refuse(info.field_name, f"the group {named(group)} needs two features or more")
+    return found
 
 
-@dataclass(frozen=True, eq=False)
-class Rules:
-    """What may change, how far and how dearly.
+def _of_a_computer(allowed: Mapping[str, Any]) -> Any:
+    for name, values in allowed.items():
+        if any(type(value) is int and abs(value) > LARGEST for value in values):
+            _refuse("allowed", f"{name!r}: a number is too large; use one up to 1e15")
+    return allowed
 
-    - `immutable`: features that must stay.
-    - `direction`: "increase", "decrease" or "any" for numbers, binaries and ordered categories.
-      What is said here takes the place of what the schema says is `good` for the person.
-    - `allowed`: a range (low, high) of a number, or a list of categories, that an answer may move
-      to.
-    - `max_changes`: how many features may change at most.
-    - `costs`: how dear a change of a feature is; 1 where nothing is said.
-    - `steps`: a number that changes becomes a multiple of its step.
-    - `relations`: lists such as ("rent", "<=", "income"), ("a", "<=", "b", 1) for a <= b + 1, or
-      texts such as "a == b - 1", that hold in every answer.
-    - `together`: groups of features; if one changes, all change, and the numbers all in the same
-      direction.
-    - `only_one`: groups of features of which at most one changes.
-    - `transitions`: pairs (from, to) of values of a category or binary feature: who has the first
-      may stay, or go to the second; who has a value that no pair begins with stays.
-    - `may_change`: the only features that may change; None for all.
 
-    A rule that is None says nothing.
-    """
+def _for_each(words: str, read_as: Any) -> Must:
+    """That a rule must say something of each feature that it names, and what."""
+    every = ": must say something for each feature that it names"
+    return Must(every, f": {{}} must be {words}", dict[str, read_as])
 
-    immutable: Collection[str] = ()
-    direction: Mapping[str, Direction] = field(default_factory=dict)
-    allowed: Mapping[str, Sequence[Category | float]] = field(default_factory=dict)
-    max_changes: int | None = None
-    costs: Mapping[str, float] = field(default_factory=dict)
-    steps: Mapping[str, float] = field(default_factory=dict)
-    relations: Collection[Sequence[str | float] | str] = ()
-    together: Collection[Collection[str]] = ()
-    only_one: Collection[Collection[str]] = ()
-    transitions: Mapping[str, Collection[Sequence[Category]]] = field(default_factory=dict)
-    may_change: Collection[str] | None = None
 
-    def __post_init__(self) -> None:
-        for each in fields(self):
-            if getattr(self, each.name) is None and each.default is not None:
-                made = each.default_factory
-                object.__setattr__(self, each.name, each.default if made is MISSING else made())
-        for name in ("immutable", "may_change"):
-            names = getattr(self, name)
-            if names is not None and (isinstance(names, str) or not _are(names, str)):
-                _refuse(name, "must be a list of feature names")
-        for name in ("direction", "allowed", "costs", "steps", "transitions"):
-            if not isinstance(getattr(self, name), Mapping):
-                _refuse(name, "must say something for each feature that it names")
-            plain = {each: _plain(value) for each, value in getattr(self, name).items()}
-            object.__setattr__(self, name, plain)
-        self._check_values()
-        object.__setattr__(self, "immutable", frozenset(self.immutable))
-        if self.may_change is not None:
-            object.__setattr__(self, "may_change", frozenset(self.may_change))
-        object.__setattr__(self, "relations", _relations(self.relations))
-        for name in ("together", "only_one"):
-            object.__setattr__(self, name, _groups(name, getattr(self, name)))
-        moves = {name: _pairs(name, pairs) for name, pairs in self.transitions.items()}
-        object.__setattr__(self, "transitions", moves)
-        self._check_groups()
+def _numbers(least: float, most: float, limits: str) -> Must:
+    """The same of numbers within limits."""
+    whole = Annotated[StrictInt, Field(ge=1, le=int(most))]
+    number = whole | Annotated[StrictFloat, Field(ge=least, le=most)]
+    return _for_each(f"a positive number {limits}", number)
 
-    def _check_values(self) -> None:
-        """That what is said of each feature has the right type."""
-        for name, direction in self.direction.items():
-            if not isinstance(direction, str) or direction not in DIRECTIONS:
-                _refuse("direction", f"{name!r} must be any, increase or decrease")
-        for name, allowed in self.allowed.items():
-            if not _is_list(allowed) or not _are(allowed, (int, float, str)):
-                _refuse("allowed", f"{name!r} must be a range [low, high] or a list of categories")
-            if any(type(value) is int and abs(value) > LARGEST for value in allowed):
-                _refuse("allowed", f"{name!r}: a number is too large; use one up to 1e15")
-        for rule, (least, most, limits) in LIMITS.items():
-            for name, number in getattr(self, rule).items():
-                is_number = isinstance(number, (int, float)) and not isinstance(number, bool)
-                if not is_number or not least <= number <= most:
-                    _refuse(rule, f"{name!r} must be a positive number {limits}")
-        limit = self.max_changes
-        is_count = isinstance(limit, int) and not isinstance(limit, bool) and limit >= 1
-        if limit is not None and not is_count:
-            _refuse("max_changes", "must be a whole number from 1")
+
+def _hashable(said: Any) -> Any:
+    if not isinstance(said, dict):
+        return said
+    return frozenset((n, tuple(e) if isinstance(e, list) else e) for n, e in said.items())
+
+
+def _relation(given: Any) -> Relation | str:
+    """A relation; one that is a text as it is, until a schema says which names it holds."""
+    return given if isinstance(given, (str, Relation)) else Relation.of(given)
+
+
+Names = Annotated[
+    Collection[str],
+    Must(": must be a list of feature names", read_as=frozenset[str]),
+    PlainSerializer(sorted, when_used="json"),
+    WithJsonSchema({"type": "array", "items": {"type": "string"}}),
+]
+Groups = Annotated[
+    Collection[Collection[str]],
+    Must(
+        ": must be a list of groups, each a list of feature names",
+        ": each group must be a list of feature names",
+        tuple[tuple[str, ...], ...],
+    ),
+    AfterValidator(_sized),
+]
+Directions = Annotated[Mapping[str, Direction], _for_each("any, increase or decrease", Direction)]
+Allowed = Annotated[
+    Mapping[str, Sequence[Category | float]],
+    _for_each("a range [low, high] or a list of categories", list[Category | StrictFloat]),
+    AfterValidator(_of_a_computer),
+]
+Relations = Annotated[
+    Collection[Sequence[str | float] | str],
+    Must(
+        ': must be a list of lists such as ["rent", "<=", "income"]',
+        read_as=tuple[
+            Annotated[
+                Any,
+                PlainValidator(_relation),
+                PlainSerializer(lambda each: each if isinstance(each, str) else each.parts),
+                WithJsonSchema({"type": ["string", "array"], "minItems": 3, "maxItems": 4}),
+            ],
+            ...,
+        ],
+    ),
+    AfterValidator(lambda found: tuple(dict.fromkeys(found))),
+]
+Transitions = Annotated[
+    Mapping[str, Collection[Sequence[Category]]],
+    _for_each('a list of pairs such as ["from", "to"]', tuple[tuple[Category, Category], ...]),
+]
+Costs = Annotated[Mapping[str, float], _numbers(1e-6, 1e6, "from 1e-6 to 1e6")]
+Steps = Annotated[Mapping[str, float], _numbers(1e-9, 1e15, "from 1e-9 to 1e15")]
+Limit = Annotated[StrictInt, Field(ge=1), Must(": must be a whole number from 1")]
+
+
+class Rules(Options):
+    """What may change, how far and how dearly. A rule that is None says nothing."""
+
+    what = "rule"
+    immutable: Names = frozenset()
+    """Features that must stay."""
+    direction: Directions = Field(default_factory=dict)
+    """ "increase", "decrease" or "any" for numbers, binaries and ordered categories. What is said
+    here takes the place of what the schema says is `good` for the person."""
+    allowed: Allowed = Field(default_factory=dict)
+    """A range (low, high) of a number, or a list of categories, that an answer may move to."""
+    max_changes: Limit | None = None
+    """How many features may change at most."""
+    costs: Costs = Field(default_factory=dict)
+    """How dear a change of a feature is; 1 where nothing is said."""
+    steps: Steps = Field(default_factory=dict)
+    """A number that changes becomes a multiple of its step."""
+    relations: Relations = ()
+    """Lists such as ("rent", "<=", "income"), ("a", "<=", "b", 1) for a <= b + 1, or texts such as
+    "a == b - 1", that hold in every answer."""
+    together: Groups = ()
+    """Groups of features; if one changes, all change, and the numbers all in the same direction."""
+    only_one: Groups = ()
+    """Groups of features of which at most one changes."""
+    transitions: Transitions = Field(default_factory=dict)
+    """Pairs (from, to) of values of a category or binary feature: who has the first may stay, or go
+    to the second; who has a value that no pair begins with stays."""
+    may_change: Names | None = None
+    """The only features that may change; None for all."""
+
+    @model_validator(mode="after")
+    def _check_groups(self) -> Self:
+        """That something may change, and that no group asks the opposite of another."""
         if self.may_change is not None and not self.may_change:
             _refuse("may_change", "names no feature; name those that may change")
-
-    def _check_groups(self) -> None:
-        """That no group asks the opposite of another."""
         seen: set[str] = set()
         for group in self.together:
             for name in group:
@@ -144,23 +171,13 @@ class Rules:
                 both = [name for name in single if name in group]
                 if len(both) > 1:
                     _refuse("only_one", f"{named(both)} must change together; leave one out")
+        return self
 
     @cached_property
     def _key(self) -> tuple[Any, ...]:
         """Equal for rules that ask the same."""
-        return (
-            self.immutable,
-            frozenset(self.direction.items()),
-            frozenset((name, tuple(allowed)) for name, allowed in self.allowed.items()),
-            self.max_changes,
-            frozenset(self.costs.items()),
-            frozenset(self.steps.items()),
-            self.relations,
-            self.together,
-            self.only_one,
-            frozenset((name, frozenset(pairs)) for name, pairs in self.transitions.items()),
-            self.may_change,
-        )
+        moves = frozenset((name, frozenset(pairs)) for name, pairs in self.transitions.items())
+        return moves, *(_hashable(each) for name, each in self if name != "transitions")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Rules) and self._key == other._key
@@ -186,50 +203,33 @@ class Rules:
         value_of = {feature.name: feature.value_called for feature in schema.features}
 
         def own(name: str, said: Any) -> Any:
-            if isinstance(said, (list, tuple, set, frozenset)):
-                return type(said)(own(name, each) for each in said)
-            return value_of.get(called(name), _plain)(said)
+            if isinstance(said, (list, tuple)):
+                return [own(name, each) for each in said]
+            return value_of.get(called(name), lambda value: value)(said)
 
-        def columns(names: Collection[str] | None) -> Any:
-            return names if names is None else [called(name) for name in names]
-
-        def by_column(said: Mapping[str, Any]) -> dict[str, Any]:
-            return {called(name): each for name, each in said.items()}
-
-        def with_values(said: Mapping[str, Any]) -> dict[str, Any]:
-            return {called(name): own(name, each) for name, each in said.items()}
-
-        return replace(
-            self,
-            immutable=columns(self.immutable),
-            direction=by_column(self.direction),
-            allowed=with_values(self.allowed),
-            costs=by_column(self.costs),
-            steps=by_column(self.steps),
-            together=[columns(group) for group in self.together],
-            only_one=[columns(group) for group in self.only_one],
-            transitions=with_values(self.transitions),
-            may_change=columns(self.may_change),
-        )
+        found = dict(self)
+        for rule, said in found.items():
+            if rule in {"immutable", "may_change"} and said is not None:
+                found[rule] = [called(name) for name in said]
+            elif rule in {"together", "only_one"}:
+                found[rule] = [[called(name) for name in group] for group in said]
+            elif rule in {"allowed", "transitions"}:
+                found[rule] = {called(name): own(name, each) for name, each in said.items()}
+            elif isinstance(said, dict):
+                found[rule] = {called(name): each for name, each in said.items()}
+        return Rules(**found)
 
     @classmethod
     def of_mapping(cls, content: Any) -> Rules:
         """The rules of a JSON file."""
-        if not isinstance(content, Mapping):
-            raise RequestError("rules must be a JSON object with immutable, allowed, steps, …")
-        known = [each.name for each in fields(cls)]
-        for name in content:
-            if name not in known:
-                meant = did_you_mean(name, known)
-                raise RequestError(f"rules: no rule {name!r}; there are: {named(known)}{meant}")
-        return cls(**content)
+        return cls.model_validate(content)
 
     def to_dict(self, schema: Schema) -> dict[str, Any]:
         """The rules as a JSON file has them, relations as lists; only what says something."""
-        content = {each.name: _as_json(getattr(self, each.name)) for each in fields(self)}
-        relations = ((e.left, e.sign, e.right, e.offset) for e in self.relations_of(schema))
-        content["relations"] = [list(each) for each in relations]
-        return {name: said for name, said in content.items() if said not in (None, [], {})}
+        content = self.model_dump(mode="json", exclude_defaults=True)
+        if self.relations:
+            content["relations"] = [each.parts for each in self.relations_of(schema)]
+        return content
 
     def and_immutable(self, names: Collection[str]) -> Rules:
         """These rules, with more features that must stay."""
@@ -309,70 +309,11 @@ class Rules:
 @lru_cache(maxsize=32)
 def _and_immutable(rules: Rules, names: frozenset[str]) -> Rules:
     """Checked once: whoever asks about one row after the other gives the same names each time."""
-    return replace(rules, immutable={*rules.immutable, *names})
+    return Rules(**{**dict(rules), "immutable": names.union(rules.immutable)})
 
 
-def _refuse(rule: str, words: str) -> NoReturn:
+def _refuse(rule: str | None, words: str) -> NoReturn:
     raise RequestError(f"{rule}: {words}")
-
-
-def _plain(value: Any) -> Any:
-    """Numbers of numpy, as they come out of a table, as plain ones; lists of them, too."""
-    if isinstance(value, np.generic | np.ndarray):
-        return value.tolist()
-    if isinstance(value, (list, tuple)):
-        return type(value)(each.item() if isinstance(each, np.generic) else each for each in value)
-    return value
-
-
-def _as_json(value: Any) -> Any:
-    """A rule as plain values; what has no order is sorted."""
-    if isinstance(value, Mapping):
-        return {name: _as_json(said) for name, said in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_as_json(each) for each in value]
-    return sorted(value, key=str) if isinstance(value, (set, frozenset)) else value
-
-
-def _are(values: Any, kinds: type | tuple[type, ...]) -> bool:
-    return isinstance(values, Collection) and all(isinstance(value, kinds) for value in values)
-
-
-def _is_list(given: Any) -> bool:
-    return isinstance(given, Collection) and not isinstance(given, (str, Mapping))
-
-
-def _relations(given: Any) -> tuple[Relation | str, ...]:
-    """Relations; those that are texts as they are, until a schema says which names they hold."""
-    if not _is_list(given):
-        _refuse("relations", 'must be a list of lists such as ["rent", "<=", "income"]')
-    kept = (str, Relation)
-    read = (each if isinstance(each, kept) else Relation.of(each) for each in given)
-    return tuple(dict.fromkeys(read))
-
-
-def _groups(rule: str, given: Any) -> tuple[tuple[str, ...], ...]:
-    """The groups of a rule, each with its names in the given order."""
-    if not _is_list(given):
-        _refuse(rule, "must be a list of groups, each a list of feature names")
-    groups = []
-    for group in given:
-        if not _is_list(group) or not _are(group, str):
-            _refuse(rule, "each group must be a list of feature names")
-        names = tuple(dict.fromkeys(group))
-        if len(names) < 2:
-            _refuse(rule, f"the group {named(names)} needs two features or more")
-        groups.append(names)
-    return tuple(dict.fromkeys(groups))
-
-
-def _pairs(name: str, given: Any) -> tuple[tuple[Category, Category], ...]:
-    """The transitions of a feature."""
-    pairs: list[Any] = [_plain(pair) for pair in given] if _is_list(given) else [None]
-    for pair in pairs:
-        if not isinstance(pair, (list, tuple)) or len(pair) != 2 or not _are(pair, (str, int)):
-            _refuse("transitions", f'{name!r} must be a list of pairs such as ["from", "to"]')
-    return tuple(dict.fromkeys((before, after) for before, after in pairs))
 
 
 def _check_transitions(feature: Feature, pairs: Collection[Sequence[Category]]) -> None:

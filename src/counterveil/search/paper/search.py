@@ -13,7 +13,7 @@ feature of an earlier answer held as it is in the query ("and without changing y
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -61,7 +61,7 @@ class PaperSearch:
             found = self.limited(batch, found)
             found = _or_else(batch, found, lambda left: self.repair(left, options))
         if options.soft_margin and options.margin > 0:  # else it is enough that the class wins
-            lenient = replace(options, margin=0.0, soft_margin=False)
+            lenient = options.model_copy(update={"margin": 0.0})
             found = _or_else(batch, found, lambda left: self(left, lenient))
         return found
 

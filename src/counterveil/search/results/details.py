@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from counterveil.search.constraints.rules import Rules
 from counterveil.search.results.regions import value_text
 
 if TYPE_CHECKING:
@@ -45,6 +43,6 @@ def _rules(result: Explanations, query: int) -> Iterator[str]:
     held = [*result.schema.immutable_names, *result.fixed]
     yield f"Fixed: {', '.join(map(result.schema.shown_name, dict.fromkeys(held))) or 'nothing'}"
     rules = result.rules_of(query)
-    for name in (each.name for each in fields(Rules) if rules is not None):
-        if said := getattr(rules, name):
+    for name, said in rules or ():
+        if said:
             yield f"Rule {name}: {sorted(said) if isinstance(said, frozenset) else said}"
