@@ -19,6 +19,7 @@ from pages import (
     opened_studio,
     set_epsilon,
     studio,
+    sync_api,
 )
 from rows import random_rows
 
@@ -111,7 +112,7 @@ def test_an_audit_and_its_report(browser, folder):
         page.get_by_role("button", name=f"Read {report}").click()
         assert "paper" in page.locator("#reader table").inner_text()
         page.get_by_role("button", name="Close the report").click()
-        assert page.locator("#reader table").count() == 0
+        sync_api.expect(page.locator("#reader table")).to_have_count(0)
 
 
 @pytest.mark.long
