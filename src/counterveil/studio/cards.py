@@ -240,7 +240,8 @@ class Cards:
 
 def _with_kind(base: Content, kind: str) -> Content:
     """A column with another kind, and values that suit it."""
-    kept = {name: base[name] for name in ("name", "label", "immutable") if name in base}
+    names: tuple[str, ...] = ("name", "label", "immutable")
+    kept = {name: base[name] for name in names if name in base}
     values = list(base.get("categories") or base.get("values", ()))
     if kind == "numeric":
         high = 1 if base.get("kind") == "binary" else 100

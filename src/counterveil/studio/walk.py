@@ -63,6 +63,7 @@ class Walk:
         self.steps, self.jobs, self.language = steps, jobs, language
         self.sent = {**_kept(sent.get("kept", "{}")), **sent}
         self.trouble = self.focus = ""
+        self._busy: dict[str, Job] = {}
 
     # --- Parts of the page ---
 
@@ -289,9 +290,8 @@ class Walk:
         return bool(needed[step]) if step in needed else bool(self.listing["veils"])
 
     def running(self, kind: str) -> Job | None:
-        """The job of a kind that is running."""
-        found = self._job(kind)
-        return found if found and found.state == "running" else None
+        """The job of a kind that was running when the page was begun: it may end meanwhile."""
+        return self._busy.get(kind)
 
     def result(self, kind: str) -> Any:
         """What came of the last job of a kind; None while there is none."""
@@ -453,11 +453,14 @@ class Walk:
     def _look(self, kind: str) -> None:
         """Take over what came of a job."""
         job = self._job(kind)
-        if job is None or job.state == "failed":
+        state = job.state if job else "failed"
+        if job and state == "running":
+            self._busy[kind] = job
+        if state == "failed":
             self._drop(f"job-{kind}")
-        if job is None or job.state == "running":
+        if job is None or state == "running":
             return
-        if job.state == "failed":
+        if state == "failed":
             detail = str((job.problem or {}).get("detail") or (job.problem or {}).get("title"))
             self.trouble = self.words("stopped") if detail == "it was stopped" else detail
             if kind == "release":
