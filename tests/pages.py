@@ -192,7 +192,7 @@ def draft(page):
 
 def confirm_all(page):
     """In the studio: type what stands there in grey, and say that it is public knowledge."""
-    for field in page.locator(".column input:not([type=checkbox]), .column textarea").all():
+    for field in page.locator(".column [placeholder]").all():
         if not field.input_value():
             field.fill(field.get_attribute("placeholder"))
             field.blur()

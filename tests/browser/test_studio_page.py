@@ -4,12 +4,14 @@ The walk on the desktop gives the pictures of docs/studio.md (see pages.py).
 """
 
 import re
+import tomllib
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from pages import (
+    choose_language,
     confirm_all,
     draft,
     loans,
@@ -17,6 +19,7 @@ from pages import (
     opened_studio,
     set_epsilon,
     studio,
+    sync_api,
 )
 from rows import random_rows
 
@@ -109,7 +112,7 @@ def test_an_audit_and_its_report(browser, folder):
         page.get_by_role("button", name=f"Read {report}").click()
         assert "paper" in page.locator("#reader table").inner_text()
         page.get_by_role("button", name="Close the report").click()
-        assert page.locator("#reader table").count() == 0
+        sync_api.expect(page.locator("#reader table")).to_have_count(0)
 
 
 @pytest.mark.long
@@ -242,7 +245,7 @@ def test_german_and_the_keyboard(browser, folder):
         page.keyboard.press("Enter")
         page.locator("#head-2").wait_for()
         assert page.evaluate("document.activeElement.id") == "head-2"
-        page.get_by_label("Sprache").select_option("en")
+        choose_language(page, "en")
         assert page.locator("h1").inner_text() == "From a table to a veil"
         looks_right(page, "studio-wide-2-schema", folder)
 
@@ -261,24 +264,19 @@ def test_without_the_token_the_page_says_where_to_find_it(browser, folder):
 
 def test_both_languages_have_the_same_words():
     page = Path(__file__).parents[2] / "src" / "counterveil" / "studio" / "page"
-    text = (page / "words.js").read_text()
-    english, german = text.split("\n  de: {")
-    names = [set(re.findall(r"(?:^ {4}|, )(\w+): \"", part, re.M)) for part in (english, german)]
-    assert names[0] == names[1]
-    files = (
-        "shared.js",
-        "index.html",
-        "studio.js",
-        "schema.js",
-        "release.js",
-        "checks.js",
-        "steps.js",
+    words = tomllib.loads((page / "words.toml").read_text())
+    assert words["en"].keys() == words["de"].keys()
+    files = [*page.glob("*.html"), page.parent / "walk.py", page.parent / "cards.py"]
+    text = "".join(path.read_text() for path in files)
+    macros = (page.parents[1] / "service" / "page" / "fields.html").read_text()
+    used = set(
+        re.findall(r"words\([\"'](\w+)[\"'](?! ~)", text + macros.partition("{% endmacro")[0])
     )
-    text = "".join(path.read_text() for path in [page / file for file in files])
-    used = set(re.findall(r'(?:data-words=|words\()"(\w+)"', text))
-    assert used <= names[0]
+    assert used <= words["en"].keys()
+    quoted = set(re.findall(r"[\"'](\w+)[\"']", text + macros))
+    built = re.compile("step_[1-7]|grade_(good|fair|poor)|[a-z]+_head|missing")
     assert {
-        n for n in names[0] if f'"{n}"' not in text and n[:5] not in ("step_", "grade")
+        name for name in words["en"] if name not in quoted and not built.fullmatch(name)
     } == set()
 
 

@@ -1,14 +1,15 @@
 """The studio over HTTP: who may ask, which files it touches, and what it charges."""
 
+import html
 import json
 import re
 import subprocess
 import sys
 import time
+import urllib.parse
 import urllib.request
 import uuid
 from contextlib import contextmanager
-from dataclasses import asdict
 
 import pytest
 from rows import random_rows
@@ -24,6 +25,9 @@ pytest.importorskip("fastapi", reason="needs the extra serve")
 pytest.importorskip("httpx2", reason="the client of the tests needs it")
 from starlette import testclient
 from studio_attack import TINY_LAB
+
+from counterveil.studio import bodies
+from counterveil.studio.steps import problems
 
 TOKEN = "token-of-the-tests"
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}
@@ -52,63 +56,66 @@ def studio(folder):
         yield client
 
 
+def ask(studio, part, **fields):
+    """The answer to a form of the page."""
+    return studio.post(f"/page/{part}", data=fields)
+
+
 def ended(studio, answer):
-    """The job of an answer, once it is no longer running."""
-    job = answer.json()
-    while job["state"] == "running":
+    """The job that was begun last, with this answer, once it is no longer running."""
+    assert answer.status_code == 200, answer.text
+    job = studio.app.state.jobs.all()[-1]
+    while job.state == "running":
         time.sleep(0.1)
-        job = studio.get(f"/v1/jobs/{job['id']}").json()
-    return job
+    return vars(job)
+
+
+def state(content):
+    """The fields of a page that works on this schema, all of it confirmed by a person."""
+    return {"base": json.dumps(content), "step": "2"}
+
+
+def planned(**others):
+    return {"file": "rows.csv", "schema_file": "loans.schema.json", **others}
 
 
 def release_body(**others):
-    return {
-        "id": str(uuid.uuid4()),
-        "file": "rows.csv",
-        "schema_file": "loans.schema.json",
-        "epsilon": 1.0,
-        "veil": "loans",
-        **others,
-    }
+    return planned(release_id=str(uuid.uuid4()), epsilon="1.0", veil_name="loans", **others)
 
 
 ADDRESSES = [
-    ("GET", "/v1/start"),
-    ("GET", "/v1/jobs"),
-    ("GET", "/v1/jobs/x"),
-    *(
-        ("POST", f"/v1/{name}")
-        for name in (
-            *("columns", "draft", "schema/open", "schema/check", "schema/save", "plans"),
-            *("deltas", "account", "check", "release", "veil", "try", "audit", "audit/stop"),
-            *("attack", "attack/stop", "report", "actions", "actions/stop"),
-            *("fairness", "fairness/stop"),
-        )
-    ),
+    f"/page/{part}"
+    for part in (
+        *("body", "draft", "open", "veil", "save", "check", "release", "answers", "actions"),
+        *("fairness", "audit", "attack", "stop", "read", "download", "job", "card", "checked"),
+        *("plan", "account", "deltas"),
+    )
 ]
 
 
-@pytest.mark.parametrize(("method", "address"), ADDRESSES)
+@pytest.mark.parametrize("address", ADDRESSES)
 @pytest.mark.parametrize("header", ["", "Bearer ", "Bearer wrong", f"Basic {TOKEN}", TOKEN])
-def test_nothing_without_the_token(studio, method, address, header):
-    answer = studio.request(method, address, headers={"Authorization": header}, content=b"{}")
+def test_nothing_without_the_token(studio, address, header):
+    answer = studio.post(address, headers={"Authorization": header}, content=b"")
     assert answer.status_code == 401
     assert "printed" in answer.json()["detail"]
 
 
 def test_the_token_in_the_address_alone_is_not_enough(studio):
     headers = {"Authorization": ""}
-    assert studio.get(f"/v1/start?token={TOKEN}", headers=headers).status_code == 401
+    assert studio.post(f"/page/body?token={TOKEN}", headers=headers).status_code == 401
+    assert "rows.csv" not in studio.get(f"/?token={TOKEN}", headers=headers).text
 
 
 def test_every_address_is_tested(studio):
-    paths = {route.path for route in studio.app.routes if route.path.startswith("/v1")}
-    assert paths == {address.replace("/x", "/{name}") for _, address in ADDRESSES}
+    files = {"htmx.js", "icon.svg", "page.css", "studio.css", "studio.js", ""}
+    paths = {route.path for route in studio.app.routes}
+    assert paths == {*ADDRESSES, *(f"/{name}" for name in files)}
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:8090", "127.0.0.1.evil.example"])
 def test_other_hosts_are_refused(studio, host):
-    assert studio.get("/v1/start", headers={"Host": host}).status_code == 421
+    assert studio.post("/page/body", headers={"Host": host}).status_code == 421
     assert studio.get("/", headers={"Host": host}).status_code == 421
 
 
@@ -117,11 +124,11 @@ def test_other_hosts_are_refused(studio, host):
     ["https://evil.example", "null", "http://127.0.0.1:9999", "https://127.0.0.1:8090"],
 )
 def test_other_origins_are_refused(studio, origin):
-    assert studio.get("/v1/start", headers={"Origin": origin}).status_code == 403
+    assert studio.post("/page/body", headers={"Origin": origin}).status_code == 403
 
 
 def test_its_own_page_is_let_in(studio):
-    answer = studio.get("/v1/start", headers={"Origin": "http://127.0.0.1:8090"})
+    answer = studio.post("/page/body", headers={"Origin": "http://127.0.0.1:8090"})
     assert answer.status_code == 200
     assert answer.headers["Cache-Control"] == "no-store"
     assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
@@ -145,20 +152,25 @@ OUTSIDE = [
 def test_no_file_outside_the_folder_is_read(studio, folder, name):
     (folder / ".hidden.csv").write_text("a,b\n1,2\n")
     (folder / "link.csv").symlink_to(folder.parent / "secret.csv")
-    answer = studio.post("/v1/columns", json={"file": name})
+    answer = ask(studio, "draft", file=name, label="a")
     assert answer.status_code == 422
     assert "secret" not in answer.json()["detail"]
-    assert {each["name"] for each in studio.get("/v1/start").json()["tables"]} == {"rows.csv"}
+    for part in ("veil", "read", "open"):
+        fields = {"opened": name, "report": name, "schema": "../" + name}
+        assert ask(studio, part, **fields).status_code == 422
+    assert ask(studio, "download", file=name).status_code == 422
+    tables = re.findall(r'id="table-\d+".*?>([^<]+)<small>', ask(studio, "body").text)
+    assert tables == ["rows.csv"]
 
 
 @pytest.mark.parametrize("name", ["../out", "/tmp/out", "a/b", ".out", "", "a" * 150, "a\nb"])
 def test_no_file_outside_the_folder_is_written(studio, folder, schema, name):
     before = sorted(folder.parent.rglob("*"))
     content = json.loads(schema.to_json())
-    body = {"content": content, "file": name, "typed": [], "replace": True}
-    assert studio.post("/v1/schema/save", json=body).status_code == 422
+    body = {**state(content), "schema_name": name, "replace": "on"}
+    assert ask(studio, "save", **body).status_code == 422
     Ledger(folder / "ledger.db").open_account("loans", Budget(3))
-    answer = studio.post("/v1/release", json=release_body(veil=name))
+    answer = ask(studio, "release", **{**release_body(), "veil_name": name})
     assert answer.status_code == 422 or ended(studio, answer)["state"] == "failed"
     assert Ledger(folder / "ledger.db").entries() == ()
     assert sorted(folder.parent.rglob("*")) == sorted([*before, folder / "ledger.db"])
@@ -167,8 +179,8 @@ def test_no_file_outside_the_folder_is_written(studio, folder, schema, name):
 def test_a_link_is_not_written_through(studio, folder, schema):
     (folder / "mine.json").symlink_to(folder.parent / "secret.json")
     content = json.loads(schema.to_json())
-    body = {"content": content, "file": "mine", "typed": [], "replace": True}
-    assert studio.post("/v1/schema/save", json=body).status_code == 422
+    body = {**state(content), "schema_name": "mine", "replace": "on"}
+    assert ask(studio, "save", **body).status_code == 422
     assert not (folder.parent / "secret.json").exists()
 
 
@@ -185,9 +197,9 @@ DAMAGED = {
 @pytest.mark.parametrize("name", DAMAGED)
 def test_a_damaged_table_is_one_line(studio, folder, name):
     (folder / name).write_bytes(DAMAGED[name])
-    answer = studio.post("/v1/columns", json={"file": name})
+    answer = ask(studio, "draft", file=name, label="a")
     if answer.status_code == 200:
-        job = ended(studio, studio.post("/v1/draft", json={"file": name, "label": "a"}))
+        job = ended(studio, answer)
         assert job["state"] == "failed"
         problem = job["problem"]
     else:
@@ -199,7 +211,7 @@ def test_a_damaged_table_is_one_line(studio, folder, name):
 def test_a_draft_leaves_out_what_cannot_be_a_feature(studio, folder, rows):
     odd = rows.assign(case=[f"K{number}" for number in range(len(rows))], same=1, day="2026-01-01")
     odd.to_csv(folder / "odd.csv", index=False)
-    job = ended(studio, studio.post("/v1/draft", json={"file": "odd.csv", "label": "loan"}))
+    job = ended(studio, ask(studio, "draft", file="odd.csv", label="loan"))
     found = job["result"]
     assert found["schema"]["drafted"] is True
     assert set(found["left_out"]) == {"case", "same", "day"}
@@ -207,38 +219,75 @@ def test_a_draft_leaves_out_what_cannot_be_a_feature(studio, folder, rows):
     assert {each["name"] for each in found["schema"]["features"]} == set(rows.columns) - {"loan"}
 
 
+LIMITS = {"numeric": ("lower", "upper"), "categorical": ("categories",), "binary": ("no", "yes")}
+
+
+def typed_cards(content, names):
+    """The fields of the page on which a person has typed and confirmed these columns."""
+    fields = {**state(content), "l-drawn": "label"}
+    columns = {"l": (content["label"], ("classes",))}
+    for place, each in enumerate(content["features"]):
+        columns[f"c{place}"] = each, LIMITS[each["kind"]]
+        fields |= {f"c{place}-kind": each["kind"], f"c{place}-drawn": each["kind"]}
+        way = each.get("direction") or each.get("good") or "any"
+        fields[f"c{place}-who"] = "immutable" if each.get("immutable") else way
+        fields |= {
+            f"c{place}-{tick}": "on" for tick in ("integer", "missing", "ordered") if each.get(tick)
+        }
+    for place, (each, keys) in columns.items():
+        if each["name"] not in names:
+            continue
+        usual = dict(zip(("no", "yes"), each.get("values", (0, 1)), strict=True))
+        for key in keys:
+            value = each[key] if key in each else usual[key]
+            lines = value if isinstance(value, list) else [value]
+            fields[f"{place}-{key}"] = "\n".join(map(str, lines))
+        fields[f"{place}-sure"] = "on"
+    return fields
+
+
 def test_a_schema_stays_a_draft_until_a_person_has_typed_every_column(studio, folder, schema):
     content = {**json.loads(schema.to_json()), "drafted": True, "note": "DRAFT"}
     names = [schema.label.name, *(feature.name for feature in schema.features)]
+    body = {"schema_name": "new.json", "replace": "on"}
     for typed in ([], names[1:], names[:-1]):
-        body = {"content": content, "file": "new.json", "typed": typed, "replace": True}
+        fields = {**typed_cards(content, typed), **body}
+        assert "not confirmed" in ask(studio, "save", **fields).json()["title"].lower()
+        assert ask(studio, "save", **fields, as_draft="1").status_code == 200
         left = [name for name in names if name not in typed]
-        assert studio.post("/v1/schema/save", json=body).json()["drafted"] == left
         assert list(Schema.load(folder / "new.json").unreviewed) == left
-        answer = studio.post("/v1/release", json=release_body(schema_file="new.json"))
+        answer = ask(studio, "release", **release_body() | {"schema_file": "new.json"})
         assert "draft" in ended(studio, answer)["problem"]["title"]
-    answer = studio.post("/v1/schema/save", json={**body, "typed": names, "replace": False})
-    assert answer.status_code == 409
-    answer = studio.post("/v1/schema/save", json={**body, "typed": names})
-    assert answer.json() == {"file": "new.json", "drafted": []}
+    fields = {**typed_cards(content, names), "schema_name": "new.json"}
+    assert ask(studio, "save", **fields).status_code == 409
+    assert ask(studio, "save", **fields, replace="on").status_code == 200
     assert Schema.load(folder / "new.json") == schema
 
 
 def test_a_draft_that_is_saved_and_opened_unchanged_stays_one(studio, folder):
     """The break: exact minima and maxima lost their mark, and no account knew of them."""
     Ledger(folder / "ledger.db").open_account("rows", Budget(1))
-    job = ended(studio, studio.post("/v1/draft", json={"file": "rows.csv", "label": "loan"}))
+    job = ended(studio, ask(studio, "draft", file="rows.csv", label="loan"))
     content = job["result"]["schema"]
     (look,) = Ledger(folder / "ledger.db").entries("rows")
     assert look.what == "exact draft of a schema of rows"
-    body = {"file": "a.json", "typed": [], "replace": True}
+    body = {"schema_name": "a.json", "as_draft": "1", "replace": "on"}
     for _ in range(2):
-        studio.post("/v1/schema/save", json={**body, "content": content})
-        content = studio.post("/v1/schema/open", json={"file": "a.json"}).json()["schema"]
+        ask(studio, "save", **typed_cards(content, []), **body)
+        content = json.loads((folder / "a.json").read_text())
+        assert ask(studio, "open", schema="a.json").status_code == 200
         assert "loan" in content["drafted"]
         assert "age" in content["drafted"]
-    some = {**body, "content": content, "typed": ["age"]}
-    assert "age" not in studio.post("/v1/schema/save", json=some).json()["drafted"]
+    ask(studio, "save", **typed_cards(content, ["age"]), **body)
+    assert "age" not in Schema.load(folder / "a.json").unreviewed
+
+
+def test_an_unchanged_schema_is_not_written_again(studio, folder, schema):
+    before = (folder / "loans.schema.json").stat().st_mtime_ns
+    fields = {**state(json.loads(schema.to_json())), "schema_name": "loans.schema.json"}
+    answer = ask(studio, "save", **fields, file="rows.csv")
+    assert 'id="step-3"' in answer.text
+    assert (folder / "loans.schema.json").stat().st_mtime_ns == before
 
 
 def test_every_fault_of_a_schema_names_its_column(studio, schema):
@@ -246,91 +295,136 @@ def test_every_fault_of_a_schema_names_its_column(studio, schema):
     content["features"][0]["lower"] = 200
     content["features"][1]["upper"] = "much"
     content["label"]["classes"] = ["one"]
-    found = studio.post("/v1/schema/check", json={"content": content}).json()["problems"]
+    found = problems(content)
     assert [each["column"] for each in found] == ["loan", "age", "income"]
     assert found[1]["words"] == "lower must be below upper"
-    good = studio.post("/v1/schema/check", json={"content": json.loads(schema.to_json())})
-    assert good.json()["problems"] == []
+    assert problems(json.loads(schema.to_json())) == []
+    said = ask(studio, "checked", **state(content)).text
+    assert re.search(r'id="c0-problem"[^>]*true">lower must be below upper</p>', said)
+
+
+def test_names_steps_allowed_values_and_links_can_be_entered(studio, folder, schema):
+    content = json.loads(schema.to_json())
+    fields = typed_cards(content, [schema.label.name, *(each.name for each in schema.features)])
+    places = {each.name: f"c{place}" for place, each in enumerate(schema.features)}
+    housing = schema.feature("housing")
+    more = {
+        "l-value_names": "\n".join(f"{each} = class {each}" for each in schema.label.classes),
+        f"{places['age']}-label": "Age in years",
+        f"{places['age']}-allowed-from": "30",
+        f"{places['income']}-step": "50",
+        f"{places['housing']}-allowed": housing.categories[0],
+        f"{places['member']}-source": "housing",
+        f"{places['member']}-map": "\n".join(f"{each} = yes" for each in housing.categories),
+    }
+    assert ask(studio, "save", **fields, **more, schema_name="more").status_code == 200
+    found = Schema.load(folder / "more.json")
+    assert found.feature("age").label == "Age in years"
+    assert found.feature("age").allowed == (30, schema.feature("age").upper)
+    assert found.feature("income").step == 50
+    assert found.feature("housing").allowed == housing.categories[:1]
+    assert dict(found.links[0].values) == dict.fromkeys(housing.categories, "yes")
+    assert found.label.shown_value(schema.label.classes[0]) == f"class {schema.label.classes[0]}"
+    card = ask(studio, "open", schema="more.json").text
+    assert 'value="Age in years"' in card
 
 
 def test_plans_are_those_of_the_curator(studio, folder, schema):
-    body = {"file": "rows.csv", "schema_file": "loans.schema.json", "epsilons": [0.1, 3.0]}
-    answer = studio.post("/v1/plans", json=body).json()
-    for found, epsilon in zip(answer["plans"], body["epsilons"], strict=True):
+    steps, asked = studio.app.state.steps, planned(epsilons=[0.1, 3.0])
+    plans = steps.plans(bodies.AskPlans(**asked))
+    for found, epsilon in zip(plans, asked["epsilons"], strict=True):
         plan = Curator(schema).plan(folder / "rows.csv", epsilon)
         assert found["reasons"] == list(plan.reasons)
         assert found["units"] == 600
-    small, large = (found["noise"] for found in answer["plans"])
+        shown = html.unescape(ask(studio, "plan", **planned(epsilon=str(epsilon))).text)
+        assert all(reason in shown for reason in plan.reasons)
+        assert "no account yet" in shown
+    small, large = (found["noise"] for found in plans)
     assert small > large > 0
-    assert answer["account"]["account"] is None
     assert not (folder / "ledger.db").exists()
-    asked = {"file": "rows.csv", "schema_file": "loans.schema.json", "epsilon": 0.1}
-    found = studio.post("/v1/deltas", json=asked).json()["deltas"]
-    wanted = Curator(schema).compare_deltas(folder / "rows.csv", 0.1)
-    assert found == [asdict(each) for each in wanted]
+    found = steps.deltas(bodies.AskDeltas(**planned(epsilon=0.1)))
+    assert found == Curator(schema).compare_deltas(folder / "rows.csv", 0.1)
+    assert ask(studio, "deltas", **planned(epsilon="0.1")).text.count("<tr>") == 1 + len(found)
+
+
+def test_answers_are_good_only_where_columns_go_together(studio):
+    """The grade never says more than the plan."""
+    steps, every = studio.app.state.steps, [0.01, 0.05, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0]
+    for plan in steps.plans(bodies.AskPlans(**planned(epsilons=every))):
+        apart = any("is not measured" in reason for reason in plan["reasons"])
+        assert plan["alone"] == apart
+        assert not (apart and plan["grade"] == "good")
+        assert not (plan["warnings"] and plan["grade"] != "poor")
 
 
 def test_the_plan_shows_groups(studio):
-    asked = {"file": "rows.csv", "schema_file": "loans.schema.json", "groups": ["member", "region"]}
-    (plan,) = studio.post("/v1/plans", json={**asked, "epsilons": [1.0]}).json()["plans"]
+    asked = planned(groups=["member", "region"], epsilons=[1.0])
+    (plan,) = studio.app.state.steps.plans(bodies.AskPlans(**asked))
     assert "of_groups" in plan["bought"]
     assert any("member, region" in reason for reason in plan["reasons"])
-    wrong = {**asked, "epsilons": [1.0], "groups": ["age"]}
-    answer = studio.post("/v1/plans", json=wrong)
+    answer = ask(studio, "plan", **planned(**{"group-age": "on"}))
     assert answer.status_code == 422
     assert "is a number" in answer.json()["detail"]
 
 
 def test_people_are_counted_where_a_column_names_them(studio, folder, rows):
     rows.assign(person=[number // 2 for number in range(600)]).to_csv(folder / "p.csv", index=False)
-    body = {"file": "p.csv", "schema_file": "loans.schema.json", "epsilons": [1.0]}
-    asked = {**body, "unit_column": "person", "max_records": 2}
-    assert studio.post("/v1/plans", json=asked).json()["plans"][0]["units"] == 300
-    refused = studio.post("/v1/plans", json={**body, "unit_column": "nobody"})
+    body = planned() | {"file": "p.csv"}
+    asked = bodies.AskPlans(**body, epsilons=[1.0], unit_column="person", max_records=2)
+    assert studio.app.state.steps.plans(asked)[0]["units"] == 300
+    fields = {**body, "unit_column": "person", "max_records": "2"}
+    assert ask(studio, "plan", **fields).status_code == 200
+    refused = ask(studio, "plan", **body, unit_column="nobody")
     assert refused.status_code == 422
+
+
+def open_account(studio, epsilon, schema_file="loans.schema.json"):
+    """Open an account of the dataset of a schema."""
+    fields = planned() | {"schema_file": schema_file, "total_epsilon": str(epsilon)}
+    return ask(studio, "account", **fields)
 
 
 def test_a_second_ledger_in_the_folder_is_not_ignored(studio, folder):
     Ledger(folder / "other.db").open_account("loans", Budget(1))
-    body = {"dataset": "loans", "epsilon": 5.0}
-    answer = studio.post("/v1/account", json=body)
+    answer = open_account(studio, 5.0)
     assert answer.status_code == 422
     assert "other.db" in answer.json()["detail"]
 
 
 @pytest.mark.long
 def test_a_release_that_is_asked_for_twice_is_charged_once(studio, folder, schema):
-    assert studio.post("/v1/account", json={"dataset": "loans", "epsilon": 5.0}).status_code == 200
+    assert open_account(studio, 5.0).status_code == 200
     body = release_body()
-    first, second = (studio.post("/v1/release", json=body) for _ in range(2))
-    assert first.json()["id"] == second.json()["id"]
-    third = studio.post("/v1/release", json=release_body(veil="another"))
+    first, second = (ask(studio, "release", **body) for _ in range(2))
+    assert body["release_id"] in first.text
+    assert body["release_id"] in second.text
+    third = ask(studio, "release", **release_body() | {"veil_name": "another"})
     assert third.status_code == 409
     job = ended(studio, first)
     assert job["state"] == "done", job["problem"]
     assert job["total"] == 1
     assert job["result"]["level"] == "explainer"
-    assert ended(studio, studio.post("/v1/release", json=body))["result"] == job["result"]
+    assert ended(studio, ask(studio, "release", **body))["result"] == job["result"]
     # A new request for the same file is refused before anything is charged.
-    again = ended(studio, studio.post("/v1/release", json=release_body()))
+    again = ended(studio, ask(studio, "release", **release_body()))
     assert "there already" in again["problem"]["detail"]
     entries = Ledger(folder / "ledger.db").entries()
     assert [(each.epsilon, each.state) for each in entries] == [(1.0, "released")]
     assert entries[0].digest == job["result"]["digest"]
     # The same rows under another name are noticed: the page then asks whose they are.
     schema.model_copy(update={"name": "others"}).save(folder / "others.json")
-    studio.post("/v1/account", json={"dataset": "others", "epsilon": 5.0})
-    body = release_body(schema_file="others.json", veil="others")
-    assert (
-        "--other-rows" in ended(studio, studio.post("/v1/release", json=body))["problem"]["detail"]
-    )
+    open_account(studio, 5.0, "others.json")
+    body = release_body() | {"schema_file": "others.json", "veil_name": "others"}
+    job = ended(studio, ask(studio, "release", **body))
+    assert "--other-rows" in job["problem"]["detail"]
     assert len(Ledger(folder / "ledger.db").entries()) == 1
 
 
 @pytest.mark.long
 def test_a_release_counts_the_groups_that_were_named(studio, folder, schema):
-    studio.post("/v1/account", json={"dataset": "loans", "epsilon": 1.0})
-    job = ended(studio, studio.post("/v1/release", json=release_body(groups=["member", "region"])))
+    open_account(studio, 1.0)
+    groups = {"group-member": "on", "group-region": "on"}
+    job = ended(studio, ask(studio, "release", **release_body(**groups)))
     assert job["state"] == "done", job["problem"]
     assert "--groups=member,region" in job["result"]["command"]
     groups = Veil.load(folder / "loans.veil").record.groups
@@ -343,83 +437,94 @@ def test_jobs_and_plans_of_neighbours_are_alike(studio, folder, make):
     """What the page is told: states, progress, warnings, results, but for what names the noise."""
     pair, told = make(), []
     pair.schema.save(folder / "drawn.json")
-    studio.post("/v1/account", json={"dataset": pair.schema.name, "epsilon": 5.0})
     for frame in (pair.one, pair.two):
         frame.to_csv(folder / "drawn.csv", index=False)
         asked = {"file": "drawn.csv", "schema_file": "drawn.json", **pair.units}
-        plans = studio.post("/v1/plans", json={**asked, "epsilons": [1.0]}).json()["plans"]
-        job = ended(studio, studio.post("/v1/release", json=release_body(**asked)))
+        if not told:
+            ask(studio, "account", **asked, total_epsilon="5")
+        plans = studio.app.state.steps.plans(bodies.AskPlans(**asked, epsilons=[1.0]))
+        job = ended(studio, ask(studio, "release", **release_body() | asked))
         assert job["state"] == "done", job["problem"]
         (folder / "loans.veil").unlink()
-        told.append(re.sub(r"[0-9a-f-]{12,64}", "digest", json.dumps([plans, job])))
+        told.append(re.sub(r"[0-9a-f-]{12,64}", "digest", json.dumps([plans, job], default=str)))
     assert told[0] == told[1]
 
 
 @pytest.mark.long
 def test_an_account_that_is_used_up_refuses_and_keeps_everything(studio, folder):
     Ledger(folder / "ledger.db").open_account("loans", Budget(0.5))
-    job = ended(studio, studio.post("/v1/release", json=release_body()))
+    job = ended(studio, ask(studio, "release", **release_body()))
     assert job["state"] == "failed"
     assert "cannot pay: requested ε = 1" in job["problem"]["detail"]
     assert Ledger(folder / "ledger.db").entries() == ()
     assert not (folder / "loans.veil").exists()
-    body = {"file": "rows.csv", "schema_file": "loans.schema.json", "epsilons": [0.25]}
-    account = studio.post("/v1/plans", json=body).json()["account"]["account"]
+    account = studio.app.state.steps.account("loans")["account"]
     assert account["remaining"] == {"epsilon": 0.5, "delta": 0.0}
 
 
 def test_a_look_at_the_rows_is_written_down(studio, folder):
     Ledger(folder / "ledger.db").open_account("loans", Budget(1))
-    body = {"file": "rows.csv", "schema_file": "loans.schema.json"}
-    assert ended(studio, studio.post("/v1/check", json=body))["result"] == {"units": 600}
+    assert ended(studio, ask(studio, "check", **planned()))["result"] == {"units": 600}
     (entry,) = Ledger(folder / "ledger.db").entries()
     assert entry.kind == "looked"
 
 
 def test_answers_of_a_veil(studio, folder, veil):
     veil.save(folder / "loans.veil")
-    shown = studio.post("/v1/veil", json={"file": "loans.veil"}).json()
+    shown = studio.app.state.steps.veil("loans.veil")
     assert shown["answers"] is True
     assert shown["serve"].startswith("counterveil serve --veil ")
-    body = {"file": "loans.veil", "target": "granted"}
-    found = ended(studio, studio.post("/v1/try", json=body))["result"]
+    assert shown["serve"] in html.unescape(ask(studio, "veil", opened="loans.veil").text)
+    goal = str(veil.schema.label.classes.index("granted"))
+    body = {"veil": "loans.veil", "step": "5"}
+    found = ended(studio, ask(studio, "answers", **body, target=goal))["result"]
     assert len(found["answers"]) == 3
     assert all(each["decision"] == "refused" for each in found["answers"])
     assert shown["people"] is True
     assert "Decision (loan): refused" in found["letters"]["en"]
     assert "Entscheidung (loan): refused" in found["letters"]["de"]
-    wrong = ended(studio, studio.post("/v1/try", json={**body, "target": "perhaps"}))
-    assert "no such class" in wrong["problem"]["detail"]
+    for wrong in ("2", "perhaps", "-1", ""):
+        assert ask(studio, "answers", **body, target=wrong).status_code == 422
 
 
 @pytest.mark.long
 def test_pages_about_the_people_of_a_veil(studio, folder, veil):
     veil.save(folder / "loans.veil")
-    body = {"file": "loans.veil", "target": "granted"}
+    goal = str(veil.schema.label.classes.index("granted"))
+    body = {"veil": "loans.veil", "target": goal, "step": "5"}
     for job, words in (
-        (studio.post("/v1/actions", json=body), "do not get granted"),
-        (studio.post("/v1/fairness", json={**body, "groups": ["member"]}), "member = yes"),
+        (ask(studio, "actions", **body), "do not get granted"),
+        (ask(studio, "fairness", **body, **{"fair-member": "on"}), "member = yes"),
     ):
         found = ended(studio, job)
         assert found["state"] == "done", found["problem"]
-        report = studio.post("/v1/report", json={"file": found["result"]["file"]}).json()
-        assert words in report["text"]
-    assert len(studio.get("/v1/start").json()["reports"]) == 2
-    wrong = studio.post("/v1/fairness", json={**body, "groups": ["age"]})
+        assert words in ask(studio, "download", file=found["result"]["file"]).text
+    assert len(studio.app.state.steps.folder.listing()["reports"]) == 2
+    wrong = ask(studio, "fairness", **body, **{"fair-age": "on"})
     assert "is a number" in ended(studio, wrong)["problem"]["detail"]
 
 
-def test_an_audit_can_be_stopped(studio):
-    job = studio.post("/v1/audit", json={}).json()
-    assert studio.post("/v1/audit", json={}).status_code == 409
-    while studio.get(f"/v1/jobs/{job['id']}").json()["state"] == "running":
-        studio.post("/v1/audit/stop", json={})
+def stopped(studio, answer, kind):
+    """The job of this kind in an answer, which is stopped."""
+    (job,) = (each for each in studio.app.state.jobs.all() if each.id in answer.text)
+    while job.state == "running":
+        assert ask(studio, "stop", stopped=kind).status_code == 200
         time.sleep(0.1)
-    stopped = studio.get(f"/v1/jobs/{job['id']}").json()
-    assert stopped["problem"]["detail"] == "it was stopped"
+    assert ask(studio, "job", job=job.id).status_code == 286  # the page asks no more
+    return job.problem["detail"]
 
 
-ATTACK = {"file": "loans.veil", "table": "rows.csv", "others": "others.csv"}
+def test_an_audit_can_be_stopped(studio):
+    answer = ask(studio, "audit")
+    assert ask(studio, "audit").status_code == 409
+    assert ask(studio, "stop", stopped="release").status_code == 422
+    assert stopped(studio, answer, "audit") == "it was stopped"
+
+
+ATTACK = {
+    f"attack_{name}": file
+    for name, file in (("veil", "loans.veil"), ("table", "rows.csv"), ("others", "others.csv"))
+}
 
 
 @pytest.fixture
@@ -432,8 +537,7 @@ def attacked(folder, veil, schema):
 
 @pytest.mark.long
 def test_an_attack_and_its_report(studio, attacked):
-    asked = {**ATTACK, "attribute": "housing"}
-    job = ended(studio, studio.post("/v1/attack", json=asked))
+    job = ended(studio, ask(studio, "attack", **ATTACK, attack_attribute="housing"))
     assert job["state"] == "done", job["problem"]
     assert job["done"] == job["total"] == 10
     found = job["result"]
@@ -442,38 +546,33 @@ def test_an_attack_and_its_report(studio, attacked):
     export, attack = found["commands"]
     assert export.startswith("counterveil model export ")
     assert attack.startswith("counterveil-lab attack --quick --veil ")
-    report = studio.post("/v1/report", json={"file": found["file"]}).json()
-    assert "<h2>Verdicts</h2>" in report["text"]
-    numbers = studio.post("/v1/report", json={"file": found["numbers"]}).json()
-    assert json.loads(numbers["text"])["verdicts"] == found["verdicts"]
-    start = studio.get("/v1/start").json()
+    assert "<h2>Verdicts</h2>" in ask(studio, "download", file=found["file"]).text
+    numbers = ask(studio, "download", file=found["numbers"])
+    assert numbers.json()["verdicts"] == found["verdicts"]
+    start = studio.app.state.steps.folder.listing()
     assert {found["file"], found["numbers"]} == {each["name"] for each in start["reports"]}
     assert {each["name"] for each in start["tables"]} == {"rows.csv", "others.csv"}
     (model,) = start["models"]
     # The model that was exported can be chosen; a stop ends the attack.
-    job = studio.post("/v1/attack", json={**ATTACK, "model": model["name"]}).json()
-    assert studio.post("/v1/attack", json=ATTACK).status_code == 409
-    while studio.get(f"/v1/jobs/{job['id']}").json()["state"] == "running":
-        studio.post("/v1/attack/stop", json={})
-        time.sleep(0.1)
-    job = studio.get(f"/v1/jobs/{job['id']}").json()
-    assert job["problem"]["detail"] == "it was stopped"
+    answer = ask(studio, "attack", **ATTACK, attack_model=model["name"])
+    assert ask(studio, "attack", **ATTACK).status_code == 409
+    assert stopped(studio, answer, "attack") == "it was stopped"
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"others": "rows.csv"}, "both tables are the same"),
-        ({"others": "few.csv"}, "at least 50 members and 200 others"),
-        ({"others": "../secret.csv"}, "no such file"),
-        ({"model": "rows.csv"}, "no such file"),
-        ({"file": "none.veil"}, "no such file"),
+        ({"attack_others": "rows.csv"}, "both tables are the same"),
+        ({"attack_others": "few.csv"}, "at least 50 members and 200 others"),
+        ({"attack_others": "../secret.csv"}, "no such file"),
+        ({"attack_model": "rows.csv"}, "no such file"),
+        ({"attack_veil": "none.veil"}, "no such file"),
     ],
 )
 def test_an_attack_that_cannot_be_is_one_line(studio, attacked, schema, changed, words):
     random_rows(schema, 20, seed=6).to_csv(attacked / "few.csv", index=False)
-    job = ended(studio, studio.post("/v1/attack", json={**ATTACK, **changed}))
+    job = ended(studio, ask(studio, "attack", **ATTACK | changed))
     assert words in job["problem"]["detail"]
     assert job["problem"]["status"] == 422
 
@@ -483,10 +582,10 @@ def test_an_attack_says_what_is_missing(studio, attacked, monkeypatch):
     (attacked / "model.onnx").write_bytes(b"")
     steps = studio.app.state.steps
     monkeypatch.setattr(steps, "lab", ("-c", gone))
-    job = ended(studio, studio.post("/v1/attack", json={**ATTACK, "model": "model.onnx"}))
+    job = ended(studio, ask(studio, "attack", **ATTACK, attack_model="model.onnx"))
     assert job["problem"]["detail"] == "the lab needs sklearn: pip install 'counterveil[lab]'"
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    job = ended(studio, studio.post("/v1/attack", json=ATTACK))
+    job = ended(studio, ask(studio, "attack", **ATTACK))
     assert "counterveil_lab, which is not installed" in job["problem"]["detail"]
 
 
@@ -494,9 +593,11 @@ def test_only_reports_are_read(studio, folder):
     (folder / "audit-2026-01-02-030405.csv").write_text("mechanism,bound\n")
     (folder / "page.html").write_text("<p>Hello</p>")
     for name in ("audit-2026-01-02-030405.csv", "page.html"):
-        assert studio.post("/v1/report", json={"file": name}).status_code == 200
+        assert ask(studio, "read", report=name).status_code == 200
+        assert ask(studio, "download", file=name).status_code == 200
     for name in ("rows.csv", "loans.schema.json", "../secret.csv", "/etc/passwd"):
-        assert studio.post("/v1/report", json={"file": name}).status_code == 422
+        assert ask(studio, "read", report=name).status_code == 422
+        assert ask(studio, "download", file=name).status_code == 422
 
 
 @contextmanager
@@ -530,9 +631,9 @@ def test_a_release_outlives_the_studio(folder):
     ledger = Ledger(folder / "ledger.db")
     ledger.open_account("loans", Budget(1))
     with started(folder) as (process, address, token):
-        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-        body = json.dumps(release_body()).encode()
-        urllib.request.urlopen(urllib.request.Request(f"{address}v1/release", body, headers))
+        headers = {"Authorization": f"Bearer {token}"}
+        body = urllib.parse.urlencode(release_body()).encode()
+        urllib.request.urlopen(urllib.request.Request(f"{address}page/release", body, headers))
         while not ledger.entries():
             time.sleep(0.1)
         process.terminate()

@@ -39,12 +39,14 @@ class Draft:
     """A draft of the columns that can be features.
 
     `left_out`: the other columns, each with the reason and what to do. `decisions`: what a person
-    has to decide before anything is released, a sentence each. All of it tells about the rows.
+    has to decide before anything is released, a sentence each. `hints`: those about one column by
+    itself. All of it tells about the rows.
     """
 
     schema: Schema
     left_out: dict[str, str]
     decisions: tuple[str, ...]
+    hints: dict[str, tuple[str, ...]]
 
 
 def read_for_draft(path: str | os.PathLike[str]) -> pd.DataFrame:
@@ -76,6 +78,7 @@ def draft_schema(
     classes = _classes(frame[label], label)
     features: list[Drafted] = []
     left_out: dict[str, str] = {}
+    hints: dict[str, tuple[str, ...]] = {}
     decisions: draft_columns.Decisions = defaultdict(list)
     for place, column in enumerate(frame.columns, 1):
         if column == label or column in exclude:
@@ -83,12 +86,17 @@ def draft_schema(
         if not isinstance(column, str) or not column.strip():
             left_out[f"column {place}"] = "has no name; to use it, give it one in words"
             continue
+        found: draft_columns.Decisions = defaultdict(list)
         try:
-            feature = draft_columns.draft_feature(column, frame[column], decisions)
+            feature = draft_columns.draft_feature(column, frame[column], found)
         except UnfitColumnError as error:
             left_out[column] = str(error)
-        else:
-            features.append(draft_columns.with_rules(feature, decisions))
+            continue
+        features.append(draft_columns.with_rules(feature, found))
+        if found:
+            hints[column] = tuple(draft_columns.in_words(found))
+        for each, names in found.items():
+            decisions[each] += names
     if not features:
         why = "; ".join(f"{column!r} {words}" for column, words in [*left_out.items()][:2])
         raise DataError(f"no column of the table can be a feature{': ' if why else ''}{why}")
@@ -103,7 +111,7 @@ def draft_schema(
         limits = Decide.CATEGORIES if each.number_range is None else Decide.BOUNDS
         decisions[limits].append(each.name)
     decisions[Decide.MUTABLE] += schema.columns
-    return Draft(schema, left_out, tuple(draft_columns.in_words(decisions)))
+    return Draft(schema, left_out, tuple(draft_columns.in_words(decisions)), hints)
 
 
 def _check_names(frame: pd.DataFrame, label: str | None, exclude: Collection[str]) -> None:

@@ -1,4 +1,4 @@
-"""The routes of the studio. Every address under /v1 needs the token that was printed at the start.
+"""The routes of the studio. Every part of the page needs the token that was printed at the start.
 
 The page itself holds nothing and is given to every browser on this machine; it takes the token out
 of its address and sends it with each request.
@@ -10,10 +10,7 @@ import hashlib
 import hmac
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from functools import partial
 from importlib.resources import files
-from pathlib import Path
-from typing import Any
 
 from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
@@ -21,20 +18,14 @@ from starlette.responses import Response
 
 from counterveil.service.guard import HEADERS, Guard
 from counterveil.service.page.routes import FILES
-from counterveil.service.questions import asked_in
-from counterveil.service.responses import Problem, as_json, as_problem, page_route
-from counterveil.studio import bodies
-from counterveil.studio.jobs import Job, Jobs, log, problem_of
+from counterveil.service.page.words import language_of
+from counterveil.service.questions import form_of, read_in
+from counterveil.service.responses import Problem, as_problem, page_route
+from counterveil.studio.jobs import Jobs, log, problem_of
 from counterveil.studio.steps import Steps
+from counterveil.studio.walk import CAN_BE_STOPPED, PAGE, Walk
 
-PAGE = Path(__file__).with_name("page")
-SCRIPTS = ("shared.js", "studio.js", "schema.js", "release.js", "steps.js", "checks.js", "words.js")
-PAGES = {
-    "": PAGE / "index.html",
-    **{name: PAGE / name for name in (*SCRIPTS, "studio.css")},
-    **{path.name: path for path in FILES if path.name in ("page.css", "icon.svg")},
-}
-CAN_BE_STOPPED = ("audit", "attack", "actions", "fairness")  # kinds of jobs
+SHARED = [path for path in FILES if path.name != "page.js"]  # with the page of the service
 HOSTS = ("127.0.0.1", "localhost")
 MOST_BYTES = 8_000_000  # of a body: a schema
 
@@ -43,7 +34,7 @@ def create_app(steps: Steps, token: str) -> FastAPI:
     """The studio as an ASGI application."""
     studio = Studio(steps, token)
     app = FastAPI(lifespan=studio.lifespan, docs_url=None, redoc_url=None, openapi_url=None)
-    app.state.steps = steps
+    app.state.steps, app.state.jobs = steps, studio.jobs
     studio.add_routes(app)
     app.add_exception_handler(HTTPException, as_problem)
     app.add_middleware(Guard, hosts=HOSTS, most_bytes=MOST_BYTES)
@@ -68,6 +59,7 @@ class Studio:
     def __init__(self, steps: Steps, token: str) -> None:
         self.steps, self.jobs = steps, Jobs()
         self._token = token.encode()
+        self._policy = own_policy()
 
     @asynccontextmanager
     async def lifespan(self, app: FastAPI) -> AsyncIterator[None]:
@@ -80,66 +72,26 @@ class Studio:
 
     def add_routes(self, app: FastAPI) -> None:
         """All addresses of the studio."""
-        steps = self.steps
-        app.add_api_route("/v1/start", self._route(lambda _: steps.start()))
-        app.add_api_route("/v1/jobs", self._route(lambda _: self._all_jobs()))
-        app.add_api_route("/v1/jobs/{name}", self._route(self._job))
-        answers: dict[str, tuple[type[bodies.Body], Callable[[Any], Any]]] = {
-            "columns": (bodies.OfFile, lambda asked: steps.columns(asked.file)),
-            "schema/open": (bodies.OfFile, lambda asked: steps.open_schema(asked.file)),
-            "schema/check": (bodies.AskSchema, lambda asked: steps.check_schema(asked.content)),
-            "schema/save": (bodies.AskSave, steps.save_schema),
-            "plans": (bodies.AskPlans, steps.plans),
-            "deltas": (bodies.AskDeltas, steps.deltas),
-            "account": (bodies.AskAccount, steps.open_account),
-            "veil": (bodies.OfFile, lambda asked: steps.veil(asked.file)),
-            "report": (bodies.OfFile, lambda asked: steps.report(asked.file)),
-        }
-        answers |= {f"{kind}/stop": (bodies.Body, self._stops(kind)) for kind in CAN_BE_STOPPED}
-        jobs: dict[str, tuple[type[bodies.Body], Callable[[Any, Job], Any]]] = {
-            "draft": (bodies.AskDraft, lambda asked, _: steps.draft(asked)),
-            "check": (bodies.Unit, lambda asked, _: steps.check_rows(asked)),
-            "release": (bodies.AskRelease, steps.release),
-            "try": (bodies.AskTry, lambda asked, _: steps.try_veil(asked)),
-            "audit": (bodies.Body, lambda _, job: steps.audit(job)),
-            "attack": (bodies.AskAttack, steps.attack),
-            "actions": (bodies.AskActions, steps.actions),
-            "fairness": (bodies.AskFairness, steps.fairness),
-        }
-        answers |= {name: (body, self._starts(name, work)) for name, (body, work) in jobs.items()}
-        for name, (body, answer) in answers.items():
-            app.add_api_route(f"/v1/{name}", self._route(answer, body), methods=["POST"])
-        for name, path in PAGES.items():
-            app.add_api_route(f"/{name}", page_route(path, None if name else own_policy()))
+        for path in (*SHARED, PAGE / "studio.js", PAGE / "studio.css"):
+            app.add_api_route(f"/{path.name}", page_route(path))
+        app.add_api_route("/", self._shell)
+        for part in Walk.PARTS:
+            app.add_api_route(f"/page/{part}", self._route(part), methods=["POST"])
 
-    def _starts(self, kind: str, work: Callable[[Any, Job], Any]) -> Callable[[Any], Any]:
-        """What begins a job of this kind; a release has an id that the page has chosen."""
+    async def _shell(self, request: Request) -> Response:
+        """The page without any word about the folder."""
+        walk = Walk(self.steps, self.jobs, language_of(request), {})
+        return Response(walk.shell(), headers=self._policy, media_type="text/html")
 
-        def start(asked: Any) -> dict[str, Any]:
-            return self.jobs.start(kind, partial(work, asked), getattr(asked, "id", None)).to_dict()
-
-        return start
-
-    def _stops(self, kind: str) -> Callable[[Any], Any]:
-        """What ends the processes of this kind."""
-        return lambda _: self.steps.stop(kind)
-
-    def _all_jobs(self) -> dict[str, Any]:
-        return {"jobs": [job.to_dict() for job in self.jobs.all()]}
-
-    def _job(self, request: Request) -> dict[str, Any]:
-        return self.jobs.get(request.path_params["name"]).to_dict()
-
-    def _route(
-        self, work: Callable[[Any], Any], body: type[bodies.Body] | None = None
-    ) -> Callable[[Request], Awaitable[Response]]:
-        """`work` in a thread, for whoever has the token: on the `body` of a request, or on it."""
+    def _route(self, part: str) -> Callable[[Request], Awaitable[Response]]:
+        """A part of the page, made in a thread, for whoever has the token."""
 
         async def answer(request: Request) -> Response:
             try:
                 self._admit(request)
-                asked = request if body is None else await asked_in(request, body)
-                return as_json(await asyncio.to_thread(work, asked))
+                sent = await read_in(request, form_of)
+                walk = Walk(self.steps, self.jobs, language_of(request), sent)
+                return await asyncio.to_thread(getattr(walk, part))
             except Exception as error:
                 return problem_of(error).response()
 

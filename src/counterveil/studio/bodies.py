@@ -1,6 +1,6 @@
 """What the page may ask: the bodies of its requests."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -29,17 +29,10 @@ class AskDraft(OfFile):
     exclude: list[str] = []
 
 
-class AskSchema(Body):
-    """A schema as the page holds it."""
+class AskSave(Body):
+    """Where a schema is written."""
 
-    content: dict[str, Any]
-
-
-class AskSave(AskSchema):
-    """A schema to be written. `typed`: columns whose values a person has typed in."""
-
-    file: Name
-    typed: list[str]
+    schema_name: Name
     replace: bool = False
 
 

@@ -44,10 +44,6 @@ class Job:
     result: Any = None
     problem: dict[str, Any] | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """What the page is told."""
-        return dict(vars(self))
-
 
 class Jobs:
     """All jobs of a studio, by their id. Of each kind one runs at a time."""
@@ -80,6 +76,10 @@ class Jobs:
         if name not in self._jobs:
             raise Problem(404, "there is no such job", "The studio was started again meanwhile.")
         return self._jobs[name]
+
+    def find(self, name: str) -> Job | None:
+        """The job with this id, if there is one."""
+        return self._jobs.get(name)
 
     def all(self) -> list[Job]:
         """Every job, the oldest first."""

@@ -2,9 +2,11 @@
 
 import importlib.util
 import json
+import math
 import re
 from collections import defaultdict
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ import numpy as np
 
 from counterveil.curator import Curator
 from counterveil.curator.infer_schema import draft_schema, read_for_draft
-from counterveil.curator.plan import Plan
+from counterveil.curator.plan import AtDelta, Plan
 from counterveil.errors import RequestError, SchemaError
 from counterveil.privacy import Budget
 from counterveil.privacy.ledger import Ledger, find_account
@@ -59,62 +61,61 @@ class Steps:
     audit_options: tuple[str, ...] = ("--quick",)
     lab: tuple[str, ...] = LAB
     running: dict[str, list[Process]] = field(default_factory=lambda: defaultdict(list))
+    _planned: tuple[Any, list[dict[str, Any]]] = (None, [])
 
-    def start(self) -> dict[str, Any]:
-        """What there is to work with."""
-        listing = self.folder.listing()
-        return {"folder": str(self.folder.path), "ledger": str(self.ledger), **listing}
-
-    def columns(self, name: str) -> dict[str, Any]:
+    def columns(self, name: str) -> tuple[str, ...]:
         """The columns of a table."""
-        return {"columns": list(columns_of(self.folder.file(name, TABLES)))}
+        return columns_of(self.folder.file(name, TABLES))
 
     def draft(self, asked: bodies.AskDraft) -> dict[str, Any]:
-        """A schema that looked at the rows, and which columns cannot be in one."""
+        """A schema that looked at the rows, which columns cannot be in one, and hints by column."""
         path = self.folder.file(asked.file, TABLES)
         name = path.name.partition(".")[0]
         if self.account(name)["account"] is not None:
             Ledger(self.ledger).write_down(name, f"exact draft of a schema of {name}")
         draft = draft_schema(read_for_draft(path), asked.label, exclude=asked.exclude, name=name)
-        return {"schema": _as_dict(draft.schema), "left_out": draft.left_out}
+        return {
+            "schema": as_content(draft.schema), "left_out": draft.left_out, "hints": draft.hints
+        }  # fmt: skip
 
-    def open_schema(self, name: str) -> dict[str, Any]:
-        """A schema file of the folder."""
-        return {"schema": _as_dict(Schema.load(self.folder.file(name, SCHEMA)))}
+    def schema(self, name: str) -> Schema:
+        """The schema in a file of the folder."""
+        return Schema.load(self.folder.file(name, SCHEMA))
 
-    def check_schema(self, content: dict[str, Any]) -> dict[str, Any]:
-        """What is wrong with a schema: a line for each column, and one for the whole."""
-        return {"problems": _problems(content)}
+    def save_schema(
+        self, asked: bodies.AskSave, content: dict[str, Any], typed: Sequence[str]
+    ) -> dict[str, Any]:
+        """Write a schema; what a draft read off the rows stays marked until a person typed it.
 
-    def save_schema(self, asked: bodies.AskSave) -> dict[str, Any]:
-        """Write a schema; what a draft read off the rows stays marked until a person typed it."""
-        problems = _problems(asked.content)
-        if problems:
-            raise Problem(422, "the schema cannot be used yet", str(problems[0]["words"]))
-        schema = Schema(**asked.content)
-        left = tuple(name for name in schema.unreviewed if name not in asked.typed)
-        note = schema.note if left or not schema.drafted else ""  # the draft's own warning
-        schema = schema.model_copy(update={"drafted": left or False, "note": note})
-        path = self.folder.new(asked.file, ".json")
-        if path.exists() and not asked.replace:
-            raise Problem(409, "there is such a file", "Choose another name, or replace it.")
-        schema.save(path)
-        return {"file": path.name, "drafted": left}
+        A file that holds the same already stays as it is.
+        """
+        schema = finished(content, typed)
+        path = self.folder.new(asked.schema_name, ".json")
+        if not (path.exists() and _holds(path, schema)):
+            if path.exists() and not asked.replace:
+                raise Problem(409, "there is such a file", "Choose another name, or replace it.")
+            schema.save(path)
+        return {"file": path.name, "drafted": schema.unreviewed}
 
-    def plans(self, asked: bodies.AskPlans) -> dict[str, Any]:
-        """What each ε would buy; the rows are counted, and that number is public."""
+    def plans(self, asked: bodies.AskPlans) -> list[dict[str, Any]]:
+        """What each ε would buy; the rows are counted, and that number is public.
+
+        The plans of the last question are kept: a slider asks the same again and again.
+        """
         curator, path = self._curator(asked), self.folder.file(asked.file, TABLES)
-        budgets = [Budget(epsilon, asked.delta) for epsilon in asked.epsilons]
-        plans = zip(curator.plans(path, budgets, groups=asked.groups), budgets, strict=True)
-        found = [_plan_as_dict(curator.schema, plan, budget) for plan, budget in plans]
-        return {"plans": found, "account": self.account(curator.dataset)}
+        key = asked.model_dump_json(), curator.schema.to_json(), path.stat().st_mtime_ns
+        if self._planned[0] != key:
+            budgets = [Budget(epsilon, asked.delta) for epsilon in asked.epsilons]
+            plans = zip(curator.plans(path, budgets, groups=asked.groups), budgets, strict=True)
+            found = [_plan_as_dict(curator.schema, plan, budget) for plan, budget in plans]
+            self._planned = key, found
+        return self._planned[1]
 
-    def deltas(self, asked: bodies.AskDeltas) -> dict[str, Any]:
+    def deltas(self, asked: bodies.AskDeltas) -> list[AtDelta]:
         """What the plan of one ε would be at other δ."""
         path = self.folder.file(asked.file, TABLES)
         budget = asked.epsilon, asked.delta
-        found = self._curator(asked).compare_deltas(path, *budget, groups=asked.groups)
-        return {"deltas": [asdict(each) for each in found]}
+        return list(self._curator(asked).compare_deltas(path, *budget, groups=asked.groups))
 
     def account(self, dataset: str) -> dict[str, Any]:
         """The account of these rows, or None, and a ledger of the folder that has it instead."""
@@ -147,7 +148,7 @@ class Steps:
     def release_command(self, asked: bodies.AskRelease) -> list[str]:
         """The words of `counterveil release`; refuses a schema that nobody has confirmed."""
         schema = self.folder.file(asked.schema_file, SCHEMA)
-        if Schema.load(schema).drafted:
+        if self.schema(asked.schema_file).drafted:
             detail = "Type what was read off the rows: a veil of a draft would promise nothing."
             raise Problem(409, "the schema is a draft", detail)
         words = ["release", "--data", str(self.folder.file(asked.file, TABLES))]
@@ -181,7 +182,7 @@ class Steps:
             "meaning": veil.statement.level.meaning,
             "level": veil.statement.level.value,
             "text": veil.statement.text(),
-            "schema": _as_dict(veil.schema),
+            "schema": veil.schema,
             "answers": is_asked and veil.schema.family != "image",
             "people": is_asked and veil.schema.family == "mixed",
             "serve": shown(["serve", "--veil", str(path)]),
@@ -279,14 +280,13 @@ class Steps:
             return {**found, "mechanisms": _by_mechanism(json.loads(found["text"])["rows"])}
         return found
 
-    def stop(self, kind: str) -> dict[str, Any]:
+    def stop(self, kind: str) -> None:
         """End the processes of a kind that are running."""
         for process in list(self.running[kind]):
             process.terminate()
-        return {}
 
     def _curator(self, asked: bodies.Unit) -> Curator:
-        schema = Schema.load(self.folder.file(asked.schema_file, SCHEMA))
+        schema = self.schema(asked.schema_file)
         unit, most = asked.unit_column, asked.max_records
         return Curator(schema, ledger=self.ledger, unit_column=unit, max_records=most)
 
@@ -296,21 +296,33 @@ def _timestamp() -> str:
     return f"{datetime.now(UTC):%Y-%m-%d-%H%M%S}"
 
 
-def _as_dict(schema: Schema) -> dict[str, Any]:
-    content = schema.model_dump(mode="json", exclude_defaults=True, exclude={"features"})
-    return {**content, "features": [feature.to_dict() for feature in schema.features]}
+def as_content(schema: Schema) -> dict[str, Any]:
+    """A schema as its file has it."""
+    return dict(json.loads(schema.to_json()))
 
 
-def _problems(content: dict[str, Any]) -> list[dict[str, str | None]]:
+def finished(content: dict[str, Any], typed: Sequence[str]) -> Schema:
+    """The schema of this content; a draft's mark is gone from columns that a person has typed."""
+    schema = Schema(**content)
+    left = tuple(name for name in schema.unreviewed if name not in typed)
+    note = schema.note if left or not schema.drafted else ""  # the draft's own warning
+    return schema.model_copy(update={"drafted": left or False, "note": note})
+
+
+def _holds(path: Path, schema: Schema) -> bool:
+    try:
+        return Schema.load(path).to_json() == schema.to_json()
+    except SchemaError:
+        return False
+
+
+def problems(content: dict[str, Any]) -> list[dict[str, str | None]]:
     """What is wrong with each column by itself, so that every fault is named; else the whole."""
-    label, features = content.get("label"), content.get("features")
-    found = []
-    if isinstance(label, dict):
-        found += _refusal(Label, label, str(label.get("name")))
-    for feature in features if isinstance(features, list) else ():
+    label, features = content["label"], content["features"]
+    found = _refusal(Label, label, label["name"])
+    for feature in features:
         alone = {"label": {"name": " ", "classes": [0, 1]}, "features": [feature]}
-        name = feature.get("name") if isinstance(feature, dict) else None
-        found += _refusal(Schema, alone, None if name is None else str(name))
+        found += _refusal(Schema, alone, feature["name"])
     return found or _refusal(Schema, content, None)
 
 
@@ -329,12 +341,15 @@ def _plan_as_dict(schema: Schema, plan: Plan, budget: Budget) -> dict[str, Any]:
     """The plan for the page.
 
     `noise`: how far a count is off, in rows (one standard deviation); `share`: that beside the rows
-    of an average class; `grade`: good, fair or poor by that share. Only mixed tables have them.
-    `bought`: which steps the plan can afford.
+    of an average class; `grade`: good, fair or poor by that share, not good where the plan looks at
+    each column by itself, and poor where it warns. Only mixed tables have them. `bought`: which
+    steps the plan can afford.
     """
     content: dict[str, Any] = {
         "epsilon": budget.epsilon,
         "delta": budget.delta,
+        "factor": math.exp(budget.epsilon),
+        "height": 50.0,
         "order": plan.order,
         "reasons": list(plan.reasons),
         "warnings": list(plan.warnings),
@@ -345,8 +360,11 @@ def _plan_as_dict(schema: Schema, plan: Plan, budget: Budget) -> dict[str, Any]:
     bought = [name for name, share in zip(STEPS, plan.shares, strict=False) if share is not None]
     noise = plan.noise
     share = noise * len(schema.label.classes) / plan.units
-    grade = "good" if share <= GOOD else "fair" if share <= FAIR else "poor"
-    return {**content, "bought": bought, "noise": noise, "share": share, "grade": grade}
+    alone = plan.norm == 0 and len(schema.features) > 1
+    grade = "poor" if plan.warnings or share > FAIR else "fair" if alone or share > GOOD else "good"
+    height = min(100.0, max(4.0, 25 * math.log10(10 / share)))
+    found = {"bought": bought, "noise": noise, "share": share, "grade": grade, "alone": alone}
+    return {**content, **found, "height": height}
 
 
 def _by_mechanism(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from counterveil.search.results.wording import DecidedBy
 from counterveil.service.access import Caller
 from counterveil.service.page.fragments import Page
-from counterveil.service.page.words import LANGUAGES
+from counterveil.service.page.words import LANGUAGES, language_of
 from counterveil.service.questions import Decide, form_of, read_in
 from counterveil.service.responses import as_json, page_route
 from counterveil.tables import as_frame
@@ -43,9 +43,8 @@ class PageRoutes:
             app.add_api_route(path, answer, methods=["POST"], include_in_schema=False)
 
     def _page(self, request: Request) -> Page:
-        """The page in the language that is chosen, or else that the browser asks for first."""
-        wanted = request.query_params.get("language") or request.headers.get("accept-language", "")
-        return self._pages["de" if wanted.lower().startswith("de") else "en"]
+        """The page in the language of the request."""
+        return self._pages[language_of(request)]
 
     async def shell(self, request: Request) -> Response:
         """The page without anything of the veil, which comes once the caller is known."""
