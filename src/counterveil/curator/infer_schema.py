@@ -95,8 +95,8 @@ def draft_schema(
         features.append(draft_columns.with_rules(feature, found))
         if found:
             hints[column] = tuple(draft_columns.in_words(found))
-        for each, names in found.items():
-            decisions[each] += names
+        for decision, names in found.items():
+            decisions[decision] += names
     if not features:
         why = "; ".join(f"{column!r} {words}" for column, words in [*left_out.items()][:2])
         raise DataError(f"no column of the table can be a feature{': ' if why else ''}{why}")
