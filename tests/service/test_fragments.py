@@ -93,3 +93,13 @@ def test_the_shell_says_nothing_of_the_veil(explainer, keys, schema):
         shell = client.get("/?language=de").text
         assert 'lang="de"' in shell
         assert not any(each.name in shell for each in schema.features if len(each.name) > 3)
+
+
+@pytest.mark.parametrize("cell", ["a", "", True, [], {}, 10**400, 1e300, 0.1])
+def test_a_row_with_any_cell_fills_the_fields(explainer, rows, cell):
+    name = next(each.name for each in explainer.veil.schema.features if each.kind == "numeric")
+    row = {**json.loads(rows.head(1).to_json(orient="records"))[0], name: cell}
+    with asking(explainer) as client:
+        for field in ("row", "trying"):
+            sent = {"row": "{}", field: json.dumps(row)}
+            assert client.post("/page/fill", data=sent).status_code in (200, 422)

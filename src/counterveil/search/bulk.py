@@ -29,6 +29,7 @@ from counterveil.files import write_whole
 from counterveil.models import ModelFile
 from counterveil.parts import Fragments, is_address, parquet_files
 from counterveil.schema import Schema
+from counterveil.search.constraints.rules import Rules
 from counterveil.search.options import rules_in
 from counterveil.search.results.refusals import Status
 from counterveil.search.results.tables import free_name
@@ -197,7 +198,7 @@ def explain_files(
         "rows": files.rows,
         "part_rows": part_rows,
     }
-    _begin(folder, about)
+    _begin(folder, about, veil.schema)
     cut = files.parts(part_rows)
     starts = [0, *accumulate(each.rows for each in cut)]
     parts = [
@@ -244,9 +245,13 @@ def _answers_to_few(explainer: AnExplainer, files: Fragments) -> str:
     return hashlib.sha256(said.tobytes()).hexdigest()
 
 
-def _begin(folder: Folder, about: dict[str, Any]) -> None:
+def _begin(folder: Folder, about: dict[str, Any], schema: Schema) -> None:
     """Write down what is asked, or check that the same was asked before."""
-    about = json.loads(json.dumps({"counterveil": version("counterveil"), **about}, default=repr))
+
+    def told(each: Any) -> Any:
+        return each.to_dict(schema) if isinstance(each, Rules) else repr(each)
+
+    about = json.loads(json.dumps({"counterveil": version("counterveil"), **about}, default=told))
     found = folder.read(RUN)
     if found is None:
         folder.write(RUN, json.dumps(about, ensure_ascii=False, indent=2).encode())

@@ -71,7 +71,7 @@ class Form:
             if value is None:
                 found |= {f"f{place}": "", f"missing-f{place}": "on"}
             elif not values:
-                found[f"f{place}"] = f"{value:.17g}" if value != float(str(value)) else str(value)
+                found[f"f{place}"] = str(value) if isinstance(value, (int, float, str)) else ""
             else:
                 found[f"f{place}"] = str(values.index(value)) if value in values else ""
         return found
