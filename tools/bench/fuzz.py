@@ -194,7 +194,7 @@ def draw_value(dice: Random, schema: dict[str, Any]) -> Any:
 
 def _spoilt(dice: Random, row: dict[str, Any]) -> dict[str, Any]:
     row = dict(row)
-    if dice.random() < 0.9:
+    for _ in range(dice.choice((0, 1, 2, 2, 3, 3, 4))):
         name = dice.choice([*row, NAME])
         if dice.random() < 0.3:
             row.pop(name, None)
