@@ -103,3 +103,11 @@ def test_a_row_with_any_cell_fills_the_fields(explainer, rows, cell):
         for field in ("row", "trying"):
             sent = {"row": "{}", field: json.dumps(row)}
             assert client.post("/page/fill", data=sent).status_code in (200, 422)
+
+
+def test_a_count_that_is_none_is_refused(explainer, people):
+    head = ",".join(people[0])
+    with asking(explainer) as client:
+        sent = client.post("/page/columns?rows=1&start=1&found=<b>", content=f"{head}\n")
+        assert sent.status_code == 422
+        assert "<b>" not in sent.text

@@ -96,11 +96,13 @@ class Table:
 
     def progress(self, choices: Sent) -> dict[str, Any]:
         """How far it came, of how many rows; a Problem where there are none."""
-        every, done = count_in(choices.get("rows", "0")), count_in(choices.get("start", "0"))
+        every, done, found = (
+            count_in(choices.get(name, "0")) for name in ("rows", "start", "found")
+        )
         if not every:
             raise Problem(422, self.words("empty_file"))
         if done >= every:
-            return {"done": self.words("finished", found=choices.get("found", 0), all=every)}
+            return {"done": self.words("finished", found=found, all=every)}
         return {
             "done": self.words(
                 "progress", done=self.words.number(done), all=self.words.number(every)
