@@ -92,6 +92,7 @@ EXPERIMENTS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
     "bench-gpu": (SEARCH, ()),
     "bench-serve": (SEARCH, ()),
     "bench-load": (SEARCH, ()),
+    "bench-fuzz": (SEARCH, ()),
     "audit_faults": (("mechanism", "audit"), ()),
 }
 

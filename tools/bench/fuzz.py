@@ -12,7 +12,8 @@ forms and lines of CSV, or sound ones. A request fails where
 - a header of `guard.HEADERS` is missing.
 
 A row for each status and address: `requests`, and how many of them failed (`faults`). The row
-`all`: also `requests_per_second` of all processes, and the most `memory_mib` of one.
+`all`: also `requests_per_second` of all processes, and the most `memory_mib` of one. Ctrl-C ends it
+early: what was asked until then is stored.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ import json
 import multiprocessing
 import os
 import re
+import signal
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
@@ -48,7 +51,7 @@ from counterveil_lab.results import Results
 EPSILON = 0.75
 REQUESTS, QUICK_REQUESTS = 1_000_000, 2_000
 PROCESSES, AT_ONCE = 2, 64
-PIECE = 10_000  # requests between two lines of progress
+PIECE = 5_000  # requests between two lines of progress
 PEOPLE = 50
 ODD_CELLS = (0, 1, *(2, 3, 4, 5) * 5)  # of a row: few are sound, for those take long to answer
 MOST_BYTES = 20_000
@@ -265,16 +268,17 @@ def bench(folder: Path, command: str, *, quick: bool, say: Callable[[str], None]
         start = multiprocessing.get_context("spawn")
         size = min(PIECE, wanted // PROCESSES)
         seeds = range(0, wanted, size)
-        with ProcessPoolExecutor(PROCESSES, start, initializer=partial(_begin, path)) as workers:
-            for piece, found in enumerate(
-                workers.map(_fuzzed, seeds, repeat(size), repeat(rows)), 1
-            ):
+        pool = ProcessPoolExecutor(PROCESSES, start, initializer=partial(_begin, path))
+        pieces = pool.map(_fuzzed, seeds, repeat(size), repeat(rows))
+        with suppress(KeyboardInterrupt):
+            for piece, found in enumerate(pieces, 1):
                 counts += Counter(found.counts)
                 faults += Counter(found.faults)
                 most = max(most, found.memory_mib)
                 say(f"{piece * size} of {wanted}: {faults.total()} faults")
                 for line in found.examples:
                     say(line)
+        pool.shutdown(cancel_futures=True)
     seconds = time.perf_counter() - begun
     for (status, place), count in sorted(counts.items()):
         row = {"status": str(status), "address": place, "requests": count}
@@ -305,6 +309,7 @@ _apps: list[Any] = []  # of this process: one
 
 
 def _begin(veil: Path) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     _apps.append(create_app(Explainer(veil), Settings(most_bytes=MOST_BYTES)))
 
 
