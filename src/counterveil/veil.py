@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import get_args
 
 import torch
@@ -74,7 +75,7 @@ class Veil:
             ],
         )
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """SHA-256 over everything but the signature: the name under which it can be cited."""
         return sha256(self._manifest(self._members()))

@@ -310,7 +310,9 @@ _apps: list[Any] = []  # of this process: one
 
 def _begin(veil: Path) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _apps.append(create_app(Explainer(veil), Settings(most_bytes=MOST_BYTES)))
+    explainer = Explainer(veil)
+    explainer.warm_up(progress=False)  # as `serve` does before it listens
+    _apps.append(create_app(explainer, Settings(most_bytes=MOST_BYTES)))
 
 
 def _fuzzed(seed: int, count: int, rows: list[dict[str, Any]]) -> Found:
