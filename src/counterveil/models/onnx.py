@@ -125,7 +125,13 @@ class OnnxModel(TargetModel):
 def _open(source: str | os.PathLike[str] | bytes) -> Any:
     runtime = base.optional("onnxruntime", "'counterveil[onnx]'", "reading .onnx")
     name = "the content" if isinstance(source, bytes) else os.fspath(source)
-    content = source if isinstance(source, bytes) else _bytes_at(name)
+    if isinstance(source, bytes):
+        content = source
+    elif Path(name).is_file():
+        limits.check_size(name)
+        content = read_bytes(name, "model", ModelError)
+    else:
+        raise ModelError(f"no model at {name}; check the path")
     options = runtime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     options.log_severity_level = 4  # what is wrong comes as an exception
@@ -139,13 +145,6 @@ def _open(source: str | os.PathLike[str] | bytes) -> Any:
             f"{name} cannot be read as an ONNX model ({type(error).__name__}): damaged, or it "
             "needs a newer onnxruntime or operators of its own"
         ) from None
-
-
-def _bytes_at(path: str) -> bytes:
-    if not Path(path).is_file():
-        raise ModelError(f"no model at {path}; check the path")
-    limits.check_size(path)
-    return read_bytes(path, "model", ModelError)
 
 
 def _wanted(given: Sequence[Any], classes: int) -> list[str]:
