@@ -285,14 +285,8 @@ def bench(folder: Path, command: str, *, quick: bool, say: Callable[[str], None]
         results.add({**row, "faults": faults[status, place]})
     total = {"status": "all", "address": "", "requests": counts.total(), "faults": faults.total()}
     ours = sum(count for (status, _), count in counts.items() if status >= 500)
-    results.add(
-        {
-            **total,
-            "server_errors": ours,
-            "requests_per_second": counts.total() / seconds,
-            "memory_mib": most,
-        }
-    )
+    speed = {"requests_per_second": counts.total() / seconds, "memory_mib": most}
+    results.add({**total, "server_errors": ours, **speed})
 
 
 @dataclass

@@ -34,7 +34,7 @@ from counterveil_lab.baselines.nice import Reward
 from counterveil_lab.believability import KINDS, WISHES, Judges
 from counterveil_lab.evaluation import AS_PUBLISHED
 from counterveil_lab.experiments import peers, releases
-from counterveil_lab.experiments.runner import Case, Experiment, Options, figure
+from counterveil_lab.experiments.runner import Case, Experiment, Options, combined, figure
 from counterveil_lab.metrics import timed
 from counterveil_lab.results import Row
 
@@ -62,13 +62,10 @@ def cases(options: Options) -> Iterator[Case]:
         *((part, PUBLISHED_EPSILON) for part in (FREE, "paper")),
         *((part, None) for part in PEERS),
     ]
-    for repetition in options.repetitions:
-        for dataset in options.names(TABLES, ("adult",)):
-            for kind in (*KINDS, PRIVATE):
-                for part, epsilon in asking if kind == PRIVATE else [*asking, *others]:
-                    seed = FIRST_SEED + repetition
-                    head = {"dataset": dataset, "kind": kind, "part": part}
-                    yield {**head, "epsilon": epsilon, "seed": seed}
+    names, kinds = options.names(TABLES, ("adult",)), (*KINDS, PRIVATE)
+    for case in combined(seed=options.splits(FIRST_SEED), dataset=names, kind=kinds):
+        for part, epsilon in asking if case["kind"] == PRIVATE else [*asking, *others]:
+            yield {**case, "part": part, "epsilon": epsilon}
 
 
 def measure_case(
