@@ -55,31 +55,19 @@ class OnnxModel(TargetModel):
         missing_text: str | None = None,
     ) -> None:
         super().__init__(schema)
+        self._keys: list[Category] | None = None
+        random = Rows.of_points(base.random_points(PROBES, self.encoding.width), self.encoding)
         try:
             with limits.bounded_memory():
-                self._start(_open(source), inputs, outputs, classes, missing_text)
+                self._session = _open(source)
+                given = self._session.get_inputs()
+                fixed = {one.shape[0] for one in given if one.shape and _is_fixed(one.shape[0])}
+                self._rows_a_run = fixed.pop() if len(fixed) == 1 else None  # by the graph
+                self._over_rows, self._feed = _feeding(given, schema, inputs, missing_text)
+                self._wanted = _wanted(self._session.get_outputs(), self.classes)
+                raw, labels = self._raw(random)
         except UnicodeDecodeError:  # names in the file that are no text
             raise ModelError("the ONNX model is damaged: its names are no text") from None
-
-    def _start(
-        self,
-        session: Any,
-        inputs: Inputs,
-        outputs: Outputs,
-        classes: Sequence[Category] | None,
-        missing_text: str | None,
-    ) -> None:
-        """Find out what the model takes and answers, by asking it about random points."""
-        schema = self.schema
-        self._session = session
-        given = self._session.get_inputs()
-        fixed = {one.shape[0] for one in given if one.shape and _is_fixed(one.shape[0])}
-        self._rows_a_run: int | None = fixed.pop() if len(fixed) == 1 else None  # by the graph
-        self._over_rows, self._feed = _feeding(given, schema, inputs, missing_text)
-        self._wanted = _wanted(self._session.get_outputs(), self.classes)
-        self._keys: list[Category] | None = None
-        random = base.random_points(PROBES, self.encoding.width)
-        raw, labels = self._raw(Rows.of_points(random, self.encoding))
         columns = base.columns_called(classes, schema)
         self._outputs = base.kind_of_outputs(raw, outputs, schema, single=columns.single)
         log_proba = base.as_log_proba(raw, self._outputs, schema, PROBES, single=columns.single)

@@ -149,5 +149,4 @@ class Rows:
     def array(self) -> Array:
         if self.from_frame:
             return self.encoded.astype(np.float32)
-        array: Array = self.points.detach().cpu().numpy()
-        return array
+        return self.points.detach().cpu().numpy()

@@ -69,7 +69,7 @@ class TorchModel(TargetModel):
             ends_in_sigmoid=_ends_in_sigmoid(module),
         )
         self._log_proba(raw, 64)
-        self.additive = additive_module(module, self.encoding) if shape is None else None
+        self.additive = additive_module(module) if shape is None else None
         if self.additive == "steps":
             self.kinks = kinks_of(module, self.encoding)
 
