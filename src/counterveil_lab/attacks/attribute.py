@@ -108,7 +108,6 @@ class HiddenValues:
         return torch.cat([answers.flatten(1), label], dim=1)
 
     def head(self, count: int) -> HiddenValues:
-        """The first rows."""
         return HiddenValues(self.known[:count], self.versions[:count], self.truth[:count])
 
     def told(self, ask: Ask) -> Tensor:
@@ -220,8 +219,7 @@ def _taught(lessons: Lessons, feature: Sensitive, seed: int) -> Classify:
 
     def classify(people: HiddenValues, ask: Ask) -> Array:
         proba = networks.logits(inputs(people, ask)).softmax(dim=2)
-        chosen: Array = proba.mean(dim=0).argmax(dim=1).numpy()
-        return chosen
+        return proba.mean(dim=0).argmax(dim=1).numpy()
 
     return classify
 
@@ -241,8 +239,7 @@ def _taught_as_paper(lessons: Lessons, feature: Sensitive, seed: int) -> Classif
 
     @torch.no_grad()
     def classify(people: HiddenValues, ask: Ask) -> Array:
-        chosen: Array = network(people.vectors(ask)).argmax(dim=1).numpy()
-        return chosen
+        return network(people.vectors(ask)).argmax(dim=1).numpy()
 
     return classify
 

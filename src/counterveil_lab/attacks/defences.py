@@ -106,8 +106,8 @@ def build(
         raise RequestError(f"no defence {name!r}; there are: {', '.join(DEFENCES)}")
     if name not in MECHANISMS:
         if name == "dp-model":  # f by DP-SGD on D1
-            new, given = architecture(arena.schema), (arena.schema, arena.d1, DP_BUDGET)
-            arena = arena.defended(train_privately(new, *given, clip=DP_CLIP, seed=arena.seed))
+            of_d1 = architecture(arena.schema), arena.schema, arena.d1, DP_BUDGET
+            arena = arena.defended(train_privately(*of_d1, clip=DP_CLIP, seed=arena.seed))
         return ByBaseline(name, arena, _baseline(name, arena))
     mechanism = MECHANISMS[name]
     if veil is None:

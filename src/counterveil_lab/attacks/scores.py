@@ -34,8 +34,7 @@ def _areas(members: Array, outsiders: Array, axis: int = -1) -> Array:
     count, others = members.shape[axis], outsiders.shape[axis]
     ranks = stats.rankdata(np.concatenate([members, outsiders], axis=axis), axis=axis)
     own = np.take(ranks, range(count), axis=axis).sum(axis=axis)
-    areas: Array = (own - count * (count + 1) / 2) / (count * others)
-    return areas
+    return (own - count * (count + 1) / 2) / (count * others)
 
 
 def caught(members: Array, outsiders: Array, false_share: float) -> float | None:

@@ -74,7 +74,6 @@ def headline(rows: Rows, column: str = "fidelity", apart: Sequence[str] = ()) ->
 
 
 def sentence(line: Row) -> str:
-    """One line of the headline in words."""
     name = line["defence"] + ("" if line["epsilon"] is None else f" at ε {line['epsilon']:g}")
     start = f"{line['dataset']}, {name}, f answers with {line['predictions']}: "
     way = f"{line['attacker']}, {line['queries']} queries, {line['architecture']} architecture"

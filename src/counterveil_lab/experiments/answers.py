@@ -103,12 +103,10 @@ def _searches(mechanism: str, guidance: str, *, several: bool) -> tuple[str, ...
 
 
 def time_cases(options: Options) -> Iterator[Case]:
-    """Every dataset."""
     return combined(seed=options.repetitions, dataset=options.names(quick=("digits",)))
 
 
 def measure_times(dataset: str, seed: int, *, quick: bool) -> list[Row]:
-    """Every method on one dataset."""
     queries = TIMED_QUERIES * (RUNS + 1)
     evaluation = releases.evaluation_for(dataset, seed, quick=quick, queries=queries)
     rows = []

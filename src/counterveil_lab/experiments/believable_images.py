@@ -87,15 +87,14 @@ def _pictures(judges: ImageJudges, result: Explanations, name: str) -> dict[str,
 
 
 def paint(rows: Sequence[Row], folder: Path) -> None:
-    """A sheet for each dataset, from stored pictures."""
-    from counterveil_lab import figures, figures_believable
+    from counterveil_lab import figures
 
     stored = pictures_of(rows)
     for dataset in dict.fromkeys(row["dataset"] for row in rows):
-        sheet = figures_believable.image_answers(dataset, stored)
+        sheet = figures.image_answers(dataset, stored)
         figures.save(sheet, folder / f"believable-images-{dataset}")
         if dataset == "mnist":
-            few = figures_believable.image_answers(dataset, stored, FEW)
+            few = figures.image_answers(dataset, stored, FEW)
             figures.save(few, folder / "believable-images-few")
 
 

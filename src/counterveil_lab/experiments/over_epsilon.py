@@ -25,7 +25,6 @@ MSE_ROWS = 5000
 
 
 def target_cases(options: Options) -> Iterator[Case]:
-    """Every dataset that the lab can load."""
     return combined(seed=options.repetitions, dataset=options.names(tuple(LOADERS)))
 
 
@@ -64,7 +63,6 @@ def mse_cases(options: Options) -> Iterator[Case]:
 def measure_mse(
     dataset: str, mechanism: str, epsilon: releases.Epsilon, seed: int, *, quick: bool
 ) -> list[Row]:
-    """One release and its error."""
     data = releases.data_for(dataset, seed, quick=quick)
     made = releases.release(data, mechanism, epsilon, seed, quick=quick)
     error = reconstruction_error(made.veil, data.test.head(MSE_ROWS))

@@ -26,7 +26,6 @@ QUERIES = 500
 
 
 def reading_cases(options: Options) -> Iterator[Case]:
-    """Every reading at every ε."""
     names = options.names(DATASETS, quick=("digits",))
     epsilons = EPSILONS[-1:] if options.quick else EPSILONS
     seeds = options.repetitions
@@ -36,7 +35,6 @@ def reading_cases(options: Options) -> Iterator[Case]:
 def measure_reading(
     dataset: str, epsilon: float, reading: str, seed: int, *, quick: bool
 ) -> list[Row]:
-    """One release under one reading, and its answers."""
     data = releases.data_for(dataset, seed, quick=quick)
     model = releases.target_for(data, seed, even=reading != UNWEIGHTED)
     evaluation = Evaluation.of(data, model, seed, QUICK_QUERIES if quick else QUERIES)

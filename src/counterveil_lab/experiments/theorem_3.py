@@ -110,7 +110,6 @@ def bias_of(found: Tensor) -> Row:
 
 
 def cases(options: Options) -> Iterator[Case]:
-    """Every dataset, scale of the noise and seed."""
     names = options.names(DATASETS, DATASETS)
     return combined(dataset=names, scale=SCALES, seed=options.repetitions)
 

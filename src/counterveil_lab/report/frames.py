@@ -21,6 +21,7 @@ NAMES: dict[str, dict[str, str]] = SECTIONS["names"]  # stored names and their w
 DATASETS, PEERS, OURS, DEFENCES = (NAMES[kind] for kind in ("dataset", "peer", "ours", "defence"))
 MECHANISMS = ("paper", "functional", "dpsgd")
 # What a row is described by, beside its flip ratio.
+SETTINGS: tuple[str, ...]
 SETTINGS = ("dataset", "method", "mechanism", "guidance", "epsilon", "delta", "search")
 SETTINGS += ("defence", "predictions", "architecture", "queries", "extra_queries")
 THRESHOLDS: dict[str, float] = SECTIONS["threshold"]

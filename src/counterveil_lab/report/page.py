@@ -53,7 +53,6 @@ class Stored:
         return self.files.get(name, [])
 
     def frame(self, name: str) -> pd.DataFrame:
-        """The described rows of an experiment."""
         if name not in self._frames:
             self._frames[name] = described(self.rows(name))
         return self._frames[name]
@@ -103,7 +102,6 @@ class Report:
         return Counter(it.state for it in every if it.claim.of_paper == of_paper)
 
     def of(self, chapter: Spec) -> list[Section]:
-        """The sections of a chapter."""
         return [section for section in self.sections if section.spec in chapter["section"]]
 
 

@@ -140,7 +140,6 @@ def table_4(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def single_values(frame: pd.DataFrame) -> pd.DataFrame:
-    """Attribute inference value by value."""
     rows = with_values(select(frame, control="none"), ["value"])
     return rows[rows.value != "all"] if len(rows) else rows
 
