@@ -60,7 +60,6 @@ def shapes_of(networks: tuple[nn.Module, ...]) -> list[tuple[int, int]]:
 
 
 def multiply_adds(shapes: list[tuple[int, int]]) -> int:
-    """Of one row through all the products."""
     return sum(wide * narrow for wide, narrow in shapes)
 
 
@@ -104,7 +103,6 @@ def copy_bandwidth(device: torch.device, size: int = 2**30) -> float:
 
 
 def settle(device: torch.device) -> None:
-    """Wait until the device has done what it was told."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 

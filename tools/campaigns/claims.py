@@ -46,7 +46,6 @@ def cases(options: Options) -> Iterable[Case]:
 
 
 def measure_case(dataset: str, part: str, epsilon: float, seed: int, *, quick: bool) -> list[Row]:
-    """The claims of the answers of one veil."""
     data = releases.data_for(dataset, seed, quick=quick or part == FEW)
     wish = WISHES[dataset]
     veil = releases.release(data, "functional", epsilon, seed, quick=quick).veil

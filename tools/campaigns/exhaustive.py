@@ -191,14 +191,12 @@ def compared(
 
 
 def cases(options: Options) -> Iterable[Case]:
-    """The models of Adult, then the small worlds."""
     worlds = range(QUICK_WORLDS if options.quick else WORLDS)
     yield from combined(part=["adult"], world=[None], model=ADULT)
     yield from combined(part=["random"], world=worlds, model=RANDOM)
 
 
 def measure_case(part: str, world: int | None, model: str, *, quick: bool) -> list[Row]:
-    """One model of a part, a row for each search."""
     if world is None:
         return adult_rows(model, QUICK_PEOPLE if quick else PEOPLE)
     with learning_less():

@@ -227,7 +227,6 @@ def _compared(
 
 
 def cases(options: Options) -> Iterable[Case]:
-    """The datasets."""
     return combined(dataset=options.names(DATASETS, ("adult",)))
 
 

@@ -128,7 +128,6 @@ def measure_case(dataset: str, epsilon: float, seed: int, *, quick: bool) -> lis
 
 
 def cases(options: Options) -> Iterable[Case]:
-    """Every split, table and ε."""
     seeds, names = options.splits(FIRST_SEED), options.names(TABLES, ("adult",))
     epsilons = EPSILONS[1:2] if options.quick else EPSILONS
     return combined(seed=seeds, dataset=names, epsilon=epsilons)

@@ -71,12 +71,10 @@ class EncodedTable:
 
     @property
     def size(self) -> int:
-        """The number of rows."""
         return len(self.points)
 
     @property
     def encoding(self) -> Encoding:
-        """Of the schema."""
         return Encoding(self.schema)
 
     def private_columns(self, features: object = None) -> Iterator[tuple[list[Array], Array]]:
@@ -166,7 +164,6 @@ def _plan(
 
 
 def scorecard_of(population: MixedPopulation) -> nn.Module:
-    """The private model of a population."""
     return WholeScorecard.of(scorecard(population), population.grid)
 
 

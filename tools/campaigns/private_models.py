@@ -47,7 +47,6 @@ def measure_case(
     *,
     quick: bool,
 ) -> list[Row]:
-    """One model."""
     data = releases.data_for(dataset, SPLIT, quick=quick)
     table, points, classes, decided = prepared(dataset, 1.0, quick)
     budget, real = Budget(epsilon, delta), torch.as_tensor(points, dtype=torch.float32)

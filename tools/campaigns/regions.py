@@ -82,7 +82,6 @@ def _tries(feature: Feature, own: Any, seen: Any) -> list[Any]:
 
 
 def measure_case(dataset: str, kind: str, seed: int, *, quick: bool) -> list[Row]:
-    """The regions of one kind of f on one table."""
     data, wish = releases.data_for(dataset, seed, quick=quick), WISHES[dataset]
     veil = releases.release(data, "functional", EPSILON, seed, epochs=EPOCHS, quick=quick).veil
     model = veil.model(classes="even") if kind == PRIVATE else trained(data, kind, seed)  # type: ignore[arg-type]
@@ -109,7 +108,6 @@ def measure_case(dataset: str, kind: str, seed: int, *, quick: bool) -> list[Row
 
 
 def cases(options: Options) -> Iterable[Case]:
-    """Every split, table and kind of f."""
     seeds, names = options.splits(FIRST_SEED), options.names(TABLES, ("adult",))
     return combined(seed=seeds, dataset=names, kind=MODELS)
 

@@ -72,8 +72,7 @@ def jax_bounds(inside: Array, outside: Array, delta: float) -> dict[str, float]:
         ran = subprocess.run(command, capture_output=True, text=True, check=False)
     if ran.returncode:
         raise RuntimeError(f"jax_privacy failed: {ran.stderr[-2000:]}")
-    found: dict[str, float] = json.loads(ran.stdout.splitlines()[-1])
-    return found
+    return json.loads(ran.stdout.splitlines()[-1])
 
 
 def canaries(count: int, budget: Budget, noise: NoiseSource) -> tuple[Array, Array]:
@@ -116,12 +115,10 @@ def measure_case(how: str, epsilon: float, delta: float, fault: str, *, quick: b
 
 
 def why_not(case: Case) -> str | None:
-    """Why a case cannot be measured here, or None."""
     return None if os.environ.get(PYTHON) else f"{PYTHON} names no Python that has jax-privacy"
 
 
 def cases(options: Options) -> Iterable[Case]:
-    """Both ways, sound and at fault, at every budget."""
     for how in (ONE_RUN, MANY_RUNS):
         for epsilon, delta in BUDGETS[1:2] if options.quick else BUDGETS:
             yield from combined(how=[how], epsilon=[epsilon], delta=[delta], fault=(SOUND, HALVED))
