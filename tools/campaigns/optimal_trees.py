@@ -107,8 +107,7 @@ def _within(
         trees, normalizers=np.ones(encoding.width), constraints=rules, value_policy=whole
     )
     wanted = Target.probability(range=(0.5, 1.0) if goal == 1 else (0.0, 0.5))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of searches that prove nothing: `proved` says so
+    with warnings.catch_warnings(action="ignore"):  # that nothing is proved: `proved` says so
         found: Any = explainer.explain(query, wanted, "exact", SECONDS, seed=0)
     if isinstance(found, Infeasible):
         return Optimum(None, found.proof == "certified")

@@ -109,6 +109,8 @@ class Named(Frozen):
     def _check_names(self) -> Self:
         if self.label:
             self._check_name("label", self.label)
+        if not self.value_names:
+            return self
         names: dict[Category, str] = {}  # of its own values
         for given, name in self.value_names:
             value = self.value_like(given)
