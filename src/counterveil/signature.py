@@ -66,10 +66,10 @@ class PublicKey:
     @classmethod
     def load(cls, path: Place) -> PublicKey:
         """Read the file of a public key."""
-        kind, name, raw = _read(path)
-        if kind != PUBLIC:
+        kind, key = open_key(path)
+        if kind != "public key":
             raise RequestError(f"{path} is a signing key: keep it secret, and give its .pub file")
-        return _public(path, name, raw)
+        return key
 
 
 @dataclass(frozen=True)
@@ -251,12 +251,8 @@ def open_key(path: Place) -> tuple[str, PublicKey]:
     kind, name, raw = _read(path)
     if kind == SIGNING:
         return "signing key", SigningKey(name, raw).public
-    return "public key", _public(path, name, raw)
-
-
-def _public(path: Place, name: str, raw: bytes) -> PublicKey:
     try:
-        return PublicKey(name, raw)
+        return "public key", PublicKey(name, raw)
     except ValueError as error:
         raise RequestError(f"{path}: {error}; ask for another key") from None
 

@@ -139,8 +139,7 @@ def csv_batches(
 @contextmanager
 def _one_line_errors(path: Path) -> Iterator[None]:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)
+        with warnings.catch_warnings(action="error", category=pd.errors.ParserWarning):
             yield
     except UnicodeDecodeError:
         raise DataError(f"{path} is not UTF-8 text; save it as UTF-8 CSV or Parquet") from None

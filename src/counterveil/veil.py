@@ -14,6 +14,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
+from counterveil import veil_file
 from counterveil.errors import RequestError, VeilError
 from counterveil.files import write_whole
 from counterveil.hints import named
@@ -27,16 +28,7 @@ from counterveil.privacy.record import NoisyRecord, to_members
 from counterveil.private_model import ClassWeights, PrivateModel
 from counterveil.schema import Schema
 from counterveil.signature import PublicKey, Signature, Signer, SigningKey, signer_line, trusted_key
-from counterveil.veil_file import (
-    FORMAT,
-    MANIFEST,
-    SIGNATURE,
-    VERSION,
-    VeilFile,
-    pack,
-    refusing,
-    sha256,
-)
+from counterveil.veil_file import MANIFEST, SIGNATURE, VeilFile, pack, refusing, sha256
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,8 +150,8 @@ class Veil:
     def _manifest(self, members: dict[str, bytes]) -> bytes:
         further = {} if self.generator is None else {"generator": asdict(self.generator.size)}
         content = {
-            "format": FORMAT,
-            "version": VERSION,
+            "format": veil_file.FORMAT,
+            "version": veil_file.VERSION,
             "hidden": list(self.autoencoder.hidden),
             "surrogate": None if self.surrogate is None else _shape_of(self.surrogate),
             **further,
@@ -224,9 +216,7 @@ def _surrogate_of(described: dict[str, tuple[int, ...]], schema: Schema) -> Surr
     raise VeilError("its manifest gives no usable surrogate")
 
 
-def _rebuild(
-    file: VeilFile,
-) -> tuple[Autoencoder, Tensor, Surrogate | None, Generator | None]:
+def _rebuild(file: VeilFile) -> tuple[Autoencoder, Tensor, Surrogate | None, Generator | None]:
     """Autoencoder, prototypes, surrogate and generator from the weights of a file."""
     schema, manifest = file.schema, file.manifest
     width, classes = schema.width, len(schema.label.classes)

@@ -16,7 +16,6 @@ trusts nothing. Whatever would not be written alike, members that are too large,
 wrong shapes, numbers that are not finite, a record that does not fit the schema, a statement that
 contradicts the file (`check_statement`) and a wrong signature are refused with a `VeilError`.
 
-
 `VeilFile` stops before the networks: it is read in a moment, without torch.
 """
 

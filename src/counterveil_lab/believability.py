@@ -240,7 +240,6 @@ class Judges:
 
     @cached_property
     def near_queries(self) -> float:
-        """`near` of all queries."""
         return self.reality.near(self.queries)
 
     @cached_property
@@ -291,8 +290,7 @@ class Judges:
         return self._accepted(self.f, self.reality.space.encoding.pick(answers))
 
     def _accepted(self, model: TargetModel, rows: pd.DataFrame) -> Array:
-        answer: Array = (decided(model, rows) == self.target_number).numpy()
-        return answer
+        return (decided(model, rows) == self.target_number).numpy()
 
 
 @lru_cache(maxsize=4)

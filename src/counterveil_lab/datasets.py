@@ -293,8 +293,7 @@ def _rows_held_out(rows: int, seed: int, share: float) -> Array:
 def patients_held_out(patients: Array, seed: int) -> Array:
     """A mask of all rows of a quarter of the patients: nobody is in both parts."""
     people, number = np.unique(patients, return_inverse=True)
-    mask: Array = _rows_held_out(len(people), seed, TEST_SHARE)[number]
-    return mask
+    return _rows_held_out(len(people), seed, TEST_SHARE)[number]
 
 
 def _split(

@@ -64,8 +64,7 @@ class MaxPooled(nn.Module):
         )
 
     def forward(self, points: Tensor) -> Tensor:
-        logits: Tensor = self.layers(points)
-        return logits
+        return self.layers(points)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +100,6 @@ class ImageJudges:
 
     @cached_property
     def near_queries(self) -> float:
-        """`near` of the queries."""
         points, _ = encoded(self.queries, self.data.schema)
         return self._near(points, self.targets)
 
@@ -112,7 +110,9 @@ class ImageJudges:
 
     def score(self, result: Explanations, seconds: float) -> Row:
         """Every metric of the module, for one answer to each query; `seconds`: what all took."""
-        points, _ = encoded(_labelled(result.rows, self.data), self.data.schema)
+        label = self.data.schema.label  # of answers any one, as `encoded` wants it
+        answers = result.rows.assign(**{label.name: label.classes[0]})
+        points, _ = encoded(answers, self.data.schema)
         before, _ = encoded(self.queries, self.data.schema)
         said = classes_of(self.model, points) == self.targets
         row: Row = {
@@ -145,11 +145,6 @@ class ImageJudges:
             mine = targets == goal
             found[mine] = torch.cdist(points[mine], images[classes == goal]).amin(dim=1)
         return float(found.mean())
-
-
-def _labelled(rows: pd.DataFrame, data: Dataset) -> pd.DataFrame:
-    """Rows without a label with any one, as `encoded` wants it."""
-    return rows.assign(**{data.schema.label.name: data.schema.label.classes[0]})
 
 
 @lru_cache(maxsize=2)

@@ -223,8 +223,7 @@ class PercentileNetwork(nn.Module):
         self.layers = classifier(schema.width, HIDDEN["mixed"], len(schema.label.classes))
 
     def forward(self, points: Tensor) -> Tensor:
-        logits: Tensor = self.layers(self.percentiles(points))
-        return logits
+        return self.layers(self.percentiles(points))
 
     def percentiles(self, points: Tensor) -> Tensor:
         """The points with percentiles in the place of numbers, (rows, width)."""

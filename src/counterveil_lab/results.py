@@ -157,7 +157,6 @@ def _column(values: list[Any]) -> tuple[Any, bool]:
 
 
 def read(path: Path) -> list[Row]:
-    """The rows of a file."""
     table = pq.read_table(path)
     if not {"command", "commit"} <= {*table.column_names}:
         raise InputError(f"{path} is no file of results: it has no columns command and commit")

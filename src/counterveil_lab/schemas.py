@@ -76,10 +76,8 @@ def diagnosis_group(code: str) -> str:
     if code[:1] in {"E", "V"}:
         return "other"
     number = int(float(code))
-    for name, ranges in DIAGNOSES.items():
-        if any(number in each for each in ranges):
-            return name
-    return "other"
+    found = (name for name, ranges in DIAGNOSES.items() if any(number in each for each in ranges))
+    return next(found, "other")
 
 
 def employer_group(name: str) -> str | None:

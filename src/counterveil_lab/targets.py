@@ -7,6 +7,7 @@ skewed data accuracy may then be below what naming the largest class would score
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pandas as pd
 import torch
@@ -79,8 +80,7 @@ class Convolutional(nn.Module):
 
     def forward(self, points: Tensor) -> Tensor:
         pictures = points.reshape(len(points), *self._shape).movedim(-1, 1)  # channels first
-        logits: Tensor = self.layers(pictures)
-        return logits
+        return self.layers(pictures)
 
 
 def new_target(schema: Schema) -> nn.Module:
@@ -116,16 +116,9 @@ def train_target(
 
     with progress_bar(f"training f on {dataset.name}", recipe.epochs, show=progress) as tick:
         for number, (epochs, batch, rate) in enumerate(recipe.stages):
-            fit(
-                model.requires_grad_(True).train(),
-                loss_of,
-                len(points),
-                epochs=epochs,
-                batch=batch,
-                rate=rate,
-                seed=seed,
-                tick=silent if number else tick,
-            )
+            how: dict[str, Any] = {"epochs": epochs, "batch": batch, "rate": rate, "seed": seed}
+            told = silent if number else tick
+            fit(model.requires_grad_(True).train(), loss_of, len(points), tick=told, **how)
     return model
 
 

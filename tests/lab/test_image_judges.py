@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from counterveil_lab import figures_believable, targets
+from counterveil_lab import figures, targets
 from counterveil_lab.experiments import believable_images, images, releases, table
 from counterveil_lab.experiments.runner import Options
 from counterveil_lab.image_judges import ImageJudges, MaxPooled
@@ -49,7 +49,7 @@ def test_a_sheet_has_a_line_for_every_way(tmp_path):
         "digits 0.75 surrogate believable": pictures, "digits 0.75 model believable": pictures,
         "digits 3.0 model believable": pictures, "mnist 3.0 model believable": pictures,
     }  # fmt: skip
-    sheet = figures_believable.image_answers("digits", stored)
+    sheet = figures.image_answers("digits", stored)
     assert [axes.get_ylabel() for axes in sheet.axes] == [
         "query", "believable, ε 3", "difference", "believable, ε 0.75", "difference", "nearest",
         "believable, ε 0.75\nthe veil alone",

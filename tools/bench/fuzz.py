@@ -168,11 +168,8 @@ def _body(dice: Random, rows: list[dict[str, Any]], kind: str, fields: dict[str,
     body = text.encode()
     if dice.random() < 0.1:
         place = dice.randrange(len(body))
-        body = (
-            body[:place]
-            + dice.choice([b"", b"\xff\x00", MARK.encode(), b"[" * 3000])
-            + body[place + 1 :]
-        )
+        odd = dice.choice([b"", b"\xff\x00", MARK.encode(), b"[" * 3000])
+        body = body[:place] + odd + body[place + 1 :]
     return body[: dice.randrange(len(body))] if dice.random() < 0.05 else body
 
 
@@ -246,9 +243,8 @@ def fault_of(
         if word in seen and not (word == MARK.encode() and _NAME_TOLD.search(body)):
             return f"the answer holds {word.decode()}"
     if status >= 400 and headers.get(b"content-type", b"").startswith(b"application/problem+json"):
-        return (
-            "" if not body or json.loads(body)["status"] == status else "another status in the body"
-        )
+        same = not body or json.loads(body)["status"] == status
+        return "" if same else "another status in the body"
     return "" if status < 400 else "a refusal that is no problem+json"
 
 
@@ -285,14 +281,8 @@ def bench(folder: Path, command: str, *, quick: bool, say: Callable[[str], None]
         results.add({**row, "faults": faults[status, place]})
     total = {"status": "all", "address": "", "requests": counts.total(), "faults": faults.total()}
     ours = sum(count for (status, _), count in counts.items() if status >= 500)
-    results.add(
-        {
-            **total,
-            "server_errors": ours,
-            "requests_per_second": counts.total() / seconds,
-            "memory_mib": most,
-        }
-    )
+    speed = {"requests_per_second": counts.total() / seconds, "memory_mib": most}
+    results.add({**total, "server_errors": ours, **speed})
 
 
 @dataclass

@@ -53,11 +53,6 @@ def seconds_of(call: Callable[[], object], *, repeats: int = 9, warm: int = 1) -
     return times
 
 
-def networks_of(veil: Veil, model: nn.Module) -> tuple[nn.Module, ...]:
-    """What an answer goes through at least once: decoder and f."""
-    return veil.autoencoder.decoder, model
-
-
 def shapes_of(networks: tuple[nn.Module, ...]) -> list[tuple[int, int]]:
     """(numbers in, numbers out) of every matrix product."""
     layers = [layer for network in networks for layer in network.modules()]
@@ -65,7 +60,6 @@ def shapes_of(networks: tuple[nn.Module, ...]) -> list[tuple[int, int]]:
 
 
 def multiply_adds(shapes: list[tuple[int, int]]) -> int:
-    """Of one row through all the products."""
     return sum(wide * narrow for wide, narrow in shapes)
 
 
@@ -109,7 +103,6 @@ def copy_bandwidth(device: torch.device, size: int = 2**30) -> float:
 
 
 def settle(device: torch.device) -> None:
-    """Wait until the device has done what it was told."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
@@ -196,7 +189,7 @@ def measure_device(
     warm_up_seconds = time.perf_counter() - started
     queries = jittered(given.points, batch, explainer.encoding, device)
     asked = query_batch(queries, _runner_up(explainer, queries), explainer.encoding)
-    shapes = shapes_of(networks_of(given.veil, given.model))
+    shapes = shapes_of((given.veil.autoencoder.decoder, given.model))  # each once at least
     work, sizes = multiply_adds(shapes), {"square": square, "rows": min(batch, 2**18)}
     rate, bf16_rate = (
         matrix_rate(shapes, device=device, dtype=dtype, **sizes)
@@ -244,9 +237,8 @@ def _agreement(given: Inputs, there: Explainer, batch: QueryBatch, prefer: Prefe
     some = batch.select(slice(0, COMPARED))
     here = Explainer(given.veil, given.model)
     rows, _ = there.answer_tensors(some, there.options(SearchOptions(prefer=prefer)))
-    own, _ = here.answer_tensors(
-        some.to(torch.device("cpu")), here.options(SearchOptions(prefer=prefer))
-    )
+    some = some.to(torch.device("cpu"))
+    own, _ = here.answer_tensors(some, here.options(SearchOptions(prefer=prefer)))
     return float(((rows.cpu() - own).abs().amax(dim=1) < 1e-4).float().mean())
 
 

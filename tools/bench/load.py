@@ -29,9 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from bench.serve import EPSILON, LOOKED_AT, Load, answer_from, head, memory, served
+from bench.serve import EPSILON, LOOKED_AT, Load, answer_from, head, memory, seen_of, served
 from counterveil import Explainer
 from counterveil.service.access import AccessKeys
 from counterveil_lab.product import embedded_adult
@@ -155,18 +153,11 @@ def bench(folder: Path, command: str, *, quick: bool, say: Callable[[str], None]
                         crowd = Crowd(port, made, rows, pause, end, part)
                         asyncio.run(_watched(crowd, process, loud=name == "loud"))
                         part.seconds += seconds
-                quiet = float(np.median(parts["quiet"].milliseconds))
+                quiet = seen_of(parts["quiet"])["median_ms"]
                 for name, part in parts.items():
-                    times = np.array(part.milliseconds)
-                    numbers = {
-                        "requests": len(times),
-                        "errors": part.errors,
-                        "requests_per_second": len(times) / part.seconds,
-                        "median_ms": float(np.median(times)),
-                        "p99_ms": float(np.quantile(times, 0.99)),
-                        "ratio": float(np.median(times)) / quiet,
-                        "memory_mib": max(part.memory),
-                    }
+                    numbers = seen_of(part)
+                    numbers["ratio"] = numbers["median_ms"] / quiet
+                    numbers["memory_mib"] = max(part.memory)
                     row = {"part": name, "polite": POLITE, "pause": pause}
                     share = {"unanswered": len(without) / len(rows)}
                     results.add({**row, **share, **numbers})

@@ -186,19 +186,12 @@ def with_warm_up(size: Size, seeds: int) -> Iterator[Row]:
 
 def _own_searches(evaluation: Evaluation, name: str, size: Size) -> Iterator[Row]:
     veil = release(evaluation, EPSILON, 0, size)
-    kinds: dict[str, dict[str, Any]] = {
-        "counterveil-believable": {"prefer": "believable"},
-        **METHODS,
-    }
-    for method, options in kinds.items():
+    for method, options in {"counterveil-believable": {"prefer": "believable"}, **METHODS}.items():
         explainer = Explainer(veil, evaluation.model)
         prefer: Prefer = options.get("prefer", "nearest")
         learns = options.get("method") != "iterations"
-        row = head(name, method, EPSILON)
-        row |= {
-            "batch": size.queries,
-            "warm_up_seconds": warm_up(explainer, prefer) if learns else 0,
-        }
+        row = {**head(name, method, EPSILON), "batch": size.queries}
+        row["warm_up_seconds"] = warm_up(explainer, prefer) if learns else 0
         ask: Ask = partial(evaluation.explain, explainer, **options)
         row |= seconds(ask, size.queries, size.queries, size.repeats)
         yield row | measure(evaluation.explain(explainer, **options), evaluation.reference)

@@ -27,12 +27,7 @@ from counterveil_lab.figures import (
 )
 from counterveil_lab.results import Row
 
-COLOURS = {
-    "counterveil": OURS,
-    "counterveil-unpolished": FADED,
-    "algorithm-2": WARM,
-}
-MILLISECONDS = "milliseconds a query"
+COLOURS = {"counterveil": OURS, "counterveil-unpolished": FADED, "algorithm-2": WARM}
 
 
 def draw_search(rows: Sequence[Row], folder: Path) -> None:
@@ -43,31 +38,10 @@ def draw_search(rows: Sequence[Row], folder: Path) -> None:
         save(_peers(mine), folder / "bench-search-peers")
 
 
-def _panels(count: int, height: float) -> tuple[Figure, list[Axes]]:
-    return grid(count, count, height=height - 0.5, share=True, size=9)
-
-
 def _name(axes: Axes, title: str, x: str, y: str = "") -> None:
     axes.set_title(title, loc="left", fontsize=10.5, color=INK, fontweight="bold", pad=10)
     axes.set_xlabel(x, fontsize=9.5, color=INK)
     axes.set_ylabel(y, fontsize=9.5, color=INK)
-
-
-def _log(axes: Axes, which: str) -> None:
-    """A logarithmic axis with plain numbers."""
-    axis = axes.xaxis if which == "x" else axes.yaxis
-    (axes.set_xscale if which == "x" else axes.set_yscale)("log")
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
-    axis.set_minor_formatter(NullFormatter())
-
-
-def _bars(axes: Axes, names: Sequence[Any], values: Any, colours: Any, words: list[str]) -> None:
-    """Horizontal bars with words at their ends."""
-    axes.barh(names, values, color=colours, height=0.55 if len(names) > 6 else 0.5)
-    style: Style = {"textcoords": "offset points", "va": "center", "fontsize": 8.5, "color": INK}
-    for place, (value, text) in enumerate(zip(values, words, strict=True)):
-        axes.annotate(text, (0.0 if pd.isna(value) else value, place), (4, 0), **style)
-    axes.grid(False, axis="y")
 
 
 def _label(row: pd.Series[Any]) -> str:
@@ -79,10 +53,11 @@ def _label(row: pd.Series[Any]) -> str:
 
 def _peers(rows: pd.DataFrame) -> Figure:
     rows = rows[rows.seed == 0]
-    rows = rows.assign(label=rows.apply(_label, axis=1), colour=_colours(rows))
+    rows = rows.assign(label=rows.apply(_label, axis=1))
+    rows["colour"] = [COLOURS.get(method, THEIRS) for method in rows.method]
     best = rows[rows.batch == rows.batch.max()].sort_values("seconds_per_query", ascending=False)
     order = list(best.label)
-    figure, (times, nearness) = _panels(2, 5.4)
+    figure, (times, nearness) = grid(2, 2, height=4.9, share=True, size=9)
     marks = {rows.batch.max(): ("o", 42), 10: ("s", 26), 1: ("D", 26)}
     for batch, (mark, area) in marks.items():
         here = rows[rows.batch == batch]
@@ -90,15 +65,21 @@ def _peers(rows: pd.DataFrame) -> Figure:
         alpha = 1.0 if batch == rows.batch.max() else 0.55
         style: Style = {"marker": mark, "s": area, "linewidths": 0, "alpha": alpha}
         times.scatter(1000 * here.seconds_per_query, places, c=list(here.colour), **style)
-    words = [
-        "none found" if pd.isna(distance) else f"{distance:.2f}   flips {ratio:.3f}"
-        for distance, ratio in zip(best.distance, best.flip_ratio, strict=True)
-    ]
-    _bars(nearness, range(len(order)), best.distance, list(best.colour), words)
+    height = 0.55 if len(order) > 6 else 0.5
+    nearness.barh(range(len(order)), best.distance, color=list(best.colour), height=height)
+    style = {"textcoords": "offset points", "va": "center", "fontsize": 8.5, "color": INK}
+    for place, (value, ratio) in enumerate(zip(best.distance, best.flip_ratio, strict=True)):
+        words, end = "none found", 0.0
+        if not pd.isna(value):
+            words, end = f"{value:.2f}   flips {ratio:.3f}", value
+        nearness.annotate(words, (end, place), (4, 0), **style)
+    nearness.grid(False, axis="y")
     nearness.set_xlim(0, 1.75 * best.distance.max())
     times.set_yticks(range(len(order)), order)
-    _log(times, "x")
-    _name(times, "Time of an answer (Adult, one core)", MILLISECONDS)
+    times.set_xscale("log")
+    times.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    times.xaxis.set_minor_formatter(NullFormatter())
+    _name(times, "Time of an answer (Adult, one core)", "milliseconds a query")
     _name(nearness, "Distance of the answers found", "L2 in the encoding")
     keys = [
         Line2D([], [], color=SOFT, linestyle="", marker=mark, markersize=area**0.5)
@@ -107,7 +88,3 @@ def _peers(rows: pd.DataFrame) -> Figure:
     asked = [f"{batch:,.0f} queries at once" if batch > 1 else "a single query" for batch in marks]
     legend(figure, keys, asked)
     return figure
-
-
-def _colours(rows: pd.DataFrame) -> list[str]:
-    return [COLOURS.get(method, THEIRS) for method in rows.method]

@@ -100,7 +100,9 @@ def bench(
                     asyncio.run(_load(loads[name], port, asked, clients, seconds))
                     loads[name].memory.append(memory(process))
             for name, (*_, share) in parts.items():
-                numbers = _numbers(loads[name])
+                load = loads[name]
+                numbers = {**seen_of(load), "memory_first": load.memory[0]}
+                numbers["memory_mib"] = load.memory[-1]
                 results.add({"part": name, "clients": clients, "unanswered": share, **numbers})
                 say(f"{name}: {numbers}")
             for name, ((port, process), count) in streams.items():
@@ -112,7 +114,8 @@ def bench(
                 say(f"{name}: {row}")
 
 
-def _numbers(load: Load) -> dict[str, float | int]:
+def seen_of(load: Load) -> dict[str, float | int]:
+    """What clients saw, in numbers."""
     times = np.array(load.milliseconds)
     return {
         "requests": len(times),
@@ -120,8 +123,6 @@ def _numbers(load: Load) -> dict[str, float | int]:
         "requests_per_second": len(times) / load.seconds,
         "median_ms": float(np.median(times)),
         "p99_ms": float(np.quantile(times, 0.99)),
-        "memory_first": load.memory[0],
-        "memory_mib": load.memory[-1],
     }
 
 

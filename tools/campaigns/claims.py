@@ -27,7 +27,7 @@ from counterveil.search.results import wording
 from counterveil_lab.believability import WISHES, refused
 from counterveil_lab.datasets import Dataset
 from counterveil_lab.experiments import releases
-from counterveil_lab.experiments.runner import Case, Experiment, Options
+from counterveil_lab.experiments.runner import Case, Experiment, Options, combined
 from counterveil_lab.results import Row
 
 FIRST_SEED = 1  # as of `believable`
@@ -39,16 +39,13 @@ POINTS = 0.02  # that a claim may be off by
 
 def cases(options: Options) -> Iterable[Case]:
     """Every table and ε; of Adult also a few rows."""
-    for repetition in options.repetitions:
-        for dataset in options.names(TABLES, ("adult",)):
-            for part in (WHOLE, FEW) if dataset == "adult" else (WHOLE,):
-                for epsilon in EPSILONS[1:2] if options.quick else EPSILONS:
-                    seed = FIRST_SEED + repetition
-                    yield {"dataset": dataset, "part": part, "epsilon": epsilon, "seed": seed}
+    seeds, names = options.splits(FIRST_SEED), options.names(TABLES, ("adult",))
+    epsilons = EPSILONS[1:2] if options.quick else EPSILONS
+    every = combined(seed=seeds, dataset=names, part=(WHOLE, FEW), epsilon=epsilons)
+    return (case for case in every if case["part"] == WHOLE or case["dataset"] == "adult")
 
 
 def measure_case(dataset: str, part: str, epsilon: float, seed: int, *, quick: bool) -> list[Row]:
-    """The claims of the answers of one veil."""
     data = releases.data_for(dataset, seed, quick=quick or part == FEW)
     wish = WISHES[dataset]
     veil = releases.release(data, "functional", epsilon, seed, quick=quick).veil

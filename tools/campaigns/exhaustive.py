@@ -49,7 +49,7 @@ from counterveil.search.batch import QueryBatch
 from counterveil.search.constraints.bounds import box_around, column_costs
 from counterveil.search.constraints.rules import Rules
 from counterveil.search.options import Prefer
-from counterveil_lab.experiments.runner import Case, Experiment, Options
+from counterveil_lab.experiments.runner import Case, Experiment, Options, combined
 from counterveil_lab.product import embedded_adult
 from counterveil_lab.results import Row
 
@@ -191,15 +191,12 @@ def compared(
 
 
 def cases(options: Options) -> Iterable[Case]:
-    """The models of Adult, then the small worlds."""
-    yield from ({"part": "adult", "world": None, "model": model} for model in ADULT)
-    worlds = QUICK_WORLDS if options.quick else WORLDS
-    for world in range(worlds):
-        yield from ({"part": "random", "world": world, "model": model} for model in RANDOM)
+    worlds = range(QUICK_WORLDS if options.quick else WORLDS)
+    yield from combined(part=["adult"], world=[None], model=ADULT)
+    yield from combined(part=["random"], world=worlds, model=RANDOM)
 
 
 def measure_case(part: str, world: int | None, model: str, *, quick: bool) -> list[Row]:
-    """One model of a part, a row for each search."""
     if world is None:
         return adult_rows(model, QUICK_PEOPLE if quick else PEOPLE)
     with learning_less():

@@ -28,7 +28,7 @@ from counterveil.search import Explainer
 from counterveil.search.results.fairness import LEAST_PEOPLE, MEASURES, Fairness
 from counterveil_lab.believability import WISHES, trained
 from counterveil_lab.experiments import releases
-from counterveil_lab.experiments.runner import Case, Experiment, Options
+from counterveil_lab.experiments.runner import Case, Experiment, Options, combined
 from counterveil_lab.results import Row
 
 FIRST_SEED = 2  # seeds 0 and 1 are for choosing
@@ -47,12 +47,9 @@ EVERY_MEASURE = {each.name for each in MEASURES} - {"changes"}  # which are one 
 
 def cases(options: Options) -> Iterator[Case]:
     """Every table, ε and split, with and without naming the groups at release."""
-    for repetition in options.repetitions:
-        for dataset in options.names(tuple(GROUPS), ("adult",)):
-            for epsilon in (0.75,) if options.quick else EPSILONS:
-                for groups in (NAMED, UNNAMED):
-                    seed = FIRST_SEED + repetition
-                    yield {"dataset": dataset, "epsilon": epsilon, "groups": groups, "seed": seed}
+    seeds, names = options.splits(FIRST_SEED), options.names(tuple(GROUPS), ("adult",))
+    epsilons = (0.75,) if options.quick else EPSILONS
+    return combined(seed=seeds, dataset=names, epsilon=epsilons, groups=(NAMED, UNNAMED))
 
 
 def measure_case(dataset: str, epsilon: float, groups: str, seed: int, *, quick: bool) -> list[Row]:
@@ -60,16 +57,10 @@ def measure_case(dataset: str, epsilon: float, groups: str, seed: int, *, quick:
     data, wish = releases.data_for(dataset, seed, quick=quick), WISHES[dataset]
     columns = GROUPS[dataset]
     # Fairness asks nothing of the autoencoder: it is trained as briefly as can be.
-    veil = Curator(data.schema).release(
-        data.train,
-        epsilon,
-        groups=columns if groups == NAMED else (),
-        epochs=1,
-        seed=seed,
-        progress=False,
-    )
+    how: dict[str, Any] = {"groups": columns if groups == NAMED else (), "epochs": 1, "seed": seed}
+    veil = Curator(data.schema).release(data.train, epsilon, progress=False, **how)
     explainer = Explainer(veil, trained(data, "network", seed))
-    how: dict[str, Any] = {"immutable": wish.personal, "max_changes": MOST_CHANGES}
+    how = {"immutable": wish.personal, "max_changes": MOST_CHANGES}
     by_veil = explainer.fairness(columns, wish.target, progress=False, **how)
     people = data.test.head(HELD_OUT)
     truth = explainer.fairness(columns, wish.target, people=people, progress=False, **how)
@@ -86,14 +77,14 @@ def _row(name: str, by_veil: Fairness, truth: Fairness) -> Row:
         and real.known.asked >= LEAST_PEOPLE
     ]
     told = [(found, real) for found, real in cells if found is not None]
+    held = [each.low <= real <= each.high for each, real in told]
+    widths = [each.high - each.low for each, _ in told]
     return {
         "measure": name,
         "cells": len(cells),
         "told": len(told) / len(cells) if cells else None,
-        "held": float(np.mean([each.low <= real <= each.high for each, real in told]))
-        if told
-        else None,
-        "width": float(np.mean([each.high - each.low for each, _ in told])) if told else None,
+        "held": float(np.mean(held)) if told else None,
+        "width": float(np.mean(widths)) if told else None,
     }
 
 

@@ -93,5 +93,4 @@ def marginals_sample(codes: Array, sizes: list[int], **told: Any) -> Array:
         ran = subprocess.run(command, capture_output=True, text=True, check=False)
         if ran.returncode:
             raise RuntimeError(f"{told['method']} failed: {ran.stderr[-2000:]}")
-        sampled: Array = np.load(made)
-        return sampled
+        return np.load(made)

@@ -32,14 +32,14 @@ import pandas as pd
 from counterveil import Explainer
 from counterveil.curator import Curator
 from counterveil.encoding import Array, Encoding
-from counterveil.models import TargetModel, adapt
+from counterveil.models import adapt
 from counterveil.schema import Schema
 from counterveil.search.constraints.bounds import Box, box_around
 from counterveil.search.options import Prefer
 from counterveil.veil import Veil
 from counterveil_lab.believability import WISHES
 from counterveil_lab.datasets import load
-from counterveil_lab.experiments.runner import Case, Experiment, Options
+from counterveil_lab.experiments.runner import Case, Experiment, Options, combined
 from counterveil_lab.percentiles import Percentiles
 from counterveil_lab.product import embedded_adult
 from counterveil_lab.results import Row
@@ -107,8 +107,7 @@ def _within(
         trees, normalizers=np.ones(encoding.width), constraints=rules, value_policy=whole
     )
     wanted = Target.probability(range=(0.5, 1.0) if goal == 1 else (0.0, 0.5))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of searches that prove nothing: `proved` says so
+    with warnings.catch_warnings(action="ignore"):  # that nothing is proved: `proved` says so
         found: Any = explainer.explain(query, wanted, "exact", SECONDS, seed=0)
     if isinstance(found, Infeasible):
         return Optimum(None, found.proof == "certified")
@@ -144,7 +143,8 @@ def measure_case(dataset: str, *, quick: bool) -> list[Row]:
     goal = schema.label.classes.index(task.target)
     trees = _trees(task.train, schema)
     again = _trees(task.train.sample(frac=1, replace=True, random_state=1), schema)
-    explainer, other = (Explainer(task.veil, _adapted(each, schema)) for each in (trees, again))
+    how: dict[str, Any] = {"inputs": "encoding", "classes": schema.label.classes}
+    explainer, other = (Explainer(task.veil, adapt(each, schema, **how)) for each in (trees, again))
     asked = task.test[names].head(20 * count)
     asked = asked[explainer.decide(asked).argmax(axis=1) != goal].head(count)
     asked = asked.reset_index(drop=True)
@@ -159,6 +159,9 @@ def measure_case(dataset: str, *, quick: bool) -> list[Row]:
             asked.iloc[[row]], task.target, prefer=prefer, immutable=task.held, progress=False
         )
         return encoding.encode(found.rows)[0] if found.valid[0] else None
+
+    def accepted(rows: pd.DataFrame) -> float:
+        return float((other.decide(rows).argmax(axis=1) == goal).mean())
 
     best, their_seconds = _one_by_one(of_theirs, len(asked))
     space, rows = Percentiles(schema, task.train), []
@@ -176,7 +179,7 @@ def measure_case(dataset: str, *, quick: bool) -> list[Row]:
         row["proved"] = sum(each.proved and each.point is not None for each in best)
         row["no_way"] = sum(each.proved and each.point is None for each in best)
         row["missed"] = row["theirs"] - len(pairs)
-        compared = _compared(pairs, space, partial(_accepted_share, other, goal)) if pairs else {}
+        compared = _compared(pairs, space, accepted) if pairs else {}
         rows.append({**row, **compared, "times_seconds": seconds / their_seconds})
     return rows
 
@@ -192,18 +195,10 @@ def _trees(train: pd.DataFrame, schema: Schema) -> Any:
     return model.fit(Encoding(schema).encode(train), is_second.astype(int))
 
 
-def _adapted(trees: Any, schema: Schema) -> TargetModel:
-    return adapt(trees, schema, inputs="encoding", classes=schema.label.classes)
-
-
 def _one_by_one(answer: Callable[[int], Any], count: int) -> tuple[list[Any], float]:
     """The answers of `count` queries, and the processor's seconds for each."""
     begun = time.process_time()
     return [answer(row) for row in range(count)], (time.process_time() - begun) / count
-
-
-def _accepted_share(explainer: Explainer, goal: int, rows: pd.DataFrame) -> float:
-    return float((explainer.decide(rows).argmax(axis=1) == goal).mean())
 
 
 def _compared(
@@ -231,8 +226,7 @@ def _compared(
 
 
 def cases(options: Options) -> Iterable[Case]:
-    """The datasets."""
-    yield from ({"dataset": name} for name in options.names(DATASETS, ("adult",)))
+    return combined(dataset=options.names(DATASETS, ("adult",)))
 
 
 OPTIMAL_TREES = Experiment(

@@ -22,16 +22,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import torch
-from scipy.stats import rankdata
 
 from counterveil.encoding import Array, Encoding
 from counterveil.schema import Categorical, Label, Schema
 from counterveil.search.actions.people import People
 from counterveil.veil import Veil
+from counterveil_lab.attacks.scores import area as auc
 from counterveil_lab.believability import BoostedTrees
 from counterveil_lab.datasets import Dataset
 from counterveil_lab.experiments import releases
-from counterveil_lab.experiments.runner import Case, Experiment, Options
+from counterveil_lab.experiments.runner import Case, Experiment, Options, combined
 from counterveil_lab.percentiles import Percentiles
 from counterveil_lab.results import Row
 
@@ -102,12 +102,6 @@ def plausibility(veil: Veil, rows: pd.DataFrame) -> Array:
     return people.plausibility(people.cells(points), goals).numpy()
 
 
-def auc(real: Array, copies: Array) -> float:
-    """How often a score of `real` is above one of `copies`; equal ones count one half."""
-    above = rankdata(np.concatenate([real, copies]))[: len(real)].sum()
-    return float((above - len(real) * (len(real) + 1) / 2) / (len(real) * len(copies)))
-
-
 @lru_cache(maxsize=1)
 def prepared(dataset: str, seed: int, quick: bool) -> tuple[Dataset, Pairs, list[int], list[float]]:
     """A dataset, its pairs of held-out rows, the dependent features, and what trees tell."""
@@ -134,11 +128,9 @@ def measure_case(dataset: str, epsilon: float, seed: int, *, quick: bool) -> lis
 
 
 def cases(options: Options) -> Iterable[Case]:
-    """Every split, table and ε."""
-    for repetition in options.repetitions:
-        for dataset in options.names(TABLES, ("adult",)):
-            for epsilon in EPSILONS[1:2] if options.quick else EPSILONS:
-                yield {"dataset": dataset, "epsilon": epsilon, "seed": FIRST_SEED + repetition}
+    seeds, names = options.splits(FIRST_SEED), options.names(TABLES, ("adult",))
+    epsilons = EPSILONS[1:2] if options.quick else EPSILONS
+    return combined(seed=seeds, dataset=names, epsilon=epsilons)
 
 
 PLAUSIBILITY = Experiment(

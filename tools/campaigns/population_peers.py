@@ -90,7 +90,6 @@ def cases(options: Options) -> Iterator[Case]:
 
 
 def why_not(case: Case) -> str | None:
-    """Why a method cannot be measured here."""
     if case["method"] == DP_EBM and not case["delta"]:
         return "without dp-ebm at δ 0: its noise is Gaussian and needs δ > 0"
     if case["method"] == DP_EBM and find_spec("interpret") is None:
@@ -101,13 +100,7 @@ def why_not(case: Case) -> str | None:
 
 
 def measure_case(
-    dataset: str,
-    method: str,
-    epsilon: float | None,
-    delta: float | None,
-    draw: int,
-    *,
-    quick: bool,
+    dataset: str, method: str, epsilon: float | None, delta: float | None, draw: int, *, quick: bool
 ) -> list[Row]:
     """The models of one method."""
     data = releases.data_for(dataset, SPLIT, quick=quick)

@@ -35,7 +35,7 @@ from counterveil.population.whole_scorecard import WholeScorecard
 from counterveil.privacy import Budget
 from counterveil.schema import Numeric, Schema
 from counterveil_lab.experiments import releases
-from counterveil_lab.experiments.runner import Case, Experiment, Options
+from counterveil_lab.experiments.runner import Case, Experiment, Options, combined
 from counterveil_lab.results import Row
 from counterveil_lab.targets import classes_of
 
@@ -50,12 +50,10 @@ SAMPLES, BATCH, PARTS = 40_000, 50_000, 8
 def cases(options: Options) -> Iterator[Case]:
     """Every table, ε and δ, and wide bounds at two ε; every draw of the noise."""
     asked = [(epsilon, 1.0) for epsilon in EPSILONS] + list(WIDENED)
-    for dataset in options.names(TABLES, ("adult",)):
-        for delta in DELTAS:
-            for epsilon, bounds in asked[2:4] if options.quick else asked:
-                for draw in range(QUICK_DRAWS if options.quick else DRAWS):
-                    head = {"dataset": dataset, "epsilon": epsilon, "delta": delta}
-                    yield {**head, "bounds": bounds, "draw": draw}
+    draws = range(QUICK_DRAWS if options.quick else DRAWS)
+    for head in combined(dataset=options.names(TABLES, ("adult",)), delta=DELTAS):
+        for epsilon, bounds in asked[2:4] if options.quick else asked:
+            yield from ({**head, "epsilon": epsilon, "bounds": bounds, "draw": n} for n in draws)
 
 
 @dataclass(frozen=True)
@@ -73,12 +71,10 @@ class EncodedTable:
 
     @property
     def size(self) -> int:
-        """The number of rows."""
         return len(self.points)
 
     @property
     def encoding(self) -> Encoding:
-        """Of the schema."""
         return Encoding(self.schema)
 
     def private_columns(self, features: object = None) -> Iterator[tuple[list[Array], Array]]:
@@ -168,7 +164,6 @@ def _plan(
 
 
 def scorecard_of(population: MixedPopulation) -> nn.Module:
-    """The private model of a population."""
     return WholeScorecard.of(scorecard(population), population.grid)
 
 

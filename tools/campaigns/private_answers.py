@@ -30,7 +30,7 @@ from counterveil.veil import Veil
 from counterveil_lab.believability import KINDS, WISHES, refused, trained
 from counterveil_lab.datasets import Dataset
 from counterveil_lab.experiments import releases
-from counterveil_lab.experiments.runner import Case, Experiment, Options
+from counterveil_lab.experiments.runner import Case, Experiment, Options, combined
 from counterveil_lab.percentiles import Percentiles
 from counterveil_lab.product import decided
 from counterveil_lab.results import Row
@@ -84,11 +84,11 @@ class Asked:
 
 def cases(options: Options) -> Iterator[Case]:
     """Every table at its δ, every ε, every draw of the noise."""
+    draws = range(QUICK_DRAWS if options.quick else DRAWS)
     for dataset in options.names(tuple(EPSILONS), ("adult",)):
-        for delta in DELTAS[dataset][:1] if options.quick else DELTAS[dataset]:
-            for epsilon in (0.75,) if options.quick else EPSILONS[dataset]:
-                for draw in range(QUICK_DRAWS if options.quick else DRAWS):
-                    yield {"dataset": dataset, "epsilon": epsilon, "delta": delta, "draw": draw}
+        deltas = DELTAS[dataset][:1] if options.quick else DELTAS[dataset]
+        epsilons = (0.75,) if options.quick else EPSILONS[dataset]
+        yield from combined(dataset=[dataset], delta=deltas, epsilon=epsilons, draw=draws)
 
 
 def measure_case(

@@ -15,7 +15,7 @@ from counterveil.curator.functional import make_plan, measure
 from counterveil.population import MixedPopulation
 from counterveil.privacy import Budget
 from counterveil_lab.experiments import releases
-from counterveil_lab.experiments.runner import Case, Experiment, Options
+from counterveil_lab.experiments.runner import Case, Experiment, Options, combined
 from counterveil_lab.results import Row
 from counterveil_lab.targets import classes_of, new_target, train_privately
 
@@ -28,13 +28,12 @@ PRIVATE, DPSGD = "private model", "dp-sgd"
 def cases(options: Options) -> Iterator[Case]:
     """Every table, ε and draw of the noise; the private model, and every setting of DP-SGD."""
     settings = SETTINGS[:1] if options.quick else SETTINGS
-    for dataset in options.names(TABLES, ("adult",)):
-        for epsilon in (0.75,) if options.quick else EPSILONS:
-            for draw in range(QUICK_DRAWS if options.quick else DRAWS):
-                head = {"dataset": dataset, "epsilon": epsilon, "delta": DELTA, "draw": draw}
-                yield {**head, "method": PRIVATE, "batch": None, "clip": None}
-                for batch, clip in settings:
-                    yield {**head, "method": DPSGD, "batch": batch, "clip": clip}
+    names, draws = options.names(TABLES, ("adult",)), range(QUICK_DRAWS if options.quick else DRAWS)
+    epsilons = (0.75,) if options.quick else EPSILONS
+    for head in combined(dataset=names, epsilon=epsilons, delta=[DELTA], draw=draws):
+        yield {**head, "method": PRIVATE, "batch": None, "clip": None}
+        for batch, clip in settings:
+            yield {**head, "method": DPSGD, "batch": batch, "clip": clip}
 
 
 def measure_case(
@@ -48,7 +47,6 @@ def measure_case(
     *,
     quick: bool,
 ) -> list[Row]:
-    """One model."""
     data = releases.data_for(dataset, SPLIT, quick=quick)
     table, points, classes, decided = prepared(dataset, 1.0, quick)
     budget, real = Budget(epsilon, delta), torch.as_tensor(points, dtype=torch.float32)

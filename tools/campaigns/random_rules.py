@@ -10,16 +10,7 @@ import torch
 from torch import nn
 
 from counterveil.encoding import Encoding
-from counterveil.schema import (
-    Binary,
-    Categorical,
-    Direction,
-    Feature,
-    Label,
-    Link,
-    Numeric,
-    Schema,
-)
+from counterveil.schema import Binary, Categorical, Direction, Feature, Label, Link, Numeric, Schema
 
 Record = dict[str, Any]  # a row; None for a missing value
 WAYS: tuple[Direction, ...] = ("any", "any", "any", "increase", "decrease")

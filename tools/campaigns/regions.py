@@ -27,7 +27,7 @@ from counterveil.search import Explainer, Explanations
 from counterveil.search.results.regions import EXACT, Region
 from counterveil_lab.believability import WISHES, refused, trained
 from counterveil_lab.experiments import releases
-from counterveil_lab.experiments.runner import Case, Experiment, Options
+from counterveil_lab.experiments.runner import Case, Experiment, Options, combined
 from counterveil_lab.results import Row
 
 FIRST_SEED, EPSILON, EPOCHS = 1, 0.75, 2  # of the autoencoder, which these answers do not use
@@ -82,7 +82,6 @@ def _tries(feature: Feature, own: Any, seen: Any) -> list[Any]:
 
 
 def measure_case(dataset: str, kind: str, seed: int, *, quick: bool) -> list[Row]:
-    """The regions of one kind of f on one table."""
     data, wish = releases.data_for(dataset, seed, quick=quick), WISHES[dataset]
     veil = releases.release(data, "functional", EPSILON, seed, epochs=EPOCHS, quick=quick).veil
     model = veil.model(classes="even") if kind == PRIVATE else trained(data, kind, seed)  # type: ignore[arg-type]
@@ -109,11 +108,8 @@ def measure_case(dataset: str, kind: str, seed: int, *, quick: bool) -> list[Row
 
 
 def cases(options: Options) -> Iterable[Case]:
-    """Every split, table and kind of f."""
-    for repetition in options.repetitions:
-        for dataset in options.names(TABLES, ("adult",)):
-            for kind in MODELS:
-                yield {"dataset": dataset, "kind": kind, "seed": FIRST_SEED + repetition}
+    seeds, names = options.splits(FIRST_SEED), options.names(TABLES, ("adult",))
+    return combined(seed=seeds, dataset=names, kind=MODELS)
 
 
 REGIONS = Experiment(

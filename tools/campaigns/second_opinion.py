@@ -42,7 +42,7 @@ from counterveil.encoding import Array
 from counterveil.privacy import Budget, Share
 from counterveil.privacy.record import Measurement, Sensitivity
 from counterveil.schema import Categorical
-from counterveil_lab.experiments.runner import Case, Experiment, Options
+from counterveil_lab.experiments.runner import Case, Experiment, Options, combined
 from counterveil_lab.results import Row
 
 PYTHON = "COUNTERVEIL_JAX_PYTHON"
@@ -72,8 +72,7 @@ def jax_bounds(inside: Array, outside: Array, delta: float) -> dict[str, float]:
         ran = subprocess.run(command, capture_output=True, text=True, check=False)
     if ran.returncode:
         raise RuntimeError(f"jax_privacy failed: {ran.stderr[-2000:]}")
-    found: dict[str, float] = json.loads(ran.stdout.splitlines()[-1])
-    return found
+    return json.loads(ran.stdout.splitlines()[-1])
 
 
 def canaries(count: int, budget: Budget, noise: NoiseSource) -> tuple[Array, Array]:
@@ -95,12 +94,8 @@ def canaries(count: int, budget: Budget, noise: NoiseSource) -> tuple[Array, Arr
 def neighbouring(draws: int, budget: Budget, share: float) -> tuple[Array, Array]:
     """Scores of releases of D' and of D, by the curator's sampler; `share` of its noise."""
     pair = neighbours.one_feature() if not budget.delta else neighbours.wide()
-    moved = moved_sums(pair, budget)
-    if share == 1.0:
-        one, two = likelihood_scores(moved, draws)
-    else:
-        dice = np.random.default_rng(0)
-        one, two = likelihood_scores(moved, draws, dice, noise_share=share)
+    dice = None if share == 1.0 else np.random.default_rng(0)
+    one, two = likelihood_scores(moved_sums(pair, budget), draws, dice, noise_share=share)
     return two, one
 
 
@@ -120,16 +115,13 @@ def measure_case(how: str, epsilon: float, delta: float, fault: str, *, quick: b
 
 
 def why_not(case: Case) -> str | None:
-    """Why a case cannot be measured here, or None."""
     return None if os.environ.get(PYTHON) else f"{PYTHON} names no Python that has jax-privacy"
 
 
 def cases(options: Options) -> Iterable[Case]:
-    """Both ways, sound and at fault, at every budget."""
     for how in (ONE_RUN, MANY_RUNS):
         for epsilon, delta in BUDGETS[1:2] if options.quick else BUDGETS:
-            for fault in (SOUND, HALVED):
-                yield {"how": how, "epsilon": epsilon, "delta": delta, "fault": fault}
+            yield from combined(how=[how], epsilon=[epsilon], delta=[delta], fault=(SOUND, HALVED))
 
 
 SECOND_OPINION = Experiment(

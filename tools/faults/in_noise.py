@@ -1,29 +1,6 @@
 """Faults in the noise, and in the shares of the budget that pay for it."""
 
-from faults.fault import (
-    ALONE,
-    BIT_SETS,
-    BITS,
-    ENOUGH,
-    MIXED,
-    MOVES,
-    NOISE,
-    NUMBERS,
-    ONE,
-    RECORD,
-    REPEATS,
-    REPLACE,
-    SAMPLER,
-    SHARES,
-    SHARP,
-    STATED,
-    TWO,
-    WIDE,
-    WIDE_TWO,
-    Fault,
-    fault,
-    gaussian,
-)
+from faults.fault import *  # noqa: F403 - the short names of these lists
 
 _ADD = "noisy = measurement(flat.tolist())"
 _REST = "singles = rest_of(total, looked, spikes, moments, pairs)"
@@ -32,6 +9,7 @@ _SINGLES = (
     'measured += [noise.perturb("singles", what, private_counts.singles, bound, for_singles)]'
 )
 
+# ruff: noqa: F405
 # fmt: off
 FAULTS: tuple[Fault, ...] = (
     # Noise

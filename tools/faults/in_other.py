@@ -1,24 +1,6 @@
 """Faults of mechanism `dpsgd`, and of the score of a private model."""
 
-from faults.fault import (
-    CODES,
-    COUNTS,
-    CURATOR,
-    EVERY,
-    ONE,
-    PERSON,
-    READ,
-    REFUSED,
-    REPLACE,
-    SCORE,
-    SCORED,
-    SHARES,
-    SOME,
-    TRAINED,
-    Fault,
-    in_dpsgd,
-    in_score,
-)
+from faults.fault import *  # noqa: F403 - the short names of these lists
 
 _OPTIMISER = "noise_multiplier=noise,\n        max_grad_norm=clip,"
 _SCORED = 'measured = noise.perturb("score", what, private_counts.counts, bound, share)'
@@ -29,6 +11,7 @@ _ADDED = "np.add.at(self.counts, (private_classes, bins), 1)"
 _EDGES = "edges = edges_of(model, bins_for(table.size, table.records, variance))"
 _TRAINING = "schedule, clip = training.schedule, training.clip"
 
+# ruff: noqa: F405
 # fmt: off
 FAULTS: tuple[Fault, ...] = (
     # dpsgd

@@ -1,22 +1,6 @@
 """Faults of units: people taken for records, rows that do not count, cells that do not fit."""
 
-from faults.fault import (
-    ALONE,
-    CURATOR,
-    MIXED,
-    MOMENTS,
-    MOVES,
-    PERSON,
-    PERSONS_MOMENTS,
-    PLAN,
-    PLANNED,
-    SUMS,
-    UNFIT,
-    Fault,
-    by_test,
-    fault,
-    gaussian,
-)
+from faults.fault import *  # noqa: F403 - the short names of these lists
 
 TABLE = "curator/table.py"
 _SPIKES = 'measured += [noise.perturb("spikes", what, private_spikes, bound, for_spikes)]'
@@ -24,6 +8,7 @@ _RANGES = 'measured += [noise.perturb("ranges", what, private_ranges, bound, for
 _SIZE = "return self.rows if self.unit_column is None else len(self._private_people[0])"
 _ODD = "privacy/test_no_exact_answer.py"
 
+# ruff: noqa: F405
 # fmt: off
 FAULTS: tuple[Fault, ...] = (
     fault("spikes that ignore max_records", "the sensitivity of the slices is that of a record",

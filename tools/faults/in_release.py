@@ -1,25 +1,6 @@
 """Faults around the measurement: readings, charges, refusals, and what a veil holds."""
 
-from faults.fault import (
-    BITS,
-    COMMAND,
-    CURATOR,
-    ERRORS,
-    FEATURES,
-    FOLLOWS,
-    IMAGES,
-    JOB,
-    MIXED,
-    ONE,
-    PAIRS,
-    PERSON,
-    READ,
-    REFUSED,
-    SHARP,
-    Fault,
-    fault,
-    gaussian,
-)
+from faults.fault import *  # noqa: F403 - the short names of these lists
 
 _VEIL = """return Veil(
             schema,
@@ -35,6 +16,7 @@ _RESERVE = 'reserved = self._reserve(job, f"release by {mechanism} of {self.sche
 _COUNTED = 'what = f"counts of (class, feature) for {features} features"'
 _IMPORT = "from counterveil.schema import Schema\n"
 
+# ruff: noqa: F405
 # fmt: off
 FAULTS: tuple[Fault, ...] = (
     # Readings, charges, refusals

@@ -1,38 +1,6 @@
 """Faults in what is measured: exact numbers, sensitivities."""
 
-from faults.fault import (
-    ALONE,
-    BIT_SETS,
-    BITS,
-    FEATURES,
-    GROUPS,
-    IMAGES,
-    IN_PARTS,
-    ITSELF,
-    LONG,
-    MIXED,
-    MOMENTS,
-    MOVES,
-    NUMBERS,
-    ONE,
-    PAIRS,
-    PERSON,
-    PERSONS_FEATURES,
-    PERSONS_GROUPS,
-    PERSONS_MOMENTS,
-    PICTURES,
-    PLAN,
-    RANGES,
-    RECORD,
-    REPLACE,
-    SHARP,
-    SPIKES,
-    SUMS,
-    WIDE,
-    Fault,
-    fault,
-    gaussian,
-)
+from faults.fault import *  # noqa: F403 - the short names of these lists
 
 _EACH = 'measured += [noise.perturb("{0}", what, {1}, bound, for_{0})]'
 _SINGLES = _EACH.format("singles", "private_counts.singles")
@@ -45,6 +13,7 @@ _SPIKES = 'measured += [noise.perturb("spikes", what, private_spikes, bound, for
 _GROUPS = 'measured += [noise.perturb("groups", what, counted.counts, bound, share)]'
 _FIRST = "used[person] < self.records"
 
+# ruff: noqa: F405
 # fmt: off
 FAULTS: tuple[Fault, ...] = (
     # Exact numbers in the record

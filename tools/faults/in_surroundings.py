@@ -1,20 +1,6 @@
 """Faults around a release: what is shown and left, the account, guidance, keys, and drafts."""
 
-from faults.fault import (
-    COMMAND,
-    CURATOR,
-    DPSGD,
-    JOB,
-    MIXED,
-    PUBLIC,
-    TEST,
-    UNFIT,
-    Fault,
-    by_test,
-    fault,
-    in_dpsgd,
-    in_score,
-)
+from faults.fault import *  # noqa: F403 - the short names of these lists
 
 TABLE, BOOK, EXPLAINER = "curator/table.py", "privacy/book.py", "search/explainer.py"
 _PROGRESS = "unit/test_counting.py::test_progress_tells_nothing_of_the_rows"
@@ -26,6 +12,7 @@ _MODEL = "consulted, decided_by, named = consulted_model(self.veil, model, guida
 _ASKED = "before = self.model.ask(asked)\n        batch"
 _ALONE = "privacy/test_noise.py::test_noise_is_drawn_behind_one_door"
 
+# ruff: noqa: F405
 # fmt: off
 FAULTS: tuple[Fault, ...] = (
     # What is shown and left

@@ -3,15 +3,7 @@
 The texts follow the code: one that is not there exactly once is refused when it is planted.
 """
 
-from faults import (
-    in_noise,
-    in_other,
-    in_people,
-    in_release,
-    in_sums,
-    in_surroundings,
-    joint_noise,
-)
+from faults import in_noise, in_other, in_people, in_release, in_sums, in_surroundings, joint_noise
 
 FAULTS = (
     *in_sums.FAULTS,

@@ -56,9 +56,7 @@ class CallableModel(TargetModel):
         self.batch = batch
         self.max_calls = max_calls
         self.calls = 0
-        own = _classes_of_method(function)
-        if own is not None:
-            classes = _checked_classes(own, classes, schema)
+        classes = _checked_classes(_classes_of_method(function), classes, schema)
         self._function = function
         self._columns = base.columns_called(classes, schema)
         self._over_rows = inputs != "encoding"
@@ -187,9 +185,7 @@ class EstimatorModel(CallableModel):
         fitted_names = getattr(estimator, "feature_names_in_", None)
         if inputs == "auto" and self._fitted_on == schema.width and fitted_names is None:
             inputs = "encoding"
-        own = _own_classes(estimator)
-        if own is not None:
-            classes = _checked_classes(own, classes, schema)
+        classes = _checked_classes(_own_classes(estimator), classes, schema)
         try:
             as_fitted = np.asarray if inputs == "encoding" else rows_as_fitted(estimator, schema)
         except Exception as error:
@@ -229,9 +225,11 @@ def _says_not_fitted(error: Exception) -> bool:
 
 
 def _checked_classes(
-    own: list[Any], given: Sequence[Category] | None, schema: Schema
-) -> Sequence[Category]:
+    own: list[Any] | None, given: Sequence[Category] | None, schema: Schema
+) -> Sequence[Category] | None:
     """The names of an estimator's columns: its own, or those `given`, which may not contradict."""
+    if own is None:
+        return given
     if any(isinstance(name, (list, np.ndarray)) for name in own):
         raise ModelError(
             "the model predicts several labels; give a model of the schema's label alone"

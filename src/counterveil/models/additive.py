@@ -27,12 +27,9 @@ OF_CATEGORIES = {"OneHotEncoder", "OrdinalEncoder"}
 HARMLESS = (nn.Identity, nn.Flatten, nn.Softmax, nn.LogSoftmax, nn.Dropout)
 
 
-def additive_module(module: nn.Module, encoding: Encoding) -> Additive | None:
+def additive_module(module: nn.Module) -> Additive | None:
     """How the log-odds of a module over the encoding add up over features; None if unknown."""
-    layers = _layers(module)
-    if layers is None:
-        return None
-    kinds = [type(layer) for layer in layers]
+    kinds = [type(layer) for layer in _layers(module) or ()]
     if kinds == [nn.Linear]:
         return "linear"
     return "steps" if kinds == [WholeScorecard] else None

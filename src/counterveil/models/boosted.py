@@ -117,21 +117,18 @@ class _Reader:
             while not self.passes("}"):
                 self.take(self.count())  # the key
                 self.pass_value(depth + 1)
-        elif kind == "[":
-            self._pass_array(depth)
-        else:
+        elif kind != "[":
             self.take(self.count() if kind == "S" else SIZES.get(kind, -1))
-
-    def _pass_array(self, depth: int) -> None:
-        of_kind = self.letter() if self.passes("$") else None
-        if not self.passes("#") and of_kind is None:
-            while not self.passes("]"):
-                self.pass_value(depth + 1)
-        elif of_kind is None:
+        elif self.passes("$"):
+            size = SIZES.get(self.letter(), 0)
+            self.passes("#")
+            self.take(self.count() * size)
+        elif self.passes("#"):
             for _ in range(self.count()):
                 self.pass_value(depth + 1)
         else:
-            self.take(self.count() * SIZES.get(of_kind, 0))
+            while not self.passes("]"):
+                self.pass_value(depth + 1)
 
 
 def check_ubjson(content: bytes) -> None:
@@ -316,7 +313,10 @@ def rows_as_fitted(estimator: Any, schema: Schema) -> Callable[[pd.DataFrame], A
     if fitted is None and booster is not None:
         return lambda rows: rows.to_numpy(np.float64, na_value=np.nan)
     if fitted is None:
-        return _as_array if _is_of_sklearn(estimator) else lambda rows: rows
+        first = estimator.steps[0][1] if hasattr(estimator, "steps") else estimator
+        of_sklearn = type(first).__module__.startswith("sklearn.")
+        is_array = of_sklearn and hasattr(first, "n_features_in_")
+        return lambda rows: rows.to_numpy() if is_array else rows
     names = [str(name) for name in fitted]
     found = [column_called(name, schema.columns) for name in names]
     columns = [column for column in found if column is not None]
@@ -329,22 +329,8 @@ def rows_as_fitted(estimator: Any, schema: Schema) -> Callable[[pd.DataFrame], A
         )
     if booster is None:
         return lambda rows: rows[columns]
-    text = _text_columns(booster, columns, schema)
-
-    def prepared(rows: pd.DataFrame) -> pd.DataFrame:
-        return rows[columns].astype(dict.fromkeys(text, "category")).set_axis(names, axis=1)
-
-    return prepared
-
-
-def _as_array(rows: pd.DataFrame) -> Array:
-    return rows.to_numpy()
-
-
-def _is_of_sklearn(estimator: Any) -> bool:
-    """Whether the first that looks at rows is an estimator of scikit-learn, fitted on columns."""
-    first = estimator.steps[0][1] if hasattr(estimator, "steps") else estimator
-    return type(first).__module__.startswith("sklearn.") and hasattr(first, "n_features_in_")
+    kinds = dict.fromkeys(_text_columns(booster, columns, schema), "category")
+    return lambda rows: rows[columns].astype(kinds).set_axis(names, axis=1)
 
 
 def _text_columns(booster: Any, columns: Sequence[str], schema: Schema) -> list[str]:

@@ -54,19 +54,16 @@ def bounded_memory() -> Iterator[None]:
 
     with _ONE_AT_A_TIME:
         usual, most = resource.getrlimit(resource.RLIMIT_DATA)
-        bounds = [_bytes_taken() + MOST_MEMORY]
+        # What counts against the limit already: the private memory that this process may write.
+        status = Path("/proc/self/status").read_text()
+        taken = re.search(r"^VmData:\s+(\d+) kB$", status, re.MULTILINE)
+        bounds = [(1024 * int(taken[1]) if taken else 0) + MOST_MEMORY]
         bounds += [bound for bound in (usual, most) if bound != resource.RLIM_INFINITY]
         resource.setrlimit(resource.RLIMIT_DATA, (min(bounds), most))
         try:
             yield
         finally:
             resource.setrlimit(resource.RLIMIT_DATA, (usual, most))
-
-
-def _bytes_taken() -> int:
-    """What counts against the limit already: the private memory that this process may write."""
-    found = re.search(r"^VmData:\s+(\d+) kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
-    return 1024 * int(found[1]) if found else 0
 
 
 def out_of_memory(error: Exception) -> ModelError | None:

@@ -55,31 +55,19 @@ class OnnxModel(TargetModel):
         missing_text: str | None = None,
     ) -> None:
         super().__init__(schema)
+        self._keys: list[Category] | None = None
+        random = Rows.of_points(base.random_points(PROBES, self.encoding.width), self.encoding)
         try:
             with limits.bounded_memory():
-                self._start(_open(source), inputs, outputs, classes, missing_text)
+                self._session = _open(source)
+                given = self._session.get_inputs()
+                fixed = {one.shape[0] for one in given if one.shape and _is_fixed(one.shape[0])}
+                self._rows_a_run = fixed.pop() if len(fixed) == 1 else None  # by the graph
+                self._over_rows, self._feed = _feeding(given, schema, inputs, missing_text)
+                self._wanted = _wanted(self._session.get_outputs(), self.classes)
+                raw, labels = self._raw(random)
         except UnicodeDecodeError:  # names in the file that are no text
             raise ModelError("the ONNX model is damaged: its names are no text") from None
-
-    def _start(
-        self,
-        session: Any,
-        inputs: Inputs,
-        outputs: Outputs,
-        classes: Sequence[Category] | None,
-        missing_text: str | None,
-    ) -> None:
-        """Find out what the model takes and answers, by asking it about random points."""
-        schema = self.schema
-        self._session = session
-        given = self._session.get_inputs()
-        fixed = {one.shape[0] for one in given if one.shape and _is_fixed(one.shape[0])}
-        self._rows_a_run: int | None = fixed.pop() if len(fixed) == 1 else None  # by the graph
-        self._over_rows, self._feed = _feeding(given, schema, inputs, missing_text)
-        self._wanted = _wanted(self._session.get_outputs(), self.classes)
-        self._keys: list[Category] | None = None
-        random = base.random_points(PROBES, self.encoding.width)
-        raw, labels = self._raw(Rows.of_points(random, self.encoding))
         columns = base.columns_called(classes, schema)
         self._outputs = base.kind_of_outputs(raw, outputs, schema, single=columns.single)
         log_proba = base.as_log_proba(raw, self._outputs, schema, PROBES, single=columns.single)
@@ -125,7 +113,13 @@ class OnnxModel(TargetModel):
 def _open(source: str | os.PathLike[str] | bytes) -> Any:
     runtime = base.optional("onnxruntime", "'counterveil[onnx]'", "reading .onnx")
     name = "the content" if isinstance(source, bytes) else os.fspath(source)
-    content = source if isinstance(source, bytes) else _bytes_at(name)
+    if isinstance(source, bytes):
+        content = source
+    elif Path(name).is_file():
+        limits.check_size(name)
+        content = read_bytes(name, "model", ModelError)
+    else:
+        raise ModelError(f"no model at {name}; check the path")
     options = runtime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     options.log_severity_level = 4  # what is wrong comes as an exception
@@ -139,13 +133,6 @@ def _open(source: str | os.PathLike[str] | bytes) -> Any:
             f"{name} cannot be read as an ONNX model ({type(error).__name__}): damaged, or it "
             "needs a newer onnxruntime or operators of its own"
         ) from None
-
-
-def _bytes_at(path: str) -> bytes:
-    if not Path(path).is_file():
-        raise ModelError(f"no model at {path}; check the path")
-    limits.check_size(path)
-    return read_bytes(path, "model", ModelError)
 
 
 def _wanted(given: Sequence[Any], classes: int) -> list[str]:

@@ -129,9 +129,9 @@ class Rows:
     def encoded(self) -> Array:
         if self.from_frame:
             return self._encoding.encode_arrays(self._given)
-        return (
-            self._encoding.encode_arrays(self.cells) if self.without_noise else self._given_points
-        )
+        if self.without_noise:
+            return self._encoding.encode_arrays(self.cells)
+        return self._given_points
 
     @property
     def _given_points(self) -> Array:
@@ -149,5 +149,4 @@ class Rows:
     def array(self) -> Array:
         if self.from_frame:
             return self.encoded.astype(np.float32)
-        array: Array = self.points.detach().cpu().numpy()
-        return array
+        return self.points.detach().cpu().numpy()

@@ -69,7 +69,7 @@ class TorchModel(TargetModel):
             ends_in_sigmoid=_ends_in_sigmoid(module),
         )
         self._log_proba(raw, 64)
-        self.additive = additive_module(module, self.encoding) if shape is None else None
+        self.additive = additive_module(module) if shape is None else None
         if self.additive == "steps":
             self.kinks = kinks_of(module, self.encoding)
 
@@ -95,17 +95,12 @@ class TorchModel(TargetModel):
             with torch.no_grad():
                 raw = self._raw(rows.points.to(self.device), self._module)
             return base.sane(self._log_proba(raw.cpu().double(), len(rows)))
-        if self._layers is not None and self._are_few(rows):
+        few = len(rows) <= FEW and self._shape is None and not torch.is_grad_enabled()
+        if self._layers is not None and few and rows.array.shape[1:] == (self.encoding.width,):
             raw = torch.from_numpy(_through(self._layers, rows.array))
         else:
             raw = self._raw(rows.points)
         return self._log_proba(raw, len(rows))
-
-    def _are_few(self, rows: Rows) -> bool:
-        """Whether rows are asked about without torch: for a few, calling it is most of the time."""
-        if len(rows) > FEW or self._shape is not None or torch.is_grad_enabled():
-            return False
-        return rows.array.shape[1:] == (self.encoding.width,)
 
     def _raw(self, points: Tensor, forward: Callable[[Tensor], Tensor] | None = None) -> Tensor:
         """What the module gives for points, by `forward` in the place of the quick way."""

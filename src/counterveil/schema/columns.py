@@ -79,11 +79,7 @@ class BadCellError(Exception):
 
 
 def refuse_cells(
-    bad: Any,
-    column: str,
-    why: str,
-    in_schema: str = "",
-    offer: Callable[[int], str] | None = None,
+    bad: Any, column: str, why: str, in_schema: str = "", offer: Callable[[int], str] | None = None
 ) -> None:
     """Raise a BadCellError for the rows that are marked in `bad`, if there are any."""
     rows = np.flatnonzero(np.asarray(bad)).tolist()
@@ -135,8 +131,7 @@ def frame_of(arrays: Sequence[Any], names: pd.Index[Any]) -> pd.DataFrame:
     # Most of the time for a single row goes into looking for what is known here.
     quick = getattr(pd.DataFrame, "_from_arrays", None)
     if quick is not None:
-        frame: pd.DataFrame = quick(list(arrays), names.view(), index, verify_integrity=False)
-        return frame
+        return quick(list(arrays), names.view(), index, verify_integrity=False)
     frame = pd.DataFrame(dict(enumerate(arrays)), index=index, copy=False)
     frame.columns = names.view()
     return frame

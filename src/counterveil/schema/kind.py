@@ -194,9 +194,3 @@ class Kind(Named):
 def is_number(value: Any) -> bool:
     """Whether `value` is a finite number; True is none."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def is_multiple(number: float, step: float) -> bool:
-    """Whether `number` is a multiple of `step`, but for the rounding of floats."""
-    times = round(number / step)
-    return abs(number - times * step) <= 1e-9 * max(abs(number), step)

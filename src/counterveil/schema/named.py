@@ -1,6 +1,6 @@
 """Parts of a schema: how wrong ones are refused, and what people call columns and values."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Self
 
@@ -109,32 +109,26 @@ class Named(Frozen):
     def _check_names(self) -> Self:
         if self.label:
             self._check_name("label", self.label)
-        if self.value_names:
-            object.__setattr__(self, "value_names", tuple(self._known_names()))
-            names = dict(self.value_names)
-            unnamed = {str(value) for value in self.listed_values if value not in names}
-            for name in names.values():
-                if name in unnamed:
-                    raise ValueError(
-                        f"{self.name!r}: two values would be called {name!r}; name both, "
-                        "differently"
-                    )
-                unnamed.add(name)
-        return self
-
-    def _known_names(self) -> Iterable[tuple[Category, str]]:
-        """The pairs with values of its own; an error for what is none, or has two names."""
-        seen = set()
+        if not self.value_names:
+            return self
+        names: dict[Category, str] = {}  # of its own values
         for given, name in self.value_names:
             value = self.value_like(given)
             if value is None:
                 there = f"; it has: {named(self.listed_values)}" if self.listed_values else ""
                 raise ValueError(f"{self.name!r}: value_names: no value {given!r}{there}")
-            if value in seen:
+            if value in names:
                 raise ValueError(f"{self.name!r}: value_names: {given!r} is named twice")
             self._check_name("value_names", name)
-            seen.add(value)
-            yield value, name
+            names[value] = name
+        object.__setattr__(self, "value_names", tuple(names.items()))
+        taken = {str(value) for value in self.listed_values if value not in names}
+        for name in names.values():
+            if name in taken:
+                twice = f"two values would be called {name!r}; name both, differently"
+                raise ValueError(f"{self.name!r}: {twice}")
+            taken.add(name)
+        return self
 
     def _check_name(self, field: str, name: str) -> None:
         try:

@@ -11,16 +11,7 @@ from pydantic import model_validator as validator
 from counterveil.schema import columns
 from counterveil.schema.cells import Cells, NumberCells
 from counterveil.schema.columns import MISSING_VALUE, Array
-from counterveil.schema.kind import (
-    Bounds,
-    Direction,
-    Good,
-    Kind,
-    Mark,
-    Rule,
-    is_multiple,
-    is_number,
-)
+from counterveil.schema.kind import Bounds, Direction, Good, Kind, Mark, Rule, is_number
 
 LARGEST = 1e15  # up to which floats tell whole numbers apart
 SLACK = 1e-6  # what float arithmetic may be off by
@@ -136,9 +127,8 @@ class Numeric(Kind):
         columns.refuse_cells(unread, self.name, NO_NUMBER, "", lambda row: self.offer(cells[row]))
         bounds = f"outside the bounds {self.lower:g} to {self.upper:g} of the schema"
         outside = ((numbers < self.lower) | (numbers > self.upper)) & ~empty
-        columns.refuse_cells(
-            outside, self.name, f"{bounds}; clip the value", " or widen the bounds"
-        )
+        why = f"{bounds}; clip the value", " or widen the bounds"
+        columns.refuse_cells(outside, self.name, *why)
         if self.integer:
             fraction = "not a whole number; round it", ", or drop 'integer' from the schema"
             columns.refuse_cells((numbers != np.round(numbers)) & ~empty, self.name, *fraction)
@@ -192,9 +182,9 @@ class Numeric(Kind):
         """The step that a rule and the schema both ask for."""
         if self.integer and not float(step).is_integer():
             self._refuse("steps", f" is a whole number; its step must be whole, not {step:g}")
-        if self.step is not None and not is_multiple(step, self.step):
-            words = f": the schema has steps of {self.step:g}; use a multiple of that"
-            self._refuse("steps", words)
+        own = self.step or step
+        if abs(step - round(step / own) * own) > 1e-9 * max(abs(step), own):  # but for rounding
+            self._refuse("steps", f": the schema has steps of {own:g}; use a multiple of that")
         return float(step)
 
     def _has_multiple(self, step: float) -> bool:

@@ -34,8 +34,9 @@ from counterveil.schema import Binary, Categorical, Schema
 from counterveil_lab.attacks import membership
 from counterveil_lab.attacks.batched_training import train_classifiers
 from counterveil_lab.attacks.protocol import FEWEST, Arena
-from counterveil_lab.attacks.scores import CONFIDENCE, RESAMPLES
+from counterveil_lab.attacks.scores import RESAMPLES
 from counterveil_lab.attacks.shadows import Ask
+from counterveil_lab.intervals import CONFIDENCE
 from counterveil_lab.product import evenly
 from counterveil_lab.results import Row
 from counterveil_lab.targets import Recipe, encoded
@@ -107,7 +108,6 @@ class HiddenValues:
         return torch.cat([answers.flatten(1), label], dim=1)
 
     def head(self, count: int) -> HiddenValues:
-        """The first rows."""
         return HiddenValues(self.known[:count], self.versions[:count], self.truth[:count])
 
     def told(self, ask: Ask) -> Tensor:
@@ -184,8 +184,7 @@ def infer(
     for attack, teach, (asked, shadows) in played:
         classify = teach(list(zip(lessons, shadows, strict=True)), feature, seed)
         for model, ask in asked.items():
-            told = {who: classify(each, ask) for who, each in people.items()}
-            guesses[attack, model] = told
+            guesses[attack, model] = {who: classify(each, ask) for who, each in people.items()}
     imputed = guesses.pop(("attribute", ""))
     largest = int(torch.cat([lesson.truth for lesson in lessons]).bincount().argmax())
     rows: list[Row] = []
@@ -220,8 +219,7 @@ def _taught(lessons: Lessons, feature: Sensitive, seed: int) -> Classify:
 
     def classify(people: HiddenValues, ask: Ask) -> Array:
         proba = networks.logits(inputs(people, ask)).softmax(dim=2)
-        chosen: Array = proba.mean(dim=0).argmax(dim=1).numpy()
-        return chosen
+        return proba.mean(dim=0).argmax(dim=1).numpy()
 
     return classify
 
@@ -231,10 +229,8 @@ def _taught_as_paper(lessons: Lessons, feature: Sensitive, seed: int) -> Classif
     few = [(people.head(PAPER_ROWS // len(lessons)), ask) for people, ask in lessons]
     inputs = torch.cat([people.vectors(ask) for people, ask in few])
     truth, values = torch.cat([people.truth for people, _ in few]), len(feature.values)
-    network, weights = (
-        membership.attack_network(inputs.shape[1], seed, values),
-        evenly(truth, values),
-    )
+    network = membership.attack_network(inputs.shape[1], seed, values)
+    weights = evenly(truth, values)
 
     def loss(logits: Tensor, numbers: Tensor) -> Tensor:
         return functional.cross_entropy(logits, truth[numbers], weights)
@@ -243,8 +239,7 @@ def _taught_as_paper(lessons: Lessons, feature: Sensitive, seed: int) -> Classif
 
     @torch.no_grad()
     def classify(people: HiddenValues, ask: Ask) -> Array:
-        chosen: Array = network(people.vectors(ask)).argmax(dim=1).numpy()
-        return chosen
+        return network(people.vectors(ask)).argmax(dim=1).numpy()
 
     return classify
 
@@ -293,9 +288,8 @@ def _gain(truth: Array, guess: Array, imputed: Array, draws: Array) -> Row:
     # A kind that a draw has nobody of is left out of its mean.
     with np.errstate(invalid="ignore"):
         shares = [(drawn[:, kind] @ more[kind]) / drawn[:, kind].sum(axis=1) for kind in kinds]
-    low, high = np.quantile(
-        np.nanmean(shares, axis=0), [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
-    )
+    ends = [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
+    low, high = np.quantile(np.nanmean(shares, axis=0), ends)
     accuracy, baseline = (balanced(truth, each, present) for each in (guess, imputed))
     row: Row = {"balanced_accuracy": accuracy, "imputation": baseline}
     row |= {"advantage": accuracy - baseline}

@@ -47,13 +47,7 @@ class Transfer:
     left: Tensor
 
     @classmethod
-    def of(
-        cls,
-        points: Tensor,
-        goals: Tensor,
-        *,
-        left: Tensor | None = None,
-    ) -> Transfer:
+    def of(cls, points: Tensor, goals: Tensor, *, left: Tensor | None = None) -> Transfer:
         """Rows with goals; where `left` is given they are all `beyond`."""
         count = len(points)
         beyond = torch.full((count,), left is not None)
@@ -74,7 +68,6 @@ class Transfer:
         return hashlib.sha256(content).digest()
 
     def fields(self) -> tuple[Tensor, ...]:
-        """All of its tensors."""
         return self.points, self.goals, self.beyond, self.left
 
 
@@ -95,7 +88,6 @@ class Networks:
         return torch.cat([ask(self.weights, part) for part in points.split(AT_A_TIME)], dim=1)
 
     def log_proba(self, points: Tensor) -> Tensor:
-        """The same as log-probabilities."""
         return self.logits(points).log_softmax(dim=2)
 
     def each_on_its_own(self, points: Tensor) -> Any:
@@ -103,13 +95,11 @@ class Networks:
         return vmap(self._call)(self.weights, points)
 
     def one(self, number: int) -> nn.Module:
-        """One of the networks by itself."""
         network = copy.deepcopy(self.network)
         network.load_state_dict({name: value[number] for name, value in self.weights.items()})
         return network.requires_grad_(False).eval()
 
     def frozen(self) -> Networks:
-        """The same, no longer to be trained."""
         return Networks(self.network, {name: x.detach() for name, x in self.weights.items()})
 
     def _call(self, weights: dict[str, Tensor], points: Tensor) -> Any:

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from counterveil.curator import Curator
 from counterveil.encoding import Array
@@ -105,7 +105,9 @@ def build(
     if name not in DEFENCES:
         raise RequestError(f"no defence {name!r}; there are: {', '.join(DEFENCES)}")
     if name not in MECHANISMS:
-        arena = arena.defended(_private_target(arena)) if name == "dp-model" else arena
+        if name == "dp-model":  # f by DP-SGD on D1
+            of_d1 = architecture(arena.schema), arena.schema, arena.d1, DP_BUDGET
+            arena = arena.defended(train_privately(*of_d1, clip=DP_CLIP, seed=arena.seed))
         return ByBaseline(name, arena, _baseline(name, arena))
     mechanism = MECHANISMS[name]
     if veil is None:
@@ -202,9 +204,3 @@ def _baseline(name: str, arena: Arena) -> Baseline:
         return Dice(*given, seed=arena.seed, method="random")
     # Without the step that pulls numbers back to the query: the rows of the table themselves.
     return Dice(*given, seed=arena.seed, method="kdtree", posthoc_sparsity_param=0)
-
-
-def _private_target(arena: Arena) -> nn.Module:
-    """f by DP-SGD on D1."""
-    new = architecture(arena.schema)
-    return train_privately(new, arena.schema, arena.d1, DP_BUDGET, clip=DP_CLIP, seed=arena.seed)

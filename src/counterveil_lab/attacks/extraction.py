@@ -59,12 +59,10 @@ class Answers:
     proba: Tensor
 
     def only(self, kept: Tensor) -> Answers:
-        """Some of them."""
         parts = (self.number, self.points, self.claims, self.left, self.proba)
         return Answers(*(part[kept] for part in parts))
 
     def head(self, count: int) -> Answers:
-        """Those of the first `count` queries."""
         return self.only(self.number < count)
 
 
@@ -112,7 +110,6 @@ class Loot:
         return replace(self, proba=named(self.proba), first=first)
 
     def has(self, attacker: str) -> bool:
-        """Whether the attacker has what he needs."""
         return self.again is not None or attacker != "relabel-cca"
 
     def transfer(self, attacker: str, count: int) -> Transfer:

@@ -19,12 +19,10 @@ HIGHEST, LOWEST = "highest", "lowest"
 CASE = ["dataset", "control", "defence", "epsilon", "target"]
 # The columns that the lines are made of, beside those that name a case.
 SCORED = ["attack", "auc_first", "auc_second", "auc_second_low", "auc_second_high"]
-LINKED = ["attack", "counterfactuals"] + [
-    f"{what}_excess{end}" for what in ("exact", "near") for end in ("", "_low", "_high")
-]
-GUESSED = ["attack", "value", "who", "imputation"] + [
-    f"advantage{end}" for end in ("", "_low", "_high")
-]
+LINKED = ["attack", "counterfactuals"]
+LINKED += [f"{what}_excess{end}" for what in ("exact", "near") for end in ("", "_low", "_high")]
+GUESSED = ["attack", "value", "who", "imputation"]
+GUESSED += [f"advantage{end}" for end in ("", "_low", "_high")]
 
 
 def membership_table(rows: Rows) -> pd.DataFrame:

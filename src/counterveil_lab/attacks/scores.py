@@ -16,11 +16,12 @@ import numpy as np
 from scipy import stats
 
 from counterveil.encoding import Array
+from counterveil_lab import intervals
+from counterveil_lab.intervals import CONFIDENCE
 from counterveil_lab.results import Row
 
 RESAMPLES = 400
 FEWEST_FALSE = 10  # non-members that a rate of false positives has to rest on
-CONFIDENCE = 0.95
 
 
 def area(members: Array, outsiders: Array) -> float:
@@ -33,8 +34,7 @@ def _areas(members: Array, outsiders: Array, axis: int = -1) -> Array:
     count, others = members.shape[axis], outsiders.shape[axis]
     ranks = stats.rankdata(np.concatenate([members, outsiders], axis=axis), axis=axis)
     own = np.take(ranks, range(count), axis=axis).sum(axis=axis)
-    areas: Array = (own - count * (count + 1) / 2) / (count * others)
-    return areas
+    return (own - count * (count + 1) / 2) / (count * others)
 
 
 def caught(members: Array, outsiders: Array, false_share: float) -> float | None:
@@ -105,8 +105,6 @@ def bootstrap(
 
 def seeds_interval(values: Sequence[float]) -> tuple[float, float, float]:
     """Mean, and Student's interval of it over seeds; with a single seed the interval is unknown."""
-    mean = float(np.mean(values))
-    if len(values) < 2:
-        return mean, math.nan, math.nan
-    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1) * stats.sem(values))
-    return mean, mean - half, mean + half
+    mean, several = float(np.mean(values)), len(values) > 1
+    spread = float(stats.sem(values)) if several else math.nan
+    return mean, *intervals.of_mean(mean, len(values), spread)

@@ -115,7 +115,9 @@ def attack(
     arenas = [Arena.own(veil.schema, members, others, model, deal, size) for deal in range(deals)]
     first = arenas[0]
     names, missing = names_of(veil), why_not(first, attribute)
-    total, done = _step_count(len(names), deals, with_attribute=missing is None), 0
+    # The first step, extraction, membership of f and of each way, and the attribute of all of them.
+    total = 1 + deals * len(names) + 3 + 3 * len(names) + (missing is None) * (1 + len(names))
+    done = 0
 
     def say(words: str) -> None:
         nonlocal done
@@ -153,12 +155,6 @@ def attack(
         "deals of the rows": str(deals),
     }
     return Findings(veil, facts, stolen, found, () if missing is None else (missing,))
-
-
-def _step_count(names: int, deals: int, *, with_attribute: bool) -> int:
-    """How often `attack` says what it has done, for so many ways to ask the veil."""
-    of_model, of_each_way = 3, 3  # membership; inference has one more of each for the attribute
-    return 1 + deals * names + of_model + of_each_way * names + with_attribute * (1 + names)
 
 
 def names_of(veil: Veil) -> tuple[str, ...]:

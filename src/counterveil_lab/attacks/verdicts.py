@@ -59,7 +59,10 @@ def headline(rows: Rows, column: str = "fidelity", apart: Sequence[str] = ()) ->
     """
     keys = [*apart, *DEFENCE]
     table = as_table(rows)[list(dict.fromkeys([*apart, *PLAYED, column]))]
-    played = _playing(gains(table, column, apart), keys)
+    played = gains(table, column, apart)
+    # Who throws the counterfactuals away is left out where another attacks: he is the base.
+    plays = played.attacker.isin(ATTACKERS)
+    played = played[plays | ~plays.groupby([played[name] for name in keys]).transform("any")]
     played = played.assign(way=played.groupby(["attacker", *WAY]).ngroup())
     ways = played.drop_duplicates("way").set_index("way")[["attacker", *WAY]]
     lines = []
@@ -70,15 +73,7 @@ def headline(rows: Rows, column: str = "fidelity", apart: Sequence[str] = ()) ->
     return lines
 
 
-def _playing(attacks: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
-    """Without who throws the counterfactuals away, where another attacks: he is the base."""
-    plays = attacks.attacker.isin(ATTACKERS)
-    any_plays = plays.groupby([attacks[name] for name in keys]).transform("any")
-    return attacks[plays | ~any_plays]
-
-
 def sentence(line: Row) -> str:
-    """One line of the headline in words."""
     name = line["defence"] + ("" if line["epsilon"] is None else f" at ε {line['epsilon']:g}")
     start = f"{line['dataset']}, {name}, f answers with {line['predictions']}: "
     way = f"{line['attacker']}, {line['queries']} queries, {line['architecture']} architecture"

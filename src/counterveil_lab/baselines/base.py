@@ -59,7 +59,6 @@ class Fitted:
         raise NotImplementedError
 
     def require_gradient(self) -> None:
-        """Refuse a model that has no gradient."""
         if not self.model.differentiable:
             raise RequestError(
                 f"{self.name} follows the gradient of the model, and this one has none"
@@ -156,7 +155,6 @@ class Problem:
 
     @property
     def numbers(self) -> Tensor:
-        """The numbers of all queries."""
         return torch.arange(len(self.queries), device=self.queries.device)
 
     def legal(self, points: Tensor, numbers: Tensor) -> Tensor:

@@ -166,7 +166,6 @@ class Words:
         }
 
     def say(self, points: Array) -> pd.DataFrame:
-        """Rows for dice-ml."""
         columns: dict[str, Any] = {}
         for name, number in self.numbers.items():
             values = number.lower + number.span * points[:, number.place]
@@ -242,17 +241,14 @@ class AllClasses:
 
     @torch.no_grad()
     def predict_proba(self, rows: pd.DataFrame) -> Array:
-        """Class probabilities, a row each."""
         _check(self.end)
         self.questions += 1
         if self.questions > MOST_QUESTIONS:
             raise EnoughError
         points = torch.as_tensor(self._words.hear(rows), dtype=torch.float32)
-        proba: Array = log_proba_at(self._model, points.to(self._model.device)).exp().cpu().numpy()
-        return proba
+        return log_proba_at(self._model, points.to(self._model.device)).exp().cpu().numpy()
 
     def predict(self, rows: pd.DataFrame) -> Array:
-        """Class numbers."""
         return self.predict_proba(rows).argmax(axis=1)
 
 

@@ -5,6 +5,7 @@ with no noise: that is the published method, and why its answers are no more pri
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 import torch
@@ -44,8 +45,7 @@ class Vae(nn.Module):
 
     def decode(self, latent: Tensor) -> Tensor:
         """Points inside the unit cube; seldom legal rows."""
-        points: Tensor = self.decoder(latent)
-        return points
+        return self.decoder(latent)
 
 
 def train_vae(
@@ -91,14 +91,8 @@ class _LatentSearch(Fitted):
     vae: Vae | None = None
 
     def fit(self, train: pd.DataFrame) -> None:
-        self._vae = self.vae or train_vae(
-            train,
-            self.schema,
-            seed=self.seed,
-            layers=self.layers,
-            epochs=self.epochs,
-            device=self.model.device,
-        )
+        how: dict[str, Any] = {"layers": self.layers, "epochs": self.epochs, "seed": self.seed}
+        self._vae = self.vae or train_vae(train, self.schema, device=self.model.device, **how)
 
 
 @dataclass(eq=False, kw_only=True)

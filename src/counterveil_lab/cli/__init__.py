@@ -7,5 +7,4 @@ __all__ = ["app", "attack", "main", "measure"]
 
 
 def main() -> None:
-    """Run the command."""
     app()

@@ -25,7 +25,7 @@ import pandas as pd
 
 from counterveil_lab.evaluation import AS_PUBLISHED, QUERIES, Evaluation
 from counterveil_lab.experiments import peers, releases
-from counterveil_lab.experiments.runner import Case, Experiment, Options, figure
+from counterveil_lab.experiments.runner import Case, Experiment, Options, combined, figure
 from counterveil_lab.metrics import timed
 from counterveil_lab.paper_values import DATASETS
 from counterveil_lab.results import Row
@@ -103,14 +103,10 @@ def _searches(mechanism: str, guidance: str, *, several: bool) -> tuple[str, ...
 
 
 def time_cases(options: Options) -> Iterator[Case]:
-    """Every dataset."""
-    for seed in options.repetitions:
-        for name in options.names(quick=("digits",)):
-            yield {"dataset": name, "seed": seed}
+    return combined(seed=options.repetitions, dataset=options.names(quick=("digits",)))
 
 
 def measure_times(dataset: str, seed: int, *, quick: bool) -> list[Row]:
-    """Every method on one dataset."""
     queries = TIMED_QUERIES * (RUNS + 1)
     evaluation = releases.evaluation_for(dataset, seed, quick=quick, queries=queries)
     rows = []

@@ -24,17 +24,17 @@ import pandas as pd
 import torch
 
 from counterveil.encoding import Array
-from counterveil.models import TargetModel, adapt
+from counterveil.models import adapt
 from counterveil.schema import Schema
 from counterveil.search import Explainer, Explanations
 from counterveil.veil import Veil
-from counterveil_lab.baselines import Baseline, Cadex, Cchvae, Dice, Nice, Revise, Vae, train_vae
+from counterveil_lab.baselines import Baseline, Cadex, Cchvae, Nice, Revise, Vae, train_vae
 from counterveil_lab.baselines.dice import Method
 from counterveil_lab.baselines.nice import Reward
 from counterveil_lab.believability import KINDS, WISHES, Judges
 from counterveil_lab.evaluation import AS_PUBLISHED
 from counterveil_lab.experiments import peers, releases
-from counterveil_lab.experiments.runner import Case, Experiment, Options, figure
+from counterveil_lab.experiments.runner import Case, Experiment, Options, combined, figure
 from counterveil_lab.metrics import timed
 from counterveil_lab.results import Row
 
@@ -62,19 +62,15 @@ def cases(options: Options) -> Iterator[Case]:
         *((part, PUBLISHED_EPSILON) for part in (FREE, "paper")),
         *((part, None) for part in PEERS),
     ]
-    for repetition in options.repetitions:
-        for dataset in options.names(TABLES, ("adult",)):
-            for kind in (*KINDS, PRIVATE):
-                for part, epsilon in asking if kind == PRIVATE else [*asking, *others]:
-                    seed = FIRST_SEED + repetition
-                    head = {"dataset": dataset, "kind": kind, "part": part}
-                    yield {**head, "epsilon": epsilon, "seed": seed}
+    names, kinds = options.names(TABLES, ("adult",)), (*KINDS, PRIVATE)
+    for case in combined(seed=options.splits(FIRST_SEED), dataset=names, kind=kinds):
+        for part, epsilon in asking if case["kind"] == PRIVATE else [*asking, *others]:
+            yield {**case, "part": part, "epsilon": epsilon}
 
 
 def measure_case(
     dataset: str, kind: str, part: str, epsilon: float | None, seed: int, *, quick: bool
 ) -> list[Row]:
-    """The rows of all methods of one part."""
     known = next((each for each in KINDS if each == kind), KINDS[0])
     judges = Judges.of(dataset, seed, known, quick=quick)
     if epsilon is None:
@@ -167,17 +163,8 @@ def _peers(
             yield partial(Revise, *given, iterations=iterations, **known), most, dict(before)
     if part == "dice":
         for method, count in DICE.items():
-            build = partial(_dice, *given, judges.model, method=method, seed=seed)
+            build = partial(peers.any_dice, *given, judges.model, method=method, seed=seed)
             yield build, QUICK_SLOW if quick else min(most, count), {}
-
-
-def _dice(
-    schema: Schema, model: TargetModel, train: pd.DataFrame, raw: Any, **options: Any
-) -> Baseline:
-    """dice-ml, also where values may be missing; `raw`: f as it was trained."""
-    if any(getattr(feature, "missing", False) for feature in schema.features):
-        return peers.CompleteDice(schema, raw, train, **options)
-    return Dice(schema, model, train, **options)
 
 
 @lru_cache(maxsize=1)
@@ -190,11 +177,9 @@ def _vae(dataset: str, seed: int, quick: bool) -> tuple[Vae, float]:
 
 def with_fixed(schema: Schema, fixed: tuple[str, ...]) -> Schema:
     """The schema in which these features are immutable."""
-    features = [
-        feature.model_dump() | ({"immutable": True} if feature.name in fixed else {})
-        for feature in schema.features
-    ]
-    return Schema.model_validate(schema.model_dump() | {"features": features})
+    held = {each.name: each.immutable or each.name in fixed for each in schema.features}
+    features = (each.model_copy(update={"immutable": held[each.name]}) for each in schema.features)
+    return schema.model_copy(update={"features": tuple(features)})
 
 
 def _why_not(case: Case) -> str | None:
@@ -207,7 +192,7 @@ BELIEVABLE = Experiment(
     "whether answers can be believed: twins of f, another model and real rows judge them.",
     cases,
     measure_case,
-    paint=figure("figures_believable", "quality_over_epsilon", "believable"),
+    paint=figure("figures", "quality_over_epsilon", "believable"),
     why_not=_why_not,
     chosen_by=("part",),
 )

@@ -16,7 +16,7 @@ from counterveil.search.options import Guidance, Prefer
 from counterveil.veil import Veil
 from counterveil_lab.experiments import releases
 from counterveil_lab.experiments.images import grey, image_of
-from counterveil_lab.experiments.runner import Case, Experiment, Options
+from counterveil_lab.experiments.runner import Case, Experiment, Options, combined
 from counterveil_lab.image_judges import ImageJudges
 from counterveil_lab.metrics import timed
 from counterveil_lab.results import PICTURES, Row, pictures_of
@@ -36,10 +36,9 @@ WAYS: tuple[tuple[Guidance, Prefer], ...] = (
 
 def cases(options: Options) -> Iterator[Case]:
     """Every split, dataset and ε; a run that is cut short has some of each."""
-    for repetition in options.repetitions:
-        for dataset in options.names(("mnist", "digits"), ("digits",)):
-            for epsilon in (3.0,) if options.quick else EPSILONS:
-                yield {"dataset": dataset, "epsilon": epsilon, "seed": FIRST_SEED + repetition}
+    names = options.names(("mnist", "digits"), ("digits",))
+    epsilons = (3.0,) if options.quick else EPSILONS
+    return combined(seed=options.splits(FIRST_SEED), dataset=names, epsilon=epsilons)
 
 
 def measure(dataset: str, epsilon: float, seed: int, *, quick: bool) -> list[Row]:
@@ -83,23 +82,19 @@ def _pictures(judges: ImageJudges, result: Explanations, name: str) -> dict[str,
         grey(encoded(each.assign(**label), schema)[0].numpy(), image) for each in shown
     )
     targets = judges.targets[:SHOWN].numpy()
-    return {
-        f"{judges.data.name} queries": before,
-        f"{judges.data.name} targets": targets,
-        name: after,
-    }
+    dataset = judges.data.name
+    return {f"{dataset} queries": before, f"{dataset} targets": targets, name: after}
 
 
 def paint(rows: Sequence[Row], folder: Path) -> None:
-    """A sheet for each dataset, from stored pictures."""
-    from counterveil_lab import figures, figures_believable
+    from counterveil_lab import figures
 
     stored = pictures_of(rows)
     for dataset in dict.fromkeys(row["dataset"] for row in rows):
-        sheet = figures_believable.image_answers(dataset, stored)
+        sheet = figures.image_answers(dataset, stored)
         figures.save(sheet, folder / f"believable-images-{dataset}")
         if dataset == "mnist":
-            few = figures_believable.image_answers(dataset, stored, FEW)
+            few = figures.image_answers(dataset, stored, FEW)
             figures.save(few, folder / "believable-images-few")
 
 

@@ -54,7 +54,6 @@ def grey(points: Array, image: Pixels) -> Array:
 
 
 def image_of(schema: Schema) -> Pixels:
-    """The picture that a schema describes."""
     (image,) = schema.features
     assert isinstance(image, Pixels)
     return image
@@ -233,7 +232,6 @@ def gradcam(model: nn.Module, points: Tensor, classes: Tensor, image: Pixels) ->
 
 
 def paint_reconstructions(rows: Sequence[Row], folder: Path) -> None:
-    """The figure, from stored rows."""
     from counterveil_lab import figures, figures_experiments
 
     stored = pictures_of(rows)
@@ -246,7 +244,6 @@ def paint_reconstructions(rows: Sequence[Row], folder: Path) -> None:
 
 
 def paint_case_study(rows: Sequence[Row], folder: Path) -> None:
-    """The figure, from stored rows."""
     from counterveil_lab import figures, figures_experiments
 
     stored = pictures_of(rows)

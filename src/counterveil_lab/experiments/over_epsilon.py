@@ -15,7 +15,7 @@ import torch
 
 from counterveil_lab.datasets import LOADERS, Dataset
 from counterveil_lab.experiments import releases
-from counterveil_lab.experiments.runner import Case, Experiment, Options, figure
+from counterveil_lab.experiments.runner import Case, Experiment, Options, combined, figure
 from counterveil_lab.metrics import reconstruction_error, timed
 from counterveil_lab.results import Row
 from counterveil_lab.targets import classes_of, encoded
@@ -25,19 +25,14 @@ MSE_ROWS = 5000
 
 
 def target_cases(options: Options) -> Iterator[Case]:
-    """Every dataset that the lab can load."""
-    for seed in options.repetitions:
-        for name in options.names(tuple(LOADERS)):
-            yield {"dataset": name, "seed": seed}
+    return combined(seed=options.repetitions, dataset=options.names(tuple(LOADERS)))
 
 
 def measure_target(dataset: str, seed: int, *, quick: bool) -> list[Row]:
     """One f with its classes weighted evenly, and one without."""
     data = releases.data_for(dataset, seed, quick=quick)
-    return [
-        _accuracy_of("target", data, seed, even=True),
-        _accuracy_of("target-unweighted", data, seed, even=False),
-    ]
+    kinds = {"target": True, "target-unweighted": False}
+    return [_accuracy_of(method, data, seed, even=even) for method, even in kinds.items()]
 
 
 def _accuracy_of(method: str, data: Dataset, seed: int, *, even: bool) -> Row:
@@ -68,7 +63,6 @@ def mse_cases(options: Options) -> Iterator[Case]:
 def measure_mse(
     dataset: str, mechanism: str, epsilon: releases.Epsilon, seed: int, *, quick: bool
 ) -> list[Row]:
-    """One release and its error."""
     data = releases.data_for(dataset, seed, quick=quick)
     made = releases.release(data, mechanism, epsilon, seed, quick=quick)
     error = reconstruction_error(made.veil, data.test.head(MSE_ROWS))

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from counterveil.encoding import Encoding
-from counterveil.models import CallableModel, adapt
+from counterveil.models import CallableModel, TargetModel, adapt
 from counterveil.schema import Binary, Categorical, Feature, Numeric, Schema
 from counterveil_lab.baselines import Answers, Baseline, Cadex, Cchvae, Dice, Revise
 from counterveil_lab.baselines.base import Problem
@@ -83,11 +83,18 @@ def dice_methods(schema: Schema) -> tuple[Method, ...]:
 
 
 def dice(evaluation: Evaluation, method: Method, seed: int) -> Baseline:
-    """dice-ml, also where values may be missing."""
-    schema, train = evaluation.data.schema, evaluation.data.train
+    """dice-ml asked about the f of an evaluation."""
+    given = evaluation.data.schema, evaluation.judge, evaluation.data.train, evaluation.model
+    return any_dice(*given, seed=seed, method=method)
+
+
+def any_dice(
+    schema: Schema, model: TargetModel, train: pd.DataFrame, raw: Any, **options: Any
+) -> Baseline:
+    """dice-ml, also where values may be missing; `raw`: f as it was trained."""
     if any(getattr(feature, "missing", False) for feature in schema.features):
-        return CompleteDice(schema, evaluation.model, train, seed=seed, method=method)
-    return Dice(schema, evaluation.judge, train, seed=seed, method=method)
+        return CompleteDice(schema, raw, train, **options)
+    return Dice(schema, model, train, **options)
 
 
 def why_no_dice() -> str | None:
@@ -124,11 +131,8 @@ class CompleteDice:
         rows = pd.concat([self._same(train), label], axis=1)
         other, same_model = self._complete.schema, model
         if not isinstance(model, nn.Module):
-            same_model = CallableModel(
-                lambda points: model.predict_proba(self._real.decode(points)),
-                other,
-                inputs="encoding",
-            )
+            proba = lambda points: model.predict_proba(self._real.decode(points))  # noqa: E731
+            same_model = CallableModel(proba, other, inputs="encoding")
         self._dice = Dice(other, adapt(same_model, other), rows, **options)
         self.name = self._dice.name
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from counterveil_lab.evaluation import AS_PUBLISHED, Evaluation
 from counterveil_lab.experiments import releases
-from counterveil_lab.experiments.runner import Case, Experiment, Options
+from counterveil_lab.experiments.runner import Case, Experiment, Options, combined
 from counterveil_lab.metrics import reconstruction_error
 from counterveil_lab.results import Row
 from counterveil_lab.targets import accuracy
@@ -26,18 +26,15 @@ QUERIES = 500
 
 
 def reading_cases(options: Options) -> Iterator[Case]:
-    """Every reading at every ε."""
-    for seed in options.repetitions:
-        for name in options.names(DATASETS, quick=("digits",)):
-            for epsilon in EPSILONS[-1:] if options.quick else EPSILONS:
-                for reading in READINGS:
-                    yield {"dataset": name, "epsilon": epsilon, "reading": reading, "seed": seed}
+    names = options.names(DATASETS, quick=("digits",))
+    epsilons = EPSILONS[-1:] if options.quick else EPSILONS
+    seeds = options.repetitions
+    return combined(seed=seeds, dataset=names, epsilon=epsilons, reading=READINGS)
 
 
 def measure_reading(
     dataset: str, epsilon: float, reading: str, seed: int, *, quick: bool
 ) -> list[Row]:
-    """One release under one reading, and its answers."""
     data = releases.data_for(dataset, seed, quick=quick)
     model = releases.target_for(data, seed, even=reading != UNWEIGHTED)
     evaluation = Evaluation.of(data, model, seed, QUICK_QUERIES if quick else QUERIES)

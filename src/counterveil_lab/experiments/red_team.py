@@ -153,7 +153,6 @@ def extraction_cases(options: Options) -> Iterator[Case]:
 
 
 def why_no_extraction(case: Case) -> str | None:
-    """Why a part cannot be measured here."""
     if case["part"] in DICE and case["dataset"] in WITH_MISSING:
         where = f"without dice-ml on {case['dataset']}"
         return f"{where}: it knows no missing values, and this table has some"
@@ -178,7 +177,6 @@ def extraction_size(dataset: str, quick: bool) -> Size:
 
 
 def measure_extraction(dataset: str, part: str, seed: int, *, quick: bool) -> list[Row]:
-    """All attackers on the defences of one part."""
     size = extraction_size(dataset, quick)
     arena = Arena.of(dataset, seed, size)
     defences, epsilon = EXTRACTION_PARTS[part]
@@ -260,7 +258,6 @@ def _headed(rows: list[Row], defence: str, part: str) -> list[Row]:
 def measure_membership(
     dataset: str, control: str, part: str, seed: int, *, quick: bool
 ) -> list[Row]:
-    """Every attack on the defences of one part."""
     arena, size, recipe, defences = _game(dataset, control, part, seed, quick)
     if part == "none":
         return _headed(inference.on_model(arena, size, recipe=recipe), "none", part)
@@ -294,7 +291,6 @@ def measure_attribute(
 
 
 def tradeoff_cases(options: Options) -> Iterator[Case]:
-    """Adult."""
     for name in options.names(("adult",), quick=("adult",)):
         for seed in options.repetitions:
             yield {"dataset": name, "seed": seed}

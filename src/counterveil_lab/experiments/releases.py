@@ -119,12 +119,7 @@ def release(
 
 
 def veil_place(
-    data: Dataset,
-    mechanism: str,
-    epsilon: Epsilon,
-    seed: int,
-    epochs: int | None,
-    *more: object,
+    data: Dataset, mechanism: str, epsilon: Epsilon, seed: int, epochs: int | None, *more: object
 ) -> Path | None:
     """The file in which `release` leaves and finds a veil; `more`: an unusual δ, a reading."""
     key = data.name, mechanism, epsilon, seed, epochs, len(data.train)

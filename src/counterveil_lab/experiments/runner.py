@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,11 @@ SETS_OF_BITS = ("texas", "texas-substitute", "purchase", "purchase-substitute")
 SLOWEST_FIRST = (*SETS_OF_BITS, "mnist", "hospital", "homecredit", "adult", "digits")
 TABLES_AND_MNIST = ("adult", "hospital", "homecredit", "mnist")
 PAPER_DATASETS = (*TABLES_AND_MNIST, "purchase-substitute", "texas-substitute", "digits")
+
+
+def combined(**values: Iterable[Any]) -> Iterator[Case]:
+    """A case for each combination of these values; those of the last entry change fastest."""
+    return (dict(zip(values, each, strict=True)) for each in product(*values.values()))
 
 
 class CasesFailed(RuntimeError):  # noqa: N818 - reads as what it says
@@ -63,7 +69,11 @@ class Options:
     @property
     def repetitions(self) -> range:
         """The seeds; a quick look needs one."""
-        return range(1 if self.quick else self.seeds)
+        return self.splits(0)
+
+    def splits(self, first: int) -> range:
+        """As many seeds, from `first` on."""
+        return range(first, first + (1 if self.quick else self.seeds))
 
     def names(
         self, full: Sequence[str] = PAPER_DATASETS, quick: Sequence[str] = ("adult", "digits")

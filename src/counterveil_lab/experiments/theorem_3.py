@@ -32,7 +32,7 @@ from counterveil.models import adapt
 from counterveil.search.constraints.bounds import Box
 from counterveil.search.paper.algorithm2 import ITERATIONS, SearchObjective, Weights, minimise
 from counterveil_lab.experiments import releases
-from counterveil_lab.experiments.runner import Case, Experiment, Options
+from counterveil_lab.experiments.runner import Case, Experiment, Options, combined
 from counterveil_lab.product import log_proba_at, runner_up
 from counterveil_lab.results import Row
 from counterveil_lab.targets import encoded
@@ -110,11 +110,8 @@ def bias_of(found: Tensor) -> Row:
 
 
 def cases(options: Options) -> Iterator[Case]:
-    """Every dataset, scale of the noise and seed."""
-    for dataset in options.names(DATASETS, DATASETS):
-        for scale in SCALES:
-            for seed in options.repetitions:
-                yield {"dataset": dataset, "scale": scale, "seed": seed}
+    names = options.names(DATASETS, DATASETS)
+    return combined(dataset=names, scale=SCALES, seed=options.repetitions)
 
 
 def measure_case(dataset: str, scale: float, seed: int, *, quick: bool) -> list[Row]:

@@ -137,7 +137,6 @@ def surrogate_gives_less(frame: pd.DataFrame) -> Outcomes:
 
 
 def defences(frame: pd.DataFrame) -> Table | None:
-    """What the names of the defences mean."""
     rows = with_values(frame, ("defence",))
     found = set(rows.defence) | {"none"} if len(rows) else set()
     lines = [(f"`{name}`", words) for name, words in frames.DEFENCES.items() if name in found]
@@ -170,7 +169,6 @@ def _gain(line: Row) -> list[str]:
 
 
 def tradeoff(frame: pd.DataFrame) -> Table | None:
-    """Gains over the margin, for both guidances."""
     texts, settings = [], ["guidance", "margin"]
     rows = with_values(frame, (*STOLEN, *settings))
     lines = headline(rows, apart=settings) if len(rows) else []

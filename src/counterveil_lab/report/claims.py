@@ -289,12 +289,7 @@ def _over(
 
 
 def compare(
-    ours: Sides,
-    theirs: Sides,
-    holds: Holds,
-    digits: int = 12,
-    factor: float = 1,
-    slack: float = 0,
+    ours: Sides, theirs: Sides, holds: Holds, digits: int = 12, factor: float = 1, slack: float = 0
 ) -> dict[str, Outcome]:
     """Each of our means against the one of the same case, or against the one for all cases.
 

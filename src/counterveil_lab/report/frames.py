@@ -21,20 +21,9 @@ NAMES: dict[str, dict[str, str]] = SECTIONS["names"]  # stored names and their w
 DATASETS, PEERS, OURS, DEFENCES = (NAMES[kind] for kind in ("dataset", "peer", "ours", "defence"))
 MECHANISMS = ("paper", "functional", "dpsgd")
 # What a row is described by, beside its flip ratio.
-SETTINGS = (
-    "dataset",
-    "method",
-    "mechanism",
-    "guidance",
-    "epsilon",
-    "delta",
-    "search",
-    "defence",
-    "predictions",
-    "architecture",
-    "queries",
-    "extra_queries",
-)
+SETTINGS: tuple[str, ...]
+SETTINGS = ("dataset", "method", "mechanism", "guidance", "epsilon", "delta", "search")
+SETTINGS += ("defence", "predictions", "architecture", "queries", "extra_queries")
 THRESHOLDS: dict[str, float] = SECTIONS["threshold"]
 
 
@@ -127,12 +116,8 @@ def _description_of(settings: tuple[tuple[str, Any], ...]) -> Row:
         usual = "published" if mechanism == "paper" else "full"
         search = row.get("search") or usual
         other = "" if search == usual else f"{search} search"
-        words = (
-            f"`{mechanism}`",
-            OURS.get(method, method),
-            "surrogate" if surrogate else "",
-            other,
-        )
+        by = "surrogate" if surrogate else ""
+        words = (f"`{mechanism}`", OURS.get(method, method), by, other)
         name = ", ".join(filter(None, words))
         place = (1, place_in(MECHANISMS, mechanism), surrogate, place_in(OURS, method), number)
         plain = method in {"counterveil", "algorithm-2"} and not surrogate and not other

@@ -53,7 +53,6 @@ class Stored:
         return self.files.get(name, [])
 
     def frame(self, name: str) -> pd.DataFrame:
-        """The described rows of an experiment."""
         if name not in self._frames:
             self._frames[name] = described(self.rows(name))
         return self._frames[name]
@@ -66,10 +65,6 @@ class Stored:
         if key not in self._made:
             self._made[key] = tables_of(spec, frame)
         return self._made[key]
-
-    def earlier(self, name: str, rows: Sequence[Row]) -> str:
-        """A sentence about those of these rows that the present code did not measure, or ""."""
-        return earlier(rows, name)
 
 
 @dataclass(frozen=True)
@@ -107,7 +102,6 @@ class Report:
         return Counter(it.state for it in every if it.claim.of_paper == of_paper)
 
     def of(self, chapter: Spec) -> list[Section]:
-        """The sections of a chapter."""
         return [section for section in self.sections if section.spec in chapter["section"]]
 
 
@@ -150,7 +144,7 @@ def gather(stored: Stored) -> Report:
             verdicts = [judge(claim, frame) for each in spec["claim"] for claim in claims_of(each)]
             wanted = [each for each in spec["table"] if each.get("shown") != "command"]
             tables = [table for each in wanted for table in stored.tables(name, each, frame)]
-            notes = [*fewer_epochs(frame), stored.earlier(name, rows)]
+            notes = [*fewer_epochs(frame), earlier(rows, name)]
             shown = (verdicts, tables, pictures(stored.folder, spec), [it for it in notes if it])
             toy = any("--quick" in row["command"] for row in rows)
             sections.append(Section(spec, "", toy, *shown))
@@ -273,7 +267,7 @@ def quoted(text: str, stored: Stored) -> str:
         if not tables:
             return found[0]
         rows = stored.rows(spec["file"])
-        note = stored.earlier(spec["file"], [rows[at] for at in behind(spec, frame).index])
+        note = earlier([rows[at] for at in behind(spec, frame).index], spec["file"])
         shown = [pipes(tables[0]), *([note] if note else [])]
         return found["start"] + "\n\n".join(shown) + f"\n{found['end']}"
 

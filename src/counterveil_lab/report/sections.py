@@ -16,6 +16,7 @@ from counterveil_lab.report.frames import select, with_values
 from counterveil_lab.report.pivots import Table, table_of, table_of_texts
 
 Spec = Mapping[str, Any]
+AT_DELTA = ["dataset", "delta", "epsilon"]
 SETTINGS = {
     "known architecture": ("known", "probabilities"),
     "unknown architecture": ("unknown", "probabilities"),
@@ -139,7 +140,6 @@ def table_4(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def single_values(frame: pd.DataFrame) -> pd.DataFrame:
-    """Attribute inference value by value."""
     rows = with_values(select(frame, control="none"), ["value"])
     return rows[rows.value != "all"] if len(rows) else rows
 
@@ -206,26 +206,11 @@ def over_draws(frame: pd.DataFrame, column: str, by: Sequence[str]) -> pd.DataFr
     return found.reset_index()
 
 
-def private_models(frame: pd.DataFrame) -> pd.DataFrame:
-    """How good the private model of a veil is."""
-    return over_draws(select(frame, bounds=1.0), "agreement", ["dataset", "delta", "epsilon"])
-
-
-def populations(frame: pd.DataFrame) -> pd.DataFrame:
-    """How true P~ is, also with wide bounds."""
-    return over_draws(frame, "worst_number", ["dataset", "bounds", "delta", "epsilon"])
-
-
 def best_settings(frame: pd.DataFrame) -> pd.DataFrame:
     """Each method with the setting that agrees most with f, chosen for each dataset and ε."""
-    by = ["dataset", "delta", "epsilon", "method"]
+    by = [*AT_DELTA, "method"]
     rows = over_draws(frame, "agreement", [*by, "batch", "clip"])
     return rows if rows.empty else rows.loc[rows.groupby(by, sort=False).agreement.idxmax()]
-
-
-def private_answers(frame: pd.DataFrame) -> pd.DataFrame:
-    """What answers from the veil alone are worth, for each model that they are shown to."""
-    return over_draws(frame, "flip_ratio", ["dataset", "delta", "epsilon", "asked"])
 
 
 ROWS: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
@@ -240,18 +225,15 @@ ROWS: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
     "timed_once": timed_once,
     "both_guidances": both_guidances,
     "refused_people": refused_people,
-    "private_models": private_models,
-    "populations": populations,
+    # How good the private model of a veil is; how true P~ is, also with wide bounds; what answers
+    # from the veil alone are worth, for each model that they are shown to.
+    "private_models": lambda frame: over_draws(select(frame, bounds=1.0), "agreement", AT_DELTA),
+    "populations": lambda frame: over_draws(frame, "worst_number", [*AT_DELTA, "bounds"]),
     "best_settings": best_settings,
-    "private_answers": private_answers,
+    "private_answers": lambda frame: over_draws(frame, "flip_ratio", [*AT_DELTA, "asked"]),
 }
 # They pick among stored rows, and may give them new columns.
-PICKING = {
-    "latest_run",
-    "refused_people",
-    "largest_call",
-    "timed_once",
-}
+PICKING = {"latest_run", "refused_people", "largest_call", "timed_once"}
 
 
 def faults(frame: pd.DataFrame) -> Table:
