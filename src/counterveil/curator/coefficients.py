@@ -63,9 +63,11 @@ class Sums(ABC):
 
     `places`: of the features that it looks at; all of them if None. A batch is columns in compact
     form (`Encoding.compact`), or where there is a `grid` the cell in it of each row, a column for
-    each feature; with `by_points` it is encoded rows (rows, width).
+    each feature; with `by_points` it is encoded rows (rows, width). `exact`: the int64 arrays that
+    it fills; private.
     """
 
+    exact: list[Array]
     places: Collection[int] | None = None
     grid: Grid | None = None
     by_points = False
@@ -73,11 +75,6 @@ class Sums(ABC):
     @abstractmethod
     def add(self, private_rows: Any, private_classes: Array) -> None:
         """Add a batch of rows, of the classes (rows,)."""
-
-    @property
-    @abstractmethod
-    def exact(self) -> Sequence[Array]:
-        """The int64 arrays that it fills. Private."""
 
     def merge(self, others: Sequence[Array]) -> None:
         """Add the `exact` arrays of the same sum over other records."""
@@ -92,15 +89,10 @@ class CellCounts(Sums):
         self.cells = cells
         self.places = cells.places
         self.counts = np.zeros(cells.width, dtype=np.int64)
+        self.exact = [self.counts]
 
     def add(self, private_columns: Sequence[Array], private_classes: Array) -> None:
-        """Count a batch in compact form."""
         self.counts += self.cells.counts(private_columns)
-
-    @property
-    def exact(self) -> Sequence[Array]:
-        """The counts."""
-        return [self.counts]
 
 
 class GridCounts(Sums):
@@ -110,19 +102,12 @@ class GridCounts(Sums):
         self.grid: Grid = grid
         # (class, cell) over all features side by side
         self.singles = np.zeros((classes, grid.width), dtype=np.int64)
+        self.exact = [self.singles]
 
     def add(self, private_codes: Sequence[Array], private_classes: Array) -> None:
-        """Count a batch of cells."""
         places = zip(self.grid.starts, self.grid.counts, private_codes, strict=True)
         for start, count, code in places:
-            mine = self.singles[:, start : start + count]
-            flat = private_classes * count + code
-            mine += np.bincount(flat, minlength=mine.size).reshape(mine.shape)
-
-    @property
-    def exact(self) -> Sequence[Array]:
-        """The counts."""
-        return [self.singles]
+            _count(self.singles[:, start : start + count], private_classes, code)
 
 
 class PairCounts(Sums):
@@ -137,20 +122,13 @@ class PairCounts(Sums):
         self.grid, self.pairs, self._coarse = grid, pairs, coarse
         self.places: Collection[int] = sorted({*chain.from_iterable(pairs)})
         wide = [int(merge.max()) + 1 for merge in coarse]
-        sizes = [(wide[one], wide[two]) for one, two in self.pairs]
-        self.tables = [np.zeros(size, dtype=np.int64) for size in sizes]
+        self.tables = [np.zeros((wide[one], wide[two]), dtype=np.int64) for one, two in self.pairs]
+        self.exact = self.tables
 
     def add(self, private_codes: Sequence[Array], private_classes: Array) -> None:
-        """Count a batch of cells."""
         codes = {each: self._coarse[each][private_codes[each]] for each in self.places}
         for (one, two), mine in zip(self.pairs, self.tables, strict=True):
-            flat = codes[one] * mine.shape[1] + codes[two]
-            np.add(mine, np.bincount(flat, minlength=mine.size).reshape(mine.shape), out=mine)
-
-    @property
-    def exact(self) -> Sequence[Array]:
-        """The counts of each pair."""
-        return self.tables
+            _count(mine, codes[one], codes[two])
 
 
 class GroupCounts(Sums):
@@ -166,23 +144,22 @@ class GroupCounts(Sums):
         self.grid, self.groups, self._classes = grid, groups, classes
         self._coarse = coarse_cells(grid, groups)
         self.counts = np.zeros((groups.count * classes, count_width(grid, groups)), dtype=np.int64)
+        self.exact = [self.counts]
 
     def add(self, private_codes: Sequence[Array], private_classes: Array) -> None:
-        """Count a batch of cells."""
         rows = self.groups.numbers(private_codes) * self._classes + private_classes
         self.counts[:, 0] += np.bincount(rows, minlength=len(self.counts))
         start = 1
         for place, coarse in self._coarse.items():
             cells = int(coarse.max()) + 1
-            mine = self.counts[:, start : start + cells]
-            flat = rows * cells + coarse[private_codes[place]]
-            mine += np.bincount(flat, minlength=mine.size).reshape(mine.shape)
+            _count(self.counts[:, start : start + cells], rows, coarse[private_codes[place]])
             start += cells
 
-    @property
-    def exact(self) -> Sequence[Array]:
-        """The counts."""
-        return [self.counts]
+
+def _count(table: Array, rows: Array, columns: Array) -> None:
+    """Add 1 to the cell of `table` in each of these rows and columns."""
+    flat = rows * table.shape[1] + columns
+    table += np.bincount(flat, minlength=table.size).reshape(table.shape)
 
 
 class MomentSums(Sums):
@@ -211,9 +188,9 @@ class MomentSums(Sums):
         self._values = [values.astype(np.float64) for values in whole.values]
         self._products = np.zeros((features, features), dtype=np.int64)
         self._sums = np.zeros((classes, features), dtype=np.int64)
+        self.exact = [self._products, self._sums]
 
     def add(self, private_codes: Sequence[Array], private_classes: Array) -> None:
-        """Add a batch of cells, some rows at a time."""
         for start in range(0, len(private_classes), ROWS_OF_SCORES):
             some = slice(start, start + ROWS_OF_SCORES)
             scores = zip(self._values, private_codes, strict=True)
@@ -223,11 +200,6 @@ class MomentSums(Sums):
             for label in range(len(self._sums)):
                 of_class = (private_classes[some] == label) @ rows
                 self._sums[label] += of_class.astype(np.int64)
-
-    @property
-    def exact(self) -> Sequence[Array]:
-        """Plain sums of products and of scores."""
-        return [self._products, self._sums]
 
     @property
     def moments(self) -> Array:
@@ -243,17 +215,12 @@ class VectorSums(Sums):
 
     def __init__(self, vectors_of: Callable[[Array], Array], into: BoundedSums) -> None:
         self.into, self._vectors_of = into, vectors_of
+        self.exact = [into.sums]
 
     def add(self, private_points: Array, private_classes: Array) -> None:
-        """Add a batch of encoded rows (rows, width), some at a time."""
         for start in range(0, len(private_points), ROWS_AT_A_TIME):
             some = slice(start, start + ROWS_AT_A_TIME)
             self.into.add(self._vectors_of(private_points[some]), private_classes[some])
-
-    @property
-    def exact(self) -> Sequence[Array]:
-        """The class sums."""
-        return [self.into.sums]
 
 
 class BoundedSums:
@@ -374,4 +341,4 @@ class Counting:
         files, used = part
         private_sums = deepcopy(self.empty)
         fill(PrivateTable(files, self.schema, private_used=used), *private_sums)
-        return [list(each.exact) for each in private_sums]
+        return [each.exact for each in private_sums]

@@ -85,9 +85,9 @@ class ScoreCounts(Sums):
         self.network, self.edges = model.logits, edges
         bins = 2 if edges is None else len(edges) + 1
         self.counts = np.zeros((len(model.schema.label.classes), bins), dtype=np.int64)
+        self.exact = [self.counts]
 
     def add(self, private_points: Array, private_classes: Array) -> None:
-        """Count a batch of encoded rows (rows, width)."""
         logits = logits_alone(self.network, private_points)
         if self.edges is None:
             bins = (logits.argmax(axis=1) == private_classes).astype(np.intp)
@@ -95,34 +95,24 @@ class ScoreCounts(Sums):
             bins = np.searchsorted(self.edges, _log_odds(logits))
         np.add.at(self.counts, (private_classes, bins), 1)
 
-    @property
-    def exact(self) -> Sequence[Array]:
-        """The counts."""
-        return [self.counts]
-
 
 class LogOdds(Sums):
-    """The log-odds and the class of every record, in any order: for an exact score alone."""
+    """The log-odds and the class of every record, in any order: for an exact score alone.
+
+    `exact`: log-odds (records,) and classes (records,) of one batch after the other.
+    """
 
     by_points = True
 
     def __init__(self, model: PrivateModel) -> None:
         self.network = model.logits
-        self.parts: list[Sequence[Array]] = [(np.empty(0), np.empty(0, dtype=np.intp))]
+        self.exact = [np.empty(0), np.empty(0, dtype=np.intp)]
 
     def add(self, private_points: Array, private_classes: Array) -> None:
-        """Keep those of a batch of encoded rows (rows, width)."""
-        odds = _log_odds(logits_alone(self.network, private_points))
-        self.parts.append((odds, private_classes))
-
-    @property
-    def exact(self) -> Sequence[Array]:
-        """Log-odds (records,) and classes (records,)."""
-        return [np.concatenate(each) for each in zip(*self.parts, strict=True)]
+        self.exact += [_log_odds(logits_alone(self.network, private_points)), private_classes]
 
     def merge(self, others: Sequence[Array]) -> None:
-        """Keep those of other records."""
-        self.parts.append(others)
+        self.exact += others
 
 
 def exact_score(table: PrivateTable, model: PrivateModel) -> Score:
@@ -133,7 +123,7 @@ def exact_score(table: PrivateTable, model: PrivateModel) -> Score:
         return _score_of(table, model, private_counts.counts, None, None)
     private_odds = LogOdds(model)
     fill(table, private_odds)
-    odds, classes = private_odds.exact
+    odds, classes = (np.concatenate(private_odds.exact[part::2]) for part in (0, 1))
     tops, bins = np.unique(odds, return_inverse=True)
     counts = np.zeros((2, len(tops)), dtype=np.int64)
     np.add.at(counts, (classes, bins), 1)
