@@ -35,7 +35,7 @@ __all__ = [
 
 
 # Mechanisms that promise something, with the δ at which they are played.
-CLAIMED = {"functional": functional.DELTAS, "dpsgd": dpsgd.DELTAS, "score": score.DELTAS}
+CLAIMED = {"functional": functional.DELTAS, "dpsgd": dpsgd.DELTAS, "score": functional.DELTAS}
 
 
 def play_all(games: Sequence[Game | Check], workers: int, tick: Tick) -> list[Row]:

@@ -21,7 +21,6 @@ looks for one kind of leak only.
 
 import math
 import multiprocessing
-import random
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -29,24 +28,13 @@ from fractions import Fraction
 from functools import partial
 
 import numpy as np
-import torch
 
-from counterveil.audit import joint, neighbours
+from counterveil.audit import joint, neighbours, releases
 from counterveil.audit.concentrated import overspent
-from counterveil.audit.functional import Instrument
+from counterveil.audit.functional import DELTA, Instrument
 from counterveil.audit.game import Check, Claim
 from counterveil.audit.pair import Pair
-from counterveil.audit.releases import (
-    Find,
-    Finding,
-    checks_of,
-    command_differs,
-    plan_differs,
-    read_once,
-    refusals,
-    values_in_errors,
-    veil_follows,
-)
+from counterveil.audit.releases import Find, Finding
 from counterveil.curator.functional import make_plan, measure
 from counterveil.curator.noise import EXACT, rho_of
 from counterveil.curator.table import PrivateTable
@@ -66,21 +54,19 @@ COMMANDS = (neighbours.unfit, neighbours.persons, neighbours.last_of_its_class)
 def checks(budget: Budget) -> Iterator[Check]:
     """All checks of `functional` at one (ε, δ); of whole releases with δ > 0 those by features."""
     check = partial(Check, "functional", claim=Claim(budget.epsilon, budget.delta))
-    each = partial(checks_of, "functional", budget)
+    each = partial(releases.checks_of, "functional", budget)
     numbers: dict[str, Find] = {
         "the record holds noise alone": noise_alone,
-        "the plan is public": plan_differs,
+        "the plan is public": releases.plan_differs,
         "sums move as stated": lambda pair, budget: moves(*both(pair, budget)),
         "every record adds by itself": adds_by_itself,
         "the noise is enough": noise_is_enough,
     }
-    follows = {"the veil follows from its record": veil_follows}
-    reads = {"rows are read once, after the charge": read_once}
-    yield from each(
-        numbers, neighbours.APPROXIMATE_PAIRS if budget.delta else neighbours.PURE_PAIRS
-    )
+    follows = {"the veil follows from its record": releases.veil_follows}
+    reads = {"rows are read once, after the charge": releases.read_once}
+    yield from each(numbers, neighbours.pairs_at(budget))
     noisy = (*FAMILIES, neighbours.features) if budget.delta else FAMILIES
-    if budget.delta != joint.USUAL:
+    if budget.delta != DELTA:  # where nothing is heard that is not heard at the others
         yield from each({"the noise is as stated": noise_as_stated}, noisy)
         drawn = partial(joint.large_vectors, Rho(0.5) if budget.delta else Budget(0.1))
         yield check("the noise is as stated", "large vectors", find=drawn)
@@ -92,9 +78,9 @@ def checks(budget: Budget) -> Iterator[Check]:
     yield check("the shares add up", "all families", find=shares_add_up)
     yield from each(follows, VEILS)
     yield from each(reads, FAMILIES)
-    yield from each({"no table is refused": refusals}, neighbours.LAST_ONES)
-    yield check("errors hold no value", "a cell that does not fit", find=values_in_errors)
-    yield from each({"the command": command_differs}, COMMANDS)
+    yield from each({"no table is refused": releases.refusals}, neighbours.LAST_ONES)
+    yield check("errors hold no value", "a cell that does not fit", find=releases.values_in_errors)
+    yield from each({"the command": releases.command_differs}, COMMANDS)
 
 
 @dataclass
@@ -157,11 +143,6 @@ def more_than_noise(one: Dice, two: Dice, budget: Budget) -> Finding:
             yield words
     if members[0] != members[1]:
         yield "with the same answers of the noise the records of D and D' differ"
-
-
-def summed(shares: list[Share]) -> Fraction:
-    """The exact sum of shares of one kind, in ε or in ρ."""
-    return sum((Fraction(amount_of(share)) for share in shares), Fraction(0))
 
 
 def moves(one: Instrument, two: Instrument) -> Finding:
@@ -275,9 +256,7 @@ def variance_of(answer: Measurement) -> tuple[float, float]:
 
 def draw_noise() -> list[int]:
     """Some of the curator's noise, with equal seeds of every generator that takes one."""
-    random.seed(1)
-    np.random.seed(1)
-    torch.manual_seed(1)
+    joint.seed_all()
     zeros, unit = np.zeros(40, dtype=np.int64), Sensitivity(1, 1.0)
     found: list[int] = EXACT.perturb("x", "x", zeros, unit, Budget(0.01)).values.tolist()
     return found + EXACT.perturb("x", "x", zeros, unit, Rho(0.0001)).values.tolist()
@@ -314,7 +293,8 @@ def shares_add_up() -> Finding:
             plan = make_plan(schema, 1000, budget, order=2)
             shares = [share for share in plan.shares if share is not None]
             rho, words = rho_of(budget.rounded_down()), overspent(shares, budget)
-            if rho and isinstance(shares[0], Rho) and summed(shares) > summed([rho]):
+            in_rho = rho and isinstance(shares[0], Rho)
+            if rho and in_rho and sum(map(Fraction, map(amount_of, shares))) > rho.rho:
                 words = "the shares of ρ add up to more than ρ"
             if words:
                 yield f"{words}, in a plan for a {schema.family} table"

@@ -29,25 +29,13 @@ from scipy.stats import chi2
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from counterveil.audit import neighbours
+from counterveil.audit import neighbours, releases
 from counterveil.audit.checks import FAR, Dice
 from counterveil.audit.fast_noise import Steps, draw_steps, log_ratio_of_steps
-from counterveil.audit.functional import Instrument, Moved, differing, likelihood_scores
+from counterveil.audit.functional import SHARP, Instrument, Moved, differing, likelihood_scores
 from counterveil.audit.game import Check, Claim, Effort, Game, Scores
 from counterveil.audit.game import Dice as Generator
 from counterveil.audit.pair import Pair
-from counterveil.audit.releases import (
-    Find,
-    checks_of,
-    command_differs,
-    members_of,
-    outcome_games,
-    public_differences,
-    read_once,
-    refusals,
-    release,
-    view_games,
-)
 from counterveil.curator import dpsgd
 from counterveil.curator.dpsgd import CodeSums, NoisyTraining, Schedule
 from counterveil.curator.table import PrivateTable
@@ -55,7 +43,6 @@ from counterveil.encoding import Array
 from counterveil.networks import seeded
 from counterveil.privacy import Budget
 
-SHARP = 1e-2
 DELTAS = (1e-6, SHARP)
 TRAININGS = 40  # real ones of each table, to hear how they are made
 STEPS = 120  # of those trainings at least, to hear their noise
@@ -112,8 +99,8 @@ def games(budget: Budget, effort: Effort) -> Iterator[Game]:
     yield game("sums of codes, all of ε", CODES, draws=draws, scores=codes)
     yield game("sums of codes, the curator's sampler", CODES, draws=some, scores=real_codes)
     if budget.delta == SHARP:
-        yield from view_games("dpsgd", budget, effort, neighbours.one_feature())
-        yield from outcome_games("dpsgd", budget, effort.runs_for(budget.epsilon), attempt)
+        yield from releases.view_games("dpsgd", budget, effort, neighbours.one_feature())
+        yield from releases.outcome_games("dpsgd", budget, effort.runs_for(budget.epsilon), attempt)
 
 
 def checks(budget: Budget) -> Iterator[Check]:
@@ -125,17 +112,17 @@ def checks(budget: Budget) -> Iterator[Check]:
     yield check("prototypes follow from noisy sums", CODES, find=partial(codes_differ, budget))
     yield check("the shares add up", "all steps", find=shares_add_up)
     if budget.delta == SHARP:
-        each = partial(checks_of, "dpsgd", budget)
-        views: dict[str, Find] = {
-            "rows are read once, after the charge": partial(read_once, mechanism="dpsgd"),
-            "the command": partial(command_differs, mechanism="dpsgd"),
+        each = partial(releases.checks_of, "dpsgd", budget)
+        views: dict[str, releases.Find] = {
+            "rows are read once, after the charge": partial(releases.read_once, mechanism="dpsgd"),
+            "the command": partial(releases.command_differs, mechanism="dpsgd"),
             "class counts are the noisy ones": counts_unused,
             "public parts of the veil": public_parts_differ,
         }
         yield from each(views, (neighbours.one_feature,))
-        public: dict[str, Find] = {"public parts of the veil": public_parts_differ}
+        public: dict[str, releases.Find] = {"public parts of the veil": public_parts_differ}
         yield from each(public, (neighbours.unfit,))
-        refused = {"no table is refused": partial(refusals, mechanism="dpsgd")}
+        refused = {"no table is refused": partial(releases.refusals, mechanism="dpsgd")}
         yield from each(refused, (neighbours.last_of_its_class,))
 
 
@@ -231,8 +218,8 @@ def shares_add_up() -> Iterator[str]:
 
 def public_parts_differ(pair: Pair, budget: Budget) -> Iterator[str]:
     """What differs between real veils of D and of D' though no noise is in it."""
-    veils = [release(pair, budget, "dpsgd", table) for table in (0, 1)]
-    yield from public_differences(*map(members_of, veils))
+    veils = [releases.release(pair, budget, "dpsgd", table) for table in (0, 1)]
+    yield from releases.public_differences(*map(releases.members_of, veils))
     small, cpu = replace(TINY, batch=5), torch.device("cpu")
     told = [
         dpsgd.release(table, budget, small, seed=0, device=cpu, noise=Dice())[1]

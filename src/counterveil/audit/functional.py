@@ -8,7 +8,7 @@ The exact numbers come from a run of the mechanism itself, not from a second imp
 `functional.measure` takes a source of noise, and the audit hands it an `Instrument`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -129,34 +129,46 @@ def likelihood_scores(
     return scores[0], scores[1]
 
 
+def games_on_sums(
+    mechanism: str,
+    moved: Callable[[Pair, Budget], list[Moved]],
+    budget: Budget,
+    effort: Effort,
+    view: str,
+    pairs: Iterable[Callable[[], Pair]],
+    seed: tuple[str, ...] | None = None,
+) -> Iterator[Game]:
+    """Games on the sums that `moved` gives of each pair: by fast noise, of the names in `seed` too.
+
+    Without a `seed` the noise is the curator's own, in a fifth of the draws.
+    """
+    draws = effort.draws if seed is not None else max(2, effort.draws // 5)
+
+    def scores(pair: Pair) -> Scores:
+        named = (*(seed or ()), pair.name, budget.epsilon, budget.delta)
+        rng = None if seed is None else effort.rng(*named)
+        return likelihood_scores(moved(pair, budget), draws, rng)
+
+    claim = Claim(budget.epsilon, budget.delta)
+    for pair in (make() for make in pairs):
+        yield Game(mechanism, view, pair.name, claim, draws, partial(scores, pair))
+
+
 def games(budget: Budget, effort: Effort) -> Iterator[Game]:
     """The games against one (ε, δ).
 
     Pure ε-DP: noisy numbers, and real releases of every family. With δ > 0: noisy numbers, for
     which the curator may choose Gaussian noise, and real releases where it does.
     """
-    claim = Claim(budget.epsilon, budget.delta)
-    some = max(2, effort.draws // 5)
-    real = neighbours.wide if budget.delta else neighbours.one_feature
-
-    def coefficients(pair: Pair) -> Scores:
-        rng = effort.rng(pair.name, budget.epsilon, budget.delta)
-        return likelihood_scores(moved_sums(pair, budget), effort.draws, rng)
-
-    def real_coefficients(pair: Pair) -> Scores:
-        return likelihood_scores(moved_sums(pair, budget), some)
 
     def attempt(pair: Pair, table: PrivateTable) -> None:
         population_of(pair.schema, measure(table, pair.plan(budget)))
 
-    game = partial(Game, "functional")
-    for make in neighbours.APPROXIMATE_PAIRS if budget.delta else neighbours.PURE_PAIRS:
-        pair = make()
-        scores = partial(coefficients, pair)
-        yield game("coefficients", pair.name, claim, effort.draws, scores)
+    on_sums = partial(games_on_sums, "functional", moved_sums, budget, effort)
+    yield from on_sums("coefficients", neighbours.pairs_at(budget), seed=())
     if budget.delta != DELTA:
-        view, pair = "coefficients, the curator's sampler", real()
-        yield game(view, pair.name, claim, some, partial(real_coefficients, pair))
+        real = neighbours.wide if budget.delta else neighbours.one_feature
+        yield from on_sums("coefficients, the curator's sampler", (real,))
     if budget.delta == SHARP:
         yield from view_games("functional", budget, effort, neighbours.wide(), FIRST_VIEW)
     if budget.delta:

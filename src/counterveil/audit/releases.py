@@ -355,19 +355,26 @@ def run_command(arguments: list[str], folder: Path) -> Ran:
     return done.returncode, done.stdout, done.stderr
 
 
-def heard(pair: Pair, frame: pd.DataFrame, words: str, place: Path, run: Run) -> Heard:
-    """All channels of a command that reads the rows of `frame`, in an empty folder.
+def heard(pair: Pair, words: str, run: Run, veil: Veil | None = None) -> Iterator[Heard]:
+    """All channels of a command that reads the rows of D, then of D', in a folder of its own.
 
     Exit code, standard output, standard error with its lines of progress, files that are left.
+    `veil`: is there before, as x.veil.
     """
-    frame.to_csv(place / "rows.csv", index=False)
-    pair.schema.save(place / "schema.json")
     if pair.unit_column is not None:
         words += f" --unit-column {pair.unit_column} --max-records {pair.max_records}"
-    code, out, complaints = run([*words.split(), "--data", "rows.csv"], place)
-    left = {path.name: path.read_bytes() for path in place.iterdir() if path.name != "rows.csv"}
-    # The digest of a veil is that of its noise.
-    return code, re.sub(r"\b[0-9a-f]{12,64}\b", "digest", out), complaints, left
+    for frame in (pair.one, pair.two):
+        with tempfile.TemporaryDirectory() as folder:
+            place = Path(folder)
+            frame.to_csv(place / "rows.csv", index=False)
+            pair.schema.save(place / "schema.json")
+            if veil is not None:
+                veil.save(place / "x.veil")
+            code, out, complaints = run([*words.split(), "--data", "rows.csv"], place)
+            left = {path.name: path.read_bytes() for path in place.iterdir()}
+        del left["rows.csv"]
+        # The digest of a veil is that of its noise.
+        yield code, re.sub(r"\b[0-9a-f]{12,64}\b", "digest", out), complaints, left
 
 
 def said_otherwise(shown: Iterable[Sequence[Any]]) -> Finding:
@@ -384,15 +391,10 @@ def command_differs(
     pair: Pair, budget: Budget, mechanism: str = "functional", run: Run = run_command
 ) -> Finding:
     """What `counterveil release` shows of D and of D' that differs, but for what is noise."""
-    shown, files = [], []
-    for frame in (pair.one, pair.two):
-        with tempfile.TemporaryDirectory() as folder:
-            words = f"release --schema schema.json --epsilon {budget.epsilon!r} --epochs 1"
-            words += f" --delta {budget.delta!r} --mechanism {mechanism} --out x.veil"
-            *said, left = heard(pair, frame, words, Path(folder), run)
-            kept = {name: left[name] for name in sorted(left) if name != "x.veil"}
-            shown.append((*said, kept))
-            files.append(unpacked(left["x.veil"]) if "x.veil" in left else {})
+    words = f"release --schema schema.json --epsilon {budget.epsilon!r} --epochs 1"
+    words += f" --delta {budget.delta!r} --mechanism {mechanism} --out x.veil"
+    shown = list(heard(pair, words, run))
+    files = [unpacked(left.pop("x.veil")) if "x.veil" in left else {} for *_, left in shown]
     yield from said_otherwise(shown)
     if all(files):
         yield from public_differences(*files)

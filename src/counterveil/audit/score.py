@@ -18,32 +18,19 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import torch
 
-from counterveil.audit import neighbours
+from counterveil.audit import neighbours, releases
 from counterveil.audit.checks import Dice, moves, too_quiet
 from counterveil.audit.concentrated import overspent
-from counterveil.audit.functional import DELTA, SHARP, Instrument, differing, likelihood_scores
-from counterveil.audit.game import Check, Claim, Effort, Game, Scores
+from counterveil.audit.functional import Instrument, Moved, differing, games_on_sums
+from counterveil.audit.game import Check, Effort, Game
 from counterveil.audit.neighbours import CLASSES
 from counterveil.audit.pair import Pair
-from counterveil.audit.releases import (
-    SHORT,
-    Find,
-    Finding,
-    Run,
-    WatchedCurator,
-    charged_first,
-    checks_of,
-    heard,
-    release,
-    run_command,
-    said_otherwise,
-)
+from counterveil.audit.releases import Find, Finding, Run
 from counterveil.build import fit_networks
 from counterveil.curator import Curator
 from counterveil.curator.functional import measure
@@ -54,7 +41,6 @@ from counterveil.privacy import Budget, Level, Statement
 from counterveil.private_model import PrivateModel
 from counterveil.schema import Numeric
 
-DELTAS = (0.0, DELTA, SHARP)
 NOTHING = Statement(level=Level.NONE, mechanism="a fixed model", epsilon=None)
 MODEL = Budget(100.0)  # of the veil
 
@@ -66,7 +52,7 @@ def model_of(pair: Pair) -> PrivateModel:
     """
     record = measure(pair.tables[0], replace(pair, planned=None).plan(MODEL), Instrument())
     population, cpu = population_of(pair.schema, record), torch.device("cpu")
-    made = fit_networks(population, pair.schema, seed=0, device=cpu, training=SHORT)
+    made = fit_networks(population, pair.schema, seed=0, device=cpu, training=releases.SHORT)
     known: Any = {"class_share": population.class_share, "population": lambda: population}
     return PrivateModel(pair.schema, made.surrogate, NOTHING, **known)
 
@@ -123,25 +109,18 @@ def listened(pair: Pair, budget: Budget) -> tuple[Instrument, Instrument]:
 
 def games(budget: Budget, effort: Effort) -> Iterator[Game]:
     """The games against one (ε, δ)."""
-    claim, some = Claim(budget.epsilon, budget.delta), max(2, effort.draws // 5)
 
-    def fast(pair: Pair) -> Scores:
-        rng = effort.rng("score", pair.name, budget.epsilon, budget.delta)
-        return likelihood_scores(differing(*listened(pair, budget)), effort.draws, rng)
+    def moved(pair: Pair, budget: Budget) -> list[Moved]:
+        return differing(*listened(pair, budget))
 
-    def real(pair: Pair) -> Scores:
-        return likelihood_scores(differing(*listened(pair, budget)), some)
-
-    for pair in (make() for make in PAIRS):
-        view = "counts of the score"
-        yield Game("score", view, pair.name, claim, effort.draws, partial(fast, pair))
-    view, pair = "counts, the curator's sampler", neighbours.one_feature()
-    yield Game("score", view, pair.name, claim, some, partial(real, pair))
+    each = partial(games_on_sums, "score", moved, budget, effort)
+    yield from each("counts of the score", PAIRS, seed=("score",))
+    yield from each("counts, the curator's sampler", (neighbours.one_feature,))
 
 
 def checks(budget: Budget) -> Iterator[Check]:
     """The checks at one (ε, δ)."""
-    each = partial(checks_of, "score", budget)
+    each = partial(releases.checks_of, "score", budget)
     numbers: dict[str, Find] = {
         "the score holds noise alone": noise_alone,
         "counts move as stated": lambda pair, budget: moves(*listened(pair, budget)),
@@ -172,11 +151,11 @@ def noise_alone(pair: Pair, budget: Budget) -> Finding:
 def read_once(pair: Pair, budget: Budget) -> Finding:
     """Whether a score reads the rows but once, after it has charged what it states."""
     with tempfile.TemporaryDirectory() as folder:
-        curator = WatchedCurator(pair, budget, folder)
+        curator = releases.WatchedCurator(pair, budget, folder)
         score = curator.score(pair.one, model_of(pair), budget.epsilon, budget.delta)
         readings, charges = curator.charges_at_readings, curator.charges()
     charge = budget.epsilon, budget.delta, score.digest
-    yield from charged_first(readings, charges, 1, charge)
+    yield from releases.charged_first(readings, charges, 1, charge)
     if score.measurement is None:
         yield "the score has no noise"
     elif (score.counts != score.measurement.values).any():
@@ -192,14 +171,11 @@ def refusals(pair: Pair, budget: Budget) -> Finding:
             yield f"a score of {name} is refused"
 
 
-def command_differs(pair: Pair, budget: Budget, run: Run = run_command) -> Finding:
+def command_differs(pair: Pair, budget: Budget, run: Run = releases.run_command) -> Finding:
     """What `counterveil model score` shows of D and of D' that differs, but for noisy numbers."""
-    shown, veil = [], release(pair, budget, "functional", 0)
-    for frame in (pair.one, pair.two):
-        with tempfile.TemporaryDirectory() as folder:
-            veil.save(Path(folder) / "x.veil")
-            words = f"model score --veil x.veil --epsilon {budget.epsilon!r} --out x.json"
-            code, _, complaints, left = heard(pair, frame, words, Path(folder), run)
-            kept = {name: left[name] for name in sorted(left) if name != "x.json"}
-            shown.append((code, "", complaints, kept))
-    yield from said_otherwise(shown)
+    words = f"model score --veil x.veil --epsilon {budget.epsilon!r} --out x.json"
+    shown, veil = [], releases.release(pair, budget, "functional", 0)
+    for code, _, complaints, left in releases.heard(pair, words, run, veil):
+        left.pop("x.json", None)
+        shown.append((code, "", complaints, left))
+    yield from releases.said_otherwise(shown)
