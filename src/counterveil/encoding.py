@@ -185,7 +185,6 @@ class Encoding:
         return [given[place] for place in places]
 
     def frame(self, arrays: Sequence[Any]) -> pd.DataFrame:
-        """A frame of arrays in the schema's order, which it takes as they are."""
         return columns.frame_of(arrays, self._index)
 
     def pick(self, table: Any) -> pd.DataFrame:

@@ -86,11 +86,9 @@ class Autoencoder(nn.Module):
 
     @property
     def latent(self) -> int:
-        """How many numbers a code has."""
         return self.hidden[-1]
 
     def encode(self, rows: Tensor) -> Tensor:
-        """ψ^Enc: (rows, width) to (rows, latent)."""
         return self.encoder(rows)
 
     def decode(self, codes: Tensor) -> Tensor:
@@ -269,7 +267,6 @@ class Adam:
 
     @torch.no_grad()
     def step(self, gradients: Sequence[Tensor]) -> None:
-        """Move every tensor by its gradient."""
         self.steps += 1
         rate = self.rate / (1 - self.MEAN**self.steps)
         unbiased = 1 / math.sqrt(1 - self.SQUARE**self.steps)

@@ -14,14 +14,13 @@ from counterveil.population import BitPopulation, ImagePopulation, MixedPopulati
 from counterveil.population.base import shrinkage, to_simplex
 from counterveil.population.bits import likely_frequencies
 from counterveil.population.contrasts import ScoreSums, class_tables
-from counterveil.population.copula import likely
+from counterveil.population.copula import likely, spanning_tree
 from counterveil.population.images import Frequencies
 from counterveil.population.marginals import Marginals
 from counterveil.population.mixed import Grid, believable, rake
 from counterveil.population.moments import normal_scores, scores_of, whole_scores
-from counterveil.population.scorecard import weights_of
 from counterveil.population.shares import SureShares, _both_ways
-from counterveil.population.tree import spanning_tree
+from counterveil.population.whole_scorecard import weights_of
 from counterveil.privacy.record import Measurement, NoisyRecord, Sensitivity
 from counterveil.schema import Binary, Label, Numeric, Pixels, Schema
 

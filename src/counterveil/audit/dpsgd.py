@@ -294,8 +294,6 @@ def _train(training: NoisyTraining, table: int, noise_share: float) -> Array:
     heard: list[tuple[float, float]] = []
 
     class Faulty(DPOptimizer):  # type: ignore[misc]
-        """The mechanism's optimiser with a share of its noise."""
-
         def __init__(self, *given: Any, noise_multiplier: float, **named: Any) -> None:
             super().__init__(*given, noise_multiplier=noise_share * noise_multiplier, **named)
 

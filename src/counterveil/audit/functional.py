@@ -61,7 +61,6 @@ class Instrument(NoiseSource):
         return answer
 
     def answer_to(self, exact: Array) -> Array:
-        """The values of an answer."""
         return exact
 
 

@@ -27,7 +27,6 @@ class InTurn(Cluster):
     """In the place of a cluster: this process does one part after the other."""
 
     def each(self, work: Work[Any, Any], parts: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-        """What the work makes of every part."""
         done = work()
         yield from ((number, done(part)) for number, part in enumerate(parts))
 
@@ -75,7 +74,6 @@ class Pair:
 
     @cached_property
     def tables(self) -> tuple[PrivateTable, PrivateTable]:
-        """D and D' as a release reads them."""
         opened = partial(table_in_parts if self.in_parts else PrivateTable, schema=self.schema)
         one, two = (opened(frame, **self.units) for frame in (self.one, self.two))
         return one, two

@@ -178,7 +178,6 @@ def members_of(veil: Veil) -> dict[str, bytes]:
 
 
 def unpacked(file: bytes) -> dict[str, bytes]:
-    """The members of a veil file by name."""
     with zipfile.ZipFile(io.BytesIO(file)) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
 
@@ -256,7 +255,6 @@ class WatchedCurator(Curator):
         self.charges_at_readings: list[int] = []
 
     def charges(self) -> tuple[Any, ...]:
-        """All entries of the ledger."""
         return () if self.ledger is None else self.ledger.entries()
 
     def _table(self, private_data: Any) -> PrivateTable:

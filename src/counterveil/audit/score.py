@@ -108,8 +108,6 @@ def listened(pair: Pair, budget: Budget) -> tuple[Instrument, Instrument]:
 
 
 def games(budget: Budget, effort: Effort) -> Iterator[Game]:
-    """The games against one (ε, δ)."""
-
     def moved(pair: Pair, budget: Budget) -> list[Moved]:
         return differing(*listened(pair, budget))
 
@@ -119,7 +117,6 @@ def games(budget: Budget, effort: Effort) -> Iterator[Game]:
 
 
 def checks(budget: Budget) -> Iterator[Check]:
-    """The checks at one (ε, δ)."""
     each = partial(releases.checks_of, "score", budget)
     numbers: dict[str, Find] = {
         "the score holds noise alone": noise_alone,

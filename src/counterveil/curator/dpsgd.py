@@ -124,7 +124,6 @@ class NoisyTraining:
 
 
 def installed() -> bool:
-    """Whether Opacus is there."""
     return find_spec("opacus") is not None
 
 
@@ -229,7 +228,6 @@ class CodeSums:
         self.sensitivity = self._sums.sensitivity(records=1)
 
     def add(self, private_codes: Array, private_classes: Array) -> None:
-        """Add a batch of codes."""
         bounded = np.clip(np.nan_to_num(private_codes, nan=0.5), 0, 1)
         whole = np.rint((2 * bounded - 1) * FIXED_POINT).astype(np.int64)
         self._sums.add(whole, private_classes)

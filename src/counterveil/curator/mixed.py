@@ -227,7 +227,6 @@ def _pairs(schema: Schema, rows: int, whole: Share, records: int) -> tuple[int, 
 
 
 def measure_mixed(table: PrivateTable, plan: Plan, noise: NoiseSource) -> NoisyRecord:
-    """Count; then noise, step by step."""
     schema = table.schema
     for_ranges, for_singles, for_moments, for_pairs, for_spikes, *for_groups = plan.shares
     measured = []

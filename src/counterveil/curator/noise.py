@@ -35,7 +35,6 @@ class Noise:
 
     @property
     def variance(self) -> float:
-        """Of one draw."""
         return record.noise_variance(self.kind, self.scale)
 
 

@@ -69,7 +69,6 @@ class Plan:
         return "measure features and what goes together" if self.norm else "measure features alone"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: what is measured, and why. All of it is public."""
         return notebook_table(
             f"Plan: {self.headline}",
             [
@@ -82,7 +81,6 @@ class Plan:
         )
 
     def text(self) -> str:
-        """The plan in words."""
         lines = [self.headline]
         lines += [f"  - {reason}" for reason in self.reasons]
         lines += [f"  ! {warning}" for warning in self.warnings]

@@ -105,8 +105,10 @@ class Score:
             return np.tile([False, True], (len(self.classes), 1))
         return np.stack([self.tops <= 0, self.tops > 0])
 
-    def _of_class(self, place: int) -> Array:
-        return np.arange(len(self.classes))[:, np.newaxis] == place
+    @property
+    def _of_each_class(self) -> list[Array]:
+        """The cells (classes, bins) of each class."""
+        return [np.indices(self.counts.shape)[0] == place for place in range(len(self.classes))]
 
     @property
     def wrong_and_right(self) -> list[tuple[int, int]]:
@@ -124,11 +126,8 @@ class Score:
     @cached_property
     def recalls(self) -> list[Estimate]:
         """For each class, the share that is got right; all intervals hold together."""
-        right, places = self.right, range(len(self.classes))
-        masks = [
-            (right & self._of_class(place), ~right & self._of_class(place)) for place in places
-        ]
-        return [self._counts.share(*each, ERROR / len(masks)) for each in masks]
+        right, share, masks = self.right, self._counts.share, self._of_each_class
+        return [share(right & mine, ~right & mine, ERROR / len(masks)) for mine in masks]
 
     @property
     def balanced_accuracy(self) -> Estimate:
@@ -138,9 +137,8 @@ class Score:
     @cached_property
     def shares(self) -> list[Estimate]:
         """The share of each class among all records; all intervals hold together."""
-        whole = np.ones_like(self.right)
-        masks = [whole & self._of_class(place) for place in range(len(self.classes))]
-        return [self._counts.share(mask, ~mask, ERROR / len(masks)) for mask in masks]
+        share, masks = self._counts.share, self._of_each_class
+        return [share(mine, ~mine, ERROR / len(masks)) for mine in masks]
 
     @property
     def base_rate(self) -> Estimate:
@@ -197,7 +195,6 @@ class Score:
         ]
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
         private = self.measurement is None
         return notebook_table(
             f"Score of {self.model}",
@@ -248,7 +245,6 @@ class Score:
         }
 
     def to_json(self) -> bytes:
-        """The content of its file."""
         return (json.dumps(self.to_dict(), ensure_ascii=False, indent=2) + "\n").encode()
 
     @property

@@ -142,7 +142,6 @@ class PrivateTable:
             self._tick(int(100 * part / self._readings), "%")
 
     def tell_all_read(self) -> None:
-        """Tell whoever watches that a reading is done."""
         self._done, self._rows_read = self._done + 1, 0
         self._tick(100 * self._done // self._readings, "%")
 
@@ -334,7 +333,6 @@ def person_of(cell: Any) -> str | None:
 
 
 def people_of(column: pd.Series[Any]) -> list[str | None]:
-    """The person of each cell."""
     empty = empty_cells(column)
     cells = column.astype(object).to_numpy()
     return [None if none else person_of(cell) for cell, none in zip(cells, empty, strict=True)]

@@ -140,12 +140,10 @@ class FeaturePopulation(Population):
         self._schema, self._record = schema, record
 
     def with_generator(self, generator: Generator) -> FeaturePopulation:
-        """The same with images to draw."""
         return FeaturePopulation(self._schema, self._record, generator)
 
     @torch.no_grad()
     def _points(self, classes: Array, rng: np.random.Generator) -> Array:
-        """Images, flat, in whole levels."""
         if self.generator is None:
             raise RequestError(
                 "this population has no generator yet; use Veil.population() of a release, or "

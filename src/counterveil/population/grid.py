@@ -50,7 +50,6 @@ class Grid:
         return [cells.codes_of(column) for cells, column in zip(self.cells, columns, strict=True)]
 
     def points(self, codes: Array, rng: np.random.Generator) -> Array:
-        """A legal encoded row for each row of cells."""
         points = np.zeros((len(codes), self.encoding.width))
         for number, (block, cells) in enumerate(zip(self.encoding.blocks, self.cells, strict=True)):
             points[:, block.at] = cells.points(codes[:, number], rng)

@@ -88,7 +88,6 @@ class ImagePopulation(Population):
         self.means = pooled + min(1.0, weight * 2) * believe * (residual / totals[:, None])
 
     def _points(self, classes: Array, rng: np.random.Generator) -> Array:
-        """Images, flat, in whole levels."""
         means = self.means[classes]
         points = self.frequencies.back(means + rng.normal(size=means.shape) * self.spread)
         levels = self.frequencies.image.levels

@@ -72,7 +72,6 @@ class Marginals:
 
     @property
     def counted(self) -> Grid:
-        """The grid that rows are counted on."""
         return self._counted
 
     def _tables(self, moments: Moments | None = None) -> tuple[Array, ...]:

@@ -6,7 +6,7 @@
 | second moments of scores | correlations: a Gaussian copula (`copula.py`) |
 | counts of the strongest pairs | what correlations do not say: a husband is a man |
 
-The pairs that say most make a tree (`tree.py`), and every feature has a table with its parent
+The pairs that say most make a tree (`copula.Tree`), and every feature has a table with its parent
 there: that of the copula, corrected by the counts of the pair where it was counted. What else goes
 together is left to the copula.
 """
@@ -24,14 +24,12 @@ import numpy as np
 from counterveil.encoding import Array
 from counterveil.errors import RequestError, VeilError
 from counterveil.population.base import Population, to_simplex
-from counterveil.population.copula import Copula
+from counterveil.population.copula import Copula, Tree
 from counterveil.population.grid import Grid
-from counterveil.population.group_tables import tables_of_groups
-from counterveil.population.groups import Groups, count_width
+from counterveil.population.groups import Groups, count_width, tables_of_groups
 from counterveil.population.marginals import Marginals
 from counterveil.population.moments import Moments
 from counterveil.population.numbers import ChosenCells
-from counterveil.population.tree import Tree
 from counterveil.privacy.record import NoisyRecord
 from counterveil.schema import Schema
 

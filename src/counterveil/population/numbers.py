@@ -183,7 +183,6 @@ def _leaning(piece: Piece, slope: float, step: float) -> list[Piece]:
 
 
 def pieces_of(cells: ChosenCells) -> list[list[Piece]]:
-    """The pieces of each bin."""
     ends = cells.pieces.low.tolist(), cells.pieces.high.tolist()
     every = list(zip(*ends, cells.weights.tolist(), strict=True))
     first = np.searchsorted(cells.into, np.arange(len(cells.low) + 1)).tolist()
@@ -191,7 +190,6 @@ def pieces_of(cells: ChosenCells) -> list[list[Piece]]:
 
 
 def with_pieces(cells: ChosenCells, bins: list[list[Piece]]) -> ChosenCells:
-    """The same cells, their bins made of these pieces."""
     kept = {name: getattr(cells, name) for name in ("expected", "group", "counted", "variances")}
     return replace(of_pieces(cells, bins), **kept)
 

@@ -98,7 +98,6 @@ class Amount:
         return Amount(minus(self.epsilon, other.epsilon), minus(self.delta, other.delta))
 
     def fits(self, limit: Amount) -> bool:
-        """Whether `limit` can pay this, in ε and in δ."""
         return self.epsilon <= limit.epsilon and self.delta <= limit.delta
 
     def __str__(self) -> str:

@@ -89,7 +89,6 @@ def amount_of(share: Share) -> float:
 
 
 def with_amount(share: Share, amount: float) -> Share:
-    """A share of the same kind of so much."""
     return Rho(amount) if isinstance(share, Rho) else Budget(amount)
 
 

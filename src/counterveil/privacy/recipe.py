@@ -49,7 +49,6 @@ class Recipe:
 
     @property
     def text(self) -> str:
-        """In words."""
         how, seed = self.training, f"seed {self.seed}, {self.threads} threads, on {self.device}"
         return (
             f"{how.samples:,} samples of P~, {how.epochs} epochs in batches of {how.batch} at rate "

@@ -119,14 +119,12 @@ class Measurement:
 
     @property
     def share(self) -> Share:
-        """What it spends."""
         if self.rho is not None:
             return Rho(self.rho)
         return Budget(0.0 if self.epsilon is None else self.epsilon, self.delta)
 
     @property
     def variance(self) -> float:
-        """Of the noise on one value."""
         return noise_variance(self.mechanism, self.scale)
 
     @property
@@ -186,7 +184,6 @@ class NoisyRecord:
     fixed_point: Annotated[int, Field(ge=1, le=1 << 30)] = 1  # image: sums are in units of 1/this
 
     def find(self, name: str) -> Measurement | None:
-        """The measurement of that name, if there is one."""
         return next((found for found in self.measurements if found.name == name), None)
 
     def read(self, name: str, shape: tuple[int, ...]) -> tuple[Array, float]:
