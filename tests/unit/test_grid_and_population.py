@@ -162,21 +162,6 @@ def test_rows_that_contradict_themselves_are_less_likely(schema):
         assert more.mean() > 1.0
 
 
-def test_conditionals_are_those_of_the_density(schema):
-    rows = random_rows(schema, 500, seed=3)
-    rows["member"] = np.where(rows.age > 60, "yes", "no")
-    population = population_of_rows(schema, rows, pairs=3)
-    grid, label = population.grid, np.array([1])
-    codes = grid.codes(Encoding(schema).encode(rows.head(1)))
-    for feature, count in enumerate(grid.counts):
-        every = np.repeat(codes, count, axis=0)
-        every[:, feature] = np.arange(count)
-        density = population.potentials.log_density(every)[:, 1]
-        expected = np.exp(density - density.max())
-        found = population.conditionals(codes, label, feature)[0]
-        np.testing.assert_allclose(found, expected / expected.sum(), atol=1e-9)
-
-
 def test_scores_are_normal_and_put_categories_in_the_order_of_what_they_say():
     people = np.array([100.0, 300.0, 500.0, 100.0])
     scores = normal_scores(people, np.arange(4))

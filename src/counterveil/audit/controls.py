@@ -25,8 +25,7 @@ from counterveil.audit.functional import differing, likelihood_scores, listen, m
 from counterveil.audit.game import Claim, Effort, Game, Scores
 from counterveil.audit.neighbours import CLASSES, schema_of
 from counterveil.audit.pair import Pair
-from counterveil.audit.releases import SHORT, release
-from counterveil.build import fit_networks
+from counterveil.audit.releases import networks_of, release
 from counterveil.curator.dpsgd import installed
 from counterveil.curator.functional import make_plan, measure
 from counterveil.curator.table import PrivateTable
@@ -64,8 +63,7 @@ def games(epsilon: float, effort: Effort) -> Iterator[Game]:
     def unnoised(table: int) -> tuple[Autoencoder, Tensor]:
         """An autoencoder from a private population, and prototypes that are exact class means."""
         population = population_of(pair.schema, measure(pair.tables[table], pair.plan(budget)))
-        device = torch.device("cpu")
-        networks = fit_networks(population, pair.schema, seed=0, device=device, training=SHORT)
+        networks = networks_of(population, pair.schema)
         return networks.autoencoder, exact_means(pair, networks.autoencoder, table)
 
     game = partial(Game, view="coefficients", claim=Claim(epsilon), draws=draws)

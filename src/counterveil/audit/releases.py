@@ -36,15 +36,16 @@ from counterveil.audit import neighbours
 from counterveil.audit.concentrated import overspent
 from counterveil.audit.game import Check, Claim, Effort, Game, Scores, project
 from counterveil.audit.pair import Pair
-from counterveil.build import Training, fit_networks
+from counterveil.build import Networks, Training, fit_networks
 from counterveil.curator import Curator
 from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Array, Encoding
 from counterveil.errors import CounterveilError, InputError
-from counterveil.population import population_of
+from counterveil.population import Population, population_of
 from counterveil.population.grid import Grid
 from counterveil.privacy import Budget, Rho, Share
 from counterveil.privacy.ledger import Ledger
+from counterveil.schema import Schema
 from counterveil.search import Explainer
 from counterveil.terminal import PROGRESS
 from counterveil.veil import Veil
@@ -58,6 +59,7 @@ SHORT = Training(
     surrogate_epochs=2,
     generator_steps=2,
 )
+QUICKLY: dict[str, Any] = {"epochs": SHORT.epochs, "training": SHORT, "progress": False}
 CRASHED = 3  # the exit code of a fault of counterveil
 SEARCH_STEPS = 10
 SECRET = 470_011  # a number that no message may hold
@@ -109,17 +111,14 @@ def outcome_games(
 
 def release(pair: Pair, budget: Budget, mechanism: str, table: int) -> Veil:
     """A real veil of D (table 0) or of D' (1). The adversary knows the fixed training seed."""
-    return Curator(pair.schema, **pair.units).release(
-        (pair.one, pair.two)[table],
-        budget.epsilon,
-        budget.delta,
-        mechanism=mechanism,
-        order=pair.order,
-        groups=pair.groups,
-        epochs=SHORT.epochs,
-        training=SHORT,
-        progress=False,
-    )
+    asked, how = (budget.epsilon, budget.delta), {**pair.measured, **QUICKLY}
+    frame, curator = (pair.one, pair.two)[table], Curator(pair.schema, **pair.units)
+    return curator.release(frame, *asked, mechanism=mechanism, **how)
+
+
+def networks_of(population: Population, schema: Schema) -> Networks:
+    """What such a release trains on a population."""
+    return fit_networks(population, schema, seed=0, device=torch.device("cpu"), training=SHORT)
 
 
 def _weights_and_prototypes(veil: Veil) -> Array:
@@ -163,10 +162,7 @@ def checks_of(
 def plan_differs(pair: Pair, budget: Budget) -> Finding:
     """Whether the curator plans by anything but the number of units, which D and D' share."""
     curator, asked = Curator(pair.schema, **pair.units), (budget.epsilon, budget.delta)
-    plans = [
-        curator.plan(frame, *asked, order=pair.order, groups=pair.groups)
-        for frame in (pair.one, pair.two)
-    ]
+    plans = [curator.plan(frame, *asked, **pair.measured) for frame in (pair.one, pair.two)]
     if plans[0] != plans[1]:
         yield "the plan of D' is another one"
     if any(plan.units != pair.tables[0].size for plan in plans):
@@ -205,22 +201,9 @@ def veil_follows(pair: Pair, budget: Budget) -> Finding:
     if veil.record is None:
         yield "the veil has no record"
         return
-    made = fit_networks(
-        population_of(pair.schema, veil.record),
-        pair.schema,
-        seed=0,
-        device=torch.device("cpu"),
-        training=SHORT,
-    )
-    anew = Veil(  # of nothing else of the veil
-        veil.schema,
-        made.autoencoder,
-        made.prototypes,
-        veil.statement,
-        made.surrogate,
-        veil.record,
-        generator=made.generator,
-    )
+    made = networks_of(population_of(pair.schema, veil.record), pair.schema)
+    rest = veil.statement, made.surrogate, veil.record  # and of nothing else of the veil
+    anew = Veil(veil.schema, made.autoencoder, made.prototypes, *rest, generator=made.generator)
     if members_of(anew)["weights.safetensors"] != members_of(veil)["weights.safetensors"]:
         yield "the networks or prototypes are not those that the noisy record gives"
 
@@ -283,10 +266,8 @@ def read_once(pair: Pair, budget: Budget, mechanism: str = "functional") -> Find
     """
     with tempfile.TemporaryDirectory() as folder:
         curator = WatchedCurator(pair, budget, folder)
-        epochs: Any = {"epochs": SHORT.epochs, "training": SHORT, "progress": False}
-        asked = pair.one, budget.epsilon, budget.delta
-        epochs |= {"order": pair.order, "groups": pair.groups}
-        veil = curator.release(*asked, mechanism=mechanism, **epochs)
+        asked, how = (budget.epsilon, budget.delta), {**pair.measured, **QUICKLY}
+        veil = curator.release(pair.one, *asked, mechanism=mechanism, **how)
         readings, charges = curator.charges_at_readings, curator.charges()
     plan = replace(pair, planned=None).plan(budget)  # a release plans for the rows that there are
     planned = plan.readings if mechanism == "functional" else 1

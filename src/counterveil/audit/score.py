@@ -21,7 +21,6 @@ from functools import partial
 from typing import Any
 
 import pandas as pd
-import torch
 
 from counterveil.audit import neighbours, releases
 from counterveil.audit.checks import Dice, moves, too_quiet
@@ -31,7 +30,6 @@ from counterveil.audit.game import Check, Effort, Game
 from counterveil.audit.neighbours import CLASSES
 from counterveil.audit.pair import Pair
 from counterveil.audit.releases import Find, Finding, Run
-from counterveil.build import fit_networks
 from counterveil.curator import Curator
 from counterveil.curator.functional import measure
 from counterveil.curator.score import measure_score
@@ -51,8 +49,8 @@ def model_of(pair: Pair) -> PrivateModel:
     A veil is fixed before the first held-out row is read, and the promise holds for every veil.
     """
     record = measure(pair.tables[0], replace(pair, planned=None).plan(MODEL), Instrument())
-    population, cpu = population_of(pair.schema, record), torch.device("cpu")
-    made = fit_networks(population, pair.schema, seed=0, device=cpu, training=releases.SHORT)
+    population = population_of(pair.schema, record)
+    made = releases.networks_of(population, pair.schema)
     known: Any = {"class_share": population.class_share, "population": lambda: population}
     return PrivateModel(pair.schema, made.surrogate, NOTHING, **known)
 

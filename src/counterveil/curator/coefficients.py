@@ -24,12 +24,9 @@ none moves less. Replacing a unit is at most `records` such steps, and their len
 Relation: replace-one, N public. `tests/privacy/test_sensitivity.py` holds each of them against
 random and extreme neighbours, and attains them.
 
-`fill` adds rows to sums: in this process, or in parts on the workers of a cluster. A sum over a
-part is the same integers wherever it is made, and what comes back for a part is added once
-(`Cluster.each`). So the total is that of one pass in one process, to the last integer; no noise is
-drawn, and nothing is rounded, before it is there. The cells that the rows of a table of some
-millions of rows fall in stay in the memory of this process: on the same grid they are counted again
-without the files.
+`fill` adds rows to sums: in this process, or in parts on the workers of a cluster. What comes back
+for a part is added once (`Cluster.each`). So the total is that of one pass in one process, to the
+last integer; no noise is drawn, and nothing is rounded, before it is there.
 """
 
 from __future__ import annotations
@@ -113,7 +110,7 @@ class GridCounts(Sums):
 class PairCounts(Sums):
     """How many records, of all classes, sit in each pair of coarse cells of chosen features.
 
-    `pairs`: the numbers of two features each; `coarse`: the coarse cell of each cell.
+    `coarse`: for each feature the coarse cell of each cell.
     """
 
     def __init__(
@@ -290,10 +287,7 @@ def cut(vectors: Array, l1: int, l2_squared: int) -> Array:
 
 
 def fill(table: PrivateTable, *private_sums: Sums) -> None:
-    """Add every row of the table to each of the sums, in one reading.
-
-    Every caller must account for what it does with them. No value of a row can make it fail.
-    """
+    """Add every row of the table to each of the sums, in one reading."""
     if table.cluster is None:
         for private_rows, private_codes, private_classes in _batches(table, private_sums):
             for each in private_sums:

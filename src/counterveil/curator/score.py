@@ -133,10 +133,7 @@ def exact_score(table: PrivateTable, model: PrivateModel) -> Score:
 def measure_score(
     table: PrivateTable, model: PrivateModel, budget: Budget, noise: NoiseSource = EXACT
 ) -> Score:
-    """The score from noisy counts: all that leaves. One pass over the rows.
-
-    The curator always uses the exact noise; an audit may give a `noise` that listens.
-    """
+    """The score from noisy counts: all that leaves. One pass over the rows."""
     share, bound = budget.rounded_down(), Sensitivity.of_counts(1, table.records)
     edges = tops = None
     what = "counts of (class, wrong or right) of a private model on held-out rows"

@@ -190,7 +190,7 @@ def cells_of(column: pa.Array) -> Any:
     """The cells of a column as pandas holds them.
 
     Whole numbers stay whole beside missing ones. Bytes of a text that are not UTF-8 become the
-    replacement character. A date or time becomes a text: it is no number, and no two are the same.
+    replacement character. A date or time becomes a text.
     """
     while isinstance(column.type, pa.BaseExtensionType):
         column = column.storage

@@ -45,10 +45,6 @@ class Grid:
         blocks = zip(self.encoding.blocks, self.cells, strict=True)
         return np.stack([cells.codes(points[:, block.at]) for block, cells in blocks], axis=1)
 
-    def codes_of(self, columns: Sequence[Array]) -> list[Array]:
-        """The same of rows in compact form (`Encoding.compact`): a column of cells a feature."""
-        return [cells.codes_of(column) for cells, column in zip(self.cells, columns, strict=True)]
-
     def points(self, codes: Array, rng: np.random.Generator) -> Array:
         points = np.zeros((len(codes), self.encoding.width))
         for number, (block, cells) in enumerate(zip(self.encoding.blocks, self.cells, strict=True)):

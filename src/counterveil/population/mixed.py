@@ -140,27 +140,13 @@ class MixedPopulation(Population):
             codes[:, child] = order[_pick(weights[:, order], dice[:, child])]
         return codes
 
-    def conditionals(self, codes: Array, classes: Array, feature: int) -> Array:
-        """P~(cell of `feature` | the rest of the row, class), (rows, cells).
-
-        `codes`: the cell of each feature, (rows, features); that of `feature` is not looked at.
-        """
-        found = self.potentials.alone[feature][classes]
-        for one, two, table in self.potentials.pairs:
-            if feature == two:
-                found = found + table[classes, codes[:, one]]
-            elif feature == one:
-                found = found + table[classes, :, codes[:, two]]
-        found = np.exp(found - found.max(axis=1, keepdims=True))
-        return found / found.sum(axis=1, keepdims=True)
-
     def log_density(self, points: Array) -> Array:
         """log P~(cells of the row | class), (rows, classes), of encoded rows (rows, width).
 
         A number counts by the bin it lies in. Without a copula it adds up to 1 over all cells. With
         one, a cell has the density of the copula at its middle times its share of people: it adds
         up to 1 the better the finer the cells are, and counted pairs change it a little. The
-        differences of two rows, and so ranks and `conditionals`, do not depend on that.
+        differences of two rows, and so ranks, do not depend on that.
         """
         found = self.potentials.log_density(self.grid.codes(points))
         if self.tree is not None:
