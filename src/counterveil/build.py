@@ -51,8 +51,7 @@ def fit_networks(
 ) -> Networks:
     """Train on samples of P~, for as long as is usual for this family or as `training` says.
 
-    The seed steers samples, weights and batches. `tick` counts the epochs of the autoencoder and,
-    before them, as many of the generator, where there is one (`epochs_of`).
+    The seed steers samples, weights and batches. `tick` counts to `epochs_of`.
     """
     training = training or TRAININGS[schema.family]
     generator: Generator | None = None

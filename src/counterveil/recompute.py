@@ -25,10 +25,7 @@ ASKED = 1000  # rows of the population that both private models decide on
 
 @dataclass(frozen=True)
 class Compared:
-    """A part of a veil beside the same part computed anew.
-
-    `difference`: the largest between two of its numbers; infinite for another shape.
-    """
+    """A part of a veil beside the same computed anew; `difference`: infinite for another shape."""
 
     part: str
     numbers: int

@@ -39,10 +39,7 @@ CLAIMED = {"functional": functional.DELTAS, "dpsgd": dpsgd.DELTAS, "score": func
 
 
 def play_all(games: Sequence[Game | Check], workers: int, tick: Tick) -> list[Row]:
-    """Play the games, `workers` at a time, each in a copy of this process if there are several.
-
-    The rows are in the order of the games; every game has draws of its own, whoever plays it.
-    """
+    """Play the games, `workers` at a time, each in a copy of this process; rows in their order."""
     torch.set_num_threads(1)  # networks of tiny tables: more threads only wait for each other
     rows = []
     with ExitStack() as stack:

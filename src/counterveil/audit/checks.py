@@ -96,10 +96,7 @@ class Dice(Instrument):
 
 @dataclass
 class Loud(Instrument):
-    """A source of the curator's own noise that writes down the noise of every answer.
-
-    What is measured next follows from answers before: `told` ones are given instead, if any.
-    """
+    """A source of the curator's own noise that writes it down; gives the answers `told`, if any."""
 
     noise: list[Array] = field(default_factory=list)
 
@@ -160,10 +157,9 @@ def moves(one: Instrument, two: Instrument) -> Finding:
 
 
 def adds_by_itself(pair: Pair, budget: Budget) -> Finding:
-    """Which sums D and D' move by another amount when all the other records are others.
+    """Which sums move by another amount, for the same noise, when all other records are others.
 
-    For the same answers of the noise. What a record adds would then depend on the records around
-    it, and one record could move what all of them add.
+    One record could then move what all of them add.
     """
     kept = [name for name in pair.one.columns if name != pair.unit_column]
     moved = []

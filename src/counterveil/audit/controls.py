@@ -48,8 +48,7 @@ def games(epsilon: float, effort: Effort) -> Iterator[Game]:
     def learnt_bounds() -> Scores:
         """Scores of counts over bins between the least and the greatest number of the rows.
 
-        D has one number far from all others. In D' it lies among them, so the bins are finer and
-        every record changes its bin. The adversary sees the noisy counts, not even the bounds.
+        The far number of D lies among the others in D', so that every record changes its bin.
         """
         heard = []
         for last in (101.0, 11.0):
@@ -115,9 +114,8 @@ def _known_rows_game(
 ) -> Game:
     """The game of an adversary who knows both tables and is given an encoder and prototypes.
 
-    With the encoder it computes the exact class means of D and of D' and looks which of them were
-    released: 1 if the prototypes are nearer to those of D', −1 if to those of D, 0 if neither.
-    Noise in the encoder's training is no protection against it.
+    It computes the exact class means of D and of D': 1 if the prototypes are nearer to those of D',
+    −1 if to those of D, 0 if neither. Noise in the encoder's training does not help.
     """
     runs = effort.runs
 

@@ -236,10 +236,7 @@ def canary_training(schedule: Schedule, budget: Budget, clip: float = dpsgd.CLIP
 
 @cache
 def heard_training(training: NoisyTraining, noise_share: float = 1.0) -> Steps:
-    """The canary's clipped gradients and the stated noise of a step, from trainings on D and D'.
-
-    A `noise_share` below 1 is a fault: the training gets this share of the noise that is due.
-    """
+    """The canary's clipped gradients and a step's stated noise; `noise_share` as for `_train`."""
     clipped: list[float] = []
     deviations: set[float] = set()
     for table in (0, 1):

@@ -36,10 +36,9 @@ CHUNK = 1 << 22  # noisy numbers drawn at a time
 
 @dataclass
 class Instrument(NoiseSource):
-    """A source of noise that writes down what it is given and answers without noise.
+    """A source of noise that writes down what it is given, and answers with the exact sums.
 
-    Every answer says which noise the curator puts on such sums; its values are the exact sums. The
-    first answers may be told beforehand: then the mechanism gets those instead.
+    The first answers may be `told` beforehand: then the mechanism gets those instead.
     """
 
     told: Sequence[Measurement] = ()
@@ -66,10 +65,7 @@ class Instrument(NoiseSource):
 
 @dataclass(frozen=True)
 class Moved:
-    """The exact sums of one measurement that differ between D (`one`) and D' (`two`).
-
-    `measurement` says how they are perturbed; its values are not used.
-    """
+    """The exact sums of one `measurement` that differ between D (`one`) and D' (`two`)."""
 
     one: Array
     two: Array
@@ -84,10 +80,7 @@ def listen(table: PrivateTable, plan: Plan, **told: Any) -> Instrument:
 
 
 def moved_sums(pair: Pair, budget: Budget) -> list[Moved]:
-    """For each measurement, what an adversary who knows both tables has to look at.
-
-    The mechanism runs on D, and then on D' with the same answers as on D.
-    """
+    """What an adversary who knows both tables looks at; D' is given the same answers as D."""
     table_one, table_two = pair.tables
     one = listen(table_one, pair.plan(budget))
     two = listen(table_two, pair.plan(budget), told=one.answers)
@@ -154,11 +147,7 @@ def games_on_sums(
 
 
 def games(budget: Budget, effort: Effort) -> Iterator[Game]:
-    """The games against one (ε, δ).
-
-    Pure ε-DP: noisy numbers, and real releases of every family. With δ > 0: noisy numbers, for
-    which the curator may choose Gaussian noise, and real releases where it does.
-    """
+    """The games against one (ε, δ): noisy numbers, and real releases."""
 
     def attempt(pair: Pair, table: PrivateTable) -> None:
         population_of(pair.schema, measure(table, pair.plan(budget)))

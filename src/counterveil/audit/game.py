@@ -45,11 +45,10 @@ Dice = np.random.Generator | None  # of fast noise; without them noise is the cu
 def epsilon_bound(
     hits_two: int, hits_one: int, draws: int, *, delta: float = 0.0, error: float = ERROR
 ) -> float:
-    """A lower bound on ε, or 0 where the counts refute no ε.
+    """A lower bound on ε, too high with probability `error` at most; 0 where no ε is refuted.
 
-    The event happened in `hits_two` of `draws` draws for D' and in `hits_one` of as many for D, and
-    was fixed before these were seen. For an (ε, δ)-DP mechanism the bound exceeds ε with
-    probability `error` at most.
+    The event was fixed before its `hits_two` of `draws` draws for D' and `hits_one` for D were
+    seen.
     """
     low, _ = clopper_pearson(hits_two, draws, error / 2)
     _, high = clopper_pearson(hits_one, draws, error / 2)
@@ -57,10 +56,7 @@ def epsilon_bound(
 
 
 def ceiling(draws: int, *, delta: float = 0.0, error: float = ERROR) -> float:
-    """The highest bound that `draws` held-out draws for each table can give, whatever is leaked.
-
-    It is reached by an event that always happens for D' and never for D.
-    """
+    """The highest bound that so many draws can give: of what always happens for D', never for D."""
     return epsilon_bound(draws, 0, draws, delta=delta, error=error)
 
 

@@ -35,10 +35,7 @@ def wide() -> Pair:
 
 
 def what_goes_together() -> Pair:
-    """Order 2 on three features: single counts, and moments.
-
-    The replaced record breaks a perfect dependence of x on z and makes one of y on z.
-    """
+    """Order 2: the replaced record breaks a dependence of x on z and makes one of y on z."""
     features = [*_letters("x", "y"), Numeric(name="z", lower=0, upper=8)]
     cells = [("abc"[row % 3], "abc"[row // 3 % 3], float(row % 3 * 3)) for row in range(12)]
     others = [_record("xyz", each, CLASSES[row % 2]) for row, each in enumerate(cells)]
@@ -61,10 +58,7 @@ def wide_pairs() -> Pair:
 
 
 def moments() -> Pair:
-    """Four features that go together, and their moments.
-
-    The replaced record turns around how two of them go with the other two, and stays in its class.
-    """
+    """Four features go together; the replaced record turns around how two go with the other two."""
     names = [f"x{number}" for number in range(4)]
     others = [_record(names, "abca"[row % 4] * 4, CLASSES[row % 2]) for row in range(12)]
     first, second = _record(names, "aaaa", "no"), _record(names, "acac", "no")
@@ -104,10 +98,7 @@ def _combinations(count: int) -> tuple[list[Feature], list[dict[str, Any]]]:
 
 
 def ranges() -> Pair:
-    """A number that is first looked for, in enough records that the plan affords to.
-
-    The replaced record leaves the others' place for one far away.
-    """
+    """A number that is first looked for; one record leaves the others for a place far away."""
     others = [{"x": 50.0 + row % 40, "label": CLASSES[row % 2]} for row in range(200)]
     first, second = {"x": 60.0, "label": "no"}, {"x": 900_000.0, "label": "yes"}
     wide = Numeric(name="x", lower=-1_000_000, upper=1_000_000)
@@ -115,10 +106,7 @@ def ranges() -> Pair:
 
 
 def spikes() -> Pair:
-    """Two whole numbers whose values are looked at one by one.
-
-    The replaced record goes from a value of its own to one that many have.
-    """
+    """Two whole numbers whose values are looked at one by one: a record changes both."""
     names = ("x", "y")
     others = [_record(names, [(7, 40, 300)[row % 3]] * 2, CLASSES[row % 2]) for row in range(60)]
     first, second = {"x": 150, "y": 151, "label": "no"}, {"x": 40, "y": 300, "label": "yes"}
@@ -152,10 +140,7 @@ def unfit() -> Pair:
 
 
 def far_number() -> Pair:
-    """The replaced record has a number far from all others, or one among them.
-
-    Cells must come from the schema: cells from the rows would move all of the others.
-    """
+    """One record is far from all others in D: cells from the rows would move all of them."""
     others = [{"x": row / 4, "label": CLASSES[row % 2]} for row in range(12)]
     first, second = {"x": 100.0, "label": "no"}, {"x": 1.0, "label": "yes"}
     return _pair("far number", [Numeric(name="x", lower=0, upper=100)], others, first, second)
@@ -205,8 +190,7 @@ def many_frequencies() -> Pair:
 def features() -> Pair:
     """So many rows that random features are measured, from ε = 0.5 on and with δ > 0.
 
-    The replaced image changes its class: both classes' counts and features move, by all of the L2
-    sensitivity, whatever the images show.
+    The replaced image changes its class, which moves the sums by all of the L2 sensitivity.
     """
     return replace(_image_pair("images, features", side=6, others=1200), order=2)
 

@@ -260,10 +260,7 @@ def charged_first(
 
 
 def read_once(pair: Pair, budget: Budget, mechanism: str = "functional") -> Finding:
-    """Whether a release reads the rows as often as planned, after it has charged what it states.
-
-    That is once, and once more for each step that follows from the noisy numbers of one before.
-    """
+    """Whether a release reads the rows as often as planned, after it has charged what it states."""
     with tempfile.TemporaryDirectory() as folder:
         curator = WatchedCurator(pair, budget, folder)
         asked, how = (budget.epsilon, budget.delta), {**pair.measured, **QUICKLY}
@@ -335,9 +332,8 @@ def run_command(arguments: list[str], folder: Path) -> Ran:
 
 
 def heard(pair: Pair, words: str, run: Run, veil: Veil | None = None) -> Iterator[Heard]:
-    """All channels of a command that reads the rows of D, then of D', in a folder of its own.
+    """All channels of a command that reads the rows of D, then of D': see `Heard`.
 
-    Exit code, standard output, standard error with its lines of progress, files that are left.
     `veil`: is there before, as x.veil.
     """
     if pair.unit_column is not None:

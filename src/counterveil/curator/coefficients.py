@@ -108,10 +108,7 @@ class GridCounts(Sums):
 
 
 class PairCounts(Sums):
-    """How many records, of all classes, sit in each pair of coarse cells of chosen features.
-
-    `coarse`: for each feature the coarse cell of each cell.
-    """
+    """How many records of all classes sit in each pair of `coarse` cells of chosen features."""
 
     def __init__(
         self, grid: Grid, coarse: Sequence[Array], pairs: Sequence[tuple[int, int]]
@@ -131,10 +128,9 @@ class PairCounts(Sums):
 class GroupCounts(Sums):
     """How many records of each group and class there are, and in each coarse cell of each feature.
 
-    A group is a combination of values of the columns of `groups`; the features are all others.
-    `counts`: (groups · classes, 1 + coarse cells of these features side by side), the number of
-    records in column 0. A record adds 1 to that, and to one cell of each of F − G features, all of
-    it in one row: 1 to one cell of each of F − G + 1 histograms.
+    `counts`: (groups · classes, 1 + coarse cells side by side of the features that make no groups),
+    the number of records in column 0. A record adds 1 to that, and to one cell of each of F − G
+    features, all of it in one row: 1 to one cell of each of F − G + 1 histograms.
     """
 
     def __init__(self, grid: Grid, groups: Groups, classes: int) -> None:
@@ -248,10 +244,7 @@ class BoundedSums:
 
 
 class EmbeddingSums(BoundedSums):
-    """Class sums of embeddings φ(x), with a count that costs no noise: it weighs at most l2.
-
-    The norms l1 and l2 are without the count.
-    """
+    """Class sums of embeddings φ(x) of norms l1 and l2, with a count that weighs at most l2."""
 
     def __init__(
         self, width: int, classes: int, l1: int, l2_squared: int, count_weight: int
@@ -271,8 +264,7 @@ class EmbeddingSums(BoundedSums):
 def cut(vectors: Array, l1: int, l2_squared: int) -> Array:
     """Whole numbers (rows, width) scaled down, towards zero, to L1 norms ≤ l1, and L2 likewise.
 
-    What becomes of a vector depends on that vector alone. Floats may hold the whole numbers, as
-    long as all sums stay below 2⁵³; the answer is of the same type.
+    Each vector by itself. Floats may hold them as long as all sums stay below 2⁵³.
     """
     size_l1, size_l2 = np.abs(vectors).sum(axis=1), np.square(vectors).sum(axis=1)
     shrink = np.minimum(l1 / np.maximum(size_l1, 1), np.sqrt(l2_squared / np.maximum(size_l2, 1)))
@@ -319,10 +311,7 @@ def _batches(table: PrivateTable, sums: Sequence[Sums]) -> Iterator[tuple[Any, A
 
 @dataclass(frozen=True)
 class Counting:
-    """What a worker is sent once: the schema and the empty sums. It then fills them part by part.
-
-    Of the rows only the filled sums leave a worker; they are exact, and go to the curator alone.
-    """
+    """What a worker is sent once, schema and empty sums; only the filled sums come back to us."""
 
     schema: Schema
     empty: tuple[Sums, ...]

@@ -80,10 +80,9 @@ def plan_images(
 
 
 def count_of_features(image: Pixels) -> int:
-    """How many features: four for each pixel are enough; the noise does not depend on it.
+    """How many features: four for each pixel are enough.
 
-    Their number K shrinks each one to 1/√K, while noise of the same total length in any direction
-    is added: what is seen of the class means hardly changes, what it costs to compute does.
+    Noise of the same total length is added however many there are: more only cost more.
     """
     return min(MOST_FEATURES, max(64, 4 * image.width))
 

@@ -78,8 +78,7 @@ def plan_mixed(
 ) -> Plan:
     """What to count in a table of `rows` rows of at most `records` a unit.
 
-    With a δ the steps share out ρ, unless Laplace noise on the counts of single features would be
-    smaller.
+    With a δ the steps share out ρ, unless Laplace noise on single features would be smaller.
     """
     rho, places = rho_of(budget), Groups.counted(schema, groups).places if groups else ()
     if rho is not None:

@@ -94,10 +94,9 @@ def about(number: float) -> str:
 
 @dataclass(frozen=True)
 class AtDelta:
-    """What the plan of a mixed table would be at this δ, at the same ε; `HEADINGS` of its cells.
+    """What the plan of a mixed table would be at this δ; `HEADINGS` of its cells.
 
-    `noise`: the deviation of the noise on a count, in rows; `link_noise`: that on the correlation
-    of two features, about, and 0 where none is measured.
+    `noise`, `link_noise`: as those of the plan; 0 where none is measured.
     """
 
     delta: float

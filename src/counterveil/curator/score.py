@@ -44,8 +44,7 @@ PEOPLE = 2000  # of the population, for edges
 def bins_for(units: int, records: int, variance: float) -> int:
     """How many bins of log-odds: noise on all of them together is at most what drawing people does.
 
-    `variance`: that of the noise on a count, public like all of this. 2, for right and wrong alone,
-    where less than four could be had.
+    `variance`: of the noise on a count. 2, right and wrong, where less than four could be had.
     """
     bins = int(min(MOST_BINS, units * records**2 / variance))
     return bins if bins >= LEAST_BINS else 2

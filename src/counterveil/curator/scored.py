@@ -56,10 +56,9 @@ class Counts:
         return _estimate(hit / (hit + missed) if hit + missed > 0 else (low + high) / 2, low, high)
 
     def auc(self, error: float = ERROR) -> Estimate:
-        """The share of pairs, one of each of two classes, of which the second has the higher bin.
+        """How often, of a record of each of two classes, the second has the higher bin; ties half.
 
-        A pair in one bin counts half. Where counts are noisy, the interval also holds whatever the
-        order within a bin is.
+        Where counts are noisy, the interval also holds whatever the order within a bin is.
         """
         first, second = self.values.astype(np.float64)
         won, tied, _ = _pairs(first, second)
@@ -74,14 +73,12 @@ class Counts:
 
 @dataclass(frozen=True, eq=False)
 class Score:
-    """What was counted, and the shares that follow.
+    """What was counted, and the shares that follow; their intervals hold with 95 % (`Counts`).
 
     `counts` (classes, bins): noisy as `measurement` tells, exact and private where that is None.
     `tops` (bins,): the highest log-odds of each bin, of two classes; None where bins are wrong and
     right. `records`: of a person, so many count at most. `model`: the digest of its veil and the
     weights of its classes. `names`: what people call the classes.
-
-    Every interval holds with a confidence of 95 % for people like these (`Counts`).
     """
 
     classes: tuple[Any, ...]
@@ -284,8 +281,7 @@ def _pairs(first: Array, second: Array) -> tuple[Array, Array, Array]:
 def _weight(first: Array, second: Array) -> float:
     """An AUC varies as a share of so many times as many people as the smaller class has.
 
-    By DeLong's estimate of its variance. By van Dantzig's bound it is 1 at least, and it is 3 for a
-    model that tells nothing where the other class is far larger; more is not believed.
+    By DeLong's estimate of its variance, from 1 (van Dantzig's bound) to 3, not more.
     """
     sizes = max(first.sum(), 1.0), max(second.sum(), 1.0)
     one, two = first / sizes[0], second / sizes[1]

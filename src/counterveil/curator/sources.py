@@ -45,9 +45,8 @@ NESTED = "(several values)"  # what a cell that holds more than one value counts
 class Source:
     """Where private rows come from. Its repr shows none.
 
-    `batches`: frames, one after the other. `read`: the same as columns by name, of the names given
-    alone, where there is a shorter way than by frames. `parts`: the same rows in parts that other
-    machines can read, of at most so many rows, in order.
+    `batches`: frames, in order. `read`: the columns of these names, where that is shorter than by
+    frames. `parts`: the same rows in parts, of at most so many rows, that other machines can read.
     """
 
     columns: tuple[str, ...]
@@ -69,9 +68,8 @@ class Source:
 def open_source(data: Any, schema: Schema, extra: tuple[str, ...] = ()) -> Source:
     """A source over `data`: a frame, an Arrow table, the path of a file or folder, or a function.
 
-    The address of an object store (s3://…) is the path of Parquet files.
-    The function opens a stream of Arrow batches, the same rows each time: a query of a database.
-    `extra` names columns needed besides those of the schema, such as the one with the person.
+    An address (s3://…) is the path of Parquet files. The function opens a stream of Arrow batches,
+    the same rows each time. `extra`: columns besides those of the schema.
     """
     wanted = (*schema.columns, schema.label.name, *extra)
     if isinstance(data, Fragments):

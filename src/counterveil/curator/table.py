@@ -122,8 +122,7 @@ class PrivateTable:
     def watch(self, tick: Tick, readings: int) -> None:
         """From now on tell `tick` what share of so many readings is done, in whole percent.
 
-        Nothing that is told depends on what the rows hold: not on how many have a label. With a
-        unit column, how many rows there are is private too: then only whole readings are told.
+        Nothing that is told depends on what the rows hold; with a unit column, not on how many.
         """
         self._tick, self._readings, self._done = tick, readings, 0
 
@@ -195,8 +194,7 @@ class PrivateTable:
     ) -> Iterator[tuple[list[Any], list[Any], Array]]:
         """The columns of `private_columns`, the cells of `grid` that they fall in, and classes.
 
-        The cells of all features, where they take little memory, are kept there for the next time
-        that they are wanted `alone`, without the columns.
+        Cells that take little memory are kept for when they are wanted `alone`, without columns.
         """
         codes: list[Any]
         kept = self.private_kept(grid) if alone else None
@@ -229,8 +227,7 @@ class PrivateTable:
     def check(self) -> None:
         """Read every row and refuse a table that does not fit the schema or cannot be explained.
 
-        For the curator's eyes: whether it passes depends on the rows exactly, so that no private
-        mechanism may call it, and no release does.
+        For the curator's eyes: no private mechanism may call it, and no release does.
         """
         lowest, classes_seen = np.full(self.encoding.width, np.inf), set[int]()
         highest = -lowest

@@ -69,10 +69,7 @@ class Copula:
         )
 
     def odds(self, one: int, two: int) -> Array:
-        """How many times more often than by chance cells of two features meet, (classes, a, b).
-
-        The density of two normal numbers with their correlation, over that of two without.
-        """
+        """How many times more often than by chance cells of two features meet, (classes, a, b)."""
         link = float(self.links[one, two])
         first, second = self.scores[one][:, :, None], self.scores[two][:, None, :]
         log = (link * first * second - link**2 * (first**2 + second**2) / 2) / (1 - link**2)
@@ -91,11 +88,9 @@ def likely(noisy: Array, variances: Array, noise: float, rounds: int = 20) -> Ar
     """Covariances that are believed, 0 on the diagonal, (features, features).
 
     `noisy`: with noise of deviation `noise`; its diagonal is not looked at. `variances`: known.
-
-    Where many features go together they have a few causes in common, and noise has none: of the
-    eigenvalues those beyond the largest of noise alone are kept, each without what noise adds to it
-    (for a matrix of noise, the best that can be done by eigenvalues). Single pairs that stand out
-    of what is left come on top.
+    Where many features go together they have a few causes in common: eigenvalues beyond the largest
+    of noise alone are kept, each without what noise adds to it. Single pairs that stand out of what
+    is left come on top.
     """
     of_noise = 4 * noise**2 * len(noisy)  # the square of its largest eigenvalue, nearly
     common = np.zeros_like(noisy)
@@ -156,10 +151,7 @@ class Tree:
         return tuple(pair for pair in self.parents if pair[0] >= 0)
 
     def draw(self, rows: int, rng: np.random.Generator) -> Array:
-        """Even numbers from 0 to 1, (rows, features): what is new in a feature beside its parent.
-
-        What is new in two features goes together as far as the tree does not say so.
-        """
+        """Even numbers from 0 to 1, (rows, features): what is new in each beside its parent."""
         hidden = self._copula.hidden
         normal = rng.normal(size=(rows, len(hidden))) @ np.linalg.cholesky(hidden).T
         new = normal.copy()
@@ -171,10 +163,7 @@ class Tree:
 
 
 def spanning_tree(strength: Array) -> tuple[tuple[int, int], ...]:
-    """(parent, child) of every feature, parents first, along the strongest pairs; -1 for no parent.
-
-    `strength`: (features, features), symmetric; pairs of strength 0 are no pairs.
-    """
+    """(parent, child) of every feature, parents first, by the strongest pairs; -1 for no parent."""
     alone = strength.sum(axis=1)
     reach = np.zeros(len(strength))  # how strongly each goes with a feature of the tree
     parents, found = np.full(len(strength), -1), []

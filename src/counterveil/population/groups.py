@@ -118,13 +118,9 @@ def tables_of_groups(
 ) -> tuple[Array, tuple[Array, ...]]:
     """Totals (groups · classes,) and, of each feature, counts (groups · classes, cells).
 
-    A group has the tables of its class, times how much more often it has a coarse cell. That is
-    learnt from its noisy counts as classes are told apart (`contrasts`): believed as far as it
-    stands out of the noise. How many people a group has is believed beside what its columns, by
-    themselves, expect.
-
-    `tables` and `totals`: of the classes. `noisy`: the counts of the groups, and the `variance` of
-    their noise.
+    A group has the tables of its class, times how much more often it has a coarse cell: learnt from
+    the `noisy` counts of groups as classes are told apart (`contrasts`). How many people it has is
+    believed beside what its columns, by themselves, expect.
     """
     classes, count = len(totals), groups.count
     counts = noisy.reshape(count, classes, -1)

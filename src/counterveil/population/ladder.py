@@ -22,10 +22,7 @@ FAR_AWAY = 8  # octaves start at a bound that is nearer to 0 than the span over 
 
 
 class Ladders(Line):
-    """The ladders of all wide numbers of a table, their cells side by side in one line of `width`.
-
-    `bins`: how many bins a number is to get; a ladder for many has more cells.
-    """
+    """The ladders of all wide numbers side by side; they have more cells for many `bins`."""
 
     def __init__(self, schema: Schema, bins: int) -> None:
         even = MORE_EVEN if bins >= MORE_FROM else EVEN

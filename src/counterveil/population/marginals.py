@@ -100,10 +100,7 @@ def chosen_grid(schema: Schema, record: NoisyRecord) -> Grid:
 
 
 def class_totals(singles: list[Array], rows: int) -> Array:
-    """How many of `rows` rows each class has, from the counts (classes, cells) of each feature.
-
-    Every feature's counts add up to it; those of few cells carry the least noise.
-    """
+    """How many of `rows` rows each class has, by all features; few cells carry the least noise."""
     weights = np.array([1 / counts.shape[1] for counts in singles])
     sums = np.stack([counts.sum(axis=1) for counts in singles])
     return positive_totals((weights[:, None] * sums).sum(axis=0) / weights.sum(), rows)

@@ -92,10 +92,7 @@ class MixedPopulation(Population):
             self._in_groups = record.read("groups", (rows, count_width(self._counted, self.groups)))
 
     def _raked(self, tables: tuple[Array, ...], whose: Any = slice(None)) -> dict[int, Array]:
-        """Of each feature with a parent the counts of both, in each class of `tables`.
-
-        `whose`: the class of the veil that each class of the tables is of.
-        """
+        """Of each child the counts with its parent; `whose`: the veil's class of each class."""
         pairs = () if self.tree is None else self.tree.pairs
         return {
             child: rake(self._odds[child][whose], tables[parent], tables[child])
@@ -105,8 +102,7 @@ class MixedPopulation(Population):
     def by_groups(self) -> MixedPopulation:
         """P~ whose classes are (group, class), where groups were named at release: to draw from.
 
-        The tables of a group are those of its class, as far as its noisy counts do not tell
-        otherwise; what goes together is what goes together in the class.
+        What goes together in a group is what goes together in its class.
         """
         if self.groups is None:
             raise RequestError("no groups were named when this veil was released")
@@ -183,9 +179,7 @@ class MixedPopulation(Population):
         return tuple(np.maximum(_logs(_rows(table)), rarest) for table in self.tables)
 
     def percentiles(self, feature: int, of_class: int | None = None) -> tuple[Array, Array]:
-        """Places in the unit cube and the share of people up to them, of all or of a class.
-
-        For numbers alone.
+        """Places of a number in the unit cube and the share of people up to them.
 
         Both rise; between two places the share rises evenly. A value that many people share stands
         twice in a row, with the share of people below it and with that up to it.
@@ -202,10 +196,7 @@ class MixedPopulation(Population):
         return np.maximum.accumulate(places), np.stack([starts, ends], axis=1).ravel()
 
     def _along_tree(self, copula: Copula) -> tuple[Tree, dict[int, Array]]:
-        """The tree, and of each feature with a parent how often cells of both meet, beside chance.
-
-        Those are (classes, cells of the parent, own cells).
-        """
+        """The tree, and how often cells meet: of each child (classes, parent's cells, own)."""
         information, times = copula.information.copy(), {}
         for (one, two), noisy, variance in self._counted_pairs():
             coarse = self._coarse[one], self._coarse[two]
@@ -263,9 +254,7 @@ def believable(noisy: Array, expected: Array, variance: float) -> Array:
     """`noisy` counts, believed as far as they say more than `expected` and noise would.
 
     Empirical Bayes: the counts of a class (first axis) deviate from what is expected by some share
-    τ of it. τ² is what the squared deviations hold beyond the known variance of the noise; each
-    cell is then believed by signal / (signal + noise). Every class has its own τ: a small class
-    deviates more from what all have in common than a large one.
+    τ of it, of each class its own; τ² is what squared deviations hold beyond the noise.
     """
     residual = noisy - expected
     cells = tuple(range(1, noisy.ndim))

@@ -71,10 +71,7 @@ class ChosenCells(NumberCells):
 def chosen_cells(
     steps: NumberCells, noisy: Array, variance: float, rows: float, bins: int
 ) -> ChosenCells:
-    """About `bins` bins of a number whose noisy counts on its ladder `steps` are given.
-
-    Fewer bins where many values are missing, for the noise is as large for fewer people.
-    """
+    """About `bins` bins of a number, fewer where many values are missing, from its noisy ladder."""
     ladder = len(steps.low)
     people = denoised(noisy, np.full(len(noisy), variance), rows, ladder)[:ladder]
     target = people.sum() / max(2.0, bins * np.sqrt(people.sum() / rows))
@@ -156,8 +153,7 @@ def pooled_counts(noisy: Array, variance: float, rows: float, cells: NumberCells
 def shaped(cells: NumberCells, counts: Array) -> ChosenCells:
     """The same cells; inside a bin of one piece, the density leans as it does from bin to bin.
 
-    `counts`: of people in each cell, denoised. The slope is the smaller one of those to either
-    side, and none on a peak; beyond the outermost bins there is nobody.
+    `counts`: of people in each cell. The slope is the smaller of both sides' and 0 on a peak.
     """
     if not isinstance(cells, ChosenCells):
         bins = zip(cells.low.tolist(), cells.high.tolist(), strict=True)
@@ -225,9 +221,7 @@ def level_means(noisy: Array, variances: Array) -> Array:
     """What is expected of counts with known noise that stay at one level for some cells each.
 
     The mean over all ways to cut the cells into runs. A run is either empty or has a level of its
-    own, its likeliest; a way to cut is as likely as the noise that it leaves over. Neighbours that
-    differ by less than noise does are thus taken together, a single value that many people share
-    stands out, and cells that hold nothing but noise come out empty.
+    own, its likeliest; a way to cut is as likely as the noise that it leaves over.
     """
     cells = len(noisy)
     weight = _sums_between(1 / variances)

@@ -98,10 +98,7 @@ def _integers(values: Any) -> Array:
 
 @dataclass(frozen=True, eq=False, config=_STRICT)
 class Measurement:
-    """Noisy integers: what they are, what one unit can do to the exact ones, and their noise.
-
-    `values` is an int64 array. What it spends is (ε, δ), or ρ.
-    """
+    """Noisy integers: what one unit can do to the exact ones, their noise, and what it spends."""
 
     name: str
     what: str
