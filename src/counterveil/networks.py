@@ -2,9 +2,8 @@
 
 The autoencoder ψ is the paper's (sections 4.3 and 5.1): dense layers with sigmoid activations, a
 normalisation without parameters before each layer so that what enters it lies in [-1, 1], and a
-decoder that mirrors the encoder. The surrogate f~ is a classifier of encoded rows. Nothing here
-knows of privacy: a network is as private as the rows it is trained on. Rows are (rows, width)
-tensors in the unit cube throughout.
+decoder that mirrors the encoder. The surrogate f~ is a classifier of encoded rows. A network is as
+private as the rows it is trained on: (rows, width) tensors in the unit cube throughout.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Everything of a veil that follows from its noisy record, computed anew and compared.
 
-Population, networks and private model are post-processing: schema, record and the training in the
-statement give them again. Whoever does so need not believe that the networks saw no row. Floats may
-be added up otherwise by another processor or release of torch; then numbers differ a little.
+Whoever does so need not believe that the networks saw no row. Floats may be added up otherwise by
+another processor or release of torch; then numbers differ a little.
 """
 
 from collections.abc import Mapping

@@ -8,8 +8,8 @@
 | data-dependent min/max | bounds of a number are those of the rows, so one row moves every bin |
 | un-noised prototypes | the population is private, the prototypes are means of the private rows |
 
-Mechanism `paper` has the last fault, too. A control that is not caught says nothing about the
-control: it says that the audit had too few draws, or is broken.
+Mechanism `paper` has the last fault, too. A control that is not caught says that the audit had too
+few draws, or is broken.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,18 +1,15 @@
 """Games on the noisy numbers of mechanism `dpsgd`.
 
-The adversary sees every noisy sum of gradients of a training, and every noisy sum of codes. The
-proof of DP-SGD allows an adversary who chooses the loss, and so does this game. The network is one
-weight, and the loss of a record is the weight times the record's number, so that the number is the
-gradient. All records have gradient 0 but one, the canary, whose gradient is far beyond the clip: it
-points one way in D and the other way in D'. The mechanism's own training runs on these records,
-and a hook of torch writes down the sums before and after their noise, at every step of
-whatever optimiser the mechanism uses. The codes of the sums lie at
-opposite corners of the unit cube: what is proved of the sums holds for any encoder. The score is
-the exact log-likelihood ratio of D' and D.
+The adversary sees every noisy sum of gradients of a training, and every noisy sum of codes, and
+chooses the loss, as the proof of DP-SGD allows. The network is one weight, and the loss of a record
+is the weight times the record's number, so that the number is the gradient. All records have
+gradient 0 but one, the canary, whose gradient is far beyond the clip: it points one way in D and
+the other way in D'. The mechanism's own training runs on these records, and a hook of torch writes
+down the sums before and after their noise. The codes of the sums lie at opposite corners of the
+unit cube. The score is the exact log-likelihood ratio of D' and D.
 
-At a usual δ, such as 1e-6, what a Gaussian leaks up to its ε lies in events that draws hardly ever
-see: with 100,000 of them at ε = 1, half of the noise is barely caught. At δ = 0.01 it is caught
-with ease. So every ε is played at both.
+At a usual δ, such as 1e-6, half of the noise is barely caught in 100,000 draws at ε = 1; at δ =
+0.01 it is caught with ease. So every ε is played at both.
 """
 
 import math

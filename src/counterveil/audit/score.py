@@ -87,13 +87,8 @@ def _numbers(name: str, others: int, first: dict[str, Any], second: dict[str, An
 
 
 PAIRS = (
-    neighbours.one_feature,
-    neighbours.persons,
-    many_numbers,
-    no_label,
-    eight_or_nine,
-    neighbours.bits,
-    neighbours.images,
+    *(neighbours.one_feature, neighbours.persons, many_numbers, no_label, eight_or_nine),
+    *(neighbours.bits, neighbours.images),
 )
 
 

@@ -311,7 +311,7 @@ def _batches(table: PrivateTable, sums: Sequence[Sums]) -> Iterator[tuple[Any, A
 
 @dataclass(frozen=True)
 class Counting:
-    """What a worker is sent once, schema and empty sums; only the filled sums come back to us."""
+    """What a worker is sent once; only the filled sums come back, to the curator alone."""
 
     schema: Schema
     empty: tuple[Sums, ...]

@@ -1,7 +1,6 @@
 """Where private rows come from: frames, files, folders and streams, read in batches.
 
-A table of any size streams through constant memory, and the number of its rows, which is public, is
-known before one is read.
+A table of any size streams through constant memory; how many rows it has is known before.
 
 What pandas makes of a column of Arrow depends on all of its cells: one missing value turns whole
 numbers into floats, which tell them apart up to 2⁵³ only, and one impossible date or text that is

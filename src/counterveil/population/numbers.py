@@ -1,9 +1,8 @@
 """Bins of a number, cut where noisy counts say that the people are, and how many are in each.
 
-Given noisy counts on the number's ladder (`ladder.py`), bins for the counts of (class, bin) hold
-about as many people each, whole numbers down to single values; the outermost ones reach the public
-bounds, so that every legal value has a bin. Inside a bin people are spread over pieces, as the
-ladder or the neighbouring bins say. All of it is computed from noisy counts alone.
+Given noisy counts on the number's ladder (`ladder.py`), bins hold about as many people each, whole
+numbers down to single values; the outermost ones reach the public bounds. Inside a bin people are
+spread over pieces, as the ladder or the neighbouring bins say.
 """
 
 from dataclasses import dataclass, field, replace

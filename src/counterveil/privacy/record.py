@@ -2,12 +2,9 @@
 
 `curator.functional` ends in a `NoisyRecord` and in nothing else. The record is (ε, δ)-DP under
 replace-one of one unit: the ε of its measurements add up to ε or, where they state a ρ each, these
-add up to a ρ whose zero-concentrated DP gives (ε, δ). Whatever is computed from it (population,
-networks, answers) is post-processing and costs nothing more.
-
-A record holds the noisy integers and the public settings without which they cannot be read. A veil
-file carries it as two members: `record.json` (all but the integers) and `record.safetensors` (the
-integers of each measurement, under its name).
+add up to a ρ whose zero-concentrated DP gives (ε, δ). Whatever is computed from it is
+post-processing. A veil file carries it as two members: `record.json` (all but the integers) and
+`record.safetensors` (the integers of each measurement, under its name).
 """
 
 from __future__ import annotations
