@@ -28,10 +28,10 @@ from counterveil.curator.table import PrivateTable
 from counterveil.errors import InternalError
 from counterveil.population.copula import Copula
 from counterveil.population.groups import Groups
-from counterveil.population.ladder import Ladders
 from counterveil.population.marginals import Marginals, chosen_grid
 from counterveil.population.mixed import Grid
 from counterveil.population.moments import LABEL, TYPICAL, Moments, whole_scores
+from counterveil.population.numbers import Ladders
 from counterveil.population.spikes import Slices
 from counterveil.privacy import Budget, Rho, Share
 from counterveil.privacy.budget import amount_of, rest_of, with_amount

@@ -95,7 +95,7 @@ class PrivateTable:
 
     @property
     def rows(self) -> int:
-        """The number of records."""
+        """The number of records; with a unit column it is private."""
         return self._source.rows
 
     @cached_property

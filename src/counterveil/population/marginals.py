@@ -13,9 +13,8 @@ from counterveil.errors import VeilError
 from counterveil.population.base import positive_totals
 from counterveil.population.contrasts import ScoreSums, class_tables
 from counterveil.population.grid import Grid
-from counterveil.population.ladder import Ladders
 from counterveil.population.moments import Moments, scores_of
-from counterveil.population.numbers import pooled_counts, shaped
+from counterveil.population.numbers import Ladders, pooled_counts, shaped
 from counterveil.population.spikes import Spikes
 from counterveil.privacy.record import NoisyRecord
 from counterveil.schema import Schema
