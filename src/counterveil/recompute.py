@@ -6,6 +6,7 @@ another processor or release of torch; then numbers differ a little.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -62,14 +63,9 @@ def recompute(veil: Veil, *, progress: bool = True) -> Recomputed:
     torch.set_num_threads(recipe.threads)
     try:
         with progress_bar("training on the noisy population", total, show=progress) as tick:
-            made = fit_networks(
-                population,
-                veil.schema,
-                seed=recipe.seed,
-                device=pick_device(recipe.device),
-                training=recipe.training,
-                tick=tick,
-            )
+            how: Any = {"seed": recipe.seed, "training": recipe.training, "tick": tick}
+            device = pick_device(recipe.device)
+            made = fit_networks(population, veil.schema, device=device, **how)
     finally:
         torch.set_num_threads(threads)
     parts = [_compared("private model", veil.surrogate.state_dict(), made.surrogate.state_dict())]

@@ -1,22 +1,7 @@
-"""Checks of what the proof of `functional` needs and what must hold exactly.
-
-| check | what must hold |
-|---|---|
-| the record holds noise alone | its numbers are answers of the noise, and nothing else differs |
-| sums move as stated | between D and D' no sum moves further than its sensitivity |
-| every record adds by itself | what replacing it does to a sum is the same among other records |
-| the plan is public | it is made from the number of units, and is the same for D and D' |
-| the noise is enough | the noise on each sum is that much by a formula of our own |
-| the noise is as stated | every number moves from release to release, as `joint` says |
-| the noise never repeats | not for equal seeds of all generators, and not in copies of a process |
-| the veil follows from its record | its networks can be made anew; all else is the same for D' |
-| rows are read once, after the charge | as often as the plan says, by a release with a ledger |
-| no table is refused | a release of D and of D' both succeed |
-| errors hold no value | of a cell that does not fit |
-| the command | exit code, output and file of `counterveil release` are the same for D and D' |
+"""Checks of what the proof of `functional` needs and what must hold exactly: `checks` names them.
 
 A game needs many draws to see a small leak. A check needs one or two runs of the mechanism, but
-looks for one kind of leak only.
+looks for one kind of leak only. `docs/audit.md` says of each what must hold.
 """
 
 import math

@@ -1,16 +1,9 @@
 """Games and checks of real releases, with the curator's own noise, of tiny tables.
 
-| view | the adversary sees |
-|---|---|
-| autoencoder + prototypes | every number of a veil's networks, and the class prototypes |
-| prototypes | the class prototypes alone |
-| counterfactuals | answers of an explainer to fixed queries, guided by the surrogate |
-| outcome | whether the mechanism gives a release at all |
-
-What is computed from noisy numbers can only lose information, so these games look for what reaches
-a release in some other way. Training is short: hundreds of releases have to be made. The checks
-look at what leaves a release of D and of D' and is not noise: the veil, the ledger, the messages
-and the command; see `checks` for the list.
+The adversary sees one of the `VIEWS` of a veil, or whether there is one at all. What is computed
+from noisy numbers can only lose information, so these games look for what reaches a release in some
+other way. Training is short: hundreds of releases have to be made. The checks look at what leaves a
+release of D and of D' and is not noise: the veil, the ledger, the messages and the command.
 """
 
 import io
@@ -50,15 +43,7 @@ from counterveil.search import Explainer
 from counterveil.terminal import PROGRESS
 from counterveil.veil import Veil
 
-SHORT = Training(
-    samples=128,
-    epochs=2,
-    batch=64,
-    rate=5e-3,
-    surrogate=(8,),
-    surrogate_epochs=2,
-    generator_steps=2,
-)
+SHORT = Training(128, 2, 64, 5e-3, surrogate=(8,), surrogate_epochs=2, generator_steps=2)
 QUICKLY: dict[str, Any] = {"epochs": SHORT.epochs, "training": SHORT, "progress": False}
 CRASHED = 3  # the exit code of a fault of counterveil
 SEARCH_STEPS = 10
@@ -140,7 +125,7 @@ def _counterfactuals(veil: Veil) -> Array:
     return np.concatenate([rows, answer.valid.astype(np.float64), answer.probability])
 
 
-# What an adversary sees of a veil, as one vector.
+# What an adversary sees of a veil, as one vector: answers are guided by the surrogate.
 VIEWS: dict[str, Callable[[Veil], Array]] = {
     "autoencoder + prototypes": _weights_and_prototypes,
     "prototypes": lambda veil: veil.prototypes.reshape(-1).double().numpy(),

@@ -1,17 +1,7 @@
 """Games and checks of the noisy score of a private model on held-out rows.
 
-| view | what the adversary sees, or what must hold |
-|---|---|
-| counts of the score | every noisy count, by fast noise |
-| counts, the curator's sampler | the same by the curator's own noise |
-| the score holds noise alone | with public dice for noise, all of it is the same for D and D' |
-| counts move as stated | by at most the stated sensitivity between D and D' |
-| the noise is enough | for ε and δ by a formula of our own |
-| rows are read once, after the charge | which is of this score's ε and δ |
-| no table is refused | both D and D' are scored |
-| the command | what `counterveil model score` says beside noisy numbers is the same |
-
-The model is fixed and public, and a real one: what a release makes of D without its noise.
+The adversary sees every noisy count, by fast noise and by the curator's own. The model is fixed and
+public, and a real one: what a release makes of D without its noise.
 """
 
 import tempfile

@@ -251,13 +251,8 @@ class Curator:
             return None
         table = job.table
         names = json.dumps(sorted((*self.schema.columns, self.schema.label.name)))
-        subject = Subject(
-            unit=table.unit,
-            max_records=table.records,
-            units=table.size,
-            columns=hashlib.sha256(names.encode()).hexdigest(),
-            unit_column=table.unit_column or "",
-        )
+        columns, by = hashlib.sha256(names.encode()).hexdigest(), table.unit_column or ""
+        subject = Subject(table.unit, table.records, table.size, columns, unit_column=by)
         budget, other = job.budget, job.how.other_rows
         return self.ledger.reserve(self.dataset, budget, what, subject, other_rows=other)
 

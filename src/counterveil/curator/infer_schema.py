@@ -99,13 +99,8 @@ def draft_schema(
     if not features:
         why = "; ".join(f"{column!r} {words}" for column, words in [*left_out.items()][:2])
         raise DataError(f"no column of the table can be a feature{': ' if why else ''}{why}")
-    schema = Schema(
-        name=name,
-        note=NOTE,
-        drafted=True,
-        label=Label(name=label, classes=classes),
-        features=tuple(features),
-    )
+    predicted, kept = Label(name=label, classes=classes), tuple(features)
+    schema = Schema(name=name, note=NOTE, drafted=True, label=predicted, features=kept)
     for each in features:
         limits = Decide.CATEGORIES if each.number_range is None else Decide.BOUNDS
         decisions[limits].append(each.name)

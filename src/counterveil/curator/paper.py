@@ -100,16 +100,10 @@ def build_prototypes(
         x_hat = autoencoder(x)
         return objective(2 * x - 1, 2 * x_hat - 1) if architecture.signed else objective(x, x_hat)
 
-    networks.fit(  # step 4
-        autoencoder,
-        loss_of,
-        rows,
-        epochs=architecture.epochs,
-        batch=architecture.batch,
-        rate=LEARNING_RATE,
-        seed=seed,
-        tick=tick,
+    long = networks.TrainingSchedule(
+        epochs=architecture.epochs, batch=architecture.batch, rate=LEARNING_RATE
     )
+    networks.fit(autoencoder, loss_of, rows, seed=seed, tick=tick, **long)  # step 4
     networks.check_finite(autoencoder)
     if isinstance(autoencoder, Tied):
         autoencoder = autoencoder.as_usual()

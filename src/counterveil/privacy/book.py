@@ -328,12 +328,10 @@ def understand(file: sqlite3.Connection, accounts: Rows, entries: Rows) -> Book:
         )
         for entry in book.entries:
             account = book.accounts[entry.dataset]
-            book.accounts[entry.dataset] = replace(
-                account,
-                spent=account.spent + entry.price,
-                subject=_better_known(account.subject, entry.subject),
-                looks=account.looks + (entry.kind == "looked"),
-            )
+            spent, looks = account.spent + entry.price, account.looks + (entry.kind == "looked")
+            subject = _better_known(account.subject, entry.subject)
+            changed = replace(account, spent=spent, subject=subject, looks=looks)
+            book.accounts[entry.dataset] = changed
     except (ValueError, LookupError, InputError):
         raise sqlite3.DatabaseError("damaged") from None
     return book

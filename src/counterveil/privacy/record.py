@@ -124,17 +124,10 @@ class Measurement:
     @property
     def access(self) -> Access:
         """This reading of the private rows as the statement tells it."""
-        return Access(
-            what=self.what,
-            mechanism=self.mechanism,
-            sensitivity=str(self.sensitivity),
-            l1=self.sensitivity.l1,
-            l2=self.sensitivity.l2,
-            scale=self.scale,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            rho=self.rho,
-        )
+        alike = ("what", "mechanism", "scale", "epsilon", "delta", "rho")
+        same: dict[str, Any] = {name: getattr(self, name) for name in alike}
+        bound = self.sensitivity
+        return Access(sensitivity=str(bound), l1=bound.l1, l2=bound.l2, **same)
 
 
 def spent_by(share: Share) -> dict[str, Any]:
