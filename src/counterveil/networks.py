@@ -66,7 +66,7 @@ class Autoencoder(nn.Module):
 
     def __init__(self, width: int, hidden: tuple[int, ...]) -> None:
         super().__init__()
-        self.hidden = hidden
+        self.hidden, self.latent = hidden, hidden[-1]
         self.encoder = _dense_layers((width, *hidden))
         self.decoder = _dense_layers((*reversed(hidden), width))
 
@@ -79,10 +79,6 @@ class Autoencoder(nn.Module):
         """Let the decoder begin with the means (width,) of the rows, which is slow to learn."""
         bias = list(self.decoder.parameters())[-1]
         bias.data.copy_(torch.logit(means, eps=1e-3))
-
-    @property
-    def latent(self) -> int:
-        return self.hidden[-1]
 
     def encode(self, rows: Tensor) -> Tensor:
         return self.encoder(rows)

@@ -34,8 +34,12 @@ __all__ = [
 ]
 
 
-# Mechanisms that promise something, with the δ at which they are played.
-CLAIMED = {"functional": functional.DELTAS, "dpsgd": dpsgd.DELTAS, "score": functional.DELTAS}
+# Mechanisms that promise something, with the δ at which they are played, checks and games.
+CLAIMED = {
+    "functional": (functional.DELTAS, checks.checks, functional.games),
+    "dpsgd": (dpsgd.DELTAS, dpsgd.checks, dpsgd.games),
+    "score": (functional.DELTAS, score.checks, score.games),
+}
 
 
 def play_all(games: Sequence[Game | Check], workers: int, tick: Tick) -> list[Row]:
@@ -73,7 +77,7 @@ def games(mechanism: str, epsilons: Sequence[float], effort: Effort) -> list[Gam
         check_installed()
     found: list[Game | Check] = []
     for epsilon in epsilons:
-        for name, deltas in CLAIMED.items():
+        for name, (deltas, *_) in CLAIMED.items():
             if mechanism in (name, "all") and (name != "dpsgd" or installed()):
                 for delta in deltas:
                     found += games_of_claim(name, Budget(epsilon, delta), effort)
@@ -86,12 +90,6 @@ def games(mechanism: str, epsilons: Sequence[float], effort: Effort) -> list[Gam
 
 def games_of_claim(mechanism: str, budget: Budget, effort: Effort) -> list[Game | Check]:
     """The games and checks of one mechanism at one (ε, δ); all share its error."""
-    same: list[Game | Check]
-    match mechanism:
-        case "dpsgd":
-            same = [*dpsgd.checks(budget), *dpsgd.games(budget, effort)]
-        case "score":
-            same = [*score.checks(budget), *score.games(budget, effort)]
-        case _:
-            same = [*checks.checks(budget), *functional.games(budget, effort)]
+    _, checks_of, games_of = CLAIMED[mechanism]
+    same: list[Game | Check] = [*checks_of(budget), *games_of(budget, effort)]
     return [replace(game, claim=replace(game.claim, games=len(same))) for game in same]

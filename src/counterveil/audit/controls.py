@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from counterveil.audit import dpsgd, neighbours
-from counterveil.audit.functional import differing, likelihood_scores, listen, moved_sums
+from counterveil.audit.functional import SHARP, differing, likelihood_scores, listen, moved_sums
 from counterveil.audit.game import Claim, Effort, Game, Scores
 from counterveil.audit.neighbours import CLASSES, schema_of
 from counterveil.audit.pair import Pair
@@ -75,8 +75,8 @@ def games(epsilon: float, effort: Effort) -> Iterator[Game]:
 
 def dpsgd_games(epsilon: float, effort: Effort) -> Iterator[Game]:
     """All of the budget on one kind of step of `dpsgd`, and half of the noise that is due."""
-    budget, draws = Budget(epsilon, dpsgd.SHARP), effort.draws
-    claim, rng = Claim(epsilon, dpsgd.SHARP), partial(effort.rng, "dpsgd", epsilon)
+    budget, draws = Budget(epsilon, SHARP), effort.draws
+    claim, rng = Claim(epsilon, SHARP), partial(effort.rng, "dpsgd", epsilon)
     (pair, schedule), *_ = dpsgd.SCHEDULES.items()
 
     def gradients() -> Scores:

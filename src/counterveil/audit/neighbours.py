@@ -24,14 +24,14 @@ Record = dict[str, Any]
 def one_feature() -> Pair:
     """The worst pair: a single table of counts, in which one record moves to another cell."""
     first, second = {"x": "a", "label": "no"}, {"x": "b", "label": "yes"}
-    return _pair("one feature", _letters("x"), _spread("x"), first, second)
+    return pair_of("one feature", _letters("x"), _spread("x"), first, second)
 
 
 def wide() -> Pair:
     """Eleven features, all of which change together with the class."""
     names = [f"x{number}" for number in range(11)]
     first, second = _record(names, "a" * 11, "no"), _record(names, "c" * 11, "yes")
-    return _pair("eleven features", _letters(*names), _spread(*names), first, second, order=1)
+    return pair_of("eleven features", _letters(*names), _spread(*names), first, second, order=1)
 
 
 def what_goes_together() -> Pair:
@@ -40,7 +40,7 @@ def what_goes_together() -> Pair:
     cells = [("abc"[row % 3], "abc"[row // 3 % 3], float(row % 3 * 3)) for row in range(12)]
     others = [_record("xyz", each, CLASSES[row % 2]) for row, each in enumerate(cells)]
     first, second = _record("xyz", ("a", "b", 0.0), "no"), _record("xyz", ("c", "c", 8.0), "yes")
-    return _pair("order 2", features, others, first, second, order=2)
+    return pair_of("order 2", features, others, first, second, order=2)
 
 
 def counted_pairs() -> Pair:
@@ -62,7 +62,7 @@ def moments() -> Pair:
     names = [f"x{number}" for number in range(4)]
     others = [_record(names, "abca"[row % 4] * 4, CLASSES[row % 2]) for row in range(12)]
     first, second = _record(names, "aaaa", "no"), _record(names, "acac", "no")
-    return _pair("moments", _letters(*names), others, first, second, order=2)
+    return pair_of("moments", _letters(*names), others, first, second, order=2)
 
 
 def long_rows() -> Pair:
@@ -73,7 +73,7 @@ def long_rows() -> Pair:
     features, others = _combinations(3)
     names = [feature.name for feature in features]
     first, second = _record(names, "ccc", "no"), _record(names, "bab", "yes")
-    return _pair("long rows", features, others, first, second, order=2)
+    return pair_of("long rows", features, others, first, second, order=2)
 
 
 def chosen_pairs() -> Pair:
@@ -85,7 +85,7 @@ def chosen_pairs() -> Pair:
     names = [feature.name for feature in features]
     first, second = _record(names, "c" * 8, "no"), _record(names, "a" * 8, "no")
     many = 200 * others
-    pair = _pair("order 2, chosen pairs", features, many, first, second, order=2)
+    pair = pair_of("order 2, chosen pairs", features, many, first, second, order=2)
     return replace(pair, planned=10_000_000)
 
 
@@ -102,7 +102,7 @@ def ranges() -> Pair:
     others = [{"x": 50.0 + row % 40, "label": CLASSES[row % 2]} for row in range(200)]
     first, second = {"x": 60.0, "label": "no"}, {"x": 900_000.0, "label": "yes"}
     wide = Numeric(name="x", lower=-1_000_000, upper=1_000_000)
-    return _pair("ranges", [wide], others, first, second)
+    return pair_of("ranges", [wide], others, first, second)
 
 
 def spikes() -> Pair:
@@ -111,7 +111,7 @@ def spikes() -> Pair:
     others = [_record(names, [(7, 40, 300)[row % 3]] * 2, CLASSES[row % 2]) for row in range(60)]
     first, second = {"x": 150, "y": 151, "label": "no"}, {"x": 40, "y": 300, "label": "yes"}
     features = [Numeric(name=name, lower=0, upper=400, integer=True) for name in names]
-    pair = _pair("spikes", features, others, first, second, order=1)
+    pair = pair_of("spikes", features, others, first, second, order=1)
     return replace(pair, planned=1_000_000)
 
 
@@ -119,7 +119,7 @@ def groups() -> Pair:
     """Two columns make groups that are named; the record changes both, its class and the rest."""
     names = ("x", "y", "z")
     first, second = _record(names, "abc", "no"), _record(names, "cab", "yes")
-    pair = _pair("groups", _letters(*names), _spread(*names), first, second, order=1)
+    pair = pair_of("groups", _letters(*names), _spread(*names), first, second, order=1)
     return replace(pair, groups=("x", "y"))
 
 
@@ -135,7 +135,7 @@ def unfit() -> Pair:
     first, second = _record("xyz", ("?", "", 7), "perhaps"), _record("xyz", (99.0, 1.0, "a"), "no")
     numeric = [Numeric(name=name, lower=0, upper=100) for name in "xy"]
     features = [*numeric, *_letters("z")]
-    pair = _pair("cells that do not fit", features, others, first, second, order=1)
+    pair = pair_of("cells that do not fit", features, others, first, second, order=1)
     return replace(pair, one=pair.one.astype(object), two=pair.two.astype(object))
 
 
@@ -143,7 +143,7 @@ def far_number() -> Pair:
     """One record is far from all others in D: cells from the rows would move all of them."""
     others = [{"x": row / 4, "label": CLASSES[row % 2]} for row in range(12)]
     first, second = {"x": 100.0, "label": "no"}, {"x": 1.0, "label": "yes"}
-    return _pair("far number", [Numeric(name="x", lower=0, upper=100)], others, first, second)
+    return pair_of("far number", [Numeric(name="x", lower=0, upper=100)], others, first, second)
 
 
 def in_parts() -> Pair:
@@ -205,14 +205,14 @@ def last_of_its_class() -> Pair:
     """The replaced record is the only one of its class: without it, one class is left."""
     others = [record | {"label": "no"} for record in _spread("x")]
     first, second = {"x": "a", "label": "yes"}, {"x": "a", "label": "no"}
-    return _pair("last of its class", _letters("x"), others, first, second)
+    return pair_of("last of its class", _letters("x"), others, first, second)
 
 
 def last_of_its_kind() -> Pair:
     """The replaced record is the only one that differs in a column: without it, a constant."""
     others = [record | {"y": "a"} for record in _spread("x")]
     first, second = {"x": "a", "y": "b", "label": "yes"}, {"x": "a", "y": "a", "label": "yes"}
-    return _pair("last of its kind", _letters("x", "y"), others, first, second, order=1)
+    return pair_of("last of its kind", _letters("x", "y"), others, first, second, order=1)
 
 
 def _person(make: Callable[[], Pair], what: str) -> Callable[[], Pair]:
@@ -269,7 +269,7 @@ def schema_of(*features: Feature) -> Schema:
     return Schema(name="audit", features=features, label=Label(name="label", classes=CLASSES))
 
 
-def _pair(
+def pair_of(
     name: str,
     features: Sequence[Feature],
     others: Sequence[Record],
@@ -328,4 +328,5 @@ def _bit_pair(
     schema = schema_of(*(Binary(name=f"b{bit}") for bit in range(bits)))
     rest = [record(ones, CLASSES[number % 2]) for number, ones in enumerate(others)]
     replaced = record(first, "no"), record(second, "yes")
-    return Pair(name, schema, *(pd.DataFrame([each, *rest]) for each in replaced))
+    one, two = (pd.DataFrame([each, *rest]) for each in replaced)
+    return Pair(name, schema, one, two)

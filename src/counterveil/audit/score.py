@@ -10,8 +10,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import pandas as pd
-
 from counterveil.audit import neighbours, releases
 from counterveil.audit.checks import Dice, moves, too_quiet
 from counterveil.audit.concentrated import overspent
@@ -31,6 +29,7 @@ from counterveil.schema import Numeric
 
 NOTHING = Statement(level=Level.NONE, mechanism="a fixed model", epsilon=None)
 MODEL = Budget(100.0)  # of the veil
+NUMBER = (Numeric(name="x", lower=0, upper=100),)
 
 
 def model_of(pair: Pair) -> PrivateModel:
@@ -64,16 +63,15 @@ def no_label() -> Pair:
 def eight_or_nine() -> Pair:
     """Rows where the decision turns, eight of them or nine: floats sum up the two otherwise."""
     nine = [{"x": 50.0, "label": CLASSES[row % 2]} for row in range(9)]
-    one, two = (pd.DataFrame([*nine[1:], {"x": 50.0, "label": last}]) for last in ("no", "perhaps"))
-    schema = neighbours.schema_of(Numeric(name="x", lower=0, upper=100))
-    return Pair("eight rows, and one whose label is none", schema, one, two)
+    first, second = ({"x": 50.0, "label": label} for label in ("no", "perhaps"))
+    name = "eight rows, and one whose label is none"
+    return neighbours.pair_of(name, NUMBER, nine[1:], first, second)
 
 
 def _numbers(name: str, others: int, first: dict[str, Any], second: dict[str, Any]) -> Pair:
     records = [{"x": 45.0 + row % 11, "label": CLASSES[row % 2]} for row in range(others)]
     usual = {"x": 0.0, "label": "no"}
-    one, two = (pd.DataFrame([*records, usual | changed]) for changed in (first, second))
-    return Pair(name, neighbours.schema_of(Numeric(name="x", lower=0, upper=100)), one, two)
+    return neighbours.pair_of(name, NUMBER, records, usual | first, usual | second)
 
 
 PAIRS = (

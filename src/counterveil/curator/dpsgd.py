@@ -224,16 +224,12 @@ class CodeSums:
         norms = FIXED_POINT * latent, FIXED_POINT**2 * latent
         self._sums = EmbeddingSums(latent, classes, *norms, self.weight)
         self.sensitivity = self._sums.sensitivity(records=1)
+        self.exact = self._sums.sums  # (class, 1 + latent): private
 
     def add(self, private_codes: Array, private_classes: Array) -> None:
         bounded = np.clip(np.nan_to_num(private_codes, nan=0.5), 0, 1)
         whole = np.rint((2 * bounded - 1) * FIXED_POINT).astype(np.int64)
         self._sums.add(whole, private_classes)
-
-    @property
-    def exact(self) -> Array:
-        """(class, 1 + latent): private."""
-        return self._sums.sums
 
     def release(self, budget: Budget, noise: NoiseSource = EXACT) -> tuple[Array, Array, Access]:
         """Prototypes and class counts from the noisy sums, (ε, δ)-DP under replace-one."""

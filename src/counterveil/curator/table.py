@@ -67,6 +67,8 @@ class PrivateTable:
         self._source = open_source(private_data, schema, extra)
         self.schema, self.encoding = schema, Encoding(schema, private=True)
         self.unit_column, self.records, self.cluster = unit_column, records, cluster
+        # Whom the privacy of this table protects.
+        self.unit: Literal["record", "person"] = "record" if unit_column is None else "person"
         if self._source.rows == 0:
             raise DataError("the table is empty; it needs at least one row")
         self.encoding.check_columns(self._source.columns, label=True)
@@ -79,11 +81,6 @@ class PrivateTable:
         self._tick: Tick = silent
         self._readings, self._done, self._rows_read = 1, 0, 0
         self._private_kept: tuple[Grid, list[list[Array]]] | None = None
-
-    @property
-    def unit(self) -> Literal["record", "person"]:
-        """Whom the privacy of this table protects."""
-        return "record" if self.unit_column is None else "person"
 
     @cached_property
     def size(self) -> int:
