@@ -12,17 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from counterveil.encoding import Array
-from counterveil.networks import (
-    ARCHITECTURES,
-    Autoencoder,
-    class_means,
-    fit,
-    train_surrogate,
-)
+from counterveil.networks import ARCHITECTURES, Autoencoder, class_means, fit, train_surrogate
 from counterveil.population import FeaturePopulation, Generator, MixedPopulation, Population
 from counterveil.population.generator import train_generator
-from counterveil.population.scorecard import scorecard
-from counterveil.population.whole_scorecard import Surrogate, WholeScorecard
+from counterveil.population.whole_scorecard import Surrogate, WholeScorecard, scorecard
 from counterveil.privacy.recipe import Training
 from counterveil.schema import Family, Pixels, Schema
 from counterveil.terminal import Tick, silent
@@ -58,8 +51,7 @@ def fit_networks(
 ) -> Networks:
     """Train on samples of P~, for as long as is usual for this family or as `training` says.
 
-    The seed steers samples, weights and batches. `tick` counts the epochs of the autoencoder and,
-    before them, as many of the generator, where there is one (`epochs_of`).
+    The seed steers samples, weights and batches. `tick` counts to `epochs_of`.
     """
     training = training or TRAININGS[schema.family]
     generator: Generator | None = None

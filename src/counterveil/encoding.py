@@ -106,10 +106,9 @@ class Encoding:
         self._known = [(self._index, list(range(len(self._names))))]
 
     def encode(self, table: Any, row_numbers: Array | None = None, *, strict: bool = True) -> Array:
-        """Rows of `table` as float64 of shape (rows, width).
+        """Rows of `table` as float64 of shape (rows, width); for `strict` see the module.
 
-        `row_numbers` gives the rows' places (from 0) in a larger table, for messages. Without
-        `strict` every value has a place: see the module.
+        `row_numbers`: the rows' places (from 0) in a larger table, for messages.
         """
         return self.encode_arrays(self.arrays(table), row_numbers, strict=strict)
 
@@ -166,10 +165,7 @@ class Encoding:
         return columns
 
     def encode_changes(self, arrays: Sequence[Any], before: Sequence[Any], points: Array) -> Array:
-        """The same for rows of which some columns are those of rows `before`, encoded as `points`.
-
-        Only the others are encoded.
-        """
+        """The same where only some columns are not those of rows `before`, encoded as `points`."""
         encoded = points.copy()
         for feature, places, at, *_ in self.blocks:
             if any(new is not old for new, old in zip(arrays[places], before[places], strict=True)):
@@ -185,7 +181,6 @@ class Encoding:
         return [given[place] for place in places]
 
     def frame(self, arrays: Sequence[Any]) -> pd.DataFrame:
-        """A frame of arrays in the schema's order, which it takes as they are."""
         return columns.frame_of(arrays, self._index)
 
     def pick(self, table: Any) -> pd.DataFrame:
@@ -208,10 +203,7 @@ class Encoding:
         return frame, places
 
     def labels(self, table: Any, row_numbers: Array | None = None, *, strict: bool = True) -> Array:
-        """Class numbers (positions in the label set) of the rows of `table`.
-
-        Without `strict`, a label that is missing or not in the set has the number -1.
-        """
+        """Class numbers (rows,); without `strict`, -1 for a label that is not in the set."""
         frame = as_frame(table)
         self._check_label(frame.columns)
         column = columns.arrays_of(frame[[self.schema.label.name]])[0]
@@ -275,10 +267,7 @@ class Encoding:
 
 
 def without_float_noise(feature: Feature, values: Any) -> Any:
-    """Decoded numbers to the decimal place of a ten-millionth of their span, at least.
-
-    The search computes in floats of seven digits: what comes after is no part of an answer.
-    """
+    """Decoded numbers to a ten-millionth of their span: the search computes in float32."""
     bounds = feature.number_range
     if bounds is None or feature.is_whole:
         return values

@@ -2,9 +2,8 @@
 
 The autoencoder ψ is the paper's (sections 4.3 and 5.1): dense layers with sigmoid activations, a
 normalisation without parameters before each layer so that what enters it lies in [-1, 1], and a
-decoder that mirrors the encoder. The surrogate f~ is a classifier of encoded rows. Nothing here
-knows of privacy: a network is as private as the rows it is trained on. Rows are (rows, width)
-tensors in the unit cube throughout.
+decoder that mirrors the encoder. The surrogate f~ is a classifier of encoded rows. A network is as
+private as the rows it is trained on: (rows, width) tensors in the unit cube throughout.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ class Autoencoder(nn.Module):
 
     def __init__(self, width: int, hidden: tuple[int, ...]) -> None:
         super().__init__()
-        self.hidden = hidden
+        self.hidden, self.latent = hidden, hidden[-1]
         self.encoder = _dense_layers((width, *hidden))
         self.decoder = _dense_layers((*reversed(hidden), width))
 
@@ -77,20 +76,11 @@ class Autoencoder(nn.Module):
         return seeded(lambda: cls(width, hidden), seed)
 
     def start_at(self, means: Tensor) -> None:
-        """Let the decoder begin with the means (width,) of the rows.
-
-        A network of many layers otherwise spends much of its training on them, or all of it.
-        """
+        """Let the decoder begin with the means (width,) of the rows, which is slow to learn."""
         bias = list(self.decoder.parameters())[-1]
         bias.data.copy_(torch.logit(means, eps=1e-3))
 
-    @property
-    def latent(self) -> int:
-        """How many numbers a code has."""
-        return self.hidden[-1]
-
     def encode(self, rows: Tensor) -> Tensor:
-        """ψ^Enc: (rows, width) to (rows, latent)."""
         return self.encoder(rows)
 
     def decode(self, codes: Tensor) -> Tensor:
@@ -112,8 +102,7 @@ def _dense_layers(sizes: tuple[int, ...]) -> nn.Sequential:
 def class_means(autoencoder: Autoencoder, rows: Tensor, labels: Tensor, classes: int) -> Tensor:
     """Eq. prot_construct: ρ_s, the mean code of the rows of class s, as (classes, latent).
 
-    The means are exact: they are as private as `rows`, not more. A class without rows gets the
-    mean of the other prototypes.
+    They are as private as `rows`. A class without rows gets the mean of the other prototypes.
     """
     sums = torch.zeros(classes, autoencoder.latent, device=rows.device)
     counts = torch.bincount(labels, minlength=classes).to(sums.dtype)
@@ -147,8 +136,7 @@ class AsImages(nn.Module):
 def convolutional(image: Pixels, hidden: tuple[int, ...], classes: int) -> nn.Sequential:
     """A classifier of encoded images: (rows, width) to logits (rows, classes).
 
-    `hidden`: the maps of two convolutions, each of which halves the image, and the neurons of a
-    dense layer.
+    `hidden`: maps of two convolutions that halve the image, and neurons of a dense layer.
     """
     one, two, neurons = hidden
     height, breadth = (((side + 1) // 2 + 1) // 2 for side in (image.height, image.breadth))
@@ -183,9 +171,7 @@ def train_surrogate(
 ) -> nn.Sequential:
     """f~: learns the class numbers `labels` (rows,) of samples `points` of the population.
 
-    With guidance `surrogate` it stands in for the target model everywhere, so that answers depend
-    on the private rows through the Veil alone. If an `image` is given it is convolutional, and
-    learns from `disturbed` images at a rate that falls to 0.
+    Of an `image` it is convolutional, and learns from `disturbed` images at a falling rate.
     """
 
     def new() -> nn.Sequential:
@@ -228,8 +214,7 @@ def random_maps(count: int, dice: torch.Generator, size: float = 1.0) -> Tensor:
 def disturbed(points: Tensor, image: Pixels, dice: torch.Generator) -> Tensor:
     """Encoded images (rows, width), each turned, stretched, slanted and moved a little at random.
 
-    They are also made brighter or darker and get grain, beyond the unit cube too. Images of P~ are
-    not as varied as real ones: a network that learns from them as they are is more often wrong.
+    Also made brighter or darker, with grain: images of P~ are not as varied as real ones.
     """
     maps = random_maps(len(points), dice)
 
@@ -269,7 +254,6 @@ class Adam:
 
     @torch.no_grad()
     def step(self, gradients: Sequence[Tensor]) -> None:
-        """Move every tensor by its gradient."""
         self.steps += 1
         rate = self.rate / (1 - self.MEAN**self.steps)
         unbiased = 1 / math.sqrt(1 - self.SQUARE**self.steps)
@@ -289,8 +273,7 @@ class Adam:
 class TrainingSchedule(TypedDict):
     """How long and how fast a network learns; `batch`: rows in a step.
 
-    `falls`: the rate falls to 0 along a cosine; `rises`: before that it rises, which a network of
-    many layers needs to learn fast. Otherwise it stays.
+    The rate stays, `falls` to 0 along a cosine, or `rises` first, which many layers need.
     """
 
     epochs: int
@@ -342,10 +325,7 @@ def check_finite(network: nn.Module) -> None:
 
 
 def numbers_at_once(device: torch.device) -> int:
-    """How many float32 numbers a step of a search may hold, about: what a processor's cache likes.
-
-    A GPU is given as much as a share of its free memory takes: each of its steps costs a launch.
-    """
+    """How many float32 numbers a step of a search may hold, about: what a cache or GPU likes."""
     if device.type != "cuda":
         return CACHED
     free, _ = torch.cuda.mem_get_info(device)

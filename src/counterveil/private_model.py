@@ -144,9 +144,8 @@ def _at_shares(surrogate: nn.Module, class_share: Array) -> nn.Module:
 def logits_alone(network: nn.Module, encoded: Array) -> Array:
     """Logits (rows, classes) of encoded rows (rows, width), each a function of its row alone.
 
-    A scorecard counts in whole numbers: its sums are exact. Sums of floats in a network depend in
-    their last digits on how many rows and threads there are, and on where in memory a row begins.
-    So it is asked about one row at a time, in memory of its own, by one thread.
+    A scorecard's sums are exact. Sums of floats depend in their last digits on rows and threads
+    beside, and on where in memory a row begins: one row at a time, by one thread.
     """
     points = torch.as_tensor(encoded, dtype=torch.float32)
     if isinstance(network, WholeScorecard):

@@ -1,12 +1,12 @@
 """Everything of a veil that follows from its noisy record, computed anew and compared.
 
-Population, networks and private model are post-processing: schema, record and the training in the
-statement give them again. Whoever does so need not believe that the networks saw no row. Floats may
-be added up otherwise by another processor or release of torch; then numbers differ a little.
+Whoever does so need not believe that the networks saw no row. Floats may be added up otherwise by
+another processor or release of torch; then numbers differ a little.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,10 +25,7 @@ ASKED = 1000  # rows of the population that both private models decide on
 
 @dataclass(frozen=True)
 class Compared:
-    """A part of a veil beside the same part computed anew.
-
-    `difference`: the largest between two of its numbers; infinite for another shape.
-    """
+    """A part of a veil beside the same computed anew; `difference`: infinite for another shape."""
 
     part: str
     numbers: int
@@ -66,14 +63,9 @@ def recompute(veil: Veil, *, progress: bool = True) -> Recomputed:
     torch.set_num_threads(recipe.threads)
     try:
         with progress_bar("training on the noisy population", total, show=progress) as tick:
-            made = fit_networks(
-                population,
-                veil.schema,
-                seed=recipe.seed,
-                device=pick_device(recipe.device),
-                training=recipe.training,
-                tick=tick,
-            )
+            how: Any = {"seed": recipe.seed, "training": recipe.training, "tick": tick}
+            device = pick_device(recipe.device)
+            made = fit_networks(population, veil.schema, device=device, **how)
     finally:
         torch.set_num_threads(threads)
     parts = [_compared("private model", veil.surrogate.state_dict(), made.surrogate.state_dict())]

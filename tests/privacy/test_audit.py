@@ -38,7 +38,6 @@ from counterveil.audit import game as game_module
 from counterveil.audit.functional import Instrument, likelihood_scores, listen, moved_sums
 from counterveil.audit.game import (
     Claim,
-    by_frequency,
     ceiling,
     epsilon_bound,
     play,
@@ -152,12 +151,6 @@ def test_projection_learns_on_the_first_half_alone():
     one[200:], two[200:] = two[200:], one[200:].copy()
     assert play(*project(one, two), Claim(1.0)).bound == 0
     assert not np.any(project(np.zeros((4, 2)), np.zeros((4, 2))))
-
-
-def test_discrete_answers_score_by_how_often_they_come():
-    rng = np.random.default_rng(4)
-    one, two = rng.choice(3, 4000, p=[0.1, 0.8, 0.1]), rng.choice(3, 4000, p=[0.1, 0.1, 0.8])
-    assert 1.5 < play(*by_frequency(one, two), Claim(1.0)).bound < math.log(8)
 
 
 # The fast noise

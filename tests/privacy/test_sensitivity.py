@@ -30,9 +30,9 @@ from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Encoding
 from counterveil.errors import InternalError
 from counterveil.population.groups import Groups
-from counterveil.population.ladder import Ladders
 from counterveil.population.mixed import Grid
 from counterveil.population.moments import WholeScores
+from counterveil.population.numbers import Ladders
 from counterveil.population.spikes import Slices
 from counterveil.privacy import Budget
 from counterveil.privacy.record import UNIT, Sensitivity

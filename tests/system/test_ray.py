@@ -25,7 +25,7 @@ from counterveil.errors import BudgetError, DataError, InternalError, RequestErr
 from counterveil.models import save_exported
 from counterveil.parts import parquet_files
 from counterveil.population.grid import Grid
-from counterveil.population.ladder import Ladders
+from counterveil.population.numbers import Ladders
 from counterveil.privacy import Budget
 from counterveil.privacy.ledger import Ledger
 

@@ -12,8 +12,8 @@ from counterveil.curator.coefficients import CellCounts, GridCounts, MomentSums,
 from counterveil.curator.table import PrivateTable
 from counterveil.errors import DataError, InternalError
 from counterveil.population.grid import Grid
-from counterveil.population.ladder import Ladders
 from counterveil.population.moments import WholeScores
+from counterveil.population.numbers import Ladders
 
 
 @pytest.fixture

@@ -14,14 +14,13 @@ from counterveil.population import BitPopulation, ImagePopulation, MixedPopulati
 from counterveil.population.base import shrinkage, to_simplex
 from counterveil.population.bits import likely_frequencies
 from counterveil.population.contrasts import ScoreSums, class_tables
-from counterveil.population.copula import likely
+from counterveil.population.copula import likely, spanning_tree
 from counterveil.population.images import Frequencies
 from counterveil.population.marginals import Marginals
 from counterveil.population.mixed import Grid, believable, rake
 from counterveil.population.moments import normal_scores, scores_of, whole_scores
-from counterveil.population.scorecard import weights_of
 from counterveil.population.shares import SureShares, _both_ways
-from counterveil.population.tree import spanning_tree
+from counterveil.population.whole_scorecard import weights_of
 from counterveil.privacy.record import Measurement, NoisyRecord, Sensitivity
 from counterveil.schema import Binary, Label, Numeric, Pixels, Schema
 
@@ -161,21 +160,6 @@ def test_rows_that_contradict_themselves_are_less_likely(schema):
         more = np.take_along_axis(one - two, label[:, None], axis=1)
         assert (more > 0).mean() > 0.9
         assert more.mean() > 1.0
-
-
-def test_conditionals_are_those_of_the_density(schema):
-    rows = random_rows(schema, 500, seed=3)
-    rows["member"] = np.where(rows.age > 60, "yes", "no")
-    population = population_of_rows(schema, rows, pairs=3)
-    grid, label = population.grid, np.array([1])
-    codes = grid.codes(Encoding(schema).encode(rows.head(1)))
-    for feature, count in enumerate(grid.counts):
-        every = np.repeat(codes, count, axis=0)
-        every[:, feature] = np.arange(count)
-        density = population.potentials.log_density(every)[:, 1]
-        expected = np.exp(density - density.max())
-        found = population.conditionals(codes, label, feature)[0]
-        np.testing.assert_allclose(found, expected / expected.sum(), atol=1e-9)
 
 
 def test_scores_are_normal_and_put_categories_in_the_order_of_what_they_say():

@@ -5,11 +5,12 @@ import pytest
 
 from counterveil.encoding import Encoding
 from counterveil.population.grid import Grid
-from counterveil.population.ladder import Ladders, ladder
 from counterveil.population.numbers import (
     ChosenCells,
+    Ladders,
     chosen_cells,
     denoised,
+    ladder,
     level_means,
     pooled_counts,
     shaped,

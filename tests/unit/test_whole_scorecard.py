@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from counterveil.encoding import Encoding
 from counterveil.errors import VeilError
 from counterveil.population.grid import Grid
-from counterveil.population.scorecard import Scorecard
-from counterveil.population.whole_scorecard import MOST, WHOLE, WholeScorecard
+from counterveil.population.whole_scorecard import MOST, WHOLE, Scorecard, WholeScorecard
 from counterveil.private_model import logits_alone
 from counterveil.schema import Binary, Categorical, Label, Numeric, Schema
 from counterveil.schema.columns import MISSING_VALUE

@@ -104,8 +104,8 @@ def count_columns(table: PrivateTable, plan: Plan) -> list[Array]:
         fill,
     )
     from counterveil.population.grid import Grid
-    from counterveil.population.ladder import Ladders
     from counterveil.population.moments import scores_of, whole_scores
+    from counterveil.population.numbers import Ladders
     from counterveil.population.spikes import Slices
 
     ladders = Ladders(table.schema, plan.fine)

@@ -30,8 +30,7 @@ from counterveil.curator.plan import Plan
 from counterveil.encoding import Array, Encoding
 from counterveil.population import MixedPopulation
 from counterveil.population.grid import Grid
-from counterveil.population.scorecard import scorecard
-from counterveil.population.whole_scorecard import WholeScorecard
+from counterveil.population.whole_scorecard import WholeScorecard, scorecard
 from counterveil.privacy import Budget
 from counterveil.schema import Numeric, Schema
 from counterveil_lab.experiments import releases

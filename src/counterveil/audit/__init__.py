@@ -34,15 +34,16 @@ __all__ = [
 ]
 
 
-# Mechanisms that promise something, with the δ at which they are played.
-CLAIMED = {"functional": functional.DELTAS, "dpsgd": dpsgd.DELTAS, "score": score.DELTAS}
+# Mechanisms that promise something, with the δ at which they are played, checks and games.
+CLAIMED = {
+    "functional": (functional.DELTAS, checks.checks, functional.games),
+    "dpsgd": (dpsgd.DELTAS, dpsgd.checks, dpsgd.games),
+    "score": (functional.DELTAS, score.checks, score.games),
+}
 
 
 def play_all(games: Sequence[Game | Check], workers: int, tick: Tick) -> list[Row]:
-    """Play the games, `workers` at a time, each in a copy of this process if there are several.
-
-    The rows are in the order of the games; every game has draws of its own, whoever plays it.
-    """
+    """Play the games, `workers` at a time, each in a copy of this process; rows in their order."""
     torch.set_num_threads(1)  # networks of tiny tables: more threads only wait for each other
     rows = []
     with ExitStack() as stack:
@@ -76,7 +77,7 @@ def games(mechanism: str, epsilons: Sequence[float], effort: Effort) -> list[Gam
         check_installed()
     found: list[Game | Check] = []
     for epsilon in epsilons:
-        for name, deltas in CLAIMED.items():
+        for name, (deltas, *_) in CLAIMED.items():
             if mechanism in (name, "all") and (name != "dpsgd" or installed()):
                 for delta in deltas:
                     found += games_of_claim(name, Budget(epsilon, delta), effort)
@@ -89,12 +90,6 @@ def games(mechanism: str, epsilons: Sequence[float], effort: Effort) -> list[Gam
 
 def games_of_claim(mechanism: str, budget: Budget, effort: Effort) -> list[Game | Check]:
     """The games and checks of one mechanism at one (ε, δ); all share its error."""
-    same: list[Game | Check]
-    match mechanism:
-        case "dpsgd":
-            same = [*dpsgd.checks(budget), *dpsgd.games(budget, effort)]
-        case "score":
-            same = [*score.checks(budget), *score.games(budget, effort)]
-        case _:
-            same = [*checks.checks(budget), *functional.games(budget, effort)]
+    _, checks_of, games_of = CLAIMED[mechanism]
+    same: list[Game | Check] = [*checks_of(budget), *games_of(budget, effort)]
     return [replace(game, claim=replace(game.claim, games=len(same))) for game in same]

@@ -1,27 +1,11 @@
-"""Checks of what the proof of `functional` needs and what must hold exactly.
-
-| check | what must hold |
-|---|---|
-| the record holds noise alone | its numbers are answers of the noise, and nothing else differs |
-| sums move as stated | between D and D' no sum moves further than its sensitivity |
-| every record adds by itself | what replacing it does to a sum is the same among other records |
-| the plan is public | it is made from the number of units, and is the same for D and D' |
-| the noise is enough | the noise on each sum is that much by a formula of our own |
-| the noise is as stated | every number moves from release to release, as `joint` says |
-| the noise never repeats | not for equal seeds of all generators, and not in copies of a process |
-| the veil follows from its record | its networks can be made anew; all else is the same for D' |
-| rows are read once, after the charge | as often as the plan says, by a release with a ledger |
-| no table is refused | a release of D and of D' both succeed |
-| errors hold no value | of a cell that does not fit |
-| the command | exit code, output and file of `counterveil release` are the same for D and D' |
+"""Checks of what the proof of `functional` needs and what must hold exactly: `checks` names them.
 
 A game needs many draws to see a small leak. A check needs one or two runs of the mechanism, but
-looks for one kind of leak only.
+looks for one kind of leak only. `docs/audit.md` says of each what must hold.
 """
 
 import math
 import multiprocessing
-import random
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -29,24 +13,13 @@ from fractions import Fraction
 from functools import partial
 
 import numpy as np
-import torch
 
-from counterveil.audit import joint, neighbours
+from counterveil.audit import joint, neighbours, releases
 from counterveil.audit.concentrated import overspent
-from counterveil.audit.functional import Instrument
+from counterveil.audit.functional import DELTA, Instrument
 from counterveil.audit.game import Check, Claim
 from counterveil.audit.pair import Pair
-from counterveil.audit.releases import (
-    Find,
-    Finding,
-    checks_of,
-    command_differs,
-    plan_differs,
-    read_once,
-    refusals,
-    values_in_errors,
-    veil_follows,
-)
+from counterveil.audit.releases import Find, Finding
 from counterveil.curator.functional import make_plan, measure
 from counterveil.curator.noise import EXACT, rho_of
 from counterveil.curator.table import PrivateTable
@@ -66,21 +39,19 @@ COMMANDS = (neighbours.unfit, neighbours.persons, neighbours.last_of_its_class)
 def checks(budget: Budget) -> Iterator[Check]:
     """All checks of `functional` at one (ε, δ); of whole releases with δ > 0 those by features."""
     check = partial(Check, "functional", claim=Claim(budget.epsilon, budget.delta))
-    each = partial(checks_of, "functional", budget)
+    each = partial(releases.checks_of, "functional", budget)
     numbers: dict[str, Find] = {
         "the record holds noise alone": noise_alone,
-        "the plan is public": plan_differs,
+        "the plan is public": releases.plan_differs,
         "sums move as stated": lambda pair, budget: moves(*both(pair, budget)),
         "every record adds by itself": adds_by_itself,
         "the noise is enough": noise_is_enough,
     }
-    follows = {"the veil follows from its record": veil_follows}
-    reads = {"rows are read once, after the charge": read_once}
-    yield from each(
-        numbers, neighbours.APPROXIMATE_PAIRS if budget.delta else neighbours.PURE_PAIRS
-    )
+    follows = {"the veil follows from its record": releases.veil_follows}
+    reads = {"rows are read once, after the charge": releases.read_once}
+    yield from each(numbers, neighbours.pairs_at(budget))
     noisy = (*FAMILIES, neighbours.features) if budget.delta else FAMILIES
-    if budget.delta != joint.USUAL:
+    if budget.delta != DELTA:  # where nothing is heard that is not heard at the others
         yield from each({"the noise is as stated": noise_as_stated}, noisy)
         drawn = partial(joint.large_vectors, Rho(0.5) if budget.delta else Budget(0.1))
         yield check("the noise is as stated", "large vectors", find=drawn)
@@ -92,9 +63,9 @@ def checks(budget: Budget) -> Iterator[Check]:
     yield check("the shares add up", "all families", find=shares_add_up)
     yield from each(follows, VEILS)
     yield from each(reads, FAMILIES)
-    yield from each({"no table is refused": refusals}, neighbours.LAST_ONES)
-    yield check("errors hold no value", "a cell that does not fit", find=values_in_errors)
-    yield from each({"the command": command_differs}, COMMANDS)
+    yield from each({"no table is refused": releases.refusals}, neighbours.LAST_ONES)
+    yield check("errors hold no value", "a cell that does not fit", find=releases.values_in_errors)
+    yield from each({"the command": releases.command_differs}, COMMANDS)
 
 
 @dataclass
@@ -110,10 +81,7 @@ class Dice(Instrument):
 
 @dataclass
 class Loud(Instrument):
-    """A source of the curator's own noise that writes down the noise of every answer.
-
-    What is measured next follows from answers before: `told` ones are given instead, if any.
-    """
+    """A source of the curator's own noise that writes it down; gives the answers `told`, if any."""
 
     noise: list[Array] = field(default_factory=list)
 
@@ -159,11 +127,6 @@ def more_than_noise(one: Dice, two: Dice, budget: Budget) -> Finding:
         yield "with the same answers of the noise the records of D and D' differ"
 
 
-def summed(shares: list[Share]) -> Fraction:
-    """The exact sum of shares of one kind, in ε or in ρ."""
-    return sum((Fraction(amount_of(share)) for share in shares), Fraction(0))
-
-
 def moves(one: Instrument, two: Instrument) -> Finding:
     """What moves between two runs by more than its stated sensitivity."""
     for answer, exact_one, exact_two in zip(one.answers, one.exact, two.exact, strict=True):
@@ -179,10 +142,9 @@ def moves(one: Instrument, two: Instrument) -> Finding:
 
 
 def adds_by_itself(pair: Pair, budget: Budget) -> Finding:
-    """Which sums D and D' move by another amount when all the other records are others.
+    """Which sums move by another amount, for the same noise, when all other records are others.
 
-    For the same answers of the noise. What a record adds would then depend on the records around
-    it, and one record could move what all of them add.
+    One record could then move what all of them add.
     """
     kept = [name for name in pair.one.columns if name != pair.unit_column]
     moved = []
@@ -275,9 +237,7 @@ def variance_of(answer: Measurement) -> tuple[float, float]:
 
 def draw_noise() -> list[int]:
     """Some of the curator's noise, with equal seeds of every generator that takes one."""
-    random.seed(1)
-    np.random.seed(1)
-    torch.manual_seed(1)
+    joint.seed_all()
     zeros, unit = np.zeros(40, dtype=np.int64), Sensitivity(1, 1.0)
     found: list[int] = EXACT.perturb("x", "x", zeros, unit, Budget(0.01)).values.tolist()
     return found + EXACT.perturb("x", "x", zeros, unit, Rho(0.0001)).values.tolist()
@@ -314,7 +274,8 @@ def shares_add_up() -> Finding:
             plan = make_plan(schema, 1000, budget, order=2)
             shares = [share for share in plan.shares if share is not None]
             rho, words = rho_of(budget.rounded_down()), overspent(shares, budget)
-            if rho and isinstance(shares[0], Rho) and summed(shares) > summed([rho]):
+            in_rho = rho and isinstance(shares[0], Rho)
+            if rho and in_rho and sum(map(Fraction, map(amount_of, shares))) > rho.rho:
                 words = "the shares of ρ add up to more than ρ"
             if words:
                 yield f"{words}, in a plan for a {schema.family} table"

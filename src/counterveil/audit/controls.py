@@ -8,8 +8,8 @@
 | data-dependent min/max | bounds of a number are those of the rows, so one row moves every bin |
 | un-noised prototypes | the population is private, the prototypes are means of the private rows |
 
-Mechanism `paper` has the last fault, too. A control that is not caught says nothing about the
-control: it says that the audit had too few draws, or is broken.
+Mechanism `paper` has the last fault, too. A control that is not caught says that the audit had too
+few draws, or is broken.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,12 +21,11 @@ import torch
 from torch import Tensor
 
 from counterveil.audit import dpsgd, neighbours
-from counterveil.audit.functional import differing, likelihood_scores, listen, moved_sums
+from counterveil.audit.functional import SHARP, differing, likelihood_scores, listen, moved_sums
 from counterveil.audit.game import Claim, Effort, Game, Scores
 from counterveil.audit.neighbours import CLASSES, schema_of
 from counterveil.audit.pair import Pair
-from counterveil.audit.releases import SHORT, release
-from counterveil.build import fit_networks
+from counterveil.audit.releases import networks_of, release
 from counterveil.curator.dpsgd import installed
 from counterveil.curator.functional import make_plan, measure
 from counterveil.curator.table import PrivateTable
@@ -49,8 +48,7 @@ def games(epsilon: float, effort: Effort) -> Iterator[Game]:
     def learnt_bounds() -> Scores:
         """Scores of counts over bins between the least and the greatest number of the rows.
 
-        D has one number far from all others. In D' it lies among them, so the bins are finer and
-        every record changes its bin. The adversary sees the noisy counts, not even the bounds.
+        The far number of D lies among the others in D', so that every record changes its bin.
         """
         heard = []
         for last in (101.0, 11.0):
@@ -64,8 +62,7 @@ def games(epsilon: float, effort: Effort) -> Iterator[Game]:
     def unnoised(table: int) -> tuple[Autoencoder, Tensor]:
         """An autoencoder from a private population, and prototypes that are exact class means."""
         population = population_of(pair.schema, measure(pair.tables[table], pair.plan(budget)))
-        device = torch.device("cpu")
-        networks = fit_networks(population, pair.schema, seed=0, device=device, training=SHORT)
+        networks = networks_of(population, pair.schema)
         return networks.autoencoder, exact_means(pair, networks.autoencoder, table)
 
     game = partial(Game, view="coefficients", claim=Claim(epsilon), draws=draws)
@@ -78,8 +75,8 @@ def games(epsilon: float, effort: Effort) -> Iterator[Game]:
 
 def dpsgd_games(epsilon: float, effort: Effort) -> Iterator[Game]:
     """All of the budget on one kind of step of `dpsgd`, and half of the noise that is due."""
-    budget, draws = Budget(epsilon, dpsgd.SHARP), effort.draws
-    claim, rng = Claim(epsilon, dpsgd.SHARP), partial(effort.rng, "dpsgd", epsilon)
+    budget, draws = Budget(epsilon, SHARP), effort.draws
+    claim, rng = Claim(epsilon, SHARP), partial(effort.rng, "dpsgd", epsilon)
     (pair, schedule), *_ = dpsgd.SCHEDULES.items()
 
     def gradients() -> Scores:
@@ -117,9 +114,8 @@ def _known_rows_game(
 ) -> Game:
     """The game of an adversary who knows both tables and is given an encoder and prototypes.
 
-    With the encoder it computes the exact class means of D and of D' and looks which of them were
-    released: 1 if the prototypes are nearer to those of D', −1 if to those of D, 0 if neither.
-    Noise in the encoder's training is no protection against it.
+    It computes the exact class means of D and of D': 1 if the prototypes are nearer to those of D',
+    −1 if to those of D, 0 if neither. Noise in the encoder's training does not help.
     """
     runs = effort.runs
 

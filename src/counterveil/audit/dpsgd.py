@@ -1,18 +1,15 @@
 """Games on the noisy numbers of mechanism `dpsgd`.
 
-The adversary sees every noisy sum of gradients of a training, and every noisy sum of codes. The
-proof of DP-SGD allows an adversary who chooses the loss, and so does this game. The network is one
-weight, and the loss of a record is the weight times the record's number, so that the number is the
-gradient. All records have gradient 0 but one, the canary, whose gradient is far beyond the clip: it
-points one way in D and the other way in D'. The mechanism's own training runs on these records,
-and a hook of torch writes down the sums before and after their noise, at every step of
-whatever optimiser the mechanism uses. The codes of the sums lie at
-opposite corners of the unit cube: what is proved of the sums holds for any encoder. The score is
-the exact log-likelihood ratio of D' and D.
+The adversary sees every noisy sum of gradients of a training, and every noisy sum of codes, and
+chooses the loss, as the proof of DP-SGD allows. The network is one weight, and the loss of a record
+is the weight times the record's number, so that the number is the gradient. All records have
+gradient 0 but one, the canary, whose gradient is far beyond the clip: it points one way in D and
+the other way in D'. The mechanism's own training runs on these records, and a hook of torch writes
+down the sums before and after their noise. The codes of the sums lie at opposite corners of the
+unit cube. The score is the exact log-likelihood ratio of D' and D.
 
-At a usual δ, such as 1e-6, what a Gaussian leaks up to its ε lies in events that draws hardly ever
-see: with 100,000 of them at ε = 1, half of the noise is barely caught. At δ = 0.01 it is caught
-with ease. So every ε is played at both.
+At a usual δ, such as 1e-6, half of the noise is barely caught in 100,000 draws at ε = 1; at δ =
+0.01 it is caught with ease. So every ε is played at both.
 """
 
 import math
@@ -29,25 +26,13 @@ from scipy.stats import chi2
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from counterveil.audit import neighbours
+from counterveil.audit import neighbours, releases
 from counterveil.audit.checks import FAR, Dice
 from counterveil.audit.fast_noise import Steps, draw_steps, log_ratio_of_steps
-from counterveil.audit.functional import Instrument, Moved, differing, likelihood_scores
+from counterveil.audit.functional import SHARP, Instrument, Moved, differing, likelihood_scores
 from counterveil.audit.game import Check, Claim, Effort, Game, Scores
 from counterveil.audit.game import Dice as Generator
 from counterveil.audit.pair import Pair
-from counterveil.audit.releases import (
-    Find,
-    checks_of,
-    command_differs,
-    members_of,
-    outcome_games,
-    public_differences,
-    read_once,
-    refusals,
-    release,
-    view_games,
-)
 from counterveil.curator import dpsgd
 from counterveil.curator.dpsgd import CodeSums, NoisyTraining, Schedule
 from counterveil.curator.table import PrivateTable
@@ -55,7 +40,6 @@ from counterveil.encoding import Array
 from counterveil.networks import seeded
 from counterveil.privacy import Budget
 
-SHARP = 1e-2
 DELTAS = (1e-6, SHARP)
 TRAININGS = 40  # real ones of each table, to hear how they are made
 STEPS = 120  # of those trainings at least, to hear their noise
@@ -112,8 +96,8 @@ def games(budget: Budget, effort: Effort) -> Iterator[Game]:
     yield game("sums of codes, all of ε", CODES, draws=draws, scores=codes)
     yield game("sums of codes, the curator's sampler", CODES, draws=some, scores=real_codes)
     if budget.delta == SHARP:
-        yield from view_games("dpsgd", budget, effort, neighbours.one_feature())
-        yield from outcome_games("dpsgd", budget, effort.runs_for(budget.epsilon), attempt)
+        yield from releases.view_games("dpsgd", budget, effort, neighbours.one_feature())
+        yield from releases.outcome_games("dpsgd", budget, effort.runs_for(budget.epsilon), attempt)
 
 
 def checks(budget: Budget) -> Iterator[Check]:
@@ -125,17 +109,17 @@ def checks(budget: Budget) -> Iterator[Check]:
     yield check("prototypes follow from noisy sums", CODES, find=partial(codes_differ, budget))
     yield check("the shares add up", "all steps", find=shares_add_up)
     if budget.delta == SHARP:
-        each = partial(checks_of, "dpsgd", budget)
-        views: dict[str, Find] = {
-            "rows are read once, after the charge": partial(read_once, mechanism="dpsgd"),
-            "the command": partial(command_differs, mechanism="dpsgd"),
+        each = partial(releases.checks_of, "dpsgd", budget)
+        views: dict[str, releases.Find] = {
+            "rows are read once, after the charge": partial(releases.read_once, mechanism="dpsgd"),
+            "the command": partial(releases.command_differs, mechanism="dpsgd"),
             "class counts are the noisy ones": counts_unused,
             "public parts of the veil": public_parts_differ,
         }
         yield from each(views, (neighbours.one_feature,))
-        public: dict[str, Find] = {"public parts of the veil": public_parts_differ}
+        public: dict[str, releases.Find] = {"public parts of the veil": public_parts_differ}
         yield from each(public, (neighbours.unfit,))
-        refused = {"no table is refused": partial(refusals, mechanism="dpsgd")}
+        refused = {"no table is refused": partial(releases.refusals, mechanism="dpsgd")}
         yield from each(refused, (neighbours.last_of_its_class,))
 
 
@@ -231,8 +215,8 @@ def shares_add_up() -> Iterator[str]:
 
 def public_parts_differ(pair: Pair, budget: Budget) -> Iterator[str]:
     """What differs between real veils of D and of D' though no noise is in it."""
-    veils = [release(pair, budget, "dpsgd", table) for table in (0, 1)]
-    yield from public_differences(*map(members_of, veils))
+    veils = [releases.release(pair, budget, "dpsgd", table) for table in (0, 1)]
+    yield from releases.public_differences(*map(releases.members_of, veils))
     small, cpu = replace(TINY, batch=5), torch.device("cpu")
     told = [
         dpsgd.release(table, budget, small, seed=0, device=cpu, noise=Dice())[1]
@@ -249,10 +233,7 @@ def canary_training(schedule: Schedule, budget: Budget, clip: float = dpsgd.CLIP
 
 @cache
 def heard_training(training: NoisyTraining, noise_share: float = 1.0) -> Steps:
-    """The canary's clipped gradients and the stated noise of a step, from trainings on D and D'.
-
-    A `noise_share` below 1 is a fault: the training gets this share of the noise that is due.
-    """
+    """The canary's clipped gradients and a step's stated noise; `noise_share` as for `_train`."""
     clipped: list[float] = []
     deviations: set[float] = set()
     for table in (0, 1):
@@ -307,8 +288,6 @@ def _train(training: NoisyTraining, table: int, noise_share: float) -> Array:
     heard: list[tuple[float, float]] = []
 
     class Faulty(DPOptimizer):  # type: ignore[misc]
-        """The mechanism's optimiser with a share of its noise."""
-
         def __init__(self, *given: Any, noise_multiplier: float, **named: Any) -> None:
             super().__init__(*given, noise_multiplier=noise_share * noise_multiplier, **named)
 

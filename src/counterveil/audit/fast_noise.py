@@ -35,10 +35,7 @@ def draw(measurement: Measurement, shape: tuple[int, ...], rng: np.random.Genera
 
 
 def log_ratio(measurement: Measurement, noisy: Array, one: Array, two: Array) -> Array:
-    """log P[noisy | two] − log P[noisy | one], exactly, summed over the last axis.
-
-    `one` and `two` are the exact sums of D and of D', and `noisy` has the shape (draws, numbers).
-    """
+    """log P[noisy | two] − log P[noisy | one], exactly, of noisy sums (draws, numbers)."""
     away_one, away_two = np.abs(noisy - one), np.abs(noisy - two)
     if measurement.mechanism == "discrete Laplace":
         return np.asarray((away_one - away_two).sum(axis=-1) / measurement.scale)
@@ -50,8 +47,7 @@ def log_ratio(measurement: Measurement, noisy: Array, one: Array, two: Array) ->
 class Steps:
     """The steps of a DP-SGD training in which one record alone, the canary, has a gradient.
 
-    `one` and `two` are its clipped gradients in D and in D', `deviation` is that of the noise of a
-    step, and `rate` is the probability that a record is in the batch of a step.
+    `one`, `two`: clipped, in D and in D'. `deviation`: of the noise of a step. `rate`: of batches.
     """
 
     one: float
@@ -70,10 +66,7 @@ def draw_steps(steps: Steps, table: int, draws: int, rng: np.random.Generator) -
 
 
 def log_ratio_of_steps(steps: Steps, noisy: Array) -> Array:
-    """log P[noisy | D'] − log P[noisy | D], exactly, summed over all steps.
-
-    `noisy` has the shape (draws, steps). The adversary does not know who was in a batch.
-    """
+    """log P[noisy | D'] − log P[noisy | D], exactly, of (draws, steps); batches are secret."""
     outside = math.log1p(-steps.rate) if steps.rate < 1 else -math.inf
 
     def against_noise(gradient: float) -> Array:

@@ -8,7 +8,7 @@ The exact numbers come from a run of the mechanism itself, not from a second imp
 `functional.measure` takes a source of noise, and the audit hands it an `Instrument`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -36,10 +36,9 @@ CHUNK = 1 << 22  # noisy numbers drawn at a time
 
 @dataclass
 class Instrument(NoiseSource):
-    """A source of noise that writes down what it is given and answers without noise.
+    """A source of noise that writes down what it is given, and answers with the exact sums.
 
-    Every answer says which noise the curator puts on such sums; its values are the exact sums. The
-    first answers may be told beforehand: then the mechanism gets those instead.
+    The first answers may be `told` beforehand: then the mechanism gets those instead.
     """
 
     told: Sequence[Measurement] = ()
@@ -61,16 +60,12 @@ class Instrument(NoiseSource):
         return answer
 
     def answer_to(self, exact: Array) -> Array:
-        """The values of an answer."""
         return exact
 
 
 @dataclass(frozen=True)
 class Moved:
-    """The exact sums of one measurement that differ between D (`one`) and D' (`two`).
-
-    `measurement` says how they are perturbed; its values are not used.
-    """
+    """The exact sums of one `measurement` that differ between D (`one`) and D' (`two`)."""
 
     one: Array
     two: Array
@@ -85,10 +80,7 @@ def listen(table: PrivateTable, plan: Plan, **told: Any) -> Instrument:
 
 
 def moved_sums(pair: Pair, budget: Budget) -> list[Moved]:
-    """For each measurement, what an adversary who knows both tables has to look at.
-
-    The mechanism runs on D, and then on D' with the same answers as on D.
-    """
+    """What an adversary who knows both tables looks at; D' is given the same answers as D."""
     table_one, table_two = pair.tables
     one = listen(table_one, pair.plan(budget))
     two = listen(table_two, pair.plan(budget), told=one.answers)
@@ -129,34 +121,42 @@ def likelihood_scores(
     return scores[0], scores[1]
 
 
-def games(budget: Budget, effort: Effort) -> Iterator[Game]:
-    """The games against one (ε, δ).
+def games_on_sums(
+    mechanism: str,
+    moved: Callable[[Pair, Budget], list[Moved]],
+    budget: Budget,
+    effort: Effort,
+    view: str,
+    pairs: Iterable[Callable[[], Pair]],
+    seed: tuple[str, ...] | None = None,
+) -> Iterator[Game]:
+    """Games on the sums that `moved` gives of each pair: by fast noise, of the names in `seed` too.
 
-    Pure ε-DP: noisy numbers, and real releases of every family. With δ > 0: noisy numbers, for
-    which the curator may choose Gaussian noise, and real releases where it does.
+    Without a `seed` the noise is the curator's own, in a fifth of the draws.
     """
+    draws = effort.draws if seed is not None else max(2, effort.draws // 5)
+
+    def scores(pair: Pair) -> Scores:
+        named = (*(seed or ()), pair.name, budget.epsilon, budget.delta)
+        rng = None if seed is None else effort.rng(*named)
+        return likelihood_scores(moved(pair, budget), draws, rng)
+
     claim = Claim(budget.epsilon, budget.delta)
-    some = max(2, effort.draws // 5)
-    real = neighbours.wide if budget.delta else neighbours.one_feature
+    for pair in (make() for make in pairs):
+        yield Game(mechanism, view, pair.name, claim, draws, partial(scores, pair))
 
-    def coefficients(pair: Pair) -> Scores:
-        rng = effort.rng(pair.name, budget.epsilon, budget.delta)
-        return likelihood_scores(moved_sums(pair, budget), effort.draws, rng)
 
-    def real_coefficients(pair: Pair) -> Scores:
-        return likelihood_scores(moved_sums(pair, budget), some)
+def games(budget: Budget, effort: Effort) -> Iterator[Game]:
+    """The games against one (ε, δ): noisy numbers, and real releases."""
 
     def attempt(pair: Pair, table: PrivateTable) -> None:
         population_of(pair.schema, measure(table, pair.plan(budget)))
 
-    game = partial(Game, "functional")
-    for make in neighbours.APPROXIMATE_PAIRS if budget.delta else neighbours.PURE_PAIRS:
-        pair = make()
-        scores = partial(coefficients, pair)
-        yield game("coefficients", pair.name, claim, effort.draws, scores)
+    on_sums = partial(games_on_sums, "functional", moved_sums, budget, effort)
+    yield from on_sums("coefficients", neighbours.pairs_at(budget), seed=())
     if budget.delta != DELTA:
-        view, pair = "coefficients, the curator's sampler", real()
-        yield game(view, pair.name, claim, some, partial(real_coefficients, pair))
+        real = neighbours.wide if budget.delta else neighbours.one_feature
+        yield from on_sums("coefficients, the curator's sampler", (real,))
     if budget.delta == SHARP:
         yield from view_games("functional", budget, effort, neighbours.wide(), FIRST_VIEW)
     if budget.delta:

@@ -45,11 +45,10 @@ Dice = np.random.Generator | None  # of fast noise; without them noise is the cu
 def epsilon_bound(
     hits_two: int, hits_one: int, draws: int, *, delta: float = 0.0, error: float = ERROR
 ) -> float:
-    """A lower bound on ε, or 0 where the counts refute no ε.
+    """A lower bound on ε, too high with probability `error` at most; 0 where no ε is refuted.
 
-    The event happened in `hits_two` of `draws` draws for D' and in `hits_one` of as many for D, and
-    was fixed before these were seen. For an (ε, δ)-DP mechanism the bound exceeds ε with
-    probability `error` at most.
+    The event was fixed before its `hits_two` of `draws` draws for D' and `hits_one` for D were
+    seen.
     """
     low, _ = clopper_pearson(hits_two, draws, error / 2)
     _, high = clopper_pearson(hits_one, draws, error / 2)
@@ -57,10 +56,7 @@ def epsilon_bound(
 
 
 def ceiling(draws: int, *, delta: float = 0.0, error: float = ERROR) -> float:
-    """The highest bound that `draws` held-out draws for each table can give, whatever is leaked.
-
-    It is reached by an event that always happens for D' and never for D.
-    """
+    """The highest bound that so many draws can give: of what always happens for D', never for D."""
     return epsilon_bound(draws, 0, draws, delta=delta, error=error)
 
 
@@ -135,20 +131,6 @@ def project(one: Array, two: Array) -> Scores:
     return one @ weights, two @ weights
 
 
-def by_frequency(one: Array, two: Array) -> Scores:
-    """Score discrete answers, given as arrays of whole numbers from 0.
-
-    The score is the log-ratio of how often an answer came for D' and for D in the first half of the
-    draws; an answer that never came there scores 0.
-    """
-    answers = int(max(one.max(), two.max())) + 1
-    seen_one, seen_two = (
-        np.bincount(came[: len(came) // 2], minlength=answers) + 1.0 for came in (one, two)
-    )
-    ratio = np.log(seen_two / seen_one)
-    return ratio[one], ratio[two]
-
-
 @dataclass(frozen=True)
 class Effort:
     """How many `draws` of noisy numbers and `runs` of real releases to make for each table.
@@ -170,48 +152,45 @@ class Effort:
 
 
 @dataclass(frozen=True)
-class Game:
-    """A planned game: what is seen (`view`) of which pair of tables, and the claim it tests.
-
-    `scores` makes the draws and scores them; `draws` is their number for each table.
-    """
+class _Planned:
+    """What is seen (`view`) of which pair of tables, and the claim that it tests."""
 
     mechanism: str
     view: str
     pair: str
     claim: Claim
+
+    def _row(self, draws: int, outcome: Outcome, refuted: bool, found: str = "") -> Row:
+        asked = self.mechanism, self.view, self.pair, self.claim.epsilon, self.claim.delta, draws
+        return Row(*asked, outcome.bound, outcome.ceiling, 1 - ERROR, refuted, found)
+
+
+@dataclass(frozen=True)
+class Game(_Planned):
+    """A planned game. `scores` makes the draws, `draws` for each table, and scores them."""
+
     draws: int
     scores: Callable[[], Scores]
 
     def play(self) -> Row:
-        """Make the draws, play the game and report what was found."""
-        claim, outcome = self.claim, play(*self.scores(), self.claim)
-        asked = (self.mechanism, self.view, self.pair, claim.epsilon, claim.delta, self.draws)
-        refuted = outcome.bound > claim.epsilon
-        return Row(*asked, outcome.bound, outcome.ceiling, 1 - ERROR, refuted)
+        outcome = play(*self.scores(), self.claim)
+        return self._row(self.draws, outcome, outcome.bound > self.claim.epsilon)
 
 
 @dataclass(frozen=True)
-class Check:
+class Check(_Planned):
     """A planned check of something that the proof needs and that must hold exactly.
 
     `find` gives what is wrong in a few public words, or nothing. A check makes no draws: it has no
     bound, and what it finds refutes the claim by itself.
     """
 
-    mechanism: str
-    view: str
-    pair: str
-    claim: Claim
     find: Callable[[], Iterable[str]]
-    draws: int = 0
+    draws = 0
 
     def play(self) -> Row:
-        """Make the check and report what was found."""
         try:
             found = "; ".join(dict.fromkeys(self.find()))
         except CounterveilError as error:
             found = f"it fails: {error}"
-        claim = self.claim
-        asked = (self.mechanism, self.view, self.pair, claim.epsilon, claim.delta, self.draws)
-        return Row(*asked, 0.0, 0.0, 1 - ERROR, bool(found), found)
+        return self._row(self.draws, Outcome(0.0, 0.0), bool(found), found)

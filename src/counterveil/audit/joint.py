@@ -26,8 +26,14 @@ from counterveil.privacy.statement import LAPLACE
 
 FAR, RARE = 7.5, 1e-10
 SEEN = 25.0  # draws that are expected beyond a distance: that none comes is a finding
-USUAL = 1e-6  # a δ at which nothing is heard that is not heard at the others
 LAPLACE_DRAWS, GAUSSIAN_DRAWS = 60_000, 180_000  # in each vector: tails beyond 6 b, and beyond 4 σ
+
+
+def seed_all() -> None:
+    """Seed every generator that takes one, always alike."""
+    random.seed(1)
+    np.random.seed(1)
+    torch.manual_seed(1)
 
 
 def large_vectors(share: Share) -> Iterator[str]:
@@ -37,9 +43,7 @@ def large_vectors(share: Share) -> Iterator[str]:
     exact[::3] = 0
     sensitivity, noise = Sensitivity(2, math.sqrt(2)), []
     for _ in range(2):
-        random.seed(1)
-        np.random.seed(1)
-        torch.manual_seed(1)
+        seed_all()
         answer = EXACT.perturb("x", "x", exact, sensitivity, share)
         noise.append(answer.values - exact)
     yield from other_tails(np.concatenate(noise), answer)

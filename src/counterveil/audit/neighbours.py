@@ -5,7 +5,7 @@ is easy to get wrong. The tables are tiny: the adversary knows all other records
 would not help it, and the noise does not depend on them.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,37 +14,33 @@ import pandas as pd
 
 from counterveil.audit.pair import Pair
 from counterveil.encoding import Array
+from counterveil.privacy import Budget
 from counterveil.schema import Binary, Categorical, Feature, Label, Numeric, Pixels, Schema
 
 CLASSES = ("no", "yes")
 Record = dict[str, Any]
-Records = list[Record]
 
 
 def one_feature() -> Pair:
     """The worst pair: a single table of counts, in which one record moves to another cell."""
     first, second = {"x": "a", "label": "no"}, {"x": "b", "label": "yes"}
-    return _pair("one feature", [_letters("x")], _spread("x"), [first], [second])
+    return pair_of("one feature", _letters("x"), _spread("x"), first, second)
 
 
 def wide() -> Pair:
     """Eleven features, all of which change together with the class."""
     names = [f"x{number}" for number in range(11)]
     first, second = _record(names, "a" * 11, "no"), _record(names, "c" * 11, "yes")
-    features = [_letters(name) for name in names]
-    return _pair("eleven features", features, _spread(*names), [first], [second], order=1)
+    return pair_of("eleven features", _letters(*names), _spread(*names), first, second, order=1)
 
 
 def what_goes_together() -> Pair:
-    """Order 2 on three features: single counts, and moments.
-
-    The replaced record breaks a perfect dependence of x on z and makes one of y on z.
-    """
-    features = [_letters("x"), _letters("y"), Numeric(name="z", lower=0, upper=8)]
+    """Order 2: the replaced record breaks a dependence of x on z and makes one of y on z."""
+    features = [*_letters("x", "y"), Numeric(name="z", lower=0, upper=8)]
     cells = [("abc"[row % 3], "abc"[row // 3 % 3], float(row % 3 * 3)) for row in range(12)]
     others = [_record("xyz", each, CLASSES[row % 2]) for row, each in enumerate(cells)]
     first, second = _record("xyz", ("a", "b", 0.0), "no"), _record("xyz", ("c", "c", 8.0), "yes")
-    return _pair("order 2", features, others, [first], [second], order=2)
+    return pair_of("order 2", features, others, first, second, order=2)
 
 
 def counted_pairs() -> Pair:
@@ -55,22 +51,18 @@ def counted_pairs() -> Pair:
 def wide_pairs() -> Pair:
     """Order 2 on twelve features, all of which change together with the class."""
     pair = wide()
-    features = [*pair.schema.features, _letters("x11")]
+    features = [*pair.schema.features, *_letters("x11")]
     one, two = (table.assign(x11=table["x0"]) for table in (pair.one, pair.two))
     name, schema = "twelve features, order 2", schema_of(*features)
     return replace(pair, name=name, schema=schema, one=one, two=two, order=2)
 
 
 def moments() -> Pair:
-    """Four features that go together, and their moments.
-
-    The replaced record turns around how two of them go with the other two, and stays in its class.
-    """
+    """Four features go together; the replaced record turns around how two go with the other two."""
     names = [f"x{number}" for number in range(4)]
     others = [_record(names, "abca"[row % 4] * 4, CLASSES[row % 2]) for row in range(12)]
-    first, second = [_record(names, "aaaa", "no")], [_record(names, "acac", "no")]
-    features = [_letters(name) for name in names]
-    return _pair("moments", features, others, first, second, order=2)
+    first, second = _record(names, "aaaa", "no"), _record(names, "acac", "no")
+    return pair_of("moments", _letters(*names), others, first, second, order=2)
 
 
 def long_rows() -> Pair:
@@ -81,7 +73,7 @@ def long_rows() -> Pair:
     features, others = _combinations(3)
     names = [feature.name for feature in features]
     first, second = _record(names, "ccc", "no"), _record(names, "bab", "yes")
-    return _pair("long rows", features, others, [first], [second], order=2)
+    return pair_of("long rows", features, others, first, second, order=2)
 
 
 def chosen_pairs() -> Pair:
@@ -93,7 +85,7 @@ def chosen_pairs() -> Pair:
     names = [feature.name for feature in features]
     first, second = _record(names, "c" * 8, "no"), _record(names, "a" * 8, "no")
     many = 200 * others
-    pair = _pair("order 2, chosen pairs", features, many, [first], [second], order=2)
+    pair = pair_of("order 2, chosen pairs", features, many, first, second, order=2)
     return replace(pair, planned=10_000_000)
 
 
@@ -102,35 +94,24 @@ def _combinations(count: int) -> tuple[list[Feature], list[dict[str, Any]]]:
     names = [f"x{number}" for number in range(count)]
     drawn = np.random.default_rng(5).choice(list("abc"), (24, count))
     others = [_record(names, letters, CLASSES[row % 2]) for row, letters in enumerate(drawn)]
-    return [_letters(name) for name in names], others
+    return _letters(*names), others
 
 
 def ranges() -> Pair:
-    """A number that is first looked for, in enough records that the plan affords to.
-
-    The replaced record leaves the others' place for one far away.
-    """
+    """A number that is first looked for; one record leaves the others for a place far away."""
     others = [{"x": 50.0 + row % 40, "label": CLASSES[row % 2]} for row in range(200)]
     first, second = {"x": 60.0, "label": "no"}, {"x": 900_000.0, "label": "yes"}
     wide = Numeric(name="x", lower=-1_000_000, upper=1_000_000)
-    return _pair("ranges", [wide], others, [first], [second])
+    return pair_of("ranges", [wide], others, first, second)
 
 
 def spikes() -> Pair:
-    """Two whole numbers whose values are looked at one by one.
-
-    The replaced record goes from a value of its own to one that many have.
-    """
+    """Two whole numbers whose values are looked at one by one: a record changes both."""
     names = ("x", "y")
-    others = [
-        dict.fromkeys(names, (7, 40, 300)[row % 3]) | {"label": CLASSES[row % 2]}
-        for row in range(60)
-    ]
+    others = [_record(names, [(7, 40, 300)[row % 3]] * 2, CLASSES[row % 2]) for row in range(60)]
     first, second = {"x": 150, "y": 151, "label": "no"}, {"x": 40, "y": 300, "label": "yes"}
-    features: list[Feature] = [
-        Numeric(name=name, lower=0, upper=400, integer=True) for name in names
-    ]
-    pair = _pair("spikes", features, others, [first], [second], order=1)
+    features = [Numeric(name=name, lower=0, upper=400, integer=True) for name in names]
+    pair = pair_of("spikes", features, others, first, second, order=1)
     return replace(pair, planned=1_000_000)
 
 
@@ -138,8 +119,7 @@ def groups() -> Pair:
     """Two columns make groups that are named; the record changes both, its class and the rest."""
     names = ("x", "y", "z")
     first, second = _record(names, "abc", "no"), _record(names, "cab", "yes")
-    features = [_letters(name) for name in names]
-    pair = _pair("groups", features, _spread(*names), [first], [second], order=1)
+    pair = pair_of("groups", _letters(*names), _spread(*names), first, second, order=1)
     return replace(pair, groups=("x", "y"))
 
 
@@ -153,20 +133,17 @@ def unfit() -> Pair:
     cells = list(zip(numbers, range(0, 91, 7), letters, strict=True))
     others = [_record("xyz", each, CLASSES[row % 2]) for row, each in enumerate(cells)]
     first, second = _record("xyz", ("?", "", 7), "perhaps"), _record("xyz", (99.0, 1.0, "a"), "no")
-    features: list[Feature] = [Numeric(name=name, lower=0, upper=100) for name in "xy"]
-    features.append(_letters("z"))
-    pair = _pair("cells that do not fit", features, others, [first], [second], order=1)
+    numeric = [Numeric(name=name, lower=0, upper=100) for name in "xy"]
+    features = [*numeric, *_letters("z")]
+    pair = pair_of("cells that do not fit", features, others, first, second, order=1)
     return replace(pair, one=pair.one.astype(object), two=pair.two.astype(object))
 
 
 def far_number() -> Pair:
-    """The replaced record has a number far from all others, or one among them.
-
-    Cells must come from the schema: cells from the rows would move all of the others.
-    """
+    """One record is far from all others in D: cells from the rows would move all of them."""
     others = [{"x": row / 4, "label": CLASSES[row % 2]} for row in range(12)]
     first, second = {"x": 100.0, "label": "no"}, {"x": 1.0, "label": "yes"}
-    return _pair("far number", [Numeric(name="x", lower=0, upper=100)], others, [first], [second])
+    return pair_of("far number", [Numeric(name="x", lower=0, upper=100)], others, first, second)
 
 
 def in_parts() -> Pair:
@@ -213,8 +190,7 @@ def many_frequencies() -> Pair:
 def features() -> Pair:
     """So many rows that random features are measured, from ε = 0.5 on and with δ > 0.
 
-    The replaced image changes its class: both classes' counts and features move, by all of the L2
-    sensitivity, whatever the images show.
+    The replaced image changes its class, which moves the sums by all of the L2 sensitivity.
     """
     return replace(_image_pair("images, features", side=6, others=1200), order=2)
 
@@ -229,15 +205,14 @@ def last_of_its_class() -> Pair:
     """The replaced record is the only one of its class: without it, one class is left."""
     others = [record | {"label": "no"} for record in _spread("x")]
     first, second = {"x": "a", "label": "yes"}, {"x": "a", "label": "no"}
-    return _pair("last of its class", [_letters("x")], others, [first], [second])
+    return pair_of("last of its class", _letters("x"), others, first, second)
 
 
 def last_of_its_kind() -> Pair:
     """The replaced record is the only one that differs in a column: without it, a constant."""
     others = [record | {"y": "a"} for record in _spread("x")]
     first, second = {"x": "a", "y": "b", "label": "yes"}, {"x": "a", "y": "a", "label": "yes"}
-    features = [_letters("x"), _letters("y")]
-    return _pair("last of its kind", features, others, [first], [second], order=1)
+    return pair_of("last of its kind", _letters("x", "y"), others, first, second, order=1)
 
 
 def _person(make: Callable[[], Pair], what: str) -> Callable[[], Pair]:
@@ -255,63 +230,35 @@ persons_bits = _person(bits, "bits")
 persons_images = _person(images, "images")
 
 PURE_PAIRS = (
-    one_feature,
-    wide,
-    what_goes_together,
-    counted_pairs,
-    ranges,
-    spikes,
-    groups,
-    persons_groups,
-    moments,
-    long_rows,
-    chosen_pairs,
-    persons_moments,
-    persons_ranges,
-    persons_spikes,
-    unfit,
-    far_number,
-    persons,
-    in_parts,
-    persons_in_parts,
-    persons_pairs,
-    bits,
-    persons_bits,
-    crowded_bits,
-    images,
-    persons_images,
+    *(one_feature, wide, what_goes_together, counted_pairs, ranges, spikes, groups),
+    *(persons_groups, moments, long_rows, chosen_pairs, persons_moments, persons_ranges),
+    *(persons_spikes, unfit, far_number, persons, in_parts, persons_in_parts, persons_pairs),
+    *(bits, persons_bits, crowded_bits, images, persons_images),
 )
 # Are played with δ > 0, too. The first three get Gaussian noise at any δ, the next two at 0.01.
 APPROXIMATE_PAIRS = (
-    wide,
-    many_bits,
-    wide_pairs,
-    many_frequencies,
-    counted_pairs,
-    spikes,
-    persons_spikes,
-    persons_groups,
-    unfit,
-    moments,
-    long_rows,
-    features,
-    persons_features,
-    persons,
-    bits,
-    images,
+    *(wide, many_bits, wide_pairs, many_frequencies, counted_pairs, spikes, persons_spikes),
+    *(persons_groups, unfit, moments, long_rows, features, persons_features, persons, bits, images),
 )
+
+
+def pairs_at(budget: Budget) -> Sequence[Callable[[], Pair]]:
+    """The pairs that are played at this δ."""
+    return APPROXIMATE_PAIRS if budget.delta else PURE_PAIRS
+
+
 LAST_ONES = (last_of_its_class, last_of_its_kind)  # a release must not refuse either table
 
 
-def _letters(name: str) -> Feature:
-    return Categorical(name=name, categories=("a", "b", "c"))
+def _letters(*names: str) -> list[Feature]:
+    return [Categorical(name=name, categories=("a", "b", "c")) for name in names]
 
 
 def _record(names: Iterable[str], cells: Iterable[Any], label: str) -> Record:
     return dict(zip(names, cells, strict=True)) | {"label": label}
 
 
-def _spread(*names: str) -> Records:
+def _spread(*names: str) -> list[Record]:
     """Twelve records over all cells of the named features and both classes."""
     cells = ["abc"[row % 3] * len(names) for row in range(12)]
     return [_record(names, each, CLASSES[row // 3 % 2]) for row, each in enumerate(cells)]
@@ -322,11 +269,16 @@ def schema_of(*features: Feature) -> Schema:
     return Schema(name="audit", features=features, label=Label(name="label", classes=CLASSES))
 
 
-def _pair(
-    name: str, features: list[Feature], others: Records, first: Records, second: Records, **how: Any
+def pair_of(
+    name: str,
+    features: Sequence[Feature],
+    others: Sequence[Record],
+    first: Record,
+    second: Record,
+    **how: Any,
 ) -> Pair:
     """The other records with `first` after them in D, and with `second` after them in D'."""
-    one, two = pd.DataFrame(others + first), pd.DataFrame(others + second)
+    one, two = (pd.DataFrame([*others, last]) for last in (first, second))
     return Pair(name, schema_of(*features), one, two, **how)
 
 
@@ -373,6 +325,8 @@ def _bit_pair(
     def record(ones: set[int], label: str) -> Record:
         return {f"b{bit}": int(bit in ones) for bit in range(bits)} | {"label": label}
 
-    features: list[Feature] = [Binary(name=f"b{bit}") for bit in range(bits)]
+    schema = schema_of(*(Binary(name=f"b{bit}") for bit in range(bits)))
     rest = [record(ones, CLASSES[number % 2]) for number, ones in enumerate(others)]
-    return _pair(name, features, [], [record(first, "no"), *rest], [record(second, "yes"), *rest])
+    replaced = record(first, "no"), record(second, "yes")
+    one, two = (pd.DataFrame([each, *rest]) for each in replaced)
+    return Pair(name, schema, one, two)

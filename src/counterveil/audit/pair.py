@@ -27,7 +27,6 @@ class InTurn(Cluster):
     """In the place of a cluster: this process does one part after the other."""
 
     def each(self, work: Work[Any, Any], parts: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-        """What the work makes of every part."""
         done = work()
         yield from ((number, done(part)) for number, part in enumerate(parts))
 
@@ -73,9 +72,13 @@ class Pair:
         """Whom the privacy protects, as a table and the curator take it."""
         return {"unit_column": self.unit_column, "max_records": self.max_records}
 
+    @property
+    def measured(self) -> dict[str, Any]:
+        """What is to be measured, as a release takes it."""
+        return {"order": self.order, "groups": self.groups}
+
     @cached_property
     def tables(self) -> tuple[PrivateTable, PrivateTable]:
-        """D and D' as a release reads them."""
         opened = partial(table_in_parts if self.in_parts else PrivateTable, schema=self.schema)
         one, two = (opened(frame, **self.units) for frame in (self.one, self.two))
         return one, two
@@ -96,5 +99,4 @@ class Pair:
         rows = self.planned or self.tables[0].size
         if self.by_frequencies:
             return plan_frequencies(self.schema, rows, budget, records, "the audit's choice")
-        planned: Any = {"records": records, "order": self.order, "groups": self.groups}
-        return make_plan(self.schema, rows, budget, **planned)
+        return make_plan(self.schema, rows, budget, records=records, **self.measured)

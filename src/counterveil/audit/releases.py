@@ -1,16 +1,9 @@
 """Games and checks of real releases, with the curator's own noise, of tiny tables.
 
-| view | the adversary sees |
-|---|---|
-| autoencoder + prototypes | every number of a veil's networks, and the class prototypes |
-| prototypes | the class prototypes alone |
-| counterfactuals | answers of an explainer to fixed queries, guided by the surrogate |
-| outcome | whether the mechanism gives a release at all |
-
-What is computed from noisy numbers can only lose information, so these games look for what reaches
-a release in some other way. Training is short: hundreds of releases have to be made. The checks
-look at what leaves a release of D and of D' and is not noise: the veil, the ledger, the messages
-and the command; see `checks` for the list.
+The adversary sees one of the `VIEWS` of a veil, or whether there is one at all. What is computed
+from noisy numbers can only lose information, so these games look for what reaches a release in some
+other way. Training is short: hundreds of releases have to be made. The checks look at what leaves a
+release of D and of D' and is not noise: the veil, the ledger, the messages and the command.
 """
 
 import io
@@ -36,28 +29,22 @@ from counterveil.audit import neighbours
 from counterveil.audit.concentrated import overspent
 from counterveil.audit.game import Check, Claim, Effort, Game, Scores, project
 from counterveil.audit.pair import Pair
-from counterveil.build import Training, fit_networks
+from counterveil.build import Networks, Training, fit_networks
 from counterveil.curator import Curator
 from counterveil.curator.table import PrivateTable
 from counterveil.encoding import Array, Encoding
 from counterveil.errors import CounterveilError, InputError
-from counterveil.population import population_of
+from counterveil.population import Population, population_of
 from counterveil.population.grid import Grid
 from counterveil.privacy import Budget, Rho, Share
 from counterveil.privacy.ledger import Ledger
+from counterveil.schema import Schema
 from counterveil.search import Explainer
 from counterveil.terminal import PROGRESS
 from counterveil.veil import Veil
 
-SHORT = Training(
-    samples=128,
-    epochs=2,
-    batch=64,
-    rate=5e-3,
-    surrogate=(8,),
-    surrogate_epochs=2,
-    generator_steps=2,
-)
+SHORT = Training(128, 2, 64, 5e-3, surrogate=(8,), surrogate_epochs=2, generator_steps=2)
+QUICKLY: dict[str, Any] = {"epochs": SHORT.epochs, "training": SHORT, "progress": False}
 CRASHED = 3  # the exit code of a fault of counterveil
 SEARCH_STEPS = 10
 SECRET = 470_011  # a number that no message may hold
@@ -109,17 +96,14 @@ def outcome_games(
 
 def release(pair: Pair, budget: Budget, mechanism: str, table: int) -> Veil:
     """A real veil of D (table 0) or of D' (1). The adversary knows the fixed training seed."""
-    return Curator(pair.schema, **pair.units).release(
-        (pair.one, pair.two)[table],
-        budget.epsilon,
-        budget.delta,
-        mechanism=mechanism,
-        order=pair.order,
-        groups=pair.groups,
-        epochs=SHORT.epochs,
-        training=SHORT,
-        progress=False,
-    )
+    asked, how = (budget.epsilon, budget.delta), {**pair.measured, **QUICKLY}
+    frame, curator = (pair.one, pair.two)[table], Curator(pair.schema, **pair.units)
+    return curator.release(frame, *asked, mechanism=mechanism, **how)
+
+
+def networks_of(population: Population, schema: Schema) -> Networks:
+    """What such a release trains on a population."""
+    return fit_networks(population, schema, seed=0, device=torch.device("cpu"), training=SHORT)
 
 
 def _weights_and_prototypes(veil: Veil) -> Array:
@@ -141,7 +125,7 @@ def _counterfactuals(veil: Veil) -> Array:
     return np.concatenate([rows, answer.valid.astype(np.float64), answer.probability])
 
 
-# What an adversary sees of a veil, as one vector.
+# What an adversary sees of a veil, as one vector: answers are guided by the surrogate.
 VIEWS: dict[str, Callable[[Veil], Array]] = {
     "autoencoder + prototypes": _weights_and_prototypes,
     "prototypes": lambda veil: veil.prototypes.reshape(-1).double().numpy(),
@@ -163,10 +147,7 @@ def checks_of(
 def plan_differs(pair: Pair, budget: Budget) -> Finding:
     """Whether the curator plans by anything but the number of units, which D and D' share."""
     curator, asked = Curator(pair.schema, **pair.units), (budget.epsilon, budget.delta)
-    plans = [
-        curator.plan(frame, *asked, order=pair.order, groups=pair.groups)
-        for frame in (pair.one, pair.two)
-    ]
+    plans = [curator.plan(frame, *asked, **pair.measured) for frame in (pair.one, pair.two)]
     if plans[0] != plans[1]:
         yield "the plan of D' is another one"
     if any(plan.units != pair.tables[0].size for plan in plans):
@@ -178,7 +159,6 @@ def members_of(veil: Veil) -> dict[str, bytes]:
 
 
 def unpacked(file: bytes) -> dict[str, bytes]:
-    """The members of a veil file by name."""
     with zipfile.ZipFile(io.BytesIO(file)) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
 
@@ -206,22 +186,9 @@ def veil_follows(pair: Pair, budget: Budget) -> Finding:
     if veil.record is None:
         yield "the veil has no record"
         return
-    made = fit_networks(
-        population_of(pair.schema, veil.record),
-        pair.schema,
-        seed=0,
-        device=torch.device("cpu"),
-        training=SHORT,
-    )
-    anew = Veil(  # of nothing else of the veil
-        veil.schema,
-        made.autoencoder,
-        made.prototypes,
-        veil.statement,
-        made.surrogate,
-        veil.record,
-        generator=made.generator,
-    )
+    made = networks_of(population_of(pair.schema, veil.record), pair.schema)
+    rest = veil.statement, made.surrogate, veil.record  # and of nothing else of the veil
+    anew = Veil(veil.schema, made.autoencoder, made.prototypes, *rest, generator=made.generator)
     if members_of(anew)["weights.safetensors"] != members_of(veil)["weights.safetensors"]:
         yield "the networks or prototypes are not those that the noisy record gives"
 
@@ -256,7 +223,6 @@ class WatchedCurator(Curator):
         self.charges_at_readings: list[int] = []
 
     def charges(self) -> tuple[Any, ...]:
-        """All entries of the ledger."""
         return () if self.ledger is None else self.ledger.entries()
 
     def _table(self, private_data: Any) -> PrivateTable:
@@ -279,16 +245,11 @@ def charged_first(
 
 
 def read_once(pair: Pair, budget: Budget, mechanism: str = "functional") -> Finding:
-    """Whether a release reads the rows as often as planned, after it has charged what it states.
-
-    That is once, and once more for each step that follows from the noisy numbers of one before.
-    """
+    """Whether a release reads the rows as often as planned, after it has charged what it states."""
     with tempfile.TemporaryDirectory() as folder:
         curator = WatchedCurator(pair, budget, folder)
-        epochs: Any = {"epochs": SHORT.epochs, "training": SHORT, "progress": False}
-        asked = pair.one, budget.epsilon, budget.delta
-        epochs |= {"order": pair.order, "groups": pair.groups}
-        veil = curator.release(*asked, mechanism=mechanism, **epochs)
+        asked, how = (budget.epsilon, budget.delta), {**pair.measured, **QUICKLY}
+        veil = curator.release(pair.one, *asked, mechanism=mechanism, **how)
         readings, charges = curator.charges_at_readings, curator.charges()
     plan = replace(pair, planned=None).plan(budget)  # a release plans for the rows that there are
     planned = plan.readings if mechanism == "functional" else 1
@@ -355,19 +316,25 @@ def run_command(arguments: list[str], folder: Path) -> Ran:
     return done.returncode, done.stdout, done.stderr
 
 
-def heard(pair: Pair, frame: pd.DataFrame, words: str, place: Path, run: Run) -> Heard:
-    """All channels of a command that reads the rows of `frame`, in an empty folder.
+def heard(pair: Pair, words: str, run: Run, veil: Veil | None = None) -> Iterator[Heard]:
+    """All channels of a command that reads the rows of D, then of D': see `Heard`.
 
-    Exit code, standard output, standard error with its lines of progress, files that are left.
+    `veil`: is there before, as x.veil.
     """
-    frame.to_csv(place / "rows.csv", index=False)
-    pair.schema.save(place / "schema.json")
     if pair.unit_column is not None:
         words += f" --unit-column {pair.unit_column} --max-records {pair.max_records}"
-    code, out, complaints = run([*words.split(), "--data", "rows.csv"], place)
-    left = {path.name: path.read_bytes() for path in place.iterdir() if path.name != "rows.csv"}
-    # The digest of a veil is that of its noise.
-    return code, re.sub(r"\b[0-9a-f]{12,64}\b", "digest", out), complaints, left
+    for frame in (pair.one, pair.two):
+        with tempfile.TemporaryDirectory() as folder:
+            place = Path(folder)
+            frame.to_csv(place / "rows.csv", index=False)
+            pair.schema.save(place / "schema.json")
+            if veil is not None:
+                veil.save(place / "x.veil")
+            code, out, complaints = run([*words.split(), "--data", "rows.csv"], place)
+            left = {path.name: path.read_bytes() for path in place.iterdir()}
+        del left["rows.csv"]
+        # The digest of a veil is that of its noise.
+        yield code, re.sub(r"\b[0-9a-f]{12,64}\b", "digest", out), complaints, left
 
 
 def said_otherwise(shown: Iterable[Sequence[Any]]) -> Finding:
@@ -384,15 +351,10 @@ def command_differs(
     pair: Pair, budget: Budget, mechanism: str = "functional", run: Run = run_command
 ) -> Finding:
     """What `counterveil release` shows of D and of D' that differs, but for what is noise."""
-    shown, files = [], []
-    for frame in (pair.one, pair.two):
-        with tempfile.TemporaryDirectory() as folder:
-            words = f"release --schema schema.json --epsilon {budget.epsilon!r} --epochs 1"
-            words += f" --delta {budget.delta!r} --mechanism {mechanism} --out x.veil"
-            *said, left = heard(pair, frame, words, Path(folder), run)
-            kept = {name: left[name] for name in sorted(left) if name != "x.veil"}
-            shown.append((*said, kept))
-            files.append(unpacked(left["x.veil"]) if "x.veil" in left else {})
+    words = f"release --schema schema.json --epsilon {budget.epsilon!r} --epochs 1"
+    words += f" --delta {budget.delta!r} --mechanism {mechanism} --out x.veil"
+    shown = list(heard(pair, words, run))
+    files = [unpacked(left.pop("x.veil")) if "x.veil" in left else {} for *_, left in shown]
     yield from said_otherwise(shown)
     if all(files):
         yield from public_differences(*files)

@@ -22,9 +22,8 @@ NOTE = (
 class Row:
     """The result of one game, or of one check, which has no draws.
 
-    `bound` is a lower bound on the true ε of `mechanism`, `ceiling` the highest bound that so many
-    draws can give; `refuted` says whether the bound is above the claimed ε, or the check has a
-    `finding`.
+    `bound`: a lower bound on the true ε; `ceiling`: the highest that so many draws can give.
+    `refuted`: the bound is above the claimed ε, or the check has a `finding`.
     """
 
     mechanism: str
@@ -66,9 +65,8 @@ class Row:
 def failures(rows: Sequence[Row], mechanism: str) -> list[str]:
     """The reasons why an audit of `mechanism` must end with exit code 1, one line each.
 
-    A refuted mechanism that promises something is a failure. So is a control that was not caught:
-    then the audit itself failed. `paper` promises nothing, so it is a control too, except where it
-    is the mechanism that was asked about: then being refuted is its failure.
+    A refuted promise is a failure, and so is a control that was not caught. `paper` promises
+    nothing and is a control, unless it was asked about: then being refuted is its failure.
     """
     found = []
     for row in rows:

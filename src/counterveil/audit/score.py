@@ -1,50 +1,23 @@
 """Games and checks of the noisy score of a private model on held-out rows.
 
-| view | what the adversary sees, or what must hold |
-|---|---|
-| counts of the score | every noisy count, by fast noise |
-| counts, the curator's sampler | the same by the curator's own noise |
-| the score holds noise alone | with public dice for noise, all of it is the same for D and D' |
-| counts move as stated | by at most the stated sensitivity between D and D' |
-| the noise is enough | for ε and δ by a formula of our own |
-| rows are read once, after the charge | which is of this score's ε and δ |
-| no table is refused | both D and D' are scored |
-| the command | what `counterveil model score` says beside noisy numbers is the same |
-
-The model is fixed and public, and a real one: what a release makes of D without its noise.
+The adversary sees every noisy count, by fast noise and by the curator's own. The model is fixed and
+public, and a real one: what a release makes of D without its noise.
 """
 
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-import pandas as pd
-import torch
-
-from counterveil.audit import neighbours
+from counterveil.audit import neighbours, releases
 from counterveil.audit.checks import Dice, moves, too_quiet
 from counterveil.audit.concentrated import overspent
-from counterveil.audit.functional import DELTA, SHARP, Instrument, differing, likelihood_scores
-from counterveil.audit.game import Check, Claim, Effort, Game, Scores
+from counterveil.audit.functional import Instrument, Moved, differing, games_on_sums
+from counterveil.audit.game import Check, Effort, Game
 from counterveil.audit.neighbours import CLASSES
 from counterveil.audit.pair import Pair
-from counterveil.audit.releases import (
-    SHORT,
-    Find,
-    Finding,
-    Run,
-    WatchedCurator,
-    charged_first,
-    checks_of,
-    heard,
-    release,
-    run_command,
-    said_otherwise,
-)
-from counterveil.build import fit_networks
+from counterveil.audit.releases import Find, Finding, Run
 from counterveil.curator import Curator
 from counterveil.curator.functional import measure
 from counterveil.curator.score import measure_score
@@ -54,9 +27,9 @@ from counterveil.privacy import Budget, Level, Statement
 from counterveil.private_model import PrivateModel
 from counterveil.schema import Numeric
 
-DELTAS = (0.0, DELTA, SHARP)
 NOTHING = Statement(level=Level.NONE, mechanism="a fixed model", epsilon=None)
 MODEL = Budget(100.0)  # of the veil
+NUMBER = (Numeric(name="x", lower=0, upper=100),)
 
 
 def model_of(pair: Pair) -> PrivateModel:
@@ -65,8 +38,8 @@ def model_of(pair: Pair) -> PrivateModel:
     A veil is fixed before the first held-out row is read, and the promise holds for every veil.
     """
     record = measure(pair.tables[0], replace(pair, planned=None).plan(MODEL), Instrument())
-    population, cpu = population_of(pair.schema, record), torch.device("cpu")
-    made = fit_networks(population, pair.schema, seed=0, device=cpu, training=SHORT)
+    population = population_of(pair.schema, record)
+    made = releases.networks_of(population, pair.schema)
     known: Any = {"class_share": population.class_share, "population": lambda: population}
     return PrivateModel(pair.schema, made.surrogate, NOTHING, **known)
 
@@ -90,26 +63,20 @@ def no_label() -> Pair:
 def eight_or_nine() -> Pair:
     """Rows where the decision turns, eight of them or nine: floats sum up the two otherwise."""
     nine = [{"x": 50.0, "label": CLASSES[row % 2]} for row in range(9)]
-    one, two = (pd.DataFrame([*nine[1:], {"x": 50.0, "label": last}]) for last in ("no", "perhaps"))
-    schema = neighbours.schema_of(Numeric(name="x", lower=0, upper=100))
-    return Pair("eight rows, and one whose label is none", schema, one, two)
+    first, second = ({"x": 50.0, "label": label} for label in ("no", "perhaps"))
+    name = "eight rows, and one whose label is none"
+    return neighbours.pair_of(name, NUMBER, nine[1:], first, second)
 
 
 def _numbers(name: str, others: int, first: dict[str, Any], second: dict[str, Any]) -> Pair:
     records = [{"x": 45.0 + row % 11, "label": CLASSES[row % 2]} for row in range(others)]
     usual = {"x": 0.0, "label": "no"}
-    one, two = (pd.DataFrame([*records, usual | changed]) for changed in (first, second))
-    return Pair(name, neighbours.schema_of(Numeric(name="x", lower=0, upper=100)), one, two)
+    return neighbours.pair_of(name, NUMBER, records, usual | first, usual | second)
 
 
 PAIRS = (
-    neighbours.one_feature,
-    neighbours.persons,
-    many_numbers,
-    no_label,
-    eight_or_nine,
-    neighbours.bits,
-    neighbours.images,
+    *(neighbours.one_feature, neighbours.persons, many_numbers, no_label, eight_or_nine),
+    *(neighbours.bits, neighbours.images),
 )
 
 
@@ -122,26 +89,16 @@ def listened(pair: Pair, budget: Budget) -> tuple[Instrument, Instrument]:
 
 
 def games(budget: Budget, effort: Effort) -> Iterator[Game]:
-    """The games against one (ε, δ)."""
-    claim, some = Claim(budget.epsilon, budget.delta), max(2, effort.draws // 5)
+    def moved(pair: Pair, budget: Budget) -> list[Moved]:
+        return differing(*listened(pair, budget))
 
-    def fast(pair: Pair) -> Scores:
-        rng = effort.rng("score", pair.name, budget.epsilon, budget.delta)
-        return likelihood_scores(differing(*listened(pair, budget)), effort.draws, rng)
-
-    def real(pair: Pair) -> Scores:
-        return likelihood_scores(differing(*listened(pair, budget)), some)
-
-    for pair in (make() for make in PAIRS):
-        view = "counts of the score"
-        yield Game("score", view, pair.name, claim, effort.draws, partial(fast, pair))
-    view, pair = "counts, the curator's sampler", neighbours.one_feature()
-    yield Game("score", view, pair.name, claim, some, partial(real, pair))
+    each = partial(games_on_sums, "score", moved, budget, effort)
+    yield from each("counts of the score", PAIRS, seed=("score",))
+    yield from each("counts, the curator's sampler", (neighbours.one_feature,))
 
 
 def checks(budget: Budget) -> Iterator[Check]:
-    """The checks at one (ε, δ)."""
-    each = partial(checks_of, "score", budget)
+    each = partial(releases.checks_of, "score", budget)
     numbers: dict[str, Find] = {
         "the score holds noise alone": noise_alone,
         "counts move as stated": lambda pair, budget: moves(*listened(pair, budget)),
@@ -172,11 +129,11 @@ def noise_alone(pair: Pair, budget: Budget) -> Finding:
 def read_once(pair: Pair, budget: Budget) -> Finding:
     """Whether a score reads the rows but once, after it has charged what it states."""
     with tempfile.TemporaryDirectory() as folder:
-        curator = WatchedCurator(pair, budget, folder)
+        curator = releases.WatchedCurator(pair, budget, folder)
         score = curator.score(pair.one, model_of(pair), budget.epsilon, budget.delta)
         readings, charges = curator.charges_at_readings, curator.charges()
     charge = budget.epsilon, budget.delta, score.digest
-    yield from charged_first(readings, charges, 1, charge)
+    yield from releases.charged_first(readings, charges, 1, charge)
     if score.measurement is None:
         yield "the score has no noise"
     elif (score.counts != score.measurement.values).any():
@@ -192,14 +149,11 @@ def refusals(pair: Pair, budget: Budget) -> Finding:
             yield f"a score of {name} is refused"
 
 
-def command_differs(pair: Pair, budget: Budget, run: Run = run_command) -> Finding:
+def command_differs(pair: Pair, budget: Budget, run: Run = releases.run_command) -> Finding:
     """What `counterveil model score` shows of D and of D' that differs, but for noisy numbers."""
-    shown, veil = [], release(pair, budget, "functional", 0)
-    for frame in (pair.one, pair.two):
-        with tempfile.TemporaryDirectory() as folder:
-            veil.save(Path(folder) / "x.veil")
-            words = f"model score --veil x.veil --epsilon {budget.epsilon!r} --out x.json"
-            code, _, complaints, left = heard(pair, frame, words, Path(folder), run)
-            kept = {name: left[name] for name in sorted(left) if name != "x.json"}
-            shown.append((code, "", complaints, kept))
-    yield from said_otherwise(shown)
+    words = f"model score --veil x.veil --epsilon {budget.epsilon!r} --out x.json"
+    shown, veil = [], releases.release(pair, budget, "functional", 0)
+    for code, _, complaints, left in releases.heard(pair, words, run, veil):
+        left.pop("x.json", None)
+        shown.append((code, "", complaints, left))
+    yield from releases.said_otherwise(shown)

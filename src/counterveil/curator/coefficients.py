@@ -24,12 +24,9 @@ none moves less. Replacing a unit is at most `records` such steps, and their len
 Relation: replace-one, N public. `tests/privacy/test_sensitivity.py` holds each of them against
 random and extreme neighbours, and attains them.
 
-`fill` adds rows to sums: in this process, or in parts on the workers of a cluster. A sum over a
-part is the same integers wherever it is made, and what comes back for a part is added once
-(`Cluster.each`). So the total is that of one pass in one process, to the last integer; no noise is
-drawn, and nothing is rounded, before it is there. The cells that the rows of a table of some
-millions of rows fall in stay in the memory of this process: on the same grid they are counted again
-without the files.
+`fill` adds rows to sums: in this process, or in parts on the workers of a cluster. What comes back
+for a part is added once (`Cluster.each`). So the total is that of one pass in one process, to the
+last integer; no noise is drawn, and nothing is rounded, before it is there.
 """
 
 from __future__ import annotations
@@ -63,9 +60,11 @@ class Sums(ABC):
 
     `places`: of the features that it looks at; all of them if None. A batch is columns in compact
     form (`Encoding.compact`), or where there is a `grid` the cell in it of each row, a column for
-    each feature; with `by_points` it is encoded rows (rows, width).
+    each feature; with `by_points` it is encoded rows (rows, width). `exact`: the int64 arrays that
+    it fills; private.
     """
 
+    exact: list[Array]
     places: Collection[int] | None = None
     grid: Grid | None = None
     by_points = False
@@ -73,11 +72,6 @@ class Sums(ABC):
     @abstractmethod
     def add(self, private_rows: Any, private_classes: Array) -> None:
         """Add a batch of rows, of the classes (rows,)."""
-
-    @property
-    @abstractmethod
-    def exact(self) -> Sequence[Array]:
-        """The int64 arrays that it fills. Private."""
 
     def merge(self, others: Sequence[Array]) -> None:
         """Add the `exact` arrays of the same sum over other records."""
@@ -92,15 +86,10 @@ class CellCounts(Sums):
         self.cells = cells
         self.places = cells.places
         self.counts = np.zeros(cells.width, dtype=np.int64)
+        self.exact = [self.counts]
 
     def add(self, private_columns: Sequence[Array], private_classes: Array) -> None:
-        """Count a batch in compact form."""
         self.counts += self.cells.counts(private_columns)
-
-    @property
-    def exact(self) -> Sequence[Array]:
-        """The counts."""
-        return [self.counts]
 
 
 class GridCounts(Sums):
@@ -110,26 +99,16 @@ class GridCounts(Sums):
         self.grid: Grid = grid
         # (class, cell) over all features side by side
         self.singles = np.zeros((classes, grid.width), dtype=np.int64)
+        self.exact = [self.singles]
 
     def add(self, private_codes: Sequence[Array], private_classes: Array) -> None:
-        """Count a batch of cells."""
         places = zip(self.grid.starts, self.grid.counts, private_codes, strict=True)
         for start, count, code in places:
-            mine = self.singles[:, start : start + count]
-            flat = private_classes * count + code
-            mine += np.bincount(flat, minlength=mine.size).reshape(mine.shape)
-
-    @property
-    def exact(self) -> Sequence[Array]:
-        """The counts."""
-        return [self.singles]
+            _count(self.singles[:, start : start + count], private_classes, code)
 
 
 class PairCounts(Sums):
-    """How many records, of all classes, sit in each pair of coarse cells of chosen features.
-
-    `pairs`: the numbers of two features each; `coarse`: the coarse cell of each cell.
-    """
+    """How many records of all classes sit in each pair of `coarse` cells of chosen features."""
 
     def __init__(
         self, grid: Grid, coarse: Sequence[Array], pairs: Sequence[tuple[int, int]]
@@ -137,52 +116,43 @@ class PairCounts(Sums):
         self.grid, self.pairs, self._coarse = grid, pairs, coarse
         self.places: Collection[int] = sorted({*chain.from_iterable(pairs)})
         wide = [int(merge.max()) + 1 for merge in coarse]
-        sizes = [(wide[one], wide[two]) for one, two in self.pairs]
-        self.tables = [np.zeros(size, dtype=np.int64) for size in sizes]
+        self.tables = [np.zeros((wide[one], wide[two]), dtype=np.int64) for one, two in self.pairs]
+        self.exact = self.tables
 
     def add(self, private_codes: Sequence[Array], private_classes: Array) -> None:
-        """Count a batch of cells."""
         codes = {each: self._coarse[each][private_codes[each]] for each in self.places}
         for (one, two), mine in zip(self.pairs, self.tables, strict=True):
-            flat = codes[one] * mine.shape[1] + codes[two]
-            np.add(mine, np.bincount(flat, minlength=mine.size).reshape(mine.shape), out=mine)
-
-    @property
-    def exact(self) -> Sequence[Array]:
-        """The counts of each pair."""
-        return self.tables
+            _count(mine, codes[one], codes[two])
 
 
 class GroupCounts(Sums):
     """How many records of each group and class there are, and in each coarse cell of each feature.
 
-    A group is a combination of values of the columns of `groups`; the features are all others.
-    `counts`: (groups · classes, 1 + coarse cells of these features side by side), the number of
-    records in column 0. A record adds 1 to that, and to one cell of each of F − G features, all of
-    it in one row: 1 to one cell of each of F − G + 1 histograms.
+    `counts`: (groups · classes, 1 + coarse cells side by side of the features that make no groups),
+    the number of records in column 0. A record adds 1 to that, and to one cell of each of F − G
+    features, all of it in one row: 1 to one cell of each of F − G + 1 histograms.
     """
 
     def __init__(self, grid: Grid, groups: Groups, classes: int) -> None:
         self.grid, self.groups, self._classes = grid, groups, classes
         self._coarse = coarse_cells(grid, groups)
         self.counts = np.zeros((groups.count * classes, count_width(grid, groups)), dtype=np.int64)
+        self.exact = [self.counts]
 
     def add(self, private_codes: Sequence[Array], private_classes: Array) -> None:
-        """Count a batch of cells."""
         rows = self.groups.numbers(private_codes) * self._classes + private_classes
         self.counts[:, 0] += np.bincount(rows, minlength=len(self.counts))
         start = 1
         for place, coarse in self._coarse.items():
             cells = int(coarse.max()) + 1
-            mine = self.counts[:, start : start + cells]
-            flat = rows * cells + coarse[private_codes[place]]
-            mine += np.bincount(flat, minlength=mine.size).reshape(mine.shape)
+            _count(self.counts[:, start : start + cells], rows, coarse[private_codes[place]])
             start += cells
 
-    @property
-    def exact(self) -> Sequence[Array]:
-        """The counts."""
-        return [self.counts]
+
+def _count(table: Array, rows: Array, columns: Array) -> None:
+    """Add 1 to the cell of `table` in each of these rows and columns."""
+    flat = rows * table.shape[1] + columns
+    table += np.bincount(flat, minlength=table.size).reshape(table.shape)
 
 
 class MomentSums(Sums):
@@ -211,9 +181,9 @@ class MomentSums(Sums):
         self._values = [values.astype(np.float64) for values in whole.values]
         self._products = np.zeros((features, features), dtype=np.int64)
         self._sums = np.zeros((classes, features), dtype=np.int64)
+        self.exact = [self._products, self._sums]
 
     def add(self, private_codes: Sequence[Array], private_classes: Array) -> None:
-        """Add a batch of cells, some rows at a time."""
         for start in range(0, len(private_classes), ROWS_OF_SCORES):
             some = slice(start, start + ROWS_OF_SCORES)
             scores = zip(self._values, private_codes, strict=True)
@@ -223,11 +193,6 @@ class MomentSums(Sums):
             for label in range(len(self._sums)):
                 of_class = (private_classes[some] == label) @ rows
                 self._sums[label] += of_class.astype(np.int64)
-
-    @property
-    def exact(self) -> Sequence[Array]:
-        """Plain sums of products and of scores."""
-        return [self._products, self._sums]
 
     @property
     def moments(self) -> Array:
@@ -243,17 +208,12 @@ class VectorSums(Sums):
 
     def __init__(self, vectors_of: Callable[[Array], Array], into: BoundedSums) -> None:
         self.into, self._vectors_of = into, vectors_of
+        self.exact = [into.sums]
 
     def add(self, private_points: Array, private_classes: Array) -> None:
-        """Add a batch of encoded rows (rows, width), some at a time."""
         for start in range(0, len(private_points), ROWS_AT_A_TIME):
             some = slice(start, start + ROWS_AT_A_TIME)
             self.into.add(self._vectors_of(private_points[some]), private_classes[some])
-
-    @property
-    def exact(self) -> Sequence[Array]:
-        """The class sums."""
-        return [self.into.sums]
 
 
 class BoundedSums:
@@ -284,10 +244,7 @@ class BoundedSums:
 
 
 class EmbeddingSums(BoundedSums):
-    """Class sums of embeddings φ(x), with a count that costs no noise: it weighs at most l2.
-
-    The norms l1 and l2 are without the count.
-    """
+    """Class sums of embeddings φ(x) of norms l1 and l2, with a count that weighs at most l2."""
 
     def __init__(
         self, width: int, classes: int, l1: int, l2_squared: int, count_weight: int
@@ -307,8 +264,7 @@ class EmbeddingSums(BoundedSums):
 def cut(vectors: Array, l1: int, l2_squared: int) -> Array:
     """Whole numbers (rows, width) scaled down, towards zero, to L1 norms ≤ l1, and L2 likewise.
 
-    What becomes of a vector depends on that vector alone. Floats may hold the whole numbers, as
-    long as all sums stay below 2⁵³; the answer is of the same type.
+    Each vector by itself. Floats may hold them as long as all sums stay below 2⁵³.
     """
     size_l1, size_l2 = np.abs(vectors).sum(axis=1), np.square(vectors).sum(axis=1)
     shrink = np.minimum(l1 / np.maximum(size_l1, 1), np.sqrt(l2_squared / np.maximum(size_l2, 1)))
@@ -323,10 +279,7 @@ def cut(vectors: Array, l1: int, l2_squared: int) -> Array:
 
 
 def fill(table: PrivateTable, *private_sums: Sums) -> None:
-    """Add every row of the table to each of the sums, in one reading.
-
-    Every caller must account for what it does with them. No value of a row can make it fail.
-    """
+    """Add every row of the table to each of the sums, in one reading."""
     if table.cluster is None:
         for private_rows, private_codes, private_classes in _batches(table, private_sums):
             for each in private_sums:
@@ -358,10 +311,7 @@ def _batches(table: PrivateTable, sums: Sequence[Sums]) -> Iterator[tuple[Any, A
 
 @dataclass(frozen=True)
 class Counting:
-    """What a worker is sent once: the schema and the empty sums. It then fills them part by part.
-
-    Of the rows only the filled sums leave a worker; they are exact, and go to the curator alone.
-    """
+    """What a worker is sent once; only the filled sums come back, to the curator alone."""
 
     schema: Schema
     empty: tuple[Sums, ...]
@@ -374,4 +324,4 @@ class Counting:
         files, used = part
         private_sums = deepcopy(self.empty)
         fill(PrivateTable(files, self.schema, private_used=used), *private_sums)
-        return [list(each.exact) for each in private_sums]
+        return [each.exact for each in private_sums]

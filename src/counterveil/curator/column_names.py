@@ -97,7 +97,6 @@ OF_A_PERSON = _words("employment family marital personal social")  # whose statu
 
 
 def words_of(name: str) -> frozenset[str]:
-    """The words of a name, in small letters."""
     apart = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
     words = re.findall(r"[^\W\d_]+", apart.lower())
     for word in [*words]:
@@ -123,7 +122,6 @@ def names_a_code(name: str) -> bool:
 
 
 def names_an_amount(name: str) -> bool:
-    """Whether numbers of this name are amounts."""
     return bool(words_of(name) & AMOUNT) and not names_a_code(name)
 
 

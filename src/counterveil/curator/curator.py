@@ -27,23 +27,9 @@ import torch
 from counterveil import files
 from counterveil.build import TRAININGS, epochs_of, fit_networks
 from counterveil.cluster import Cluster, Engine, cluster_of
-from counterveil.curator import dpsgd, paper
-from counterveil.curator.bounds import (
-    check_unit,
-    measure_bounds,
-    numbers_to_measure,
-    price_of,
-    with_bounds,
-)
+from counterveil.curator import bounds, dpsgd, paper
 from counterveil.curator.functional import make_plan, measure, record_bytes
-from counterveil.curator.job import (
-    Job,
-    ReleaseOptions,
-    draft_note,
-    sensible,
-    versions,
-    write_part,
-)
+from counterveil.curator.job import Job, ReleaseOptions, draft_note, sensible, versions, write_part
 from counterveil.curator.plan import DELTAS, AtDelta, Plan, at_delta
 from counterveil.curator.score import exact_score, measure_score
 from counterveil.curator.scored import Score
@@ -134,15 +120,17 @@ class Curator:
         schema states the ε and δ of both, added up. A number of which nothing stands out of the
         noise stays as it is, and marked.
         """
-        names = numbers_to_measure(self.schema)
+        names = bounds.numbers_to_measure(self.schema)
         if not names:
             raise RequestError("no number of the schema has bounds that were read off the rows")
         asked = ReleaseOptions(**options)
         job = Job(self._table(private_data), sensible(Budget(epsilon, delta)), asked)
-        price = price_of(self.schema, job.table, job.budget)
+        price = bounds.price_of(self.schema, job.table, job.budget)
         job.how.check_file()
         paid = self._reserve(job, f"noisy bounds of {len(names)} numbers of {self.schema.name}")
-        made = with_bounds(self.schema, names, measure_bounds(job.table, names, job.budget), price)
+        made = bounds.with_bounds(
+            self.schema, names, bounds.measure_bounds(job.table, names, job.budget), price
+        )
         content = made.to_json().encode()
         self._hand_out(content, hashlib.sha256(content).hexdigest(), job, paid)
         return made
@@ -232,7 +220,7 @@ class Curator:
         if mechanism != "paper":
             sensible(budget)
         job = Job(self._table(private_data), budget, asked, progress)
-        check_unit(self.schema, job.table)
+        bounds.check_unit(self.schema, job.table)
         job.how.check_file()
         if len(self.schema.to_json().encode()) > MEMBER_LIMITS["schema.json"]:
             raise RequestError("the schema is too large for a veil; it may have 8 MiB as JSON")
@@ -259,18 +247,12 @@ class Curator:
             raise RequestError(f"mechanism {mechanism} trains on the rows: it needs engine 'here'")
 
     def _reserve(self, job: Job, what: str) -> Reservation | None:
-        """Pay for the release, if there is a ledger."""
         if self.ledger is None:
             return None
         table = job.table
         names = json.dumps(sorted((*self.schema.columns, self.schema.label.name)))
-        subject = Subject(
-            unit=table.unit,
-            max_records=table.records,
-            units=table.size,
-            columns=hashlib.sha256(names.encode()).hexdigest(),
-            unit_column=table.unit_column or "",
-        )
+        columns, by = hashlib.sha256(names.encode()).hexdigest(), table.unit_column or ""
+        subject = Subject(table.unit, table.records, table.size, columns, unit_column=by)
         budget, other = job.budget, job.how.other_rows
         return self.ledger.reserve(self.dataset, budget, what, subject, other_rows=other)
 
@@ -346,7 +328,6 @@ class Curator:
         return Veil(self.schema, made.autoencoder, made.prototypes, statement, made.surrogate)
 
     def _by_paper(self, job: Job) -> Veil:
-        """Algorithm 1."""
         job.table.check()
         usual, how = ARCHITECTURES[self.schema.family], job.how
         architecture = replace(usual, epochs=how.epochs or usual.epochs)

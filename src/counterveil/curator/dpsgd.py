@@ -124,7 +124,6 @@ class NoisyTraining:
 
 
 def installed() -> bool:
-    """Whether Opacus is there."""
     return find_spec("opacus") is not None
 
 
@@ -171,11 +170,9 @@ def release(
     tick: Tick = silent,
     noise: NoiseSource = EXACT,
 ) -> tuple[Networks, tuple[Access, ...]]:
-    """The networks of a veil, and the readings of the rows they cost.
+    """The networks of a veil, and the readings of the rows they cost; see the module.
 
-    In real numbers (ε, δ)-DP under replace-one of a record, N public; see the module for the proof
-    and for what floating point takes from it. `tick` counts to twice the epochs. The seed
-    steers initial weights alone. `noise` is for the sums of codes.
+    `tick` counts to twice the epochs. The seed steers initial weights alone. `noise`: for codes.
     """
     check(table, budget)
     for_autoencoder, for_prototypes, for_surrogate = split(budget)
@@ -227,17 +224,12 @@ class CodeSums:
         norms = FIXED_POINT * latent, FIXED_POINT**2 * latent
         self._sums = EmbeddingSums(latent, classes, *norms, self.weight)
         self.sensitivity = self._sums.sensitivity(records=1)
+        self.exact = self._sums.sums  # (class, 1 + latent): private
 
     def add(self, private_codes: Array, private_classes: Array) -> None:
-        """Add a batch of codes."""
         bounded = np.clip(np.nan_to_num(private_codes, nan=0.5), 0, 1)
         whole = np.rint((2 * bounded - 1) * FIXED_POINT).astype(np.int64)
         self._sums.add(whole, private_classes)
-
-    @property
-    def exact(self) -> Array:
-        """(class, 1 + latent): private."""
-        return self._sums.sums
 
     def release(self, budget: Budget, noise: NoiseSource = EXACT) -> tuple[Array, Array, Access]:
         """Prototypes and class counts from the noisy sums, (ε, δ)-DP under replace-one."""
@@ -307,11 +299,9 @@ def train(
 ) -> Access:
     """Minimise the sum of `loss_of(row numbers)`, a sum over records, by DP-SGD; ends frozen.
 
-    `rows`: how many records there are to draw from, where that is not what the schedule is for.
-
-    In real numbers the weights are `training.budget`-DP under replace-one (see the module), if the
-    loss of a record depends on that record alone. The optimiser is Opacus' `DPOptimizer`; an
-    audit may give a subclass that listens where it adds the noise.
+    `rows`: to draw from, where that is not what the schedule is for. In real numbers the weights
+    are `training.budget`-DP under replace-one, if the loss of a record depends on that record
+    alone. An audit may give a subclass of Opacus' `DPOptimizer`.
     """
     from opacus import GradSampleModule
     from opacus.optimizers import DPOptimizer

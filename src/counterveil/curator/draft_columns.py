@@ -144,7 +144,6 @@ def as_numbers(values: Column) -> Array:
 
 
 def are_whole(number: Array) -> bool:
-    """Whether no number has decimals."""
     return bool((number == np.round(number)).all())
 
 
@@ -239,7 +238,6 @@ def _of_values(name: str, categories: tuple[Category, ...], missing: bool) -> Dr
 
 
 def _refuse_identifier(name: str, number: Array, different: int) -> None:
-    """Refuse whole numbers that tell rows or people apart."""
     is_amount = column_names.names_an_amount(name)
     all_differ = different == len(number) > MANY and not is_amount
     if all_differ and number.max() - number.min() < 1.05 * len(number):
@@ -251,7 +249,6 @@ def _refuse_identifier(name: str, number: Array, different: int) -> None:
 
 
 def _refuse_texts(name: str, values: Column, different: int) -> None:
-    """Refuse texts that are no categories."""
     written = {text.strip() for text in set(values)}
     if all(map(DECORATED.fullmatch, written)) and not all(map(SIMPLE.fullmatch, written)):
         raise UnfitColumnError(

@@ -51,11 +51,9 @@ def make_plan(
 ) -> Plan:
     """The plan for a table of `rows` rows. `order` overrules the choice for mixed tables.
 
-    `groups`: columns of a mixed table whose combinations are counted by themselves.
-
-    Images: order 1 asks for low frequencies where random features could be afforded.
-
-    The shares add up to at most the decimals that ε and δ are written as.
+    `groups`: columns of a mixed table whose combinations are counted by themselves. Images: order 1
+    asks for low frequencies where random features could be afforded. The shares add up to at most
+    the decimals that ε and δ are written as.
     """
     budget = budget.rounded_down()
     if schema.family == "mixed":
@@ -68,10 +66,7 @@ def make_plan(
 
 
 def measure(table: PrivateTable, plan: Plan, noise: NoiseSource = EXACT) -> NoisyRecord:
-    """Passes over the private rows, noise on every sum of each: all that leaves the private side.
-
-    The curator always uses the exact noise; an audit may give a `noise` that listens.
-    """
+    """Passes over the private rows, noise on every sum of each: all that leaves."""
     if plan.family == "mixed":
         return measure_mixed(table, plan, noise)
     if plan.family == "binary":

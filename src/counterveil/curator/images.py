@@ -12,6 +12,7 @@ how many numbers, is chosen from rows, classes, image size, ε and δ: public.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -21,6 +22,7 @@ from counterveil.curator.coefficients import BoundedSums, EmbeddingSums, VectorS
 from counterveil.curator.noise import NoiseSource, calibrate, rho_of
 from counterveil.curator.plan import Plan, drowning, less_noise, record_of
 from counterveil.curator.table import PrivateTable
+from counterveil.encoding import Array
 from counterveil.errors import InternalError
 from counterveil.population.features import FIXED_POINT, MOST_PIXELS, Features
 from counterveil.population.generator import count_weight
@@ -78,10 +80,9 @@ def plan_images(
 
 
 def count_of_features(image: Pixels) -> int:
-    """How many features: four for each pixel are enough; the noise does not depend on it.
+    """How many features: four for each pixel are enough.
 
-    Their number K shrinks each one to 1/√K, while noise of the same total length in any direction
-    is added: what is seen of the class means hardly changes, what it costs to compute does.
+    Noise of the same total length is added however many there are: more only cost more.
     """
     return min(MOST_FEATURES, max(64, 4 * image.width))
 
@@ -123,28 +124,22 @@ def plan_frequencies(schema: Schema, rows: int, budget: Budget, records: int, wh
 
 
 def measure_images(table: PrivateTable, plan: Plan, noise: NoiseSource) -> NoisyRecord:
-    to_sum, what = _features(table, plan) if plan.features else _frequencies(table, plan)
-    fill(table, to_sum)
-    private_sums = to_sum.into
+    image, classes = table.schema.images[0], len(table.schema.label.classes)
+    if plan.features:
+        features, weight = Features(image, plan.features), count_weight(plan.features)
+        norms, what = (features.l1, features.l2_squared), f"{plan.features} random features"
+        vectors_of: Callable[[Array], Array] = features.whole
+        private_sums: BoundedSums = EmbeddingSums(features.width, classes, *norms, weight)
+    else:
+        frequencies, point = Frequencies(image, plan.frequencies), plan.fixed_point
+        norms, what = (plan.l1_clip, plan.l2_clip**2), f"{frequencies.width} frequencies"
+        vectors_of = partial(frequencies.whole, fixed_point=point)
+        private_sums = BoundedSums(frequencies.width, classes, *norms, point)
+    fill(table, VectorSums(vectors_of, private_sums))
     (share,) = plan.shares
     if share is None:
         raise InternalError("a plan of images has one step")
+    what = f"counts and sums of {what} for {classes} classes"
     bound = private_sums.sensitivity(plan.records)
     sums = noise.perturb("sums", what, private_sums.sums, bound, share)
     return record_of(table, plan, sums)
-
-
-def _features(table: PrivateTable, plan: Plan) -> tuple[VectorSums, str]:
-    features = Features(table.schema.images[0], plan.features)
-    classes, weight = len(table.schema.label.classes), count_weight(plan.features)
-    norms = features.l1, features.l2_squared
-    sums = VectorSums(features.whole, EmbeddingSums(features.width, classes, *norms, weight))
-    return sums, f"counts and sums of {plan.features} random features for {classes} classes"
-
-
-def _frequencies(table: PrivateTable, plan: Plan) -> tuple[VectorSums, str]:
-    frequencies = Frequencies(table.schema.images[0], plan.frequencies)
-    width, classes = frequencies.width, len(table.schema.label.classes)
-    bounded = BoundedSums(width, classes, plan.l1_clip, plan.l2_clip**2, plan.fixed_point)
-    sums = VectorSums(partial(frequencies.whole, fixed_point=plan.fixed_point), bounded)
-    return sums, f"counts and sums of {width} frequencies for {classes} classes"

@@ -4,9 +4,9 @@ A draft looks at the data: its bounds and categories are those of the rows. Noth
 private until a person has replaced them by public knowledge. The draft says so itself
 (`"drafted": true`), and so does every statement of a Veil made from it.
 
-A column that cannot be a feature is left out, with the reason and what to do: identifiers, dates,
-free text, constants, numbers that are written with commas or signs. What a table cannot tell is
-guessed from names (`column_names`), and every guess is on the list of what a person must decide.
+A column that cannot be a feature is left out, with the reason and what to do. What a table cannot
+tell is guessed from names (`column_names`), and every guess is on the list of what a person must
+decide.
 """
 
 import os
@@ -36,11 +36,10 @@ NOTE = (
 
 @dataclass(frozen=True)
 class Draft:
-    """A draft of the columns that can be features.
+    """A draft of the columns that can be features. All of it tells about the rows.
 
     `left_out`: the other columns, each with the reason and what to do. `decisions`: what a person
-    has to decide before anything is released, a sentence each. `hints`: those about one column by
-    itself. All of it tells about the rows.
+    has to decide before anything is released; `hints`: those about one column by itself.
     """
 
     schema: Schema
@@ -100,13 +99,8 @@ def draft_schema(
     if not features:
         why = "; ".join(f"{column!r} {words}" for column, words in [*left_out.items()][:2])
         raise DataError(f"no column of the table can be a feature{': ' if why else ''}{why}")
-    schema = Schema(
-        name=name,
-        note=NOTE,
-        drafted=True,
-        label=Label(name=label, classes=classes),
-        features=tuple(features),
-    )
+    predicted, kept = Label(name=label, classes=classes), tuple(features)
+    schema = Schema(name=name, note=NOTE, drafted=True, label=predicted, features=kept)
     for each in features:
         limits = Decide.CATEGORIES if each.number_range is None else Decide.BOUNDS
         decisions[limits].append(each.name)

@@ -31,8 +31,7 @@ class ReleaseOptions(Options):
     """What is measured, how networks are trained on it, and where the outcome goes."""
 
     order: Annotated[
-        Literal[1, 2] | None,
-        Must(" must be 1 (features alone) or 2 (what goes together, too)"),
+        Literal[1, 2] | None, Must(" must be 1 (features alone) or 2 (what goes together, too)")
     ] = None
     """Overrules the plan: 1 measures features alone, 2 what goes together, too."""
     groups: Annotated[Sequence[str], Must(" must be a list of columns")] = ()
@@ -62,7 +61,6 @@ class ReleaseOptions(Options):
     (`Ledger.reserve`)."""
 
     def check_file(self) -> None:
-        """Refuse a file that is there already."""
         if self.save_to is not None:
             files.check_new(self.save_to, overwrite=self.overwrite)
 
@@ -128,6 +126,5 @@ def draft_note(schema: Schema) -> tuple[str, ...]:
 
 
 def versions() -> dict[str, str]:
-    """The programs that make a veil."""
     packages = ("counterveil", "opendp", "torch", "numpy")
     return {"python": platform.python_version()} | {name: version(name) for name in packages}

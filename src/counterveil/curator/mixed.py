@@ -20,24 +20,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from counterveil.curator.coefficients import (
-    CellCounts,
-    GridCounts,
-    GroupCounts,
-    MomentSums,
-    PairCounts,
-    fill,
-)
+from counterveil.curator import coefficients as sums
+from counterveil.curator.coefficients import fill
 from counterveil.curator.noise import NoiseSource, calibrate, rho_of
 from counterveil.curator.plan import Plan, about, drowning, less_noise, record_of
 from counterveil.curator.table import PrivateTable
 from counterveil.errors import InternalError
 from counterveil.population.copula import Copula
 from counterveil.population.groups import Groups
-from counterveil.population.ladder import Ladders
 from counterveil.population.marginals import Marginals, chosen_grid
 from counterveil.population.mixed import Grid
 from counterveil.population.moments import LABEL, TYPICAL, Moments, whole_scores
+from counterveil.population.numbers import Ladders
 from counterveil.population.spikes import Slices
 from counterveil.privacy import Budget, Rho, Share
 from counterveil.privacy.budget import amount_of, rest_of, with_amount
@@ -84,8 +78,7 @@ def plan_mixed(
 ) -> Plan:
     """What to count in a table of `rows` rows of at most `records` a unit.
 
-    With a δ the steps share out ρ, unless Laplace noise on the counts of single features would be
-    smaller.
+    With a δ the steps share out ρ, unless Laplace noise on single features would be smaller.
     """
     rho, places = rho_of(budget), Groups.counted(schema, groups).places if groups else ()
     if rho is not None:
@@ -227,13 +220,12 @@ def _pairs(schema: Schema, rows: int, whole: Share, records: int) -> tuple[int, 
 
 
 def measure_mixed(table: PrivateTable, plan: Plan, noise: NoiseSource) -> NoisyRecord:
-    """Count; then noise, step by step."""
     schema = table.schema
     for_ranges, for_singles, for_moments, for_pairs, for_spikes, *for_groups = plan.shares
     measured = []
     if for_ranges is not None:
         ladders = Ladders(schema, plan.fine)
-        on_ladders = CellCounts(ladders)
+        on_ladders = sums.CellCounts(ladders)
         fill(table, on_ladders)
         private_ranges = on_ladders.counts
         what = f"counts of {plan.ranges} numbers on public ladders"
@@ -243,9 +235,9 @@ def measure_mixed(table: PrivateTable, plan: Plan, noise: NoiseSource) -> NoisyR
     classes, features = len(schema.label.classes), len(grid.cells)
     if for_singles is None:
         raise InternalError("a plan of a mixed table always counts single features")
-    private_counts, in_slices = GridCounts(grid, classes), CellCounts(Slices(grid))
+    private_counts, in_slices = sums.GridCounts(grid, classes), sums.CellCounts(Slices(grid))
     more = [in_slices] if for_spikes is not None else []
-    in_groups = [GroupCounts(grid, Groups(schema, plan.groups), classes)] if for_groups else []
+    in_groups = [sums.GroupCounts(grid, Groups(schema, plan.groups), classes)] if for_groups else []
     fill(table, private_counts, *more, *in_groups)
     private_spikes = in_slices.counts
     what = f"counts of (class, feature) for {features} features"
@@ -254,7 +246,7 @@ def measure_mixed(table: PrivateTable, plan: Plan, noise: NoiseSource) -> NoisyR
     if for_moments is not None:
         known = Marginals(schema, record_of(table, plan, *measured))
         whole = whole_scores(known.scores, known.tables, plan.norm)
-        private_sums = MomentSums(grid, whole, classes)
+        private_sums = sums.MomentSums(grid, whole, classes)
         fill(table, private_sums)
         what = f"second moments of the scores of {features} features, and class sums of scores"
         bound = Sensitivity.of_moments(plan.norm, features, plan.records)
@@ -262,7 +254,7 @@ def measure_mixed(table: PrivateTable, plan: Plan, noise: NoiseSource) -> NoisyR
     chosen: Pairs = ()
     if for_pairs is not None:
         chosen = _strongest(record_of(table, plan, *measured), known, plan.pairs)
-        private_pairs = PairCounts(grid, known.coarse, chosen)
+        private_pairs = sums.PairCounts(grid, known.coarse, chosen)
         fill(table, private_pairs)
         what = f"counts of the {len(chosen)} pairs of features that go together most"
         bound = Sensitivity.of_counts(len(chosen), plan.records)

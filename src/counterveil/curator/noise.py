@@ -35,15 +35,13 @@ class Noise:
 
     @property
     def variance(self) -> float:
-        """Of one draw."""
         return record.noise_variance(self.kind, self.scale)
 
 
 class NoiseSource:
     """Where a mechanism gets its noise: the only thing it may do with exact numbers.
 
-    `EXACT` is the one source of the product, of exact discrete noise. An audit may listen by a
-    subclass of its own.
+    `EXACT` is the one source of the product; an audit may listen by a subclass of its own.
     """
 
     def perturb(
@@ -171,10 +169,7 @@ def _rho(scale: float, l2: float) -> float:
 
 
 def _gaussian_epsilon(scale: float, l2: float, delta: float) -> float:
-    """ε at δ of the discrete Gaussian by way of zero-concentrated DP, as OpenDP proves it.
-
-    Infinite where it proves none: so little noise that its arithmetic overflows.
-    """
+    """ε at δ of the discrete Gaussian by zCDP, as OpenDP proves it; infinite where it overflows."""
     try:
         curve = dp.c.make_zCDP_to_approxDP(_sampler(GAUSSIAN, scale)).map(l2)
         return float(curve.epsilon(delta))

@@ -17,17 +17,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from counterveil import networks
 from counterveil.curator.noise import laplace
 from counterveil.curator.table import PrivateTable
-from counterveil.networks import (
-    Architecture,
-    Autoencoder,
-    UnitNorm,
-    check_finite,
-    class_means,
-    fit,
-    seeded,
-)
+from counterveil.networks import Architecture, Autoencoder, UnitNorm
 from counterveil.privacy import Access, Budget, Level, Statement
 from counterveil.terminal import Tick, silent
 
@@ -100,28 +93,23 @@ def build_prototypes(
     eta = perturbation(width, delta, budget, noise)  # step 2
     objective = perturbed_objective(eta, rows, device)  # step 3
     kind = Tied if architecture.tied else Autoencoder
-    autoencoder = seeded(lambda: kind(width, architecture.encoder), seed).to(device)
+    autoencoder = networks.seeded(lambda: kind(width, architecture.encoder), seed).to(device)
 
     def loss_of(numbers: Tensor) -> Tensor:
         x = private_rows[numbers]
         x_hat = autoencoder(x)
         return objective(2 * x - 1, 2 * x_hat - 1) if architecture.signed else objective(x, x_hat)
 
-    fit(  # step 4
-        autoencoder,
-        loss_of,
-        rows,
-        epochs=architecture.epochs,
-        batch=architecture.batch,
-        rate=LEARNING_RATE,
-        seed=seed,
-        tick=tick,
+    long = networks.TrainingSchedule(
+        epochs=architecture.epochs, batch=architecture.batch, rate=LEARNING_RATE
     )
-    check_finite(autoencoder)
+    networks.fit(autoencoder, loss_of, rows, seed=seed, tick=tick, **long)  # step 4
+    networks.check_finite(autoencoder)
     if isinstance(autoencoder, Tied):
         autoencoder = autoencoder.as_usual()
     classes = len(table.schema.label.classes)
-    return autoencoder, class_means(autoencoder, private_rows, private_classes, classes)  # step 5
+    means = networks.class_means(autoencoder, private_rows, private_classes, classes)  # step 5
+    return autoencoder, means
 
 
 def sensitivity(widest: int) -> float:

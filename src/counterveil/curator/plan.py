@@ -69,7 +69,6 @@ class Plan:
         return "measure features and what goes together" if self.norm else "measure features alone"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: what is measured, and why. All of it is public."""
         return notebook_table(
             f"Plan: {self.headline}",
             [
@@ -82,7 +81,6 @@ class Plan:
         )
 
     def text(self) -> str:
-        """The plan in words."""
         lines = [self.headline]
         lines += [f"  - {reason}" for reason in self.reasons]
         lines += [f"  ! {warning}" for warning in self.warnings]
@@ -96,10 +94,9 @@ def about(number: float) -> str:
 
 @dataclass(frozen=True)
 class AtDelta:
-    """What the plan of a mixed table would be at this δ, at the same ε; `HEADINGS` of its cells.
+    """What the plan of a mixed table would be at this δ; `HEADINGS` of its cells.
 
-    `noise`: the deviation of the noise on a count, in rows; `link_noise`: that on the correlation
-    of two features, about, and 0 where none is measured.
+    `noise`, `link_noise`: as those of the plan; 0 where none is measured.
     """
 
     delta: float

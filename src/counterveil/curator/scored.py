@@ -56,10 +56,9 @@ class Counts:
         return _estimate(hit / (hit + missed) if hit + missed > 0 else (low + high) / 2, low, high)
 
     def auc(self, error: float = ERROR) -> Estimate:
-        """The share of pairs, one of each of two classes, of which the second has the higher bin.
+        """How often, of a record of each of two classes, the second has the higher bin; ties half.
 
-        A pair in one bin counts half. Where counts are noisy, the interval also holds whatever the
-        order within a bin is.
+        Where counts are noisy, the interval also holds whatever the order within a bin is.
         """
         first, second = self.values.astype(np.float64)
         won, tied, _ = _pairs(first, second)
@@ -74,14 +73,12 @@ class Counts:
 
 @dataclass(frozen=True, eq=False)
 class Score:
-    """What was counted, and the shares that follow.
+    """What was counted, and the shares that follow; their intervals hold with 95 % (`Counts`).
 
     `counts` (classes, bins): noisy as `measurement` tells, exact and private where that is None.
     `tops` (bins,): the highest log-odds of each bin, of two classes; None where bins are wrong and
     right. `records`: of a person, so many count at most. `model`: the digest of its veil and the
     weights of its classes. `names`: what people call the classes.
-
-    Every interval holds with a confidence of 95 % for people like these (`Counts`).
     """
 
     classes: tuple[Any, ...]
@@ -105,8 +102,10 @@ class Score:
             return np.tile([False, True], (len(self.classes), 1))
         return np.stack([self.tops <= 0, self.tops > 0])
 
-    def _of_class(self, place: int) -> Array:
-        return np.arange(len(self.classes))[:, np.newaxis] == place
+    @property
+    def _of_each_class(self) -> list[Array]:
+        """The cells (classes, bins) of each class."""
+        return [np.indices(self.counts.shape)[0] == place for place in range(len(self.classes))]
 
     @property
     def wrong_and_right(self) -> list[tuple[int, int]]:
@@ -124,11 +123,8 @@ class Score:
     @cached_property
     def recalls(self) -> list[Estimate]:
         """For each class, the share that is got right; all intervals hold together."""
-        right, places = self.right, range(len(self.classes))
-        masks = [
-            (right & self._of_class(place), ~right & self._of_class(place)) for place in places
-        ]
-        return [self._counts.share(*each, ERROR / len(masks)) for each in masks]
+        right, share, masks = self.right, self._counts.share, self._of_each_class
+        return [share(right & mine, ~right & mine, ERROR / len(masks)) for mine in masks]
 
     @property
     def balanced_accuracy(self) -> Estimate:
@@ -138,9 +134,8 @@ class Score:
     @cached_property
     def shares(self) -> list[Estimate]:
         """The share of each class among all records; all intervals hold together."""
-        whole = np.ones_like(self.right)
-        masks = [whole & self._of_class(place) for place in range(len(self.classes))]
-        return [self._counts.share(mask, ~mask, ERROR / len(masks)) for mask in masks]
+        share, masks = self._counts.share, self._of_each_class
+        return [share(mine, ~mine, ERROR / len(masks)) for mine in masks]
 
     @property
     def base_rate(self) -> Estimate:
@@ -197,7 +192,6 @@ class Score:
         ]
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
         private = self.measurement is None
         return notebook_table(
             f"Score of {self.model}",
@@ -248,7 +242,6 @@ class Score:
         }
 
     def to_json(self) -> bytes:
-        """The content of its file."""
         return (json.dumps(self.to_dict(), ensure_ascii=False, indent=2) + "\n").encode()
 
     @property
@@ -288,8 +281,7 @@ def _pairs(first: Array, second: Array) -> tuple[Array, Array, Array]:
 def _weight(first: Array, second: Array) -> float:
     """An AUC varies as a share of so many times as many people as the smaller class has.
 
-    By DeLong's estimate of its variance. By van Dantzig's bound it is 1 at least, and it is 3 for a
-    model that tells nothing where the other class is far larger; more is not believed.
+    By DeLong's estimate of its variance, from 1 (van Dantzig's bound) to 3, not more.
     """
     sizes = max(first.sum(), 1.0), max(second.sum(), 1.0)
     one, two = first / sizes[0], second / sizes[1]

@@ -1,7 +1,6 @@
 """Where private rows come from: frames, files, folders and streams, read in batches.
 
-A table of any size streams through constant memory, and the number of its rows, which is public, is
-known before one is read.
+A table of any size streams through constant memory; how many rows it has is known before.
 
 What pandas makes of a column of Arrow depends on all of its cells: one missing value turns whole
 numbers into floats, which tell them apart up to 2⁵³ only, and one impossible date or text that is
@@ -45,9 +44,8 @@ NESTED = "(several values)"  # what a cell that holds more than one value counts
 class Source:
     """Where private rows come from. Its repr shows none.
 
-    `batches`: frames, one after the other. `read`: the same as columns by name, of the names given
-    alone, where there is a shorter way than by frames. `parts`: the same rows in parts that other
-    machines can read, of at most so many rows, in order.
+    `batches`: frames, in order. `read`: the columns of these names, where that is shorter than by
+    frames. `parts`: the same rows in parts, of at most so many rows, that other machines can read.
     """
 
     columns: tuple[str, ...]
@@ -69,9 +67,8 @@ class Source:
 def open_source(data: Any, schema: Schema, extra: tuple[str, ...] = ()) -> Source:
     """A source over `data`: a frame, an Arrow table, the path of a file or folder, or a function.
 
-    The address of an object store (s3://…) is the path of Parquet files.
-    The function opens a stream of Arrow batches, the same rows each time: a query of a database.
-    `extra` names columns needed besides those of the schema, such as the one with the person.
+    An address (s3://…) is the path of Parquet files. The function opens a stream of Arrow batches,
+    the same rows each time. `extra`: columns besides those of the schema.
     """
     wanted = (*schema.columns, schema.label.name, *extra)
     if isinstance(data, Fragments):
@@ -190,7 +187,7 @@ def cells_of(column: pa.Array) -> Any:
     """The cells of a column as pandas holds them.
 
     Whole numbers stay whole beside missing ones. Bytes of a text that are not UTF-8 become the
-    replacement character. A date or time becomes a text: it is no number, and no two are the same.
+    replacement character. A date or time becomes a text.
     """
     while isinstance(column.type, pa.BaseExtensionType):
         column = column.storage

@@ -1,9 +1,8 @@
 """PrivateTable: private rows that cannot leave by accident, read in batches.
 
 It cannot be printed, iterated, indexed or pickled, so that rows do not slip into logs, notebooks or
-files. The mechanisms of this package ask it for encoded batches by name. Rows come from a frame in
-memory, an Arrow table, a CSV file, a Parquet file or a folder of those; a table of any size streams
-through constant memory, and the number of its rows, which is public, is known before one is read.
+files. The mechanisms of this package ask it for encoded batches by name (`private_…`): every caller
+must account for what it does with them.
 
 No value of a row can stop a release: whether it stopped would be an exact answer about the rows.
 What a row counts as depends on that row and the schema alone (`encoding`), in any file and whatever
@@ -43,10 +42,10 @@ WHOLE = re.compile(r"(?P<sign>[+-]?)(?P<digits>[0-9]+)(\.0*)?")
 class PrivateTable:
     """Rows and labels that fit a schema, read in batches.
 
-    `unit_column` names the column with the person a record belongs to (`person` says who is the
+    `unit_column` names the column with the person a record belongs to (`person_of` says who is the
     same); of each person's records the first `max_records` in the order of the table are used, 1 if
-    nothing is said, and the others are dropped. `cluster`: where the rows are counted, in
-    parts. `private_used`: which rows (rows,) count, where that is known already.
+    nothing is said. `cluster`: where the rows are counted, in parts. `private_used`: which rows
+    (rows,) count, where that is known already.
     """
 
     def __init__(
@@ -67,14 +66,14 @@ class PrivateTable:
         extra = () if unit_column is None else (unit_column,)
         self._source = open_source(private_data, schema, extra)
         self.schema, self.encoding = schema, Encoding(schema, private=True)
-        self.unit_column = unit_column
-        self.records = records
+        self.unit_column, self.records, self.cluster = unit_column, records, cluster
+        # Whom the privacy of this table protects.
+        self.unit: Literal["record", "person"] = "record" if unit_column is None else "person"
         if self._source.rows == 0:
             raise DataError("the table is empty; it needs at least one row")
         self.encoding.check_columns(self._source.columns, label=True)
         if unit_column is not None and unit_column not in self._source.columns:
             raise DataError(f"unit column {unit_column!r} is missing from the table")
-        self.cluster = cluster
         if cluster is not None:
             self.private_parts(self._source.rows)
         if private_used is not None:
@@ -83,17 +82,11 @@ class PrivateTable:
         self._readings, self._done, self._rows_read = 1, 0, 0
         self._private_kept: tuple[Grid, list[list[Array]]] | None = None
 
-    @property
-    def unit(self) -> Literal["record", "person"]:
-        """Whom the privacy of this table protects."""
-        return "record" if self.unit_column is None else "person"
-
     @cached_property
     def size(self) -> int:
         """The number of units, which is public: of records, or of people.
 
-        How many records a person has is private, so that with a unit column the number of records
-        is not public; replacing a person leaves the number of people as it is.
+        With a unit column the number of records is not: how many a person has is private.
         """
         return self.rows if self.unit_column is None else len(self._private_people[0])
 
@@ -109,10 +102,7 @@ class PrivateTable:
 
     @cached_property
     def _private_people(self) -> tuple[Counter[str], Array]:
-        """Who has how many records, and which rows (rows,) are among the first of their person.
-
-        It takes the whole table in order, so that it is found out here, even with a cluster.
-        """
+        """Who has how many records, and which rows (rows,) are among the first of their person."""
         used: Counter[str] = Counter()
         mine = np.zeros(self._source.rows, dtype=bool)
         row = 0
@@ -129,28 +119,23 @@ class PrivateTable:
     def watch(self, tick: Tick, readings: int) -> None:
         """From now on tell `tick` what share of so many readings is done, in whole percent.
 
-        Nothing that is told depends on what the rows hold: not on how many have a label. With a
-        unit column, how many rows there are is private too: then only whole readings are told.
+        Nothing that is told depends on what the rows hold; with a unit column, not on how many.
         """
         self._tick, self._readings, self._done = tick, readings, 0
 
     def tell(self, rows: int) -> None:
-        """Tell whoever watches that so many more rows of the table were read."""
+        """Tell whoever watches that so many more rows were read."""
         if self.unit_column is None:
             self._rows_read += rows
             part = self._done + min(self._rows_read / self.rows, 1.0)
             self._tick(int(100 * part / self._readings), "%")
 
     def tell_all_read(self) -> None:
-        """Tell whoever watches that a reading is done."""
         self._done, self._rows_read = self._done + 1, 0
         self._tick(100 * self._done // self._readings, "%")
 
     def private_parts(self, most: int) -> list[tuple[Fragments, Array | None]]:
-        """The rows in parts of at most `most` for the workers of a cluster.
-
-        A part says where its rows are; with it comes which of them (rows,) count, if not all.
-        """
+        """Where parts of at most `most` rows are, and which of them (rows,) count, if not all."""
         if self._source.parts is None:
             raise RequestError("workers read Parquet files: give one, or a folder of them")
         parts, used = self._source.parts(most), self._private_used
@@ -161,19 +146,13 @@ class PrivateTable:
         ]
 
     def private_frames(self) -> Iterator[pd.DataFrame]:
-        """The rows that count, as they are in the table, whatever their label.
-
-        Every caller must account for what it does with them. No value of a row can make it fail.
-        """
+        """The rows that count, as they are in the table, whatever their label."""
         for private_frame, _ in self._used():
             yield private_frame
             self.tell(len(private_frame))
 
     def private_batches(self) -> Iterator[tuple[Array, Array]]:
-        """Encoded rows (rows, width) and class numbers (rows,), batch by batch.
-
-        Every caller must account for what it does with them. No value of a row can make it fail.
-        """
+        """Encoded rows (rows, width) and class numbers (rows,), batch by batch."""
         for private_frame, _ in self._used():
             classes = self.encoding.labels(private_frame, strict=False)
             labelled = classes >= 0
@@ -187,9 +166,7 @@ class PrivateTable:
     ) -> Iterator[tuple[list[Any], Array]]:
         """The same rows in compact form (`Encoding.compact_arrays`): a column for each feature.
 
-        `features`: the places of those that are wanted, all if None; others have None. As
-        with `private_batches`, every caller must account for what it does with them, and no value
-        can make it fail.
+        `features`: the places of those that are wanted, all if None; others have None.
         """
         wanted = range(len(self.encoding.blocks)) if features is None else features
         names = {name for place in wanted for name in self.schema.features[place].columns}
@@ -214,8 +191,7 @@ class PrivateTable:
     ) -> Iterator[tuple[list[Any], list[Any], Array]]:
         """The columns of `private_columns`, the cells of `grid` that they fall in, and classes.
 
-        The cells of all features, where they take little memory, are kept there for the next time
-        that they are wanted `alone`, without the columns.
+        Cells that take little memory are kept for when they are wanted `alone`, without columns.
         """
         codes: list[Any]
         kept = self.private_kept(grid) if alone else None
@@ -248,12 +224,10 @@ class PrivateTable:
     def check(self) -> None:
         """Read every row and refuse a table that does not fit the schema or cannot be explained.
 
-        For the curator's eyes: whether it passes depends on the rows exactly, so that no private
-        mechanism may call it, and no release does.
+        For the curator's eyes: no private mechanism may call it, and no release does.
         """
-        lowest = np.full(self.encoding.width, np.inf)
+        lowest, classes_seen = np.full(self.encoding.width, np.inf), set[int]()
         highest = -lowest
-        classes_seen: set[int] = set()
         for private_frame, numbers in self._used(strict=True):
             private_points = self.encoding.encode(private_frame, numbers)
             private_classes = self.encoding.labels(private_frame, numbers)
@@ -275,10 +249,8 @@ class PrivateTable:
 
     def private_rows(self) -> tuple[Array, Array]:
         """All encoded rows and class numbers at once, for mechanisms that train on them."""
-        points, classes = [np.empty((0, self.encoding.width))], [np.empty(0, dtype=np.intp)]
-        for batch in self.private_batches():
-            points.append(batch[0])
-            classes.append(batch[1])
+        none = np.empty((0, self.encoding.width)), np.empty(0, dtype=np.intp)
+        points, classes = zip(none, *self.private_batches(), strict=True)
         return np.concatenate(points), np.concatenate(classes)
 
     def _used(self, *, strict: bool = False) -> Iterator[tuple[pd.DataFrame, Array]]:
@@ -334,7 +306,6 @@ def person_of(cell: Any) -> str | None:
 
 
 def people_of(column: pd.Series[Any]) -> list[str | None]:
-    """The person of each cell."""
     empty = empty_cells(column)
     cells = column.astype(object).to_numpy()
     return [None if none else person_of(cell) for cell, none in zip(cells, empty, strict=True)]

@@ -13,8 +13,7 @@ from counterveil.schema import Schema
 def likely_frequencies(noisy: Array, scale: float) -> Array:
     """The expected frequency of each bit given its noisy one, whose noise is Laplace of `scale`.
 
-    What frequencies there are, and how many bits have each, is itself learnt from the noisy ones:
-    the most likely distribution on a fine grid (Kiefer & Wolfowitz), by expectation-maximisation.
+    The most likely distribution of frequencies on a grid (Kiefer & Wolfowitz) is learnt by EM.
     """
     grid = np.concatenate([[1e-4], np.linspace(0.002, 0.998, 250)])
     likelihood = np.exp(-np.abs(noisy[:, None] - grid) / max(scale, 1e-3))

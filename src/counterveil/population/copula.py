@@ -14,6 +14,7 @@ which adds up over cells and pairs of cells: a cell stands for all numbers in it
 from __future__ import annotations
 
 import numpy as np
+from scipy.special import ndtr
 
 from counterveil.encoding import Array
 from counterveil.population.moments import Moments, normal_scores
@@ -68,10 +69,7 @@ class Copula:
         )
 
     def odds(self, one: int, two: int) -> Array:
-        """How many times more often than by chance cells of two features meet, (classes, a, b).
-
-        The density of two normal numbers with their correlation, over that of two without.
-        """
+        """How many times more often than by chance cells of two features meet, (classes, a, b)."""
         link = float(self.links[one, two])
         first, second = self.scores[one][:, :, None], self.scores[two][:, None, :]
         log = (link * first * second - link**2 * (first**2 + second**2) / 2) / (1 - link**2)
@@ -90,11 +88,9 @@ def likely(noisy: Array, variances: Array, noise: float, rounds: int = 20) -> Ar
     """Covariances that are believed, 0 on the diagonal, (features, features).
 
     `noisy`: with noise of deviation `noise`; its diagonal is not looked at. `variances`: known.
-
-    Where many features go together they have a few causes in common, and noise has none: of the
-    eigenvalues those beyond the largest of noise alone are kept, each without what noise adds to it
-    (for a matrix of noise, the best that can be done by eigenvalues). Single pairs that stand out
-    of what is left come on top.
+    Where many features go together they have a few causes in common: eigenvalues beyond the largest
+    of noise alone are kept, each without what noise adds to it. Single pairs that stand out of what
+    is left come on top.
     """
     of_noise = 4 * noise**2 * len(noisy)  # the square of its largest eigenvalue, nearly
     common = np.zeros_like(noisy)
@@ -123,3 +119,59 @@ def correlation_matrix(links: Array, least: float, rounds: int = 20) -> Array:
         size = np.sqrt(np.diag(found))
         found = found / np.outer(size, size)
     return found
+
+
+class Tree:
+    """The tree of a population: of every feature the one that says most about it.
+
+    Along the tree P~ holds whole tables in place of correlations, which can say more (a husband is
+    a man). The copula adds what the tree leaves over, with R_T the correlations that follow from
+    those along the tree alone.
+
+    `parents`: (parent, child) of every feature, parents first; -1 for no parent. `left_over`:
+    R⁻¹ − R_T⁻¹, (features, features). `log_scale`: ½·log |R_T| − ½·log |R|, with which the density
+    adds up to 1, but for cells that stand for all numbers in them.
+    """
+
+    def __init__(self, copula: Copula, information: Array) -> None:
+        self._copula, self.parents = copula, spanning_tree(information)
+        links = copula.links
+        inverse, log_scale = np.eye(len(links)), 0.0
+        for pair in self.pairs:
+            link = links[pair]
+            inverse[pair, pair] += link**2 / (1 - link**2)
+            inverse[pair, pair[::-1]] -= link / (1 - link**2)
+            log_scale += np.log1p(-(link**2)) / 2
+        self.left_over = np.linalg.inv(links) - inverse
+        self.log_scale = float(log_scale - np.linalg.slogdet(links)[1] / 2)
+
+    @property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """(parent, child) of every feature that has a parent."""
+        return tuple(pair for pair in self.parents if pair[0] >= 0)
+
+    def draw(self, rows: int, rng: np.random.Generator) -> Array:
+        """Even numbers from 0 to 1, (rows, features): what is new in each beside its parent."""
+        hidden = self._copula.hidden
+        normal = rng.normal(size=(rows, len(hidden))) @ np.linalg.cholesky(hidden).T
+        new = normal.copy()
+        for parent, child in self.pairs:
+            link = hidden[parent, child]
+            new[:, child] = (normal[:, child] - link * normal[:, parent]) / np.sqrt(1 - link**2)
+        found: Array = ndtr(new)
+        return found
+
+
+def spanning_tree(strength: Array) -> tuple[tuple[int, int], ...]:
+    """(parent, child) of every feature, parents first, by the strongest pairs; -1 for no parent."""
+    alone = strength.sum(axis=1)
+    reach = np.zeros(len(strength))  # how strongly each goes with a feature of the tree
+    parents, found = np.full(len(strength), -1), []
+    left = list(range(len(strength)))
+    while left:
+        child = max(left, key=lambda each: (reach[each], alone[each]))
+        left.remove(child)
+        found.append((int(parents[child]), child))
+        nearer = [each for each in left if strength[child, each] > reach[each]]
+        parents[nearer], reach[nearer] = child, strength[child, nearer]
+    return tuple(found)

@@ -56,16 +56,9 @@ class Features:
         limit = MOST_TURNS * (1 << TURN) // (image.width * image.levels)
         self._steps = np.clip(steps, -limit, limit)  # whole numbers in float64
         self._radians = self._steps * (2 * math.pi * image.levels / (1 << TURN))
-
-    @property
-    def l2_squared(self) -> int:
-        """No image has an integer vector with a larger squared norm; exact."""
-        return self.count * int((COSINES**2 + SINES**2).max())
-
-    @property
-    def l1(self) -> int:
-        """The same for the L1 norm."""
-        return self.count * int((np.abs(COSINES) + np.abs(SINES)).max())
+        # No image has an integer vector with larger norms; exact.
+        self.l2_squared = count * int((COSINES**2 + SINES**2).max())
+        self.l1 = count * int((np.abs(COSINES) + np.abs(SINES)).max())
 
     def whole(self, points: Array) -> Array:
         """Encoded images (rows, pixels) as integers (rows, 2K) in units of 1/(FIXED_POINT·√K)."""

@@ -58,8 +58,7 @@ class Generator(nn.Module):
     """G: z (rows, latent) and classes (rows,) to images (rows, pixels) in the unit cube.
 
     Two dense layers say how strong each of `maps` patches is in each cell of `CELL` × `CELL`
-    pixels. A patch is larger than its cell; what patches give to a pixel adds up before the
-    sigmoid. There is no convolution in it: its backward pass would take most of the time.
+    pixels; what patches give to a pixel adds up before the sigmoid. A convolution would be slower.
     """
 
     def __init__(self, image: Pixels, classes: int, size: GeneratorSize) -> None:
@@ -121,8 +120,7 @@ class _Normalised(nn.Module):
 class FeaturePopulation(Population):
     """Images of a generator, in whole levels, in the classes' noisy proportions.
 
-    Without a generator it only says what one has to learn: `embedding`, the noisy class means of φ,
-    (classes, 2K).
+    `embedding`: what it has to learn, the noisy class means of φ, (classes, 2K).
     """
 
     def __init__(
@@ -140,12 +138,10 @@ class FeaturePopulation(Population):
         self._schema, self._record = schema, record
 
     def with_generator(self, generator: Generator) -> FeaturePopulation:
-        """The same with images to draw."""
         return FeaturePopulation(self._schema, self._record, generator)
 
     @torch.no_grad()
     def _points(self, classes: Array, rng: np.random.Generator) -> Array:
-        """Images, flat, in whole levels."""
         if self.generator is None:
             raise RequestError(
                 "this population has no generator yet; use Veil.population() of a release, or "
@@ -165,10 +161,7 @@ class FeaturePopulation(Population):
 
 
 def count_weight(features: int) -> int:
-    """How much a record adds to the count of its class: as long as its features are, rounded down.
-
-    In this length it costs no noise (`coefficients.EmbeddingSums`).
-    """
+    """How much a record adds to its class's count: as long as its features, so at no cost."""
     return math.isqrt(features) * FIXED_POINT
 
 

@@ -33,11 +33,7 @@ class Grid:
         self.in_order = tuple(cells.in_order for cells in self.cells)
 
     def merged(self, max_bins: int) -> tuple[Array, ...]:
-        """For each feature, the coarse cell of each of its cells: at most `max_bins` of numbers.
-
-        Neighbouring bins are merged evenly; categories, binary values and missing values stay by
-        themselves.
-        """
+        """For each feature the coarse cell of each of its cells: at most `max_bins` of numbers."""
         return tuple(cells.merged(max_bins) for cells in self.cells)
 
     def codes(self, points: Array) -> Array:
@@ -45,12 +41,7 @@ class Grid:
         blocks = zip(self.encoding.blocks, self.cells, strict=True)
         return np.stack([cells.codes(points[:, block.at]) for block, cells in blocks], axis=1)
 
-    def codes_of(self, columns: Sequence[Array]) -> list[Array]:
-        """The same of rows in compact form (`Encoding.compact`): a column of cells a feature."""
-        return [cells.codes_of(column) for cells, column in zip(self.cells, columns, strict=True)]
-
     def points(self, codes: Array, rng: np.random.Generator) -> Array:
-        """A legal encoded row for each row of cells."""
         points = np.zeros((len(codes), self.encoding.width))
         for number, (block, cells) in enumerate(zip(self.encoding.blocks, self.cells, strict=True)):
             points[:, block.at] = cells.points(codes[:, number], rng)
@@ -71,10 +62,7 @@ class Line:
         self.width = sum(counts)
 
     def counts(self, columns: Sequence[Any]) -> Array:
-        """How many rows sit in each cell, (width,); rows in compact form (`Encoding.compact`).
-
-        Only the columns of `places` are looked at.
-        """
+        """How many rows sit in each cell, (width,), by the compact columns of `places`."""
         total = np.zeros(self.width, dtype=np.int64)
         for place, start, cells in zip(self.places, self.starts, self.cells, strict=True):
             mine = np.bincount(cells.codes_of(columns[place]), minlength=cells.count)

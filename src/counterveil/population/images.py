@@ -23,16 +23,12 @@ class Frequencies:
             raise VeilError("its noisy record has more frequencies than its images")
         self.image, self.side = image, side
         self.width = image.channels * side**2
-        self._rows, self._columns = _cosines(image.height, side), _cosines(image.breadth, side)
-
-    @property
-    def waves(self) -> tuple[Array, Array]:
-        """The cosines down and across an image: (side, height) and (side, breadth)."""
-        return self._rows, self._columns
+        # The cosines down and across an image: (side, height) and (side, breadth).
+        self.waves = _cosines(image.height, side), _cosines(image.breadth, side)
 
     def of(self, points: Array) -> Array:
         """Pixels in [0, 1], flat, as coefficients (images, channels·side²)."""
-        return self._transform(points, self._rows, self._columns)
+        return self._transform(points, *self.waves)
 
     def whole(self, points: Array, fixed_point: int) -> Array:
         """Coefficients in units of 1/fixed_point, by exact arithmetic on whole numbers.
@@ -40,7 +36,7 @@ class Frequencies:
         The cosines are rounded to 12 bits; sums of products stay far below 2⁵³, so that a float
         product is exact and an image's coefficients do not depend on the images around it.
         """
-        rows, columns = np.round(self._rows * FINE), np.round(self._columns * FINE)
+        rows, columns = (np.round(waves * FINE) for waves in self.waves)
         found = self._transform(np.round(points * self.image.levels), rows, columns)
         scaled = found * fixed_point / (FINE * FINE * self.image.levels)
         return np.round(scaled).astype(np.int64)
@@ -53,7 +49,8 @@ class Frequencies:
     def back(self, coefficients: Array) -> Array:
         """The images of coefficients, flat, not yet cut to [0, 1]."""
         square = coefficients.reshape(-1, self.image.channels, self.side, self.side)
-        found = np.einsum("uh,ncuv,vw->nhwc", self._rows, square, self._columns, optimize=True)
+        rows, columns = self.waves
+        found = np.einsum("uh,ncuv,vw->nhwc", rows, square, columns, optimize=True)
         return found.reshape(len(coefficients), -1)
 
     def spread(self) -> Array:
@@ -88,7 +85,6 @@ class ImagePopulation(Population):
         self.means = pooled + min(1.0, weight * 2) * believe * (residual / totals[:, None])
 
     def _points(self, classes: Array, rng: np.random.Generator) -> Array:
-        """Images, flat, in whole levels."""
         means = self.means[classes]
         points = self.frequencies.back(means + rng.normal(size=means.shape) * self.spread)
         levels = self.frequencies.image.levels

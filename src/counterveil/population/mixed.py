@@ -6,7 +6,7 @@
 | second moments of scores | correlations: a Gaussian copula (`copula.py`) |
 | counts of the strongest pairs | what correlations do not say: a husband is a man |
 
-The pairs that say most make a tree (`tree.py`), and every feature has a table with its parent
+The pairs that say most make a tree (`copula.Tree`), and every feature has a table with its parent
 there: that of the copula, corrected by the counts of the pair where it was counted. What else goes
 together is left to the copula.
 """
@@ -24,14 +24,12 @@ import numpy as np
 from counterveil.encoding import Array
 from counterveil.errors import RequestError, VeilError
 from counterveil.population.base import Population, to_simplex
-from counterveil.population.copula import Copula
+from counterveil.population.copula import Copula, Tree
 from counterveil.population.grid import Grid
-from counterveil.population.group_tables import tables_of_groups
-from counterveil.population.groups import Groups, count_width
+from counterveil.population.groups import Groups, count_width, tables_of_groups
 from counterveil.population.marginals import Marginals
 from counterveil.population.moments import Moments
 from counterveil.population.numbers import ChosenCells
-from counterveil.population.tree import Tree
 from counterveil.privacy.record import NoisyRecord
 from counterveil.schema import Schema
 
@@ -94,10 +92,7 @@ class MixedPopulation(Population):
             self._in_groups = record.read("groups", (rows, count_width(self._counted, self.groups)))
 
     def _raked(self, tables: tuple[Array, ...], whose: Any = slice(None)) -> dict[int, Array]:
-        """Of each feature with a parent the counts of both, in each class of `tables`.
-
-        `whose`: the class of the veil that each class of the tables is of.
-        """
+        """Of each child the counts with its parent; `whose`: the veil's class of each class."""
         pairs = () if self.tree is None else self.tree.pairs
         return {
             child: rake(self._odds[child][whose], tables[parent], tables[child])
@@ -107,8 +102,7 @@ class MixedPopulation(Population):
     def by_groups(self) -> MixedPopulation:
         """P~ whose classes are (group, class), where groups were named at release: to draw from.
 
-        The tables of a group are those of its class, as far as its noisy counts do not tell
-        otherwise; what goes together is what goes together in the class.
+        What goes together in a group is what goes together in its class.
         """
         if self.groups is None:
             raise RequestError("no groups were named when this veil was released")
@@ -142,27 +136,13 @@ class MixedPopulation(Population):
             codes[:, child] = order[_pick(weights[:, order], dice[:, child])]
         return codes
 
-    def conditionals(self, codes: Array, classes: Array, feature: int) -> Array:
-        """P~(cell of `feature` | the rest of the row, class), (rows, cells).
-
-        `codes`: the cell of each feature, (rows, features); that of `feature` is not looked at.
-        """
-        found = self.potentials.alone[feature][classes]
-        for one, two, table in self.potentials.pairs:
-            if feature == two:
-                found = found + table[classes, codes[:, one]]
-            elif feature == one:
-                found = found + table[classes, :, codes[:, two]]
-        found = np.exp(found - found.max(axis=1, keepdims=True))
-        return found / found.sum(axis=1, keepdims=True)
-
     def log_density(self, points: Array) -> Array:
         """log P~(cells of the row | class), (rows, classes), of encoded rows (rows, width).
 
         A number counts by the bin it lies in. Without a copula it adds up to 1 over all cells. With
         one, a cell has the density of the copula at its middle times its share of people: it adds
         up to 1 the better the finer the cells are, and counted pairs change it a little. The
-        differences of two rows, and so ranks and `conditionals`, do not depend on that.
+        differences of two rows, and so ranks, do not depend on that.
         """
         found = self.potentials.log_density(self.grid.codes(points))
         if self.tree is not None:
@@ -199,9 +179,7 @@ class MixedPopulation(Population):
         return tuple(np.maximum(_logs(_rows(table)), rarest) for table in self.tables)
 
     def percentiles(self, feature: int, of_class: int | None = None) -> tuple[Array, Array]:
-        """Places in the unit cube and the share of people up to them, of all or of a class.
-
-        For numbers alone.
+        """Places of a number in the unit cube and the share of people up to them.
 
         Both rise; between two places the share rises evenly. A value that many people share stands
         twice in a row, with the share of people below it and with that up to it.
@@ -218,10 +196,7 @@ class MixedPopulation(Population):
         return np.maximum.accumulate(places), np.stack([starts, ends], axis=1).ravel()
 
     def _along_tree(self, copula: Copula) -> tuple[Tree, dict[int, Array]]:
-        """The tree, and of each feature with a parent how often cells of both meet, beside chance.
-
-        Those are (classes, cells of the parent, own cells).
-        """
+        """The tree, and how often cells meet: of each child (classes, parent's cells, own)."""
         information, times = copula.information.copy(), {}
         for (one, two), noisy, variance in self._counted_pairs():
             coarse = self._coarse[one], self._coarse[two]
@@ -279,9 +254,7 @@ def believable(noisy: Array, expected: Array, variance: float) -> Array:
     """`noisy` counts, believed as far as they say more than `expected` and noise would.
 
     Empirical Bayes: the counts of a class (first axis) deviate from what is expected by some share
-    τ of it. τ² is what the squared deviations hold beyond the known variance of the noise; each
-    cell is then believed by signal / (signal + noise). Every class has its own τ: a small class
-    deviates more from what all have in common than a large one.
+    τ of it, of each class its own; τ² is what squared deviations hold beyond the noise.
     """
     residual = noisy - expected
     cells = tuple(range(1, noisy.ndim))

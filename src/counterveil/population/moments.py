@@ -75,10 +75,7 @@ def normal_scores(people: Array, order: Array) -> Array:
 
 
 def _order(table: Array, ordered: int) -> Array:
-    """The cells of a feature from low to high: what is missing, then cells that have an order.
-
-    Cells without an order are put by what they say about the class.
-    """
+    """The cells from low to high, a missing value first; others by what they say of the class."""
     cells, people = table.shape[1], table.sum(axis=0)
     if ordered >= 2:
         return np.roll(np.arange(cells), cells - ordered)

@@ -1,19 +1,28 @@
 """Bins of a number, cut where noisy counts say that the people are, and how many are in each.
 
-Given noisy counts on the number's ladder (`ladder.py`), bins for the counts of (class, bin) hold
-about as many people each, whole numbers down to single values; the outermost ones reach the public
-bounds, so that every legal value has a bin. Inside a bin people are spread over pieces, as the
-ladder or the neighbouring bins say. All of it is computed from noisy counts alone.
+A wide number is first counted on a public ladder, all classes together: signed octaves around 0 and
+cells of equal width, so that some cell says where people are, and wide bounds cost a few cells.
+Given these noisy counts, bins hold about as many people each, whole numbers down to single values;
+the outermost ones reach the public bounds. Inside a bin people are spread over pieces, as the
+ladder or the neighbouring bins say.
 """
 
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import cast
 
 import numpy as np
 
+from counterveil.population.grid import Line
+from counterveil.schema import Numeric, Schema
 from counterveil.schema.cells import NumberCells
 from counterveil.schema.columns import Array
 
+EVEN, MORE_EVEN = 16, 64  # cells of equal width on a ladder
+MORE_FROM = 24  # bins of a number: where noise leaves so many, it leaves more cells of a ladder
+OCTAVES = 8  # on either side of 0, below one of those
+TINY = 5  # cells of three octaves each, below
+FAR_AWAY = 8  # octaves start at a bound that is nearer to 0 than the span over this
 PIECES = 4  # of a bin, along which the density inside it changes
 HAIR = 4e-12  # what parts 0 from the numbers next to it, in the unit cube
 NEW_LEVEL = 2.0  # log-odds against a new level from one cell to the next
@@ -68,13 +77,57 @@ class ChosenCells(NumberCells):
         return counts, variance * (1 - trust / size)[self.group]
 
 
+class Ladders(Line):
+    """The ladders of all wide numbers side by side; they have more cells for many `bins`."""
+
+    def __init__(self, schema: Schema, bins: int) -> None:
+        even = MORE_EVEN if bins >= MORE_FROM else EVEN
+        features = [(place, each) for place, each in enumerate(schema.features) if each.is_wide]
+        super().__init__({place: ladder(cast(Numeric, each), even) for place, each in features})
+
+    def chosen(
+        self, noisy: Array, variance: float, rows: float, bins: int
+    ) -> dict[int, ChosenCells]:
+        """For each place, about `bins` bins cut where its noisy counts say that people are."""
+        parts = self.parts(noisy)
+        return {
+            place: chosen_cells(cells, parts[place], variance, rows, bins)
+            for place, cells in zip(self.places, self.cells, strict=True)
+        }
+
+
+def ladder(feature: Numeric, even: int = EVEN) -> NumberCells:
+    """The public cells on which a number is first counted; 0 has one of its own."""
+    lower, upper = feature.number_range
+    start = min(max(0.0, lower), upper)
+    if feature.integer and feature.span < 2 * even:
+        starts = np.arange(lower, upper + 1)
+    elif abs(start) * FAR_AWAY > feature.span:
+        starts = np.linspace(lower, upper, 2 * even + 1)
+    else:
+        width = feature.span / even
+        fine, tiny = np.arange(1, OCTAVES + 1), OCTAVES + 3 * np.arange(1, TINY + 1)
+        down = width * 0.5 ** np.concatenate([fine, tiny])
+        down = np.append(down[down >= 1], 1.0) if feature.integer else down
+        starts = start + np.concatenate([np.arange(-even, even + 1) * width, down, -down, [0.0]])
+    starts = np.append(starts, lower)
+    starts = np.ceil(starts) if feature.integer else starts
+    starts = np.unique(starts[(starts >= lower) & (starts < upper + feature.integer)])
+    low, high = starts, np.append(starts[1:] - feature.integer, upper)
+    low, high = (low - lower) / feature.span, (high - lower) / feature.span
+    if not feature.integer and lower <= 0 <= upper:
+        zero = -lower / feature.span
+        at = int(np.searchsorted(low, zero))
+        low = np.insert(np.where(low == zero, zero + HAIR, low), at, zero)
+        high = np.insert(np.where(high == zero, zero - HAIR, high), at, zero)
+    step = 1 / feature.span if feature.integer else 0.0
+    return NumberCells(len(low) + feature.missing, low, high, step, feature.missing)
+
+
 def chosen_cells(
     steps: NumberCells, noisy: Array, variance: float, rows: float, bins: int
 ) -> ChosenCells:
-    """About `bins` bins of a number whose noisy counts on its ladder `steps` are given.
-
-    Fewer bins where many values are missing, for the noise is as large for fewer people.
-    """
+    """About `bins` bins of a number, fewer where many values are missing, from its noisy ladder."""
     ladder = len(steps.low)
     people = denoised(noisy, np.full(len(noisy), variance), rows, ladder)[:ladder]
     target = people.sum() / max(2.0, bins * np.sqrt(people.sum() / rows))
@@ -156,8 +209,7 @@ def pooled_counts(noisy: Array, variance: float, rows: float, cells: NumberCells
 def shaped(cells: NumberCells, counts: Array) -> ChosenCells:
     """The same cells; inside a bin of one piece, the density leans as it does from bin to bin.
 
-    `counts`: of people in each cell, denoised. The slope is the smaller one of those to either
-    side, and none on a peak; beyond the outermost bins there is nobody.
+    `counts`: of people in each cell. The slope is the smaller of both sides' and 0 on a peak.
     """
     if not isinstance(cells, ChosenCells):
         bins = zip(cells.low.tolist(), cells.high.tolist(), strict=True)
@@ -183,7 +235,6 @@ def _leaning(piece: Piece, slope: float, step: float) -> list[Piece]:
 
 
 def pieces_of(cells: ChosenCells) -> list[list[Piece]]:
-    """The pieces of each bin."""
     ends = cells.pieces.low.tolist(), cells.pieces.high.tolist()
     every = list(zip(*ends, cells.weights.tolist(), strict=True))
     first = np.searchsorted(cells.into, np.arange(len(cells.low) + 1)).tolist()
@@ -191,7 +242,6 @@ def pieces_of(cells: ChosenCells) -> list[list[Piece]]:
 
 
 def with_pieces(cells: ChosenCells, bins: list[list[Piece]]) -> ChosenCells:
-    """The same cells, their bins made of these pieces."""
     kept = {name: getattr(cells, name) for name in ("expected", "group", "counted", "variances")}
     return replace(of_pieces(cells, bins), **kept)
 
@@ -227,9 +277,7 @@ def level_means(noisy: Array, variances: Array) -> Array:
     """What is expected of counts with known noise that stay at one level for some cells each.
 
     The mean over all ways to cut the cells into runs. A run is either empty or has a level of its
-    own, its likeliest; a way to cut is as likely as the noise that it leaves over. Neighbours that
-    differ by less than noise does are thus taken together, a single value that many people share
-    stands out, and cells that hold nothing but noise come out empty.
+    own, its likeliest; a way to cut is as likely as the noise that it leaves over.
     """
     cells = len(noisy)
     weight = _sums_between(1 / variances)

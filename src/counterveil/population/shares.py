@@ -7,10 +7,9 @@ themselves, that is said where
 
     (1 − p)·A − p·R > DEVIATIONS · √(σ²·((1 − p)²·a + p²·r) + (A + R)·p·(1 − p))
 
-with a and r the numbers of cells (Fieller's bound). Both totals are noisy, and that is in it.
-Nothing is known inside of a bin, so a bin that also holds less counts as all less; and so do people
-whose number is missing. Only tenths are said. Answers seek values that seem frequent, and an error
-that seems good is sought with them: that is why there are three deviations and not two.
+with a and r the numbers of cells (Fieller's bound). A bin that also holds less counts as all less;
+and so do people whose number is missing. Only tenths are said. Answers seek values that seem
+frequent, and errors with them: that is why there are three deviations and not two.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 An income of 135,000 or a limit of 0.1667 is had by thousands, and the numbers next to it by nobody.
 The bins of a number are cut into many narrow slices; a slice that holds more people than noise
-could make up is a spike, and all of its people are put on the roundest number in it. Slices that
-hold no more than noise does are not believed at all. Computed from noisy counts alone.
+could make up is a spike, and all of its people are put on the roundest number in it.
 """
 
 import math

@@ -72,10 +72,7 @@ _EXACT = Context(prec=2000, traps=[Inexact])
 
 @dataclass(frozen=True)
 class Amount:
-    """ε and δ as exact decimals: ten times 0.1 is 1.
-
-    A float counts as the decimal number it is written as: `0.1` is one tenth.
-    """
+    """ε and δ as exact decimals; a float counts as the decimal that it is written as."""
 
     epsilon: Decimal = Decimal(0)
     delta: Decimal = Decimal(0)
@@ -98,7 +95,6 @@ class Amount:
         return Amount(minus(self.epsilon, other.epsilon), minus(self.delta, other.delta))
 
     def fits(self, limit: Amount) -> bool:
-        """Whether `limit` can pay this, in ε and in δ."""
         return self.epsilon <= limit.epsilon and self.delta <= limit.delta
 
     def __str__(self) -> str:
@@ -143,10 +139,7 @@ class Subject:
         return f"{person} with at most {self.max_records} {records}, {self.relation}"
 
     def adds_up_with(self, other: Subject) -> bool:
-        """Whether budgets for both may be added: they protect the same unit.
-
-        Charges of earlier versions do not say which column names the person.
-        """
+        """Whether they protect the same unit; old charges do not name the person's column."""
         if not (self.unit_column and other.unit_column):
             return replace(self, unit_column="").protects == replace(other, unit_column="").protects
         return self.protects == other.protects
@@ -335,12 +328,10 @@ def understand(file: sqlite3.Connection, accounts: Rows, entries: Rows) -> Book:
         )
         for entry in book.entries:
             account = book.accounts[entry.dataset]
-            book.accounts[entry.dataset] = replace(
-                account,
-                spent=account.spent + entry.price,
-                subject=_better_known(account.subject, entry.subject),
-                looks=account.looks + (entry.kind == "looked"),
-            )
+            spent, looks = account.spent + entry.price, account.looks + (entry.kind == "looked")
+            subject = _better_known(account.subject, entry.subject)
+            changed = replace(account, spent=spent, subject=subject, looks=looks)
+            book.accounts[entry.dataset] = changed
     except (ValueError, LookupError, InputError):
         raise sqlite3.DatabaseError("damaged") from None
     return book

@@ -44,7 +44,8 @@ class Budget:
         The float 0.1 is a little more than one tenth. What is promised and charged is one tenth;
         what a mechanism spends is this.
         """
-        return Budget(*(_at_most(number) for number in (self.epsilon, self.delta)))
+        numbers = self.epsilon, self.delta
+        return Budget(*(float_below(Fraction(repr(x))) if math.isfinite(x) else x for x in numbers))
 
     def __str__(self) -> str:
         if not self.adds_noise:
@@ -88,21 +89,12 @@ def amount_of(share: Share) -> float:
 
 
 def with_amount(share: Share, amount: float) -> Share:
-    """A share of the same kind of so much."""
     return Rho(amount) if isinstance(share, Rho) else Budget(amount)
 
 
 def rest_of(total: float, *parts: float) -> float:
     """What is left of `total`, rounded down: in exact arithmetic all add up to at most `total`."""
-    return _positive(float_below(Fraction(total) - sum(map(Fraction, parts))), total)
-
-
-def part_of(total: float, parts: int) -> float:
-    """One of `parts` equal parts, rounded down: so many of them are at most `total`, exactly."""
-    return _positive(float_below(Fraction(total) / parts), total)
-
-
-def _positive(share: float, total: float) -> float:
+    share = float_below(Fraction(total) - sum(map(Fraction, parts)))
     if share <= 0:
         raise BudgetError(f"a budget of {total:g} is too small to be shared out")
     return share
@@ -112,12 +104,6 @@ def float_below(exact: Fraction) -> float:
     """The largest float that is at most `exact`."""
     near = float(exact)
     return near if Fraction(near) <= exact else math.nextafter(near, -math.inf)
-
-
-def _at_most(number: float) -> float:
-    if not math.isfinite(number):
-        return number
-    return float_below(Fraction(repr(number)))
 
 
 @dataclass(frozen=True)

@@ -35,10 +35,7 @@ class Training:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A training, and what its floats depend on besides the programs.
-
-    `threads`: of torch; sums of floats depend on how many add them up.
-    """
+    """A training, and what its floats depend on besides the programs; `threads`: of torch."""
 
     training: Training
     seed: Annotated[int, Field(ge=0, lt=1 << 31)]
@@ -49,7 +46,6 @@ class Recipe:
 
     @property
     def text(self) -> str:
-        """In words."""
         how, seed = self.training, f"seed {self.seed}, {self.threads} threads, on {self.device}"
         return (
             f"{how.samples:,} samples of P~, {how.epochs} epochs in batches of {how.batch} at rate "

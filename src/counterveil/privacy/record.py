@@ -2,12 +2,9 @@
 
 `curator.functional` ends in a `NoisyRecord` and in nothing else. The record is (ε, δ)-DP under
 replace-one of one unit: the ε of its measurements add up to ε or, where they state a ρ each, these
-add up to a ρ whose zero-concentrated DP gives (ε, δ). Whatever is computed from it (population,
-networks, answers) is post-processing and costs nothing more.
-
-A record holds the noisy integers and the public settings without which they cannot be read. A veil
-file carries it as two members: `record.json` (all but the integers) and `record.safetensors` (the
-integers of each measurement, under its name).
+add up to a ρ whose zero-concentrated DP gives (ε, δ). Whatever is computed from it is
+post-processing. A veil file carries it as two members: `record.json` (all but the integers) and
+`record.safetensors` (the integers of each measurement, under its name).
 """
 
 from __future__ import annotations
@@ -98,10 +95,7 @@ def _integers(values: Any) -> Array:
 
 @dataclass(frozen=True, eq=False, config=_STRICT)
 class Measurement:
-    """Noisy integers: what they are, what one unit can do to the exact ones, and their noise.
-
-    `values` is an int64 array. What it spends is (ε, δ), or ρ.
-    """
+    """Noisy integers: what one unit can do to the exact ones, their noise, and what it spends."""
 
     name: str
     what: str
@@ -119,30 +113,21 @@ class Measurement:
 
     @property
     def share(self) -> Share:
-        """What it spends."""
         if self.rho is not None:
             return Rho(self.rho)
         return Budget(0.0 if self.epsilon is None else self.epsilon, self.delta)
 
     @property
     def variance(self) -> float:
-        """Of the noise on one value."""
         return noise_variance(self.mechanism, self.scale)
 
     @property
     def access(self) -> Access:
         """This reading of the private rows as the statement tells it."""
-        return Access(
-            what=self.what,
-            mechanism=self.mechanism,
-            sensitivity=str(self.sensitivity),
-            l1=self.sensitivity.l1,
-            l2=self.sensitivity.l2,
-            scale=self.scale,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            rho=self.rho,
-        )
+        alike = ("what", "mechanism", "scale", "epsilon", "delta", "rho")
+        same: dict[str, Any] = {name: getattr(self, name) for name in alike}
+        bound = self.sensitivity
+        return Access(sensitivity=str(bound), l1=bound.l1, l2=bound.l2, **same)
 
 
 def spent_by(share: Share) -> dict[str, Any]:
@@ -186,7 +171,6 @@ class NoisyRecord:
     fixed_point: Annotated[int, Field(ge=1, le=1 << 30)] = 1  # image: sums are in units of 1/this
 
     def find(self, name: str) -> Measurement | None:
-        """The measurement of that name, if there is one."""
         return next((found for found in self.measurements if found.name == name), None)
 
     def read(self, name: str, shape: tuple[int, ...]) -> tuple[Array, float]:
